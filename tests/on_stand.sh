@@ -1,10 +1,10 @@
-# Sourced by scripts that run before a throw-away PostgreSQL and Weir, which the program `stand` of this crate starts:
+# Sourced by scripts that need a temporary PostgreSQL and Weir, which the program `stand` of this crate starts:
 #
 #   on_stand NAME SCRIPT [CARGO_OPTION…]
 #
-# Outside of a stand it builds what is needed (and what the options name), then has a stand run SCRIPT, with the script's
-# own arguments, and does not return. Inside of one it sets `cache` to a folder of that name that outlasts runs, and returns.
-# `target` is the target folder in both.
+# Outside of a stand it builds the program (and what the options name), then lets a stand run SCRIPT with the script's
+# own arguments, and does not return. Inside of a stand it sets `cache` to a folder of that name that is kept between
+# runs, and returns. `target` is the target folder in both cases.
 on_stand() {
     local name=$1 script=$2 tests
     shift 2
@@ -13,7 +13,7 @@ on_stand() {
     target=$(realpath -m "${CARGO_TARGET_DIR:-../target}")
     cache=$target/$name
     [ -z "${WEIR_PORT:-}" ] || return 0
-    # Of the whole workspace, with the features that `make test` chooses: otherwise libraries would be built once more.
+    # Built with the whole workspace and the features of `make test`: otherwise libraries would be built twice.
     local build=(--workspace --features "weir-tests/postgres weir-lab/servers" --bin stand "$@")
     if [ -z "${WEIR_BIN:-}" ]; then
         build+=(--bin weir)

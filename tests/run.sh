@@ -1,7 +1,7 @@
 #!/bin/bash
 # Weir against real PostgreSQL, then real drivers through Weir. `make test` calls it; below ten minutes on two cores.
 #
-#   WEIR_TESTS_LONG=1     also what takes minutes: huge rows and COPY, the soak (WEIR_SOAK_SECONDS, by default 600)
+#   WEIR_TESTS_LONG=1     also the tests that take minutes: huge rows and COPY, the soak test (WEIR_SOAK_SECONDS, 600)
 #   WEIR_BIN=…            this Weir instead of the one that cargo builds
 set -eu
 cd "$(dirname "$0")/.."

@@ -14,7 +14,7 @@ use crate::options::{Group, Output};
 use crate::out::Out;
 use crate::{bulk, burst, idle, open, own, rounds, syscalls, tail, workers};
 
-/// What `all` is told.
+/// The options of `all`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Only these groups, in this order
@@ -77,7 +77,7 @@ impl Group for Options {
 
     fn run(&self, out: &mut Out) -> Outcome<Findings> {
         let groups = self.chosen()?;
-        // A flag that one of them does not know is better told now than in a quarter of an hour.
+        // A flag that one of them does not know is better reported now than in a quarter of an hour.
         groups.iter().try_for_each(|group| (group.knows)(&self.flags_of(group)))?;
         let (begin, mut found, mut figures) = (Instant::now(), Vec::new(), Vec::new());
         for group in groups {

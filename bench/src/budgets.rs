@@ -1,10 +1,10 @@
 //! The budgets: one entry each, with its limit and the command that measures it; and whether it holds.
 //!
-//! Invariant: a limit stands here and nowhere else. docs/performance.md has a line for each; a test compares them.
+//! Invariant: a limit is here and nowhere else. docs/performance.md has a line for each; a test compares them.
 
 use serde_json::{Value, json};
 
-use crate::out::{Out, say};
+use crate::out::{Out, print_line};
 
 /// A limit for Weir.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -101,7 +101,7 @@ impl Budget {
     }
 
     /// `≤ 0.76`.
-    pub(crate) fn asked(&self) -> String {
+    pub(crate) fn limit(&self) -> String {
         match self.limit {
             AtMost(limit) => format!("≤ {limit}"),
             AtLeast(limit) => format!("≥ {limit}"),
@@ -109,12 +109,12 @@ impl Budget {
     }
 
     /// `≤ 0.76: held`.
-    pub(crate) fn told(&self, figure: f64) -> String {
+    pub(crate) fn verdict(&self, figure: f64) -> String {
         let verdict = match self.judge(figure) {
             Verdict::Missed => "MISSED",
             Verdict::Held => "held",
         };
-        format!("{}: {verdict}", self.asked())
+        format!("{}: {verdict}", self.limit())
     }
 }
 
@@ -163,7 +163,7 @@ impl Findings {
 
 /// Prints a line for each budget there is.
 pub(crate) fn print_table(out: &mut Out, findings: &[Finding]) {
-    say!(out, "{:<46} {:<8} {:<22} {:<8} command", "budget", "asked", "figure", "");
+    print_line!(out, "{:<46} {:<8} {:<22} {:<8} command", "budget", "asked", "figure", "");
     for budget in BUDGETS {
         let found = findings.iter().find(|finding| finding.id == budget.id);
         let (figure, verdict) = line(budget, found);
@@ -171,16 +171,16 @@ pub(crate) fn print_table(out: &mut Out, findings: &[Finding]) {
             By(arguments) => format!("make bench ARGS='{arguments}'"),
             Test(command) => command.to_owned(),
         };
-        say!(out, "{:<46} {:<8} {figure:<22} {verdict:<8} {command}", budget.what, budget.asked());
+        print_line!(out, "{:<46} {:<8} {figure:<22} {verdict:<8} {command}", budget.what, budget.limit());
     }
     for finding in findings {
         if let Err(why) = &finding.figure {
-            say!(out, "{}: {why}", budget(finding.id).what);
+            print_line!(out, "{}: {why}", budget(finding.id).what);
         }
     }
     let judged = findings.iter().filter(|finding| finding.figure.is_ok()).count();
     let missed = findings.iter().filter(|finding| finding.missed()).count();
-    say!(out, "{judged} budgets were measured; {} held, {missed} missed.", judged - missed);
+    print_line!(out, "{judged} budgets were measured; {} held, {missed} missed.", judged - missed);
 }
 
 fn line(budget: &Budget, found: Option<&Finding>) -> (String, &'static str) {
@@ -203,8 +203,10 @@ pub(crate) fn print_findings(out: &mut Out, findings: &[Finding]) {
     for finding in findings {
         let budget = budget(finding.id);
         match &finding.figure {
-            Ok(figure) => say!(out, "{}: {}: {}", budget.what, line(budget, Some(finding)).0, budget.told(*figure)),
-            Err(why) => say!(out, "{}: {why}", budget.what),
+            Ok(figure) => {
+                print_line!(out, "{}: {}: {}", budget.what, line(budget, Some(finding)).0, budget.verdict(*figure))
+            }
+            Err(why) => print_line!(out, "{}: {why}", budget.what),
         }
     }
 }
@@ -230,9 +232,9 @@ mod tests {
     fn a_figure_on_the_right_side_of_its_limit_holds() {
         let simple = budget("simple-50");
         assert_eq!((simple.judge(0.76), simple.judge(0.77)), (Verdict::Held, Verdict::Missed));
-        assert_eq!([simple.told(0.70), simple.told(0.80)], ["≤ 0.76: held", "≤ 0.76: MISSED"]);
+        assert_eq!([simple.verdict(0.70), simple.verdict(0.80)], ["≤ 0.76: held", "≤ 0.76: MISSED"]);
         assert_eq!(budget("workers-tps").judge(1.7), Verdict::Missed);
-        assert_eq!(budget("workers-tps").told(1.9), "≥ 1.8: held");
+        assert_eq!(budget("workers-tps").verdict(1.9), "≥ 1.8: held");
     }
 
     #[test]

@@ -16,23 +16,23 @@ use crate::contender::Role;
 use crate::error::{Error, Outcome};
 use crate::meter::{self, Meter};
 use crate::options::{Group, Output, Rig};
-use crate::out::{Out, say};
+use crate::out::{Out, print_line};
 use crate::pgbench::{clear_libpq, wait};
 use crate::setup::USER;
 use crate::stage::{Pooler, Stage};
 use crate::stats::{Ratio, Spread};
 
 /// Nothing that is measured here takes so long, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// A row of COPY, with its line's end.
 const ROW: usize = 1000;
 /// The table for what comes in. None of it is kept (WHERE false): the disk is not what is measured.
 const SINK: &str = "create unlogged table bulk_sink (line text); grant all on bulk_sink to bench";
 
-/// What `bulk` is told.
+/// The options of `bulk`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// How often each pooler is measured, in turns
+    /// How often each pooler is measured, interleaved
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Megabytes by COPY; rows are two fifths of it
@@ -98,14 +98,14 @@ impl Group for Options {
         let folder = weir_pglocal::TempFolder::new()?;
         let data = folder.path().join("lines");
         write_lines(&data, self.megabytes)?;
-        say!(
+        print_line!(
             out,
             "{} MB by COPY, {} MB of rows; medians of {} rounds",
             self.megabytes,
             self.megabytes * 2 / 5,
             self.rounds
         );
-        say!(
+        print_line!(
             out,
             "{:<14} {:<17} {:>9} {:<14} {:>5} {:<14} {:>7} {:>10}",
             "what",
@@ -139,11 +139,11 @@ impl Group for Options {
             let id = if tls { "bulk-tls" } else { "bulk-plain" };
             found.push(match worst {
                 Some((figure, ratio)) => {
-                    say!(
+                    print_line!(
                         out,
                         "{}, the dearest of the three: {figure:.2}: {}\n",
                         budget(id).what,
-                        budget(id).told(figure)
+                        budget(id).verdict(figure)
                     );
                     Finding::new(id, figure).within(ratio.min, ratio.max)
                 }
@@ -195,7 +195,7 @@ impl Options {
             let ratio = base.and_then(|base| Ratio::of(&cpu(transfers), &cpu(&all[base])));
             let title = format!("{}{}", work.title(), if tls { ", TLS" } else { "" });
             let Some(spread) = Spread::of(cpu(transfers)) else {
-                say!(out, "{title:<14} {:<17} – it can't do this", pooler.name);
+                print_line!(out, "{title:<14} {:<17} – it can't do this", pooler.name);
                 ratios.push(None);
                 continue;
             };
@@ -206,7 +206,7 @@ impl Options {
                 |ratio| (format!("{:.2}", ratio.of_medians), format!("({:.2}..{:.2})", ratio.min, ratio.max)),
             );
             let within = format!("({:.2}..{:.2})", spread.min, spread.max);
-            say!(
+            print_line!(
                 out,
                 "{title:<14} {:<17} {:>9.2} {within:<14} {times:>5} {rounds:<14} {wall:>7.2} {memory:>10.1}",
                 pooler.name,
@@ -295,7 +295,7 @@ fn watch(child: std::process::Child, pid: u32) -> Outcome<(Option<std::process::
             }
         }
     });
-    let status = wait(child, PATIENCE);
+    let status = wait(child, TIMEOUT);
     drop(tell);
     let most = looks.join().map_err(|_| Error::new("the look at the memory failed"))?;
     #[allow(clippy::cast_precision_loss)]

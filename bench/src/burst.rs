@@ -19,23 +19,23 @@ use crate::budgets::{Finding, Findings, budget};
 use crate::contender::Role;
 use crate::error::{Error, Outcome};
 use crate::options::{Group, Output, Rig};
-use crate::out::{Out, say};
+use crate::out::{Out, print_line};
 use crate::setup::USER;
 use crate::stage::Pooler;
 use crate::stats::histogram;
 
 /// Who is not in by then never will be.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// ReadyForQuery, idle: the end of a login.
 const READY: [u8; 6] = [b'Z', 0, 0, 0, 5, b'I'];
 
-/// What `burst` is told.
+/// The options of `burst`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// How many clients come at once
     #[arg(long, default_value_t = 5000)]
     clients: usize,
-    /// How often each pooler is stormed by each way, in turns
+    /// How often each pooler is stormed by each way, interleaved
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     #[command(flatten)]
@@ -68,7 +68,7 @@ struct Client {
     stream: Box<dyn Socket>,
     began: Instant,
     asked: bool,
-    /// The last bytes of what it was told.
+    /// The last bytes that it received.
     end: Vec<u8>,
 }
 
@@ -93,8 +93,8 @@ impl Group for Options {
     fn run(&self, out: &mut Out) -> Outcome<Findings> {
         let stage = self.rig.bare_stage()?;
         let poolers = self.rig.poolers(&stage, out)?;
-        say!(out, "{} clients at once", self.clients);
-        say!(
+        print_line!(out, "{} clients at once", self.clients);
+        print_line!(
             out,
             "{:<17} {:<5} {:>8} {:>9} {:>9} {:>9} {:>9}",
             "pooler",
@@ -112,23 +112,23 @@ impl Group for Options {
                 for pooler in poolers.iter().filter(|pooler| pooler.socket().is_some()) {
                     let burst = storm(pooler, door, self.clients)?;
                     refused += if pooler.kind.role() == Role::Ours { burst.refused } else { 0 };
-                    lines.push(told(pooler, door, &burst, out));
+                    lines.push(summary(pooler, door, &burst, out));
                 }
             }
         }
         #[allow(clippy::cast_precision_loss)]
         let refused = refused as f64;
-        say!(out, "\n{}: {refused}: {}", budget("burst").what, budget("burst").told(refused));
+        print_line!(out, "\n{}: {refused}: {}", budget("burst").what, budget("burst").verdict(refused));
         Ok(Findings { budgets: vec![Finding::new("burst", refused)], json: Value::Array(lines) })
     }
 }
 
-fn told(pooler: &Pooler, door: Door, burst: &Burst, out: &mut Out) -> Value {
+fn summary(pooler: &Pooler, door: Door, burst: &Burst, out: &mut Out) -> Value {
     let logins = histogram(burst.logins.iter().copied());
     #[allow(clippy::cast_precision_loss)]
     let at = |q: f64| logins.as_ref().map_or(f64::NAN, |logins| logins.value_at_quantile(q) as f64 / 1000.0);
     let all_in = burst.all_in.as_secs_f64() * 1000.0;
-    say!(
+    print_line!(
         out,
         "{:<17} {:<5} {:>8} {:>9.0} {:>9.0} {:>9.0} {all_in:>9.0}",
         pooler.name,
@@ -139,7 +139,7 @@ fn told(pooler: &Pooler, door: Door, burst: &Burst, out: &mut Out) -> Value {
         at(1.0),
     );
     if let Some(reason) = &burst.reason {
-        say!(out, "  the first was refused because: {reason}");
+        print_line!(out, "  the first was refused because: {reason}");
     }
     json!({
         "pooler": pooler.name.as_str(),
@@ -166,7 +166,7 @@ fn storm(pooler: &Pooler, door: Door, count: usize) -> Outcome<Burst> {
     }
     let mut events = Events::with_capacity(1024);
     let mut out = clients.iter().flatten().count();
-    while out > 0 && began.elapsed() < PATIENCE {
+    while out > 0 && began.elapsed() < TIMEOUT {
         poll.poll(&mut events, Some(Duration::from_secs(1))).map_err(failed)?;
         for event in &events {
             let Some(client) = &mut clients[event.token().0] else { continue };
@@ -188,7 +188,7 @@ fn storm(pooler: &Pooler, door: Door, count: usize) -> Outcome<Burst> {
     burst.all_in = began.elapsed();
     if out > 0 {
         burst.refused += out;
-        burst.reason.get_or_insert_with(|| format!("not in after {} s", PATIENCE.as_secs()));
+        burst.reason.get_or_insert_with(|| format!("not in after {} s", TIMEOUT.as_secs()));
     }
     drop(clients);
     let params = pooler.params(pooler.database());

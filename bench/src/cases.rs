@@ -160,10 +160,10 @@ impl Case {
     }
 
     /// The protocol that this pooler is measured with: a PgBouncer without prepared statements in transaction mode
-    /// stands in with its simple figure.
+    /// is replaced by its simple figure.
     pub(crate) fn protocol_for(&self, kind: Kind, pgbouncer_version: &str) -> Protocol {
-        let stand_in = self.protocol == Protocol::Prepared && kind.role() == Role::Base;
-        if stand_in && !find::has_prepared(pgbouncer_version) { Protocol::Simple } else { self.protocol }
+        let replaced = self.protocol == Protocol::Prepared && kind.role() == Role::Base;
+        if replaced && !find::has_prepared(pgbouncer_version) { Protocol::Simple } else { self.protocol }
     }
 
     /// The budget of one in this role, which has io_uring or not, against this PgBouncer.
@@ -176,7 +176,7 @@ impl Case {
         }
     }
 
-    /// The budget against this PgBouncer: where its *simple* figure stands in for *prepared*, another limit holds.
+    /// The budget against this PgBouncer: where its *simple* figure replaces *prepared*, another limit holds.
     fn budget_against(&self, pgbouncer_version: &str) -> Option<&'static Budget> {
         let id = self.budget?;
         let stands_in = id == "prepared-50" && !find::has_prepared(pgbouncer_version);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn pgbench_is_told_what_the_case_says() {
+    fn pgbench_gets_the_flags_of_the_case() {
         assert_eq!(case("simple-50").arguments(Protocol::Simple), ["-c", "50", "-M", "simple", "-S"]);
         assert_eq!(case("connect-10-tls").arguments(Protocol::Simple), ["-c", "10", "-M", "simple", "-S", "-C"]);
         assert_eq!(case("tpcb-50").arguments(Protocol::Simple), ["-c", "50", "-M", "simple"]);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_contender_cannot_do_is_told() {
+    fn what_a_contender_cannot_do_is_reported() {
         assert!(Kind::Forwarder.refuses(&case("prepared-50")).is_some());
         assert!(Kind::Forwarder.refuses(&case("simple-50")).is_none());
         assert!(Kind::Pgpool.refuses(&case("simple-1000")).unwrap().contains("a server for each client"));

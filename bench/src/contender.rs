@@ -23,7 +23,7 @@ pub(crate) fn has_ring() -> bool {
     Ring::new(SMALL).is_ok()
 }
 
-/// What stands between pgbench and PostgreSQL.
+/// What is between pgbench and PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// PgBouncer, to which all others are compared.
@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     WeirEpoll,
     /// Pgpool-II: a process and a server for each client.
     Pgpool,
-    /// One that is running already, told of by its address and its process.
+    /// One that is running already, named by its address and its process.
     #[value(skip)]
     Other,
     /// A bare forwarder, the limit: it pools pgbench's small queries, and nothing else.
@@ -52,7 +52,7 @@ pub(crate) enum Role {
     Ours,
     /// Ours where there is no io_uring; some budgets are others then.
     Epoll,
-    /// Shown beside them. What it can't do is told in its row.
+    /// Shown beside them. What it can't do is noted in its row.
     Rival,
     /// What no pooler of its make can go below.
     Limit,
@@ -60,7 +60,7 @@ pub(crate) enum Role {
     Nothing,
 }
 
-/// A file's name, and what stands in it.
+/// A file's name, and its text.
 type File = (&'static str, fn(&Configuration) -> String);
 
 /// One that can be measured.
@@ -71,7 +71,7 @@ pub(crate) struct Contender {
     role: Role,
     /// Its program; `None` where there is nothing to start.
     program: fn(&Setup) -> Outcome<Option<Program>>,
-    /// What the program is started with; the user is who it has to become, where that is told on the command line.
+    /// What the program is started with; the user is who it has to become, where that is set on the command line.
     arguments: fn(&Configuration, Option<&str>) -> Vec<String>,
     /// The file that it is given, and its text.
     file: Option<File>,
@@ -222,7 +222,7 @@ impl Kind {
         (self.entry().arguments)(configuration, user)
     }
 
-    /// The name of its file and what stands in it.
+    /// The name of its file and its text.
     pub(crate) fn file(self) -> Option<File> {
         self.entry().file
     }

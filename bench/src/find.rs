@@ -51,7 +51,7 @@ pub(crate) fn weir(named: Option<&Path>) -> Outcome<Program> {
     let beside = || {
         let folder = env::current_exe().ok()?.parent()?.to_owned();
         let places = [folder.join("weir"), folder.join("../release/weir")];
-        // A debug build would be measured in all seriousness, and would tell nothing.
+        // A debug build would be measured in all seriousness, and would prove nothing.
         places.into_iter().filter_map(|path| path.canonicalize().ok()).find(|path| is_release(path))
     };
     let path = named.map(Path::to_owned).or_else(beside).ok_or_else(|| Error::new(GET_WEIR))?;

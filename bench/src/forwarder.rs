@@ -28,7 +28,7 @@ const LISTENER: Token = Token(usize::MAX);
 /// As much as is read at once; a piece that fills it is not what this was made for.
 const PIECE: usize = 64 * 1024;
 
-/// What `forwarder` is told.
+/// The options of `forwarder`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Where it listens, on 127.0.0.1
@@ -72,7 +72,7 @@ struct Forwarder {
     poll: Poll,
     listener: TcpListener,
     links: Links<TcpStream>,
-    /// What a server said at its login, from the Authentication's end to ReadyForQuery: every client is told the same.
+    /// What a server said at its login, from the Authentication's end to ReadyForQuery: every client gets the same.
     greeting: Vec<u8>,
     piece: Vec<u8>,
 }

@@ -16,7 +16,7 @@ use crate::error::{Error, Outcome};
 use crate::latency::Quantiles;
 use crate::load::{self, Fleet};
 use crate::options::{Group, Output, Rig};
-use crate::out::{Out, say};
+use crate::out::{Out, print_line};
 use crate::stage::{Pooler, Stage};
 use crate::stats::Spread;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ const WARM_UP: usize = 50;
 /// Descriptors that the pooler and we need beside one a client.
 const SPARE_DESCRIPTORS: u64 = 500;
 
-/// What `idle` is told.
+/// The options of `idle`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Numbers of idle clients at which memory is looked at
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     /// Queries a second of all that are active
     #[arg(long, default_value_t = 2000.0)]
     rate: f64,
-    /// How often the active ones are timed, without the idle and with them, in turns
+    /// How often the active ones are timed, without the idle and with them, interleaved
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long each time
@@ -68,14 +68,14 @@ impl Group for Options {
         }
         let (stage, _) = self.rig.stage(1)?;
         let counts = self.counts(out);
-        say!(out, "Memory a client, and logins a second");
-        say!(out, "{:<17} {:>8} {:>12} {:>10}", "pooler", "clients", "B a client", "logins/s");
+        print_line!(out, "Memory a client, and logins a second");
+        print_line!(out, "{:<17} {:>8} {:>12} {:>10}", "pooler", "clients", "B a client", "logins/s");
         let mut memory = Vec::new();
         for kind in &kinds {
             memory.push((*kind, memory_of(&stage.pooler(*kind)?, &counts, out)?));
         }
-        say!(out, "\n{} active ones, {} queries a second in all: ms", self.active, self.rate);
-        say!(
+        print_line!(out, "\n{} active ones, {} queries a second in all: ms", self.active, self.rate);
+        print_line!(
             out,
             "{:<17} {:>8} {:>22} {:>22} {:>22}",
             "pooler",
@@ -106,7 +106,7 @@ impl Options {
         let limit = weir_pglocal::raise_descriptors();
         let most = usize::try_from(limit.saturating_sub(SPARE_DESCRIPTORS)).unwrap_or(usize::MAX);
         if self.clients.iter().chain([&self.idle]).any(|wanted| *wanted > most) {
-            say!(out, "The limit of open files is {limit}: it ends at {most} clients (ulimit -Hn raises it).");
+            print_line!(out, "The limit of open files is {limit}: it ends at {most} clients (ulimit -Hn raises it).");
         }
         let mut counts: Vec<_> = self.clients.iter().map(|wanted| (*wanted).min(most)).collect();
         counts.sort_unstable();
@@ -138,12 +138,12 @@ impl Options {
         }
         drop(clients);
         for (rounds, idle) in active.iter().zip([0, idle]) {
-            let told = |part: fn(&Quantiles) -> f64| {
+            let formatted = |part: fn(&Quantiles) -> f64| {
                 let spread = Spread::of(rounds.iter().map(part));
                 spread.map_or_else(String::new, |s| format!("{:.2} ({:.2}..{:.2})", s.median, s.min, s.max))
             };
-            let (p50, p99, p999) = (told(|q| q.p50), told(|q| q.p99), told(|q| q.p999));
-            say!(out, "{:<17} {idle:>8} {p50:>22} {p99:>22} {p999:>22}", with.name);
+            let (p50, p99, p999) = (formatted(|q| q.p50), formatted(|q| q.p99), formatted(|q| q.p999));
+            print_line!(out, "{:<17} {idle:>8} {p50:>22} {p99:>22} {p999:>22}", with.name);
         }
         Ok(active)
     }
@@ -164,7 +164,7 @@ fn memory_of(pooler: &Pooler, counts: &[usize], out: &mut Out) -> Outcome<Memory
         thread::sleep(Duration::from_secs(1));
         #[allow(clippy::cast_precision_loss)]
         let (each, rate) = (rss()?.saturating_sub(empty) as f64 / count as f64, missing as f64 / took);
-        say!(out, "{:<17} {count:>8} {each:>12.0} {rate:>10.0}", pooler.name);
+        print_line!(out, "{:<17} {count:>8} {each:>12.0} {rate:>10.0}", pooler.name);
         memory.push(each);
     }
     Ok(memory)
@@ -223,9 +223,9 @@ mod tests {
         let memory = [(Kind::Pgbouncer, vec![1250.0, 1250.0, 1250.0]), (Kind::Weir, vec![500.0, 620.0, 525.0])];
         let active = [(Kind::Weir, [vec![quantiles(1.0), quantiles(2.0)], vec![quantiles(1.5), quantiles(2.0)]])];
         let found = findings(&[1, 2, 3], &memory, &active);
-        let told: Vec<_> = found.iter().map(|finding| (finding.id, finding.figure.clone().unwrap())).collect();
-        assert_eq!(told[..2], [("idle-bytes", 620.0), ("idle-flat", 1.05)]);
-        assert!((told[2].1 - 1.75 / 1.5).abs() < 1e-9, "{told:?}");
+        let figures: Vec<_> = found.iter().map(|finding| (finding.id, finding.figure.clone().unwrap())).collect();
+        assert_eq!(figures[..2], [("idle-bytes", 620.0), ("idle-flat", 1.05)]);
+        assert!((figures[2].1 - 1.75 / 1.5).abs() < 1e-9, "{figures:?}");
         assert_eq!(found[2].spread, Some((1.0, 1.5)));
         assert!(findings(&[1], &[(Kind::Weir, vec![500.0])], &[])[1].figure.is_err());
     }

@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_place_in_the_queue_does_not_depend_on_the_pace() {
-        // Three clients in turns; the machine stands still in the middle.
+        // Three clients in rotation; the machine stands still in the middle.
         let ends = [10, 20, 30, 1040, 1050, 1060];
         let took = [10, 20, 30, 1030, 1030, 1030];
         let entries: Vec<_> = (0..6).map(|at| of(at % 3, ends[at as usize], took[at as usize])).collect();

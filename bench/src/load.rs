@@ -1,6 +1,6 @@
 //! Our own load: many connections that ask short queries, from one thread; in a closed loop, or by a clock.
 //!
-//! By a clock, arrivals are drawn beforehand, as those of many strangers (a Poisson process of one rate, from a seed), and a
+//! By a clock, arrivals are drawn beforehand, as those of many independent clients (a Poisson process of one rate, from a seed), and a
 //! latency begins at the moment in which its query was due, whether or not a connection was free and we were in time: what
 //! a slow answer holds up counts as slow, too.
 
@@ -58,7 +58,7 @@ struct Client {
 pub(crate) struct Served {
     /// In microseconds, in the order of the answers.
     pub(crate) latencies: Vec<u32>,
-    /// Queries that were due and not answered when our patience ended.
+    /// Queries that were due and not answered when our timeout ended.
     pub(crate) unanswered: usize,
     /// Answers a second, while there were questions.
     pub(crate) rate: f64,
@@ -187,9 +187,9 @@ impl Fleet {
     }
 
     /// Waits for what comes, and reads it; who was answered is appended.
-    fn turn(&mut self, patience: Option<Duration>, answered: &mut Vec<usize>, served: &mut Served) -> Outcome<()> {
+    fn turn(&mut self, timeout: Option<Duration>, answered: &mut Vec<usize>, served: &mut Served) -> Outcome<()> {
         let mut events = Events::with_capacity(1024);
-        match self.poll.poll(&mut events, patience) {
+        match self.poll.poll(&mut events, timeout) {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
             polled => polled.map_err(|e| Error::at("wait for answers", e))?,
         }

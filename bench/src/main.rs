@@ -45,7 +45,7 @@ Measures Weir beside its rivals, on one PostgreSQL that is started for the purpo
 
 The figure that counts is the CPU time of the pooler's own process a transaction, as a multiple of PgBouncer's in the
 same run: on a machine where client, pooler and server share the processors, TPS says more about the machine. Runs are
-interleaved, and medians are compared, so that a slow phase meets all; read ratios, not microseconds, and distrust what
+interleaved, and medians are compared, so that a slow phase reaches all; read ratios, not microseconds, and distrust what
 is marked NOISY or UNSTEADY.";
 
 const EXAMPLES: &str = "\
@@ -72,7 +72,7 @@ Takes a quarter of an hour; --full takes all cases of the rounds, --quick shows 
 const ABOUT_ROUNDS: &str = "\
 CPU time a transaction, TPS, latency and memory, in interleaved rounds of pgbench.
 
-Each case is run through each pooler in turns. A line of the first table has TPS, then CPU microseconds a transaction of
+Each case is run through each pooler, interleaved. A line of the first table has TPS, then CPU microseconds a transaction of
 the pooler's process (all threads and children; user, system), then the ratio to PgBouncer, the ratio to a bare
 forwarder (no pool's logic, no checks: the limit of what one thread on epoll can do) and Weir's budget. The second table
 has p50, p99, p99.9 and memory.
@@ -80,12 +80,12 @@ has p50, p99, p99.9 and memory.
 Cases are named for what a transaction is, the number of clients, and the way of the bytes: simple-50, prepared-200,
 connect-10 (-C: a login for each transaction), tpcb-50, simple-50-tls (TLS between client and pooler, RSA 2048),
 simple-50-socket (a Unix socket between pooler and server). Groups name several: simple, extended, prepared, connect,
-tpcb, tls, socket. PgBouncer before 1.21 has no prepared statements in transaction mode; its simple figure stands in.
+tpcb, tls, socket. PgBouncer before 1.21 has no prepared statements in transaction mode; its simple figure is taken.
 
 Pgpool-II takes part where it is installed, with a process and a server for each client, as it is made. Any other pooler
 does by --rival NAME=HOST:PORT,PID: start it so that it serves user, password and database `bench` of the PostgreSQL
 on --postgres-port (or say --rival-user, -password, -database), with one worker, in transaction mode, a pool of 20.
-Who can't do a case is told so in its row.";
+Who can't do a case has the reason in its row.";
 
 const ABOUT_SOAK: &str = "\
 Random traffic for a long time, with clients and servers dying in it.
@@ -95,7 +95,7 @@ its client knows, and every message that comes back is compared with the one tha
 are cut at any byte, servers are ended, and an operator reloads (with other sizes), pauses, resumes, reconnects.
 Every ten seconds all come to rest, and the books must agree: SHOW POOLS, CLIENTS, SERVERS, pg_stat_activity, descriptors.
 
-  WRONG    a broken promise: bytes of a stranger, a wrong answer, a cancel that was somebody else's
+  WRONG    a broken promise: bytes of another client, a wrong answer, a cancel that was another client's
   STUCK    no answer within 30 s, or a wait that was refused
   STRANGE  an error that nothing explains
   UNEVEN   books, memory, descriptors or money that do not add up; losses that no ended server explains

@@ -1,7 +1,7 @@
 //! `weir-bench open`: latencies when queries come by a clock, whether or not the earlier ones are answered.
 //!
 //! A closed loop asks less of a slow pooler; strangers do not. First it is measured how much the base can serve in a closed
-//! loop; then all are asked the same, at shares of that, in turns.
+//! loop; then all are asked the same, at shares of that, in rotation.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::error::{Error, Outcome};
 use crate::latency::Quantiles;
 use crate::load::{Fleet, Served};
 use crate::options::{Group, Output, Rig};
-use crate::out::{Out, say};
+use crate::out::{Out, print_line};
 use crate::stage::Pooler;
 use crate::stats::Spread;
 
-/// What `open` is told.
+/// The options of `open`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Per cent of what the base serves at most
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// How many connections there are to ask by
     #[arg(long, default_value_t = 200)]
     clients: usize,
-    /// How often each pooler meets each load, in turns
+    /// How often each pooler runs each load, interleaved
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long each time
@@ -61,7 +61,7 @@ impl Group for Options {
         let fleets = poolers.iter().map(|pooler| Fleet::of(pooler, self.clients, 1));
         let mut fleets = fleets.collect::<Outcome<Vec<_>>>()?;
         let saturation = self.saturation(&poolers, &mut fleets, out)?;
-        say!(
+        print_line!(
             out,
             "\n{:<6} {:>8}  {:<17} {:>8}  {:>24} {:>24} {:>24} {:>6}",
             "load",
@@ -84,16 +84,16 @@ impl Group for Options {
                 }
             }
             for (pooler, rounds) in poolers.iter().zip(&all) {
-                say!(out, "{:<6} {rate:>8.0}  {:<17} {}", format!("{percent} %"), pooler.name, rounds.told());
+                print_line!(out, "{:<6} {rate:>8.0}  {:<17} {}", format!("{percent} %"), pooler.name, rounds.summary());
                 lines.push(rounds.json(&pooler.name, percent, rate));
             }
-            say!(out);
+            print_line!(out);
         }
-        say!(
+        print_line!(
             out,
             "A latency begins when its query was due, by a clock that no answer moves; beyond 100 % the queue grows for as"
         );
-        say!(
+        print_line!(
             out,
             "long as it is asked ({} s), and so do latencies. {} connections, a pool of {}; medians of {} rounds.",
             self.seconds,
@@ -116,7 +116,7 @@ impl Options {
         }
         let medians: Vec<_> = rates.into_iter().filter_map(Spread::of).collect();
         for (pooler, spread) in poolers.iter().zip(&medians) {
-            say!(
+            print_line!(
                 out,
                 "{:<17} serves {:.0} a second at most ({:.0}..{:.0})",
                 pooler.name,
@@ -128,7 +128,7 @@ impl Options {
         let of = |role| poolers.iter().position(|pooler| pooler.kind.role() == role);
         let at = of(Role::Base).or_else(|| of(Role::Ours)).unwrap_or(0);
         let spread = medians.get(at).ok_or_else(|| Error::new("there is no pooler to measure"))?;
-        say!(out, "100 % is what {} serves.", poolers[at].name);
+        print_line!(out, "100 % is what {} serves.", poolers[at].name);
         Ok(spread.median)
     }
 }
@@ -144,13 +144,13 @@ impl Rounds {
         Spread::of(self.quantiles.iter().map(part))
     }
 
-    fn told(&self) -> String {
-        let told = |part: fn(&Quantiles) -> f64| {
+    fn summary(&self) -> String {
+        let formatted = |part: fn(&Quantiles) -> f64| {
             let spread = self.part(part);
             spread.map_or_else(String::new, |s| format!("{:.2} ({:.2}..{:.2})", s.median, s.min, s.max))
         };
         let rate = Spread::of(self.rates.iter().copied()).map_or(0.0, |spread| spread.median);
-        let (p50, p99, p999) = (told(|q| q.p50), told(|q| q.p99), told(|q| q.p999));
+        let (p50, p99, p999) = (formatted(|q| q.p50), formatted(|q| q.p99), formatted(|q| q.p999));
         format!("{rate:>8.0}  {p50:>24} {p99:>24} {p999:>24} {:>6}", self.unanswered)
     }
 

@@ -10,7 +10,7 @@ use crate::budgets::Findings;
 use crate::contender::{Kind, MAX_SESSIONS, Role};
 use crate::error::{Error, Outcome};
 use crate::find;
-use crate::out::{Out, say};
+use crate::out::{Out, print_line};
 use crate::pgbench::Pgbench;
 use crate::rival::Rivals;
 use crate::setup::{Certificate, Link, Login, Mode, Pool, Programs, SOCKET_POOL, Setup, USER};
@@ -116,7 +116,7 @@ impl Rig {
         kinds.dedup();
         if kinds.contains(&Kind::Pgbouncer) && find::pgbouncer(self.pgbouncer.as_deref()).is_none() {
             kinds.retain(|kind| *kind != Kind::Pgbouncer);
-            say!(out, "{}\nGoing on without it; ratios are absent.\n", find::GET_PGBOUNCER);
+            print_line!(out, "{}\nGoing on without it; ratios are absent.\n", find::GET_PGBOUNCER);
         }
         if kinds.is_empty() { Err(Error::new("there is no pooler to measure")) } else { Ok(kinds) }
     }
@@ -140,7 +140,7 @@ impl Rig {
         kinds.dedup();
         for kind in &kinds {
             if let Some(why) = kind.bars(self.auth) {
-                say!(out, "{kind} is left out: {why}.");
+                print_line!(out, "{kind} is left out: {why}.");
             }
         }
         kinds.retain(|kind| kind.bars(self.auth).is_none());
@@ -163,7 +163,7 @@ impl Rig {
             match pooler {
                 Ok(pooler) => poolers.push(pooler),
                 Err(error) if matches!(kind.role(), Role::Rival | Role::Limit) => {
-                    say!(out, "{error}\nGoing on without it.\n")
+                    print_line!(out, "{error}\nGoing on without it.\n")
                 }
                 Err(error) => return Err(error),
             }

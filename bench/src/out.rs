@@ -14,11 +14,11 @@ pub(crate) struct Out {
 }
 
 /// Prints a line and keeps it.
-macro_rules! say {
+macro_rules! print_line {
     ($out:expr) => { $out.line("") };
     ($out:expr, $($words:tt)*) => { $out.line(format_args!($($words)*)) };
 }
-pub(crate) use say;
+pub(crate) use print_line;
 
 impl Out {
     pub(crate) fn new() -> Out {
@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn lines_are_kept_without_what_trails() {
         let mut out = Out::silent();
-        say!(out, "{:<5}", "a");
-        say!(out);
+        print_line!(out, "{:<5}", "a");
+        print_line!(out);
         assert_eq!(out.text(), "a\n\n");
     }
 }

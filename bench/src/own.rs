@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 use crate::budgets::{Finding, Findings, budget};
 use crate::error::{Error, Outcome};
 use crate::options::{Group, Output};
-use crate::out::{Out, say};
+use crate::out::{Out, print_line};
 use world::{Habit, World};
 
 /// Instructions a transaction change by this much for no reason, as tables grow; a smaller difference says nothing.
 const GRAIN: u64 = 5;
 
-/// What `own` is told.
+/// The options of `own`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// How many transactions of each kind are counted
@@ -96,13 +96,13 @@ impl Group for Options {
             case.play(self.transactions);
             return Ok(found);
         }
-        say!(out, "{:<12} {:>8} {:>14}   what a transaction is", "case", "ns", "instructions");
+        print_line!(out, "{:<12} {:>8} {:>14}   what a transaction is", "case", "ns", "instructions");
         let mut lines = Vec::new();
         for case in CASES {
             let nanoseconds = case.play(self.transactions);
             let instructions = if self.quick { None } else { Some(case.instructions()?) };
             let shown = instructions.map_or_else(|| "–".to_owned(), |count| count.to_string());
-            say!(out, "{:<12} {nanoseconds:>8.0} {shown:>14}   {}", case.name, case.about);
+            print_line!(out, "{:<12} {nanoseconds:>8.0} {shown:>14}   {}", case.name, case.about);
             if case.name == "simple" {
                 found.budgets.push(Finding::new("own", nanoseconds));
             }
@@ -112,13 +112,13 @@ impl Group for Options {
                 "instructions": instructions,
             }));
         }
-        say!(
+        print_line!(
             out,
             "\nWithin the engine and a port that copies; no sockets, no kernel. Budget of simple: {} ns.",
-            budget("own").asked()
+            budget("own").limit()
         );
         if !self.quick {
-            say!(out, "Instructions are callgrind's, and the same from run to run within {GRAIN}.");
+            print_line!(out, "Instructions are callgrind's, and the same from run to run within {GRAIN}.");
         }
         found.json = Value::Array(lines);
         Ok(found)

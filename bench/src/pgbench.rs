@@ -68,8 +68,8 @@ impl Pgbench {
         command.env("PGSSLMODE", if way == Way::Tls { "require" } else { "disable" });
         let database = if way == Way::ServerSocket { pooler.socket_pool() } else { pooler.database() };
         command.arg("-n").args(args).args(["-T", &seconds.to_string(), database]);
-        let patience = Duration::from_secs(u64::from(seconds)) + GRACE;
-        let said = self.finish(command, patience).map_err(|e| Error::at(&pooler.name, e))?;
+        let timeout = Duration::from_secs(u64::from(seconds)) + GRACE;
+        let said = self.finish(command, timeout).map_err(|e| Error::at(&pooler.name, e))?;
         let run = parse(&said).ok_or_else(|| Error::new(format!("pgbench said what we can't read:\n{said}")))?;
         match run.failed {
             0 if run.transactions > 0 => Ok(run),
@@ -104,18 +104,18 @@ impl Pgbench {
         command
     }
 
-    /// Runs it to its end, or to that of our patience.
-    fn finish(&self, mut command: Command, patience: Duration) -> Outcome<String> {
+    /// Runs it to its end, or to that of our timeout.
+    fn finish(&self, mut command: Command, timeout: Duration) -> Outcome<String> {
         let folder = TempFolder::new()?;
         let file = |name: &str| folder.path().join(name);
         let create = |name| File::create(file(name)).map_err(|e| Error::at("write what pgbench says", e));
         command.stdin(Stdio::null()).stdout(create("out")?).stderr(create("errors")?);
         let child = command.spawn().map_err(|e| Error::at(format!("run {}", self.path.display()), e))?;
-        let status = wait(child, patience)?;
+        let status = wait(child, timeout)?;
         let said = |name: &str| String::from_utf8_lossy(&fs::read(file(name)).unwrap_or_default()).into_owned();
         let (said, complaints) = (said("out"), said("errors"));
         let Some(status) = status else {
-            return Err(Error::new(format!("it hangs: pgbench was ended after {} s", patience.as_secs())));
+            return Err(Error::new(format!("it hangs: pgbench was ended after {} s", timeout.as_secs())));
         };
         if status.success() && !complaints.contains("aborted") {
             return Ok(said);
@@ -126,7 +126,7 @@ impl Pgbench {
     }
 }
 
-/// libpq is told by our flags alone.
+/// libpq gets our flags alone.
 pub(crate) fn clear_libpq(command: &mut Command) {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
         command.env_remove(name);
@@ -134,8 +134,8 @@ pub(crate) fn clear_libpq(command: &mut Command) {
 }
 
 /// The end of a child that may take so long; `None` when it had to be ended.
-pub(crate) fn wait(mut child: Child, patience: Duration) -> Outcome<Option<ExitStatus>> {
-    let end = Instant::now() + patience;
+pub(crate) fn wait(mut child: Child, timeout: Duration) -> Outcome<Option<ExitStatus>> {
+    let end = Instant::now() + timeout;
     loop {
         if let Some(status) = child.try_wait().map_err(|e| Error::at("wait for a child", e))? {
             return Ok(Some(status));

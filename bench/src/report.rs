@@ -9,11 +9,11 @@ use crate::cases::Case;
 use crate::contender::{Kind, Role};
 use crate::error::Error;
 use crate::latency::Quantiles;
-use crate::out::{Out, say};
+use crate::out::{Out, print_line};
 use crate::pgbench::Run;
 use crate::stats::{Ratio, Spread};
 
-/// From this share of the machine's time in strangers' hands on, a run counts as disturbed.
+/// From this share of the machine's time that other programs take, a run counts as disturbed.
 const DISTURBED: f64 = 0.10;
 /// From this spread of the ratios within rounds on, the ratio is not to be trusted.
 const WIDE: f64 = 0.12;
@@ -29,7 +29,7 @@ pub(crate) struct Sample {
     /// CPU time a transaction of the pooler's process, µs; `None` without a pooler.
     pub(crate) user_us: Option<f64>,
     pub(crate) system_us: Option<f64>,
-    /// The share of the machine's time that strangers took.
+    /// The share of the machine's time that other programs took.
     pub(crate) foreign: Option<f64>,
 }
 
@@ -166,36 +166,36 @@ impl Report {
     /// Takes a case's result and prints its lines.
     pub(crate) fn add(&mut self, result: CaseResult, out: &mut Out) {
         if !self.header_printed {
-            say!(out, "{HEADER}");
+            print_line!(out, "{HEADER}");
             self.header_printed = true;
         }
         for runs in &result.poolers {
-            say!(out, "{}", self.line(&result, runs));
+            print_line!(out, "{}", self.line(&result, runs));
         }
-        say!(out);
+        print_line!(out);
         self.results.push(result);
     }
 
     /// Latency and memory, and what to make of all that.
     pub(crate) fn print_end(&self, out: &mut Out) {
-        say!(out, "{ABOUT_CPU}");
-        self.print_stand_in(out);
-        say!(out, "\n{LATENCY_HEADER}");
+        print_line!(out, "{ABOUT_CPU}");
+        self.print_replaced(out);
+        print_line!(out, "\n{LATENCY_HEADER}");
         for result in &self.results {
             for runs in result.poolers.iter().filter(|runs| runs.failure.is_none()) {
-                say!(out, "{}", latency_line(&result.case.name, runs));
+                print_line!(out, "{}", latency_line(&result.case.name, runs));
             }
-            say!(out);
+            print_line!(out);
         }
-        say!(out, "{ABOUT_LATENCY}");
+        print_line!(out, "{ABOUT_LATENCY}");
         for result in &self.results {
             let name = &result.case.name;
             if let Some(foreign) = result.foreign().filter(|foreign| *foreign > DISTURBED) {
                 let percent = foreign * 100.0;
-                say!(out, "NOISY: {name}: other programs took {percent:.0} % of the machine; read ratios only.");
+                print_line!(out, "NOISY: {name}: other programs took {percent:.0} % of the machine; read ratios only.");
             }
             if result.unsteady() {
-                say!(
+                print_line!(
                     out,
                     "UNSTEADY: {name}: the ratios of the rounds lie apart; repeat with more --rounds or --seconds."
                 );
@@ -240,19 +240,19 @@ impl Report {
     }
 
     /// PgBouncer before 1.21 has no prepared statements in transaction mode.
-    fn print_stand_in(&self, out: &mut Out) {
-        let stand_in = |result: &&CaseResult| {
+    fn print_replaced(&self, out: &mut Out) {
+        let replaced = |result: &&CaseResult| {
             result.base().is_some_and(|base| {
                 result.case.protocol_for(base.kind, &self.pgbouncer_version) != result.case.protocol
             })
         };
-        for result in self.results.iter().filter(stand_in) {
+        for result in self.results.iter().filter(replaced) {
             let (name, version) = (&result.case.name, &self.pgbouncer_version);
-            say!(
+            print_line!(
                 out,
                 "{name}: PgBouncer {version} has no prepared statements in transaction mode; beside the others' figure"
             );
-            say!(out, "stands its simple one.");
+            print_line!(out, "is its simple one.");
         }
     }
 
@@ -297,7 +297,7 @@ impl Report {
     fn claim(&self, result: &CaseResult, runs: &Runs) -> String {
         let ratio = result.cpu_ratio(runs).map(|ratio| ratio.of_medians);
         match (runs.kind.role(), self.budget(result, runs)) {
-            (_, Some(budget)) => ratio.map_or_else(|| budget.asked(), |ratio| budget.told(ratio)),
+            (_, Some(budget)) => ratio.map_or_else(|| budget.limit(), |ratio| budget.verdict(ratio)),
             (Role::Ours, None) => "no budget".to_owned(),
             _ => String::new(),
         }
@@ -331,12 +331,12 @@ impl Report {
 /// One line: latencies, each with the least and the most of the rounds, and memory.
 fn latency_line(case: &str, runs: &Runs) -> String {
     let parts: [fn(&Quantiles) -> f64; 3] = [|q| q.p50, |q| q.p99, |q| q.p999];
-    let told = parts.map(|part| {
-        let told = |s: Spread| format!("{:>8.2} ({:.2}..{:.2})", s.median, s.min, s.max);
-        runs.latency(part).map_or_else(|| format!("{:>8}", dash()), told)
+    let figures = parts.map(|part| {
+        let formatted = |s: Spread| format!("{:>8.2} ({:.2}..{:.2})", s.median, s.min, s.max);
+        runs.latency(part).map_or_else(|| format!("{:>8}", dash()), formatted)
     });
     let memory = runs.megabytes().map_or_else(dash, |s| format!("{:.1}", s.median));
-    format!("{case:<16} {:<20} {:<26} {:<26} {:<26} {memory:>9}", runs.name, told[0], told[1], told[2])
+    format!("{case:<16} {:<20} {:<26} {:<26} {:<26} {memory:>9}", runs.name, figures[0], figures[1], figures[2])
 }
 
 /// What a person needs of an error in a row: its first line, or what PostgreSQL or the pooler said in it.
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_of_medians_is_judged_and_its_spread_told() {
+    fn a_ratio_of_medians_is_judged_and_its_spread_shown() {
         let found = |weir: &[f64]| report(&[10.0, 10.0, 10.0], weir).findings().remove(0);
         let finding = found(&[8.3, 8.3, 8.4]);
         let (min, max) = finding.spread.unwrap();
@@ -418,8 +418,8 @@ mod tests {
         let mut report = Report::new("1.25".to_owned(), true);
         report.results.push(alone);
         assert_eq!(report.findings()[0].figure, Err("PgBouncer is not here to compare with".to_owned()));
-        let json = report.json().to_string();
-        assert!(json.contains(r#""cpu_ratio": null"#), "{json}");
+        let json = report.json();
+        assert_eq!(json["cases"][0]["poolers"][0].get("cpu_ratio"), Some(&Value::Null), "{json}");
     }
 
     #[test]
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_is_told_why_in_its_row_and_has_no_figures() {
+    fn a_failure_has_its_reason_in_its_row_and_no_figures() {
         let mut report = report(&[10.0], &[8.0]);
         let error =
             Error::new("pgbench failed (exit status: 1):\npgbench: error: client 3 aborted: ERROR:  no such\nx");

@@ -1,4 +1,4 @@
-//! A rival that runs already: its name, its address and its process, as `--rival NAME=HOST:PORT,PID` tells them.
+//! A rival that runs already: its name, its address and its process, as `--rival NAME=HOST:PORT,PID` names them.
 //!
 //! It is not ours: it is neither started nor configured nor ended. Its CPU time and memory are read from /proc, with those of
 //! all its children and threads.
@@ -11,8 +11,8 @@ use weir_pgclient::Params;
 
 use crate::setup::USER;
 
-/// How long it may take to answer; one that hangs is to be told from one that is slow.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to answer; one that hangs must differ from one that is slow.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 const EXPECTED: &str = "expected NAME=HOST:PORT,PID, such as PgCat=127.0.0.1:6433,4711: what to call it, where it listens, \
                         and the process id of its main process";

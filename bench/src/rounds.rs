@@ -1,8 +1,8 @@
 //! `weir-bench rounds`: poolers in interleaved rounds of pgbench, compared by CPU time a transaction.
 //!
-//! In each round every pooler runs once, the first place going around, so that a slow phase of the machine meets all of
+//! In each round every pooler runs once, the first place going around, so that a slow phase of the machine reaches all of
 //! them. TPS, latency and memory are shown, but judged by no budget: client and server share the machine with the
-//! pooler. One that can't do a case is told so in its row, and the others go on.
+//! pooler. One that can't do a case has the reason in its row, and the others go on.
 
 use clap::Args;
 
@@ -13,7 +13,7 @@ use crate::error::{Error, Outcome};
 use crate::latency::{self, Quantiles};
 use crate::meter::{self, Meter};
 use crate::options::{Group, Output, Rig};
-use crate::out::{Out, say};
+use crate::out::{Out, print_line};
 use crate::pgbench::Pgbench;
 use crate::report::{CaseResult, Report, Sample};
 use crate::setup::USER;
@@ -25,7 +25,7 @@ const ROUNDS: (u32, u32) = (5, 3);
 /// Pgpool-II runs in cases of so many clients; more of it takes `--full`, because its rows are the slowest to come.
 const PGPOOL_CLIENTS: u32 = 50;
 
-/// What `rounds` is told.
+/// The options of `rounds`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// How often each pooler runs each case [default: 5 times, without a budget 3 times]
@@ -66,7 +66,7 @@ impl Group for Options {
         let names: Vec<_> = poolers.iter().map(|pooler| pooler.name.clone()).collect();
         let rounds: u32 = cases.iter().map(|case| self.rounds(case)).sum();
         let minutes = (u64::from(rounds) * names.len() as u64 * u64::from(self.seconds)).div_ceil(50);
-        say!(out, "{}: runs of {} s, about {minutes} min.\n", names.join(", "), self.seconds);
+        print_line!(out, "{}: runs of {} s, about {minutes} min.\n", names.join(", "), self.seconds);
         let mut report = Report::new(self.rig.pgbouncer_version(), has_ring());
         for case in cases {
             let result = self.measure(&stage, &pgbench, &mut poolers, case)?;
@@ -109,7 +109,7 @@ impl Options {
         self.rounds.unwrap_or(if case.has_budget() { ROUNDS.0 } else { ROUNDS.1 })
     }
 
-    /// Whether it takes part in a case, if only to be told that it can't.
+    /// Whether it takes part in a case, if only with the reason why it can't.
     fn takes_part(&self, kind: Kind, case: &Case) -> bool {
         match kind.role() {
             Role::Limit | Role::Nothing => kind.refuses(case).is_none(),
@@ -153,7 +153,7 @@ impl Options {
     }
 }
 
-/// One run: pgbench's figures, the pooler's CPU time and memory, and what strangers took meanwhile.
+/// One run: pgbench's figures, the pooler's CPU time and memory, and what other programs took meanwhile.
 fn one_run(pgbench: &Pgbench, case: &Case, pooler: &mut Pooler, seconds: u32, arguments: &[String]) -> Outcome<Sample> {
     let look = |pooler: &Pooler| pooler.pid().map(|pid| Meter::of(pid).ok_or_else(|| pooler.gone())).transpose();
     let (machine, before) = (Machine::now(), look(pooler)?);
@@ -177,7 +177,7 @@ fn one_run(pgbench: &Pgbench, case: &Case, pooler: &mut Pooler, seconds: u32, ar
     })
 }
 
-/// What pgbench does before TPC-B unless told not to: without it each run meets more dead rows than the one before.
+/// What pgbench does before TPC-B unless disabled: without it each run finds more dead rows than the one before.
 fn tidy(stage: &Stage) -> Outcome<()> {
     for sql in ["vacuum pgbench_branches", "vacuum pgbench_tellers", "truncate pgbench_history"] {
         stage.server().execute(USER, sql)?;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_with_a_budget_has_more_rounds_unless_told() {
+    fn a_case_with_a_budget_has_more_rounds_by_default() {
         let count = |flags: &[&str]| {
             let options = options(flags);
             options.chosen().unwrap().iter().map(|case| options.rounds(case)).collect::<Vec<_>>()

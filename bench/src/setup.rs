@@ -1,4 +1,4 @@
-//! What the poolers are told: pools, logins, limits, and how each wants it written.
+//! The poolers' configuration: pools, logins, limits, and how each wants it written.
 //!
 //! Alike means: the same pools, modes and login, logging off, room for as many clients as there are descriptors. What
 //! is not said here is left at each pooler's default.
@@ -16,7 +16,7 @@ use crate::error::{Error, Outcome};
 pub(crate) const USER: &str = "bench";
 /// The pool whose servers are reached by a Unix socket.
 pub(crate) const SOCKET_POOL: &str = "bench_socket";
-/// What poolers are told to accept; both lower it to what the descriptors allow.
+/// The limit of clients that poolers are given; both lower it to what the descriptors allow.
 const MAX_CLIENTS: u32 = 20_000;
 
 /// How clients and poolers log in.
@@ -72,7 +72,7 @@ pub(crate) enum Link {
     UnixSocket,
 }
 
-/// What the poolers are told.
+/// The poolers' configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) pools: Vec<Pool>,
@@ -153,7 +153,7 @@ impl Configuration {
         self.folder.join(name).display().to_string()
     }
 
-    /// What the bare forwarder is told, which has no file.
+    /// The bare forwarder's arguments, which has no file.
     pub(crate) fn forwarder_arguments(&self) -> Vec<String> {
         let (port, server, size) = (self.port, self.server.port, self.setup.pools[0].size);
         let flags = format!("forwarder --port {port} --server-port {server} --servers {size}");

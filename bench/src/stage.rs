@@ -25,7 +25,7 @@ use crate::setup::{Address, Configuration, Login, SOCKET_POOL, Setup, USER};
 const CONNECTIONS: u32 = 300;
 
 /// How long a pooler may take to serve its first query, or to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One PostgreSQL, and what it takes to put poolers before it.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Stage {
         Ok(pooler)
     }
 
-    /// What its poolers are told.
+    /// The configuration of its poolers.
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup
     }
@@ -164,10 +164,10 @@ impl Pooler {
             _ => pool,
         };
         let params = self.account.params(&self.host, self.port, database);
-        if self.kind == Kind::Other { params.timeout(rival::PATIENCE) } else { params }
+        if self.kind == Kind::Other { params.timeout(rival::TIMEOUT) } else { params }
     }
 
-    /// What it is told, which can be changed before a RELOAD; `None` for who is not ours to tell.
+    /// Its configuration, which can be changed before a RELOAD; `None` for a pooler that is not ours.
     pub(crate) fn configuration(&self) -> Option<Configuration> {
         match &self.owner {
             Owner::We(process) => Some(process.configuration.clone()),
@@ -199,7 +199,7 @@ impl Pooler {
     }
 
     fn await_ready(&mut self) -> Outcome<()> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let params = self.params(self.database()).timeout(Duration::from_secs(5));
         loop {
             let answer = Connection::connect(&params).and_then(|mut connection| connection.query("select 1"));

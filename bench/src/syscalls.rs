@@ -17,11 +17,11 @@ use crate::cases::{self, Case};
 use crate::contender::Role;
 use crate::error::{Error, Outcome};
 use crate::options::{Group, Output, Rig};
-use crate::out::{Out, say};
+use crate::out::{Out, print_line};
 use crate::pgbench::Pgbench;
 use crate::stage::Pooler;
 
-/// What `syscalls` is told.
+/// The options of `syscalls`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// The case, as `rounds` names it
@@ -109,11 +109,15 @@ fn each(calls: u64, transactions: u64) -> f64 {
 
 fn print_table(name: &str, transactions: u64, calls: &Calls, out: &mut Out) {
     let all: u64 = calls.iter().map(|(_, count)| count).sum();
-    say!(out, "{name}: {:.2} system calls a transaction, of {transactions} transactions", each(all, transactions));
+    print_line!(
+        out,
+        "{name}: {:.2} system calls a transaction, of {transactions} transactions",
+        each(all, transactions)
+    );
     for (call, count) in calls {
         let each = each(*count, transactions);
         if each >= 0.005 {
-            say!(out, "  {call:<20} {each:>6.2}");
+            print_line!(out, "  {call:<20} {each:>6.2}");
         }
     }
 }

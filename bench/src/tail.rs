@@ -2,7 +2,7 @@
 //!
 //! Latencies come from pgbench's own log of every transaction. A fair queue gives a p99 close to the p50, on a machine that
 //! keeps its pace. Where it does not, *places* still tell: how many others were served while one waited, which is the same
-//! for all in a fair queue, whatever the pace. The bare forwarder beside them serves strictly in turns: what it does not
+//! for all in a fair queue, whatever the pace. The bare forwarder beside them serves strictly in order: what it does not
 //! reach is the machine's and pgbench's, not a queue's.
 
 use clap::Args;
@@ -15,18 +15,18 @@ use crate::contender::{Kind, Role};
 use crate::error::{Error, Outcome};
 use crate::latency::{Quantiles, places};
 use crate::options::{Group, Output, Rig};
-use crate::out::{Out, say};
+use crate::out::{Out, print_line};
 use crate::pgbench::Pgbench;
 use crate::stage::Pooler;
 use crate::stats::{Spread, histogram};
 
-/// What `tail` is told.
+/// The options of `tail`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// How many clients share the pool
     #[arg(long, default_value_t = 1000)]
     clients: u32,
-    /// How often each pooler is measured, in turns
+    /// How often each pooler is measured, interleaved
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long each run lasts
@@ -69,9 +69,9 @@ impl Group for Options {
         let kinds = self.rig.with_limits(kinds, out);
         let poolers = self.rig.start(&stage, kinds, out)?;
         let mut tails: Vec<Vec<Tail>> = poolers.iter().map(|_| Vec::new()).collect();
-        say!(out, "{} clients on a pool of {}, -S simple, ms", self.clients, self.rig.pool_size);
+        print_line!(out, "{} clients on a pool of {}, -S simple, ms", self.clients, self.rig.pool_size);
         let titles = ["p50", "p99", "p99.9", "max", "p99/p50", "places"];
-        say!(out, "{:<17} {}", "pooler", titles.map(|title| format!("{title:>8}")).join(" "));
+        print_line!(out, "{:<17} {}", "pooler", titles.map(|title| format!("{title:>8}")).join(" "));
         for round in 0..self.rounds as usize {
             for step in 0..poolers.len() {
                 let at = (round + step) % poolers.len();
@@ -80,12 +80,12 @@ impl Group for Options {
                         print_line(&poolers[at].name, &tail, tail.ratio(), out);
                         tails[at].push(tail);
                     }
-                    Err(error) if poolers[at].kind.role() != Role::Ours => say!(out, "{error}"),
+                    Err(error) if poolers[at].kind.role() != Role::Ours => print_line!(out, "{error}"),
                     Err(error) => return Err(error),
                 }
             }
         }
-        say!(out, "\nmedians; places: p99/p50 of how many others were served while one waited");
+        print_line!(out, "\nmedians; places: p99/p50 of how many others were served while one waited");
         let (mut lines, mut budgets) = (Vec::new(), Vec::new());
         for (pooler, tails) in poolers.iter().zip(&tails) {
             let Some(spread) = Spread::of(tails.iter().map(Tail::ratio)) else { continue };
@@ -101,7 +101,7 @@ impl Group for Options {
 
 fn print_line(name: &str, tail: &Tail, ratio: f64, out: &mut Out) {
     let Quantiles { p50, p99, p999, max } = tail.latency;
-    say!(out, "{name:<17} {p50:>8.2} {p99:>8.2} {p999:>8.2} {max:>8.2} {ratio:>8.2} {:>8.2}", tail.places);
+    print_line!(out, "{name:<17} {p50:>8.2} {p99:>8.2} {p999:>8.2} {max:>8.2} {ratio:>8.2} {:>8.2}", tail.places);
 }
 
 fn summary(pooler: &Pooler, tails: &[Tail], ratio: Spread, out: &mut Out) -> Value {

@@ -14,7 +14,7 @@ use crate::contender::{Kind, Role};
 use crate::error::Outcome;
 use crate::meter::Meter;
 use crate::options::{Group, Output, Rig};
-use crate::out::{Out, say};
+use crate::out::{Out, print_line};
 use crate::pgbench::Pgbench;
 use crate::setup::Setup;
 use crate::stage::Pooler;
@@ -23,7 +23,7 @@ use crate::stats::{Ratio, Spread};
 /// Processors from which on a second worker can be expected to pay: one each, and some for clients and servers.
 const PROCESSORS: usize = 8;
 
-/// What `workers` is told.
+/// The options of `workers`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// How many workers are compared with one
@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// How many clients share the pool
     #[arg(long, default_value_t = 50)]
     clients: u32,
-    /// How often each is measured, in turns
+    /// How often each is measured, interleaved
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long each run lasts
@@ -75,14 +75,14 @@ impl Group for Options {
                 tps[at].push(rate);
             }
         }
-        say!(
+        print_line!(
             out,
             "{} clients, -S simple, one pool of {}; medians of {} rounds",
             self.clients,
             self.rig.pool_size,
             self.rounds
         );
-        say!(
+        print_line!(
             out,
             "{:<24} {:>7} {:<16} {:>5} {:>7} {:<16} {:>5}",
             "pooler",
@@ -103,7 +103,7 @@ impl Group for Options {
                 };
                 format!("{} {ratio:>5.2}", spread.map_or_else(String::new, within))
             };
-            say!(out, "{name:<24} {} {}", of(&cpu, 2), of(&tps, 0));
+            print_line!(out, "{name:<24} {} {}", of(&cpu, 2), of(&tps, 0));
             let list = |values: &[f64]| -> Value { values.iter().copied().collect() };
             lines.push(json!({
                 "pooler": name.as_str(),
@@ -112,7 +112,7 @@ impl Group for Options {
             }));
         }
         let budgets = findings(Ratio::of(&cpu[1], &cpu[0]), Ratio::of(&tps[1], &tps[0]), processors());
-        say!(out, "× is the ratio to one worker's.");
+        print_line!(out, "× is the ratio to one worker's.");
         print_findings(out, &budgets);
         Ok(Findings { budgets, json: Value::Array(lines) })
     }

@@ -22,8 +22,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 const EXAMPLES: &str = "\
-Starts a throw-away PostgreSQL that takes 100 connections, sends 150 clients straight at it, then the
-same 150 through Weir, and stays up for you to look at. Ctrl-C stops it; nothing is left behind.
+Starts a throw-away PostgreSQL that takes 100 connections, sends 150 clients straight at it, then
+the same 150 through Weir, and stays up for you to look at. Ctrl-C stops it; nothing is left behind.
 
 PostgreSQL's programs are looked for on this machine. Where there are none, you are asked before
 anything is downloaded or installed.

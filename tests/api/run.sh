@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# schemathesis against the HTTP API of a Weir that runs: requests made of openapi.json, valid ones and wrong ones; no answer may
-# be a 5xx, or one that the description does not have. `make api-test` calls it. EXAMPLES=N a path (20), SEED=N, and further
-# words are schemathesis's own (`--include-path /api/v1/pools`).
+# schemathesis against the HTTP API of a running Weir: it makes valid and invalid requests from openapi.json; no answer
+# may be a 5xx, or be missing in the description. `make api-test` calls it. EXAMPLES=N a path (20), SEED=N, and further
+# arguments go to schemathesis (`--include-path /api/v1/pools`).
 #
-# It needs Python 3.10 with venv, and fetches schemathesis into target/api-test. Weir runs in a folder of its own: a setting
-# like logfile makes files where it is.
+# It needs Python 3.10 with venv, and fetches schemathesis into target/api-test. Weir runs in a folder of its own,
+# because settings like logfile create files there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -47,7 +47,7 @@ port = $api
 [auth.users]
 app = "secret"
 
-# Nobody is there: what a pool's server says is not what is tested here.
+# No server listens there: this test does not check the answers of a pool's server.
 [pools.app]
 host = "127.0.0.1"
 port = 1
@@ -59,7 +59,7 @@ until curl -fsS -o /dev/null "http://127.0.0.1:$api/healthz" 2>/dev/null; do
     kill -0 "$pid" 2>/dev/null || { cat weir.log >&2; exit 1; }
     sleep 0.1
 done
-# Events never end, so their stream can't be looked at as an answer is.
+# The stream of events never ends, so schemathesis can't check it.
 "$place/venv/bin/schemathesis" --config-file "$here/tests/api/schemathesis.toml" run \
     "http://127.0.0.1:$api/api/v1/openapi.json" \
     --max-examples "${EXAMPLES:-20}" --seed "${SEED:-1}" --exclude-path /api/v1/events "$@"

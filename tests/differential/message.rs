@@ -188,7 +188,8 @@ impl Message {
 
     /// Parses the tokens of a transcript's line.
     ///
-    /// Errors The mistake in the line.
+    /// # Errors
+    /// The mistake in the line.
     pub(crate) fn read(tokens: &[Token]) -> Result<Message, String> {
         let mut line = Line(tokens);
         let what = line.word()?;

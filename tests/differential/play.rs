@@ -144,15 +144,15 @@ impl Side {
 }
 
 /// Whether a wait is over; `last` is the last reply.
-fn is_over(wait: &Wait, owed: &PendingReplies, last: Option<&Reply>) -> bool {
+fn is_over(wait: &Wait, replies: &PendingReplies, last: Option<&Reply>) -> bool {
     match (wait, last) {
         (_, Some(Reply::Closed | Reply::Silence)) | (Wait::Byte, Some(_)) => true,
         (Wait::Byte | Wait::End, _) => false,
-        (Wait::Ready, _) => !owed.ready(),
+        (Wait::Ready, _) => !replies.ready(),
         // Messages were skipped up to a Sync.
-        (Wait::For(_), _) if !owed.anything() => true,
+        (Wait::For(_), _) if !replies.anything() => true,
         (Wait::For(tags), Some(Reply::Frame(frame))) => {
-            tags.contains(&frame.tag) || matches!(frame.tag, back::ERROR | back::READY) && !owed.ready()
+            tags.contains(&frame.tag) || matches!(frame.tag, back::ERROR | back::READY) && !replies.ready()
         }
         (Wait::For(_), _) => false,
     }

@@ -60,7 +60,8 @@ pub(crate) const MODES: [(&str, Mode); 3] =
 impl Script {
     /// Parses a file.
     ///
-    /// Errors The line and its mistake.
+    /// # Errors
+    /// The line and its mistake.
     pub(crate) fn read(text: &str) -> Result<Script, String> {
         let mut script = Script::default();
         for (number, line) in text.lines().enumerate() {

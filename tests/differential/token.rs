@@ -19,7 +19,8 @@ pub(crate) fn quoted(bytes: &[u8]) -> String {
 
 /// Splits a line. `"…"*9` is a text nine times; `#` begins a comment.
 ///
-/// Errors The mistake in the line.
+/// # Errors
+/// The mistake in the line.
 pub(crate) fn tokens(line: &str) -> Result<Vec<Token>, String> {
     let mut bytes = line.bytes().peekable();
     let mut tokens = Vec::new();

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What `make drivers` does: the drivers with each version of PostgreSQL, the results kept, and docs/drivers.md made of them.
+# `make drivers`: the drivers with each version of PostgreSQL; keeps the results, writes docs/drivers.md from them.
 #
 #   ONLY='pgx psycopg'   these drivers
 #   SERVER='15 18'       these major versions; by default the installed one, and the newest that npm has

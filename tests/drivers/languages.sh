@@ -1,9 +1,9 @@
-# How the drivers of each language are made ready: sourced by run.sh, used by the function `prepare` of a driver.sh.
+# Prepares the drivers of each language: sourced by run.sh, used by the function `prepare` of a driver.sh.
 #
 # Each installs into $cache what $folder pins, once for each state of the pins, and says in $why what was missing.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-# need PROGRAM…: are they there?
+# need PROGRAM…: checks that the programs exist.
 need() {
     local program
     for program; do
@@ -11,12 +11,12 @@ need() {
     done
 }
 
-# fetched COMMAND…: runs it quietly; a failure is a skip that says so.
+# fetched COMMAND…: runs it quietly; a failure is a skip with a reason.
 fetched() {
     "$@" >"$cache/log" 2>&1 || { why="packages could not be fetched (see $cache/log)"; return 1; }
 }
 
-# fresh FILE…: was everything installed with these files as they are? `installed FILE…` notes it.
+# fresh FILE…: whether everything was installed with these files unchanged; `installed FILE…` records it.
 fresh() { cat "$@" 2>/dev/null | cmp -s - "$cache/.installed"; }
 installed() { cat "$@" >"$cache/.installed"; }
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Real drivers through Weir: each with its default settings, in session and in transaction mode, and against PostgreSQL
-# itself, which proves the checks. README.md beside this file says how a driver is added.
+# itself, which proves the checks. README.md beside this file explains how to add a driver.
 #
 #   tests/drivers/run.sh [DRIVER…]   all drivers, or these
 #   MODES='direct session transaction'   all modes, or these
@@ -37,7 +37,7 @@ rm -rf "$results"
 mkdir -p "$results/files"
 
 for driver in "${drivers[@]}"; do
-    # What driver.sh may use, and what it sets.
+    # Variables that driver.sh may use, and those that it sets.
     folder=$here/$driver cache=$caches/$driver why='' command=()
     mkdir -p "$cache"
     # shellcheck source=/dev/null
@@ -51,7 +51,7 @@ for driver in "${drivers[@]}"; do
         export MODE=$mode PORT=$WEIR_PORT CACHE=$results/files TLS_AUTHORITY=$WEIR_AUTHORITY
         case $mode in
             direct)
-                # There are packages of PostgreSQL without TLS.
+                # Some packages of PostgreSQL have no TLS.
                 [ -n "${PG_DIRECT_TLS:-}" ] || TLS_AUTHORITY=
                 export PORT=$PG_DIRECT_PORT DATABASE=$PG_DIRECT_DATABASE
                 ;;

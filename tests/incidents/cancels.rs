@@ -151,7 +151,7 @@ fn never_cancelled(pooler: &Pooler, number: usize, stop: &AtomicBool, undisturbe
 
 /// A hundred requests with every kind of wrong key hit nothing.
 #[test]
-fn a_cancel_with_a_guessed_key_hits_nobody() {
+fn a_cancel_with_a_guessed_key_hits_no_client() {
     let report = Report::begin();
     let site = Site::transaction(1);
     let mut client = site.connect();

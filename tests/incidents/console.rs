@@ -19,10 +19,10 @@ enum Role {
     /// An administrator's name, with a wrong password.
     WrongPassword,
     /// An unknown user.
-    Nobody,
+    Unknown,
 }
 
-const ROLES: [Role; 5] = [Role::Admin, Role::Stats, Role::Client, Role::WrongPassword, Role::Nobody];
+const ROLES: [Role; 5] = [Role::Admin, Role::Stats, Role::Client, Role::WrongPassword, Role::Unknown];
 
 impl Role {
     fn params(self, site: &Site, console: &str) -> Params {
@@ -31,7 +31,7 @@ impl Role {
             Role::Stats => WATCHER,
             Role::Client => (users::APP.name, users::APP.password),
             Role::WrongPassword => (ADMIN.0, "wrong"),
-            Role::Nobody => ("nobody", ""),
+            Role::Unknown => ("nobody", ""),
         };
         site.weir().params(user, console).password(password)
     }

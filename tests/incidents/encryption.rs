@@ -71,7 +71,7 @@ fn bytes_stuffed_before_a_handshake_close_the_connection() {
 /// A server, or an attacker in front of it, sends bytes after the one-byte answer to an encryption request. In every
 /// mode the connection is closed: no byte of a login follows, and the waiting client gets the reason.
 #[test]
-fn bytes_stuffed_behind_a_servers_answer_close_the_connection() {
+fn bytes_stuffed_after_a_servers_answer_close_the_connection() {
     let report = Report::begin();
     let mut welcome = b"S".to_vec();
     welcome.extend_from_slice(&crate::servers::welcome());
@@ -108,7 +108,7 @@ fn bytes_stuffed_behind_a_servers_answer_close_the_connection() {
             let bytes_seen = hear.recv_timeout(TIMEOUT).expect("Weir has connected");
             assert!(
                 !bytes_seen.windows(5).any(|bytes| bytes == b"user\0"),
-                "a login in the clear: {}",
+                "a login in cleartext: {}",
                 bytes_seen.escape_ascii()
             );
             site.weir().skip_final_checks();

@@ -168,16 +168,16 @@ fn a_malformed_scram_message_of_a_client_fails_its_login() {
     let form = {
         let (form, _) = (std::sync::Mutex::new(Vec::new()), ());
         let _ = client_login(&site, initial, |answer| {
-            *form.lock().expect("nobody panics") = answer.to_vec();
+            *form.lock().expect("no thread panics") = answer.to_vec();
             response(answer)
         });
-        form.into_inner().expect("nobody panics")
+        form.into_inner().expect("no thread panics")
     };
-    let spoilt_last = malformed(&form).len();
+    let malformed_last = malformed(&form).len();
     let firsts = cases.len();
     let (next, logged_in) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let step = size(3, 1);
-    let count = firsts + spoilt_last / step;
+    let count = firsts + malformed_last / step;
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {

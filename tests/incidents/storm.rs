@@ -186,13 +186,13 @@ impl Drop for Guard<'_> {
     }
 }
 
-fn figure_line(who: &str, scale: &Scale, outcome: &Outcome) -> String {
+fn figure_line(label: &str, scale: &Scale, outcome: &Outcome) -> String {
     let Outcome { before, after, back, failed, connects, logins, console, consoles, shut_out } = outcome;
     let back = back.map_or("never".to_owned(), |back| format!("after {:.1} s", back.as_secs_f64()));
     format!(
-        "{who}: {} clients, {} s of standstill: {failed} attempts given up, {connects} connects of clients, {logins} logins \
-         to the server; goodput {before:.0}/s before, {after:.0}/s again {back}; {consoles} visits to the console, at most \
-         {} ms, {shut_out} in vain",
+        "{label}: {} clients, {} s stopped: {failed} attempts abandoned, {connects} connects of clients, {logins} logins \
+         to the server; goodput {before:.0}/s before, {after:.0}/s again {back}; {consoles} console logins, at most \
+         {} ms, {shut_out} failed",
         scale.clients,
         scale.stop.as_secs(),
         console.as_millis()

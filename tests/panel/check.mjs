@@ -1,4 +1,4 @@
-// The pages' own ways: finding, sorting, and what is said of what can't be. The day of an operator is in day.mjs.
+// Functions of the pages: searching, sorting, and errors. The day of an operator is in day.mjs.
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { env } from 'node:process';
@@ -29,7 +29,7 @@ test('the overview shows every pool, finds one by its name, and sorts', async ()
   assert.equal(await page.locator('[aria-sort=descending]').count(), 1);
 });
 
-test('what is wrong with a new pool is said at its field', async () => {
+test('a mistake in a new pool is shown at its field', async () => {
   await on.link('New pool').click();
   await on.field('Name').fill('app');
   await on.field('Host').fill(server.host);
@@ -40,19 +40,19 @@ test('what is wrong with a new pool is said at its field', async () => {
   assert.ok(await name.evaluate((input) => input === document.activeElement), 'the focus is where the error is');
 });
 
-test('the lab’s reports are a click away, and what makes them can be copied', async () => {
+test('the lab’s reports are a click away, and the command that makes them can be copied', async () => {
   await goTo('lab');
   await page.getByText('None yet.').waitFor();
   const verdicts = ['held', 'held', 'notheld'].map((verdict) => ({ verdict, text: 'a claim', why: '' }));
   const report = { format: 1, began: '2026-01-31T10:15:00Z', length: 'quick', experiments: [{ id: 'size', title: 'The size', claims: verdicts }] };
   mkdirSync(`${env.WEIR_LAB}/size-quick`, { recursive: true });
   writeFileSync(`${env.WEIR_LAB}/size-quick/report.json`, JSON.stringify(report));
-  writeFileSync(`${env.WEIR_LAB}/size-quick/report.html`, '<!DOCTYPE html><title>A report</title><h1>What came out</h1>');
+  writeFileSync(`${env.WEIR_LAB}/size-quick/report.html`, '<!DOCTYPE html><title>A report</title><h1>Results</h1>');
   await on.button('Look again').click();
   await page.getByText('2 held').waitFor();
   const opened = page.waitForEvent('popup');
   await on.link('Open report size-quick').click();
-  await (await opened).getByRole('heading', { name: 'What came out' }).waitFor();
+  await (await opened).getByRole('heading', { name: 'Results' }).waitFor();
   await (await opened).close();
   await on.button('Copy weir lab all --quick').click();
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), 'weir lab all --quick');

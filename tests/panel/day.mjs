@@ -1,6 +1,6 @@
-// An operator's whole day: log in, make a pool, copy its address, connect with a driver by exactly that, see it work, resize
-// it under load, take the advice and take it back, pause, resume, delete. One load runs from the first graph to the last
-// resume, and none of its clients may see an error. Nothing here depends on how fast the machine is.
+// An operator's whole day: log in, create a pool, copy its address, connect a driver with exactly that, see queries,
+// resize it under load, apply the advice and undo it, pause, resume, delete. One load runs from the first graph to the
+// last resume, and none of its clients may get an error. No check depends on the speed of the machine.
 import assert from 'node:assert/strict';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -10,20 +10,20 @@ import { open, server, until, words } from './stage.mjs';
 import { accounts, PASSWORD, serve } from './weir.mjs';
 
 const POOL = 'made-here';
-/** So many more than servers that they wait, however many servers there are in between. */
+/** Many more clients than servers, so that they wait with every pool size in between. */
 const CLIENTS = 12;
 let weir, stage, page, on, uri, stop;
 
 before(async () => {
-  // The papers of the stand's own Weir: clients encrypt, and check whom they talk to.
-  const papers = dirname(process.env.WEIR_AUTHORITY);
-  const paper = (name) => JSON.stringify(join(papers, name));
+  // The certificates of the stand's own Weir: clients encrypt, and verify the server.
+  const certificates = dirname(process.env.WEIR_AUTHORITY);
+  const certificate = (name) => JSON.stringify(join(certificates, name));
   weir = await serve(`${accounts({ ann: 'admin' })}[auth.users]
 ${server.user} = ${JSON.stringify(server.password)}
 [tls.client]
 mode = "prefer"
-key_file = ${paper('server.key')}
-cert_file = ${paper('server.crt')}
+key_file = ${certificate('server.key')}
+cert_file = ${certificate('server.crt')}
 `);
   stage = await open({ panel: weir.panel });
   ({ page } = stage);
@@ -35,18 +35,18 @@ after(async () => {
   await weir?.stop();
 });
 
-/** The page's own session asks, so nobody needs another. */
+/** Uses the page's own session, so that no second login is needed. */
 const pool = () => page.evaluate(async (name) => (await fetch(`api/v1/pools/${name}`)).json(), POOL);
 const openServers = ({ servers }) => servers.active + servers.idle + servers.used;
 const goTo = (part) => page.evaluate((hash) => (location.hash = hash), `#/pools/${POOL}/${part}`);
 
-/** The number that follows a word in what a graph says of itself, in its own unit. */
+/** The number after a word in a graph's label, in its own unit. */
 async function figure(graph, word) {
   const said = await page.getByRole('img', { name: new RegExp(`^${graph}:`) }).getAttribute('aria-label');
   return Number(new RegExp(`${word} ([\\d,.]+)`).exec(said)?.[1].replaceAll(',', '') ?? 0);
 }
 
-/** Whether a graph's canvas has a line, in a colour that its legend has; an axis alone is no graph. */
+/** Whether a graph's canvas has a line, in a colour of its legend; an axis alone does not count. */
 function drawn(graph) {
   return page.getByRole('region', { name: graph, exact: true }).evaluate((region) => {
     const canvas = region.querySelector('canvas');
@@ -65,7 +65,7 @@ async function resize(size) {
   await until(`its size is ${size}`, async () => (await pool()).size === size);
 }
 
-test('who comes logs in, and finds that there is no pool yet', async () => {
+test('an operator logs in, and finds that there is no pool yet', async () => {
   await stage.login('ann', PASSWORD);
   await page.getByRole('heading', { name: 'No pools yet' }).waitFor();
   await on.link('Make the first pool').click();
@@ -91,7 +91,7 @@ test('a pool is tried, made, and written to the file', async () => {
   assert.deepEqual([size, mode, user], [1, 'transaction', server.user]);
 });
 
-test('its address, copied, lets a real driver in as it is', async () => {
+test('its address, copied, connects a real driver unchanged', async () => {
   await on.button('Copy URI').click();
   uri = await page.evaluate(() => navigator.clipboard.readText());
   const one = client(uri);
@@ -127,10 +127,10 @@ test('it is resized under load, up, down, and back by the notice’s undo', asyn
   await until('one server is left', async () => openServers(await pool()) <= 1);
 });
 
-test('it is found too small; the advice is taken, waits fall, and it is taken back', async () => {
+test('it is found too small; the advice is applied, waits fall, and it is undone', async () => {
   await on.link('Advice').click();
   const advice = page.getByRole('listitem').filter({ has: page.getByRole('link', { name: POOL }) });
-  // Half a minute must be known, and mostly of a pool that was full.
+  // Half a minute of history is needed, with the pool full most of the time.
   await advice.getByText('the pool is smaller than its load').waitFor({ timeout: 10 * 60_000 });
   await advice.getByText(/clients wait, 95 % of them less than/).waitFor();
   const wrong = await looks(page, 'advice-given');

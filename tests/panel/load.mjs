@@ -1,5 +1,5 @@
-// Clients that work until they are told to stop: pgbench where it is to be had, else the driver. What went wrong with any of
-// them is told at the end, and there is nothing that may.
+// Clients that run until they are stopped: pgbench if it is installed, else the driver. All their errors are reported
+// at the end; none is allowed.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -7,15 +7,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 
-/** Long enough that a queue of a few is a wait that is felt, whatever the machine. */
+/** Long enough that a short queue causes a noticeable wait, on any machine. */
 const WORK = 'SELECT pg_sleep(0.02)';
 
-/** A client of the driver by exactly this address; as everywhere, the password comes from PGPASSWORD. */
+/** A client of the driver with exactly this address; the password comes from PGPASSWORD, as everywhere. */
 export function client(uri) {
   return new pg.Client({ connectionString: uri });
 }
 
-/** So many clients; the answer ends them and tells their errors. */
+/** Starts so many clients; the returned function stops them and returns their errors. */
 export function load(uri, clients) {
   const pgbench = program();
   return pgbench ? bench(pgbench, uri, clients) : drive(uri, clients);
@@ -33,17 +33,17 @@ function bench(pgbench, uri, clients) {
   writeFileSync(script, `${WORK};\n`);
   const options = ['--no-vacuum', '--file', script, '--client', String(clients), '--time', '86400', '--progress', '1'];
   const run = spawn(pgbench, [...options, uri], { stdio: ['ignore', 'pipe', 'pipe'] });
-  let said = '';
-  for (const stream of [run.stdout, run.stderr]) stream.on('data', (data) => (said += data));
+  let printed = '';
+  for (const stream of [run.stdout, run.stderr]) stream.on('data', (data) => (printed += data));
   const ended = once(run, 'exit');
-  // Whatever becomes of the check, it ends with it.
+  // Whatever the outcome of the check, the load ends with it.
   process.once('exit', () => run.kill('SIGKILL'));
   return async () => {
     const early = run.exitCode;
     run.kill('SIGINT');
     await ended;
     rmSync(folder, { recursive: true, force: true });
-    const lines = said.split('\n').filter((line) => line !== '' && !/^pgbench \(|^progress: [^f]*(\b0 failed.*)?$/.test(line));
+    const lines = printed.split('\n').filter((line) => line !== '' && !/^pgbench \(|^progress: [^f]*(\b0 failed.*)?$/.test(line));
     return early === null ? lines : [`pgbench ended with ${early}`, ...lines];
   };
 }

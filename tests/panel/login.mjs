@@ -1,4 +1,4 @@
-// Who must log in does, and is offered what their role may. A Weir of its own: that of the stand is open to everybody.
+// Users that must log in see only what their role permits. It runs its own Weir: the stand's accepts all users.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { inBrowser } from './stage.mjs';
@@ -17,7 +17,7 @@ size = 2
 });
 after(() => weir.stop());
 
-test('nobody sees anything before the login, and a wrong password is said', () => inBrowser({ panel }, async ({ page, login }) => {
+test('nothing is shown before the login, and a wrong password is reported', () => inBrowser({ panel }, async ({ page, login }) => {
   await login('ann', 'not this one');
   await page.getByText('User or password are not right').waitFor();
   assert.equal(await page.getByText('app', { exact: true }).count(), 0);
@@ -39,7 +39,7 @@ test('an admin logs in, makes a change that the audit log has, and logs out', ()
   await page.getByRole('button', { name: 'Log in' }).waitFor();
 }));
 
-test('a viewer is offered nothing that a viewer may not do', () => inBrowser({ panel }, async ({ page, goTo, login }) => {
+test('a viewer sees no action that a viewer may not do', () => inBrowser({ panel }, async ({ page, goTo, login }) => {
   await login('vera', PASSWORD);
   await page.getByRole('link', { name: 'app', exact: true }).click();
   await page.getByRole('heading', { name: 'Clients' }).waitFor();

@@ -1,4 +1,4 @@
-// A page in each way that it is looked at: what is wrong with it there, and its picture in the folder SHOTS.
+// A page in each theme and width: its accessibility errors there, and its picture in the folder SHOTS.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
@@ -7,7 +7,7 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 const LOOKS = [['light', 1280], ['dark', 1280], ['dark', 360]];
 const HEIGHT = 900;
 
-/** What is wrong with the page as it is now, look by look. */
+/** The errors of the page as it is now, by theme and width. */
 export async function looks(page, name) {
   const found = [];
   for (const [theme, width] of LOOKS) {
@@ -24,7 +24,7 @@ export async function looks(page, name) {
   return found;
 }
 
-/** In the page: down to its end and back, since graphs are drawn when somebody comes near them, in the width of that moment. */
+/** In the page: scrolls down to its end and back, since graphs are drawn when they come into view, in the current width. */
 async function wander() {
   const frames = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   for (let at = 0; at <= document.documentElement.scrollHeight; at += innerHeight) {
@@ -35,9 +35,9 @@ async function wander() {
   await frames();
 }
 
-/** What axe-core finds. */
+/** The violations that axe-core finds. */
 async function flaws(page) {
-  // By the debugger, which the page's policy does not bind; the page itself could not load it.
+  // Through the debugger, which the page's content security policy does not restrict; the page can't load it.
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
   return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(' | ')}`);

@@ -1,5 +1,5 @@
-// Every page as it looks: in both themes and on a phone, while clients work, while there is nothing, and when Weir does not
-// answer. Each is right for those who see it badly or use no mouse, fits its screen, and leaves its picture to look at.
+// Every page in both themes and on a phone: under load, without any pool, and when Weir does not answer. Each page is
+// accessible, fits its screen, and is saved as a picture.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { load } from './load.mjs';
@@ -16,7 +16,7 @@ after(async () => {
   for (const stop of loads) assert.deepEqual(await stop(), []);
 });
 
-/** Paths, and what stands there when the page is whole. */
+/** Paths, and an element that is there when the page is complete. */
 const PAGES = {
   pools: (page) => page.getByRole('link', { name: 'session' }),
   'pools/app': (page) => page.getByRole('img', { name: /^Wait for a server:.*p95 \d/ }),
@@ -55,14 +55,14 @@ test('a new pool with a tested server, and all of its fields, is accessible and 
   assert.deepEqual(await looks(page, 'new-tested'), []);
 }));
 
-test('a question before something that hurts is accessible and fits', () => inBrowser({}, async ({ page, goTo }) => {
+test('a confirmation of a dangerous action is accessible and fits', () => inBrowser({}, async ({ page, goTo }) => {
   await goTo('pools/app');
   await words(page).button('Kill').click();
   await page.getByRole('dialog').waitFor();
   assert.deepEqual(await looks(page, 'question'), []);
 }));
 
-test('where there is nothing yet, and where Weir does not answer, that is said', async () => {
+test('a Weir without pools, and one that does not answer, are reported', async () => {
   const weir = await serve('[auth]\ntype = "trust"\n');
   try {
     await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The panel in a real browser, before a real Weir and a real PostgreSQL: what an operator does, and that the page is right
-# for those who see it badly or use no mouse.
+# The panel in a real browser, with a real Weir and a real PostgreSQL: what an operator does, and that the page is
+# accessible.
 #
 #   tests/panel/run.sh                all checks
 #   tests/panel/run.sh day.mjs        those of a file, or of several
@@ -8,8 +8,8 @@
 #   ONLY=REGEX tests/panel/run.sh     only the checks of such a name
 #   SHOTS=FOLDER tests/panel/run.sh   leaves the pages' pictures there, instead of in panel-shots of the target folder
 #
-# Starts its own PostgreSQL and Weir (the program `stand` of this crate). The browser is the distribution's Chromium; none is
-# fetched. Where it, Node.js or its packages are not to be had, nothing is checked, and that is said.
+# Starts its own PostgreSQL and Weir (the program `stand` of this crate). The browser is the distribution's Chromium;
+# none is downloaded. If it, Node.js or its packages are missing, nothing is checked, and the script reports that.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 arguments=("$@")
@@ -28,11 +28,11 @@ if ! cat "$here"/package*.json | cmp -s - "$cache/.installed"; then
     npm ci --prefix "$cache" --no-audit --no-fund --ignore-scripts >"$cache/log" 2>&1 || skip "packages could not be fetched (see $cache/log)"
     cat "$here"/package*.json >"$cache/.installed"
 fi
-# Modules are looked for beside the file that names them.
+# Node.js looks for modules beside the file that imports them.
 cp "$here"/*.mjs "$cache/"
 SHOTS=${SHOTS:-$target/panel-shots}
 mkdir -p "$SHOTS"
-# Drivers are given nothing but an address: what it doesn't have comes from where drivers look by themselves.
+# Drivers get only an address: for the rest they use their usual defaults.
 export BROWSER=$browser PGPASSWORD=$WEIR_PASSWORD NODE_EXTRA_CA_CERTS=$WEIR_AUTHORITY
 [ "${1:-}" != scale.mjs ] || { cd "$cache" && exec node scale.mjs; }
 [ $# -gt 0 ] || set -- check.mjs day.mjs login.mjs pages.mjs

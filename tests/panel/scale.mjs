@@ -1,7 +1,7 @@
-// How long the pages take with ten thousand pools, some of them at work and some thousand clients: by hand, on a quiet
-// machine (`make panel-scale`). Prints a table and asserts no time: whoever looks says what is slow.
+// How long the pages take with ten thousand pools, some of them under load, and some thousand clients: run by hand, on
+// a quiet machine (`make panel-scale`). Prints a table and asserts no time.
 //
-//   POOLS=10000 BUSY=100 CLIENTS=15000 ROUNDS=9   how many of each; clients beyond the busy ones idle
+// POOLS=10000 BUSY=100 CLIENTS=15000 ROUNDS=9   how many of each; clients beyond the busy ones are idle
 import { Buffer } from 'node:buffer';
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -11,11 +11,11 @@ import { serve } from './weir.mjs';
 
 const [POOLS, BUSY, CLIENTS, ROUNDS] = [['POOLS', 10_000], ['BUSY', 100], ['CLIENTS', 15_000], ['ROUNDS', 9]]
   .map(([name, usual]) => Number(process.env[name] ?? usual));
-/** Logins under way at once. */
+/** Logins at the same time. */
 const BATCH = 200;
 
 const nameOf = (number) => `shop-${String(number).padStart(5, '0')}`;
-/** The pools at work are spread over all; the first client of any other would have to wait for a server of its own. */
+/** The pools under load are spread over all pools; the first client of any other pool would wait for a new server. */
 const atWork = (number) => nameOf(Math.floor(((number % BUSY) * POOLS) / BUSY));
 const pool = (number) => `[pools.${nameOf(number)}]
 host = "${server.host}"
@@ -26,7 +26,7 @@ password = ${JSON.stringify(server.password)}
 size = 1
 `;
 
-/** What the page is measured with, in the page: from an act to the frame that shows what it was for. */
+/** The measurement in the page: from an action to the frame that shows its result. */
 function instruments() {
   const shown = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
   globalThis.after = async (begun, holds) => {
@@ -72,7 +72,7 @@ const MEASURES = {
   }),
 };
 
-/** What was asked for until the first rows were there. */
+/** The requests until the first rows were there. */
 const asked = (page) => page.evaluate(() => performance.getEntriesByType('resource').map((entry) => ({
   what: entry.name.replace(location.origin, ''),
   from: Math.round(entry.startTime),
@@ -99,7 +99,7 @@ async function busy(port) {
   };
 }
 
-/** Logs in and asks nothing. */
+/** Logs in and sends no query. */
 function idler(port, number) {
   const text = `user\0anybody\0database\0${atWork(number)}\0\0`;
   const head = Buffer.alloc(8);
@@ -107,15 +107,15 @@ function idler(port, number) {
   head.writeInt32BE(3 << 16, 4);
   const socket = connect(port, '127.0.0.1');
   socket.write(Buffer.concat([head, Buffer.from(text)]));
-  let said = Buffer.alloc(0);
+  let received = Buffer.alloc(0);
   return new Promise((done, failed) => {
     socket.on('data', (data) => {
-      said = Buffer.concat([said, data]);
-      // The last message is that Weir is ready for a query.
-      if (said.at(-6) === 0x5a) done(socket);
+      received = Buffer.concat([received, data]);
+      // The last message is Weir's ReadyForQuery.
+      if (received.at(-6) === 0x5a) done(socket);
     });
     socket.on('error', failed);
-    socket.on('close', () => failed(new Error(`a client was not let in: ${said}`)));
+    socket.on('close', () => failed(new Error(`a client could not log in: ${received}`)));
   });
 }
 
@@ -128,7 +128,7 @@ async function idlers(port) {
   return sockets;
 }
 
-/** The seconds that the page's main thread has worked: what a busy machine adds is not in them. */
+/** The CPU seconds of the page's main thread: the load of a busy machine is not included. */
 async function worked(cdp) {
   const { metrics } = await cdp.send('Performance.getMetrics');
   return metrics.find(({ name }) => name === 'TaskDuration').value;
@@ -136,7 +136,7 @@ async function worked(cdp) {
 
 const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 
-// Of 20,000 descriptors, which many systems allow, the pools' servers may take half; hence no more clients.
+// Of 20,000 descriptors, which many systems allow, the pools' servers may use half; so there can't be more clients.
 const text = `[general]\nmax_clients = 16000\nmax_user_connections = 200\n[auth]\ntype = "any"\n`;
 const weir = await serve(text + Array.from({ length: POOLS }, (_, number) => pool(number)).join(''));
 const stop = await busy(weir.port);
@@ -147,7 +147,7 @@ const sockets = await idlers(weir.port).catch((error) => {
 console.log(`${POOLS} pools, ${BUSY} of them at work, ${CLIENTS} clients`);
 const times = Object.fromEntries(Object.keys(MEASURES).map((name) => [name, { wall: [], work: [] }]));
 const browser = await launch();
-// The first round is the browser's own beginning, and does not count.
+// The first round includes the browser's start, and does not count.
 for (let round = 0; round <= ROUNDS; round += 1) {
   const stage = await open({ panel: weir.panel, given: browser });
   await stage.page.addInitScript(instruments);

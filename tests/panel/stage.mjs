@@ -1,5 +1,5 @@
-// The browser and the page that the checks work with, and what is always true of the page: it asks nobody but Weir, breaks
-// no rule of its policy, and writes no error.
+// The browser and the page of the checks, and what always holds for the page: it connects only to Weir, violates no
+// rule of its content security policy, and logs no error.
 import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
 
@@ -12,19 +12,19 @@ export const server = {
   user: env.WEIR_USER,
   password: env.WEIR_PASSWORD,
 };
-/** A busy machine is no failure. */
-const PATIENCE = Number(env.PATIENCE ?? 60000);
+/** Generous, because the machine may be busy. */
+const TIMEOUT = Number(env.TIMEOUT ?? 60000);
 
 export function launch() {
   return chromium.launch({ executablePath: env.BROWSER, args: ['--no-sandbox'] });
 }
 
-/** A page, in a browser of its own unless one is given. It remembers nothing of any other. */
+/** A page, in a new browser unless one is given. It shares no state with other pages. */
 export async function open({ theme = 'light', width = 1280, height = 900, panel = PANEL, given = null } = {}) {
   const browser = given ?? (await launch());
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme });
   await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: new URL(panel).origin });
-  context.setDefaultTimeout(PATIENCE);
+  context.setDefaultTimeout(TIMEOUT);
   const page = await context.newPage();
   const wrong = [];
   page.on('request', (request) => {
@@ -32,7 +32,7 @@ export async function open({ theme = 'light', width = 1280, height = 900, panel 
   });
   page.on('pageerror', (error) => wrong.push(error.stack));
   page.on('console', (message) => {
-    // An answer that is an error is a line of the browser's own; the checks look at what the page makes of it.
+    // The browser logs an HTTP error as a line of its own; the checks look at the page's own error message.
     if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) wrong.push(message.text());
   });
   const goTo = (path) => page.goto(`${panel}#/${path}`);
@@ -44,7 +44,7 @@ export async function open({ theme = 'light', width = 1280, height = 900, panel 
   };
   const close = async () => {
     await (given ? context : browser).close();
-    assert.deepEqual(wrong, [], 'the page asked nobody else and made no error');
+    assert.deepEqual(wrong, [], 'the page connected only to Weir and logged no error');
   };
   return { page, goTo, login, close };
 }
@@ -59,11 +59,11 @@ export async function inBrowser(options, then) {
   }
 }
 
-/** Waits until a condition of this program holds; some take their time on a fast machine already. */
+/** Waits until a condition of this program holds; some take long even on a fast machine. */
 export async function until(what, holds, times = 1) {
-  const end = Date.now() + times * PATIENCE;
+  const end = Date.now() + times * TIMEOUT;
   while (!(await holds())) {
-    assert.ok(Date.now() < end, `waited in vain until ${what}`);
+    assert.ok(Date.now() < end, `timeout: ${what}`);
     await new Promise((done) => setTimeout(done, 50));
   }
 }
@@ -72,7 +72,7 @@ export async function api(path, panel = PANEL) {
   return (await fetch(`${panel}api/v1/${path}`)).json();
 }
 
-/** What operators look for on a page, by the words they read. */
+/** Finds elements of a page by their visible text, as operators do. */
 export function words(page) {
   const button = (name) => page.getByRole('button', { name, exact: true });
   const link = (name) => page.getByRole('link', { name, exact: true });

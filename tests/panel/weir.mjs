@@ -1,4 +1,4 @@
-// A Weir of a check's own, where that of the stand won't do: with accounts, with other pools, or with none.
+// A Weir for one check, where that of the stand is not suitable: with accounts, with other pools, or with none.
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,17 +10,17 @@ import { until } from './stage.mjs';
 const WEIR = process.env.WEIR_BIN;
 export const PASSWORD = 'seven swift swans';
 
-/** Of its log, what an error shows. */
-const MOST_SAID = 4096;
+/** The length of the log that an error shows. */
+const MAX_OUTPUT = 4096;
 
-/** Who may log in, as lines of [web.users]; all have the same password. */
+/** The users, as lines of [web.users]; all have the same password. */
 export function accounts(roles) {
   const line = ([name, role]) =>
     execFileSync(WEIR, ['account', name, '--role', role], { input: `${PASSWORD}\n`, stdio: ['pipe', 'pipe', 'ignore'] });
   return `[web.users]\n${Object.entries(roles).map(line).join('')}`;
 }
 
-/** Serves until `stop` is called. What clients log in with, and the pools, stand in the text; the addresses are its own. */
+/** Serves until `stop` is called. The text has the authentication and the pools; the addresses are added here. */
 export async function serve(text) {
   const folder = mkdtempSync(join(tmpdir(), 'weir-panel-'));
   const [port, web] = [await freePort(), await freePort()];
@@ -28,13 +28,13 @@ export async function serve(text) {
   const file = join(folder, 'weir.toml');
   writeFileSync(file, listen + text, { mode: 0o600 });
   const weir = spawn(WEIR, ['serve', file], { stdio: ['ignore', 'ignore', 'pipe'] });
-  // Whatever becomes of the check, nothing is left behind.
+  // Whatever the outcome of the check, nothing is left running.
   process.once('exit', () => {
     weir.kill('SIGKILL');
     rmSync(folder, { recursive: true, force: true });
   });
-  let said = '';
-  weir.stderr.on('data', (data) => (said = (said + data).slice(-MOST_SAID)));
+  let output = '';
+  weir.stderr.on('data', (data) => (output = (output + data).slice(-MAX_OUTPUT)));
   const panel = `http://127.0.0.1:${web}/`;
   const stop = async () => {
     if (weir.exitCode === null) {
@@ -44,10 +44,10 @@ export async function serve(text) {
     rmSync(folder, { recursive: true, force: true });
   };
   await until('it serves', () => {
-    if (weir.exitCode !== null) throw new Error(`weir has ended: ${said}`);
+    if (weir.exitCode !== null) throw new Error(`weir has ended: ${output}`);
     return fetch(`${panel}healthz`).then((answer) => answer.ok, () => false);
   });
-  return { panel, port, stop, log: () => said };
+  return { panel, port, stop, log: () => output };
 }
 
 async function freePort() {

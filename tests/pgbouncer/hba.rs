@@ -23,7 +23,7 @@ fn each_method() {
         same(&hba(&format!("host all all 127.0.0.1/32 {method}\n")), |site, facts| {
             facts.login("right password", &site.params(users::APP, "app"));
             facts.login("wrong password", &site.params(users::APP, "app").password("x"));
-            facts.login("a stranger", &site.named("stranger", "app").password("x"));
+            facts.login("an unknown user", &site.named("stranger", "app").password("x"));
             facts.login("another database", &site.params(users::APP, "nowhere"));
             let console = site.named("admin", "pgbouncer").password("console secret");
             facts.login("the console", &console);

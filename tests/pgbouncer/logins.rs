@@ -16,7 +16,7 @@ fn try_all(site: &Site, facts: &mut Facts) {
     facts.login("wrong password", &app().password("wrong"));
     facts.login("empty password", &app().password(""));
     facts.note("requested from an unknown user", asked(&site.named("stranger", "app")));
-    facts.login("stranger", &site.named("stranger", "app").password("whatever"));
+    facts.login("unknown user", &site.named("stranger", "app").password("whatever"));
     facts.login("no such database", &site.params(users::APP, "nowhere"));
     facts.login("unknown user, no such database", &site.named("stranger", "nowhere").password("x"));
     facts.login("wrong password, no such database", &site.named(users::APP.name, "nowhere").password("x"));
@@ -96,7 +96,7 @@ fn any() {
 #[test]
 fn any_without_a_forced_user() {
     same(&Setup::new().set("auth_type", "any"), |site, facts| {
-        facts.login("somebody", &site.named("somebody", "app"));
+        facts.login("any user", &site.named("somebody", "app"));
         facts.login("a user of the list", &site.params(users::APP, "app"));
     });
 }

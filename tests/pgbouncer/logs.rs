@@ -123,7 +123,7 @@ fn a_wait_that_times_out() {
         let (mut one, mut two) = (site.client(), site.client());
         one.query("BEGIN").expect("done");
         two.send_bytes(Batch::new().query("SELECT 1").bytes()).expect("it reads");
-        facts.end("told", &mut two);
+        facts.end("error", &mut two);
         note_some(site, facts, "logged", "query_wait_timeout", 2);
     });
 }
@@ -155,7 +155,7 @@ fn a_server_that_dies() {
         "Error 57P01 terminating connection due to administrator command; Error 08P01 server conn crashed?; Closed";
     let why = "the server's own error says more than a second error after it";
     let differences = [Difference {
-        fact: "told",
+        fact: "error",
         pgbouncer: both,
         weir: "Error 57P01 terminating connection due to administrator command; Closed",
         why,
@@ -165,7 +165,7 @@ fn a_server_that_dies() {
         client.query("BEGIN").expect("done");
         let pid = client.value("SELECT pg_backend_pid()").expect("it answers").expect("it has one");
         site.database().superuser().query(&format!("SELECT pg_terminate_backend({pid})")).expect("done");
-        facts.end("told", &mut client);
+        facts.end("error", &mut client);
         eventually("both are closed", || {
             if site.log().matches("closing because").count() >= 2 { Ok(()) } else { Err(site.log()) }
         });

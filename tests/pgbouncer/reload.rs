@@ -65,7 +65,7 @@ fn a_removed_database() {
         let mut busy = site.connect(&site.params(users::APP, "gone"));
         busy.query("BEGIN").expect("done");
         reload(site, facts, "reload", &setup());
-        facts.login("who comes", &site.params(users::APP, "gone"));
+        facts.login("a new client", &site.params(users::APP, "gone"));
         facts.rest("an idle client", &mut idle);
         facts.rest("a busy client", &mut busy);
         let databases = site.show("DATABASES");
@@ -139,7 +139,7 @@ fn administrators_change_too() {
         site.rewrite(&setup().set("admin_users", "watcher").set("stats_users", "admin"));
         facts.query("reload", &mut console, "RELOAD");
         facts.query("a connected administrator", &mut console, "PAUSE");
-        facts.query("who comes", &mut site.watcher(), "RECONNECT");
+        facts.query("a new stats user", &mut site.watcher(), "RECONNECT");
         let mut again = site.console();
         facts.query("the old one again", &mut again, "RECONNECT");
     });

@@ -110,7 +110,7 @@ fn each_mode_to_clients() {
                 ("verifies all", format!("sslmode=verify-full sslrootcert={}", at("ca.crt"))),
                 ("verifies with the wrong authority", format!("sslmode=verify-ca sslrootcert={}", at("otherca.crt"))),
                 ("with a certificate", with_certificate("app")),
-                ("with a stranger's certificate", with_certificate("stranger")),
+                ("with a certificate of another authority", with_certificate("stranger")),
             ] {
                 facts.note(&format!("{mode}: {name}"), psql(site, &string, "select 7"));
             }

@@ -35,7 +35,7 @@ fn the_socket_is_a_file_with_its_mode() {
 }
 
 #[test]
-fn clients_come_over_the_socket_too() {
+fn clients_connect_over_the_socket_too() {
     same(&Setup::new(), |site, facts| {
         let params = site.unix(users::APP.name, "app");
         facts.login("right password", &params.clone().password(users::APP.password));

@@ -47,11 +47,11 @@ fn a_cancel_with_a_wrong_key_does_nothing(site: &Site) {
         let query = scope.spawn(|| client.value("SELECT 'undisturbed' FROM pg_sleep(1)").unwrap());
         await_sleep(site, 1);
         for key in [[0; 4], [255; 4], [1, 2, 3, 4]] {
-            let mut stranger = Connection::open(&site.params()).unwrap();
+            let mut other_client = Connection::open(&site.params()).unwrap();
             let mut packet = Vec::new();
             put_front::cancel_request(&mut packet, pid, &key);
-            stranger.send_bytes(&packet).unwrap();
-            assert!(stranger.read_bytes(Duration::from_secs(20)).is_err(), "a cancel request is never answered");
+            other_client.send_bytes(&packet).unwrap();
+            assert!(other_client.read_bytes(Duration::from_secs(20)).is_err(), "a cancel request is never answered");
         }
         query.join().unwrap()
     });

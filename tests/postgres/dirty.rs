@@ -293,7 +293,7 @@ fn a_table_made_by_a_temporary_search_path_shadows_nothing_for_the_next_client()
 
 /// A request's state counts when the request is answered: a DISCARD ALL before it in the pipeline does not hide it.
 #[test]
-fn a_discard_hides_nothing_that_is_pipelined_behind_it() {
+fn a_discard_hides_nothing_that_is_pipelined_after_it() {
     let site = site(Mode::Transaction, "reset");
     for leave in ["CREATE TEMP TABLE t AS SELECT 1", "SELECT pg_advisory_lock(42)", "SELECT 1 AS a INTO TEMP t"] {
         let simple = Batch::new().query("DISCARD ALL").query(leave);

@@ -122,8 +122,8 @@ fn behind_a_balancer_rules_use_the_address_in_the_header() {
     let mut second = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
     second.extend_from_slice(&[192, 0, 2, 7, 127, 0, 0, 1, 0x13, 0x88, 0x19, 0x20]);
     assert!(through_balancer(&site, &second).starts_with(b"R\0\0\0\x08\0\0\0\0"));
-    let stranger = through_balancer(&site, b"PROXY TCP4 192.0.2.8 127.0.0.1 5000 6432\r\n");
-    assert!(String::from_utf8_lossy(&stranger).contains("no authentication method is found"));
+    let rejected = through_balancer(&site, b"PROXY TCP4 192.0.2.8 127.0.0.1 5000 6432\r\n");
+    assert!(String::from_utf8_lossy(&rejected).contains("no authentication method is found"));
     assert_eq!(through_balancer(&site, b""), b"", "a client without a header is closed without an error");
     logged(&site, "192.0.2.8:5000");
 }

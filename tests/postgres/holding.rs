@@ -200,7 +200,7 @@ fn a_cancel_of_a_waiting_client_ends_its_request_and_keeps_its_connection() {
 }
 
 #[test]
-fn startup_values_that_servers_refuse_cost_no_server() {
+fn startup_values_that_servers_refuse_close_no_server() {
     for mode in [Mode::Transaction, Mode::Session] {
         let site = Site::with(Setup::new(mode).size(1), mode);
         let pid = |site: &Site| site.connect().value("SELECT pg_backend_pid()").unwrap().unwrap();

@@ -157,8 +157,8 @@ fn an_unknown_user_gets_the_method_of_known_users_whatever_their_secrets() {
             let setup = setup.without("admin").without("watcher").secret(users::APP.name, &secret);
             let site = Site::with(setup, Mode::Transaction);
             let known = exchange(&site, users::APP.name, "wrong");
-            for stranger in ["zzz", "postgres", "admin"] {
-                assert_eq!(exchange(&site, stranger, "wrong"), known, "{auth}: {secret}: {stranger}");
+            for name in ["zzz", "postgres", "admin"] {
+                assert_eq!(exchange(&site, name, "wrong"), known, "{auth}: {secret}: {name}");
             }
             logs_in(&site, users::APP);
         }

@@ -37,7 +37,7 @@ fn prepares(client: &mut Connection, name: &str, sql: &str) -> bool {
 fn held(site: &Site) -> u64 {
     let rows = site.weir().show("MEM").rows;
     let row = rows.into_iter().find(|row| row[0].as_deref() == Some("statement_memory"));
-    row.and_then(|row| row[2].as_deref()?.parse().ok()).expect("SHOW MEM tells of statements")
+    row.and_then(|row| row[2].as_deref()?.parse().ok()).expect("SHOW MEM has a row for statements")
 }
 
 fn refused(site: &Site) -> u64 {
@@ -121,7 +121,7 @@ fn a_refused_parse_fails_its_transaction_as_any_error_does() {
 }
 
 #[test]
-fn a_pipeline_of_two_hundred_thousand_closes_costs_others_nothing() {
+fn a_pipeline_of_two_hundred_thousand_closes_does_not_delay_others() {
     let site = Site::with(Setup::new(Mode::Transaction).auth("trust").size(3), Mode::Transaction);
     let mut other = site.connect();
     other.query("SELECT 1").unwrap();

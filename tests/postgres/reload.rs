@@ -199,7 +199,7 @@ fn term_lets_clients_finish_and_takes_no_new_ones() {
     client.query("BEGIN").unwrap();
     site.weir().signal(Signal::SIGTERM);
     eventually("new clients are refused", || match Connection::connect(&site.params()) {
-        Ok(_) => Err("let in"),
+        Ok(_) => Err("accepted"),
         Err(_) => Ok(()),
     });
     client.query("SELECT 1").unwrap();

@@ -8,7 +8,7 @@ everywhere!(
     statements_of_one_query_answer_in_their_order,
     an_error_ends_the_query_and_nothing_of_it_is_left_for_the_next,
     a_failed_transaction_stays_the_clients_until_it_ends_it,
-    notices_come_where_the_statement_raised_them,
+    notices_arrive_where_the_statement_raised_them,
     an_empty_query_is_answered_as_one,
     several_queries_in_one_packet_are_answered_one_by_one,
     a_function_call_is_answered_by_its_result,
@@ -67,7 +67,7 @@ fn a_failed_transaction_stays_the_clients_until_it_ends_it(site: &Site) {
     assert_eq!(ask(&mut client, &Batch::new().query("SELECT 1"), 1)[1], "Row 1");
 }
 
-fn notices_come_where_the_statement_raised_them(site: &Site) {
+fn notices_arrive_where_the_statement_raised_them(site: &Site) {
     let mut client = site.connect();
     let sql = "SELECT 1; DO $$ BEGIN RAISE NOTICE 'half-way'; END $$; SELECT 2";
     let transcript = ask(&mut client, &Batch::new().query(sql), 1);

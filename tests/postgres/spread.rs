@@ -39,7 +39,7 @@ fn a_waiting_client_gets_the_server_that_a_client_of_another_worker_releases() {
         one.query("BEGIN").unwrap();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| other.value("SELECT 1"));
-            site.weir().await_pool("somebody waits", |pool| pool.get("cl_waiting") == 1);
+            site.weir().await_pool("a client waits", |pool| pool.get("cl_waiting") == 1);
             one.query("COMMIT").unwrap();
             assert_eq!(waiting.join().unwrap().unwrap().as_deref(), Some("1"));
         });

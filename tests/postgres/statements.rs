@@ -304,7 +304,7 @@ fn clients_share_what_is_prepared() {
 }
 
 #[test]
-fn a_statement_that_failed_to_come_back_is_an_error_and_the_batch_is_skipped() {
+fn a_statement_that_cannot_be_prepared_again_is_an_error_and_the_batch_is_skipped() {
     // Prepared while the table existed, needed on another server when it does not.
     let site = Site::transaction(2);
     let mut client = site.connect();

@@ -146,8 +146,8 @@ fn verify_ca_accepts_clients_with_a_certificate_of_the_authority() {
     let own = place.certified(&place.authority, "anybody");
     assert_eq!(place.value(&own, "select 42"), "42");
     assert_eq!(place.value(&format!("{own} ssl_max_protocol_version=TLSv1.2"), "select 42"), "42");
-    let strange = place.certified(&Certificates::new(), "anybody");
-    assert!(!place.run(&strange, "select 42").status.success());
+    let foreign = place.certified(&Certificates::new(), "anybody");
+    assert!(!place.run(&foreign, "select 42").status.success());
     place.logged("TLS handshake failed");
     place.refused("sslmode=disable", "SSL required");
 }

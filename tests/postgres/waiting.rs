@@ -51,7 +51,7 @@ fn the_oldest_waiter_is_served_first() {
 }
 
 #[test]
-fn a_client_that_leaves_the_queue_is_forgotten() {
+fn a_client_that_leaves_the_queue_is_removed() {
     // Nothing is sent to waiting clients: only their own disconnect is noticed.
     let site = site(pool(1).pool("query_wait_notify = 0"));
     let mut holder = holder(&site);
@@ -107,7 +107,7 @@ fn the_queue_is_seen_on_the_console() {
         drop(holders);
         assert_eq!(waiter.join().unwrap().unwrap().as_deref(), Some("1"));
     });
-    site.weir().await_pool("nobody waits", |pool| pool.get("maxwait") == 0 && pool.get("cl_waiting") == 0);
+    site.weir().await_pool("no client waits", |pool| pool.get("maxwait") == 0 && pool.get("cl_waiting") == 0);
 }
 
 #[test]

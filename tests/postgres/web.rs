@@ -324,6 +324,6 @@ fn top_prints_the_pools_once_for_a_script() {
     assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
     let text = String::from_utf8(shown.stdout).unwrap();
     assert!(text.lines().any(|line| line.starts_with("app ")) && text.contains("wait p95"), "{text}");
-    let nobody = top("http://127.0.0.1:9");
-    assert!(!nobody.status.success() && String::from_utf8_lossy(&nobody.stderr).contains("[web] address"));
+    let unreachable = top("http://127.0.0.1:9");
+    assert!(!unreachable.status.success() && String::from_utf8_lossy(&unreachable.stderr).contains("[web] address"));
 }

@@ -119,7 +119,7 @@ fn a_stored_password_is_sent_to_no_other_host() {
 #[test]
 fn a_pool_moves_with_its_password_which_is_never_tried_in_cleartext() {
     let stage = Stage::new(Setup::new(Mode::Transaction).size(2));
-    let given = json!({ "name": "app", "password": "told again" });
+    let given = json!({ "name": "app", "password": "given again" });
     let (status, response) = stage.ask("POST", "/api/v1/pools/test", &stage.there(&given));
     assert_eq!((status, &response["ok"]), (200, &false.into()), "{response}");
     assert!(response["error"].as_str().unwrap().contains("in clear text"), "{response}");
@@ -127,9 +127,9 @@ fn a_pool_moves_with_its_password_which_is_never_tried_in_cleartext() {
     assert_eq!((status, &response["ok"]), (200, &false.into()), "by md5: {response}");
     let received = stage.attacker.received();
     let has = |word: &str| received.windows(word.len()).any(|bytes| bytes == word.as_bytes());
-    assert!(has("md5") && !has("told again") && !has(users::APP.password));
+    assert!(has("md5") && !has("given again") && !has(users::APP.password));
     assert_eq!(stage.ask("PATCH", "/api/v1/pools/app", &stage.there(&given)).0, 400, "\"name\" is no key of it");
-    let moved = stage.there(&json!({ "password": "told again" }));
+    let moved = stage.there(&json!({ "password": "given again" }));
     assert_eq!(stage.ask("PATCH", "/api/v1/pools/app", &moved).0, 200);
     // Back again, with the password that is stored now.
     let back = json!({ "port": stage.site.database().postgres().port() });

@@ -131,7 +131,7 @@ fn term_drains_all_workers() {
     clients.iter_mut().for_each(|client| drop(client.query("BEGIN").unwrap()));
     site.weir().signal(Signal::SIGTERM);
     eventually("new clients are refused", || match Connection::connect(&site.params()) {
-        Ok(_) => Err("let in"),
+        Ok(_) => Err("accepted"),
         Err(_) => Ok(()),
     });
     clients.iter_mut().for_each(|client| drop(client.query("COMMIT").unwrap()));

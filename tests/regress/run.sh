@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # PostgreSQL's own regression tests, directly and through Weir in session mode: `tests/regress/run.sh [TEST…]`.
 #
-# The tests are taken from the distribution's source package of the server that is installed, the headers that their
-# library needs from its development package; neither is installed, both are kept below the target folder.
-# WEIR_REGRESS_SOURCES names a folder `src/test/regress` (with regress.so built in it) to use instead.
+# The tests come from the source package of the installed server, the headers for their library from its development
+# package; neither package is installed, both are kept below the target folder. WEIR_REGRESS_SOURCES names a folder
+# `src/test/regress` (with regress.so built in it) to use instead.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -14,7 +14,7 @@ fail() {
     exit 2
 }
 
-# Packages of apt's, fetched with lists of its own, so that neither root nor a changed sources.list is needed.
+# Packages are fetched by apt with lists of our own, so that neither root nor a changed sources.list is needed.
 fetch() { # FOLDER MAJOR
     local folder=$1 package=postgresql-$2 version
     mkdir -p "$folder/lists/partial" "$folder/archives/partial" "$folder/parts"

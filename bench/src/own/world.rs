@@ -68,7 +68,7 @@ fn run_portal(bytes: &mut Vec<u8>, statement: &[u8]) {
     put_front::sync(bytes);
 }
 
-/// What a server has been told and has not answered.
+/// Requests that a server has not answered.
 #[derive(Default)]
 struct Server {
     asked: Vec<u8>,
@@ -82,8 +82,8 @@ struct Port {
     peers: Vec<Option<Server>>,
     /// Servers that owe an answer.
     owing: Vec<Peer>,
-    /// What clients were told, over and over in the same room.
-    told: Vec<u8>,
+    /// The bytes for clients, in one buffer that is reused.
+    to_clients: Vec<u8>,
     connecting: Option<Peer>,
 }
 
@@ -102,9 +102,9 @@ impl Port {
                 server.asked.extend_from_slice(bytes);
             }
             None => {
-                self.told.clear();
-                self.told.extend_from_slice(bytes);
-                black_box(&self.told);
+                self.to_clients.clear();
+                self.to_clients.extend_from_slice(bytes);
+                black_box(&self.to_clients);
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Whoever writes a message here writes down its replies in the same breath, the ones that an error skips included; the
 //! reader compares each message that comes with the next that must come. Invariant: every text, row and error carries a
-//! token that only this client knows, so a stranger's reply can't pass for ours.
+//! token that only this client knows, so another client's reply can't pass for ours.
 
 use weir_pgwire::{Of, TxStatus, put_front};
 

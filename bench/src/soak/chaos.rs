@@ -15,7 +15,7 @@ use crate::setup::{Configuration, Mode, USER};
 const TABLES: [&str; 9] =
     ["POOLS", "STATS", "CLIENTS", "SERVERS", "DATABASES", "CONFIG", "LISTS", "VERSION", "STATS_TOTALS"];
 /// The longest that a PAUSE may take: transactions are short here.
-const PAUSE_PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The actor's number for its choices: beyond all clients.
 const ACTOR: u64 = 1 << 40;
 
@@ -75,7 +75,7 @@ fn command<'w>(
             say("RELOAD")
         }
         2 | 3 => say(&format!("RECONNECT {name}")),
-        // A PAUSE of a pool of sessions waits for all of them to leave; here, nobody tells them to.
+        // A PAUSE of a pool of sessions waits for all of them to leave; here, none of them does.
         4 | 5 if pool.mode != Mode::Session => {
             let paused = pause(world, rng, name);
             say(&format!("RESUME {name}"))?;
@@ -89,7 +89,7 @@ fn command<'w>(
 type Console<'w> = (Connection, Presence<'w>);
 
 fn open(world: &World) -> Result<Console<'_>, String> {
-    let connection = Connection::connect(&world.console().clone().timeout(PAUSE_PATIENCE));
+    let connection = Connection::connect(&world.console().clone().timeout(PAUSE_TIMEOUT));
     Ok((connection.map_err(|error| format!("login: {error}"))?, world.enter_console()))
 }
 

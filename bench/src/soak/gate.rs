@@ -54,8 +54,8 @@ impl Gate {
     }
 
     /// Closes, and waits for so many to rest. Returns how many did not in time.
-    pub(super) fn close(&self, everybody: usize, patience: Duration) -> usize {
-        let end = Instant::now() + patience;
+    pub(super) fn close(&self, everybody: usize, timeout: Duration) -> usize {
+        let end = Instant::now() + timeout;
         let mut state = self.lock();
         state.phase = Phase::Closed;
         self.changed.notify_all();

@@ -35,12 +35,12 @@ use world::{POOLS, World};
 /// Between two moments of quiet.
 const PERIOD: Duration = Duration::from_secs(10);
 /// How long the last may take to come to rest: longer than any answer may take.
-const REST_PATIENCE: Duration = Duration::from_secs(60);
+const REST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Memory may grow by this share after the first quarter of the time, and by this much beside it.
 const GROWTH: f64 = 1.25;
 const GROWTH_BYTES: f64 = 4.0 * 1024.0 * 1024.0;
 
-/// What `soak` is told.
+/// The options of `soak`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// How long
@@ -154,9 +154,9 @@ fn watch(
                 return Err(Error::new(format!("{} has ended:\n{}", pooler.name, pooler.log_end())));
             }
         }
-        let missing = world.gate.close(everybody, REST_PATIENCE);
+        let missing = world.gate.close(everybody, REST_TIMEOUT);
         if missing > 0 {
-            world.tally.uneven(&format!("{missing} clients did not come to rest within {REST_PATIENCE:?}"));
+            world.tally.uneven(&format!("{missing} clients did not come to rest within {REST_TIMEOUT:?}"));
         }
         let sight = auditor.look(world)?;
         sight.faults.iter().for_each(|fault| world.tally.uneven(fault));

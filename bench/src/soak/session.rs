@@ -15,8 +15,8 @@ use super::world::{PoolId, Presence, World};
 use crate::rng::seeded;
 
 /// The longest that any answer may take, waiting in a queue and a PAUSE included.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// Parameters that follow a client; the last one only where the pooler was told.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
+/// Parameters that follow a client; the last one only where the pooler is configured so.
 pub(super) const TRACKED: [&str; 4] = ["application_name", "TimeZone", "DateStyle", "IntervalStyle"];
 
 /// Who acts: a client's number, its choices, and its tokens.
@@ -70,7 +70,7 @@ impl<'w> Session<'w> {
     /// Logs in.
     pub(super) fn open(actor: &mut Actor<'w>) -> Result<Session<'w>, Trouble> {
         let own_name = format!("soak-{}", actor.id);
-        let params = actor.world.params(actor.pool).clone().timeout(PATIENCE);
+        let params = actor.world.params(actor.pool).clone().timeout(TIMEOUT);
         let connection = Connection::connect(&params.option("application_name", &own_name))?;
         add(&actor.world.tally.counts.logins);
         let reported = |name: &&'static str| Some((*name, connection.parameter(name)?.to_owned()));
@@ -117,7 +117,7 @@ impl<'w> Session<'w> {
     /// The next message that is a reply: parameters, notices and notifications may come between any two.
     pub(super) fn reply(&mut self) -> Result<Frame, Trouble> {
         loop {
-            let frame = self.connection.read_frame(PATIENCE)?;
+            let frame = self.connection.read_frame(TIMEOUT)?;
             if !matches!(frame.tag, back::PARAMETER_STATUS | back::NOTICE | back::NOTIFICATION) {
                 return Ok(frame);
             }
@@ -180,11 +180,13 @@ impl<'w> Session<'w> {
         let own = format!("c{}.", actor.id);
         for notice in self.connection.take_notices() {
             if notice.message.strip_prefix("note ").is_some_and(|token| !token.starts_with(&own)) {
-                return Err(Trouble::Wrong(format!("a stranger's notice: {}", notice.message)));
+                return Err(Trouble::Wrong(format!("another client's notice: {}", notice.message)));
             }
         }
         match self.connection.take_notifications().iter().find(|(_, payload)| !payload.starts_with(&own)) {
-            Some((channel, payload)) => Err(Trouble::Wrong(format!("a stranger's notification: {channel} {payload}"))),
+            Some((channel, payload)) => {
+                Err(Trouble::Wrong(format!("another client's notification: {channel} {payload}")))
+            }
             None => Ok(()),
         }
     }

@@ -125,7 +125,7 @@ fn read_cancelled(session: &mut Session<'_>, token: &str) -> Result<bool, Troubl
         match frame.tag {
             b'Z' => return hit.ok_or_else(|| Trouble::Wrong("neither an answer nor an error".to_owned())),
             b'D' if row(&frame).first().map(String::as_str) == Some(token) => hit = Some(false),
-            b'D' => return Err(Trouble::Wrong(format!("a stranger's row {:?} instead of {token}", row(&frame)))),
+            b'D' => return Err(Trouble::Wrong(format!("another client's row {:?} instead of {token}", row(&frame)))),
             b'E' => match error(&frame) {
                 Some(error) if error.sqlstate == "57014" => hit = Some(true),
                 Some(error) => return Err(error.into()),

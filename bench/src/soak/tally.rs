@@ -11,7 +11,7 @@ const SHOWN: u64 = 30;
 /// Why an act did not end well.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// A promise is broken: a stranger's bytes, a wrong answer, a stray cancel.
+    /// A promise is broken: another client's bytes, a wrong answer, a stray cancel.
     Wrong(String),
     /// No answer in time.
     Stuck(String),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_server_a_stray_cancel_and_a_long_wait_are_told_apart() {
+    fn a_lost_server_a_stray_cancel_and_a_long_wait_are_counted_apart() {
         assert!(matches!(error("FATAL", "57P01", "terminating connection"), Trouble::Lost(_)));
         assert!(matches!(error("ERROR", "57014", "canceling statement"), Trouble::Wrong(_)));
         assert!(matches!(error("FATAL", "08P01", "query_wait_timeout"), Trouble::Stuck(_)));

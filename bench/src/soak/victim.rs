@@ -21,7 +21,7 @@ use crate::rng::pick;
 use crate::setup::{Mode, USER};
 
 /// How long a victim waits for its login at the most; one that waits longer dies waiting.
-const PATIENCE: Duration = Duration::from_millis(400);
+const TIMEOUT: Duration = Duration::from_millis(400);
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug)]
@@ -60,10 +60,10 @@ pub(super) fn die(actor: &mut Actor<'_>) -> Result<(), Trouble> {
 
 fn connect(actor: &Actor<'_>) -> Option<TcpStream> {
     let Address::Tcp { port, .. } = &actor.world.params(actor.pool).address else { return None };
-    let socket = TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], *port)), PATIENCE).ok()?;
+    let socket = TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], *port)), TIMEOUT).ok()?;
     socket.set_nodelay(true).ok()?;
-    socket.set_read_timeout(Some(PATIENCE)).ok()?;
-    socket.set_write_timeout(Some(PATIENCE)).ok()?;
+    socket.set_read_timeout(Some(TIMEOUT)).ok()?;
+    socket.set_write_timeout(Some(TIMEOUT)).ok()?;
     Some(socket)
 }
 
@@ -164,7 +164,11 @@ impl Incoming {
         let first = row(&frame).into_iter().next();
         // What a statement of a shared text answers is no secret.
         let good = first.is_none_or(|first| first.starts_with(own) || first.starts_with("shared-"));
-        if good { Ok(true) } else { Err(Trouble::Wrong(format!("a victim read a stranger's row {:?}", row(&frame)))) }
+        if good {
+            Ok(true)
+        } else {
+            Err(Trouble::Wrong(format!("a victim read another client's row {:?}", row(&frame))))
+        }
     }
 
     fn frame(&mut self, socket: &mut TcpStream) -> Result<Option<Frame>, Trouble> {

@@ -36,7 +36,7 @@ impl Account {
 
 /// The user to drop to: `None` unless we are root.
 ///
-/// Tried in this order: `postgres`, whoever called `sudo`, `nobody`.
+/// Tried in this order: `postgres`, the user who called `sudo`, `nobody`.
 pub(crate) fn to_drop_to() -> Result<Option<Account>, Error> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(None);
@@ -75,7 +75,7 @@ pub(crate) fn run_as(command: &mut Command, account: Option<&Account>) {
     }
 }
 
-/// Whether a stranger may walk down to `path`: each folder above it, and it, has the search bit for others.
+/// Whether any user may reach `path`: each folder above it, and it, has the search bit for others.
 ///
 /// An ordinary user cannot use programs below `/root`, nor a temporary folder there.
 pub(crate) fn open_to_others(path: &Path) -> bool {

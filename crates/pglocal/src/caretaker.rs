@@ -1,12 +1,12 @@
 //! Nothing left behind: a tiny shell process that outlives us and clears up.
 //!
 //! It reads from a pipe whose other end only we hold. Whatever ends us, be it a panic, Ctrl-C or SIGKILL, closes the pipe; then
-//! it stops the processes that it was told of, and those that work in the folder, and removes the folder. While we live
+//! it stops the processes that were added to it, and those that work in the folder, and removes the folder. While we live
 //! it does nothing at all.
 //!
-//! Invariant: a process is told of before anything else can fail, and forgotten only after it has been waited for, so its
-//! id cannot have passed to a stranger while we live. One that was started in the moment in which we died, or by a process
-//! of ours, cannot have been told of; it is found by its working directory, which is in the folder.
+//! Invariant: a process is added before anything else can fail, and removed only after it has been waited for, so its id
+//! can't belong to another process while we live. One that was started in the moment of our death, or by a child of ours, is
+//! found by its working directory, which is in the folder.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -90,7 +90,7 @@ impl Caretaker {
         self.say(&format!("watch {pid}\n"));
     }
 
-    /// This process has ended and has been waited for; its id may belong to somebody else from now on.
+    /// This process has ended and has been waited for; its id may belong to another process from now on.
     pub fn forget(&self, pid: u32) {
         self.say(&format!("forget {pid}\n"));
     }
@@ -110,7 +110,7 @@ impl Caretaker {
     fn say(&self, line: &str) {
         let mut pipe = self.pipe.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(pipe) = pipe.as_mut() {
-            // A caretaker that somebody killed cannot be told; the processes are still ended by their owners.
+            // A caretaker that was killed can't be reached; the processes are still ended by their owners.
             let _ = pipe.write_all(line.as_bytes());
         }
     }
@@ -144,8 +144,8 @@ mod tests {
         path
     }
 
-    fn gone_within(path: &Path, patience: Duration) -> bool {
-        let end = Instant::now() + patience;
+    fn gone_within(path: &Path, timeout: Duration) -> bool {
+        let end = Instant::now() + timeout;
         while path.exists() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -1,4 +1,4 @@
-//! What a process inherits from whoever started it: signals that are ignored.
+//! What a process inherits from its parent: ignored signals.
 //!
 //! `nohup`, and a shell that starts a job in the background, leave signals ignored; an ignored signal stays so in every program
 //! that is started from there on. A server, or a test, that waits for one then waits for ever.
@@ -18,7 +18,7 @@ const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Si
 /// A bit for each signal that was ignored at first.
 static IGNORED: OnceLock<u64> = OnceLock::new();
 
-/// Whether a signal was ignored when this process began: whoever started it did not want it to be ended so.
+/// Whether a signal was ignored when this process began: its parent did not want it to be ended so.
 pub fn is_ignored(signal: Signal) -> bool {
     let mask = IGNORED.get_or_init(|| fs::read_to_string("/proc/self/status").map_or(0, |status| mask_of(&status)));
     mask >> (signal as i32 - 1) & 1 == 1
@@ -35,7 +35,7 @@ pub fn restore_signals_for_children() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for signal in ENDING.into_iter().filter(|signal| is_ignored(*signal)) {
-            // A handler does not outlive exec(2), as ignoring does. This one only sets a flag that nobody looks at.
+            // A handler does not outlive exec(2), as ignoring does. This one only sets a flag that is not read.
             let _ = signal_hook::flag::register(signal as i32, Arc::<AtomicBool>::default());
         }
     });

@@ -141,7 +141,7 @@ fn versions(root: &Path, prefix: &str, suffix: &str) -> Vec<PathBuf> {
     found.into_iter().map(|(_, name)| root.join(name).join(suffix)).collect()
 }
 
-/// Root's servers run as somebody else, who must be able to reach the programs.
+/// Root's servers run as another user, who must be able to reach the programs.
 fn usable_by_server(bin: &Path) -> bool {
     !nix::unistd::geteuid().is_root() || account::open_to_others(bin)
 }

@@ -102,7 +102,7 @@ impl Machine {
         Some(Machine { busy, stolen, all, ours: family_time(&table(), std::process::id()) })
     }
 
-    /// The share of the machine's time since `earlier` that went to strangers: other programs, and the host.
+    /// The share of the machine's time since `earlier` that other programs and the host took.
     pub fn foreign_since(&self, earlier: &Machine) -> f64 {
         let all = self.all.saturating_sub(earlier.all);
         let busy = self.busy.saturating_sub(earlier.busy) + self.stolen.saturating_sub(earlier.stolen);

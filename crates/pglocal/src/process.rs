@@ -63,9 +63,9 @@ fn ps_line(line: &str, parent: u32) -> Option<Entry> {
     (ppid.parse() == Ok(parent)).then_some(Entry { pid: pid.parse().ok()?, title: title.trim().to_owned() })
 }
 
-/// Waits for a child until `patience` is over; `None` if it still runs then.
-pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
-    let end = Instant::now() + patience;
+/// Waits for a child until `timeout` is over; `None` if it still runs then.
+pub(crate) fn wait(child: &mut Child, timeout: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + timeout;
     loop {
         if let Ok(Some(status)) = child.try_wait() {
             return Some(status);

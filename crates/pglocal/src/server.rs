@@ -24,9 +24,9 @@ use crate::process::{self, Entry, Signal, send_signal};
 use crate::{Caretaker, Error, Programs, TempFolder};
 
 /// How long a server may take to begin serving; a slow disk and a busy machine included.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a fast shutdown may take before a harder one.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a port that another process snatched is replaced by another.
 const PORT_ATTEMPTS: u32 = 5;
 
@@ -68,7 +68,7 @@ pub struct Options {
     pub max_connections: u32,
     /// More settings for postgresql.conf, names and values; a value is quoted as needed.
     pub settings: Vec<(String, String)>,
-    /// What clients are asked for.
+    /// How clients authenticate.
     pub auth: Auth,
     /// Lines of pg_hba.conf that come before ours.
     pub hba: Vec<String>,
@@ -150,7 +150,7 @@ impl Server {
         self.account.as_ref().map(|account| account.name.as_str())
     }
 
-    /// The caretaker, to be told of other processes that are to end with us.
+    /// The caretaker, which also ends processes that are added to it.
     pub fn caretaker(&self) -> &Caretaker {
         &self.caretaker
     }
@@ -204,7 +204,7 @@ impl Server {
 
     /// Stops it in order: sessions are ended, data is written. [`Server::start_again`] brings it back.
     pub fn shutdown(&self) {
-        self.end(&[(Signal::SIGINT, STOP_PATIENCE), (Signal::SIGQUIT, STOP_PATIENCE)]);
+        self.end(&[(Signal::SIGINT, STOP_TIMEOUT), (Signal::SIGQUIT, STOP_TIMEOUT)]);
     }
 
     /// Starts it again after [`Server::shutdown`] or [`Server::kill9`].
@@ -212,18 +212,18 @@ impl Server {
         self.launch()
     }
 
-    /// Kills all its processes, as a crashed machine would: nobody is told.
+    /// Kills all its processes, as a crashed machine would: no connection is closed in order.
     pub fn kill9(&self) {
         let children = self.pid().map(process::children).unwrap_or_default();
         self.end(&[]);
         children.iter().for_each(|entry| send_signal(entry.pid, Signal::SIGKILL));
-        let end = Instant::now() + STOP_PATIENCE;
+        let end = Instant::now() + STOP_TIMEOUT;
         while children.iter().any(|entry| process::alive(entry.pid)) && Instant::now() < end {
             thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Stops all its processes where they stand: connections stay open, and nobody answers.
+    /// Freezes all its processes (SIGSTOP): connections stay open, and nothing answers.
     pub fn sigstop(&self) {
         self.signal_all(Signal::SIGSTOP);
     }
@@ -248,10 +248,10 @@ impl Server {
     /// Sends signals of growing harshness, each with the time it is given to work; SIGKILL comes last.
     fn end(&self, steps: &[(Signal, Duration)]) {
         let Some(mut child) = self.child().take() else { return };
-        for (signal, patience) in steps {
+        for (signal, timeout) in steps {
             send_signal(child.id(), *signal);
             send_signal(child.id(), Signal::SIGCONT);
-            if process::wait(&mut child, *patience).is_some() {
+            if process::wait(&mut child, *timeout).is_some() {
                 break;
             }
         }
@@ -306,13 +306,13 @@ impl Server {
         self.caretaker.forget(pid);
         let _ = fs::remove_file(&password_file);
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(Error::new(format!("initdb failed ({}):\n{}", output.status, last_lines(&said, 8))));
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            return Err(Error::new(format!("initdb failed ({}):\n{}", output.status, last_lines(&stderr, 8))));
         }
         self.write(&self.data().join("pg_hba.conf"), &hba(&self.options))
     }
 
-    /// Picks a port and starts; another port if somebody was faster.
+    /// Picks a port and starts; takes another port if that one was taken meanwhile.
     fn begin(&mut self) -> Result<(), Error> {
         for attempt in 1.. {
             self.port = match self.options.port {
@@ -373,7 +373,7 @@ impl Server {
 
     /// The eighth line of postmaster.pid turns `ready` when connections are accepted (PostgreSQL 10 and later).
     fn await_ready(&self) -> Result<(), Error> {
-        let end = Instant::now() + START_PATIENCE;
+        let end = Instant::now() + START_TIMEOUT;
         let mine = self.pid().map(|pid| pid.to_string());
         while Instant::now() < end {
             let status = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
@@ -388,7 +388,7 @@ impl Server {
             thread::sleep(Duration::from_millis(10));
         }
         self.end(&[]);
-        let secs = START_PATIENCE.as_secs();
+        let secs = START_TIMEOUT.as_secs();
         Err(Error::new(format!("PostgreSQL was not ready after {secs} s:\n{}", last_lines(&self.log(), 8))))
     }
 
@@ -396,7 +396,7 @@ impl Server {
         self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))))
     }
 
-    /// Writes a file that belongs to the server's user and that nobody else may read.
+    /// Writes a file that belongs to the server's user and that no other user may read.
     fn write(&self, path: &Path, text: &str) -> Result<(), Error> {
         let write = || -> io::Result<()> {
             let mut file = File::options().create(true).write(true).truncate(true).mode(0o600).open(path)?;
@@ -421,7 +421,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.end(&[(Signal::SIGQUIT, STOP_PATIENCE)]);
+        self.end(&[(Signal::SIGQUIT, STOP_TIMEOUT)]);
         self.remove_shared_memory();
     }
 }
@@ -454,7 +454,7 @@ fn serves_client(entry: &Entry) -> bool {
     role.is_some_and(|role| !HELPERS.iter().any(|helper| role.starts_with(helper)))
 }
 
-/// A TCP port on 127.0.0.1 that nobody uses at this moment.
+/// A TCP port on 127.0.0.1 that is free at this moment.
 pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

@@ -29,8 +29,8 @@ fn is_within(test: &str) -> bool {
         .env(WITHIN, "1")
         .output()
         .unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let output_text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && output_text.contains("1 passed"), "{output_text}");
     false
 }
 

@@ -12,8 +12,8 @@ fn start(auth: Auth) -> Server {
     Server::start(Options { auth, ..Options::default() }).unwrap()
 }
 
-fn within(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + patience;
+fn within(timeout: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + timeout;
     while Instant::now() < end {
         if condition() {
             return true;
@@ -111,8 +111,8 @@ fn a_query_can_be_cancelled_and_a_silent_server_is_noticed() {
     canceller.cancel().unwrap();
     assert_eq!(waiter.join().unwrap().sqlstate(), Some("57014"));
 
-    let patience = Duration::from_millis(200);
-    let mut connection = Connection::connect(&server.params("postgres", "postgres").timeout(patience)).unwrap();
+    let timeout = Duration::from_millis(200);
+    let mut connection = Connection::connect(&server.params("postgres", "postgres").timeout(timeout)).unwrap();
     server.sigstop();
     assert!(matches!(connection.query("select 1"), Err(Error::Timeout)));
     server.sigcont();

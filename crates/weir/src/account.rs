@@ -1,4 +1,4 @@
-//! `weir account`: the line of `weir.toml` that lets somebody come to the control plane.
+//! `weir account`: the line of `weir.toml` for an account of the control plane.
 //!
 //! Writes no file, and keeps nothing: a password is read without being shown, and only its hash is printed.
 
@@ -12,24 +12,24 @@ use weir_terminal::print_line;
 
 /// Whom the account is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum For {
+pub(crate) enum Kind {
     /// Somebody with a password.
-    User,
+    Person,
     /// A program with a token.
     Program,
 }
 
-/// The fewest characters of a password: whoever reaches the port may guess.
-const SHORTEST: usize = 8;
+/// The fewest characters of a password: anybody who reaches the port may guess.
+const MIN_PASSWORD: usize = 8;
 
 /// Prints the line, and where it belongs.
-pub(crate) fn run(name: &str, role: WebRole, whom: For) -> Result<(), Failure> {
+pub(crate) fn run(name: &str, role: WebRole, kind: Kind) -> Result<(), Failure> {
     if name.is_empty() || name.chars().any(char::is_control) {
-        return Err(Failure::Because("this can't be the name of an account".to_owned()));
+        return Err(Failure::Message("this can't be the name of an account".to_owned()));
     }
-    let (section, hash) = match whom {
-        For::User => ("[web.users]", weir_web::hash_password(&password()?).map_err(Failure::of)?),
-        For::Program => {
+    let (section, hash) = match kind {
+        Kind::Person => ("[web.users]", weir_web::hash_password(&password()?).map_err(Failure::of)?),
+        Kind::Program => {
             let token = weir_web::new_token();
             eprintln!("The token, which is shown only now; send it as Authorization: Bearer TOKEN\n{token}\n");
             ("[web.tokens]", weir_web::hash_token(&token))
@@ -53,8 +53,8 @@ fn password() -> Result<String, Failure> {
         read_line(&mut password)?;
     }
     let password = password.trim_end_matches(['\r', '\n']).to_owned();
-    if password.chars().count() < SHORTEST {
-        return Err(Failure::Because(format!("a password has at least {SHORTEST} characters")));
+    if password.chars().count() < MIN_PASSWORD {
+        return Err(Failure::Message(format!("a password has at least {MIN_PASSWORD} characters")));
     }
     Ok(password)
 }

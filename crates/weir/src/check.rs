@@ -1,22 +1,22 @@
 //! `weir check`: what a configuration means, and what is wrong with it.
 //!
-//! Prints what was understood to standard output. Changes nothing; connects to servers only when asked to.
+//! Prints the configuration as understood to standard output. Changes nothing; connects to servers only with `--connect`.
 
 use std::path::Path;
 
 use weir_config::{Config, ConfigErrors, Finding, HostLimits, Severity, SslMode};
 use weir_runtime::TlsFinding;
 
-use crate::exposed;
 use crate::failure::Failure;
 use crate::load;
 use crate::probe;
+use crate::readable_secrets;
 use crate::web_tls::web_tls;
 use weir_terminal::{Term, columns, print_line};
 
-/// How far the check goes.
+/// What is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum Scope {
     /// Only what the file says.
     File,
     /// The servers too.
@@ -24,7 +24,7 @@ pub(crate) enum Ask {
 }
 
 /// Checks a file. Fails if Weir could not work with it.
-pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
+pub(crate) fn run(file: &Path, scope: Scope) -> Result<(), Failure> {
     let (config, mistakes) = load::load_as_far(file);
     if let Some(mistakes) = mistakes {
         return Err(mistaken(config, &mistakes));
@@ -33,7 +33,7 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
     let mut findings = weir_config::review(&config, &load::facts());
     // The table says what the notes on pools say.
     findings.retain(|finding| !is_note_on_pool(finding, &config));
-    let (notes, mut troubles): (Vec<_>, Vec<_>) =
+    let (notes, mut problems): (Vec<_>, Vec<_>) =
         findings.into_iter().partition(|finding| finding.severity == Severity::Note);
     for note in &notes {
         print_line(&note.text);
@@ -43,23 +43,23 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
         print_table(term, pools_table(&config), &[5, 6, 7]);
     }
     if let Err(error) = web_tls(&config) {
-        troubles.push(about_tls(file, TlsFinding::Error(error.to_string())));
+        problems.push(about_tls(file, TlsFinding::Error(error.to_string())));
     }
-    let exposed = exposed::warnings(&config).into_iter();
-    troubles.extend(exposed.map(|text| Finding {
+    let secrets = readable_secrets::warnings(&config).into_iter();
+    problems.extend(secrets.map(|text| Finding {
         severity: Severity::Warning,
         file: file.to_owned(),
         line: None,
         text,
     }));
-    troubles.extend(weir_runtime::check_tls(&config).into_iter().map(|found| about_tls(file, found)));
-    if ask == Ask::Servers {
+    problems.extend(weir_runtime::check_tls(&config).into_iter().map(|found| about_tls(file, found)));
+    if scope == Scope::Servers {
         let report = probe::probe(&config);
         print_line("");
         print_table(term, report.table, &[4, 5]);
-        troubles.extend(report.findings);
+        problems.extend(report.findings);
     }
-    conclude(term, file, &mut troubles)
+    conclude(term, file, &mut problems)
 }
 
 /// Why a file can't be served that was read with mistakes: these, and what else is wrong of what was understood.
@@ -74,12 +74,12 @@ pub(crate) fn mistaken(mut config: Config, mistakes: &ConfigErrors) -> Failure {
     if is_about("tls.server") {
         config.tls.server.mode = SslMode::Disable;
     }
-    lines.extend(faults(&config, &load::facts()));
-    Failure::All(lines)
+    lines.extend(errors(&config, &load::facts()));
+    Failure::Messages(lines)
 }
 
 /// What keeps a configuration that could be read from being served, a line each.
-pub(crate) fn faults(config: &Config, facts: &HostLimits) -> Vec<String> {
+pub(crate) fn errors(config: &Config, facts: &HostLimits) -> Vec<String> {
     let findings = weir_config::review(config, facts);
     let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
     let web = web_tls(config).err().map(|error| error.to_string());
@@ -96,7 +96,7 @@ pub(crate) fn place_and_text(finding: &Finding) -> String {
     format!("{}:{line} {}", finding.file.display(), finding.text)
 }
 
-/// What is to be said about keys and certificates; the text names their file.
+/// A finding about keys and certificates; the text names their file.
 fn about_tls(file: &Path, found: TlsFinding) -> Finding {
     let (severity, text) = match found {
         TlsFinding::Error(text) => (Severity::Error, text),
@@ -105,22 +105,22 @@ fn about_tls(file: &Path, found: TlsFinding) -> Finding {
     Finding { severity, file: file.to_owned(), line: None, text }
 }
 
-/// Prints what is wrong, the worst last, and one line that says how it stands.
-fn conclude(term: Term, file: &Path, troubles: &mut [Finding]) -> Result<(), Failure> {
-    troubles.sort_by_key(|finding| (finding.severity, finding.file.clone(), finding.line));
-    if !troubles.is_empty() {
+/// Prints the problems, the worst last, and one line with the result.
+fn conclude(term: Term, file: &Path, problems: &mut [Finding]) -> Result<(), Failure> {
+    problems.sort_by_key(|finding| (finding.severity, finding.file.clone(), finding.line));
+    if !problems.is_empty() {
         print_line("");
     }
-    for finding in troubles.iter() {
+    for finding in problems.iter() {
         print_line(describe(term, finding));
     }
-    let count = |severity| troubles.iter().filter(|finding| finding.severity == severity).count();
+    let count = |severity| problems.iter().filter(|finding| finding.severity == severity).count();
     let (warnings, errors) = (count(Severity::Warning), count(Severity::Error));
     print_line("");
     if errors > 0 {
         let noun = if errors == 1 { "error" } else { "errors" };
         print_line(term.red(&format!("{}: {errors} {noun}; it can't be served like this", file.display())));
-        return Err(Failure::Said);
+        return Err(Failure::Reported);
     }
     let remark = match warnings {
         0 => String::new(),

@@ -22,7 +22,7 @@ pub(crate) const LAB: Companion = Companion("weir-lab");
 impl Companion {
     /// Replaces this process by the program; returns only if that fails.
     pub(crate) fn exec(self, arguments: &[OsString]) -> Result<(), Failure> {
-        let program = self.find().ok_or_else(|| Failure::Because(self.missing()))?;
+        let program = self.find().ok_or_else(|| Failure::Message(self.missing()))?;
         let error = Command::new(&program).args(arguments).exec();
         Err(Failure::at(program.display(), error))
     }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_named_with_how_to_get_it() {
-        let Err(Failure::Because(text)) = Companion("weir-nothing").exec(&[]) else {
+        let Err(Failure::Message(text)) = Companion("weir-nothing").exec(&[]) else {
             panic!("there is no such program")
         };
         assert!(text.starts_with("weir-nothing is a program of its own") && text.contains("-p weir-nothing"), "{text}");

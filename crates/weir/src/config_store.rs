@@ -1,8 +1,9 @@
 //! The configuration of a running process: its file, and what was changed over the control plane.
 //!
-//! Owns the order of a change: read the file again and see that nobody else has changed it, make the change on its text,
-//! check the whole as at the start, and that no stored secret goes to a new place, and only then write. What can't be written is kept here, and laid over the file at each
-//! reload. Reads and changes go one at a time. Must not know how the result reaches the workers.
+//! Owns the order of a change: read the file again and compare it with the text in force, make the change on its text, check
+//! the whole as at the start, check that no stored secret goes to a new host, and only then write. A change that can't be
+//! written is kept here and applied over the file at each reload. Reads and changes go one at a time. Must not know how the
+//! result reaches the workers.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,20 +15,20 @@ use weir_config::{
 };
 use weir_runtime::Fit;
 
-use crate::replace::{Fault, replace};
-use crate::{exposed, load, trial};
+use crate::replace::{ReplaceError, replace};
+use crate::{load, pool_test, readable_secrets};
 
-/// A configuration's file, and what is in force of it.
+/// The configuration's file, and the configuration in force.
 pub(crate) struct ConfigStore {
     file: PathBuf,
     /// What the command line changes in each configuration that is read.
     adjust: Box<dyn Fn(&mut Config) + Send + Sync>,
-    held: Mutex<Held>,
-    /// Those of what is held: asked for with each request, so nobody may wait for a change here.
+    current: Mutex<Current>,
+    /// The accounts in force, under a lock of their own: each request reads them, and must not wait for a change.
     accounts: Mutex<Arc<Accounts>>,
 }
 
-struct Held {
+struct Current {
     /// The file as it was read.
     text: String,
     /// What was changed, and is not in the file.
@@ -51,68 +52,70 @@ impl ConfigStore {
         adjust: impl Fn(&mut Config) + Send + Sync + 'static,
     ) -> Result<(ConfigStore, Config), ConfigErrors> {
         let (text, mut config) = load::load_text(file)?;
-        config.warnings = exposed::warnings(&config);
-        let held = Held { text, edits: Edits::default(), config: Arc::new(config.clone()) };
-        let (held, accounts) = (Mutex::new(held), Mutex::new(config.web.accounts.clone()));
-        Ok((ConfigStore { file: file.to_owned(), adjust: Box::new(adjust), held, accounts }, config))
+        config.warnings = readable_secrets::warnings(&config);
+        let current = Current { text, edits: Edits::default(), config: Arc::new(config.clone()) };
+        let (current, accounts) = (Mutex::new(current), Mutex::new(config.web.accounts.clone()));
+        Ok((ConfigStore { file: file.to_owned(), adjust: Box::new(adjust), current, accounts }, config))
     }
 
     /// Reads the file again, and lays over it what it could not take.
     pub(crate) fn reload(&self) -> Result<Arc<Config>, String> {
-        let mut held = self.held();
-        let read = load::load_text_with(&self.file, &held.edits);
+        let mut current = self.current();
+        let read = load::load_text_with(&self.file, &current.edits);
         let (text, mut config) = read.map_err(|mistakes| mistakes.to_string())?;
-        config.warnings = exposed::warnings(&config);
+        config.warnings = readable_secrets::warnings(&config);
         (self.adjust)(&mut config);
         let config = Arc::new(config);
         *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = config.web.accounts.clone();
-        (held.text, held.config) = (text, config.clone());
+        (current.text, current.config) = (text, config.clone());
         Ok(config)
     }
 
     /// Makes a change, or none.
     pub(crate) fn change(&self, edit: &Edit, fit: Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> {
-        let mut held = self.held();
-        self.check_unchanged(&held)?;
-        let plan = self.plan(&held, edit)?;
+        let mut current = self.current();
+        self.check_unchanged(&current)?;
+        let plan = self.plan(&current, edit)?;
         let config = fit(plan.config.clone()).map_err(ChangeError::Unfit)?;
-        let written = plan.text.map_err(Fault::Refused).and_then(|text| self.write(&mut held, text));
+        let written = plan.text.map_err(ReplaceError::Refused).and_then(|text| self.write(&mut current, text));
         let kept = match written {
             Ok(()) => Persisted::InFile,
-            Err(Fault::Changed) => return Err(self.changed_by_hand()),
-            Err(Fault::Refused(why)) => {
-                held.edits = plan.edits;
+            Err(ReplaceError::Changed) => return Err(self.changed_by_hand()),
+            Err(ReplaceError::Refused(why)) => {
+                current.edits = plan.edits;
                 Persisted::InMemory(why)
             }
         };
-        held.config = plan.config;
+        current.config = plan.config;
         Ok((config, kept))
     }
 
-    /// What a change would come to.
-    fn plan(&self, held: &Held, edit: &Edit) -> Result<Plan, ChangeError> {
-        check_name(&held.config, edit)?;
+    /// The configuration after a change, without making it.
+    fn plan(&self, current: &Current, edit: &Edit) -> Result<Plan, ChangeError> {
+        check_name(&current.config, edit)?;
         weir_config::find_password_source(edit)
             .map_or(Ok(()), |exposure| Err(ChangeError::Exposes(Box::new(exposure))))?;
-        let mut edits = held.edits.clone();
+        let mut edits = current.edits.clone();
         edits.add(edit.clone());
-        if let (FileFormat::Toml, true, Some(file)) = (held.config.format, edits.list_users(), &held.config.auth.file) {
+        if let (FileFormat::Toml, true, Some(file)) =
+            (current.config.format, edits.list_users(), &current.config.auth.file)
+        {
             return Err(ChangeError::ListedElsewhere(file.display().to_string()));
         }
-        let text = match held.config.format {
+        let text = match current.config.format {
             FileFormat::Ini => {
                 Err("a pgbouncer.ini is not written to; \"weir convert\" makes a weir.toml of it".to_owned())
             }
             FileFormat::Toml => {
-                rewrite(&held.text, &edits).ok_or_else(|| "what is to be changed is in no section".to_owned())
+                rewrite(&current.text, &edits).ok_or_else(|| "what is to be changed is in no section".to_owned())
             }
         };
         let read = match &text {
             Ok(text) => self.read(text, &Edits::default()),
-            Err(_) => self.read(&held.text, &edits),
+            Err(_) => self.read(&current.text, &edits),
         };
         let config = read.map_err(|mistakes| ChangeError::Invalid(Box::new(mistakes.first().clone())))?;
-        if let Some(exposure) = weir_config::find_exposure(&held.config, &config, edit) {
+        if let Some(exposure) = weir_config::find_exposure(&current.config, &config, edit) {
             return Err(ChangeError::Exposes(Box::new(exposure)));
         }
         let findings = weir_config::review(&config, &load::facts());
@@ -122,18 +125,18 @@ impl ConfigStore {
         }
     }
 
-    fn write(&self, held: &mut Held, text: String) -> Result<(), Fault> {
+    fn write(&self, current: &mut Current, text: String) -> Result<(), ReplaceError> {
         // What was only in memory until now is written with it.
-        replace(&self.file, &held.text, &text)?;
-        (held.text, held.edits) = (text, Edits::default());
+        replace(&self.file, &current.text, &text)?;
+        (current.text, current.edits) = (text, Edits::default());
         Ok(())
     }
 
-    /// Somebody else's change would be lost. A file that can't be read any more can't be written either: that is said
-    /// when it is tried.
-    fn check_unchanged(&self, held: &Held) -> Result<(), ChangeError> {
+    /// An error if the file was changed by hand, which would be lost. A file that can't be read is reported when it is
+    /// written.
+    fn check_unchanged(&self, current: &Current) -> Result<(), ChangeError> {
         match load::read(&self.file) {
-            Ok(text) if text != held.text => Err(self.changed_by_hand()),
+            Ok(text) if text != current.text => Err(self.changed_by_hand()),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(self.changed_by_hand()),
             Ok(_) | Err(_) => Ok(()),
         }
@@ -145,13 +148,13 @@ impl ConfigStore {
 
     fn read(&self, text: &str, edits: &Edits) -> Result<Arc<Config>, ConfigErrors> {
         let mut config = load::load_changed(&self.file, text, edits)?;
-        config.warnings = exposed::warnings(&config);
+        config.warnings = readable_secrets::warnings(&config);
         (self.adjust)(&mut config);
         Ok(Arc::new(config))
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -162,15 +165,15 @@ impl ConfigAccess for ConfigStore {
 
     fn try_pool(&self, name: &str, keys: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
         let config = {
-            let held = self.held();
-            // With a pool that is there, what is not said is as it is: its password need not be given again for its own server.
-            let act = if has(&held.config, name) { Operation::Alter(keys) } else { Operation::Create(keys) };
-            self.plan(&held, &Edit::Pool(name.to_owned(), act))?.config
+            let current = self.current();
+            // Keys that are not given keep their values: the password of a known pool need not be given again.
+            let act = if has(&current.config, name) { Operation::Alter(keys) } else { Operation::Create(keys) };
+            self.plan(&current, &Edit::Pool(name.to_owned(), act))?.config
         };
         let fallback = config.fallback.as_ref().filter(|pool| pool.name == name);
         let pool = config.pools.get(name).or(fallback);
         let pool = pool.ok_or_else(|| ChangeError::Missing(EntryKind::Pool, name.to_owned()))?;
-        Ok(trial::try_pool(&config, pool))
+        Ok(pool_test::test_pool(&config, pool))
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use weir_config::{Config, ConfigErrors, Edits, HostLimits};
 
 /// A longer file is no configuration.
-const LONGEST: u64 = 256 << 20;
+const MAX_FILE: u64 = 256 << 20;
 
 /// Reads a configuration and the files it names.
 pub(crate) fn load(file: &Path) -> Result<Config, ConfigErrors> {
@@ -47,7 +47,7 @@ pub(crate) fn load_changed(file: &Path, text: &str, edits: &Edits) -> Result<Con
 /// The text of a file, which must be one that ends, and text.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let unfit = |why: String| io::Error::new(ErrorKind::InvalidData, why);
-    let bytes = weir_runtime::read_ordinary(path, LONGEST)?;
+    let bytes = weir_runtime::read_ordinary(path, MAX_FILE)?;
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(unfit("it is UTF-16: save it as UTF-8".to_owned()));
     }

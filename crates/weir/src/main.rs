@@ -1,24 +1,24 @@
-//! The `weir` command: what it can be asked, and which part answers.
+//! The `weir` command: its subcommands, and the module of each.
 //!
 //! Owns flags, help and exit statuses: 0 for done, 1 for an error (a clear line on stderr), 2 for a command line that
-//! was not understood. Must not know how anything is done.
+//! was not understood. No logic of its own.
 
 mod account;
 mod check;
 mod companion;
 mod config_store;
 mod convert;
-mod exposed;
+mod events;
 mod failure;
 mod load;
 mod pgbouncer;
+mod pool_test;
 mod probe;
 mod process;
+mod readable_secrets;
 mod replace;
 mod serve;
 mod top;
-mod trial;
-mod watch;
 mod web_tls;
 
 use std::ffi::OsString;
@@ -37,7 +37,7 @@ Examples:
   weir demo                            see it at work; needs nothing prepared
   weir lab all --quick                 rerun the published experiments about pooling, here
   weir check weir.toml --connect       is this right, and do the servers answer?
-  weir serve weir.toml                 pool connections until told to stop
+  weir serve weir.toml                 pool connections until stopped
   weir serve pgbouncer.ini             the same, from PgBouncer's own file
   psql -h 127.0.0.1 -p 6432 app        connect to pool \"app\", as to a database
   psql -h 127.0.0.1 -p 6432 weir -c 'show pools'
@@ -178,11 +178,11 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse_from(words).command {
         Command::Serve { file } => serve::run(&file),
         Command::Check { file, connect } => {
-            check::run(&file, if connect { check::Ask::Servers } else { check::Ask::File })
+            check::run(&file, if connect { check::Scope::Servers } else { check::Scope::File })
         }
         Command::Convert { file } => convert::run(&file),
         Command::Account { name, role, token } => {
-            account::run(&name, role, if token { account::For::Program } else { account::For::User })
+            account::run(&name, role, if token { account::Kind::Program } else { account::Kind::Person })
         }
         Command::Demo { arguments } => companion::DEMO.exec(&arguments),
         Command::Top(arguments) => top::run(&arguments),
@@ -195,12 +195,12 @@ fn main() -> ExitCode {
 fn conclude(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Said) => ExitCode::FAILURE,
-        Err(Failure::Because(text)) => {
+        Err(Failure::Reported) => ExitCode::FAILURE,
+        Err(Failure::Message(text)) => {
             eprintln!("weir: {text}");
             ExitCode::FAILURE
         }
-        Err(Failure::All(lines)) => {
+        Err(Failure::Messages(lines)) => {
             lines.iter().for_each(|line| eprintln!("weir: {line}"));
             ExitCode::FAILURE
         }

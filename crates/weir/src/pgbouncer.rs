@@ -10,7 +10,7 @@ use clap::{ArgAction, Parser};
 use weir_config::Config;
 
 use crate::failure::Failure;
-use crate::process::{self, Ground};
+use crate::process::{self, RunMode};
 use crate::serve::{self, Console};
 
 /// PgBouncer's command line.
@@ -73,10 +73,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     if arguments.reboot {
         let text = "-R, taking over a running process, is not possible yet: stop the other one first (its clients \
                     finish after SHUTDOWN WAIT_FOR_CLIENTS), or let both listen with so_reuseport = 1";
-        return Err(Failure::Because(text.into()));
+        return Err(Failure::Message(text.into()));
     }
     let Some(file) = arguments.file else {
-        return Err(Failure::Because("Need config file. See pgbouncer -h for usage.".into()));
+        return Err(Failure::Message("Need config file. See pgbouncer -h for usage.".into()));
     };
     let more = arguments.verbose;
     let louder = move |config: &mut Config| config.log.verbose = config.log.verbose.saturating_add(more);
@@ -85,11 +85,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     config.process.user = arguments.user.or(config.process.user);
     if config.process.user.is_none() && process::is_root() {
         let text = "PgBouncer should not run as root: name a user with -u USER, or as user = … in the file";
-        return Err(Failure::Because(text.into()));
+        return Err(Failure::Message(text.into()));
     }
-    let ground = if arguments.daemon { Ground::Back } else { Ground::Fore };
-    let console = if arguments.quiet || arguments.daemon { Console::Quiet } else { Console::Talks };
-    serve::serve(store, config, ground, console)
+    let run_mode = if arguments.daemon { RunMode::Background } else { RunMode::Foreground };
+    let console = if arguments.quiet || arguments.daemon { Console::Quiet } else { Console::Verbose };
+    serve::serve(store, config, run_mode, console)
 }
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn what_is_missing_or_to_come_is_said() {
         let said = |words: &[&str]| match run(read(words)) {
-            Err(Failure::Because(text)) => text,
+            Err(Failure::Message(text)) => text,
             other => panic!("{other:?}"),
         };
         assert_eq!(said(&["pgbouncer"]), "Need config file. See pgbouncer -h for usage.");

@@ -1,6 +1,6 @@
 //! `weir check --connect`: does each pool's server answer, as whom, and has it room for the pools?
 //!
-//! Each is asked once (`trial`); here it is counted together.
+//! Each server is tested once (`pool_test`); the totals are made here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use weir_admin::PoolTestResult;
 use weir_config::{Config, Finding, Pool, Severity, max_servers};
 
-use crate::trial::{Clear, Trouble, ask, listed};
+use crate::pool_test::{Cleartext, TestError, ask, listed};
 
 /// So many of the listed users are tried at the server of a pool that has none of its own.
-const MOST_TRIED: usize = 10;
+const MAX_USERS: usize = 10;
 
-/// What the servers said.
+/// What the servers reported.
 pub(crate) struct Report {
     /// A header, and a row a pool.
     pub(crate) table: Vec<Vec<String>>,
@@ -25,15 +25,15 @@ pub(crate) struct Report {
 pub(crate) fn probe(config: &Config) -> Report {
     let header = ["pool", "login", "answer", "PostgreSQL", "servers", "room"];
     let mut report = Report { table: vec![header.map(str::to_owned).to_vec()], findings: Vec::new() };
-    let (mut rooms, wanted) = (BTreeMap::new(), servers_by_place(config));
+    let (mut rooms, wanted) = (BTreeMap::new(), servers_by_address(config));
     for pool in config.pools.values() {
         let tried = match &pool.user {
             Some(user) => {
-                let asked = ask(config, pool, user, pool.password.as_deref(), Clear::Asked);
-                let asked = asked.map_err(|trouble| (Severity::Error, format!("pool {}: {}", pool.name, trouble.text)));
+                let asked = ask(config, pool, user, pool.password.as_deref(), Cleartext::Allowed);
+                let asked = asked.map_err(|error| (Severity::Error, format!("pool {}: {}", pool.name, error.text)));
                 Ok((user.clone(), asked))
             }
-            None => ask_as_clients(config, pool),
+            None => ask_as_listed_users(config, pool),
         };
         let row = match tried {
             Ok((user, Ok(server))) => {
@@ -48,7 +48,7 @@ pub(crate) fn probe(config: &Config) -> Report {
                 report.find(config, pool, severity, text);
                 row(pool, &user, "no", "", "", "")
             }
-            Err(NobodyKnown) => {
+            Err(NoKnownUser) => {
                 let text = format!(
                     "pool {} could not be tried: it logs in with each client's own password, and none is known but \
                      for users of the console",
@@ -73,22 +73,22 @@ pub(crate) fn probe(config: &Config) -> Report {
 }
 
 /// Nobody is listed whose password is known.
-struct NobodyKnown;
+struct NoKnownUser;
 
 /// The user that was tried last, and what became of it.
 type Tried = (String, Result<PoolTestResult, (Severity, String)>);
 
 /// Asks the server of a pool that logs in as each client: as some of those who are listed, until one is let in. Not each of
 /// them need be known there.
-fn ask_as_clients(config: &Config, pool: &Pool) -> Result<Tried, NobodyKnown> {
-    let mut last = Err(NobodyKnown);
-    for (user, password) in listed(config).take(MOST_TRIED) {
-        match ask(config, pool, &user, password.as_deref(), Clear::Asked) {
+fn ask_as_listed_users(config: &Config, pool: &Pool) -> Result<Tried, NoKnownUser> {
+    let mut last = Err(NoKnownUser);
+    for (user, password) in listed(config).take(MAX_USERS) {
+        match ask(config, pool, &user, password.as_deref(), Cleartext::Allowed) {
             Ok(server) => return Ok((user, Ok(server))),
-            Err(Trouble { text, about_user: false }) => {
+            Err(TestError { text, about_user: false }) => {
                 return Ok((user, Err((Severity::Error, format!("pool {}: {text}", pool.name)))));
             }
-            Err(Trouble { text, about_user: true }) => {
+            Err(TestError { text, about_user: true }) => {
                 let text = format!("pool {} lets in none of the listed users that were tried: {text}", pool.name);
                 last = Ok((user, Err((Severity::Warning, text))));
             }
@@ -109,7 +109,7 @@ fn row(pool: &Pool, user: &str, answer: &str, version: &str, servers: &str, room
 }
 
 /// The most connections that the pools may open, server by server.
-fn servers_by_place(config: &Config) -> BTreeMap<String, u64> {
+fn servers_by_address(config: &Config) -> BTreeMap<String, u64> {
     let mut pools: BTreeMap<String, BTreeMap<String, Arc<Pool>>> = BTreeMap::new();
     for (name, pool) in &config.pools {
         pools.entry(pool.target().to_string()).or_default().insert(name.clone(), pool.clone());

@@ -1,4 +1,4 @@
-//! What a server process does with itself before it serves: another user, the background, a file with its number.
+//! What a server process does before it serves: drops to another user, goes to the background, writes its pidfile.
 //!
 //! All of it happens before the first thread exists. Must not know what is served.
 
@@ -16,14 +16,14 @@ use crate::failure::Failure;
 
 /// Where the process runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ground {
-    /// Where it was started.
-    Fore,
-    /// In the background, without a terminal.
-    Back,
+pub(crate) enum RunMode {
+    /// On the terminal where it was started.
+    Foreground,
+    /// A daemon, without a terminal.
+    Background,
 }
 
-/// The file with our process id; it goes when this does.
+/// The file with our process id, removed on drop.
 #[derive(Debug)]
 pub(crate) struct PidFile(PathBuf);
 
@@ -35,9 +35,9 @@ impl Drop for PidFile {
 }
 
 /// Becomes what the configuration and the command line ask for.
-pub(crate) fn settle(config: &Config, ground: Ground) -> Result<Option<PidFile>, Failure> {
+pub(crate) fn prepare(config: &Config, run_mode: RunMode) -> Result<Option<PidFile>, Failure> {
     if !config.process.core_dumps {
-        // As whoever started it: what it becomes may not change this.
+        // While still the user who started it: another user may not change this.
         keep_memory_private();
     }
     if let Some(name) = &config.process.user {
@@ -47,12 +47,12 @@ pub(crate) fn settle(config: &Config, ground: Ground) -> Result<Option<PidFile>,
     if let Some(path) = pid_file {
         refuse_second(path)?;
     }
-    if ground == Ground::Back {
+    if run_mode == RunMode::Background {
         if config.log.file.is_none() && !config.log.syslog {
-            return Err(Failure::Because("a daemon has no terminal to log to: set logfile, or syslog = 1".into()));
+            return Err(Failure::Message("a daemon has no terminal to log to: set logfile, or syslog = 1".into()));
         }
         if pid_file.is_none() {
-            return Err(Failure::Because("a daemon is found by its pidfile: set pidfile".into()));
+            return Err(Failure::Message("a daemon is found by its pidfile: set pidfile".into()));
         }
         daemon(true, false).map_err(|e| Failure::at("can't go to the background", e))?;
     }
@@ -76,14 +76,14 @@ pub(crate) fn is_root() -> bool {
 }
 
 fn become_user(name: &str) -> Result<(), Failure> {
-    let failed = |what: &str, e: Errno| Failure::Because(format!("can't become user {name}: {what}: {e}"));
+    let failed = |what: &str, e: Errno| Failure::Message(format!("can't become user {name}: {what}: {e}"));
     let user = User::from_name(name).map_err(|e| failed("looking it up", e))?;
-    let user = user.ok_or_else(|| Failure::Because(format!("can't become user {name}: there is no such user")))?;
+    let user = user.ok_or_else(|| Failure::Message(format!("can't become user {name}: there is no such user")))?;
     if user.uid == getuid() {
         return Ok(());
     }
     if !getuid().is_root() {
-        return Err(Failure::Because(format!("can't become user {name}: only root can; start it as {name} instead")));
+        return Err(Failure::Message(format!("can't become user {name}: only root can; start it as {name} instead")));
     }
     let c_name = std::ffi::CString::new(name).map_err(|e| Failure::at("the user's name", e))?;
     initgroups(&c_name, user.gid).map_err(|e| failed("initgroups", e))?;
@@ -103,7 +103,7 @@ fn refuse_second(path: &Path) -> Result<(), Failure> {
     if alive {
         let pid = text.trim();
         let text = format!("pidfile exists, another instance running? process {pid}, {}", path.display());
-        return Err(Failure::Because(text));
+        return Err(Failure::Message(text));
     }
     fs::remove_file(path).map_err(|e| Failure::at(format_args!("can't remove the stale pidfile {}", path.display()), e))
 }
@@ -129,13 +129,15 @@ mod tests {
         let path = std::env::temp_dir().join(format!("weir-pid-{}", getpid()));
         // The highest process id that Linux gives out is below this.
         fs::write(&path, "99999999\n").unwrap();
-        let guard = settle(&config(&path), Ground::Fore).unwrap();
+        let guard = prepare(&config(&path), RunMode::Foreground).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap().trim(), getpid().to_string());
         drop(guard);
         assert!(!path.exists());
         let parent = nix::unistd::getppid();
         fs::write(&path, parent.to_string()).unwrap();
-        let Err(Failure::Because(text)) = settle(&config(&path), Ground::Fore) else { panic!("a second instance") };
+        let Err(Failure::Message(text)) = prepare(&config(&path), RunMode::Foreground) else {
+            panic!("a second instance")
+        };
         assert!(text.starts_with("pidfile exists, another instance running?"), "{text}");
         fs::remove_file(&path).unwrap();
     }
@@ -144,7 +146,9 @@ mod tests {
     fn a_user_that_does_not_exist_is_named() {
         let mut config = Config::default();
         config.process.user = Some("no-such-user-here".into());
-        let Err(Failure::Because(text)) = settle(&config, Ground::Fore) else { panic!("a user out of nothing") };
+        let Err(Failure::Message(text)) = prepare(&config, RunMode::Foreground) else {
+            panic!("a user out of nothing")
+        };
         assert_eq!(text, "can't become user no-such-user-here: there is no such user");
     }
 }

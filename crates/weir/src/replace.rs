@@ -1,4 +1,4 @@
-//! A file replaced as a whole: whoever reads it finds the old text or the new one, also after a crash.
+//! A file replaced as a whole: a reader finds the old text or the new one, also after a crash.
 //!
 //! The new text is written beside it, with the same mode and owner, and takes its name. Where that can't be done, nothing
 //! has happened.
@@ -12,7 +12,7 @@ use nix::unistd::{AccessFlags, access};
 
 /// Why a file was not replaced.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum ReplaceError {
     /// It does not have the expected text.
     Changed,
     /// It can't be: why.
@@ -20,19 +20,19 @@ pub(crate) enum Fault {
 }
 
 /// Gives the file at `path`, or what a link there leads to, another text, if it still has the `expected` one.
-pub(crate) fn replace(path: &Path, expected: &str, text: &str) -> Result<(), Fault> {
-    let refused = |error: io::Error| Fault::Refused(format!("{} can't be written: {error}", path.display()));
+pub(crate) fn replace(path: &Path, expected: &str, text: &str) -> Result<(), ReplaceError> {
+    let refused = |error: io::Error| ReplaceError::Refused(format!("{} can't be written: {error}", path.display()));
     let target = fs::canonicalize(path).map_err(refused)?;
     let old = fs::metadata(&target).map_err(refused)?;
     if old.mode() & 0o222 == 0 || access(&target, AccessFlags::W_OK).is_err() {
-        return Err(Fault::Refused(format!("{} is read-only", path.display())));
+        return Err(ReplaceError::Refused(format!("{} is read-only", path.display())));
     }
     let beside = name_beside(&target);
     let done = write(&beside, &old, text).map_err(refused).and_then(|()| {
         // As late as can be: what is changed after this look is lost.
         match fs::read_to_string(&target) {
             Ok(now) if now == expected => fs::rename(&beside, &target).map_err(refused),
-            _ => Err(Fault::Changed),
+            _ => Err(ReplaceError::Changed),
         }
     });
     match done {
@@ -53,7 +53,7 @@ fn name_beside(target: &Path) -> PathBuf {
 }
 
 fn write(path: &Path, like: &Metadata, text: &str) -> io::Result<()> {
-    // One that a crash has left. Never written through: somebody may have put a link there.
+    // One that a crash has left. It is not written through: it may be a link.
     let _ = fs::remove_file(path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let own = file.metadata()?;
@@ -119,11 +119,11 @@ mod tests {
     fn nothing_happens_to_a_file_that_is_not_as_expected_or_read_only() {
         let folder = Folder::new("refused");
         let file = folder.file("weir.toml", 0o644);
-        assert_eq!(replace(&file, "older", "new"), Err(Fault::Changed));
+        assert_eq!(replace(&file, "older", "new"), Err(ReplaceError::Changed));
         fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
-        let Err(Fault::Refused(why)) = replace(&file, "old", "new") else { panic!("it is read-only") };
+        let Err(ReplaceError::Refused(why)) = replace(&file, "old", "new") else { panic!("it is read-only") };
         assert!(why.ends_with("is read-only"), "{why}");
-        assert!(matches!(replace(&folder.0.join("none"), "", "new"), Err(Fault::Refused(_))));
+        assert!(matches!(replace(&folder.0.join("none"), "", "new"), Err(ReplaceError::Refused(_))));
         assert_eq!((fs::read_to_string(&file).unwrap().as_str(), folder.names()), ("old", 1));
     }
 }

@@ -13,18 +13,18 @@ use crate::check::{self, place_and_text};
 use crate::config_store::ConfigStore;
 use crate::failure::Failure;
 use crate::load;
-use crate::process::{self, Ground};
+use crate::process::{self, RunMode};
 use crate::web_tls::web_tls;
 
-/// What is said of a process that serves as root.
+/// The warning of a process that serves as root.
 const ROOT: &str = "it serves as root, which it does not need to: name a user of the operating system as \"user\" in \
                     [process], which it switches to, or start it as that user";
 
-/// Whether anything is said on the terminal while serving.
+/// What is printed on the terminal while serving.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Console {
-    /// The log, and a line when clients may come.
-    Talks,
+    /// The log, and a line when clients may connect.
+    Verbose,
     /// Only what keeps it from starting.
     Quiet,
 }
@@ -32,10 +32,10 @@ pub(crate) enum Console {
 /// Serves until told to stop.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
     let (store, config) = open(file, |_| {})?;
-    serve(store, config, Ground::Fore, Console::Talks)
+    serve(store, config, RunMode::Foreground, Console::Verbose)
 }
 
-/// Reads a file that is to be served; what is wrong with it is said as `weir check` says it.
+/// Reads a file to serve; errors are those of `weir check`.
 pub(crate) fn open(
     file: &Path,
     adjust: impl Fn(&mut Config) + Send + Sync + 'static,
@@ -44,9 +44,14 @@ pub(crate) fn open(
 }
 
 /// Serves `config`, whose file is `store`'s.
-pub(crate) fn serve(store: ConfigStore, mut config: Config, ground: Ground, console: Console) -> Result<(), Failure> {
+pub(crate) fn serve(
+    store: ConfigStore,
+    mut config: Config,
+    run_mode: RunMode,
+    console: Console,
+) -> Result<(), Failure> {
     review(&config, &load::facts(), console)?;
-    let _pid_file = process::settle(&config, ground)?;
+    let _pid_file = process::prepare(&config, run_mode)?;
     if process::is_root() {
         config.warnings.push(ROOT.to_owned());
     }
@@ -57,12 +62,12 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, ground: Ground, cons
         config: Arc::clone(&config),
         reload: reload(store.clone(), tls.clone()),
         change: Some(Arc::new(move |edit, fit| changes.change(edit, fit))),
-        log: if console == Console::Talks { LogTarget::Stderr } else { LogTarget::Quiet },
+        log: if console == Console::Verbose { LogTarget::Stderr } else { LogTarget::Quiet },
         signals: Signals::Handle,
         inherited: Inherited::from_environment(),
         ready: Box::new(move |running| {
             let web = start_web(&config, running, store, tls)?;
-            if console == Console::Talks {
+            if console == Console::Verbose {
                 announce(running.bound(), &config, web.as_ref());
             }
             Ok(Box::new(web))
@@ -70,20 +75,20 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, ground: Ground, cons
     };
     let logging = options.config.log.clone();
     let status = weir_runtime::serve(options).map_err(|error| {
-        if ground == Ground::Back {
-            // There is no terminal any more that could show it.
+        if run_mode == RunMode::Background {
+            // A daemon has no terminal to print it.
             weir_runtime::log_start_error(&logging, &error.to_string());
         }
         Failure::of(error)
     });
     match status? {
         0 => Ok(()),
-        // Whoever ended it has logged why.
-        _ => Err(Failure::Said),
+        // The log says why.
+        _ => Err(Failure::Reported),
     }
 }
 
-/// Warnings are said, and that fewer clients fit than configured; errors end it here, all of them.
+/// Prints warnings, and that fewer clients fit than configured; fails with all errors.
 fn review(config: &Config, facts: &HostLimits, console: Console) -> Result<(), Failure> {
     for finding in weir_config::review(config, facts) {
         match finding.severity {
@@ -94,8 +99,8 @@ fn review(config: &Config, facts: &HostLimits, console: Console) -> Result<(), F
             Severity::Warning => eprintln!("weir: warning: {}", place_and_text(&finding)),
         }
     }
-    let faults = check::faults(config, facts);
-    if faults.is_empty() { Ok(()) } else { Err(Failure::All(faults)) }
+    let errors = check::errors(config, facts);
+    if errors.is_empty() { Ok(()) } else { Err(Failure::Messages(errors)) }
 }
 
 /// The one note that is worth a line at each start: the default of `max_clients` is more than descriptors allow.
@@ -132,7 +137,7 @@ fn start_web(
     Web::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
 }
 
-/// One line, when clients may come.
+/// Prints one line when clients may connect.
 fn announce(bound: &Bound, config: &Config, web: Option<&Web>) {
     let tcp = bound.tcp.iter().map(ToString::to_string);
     let unix = bound.unix.iter().map(|path| path.display().to_string());
@@ -154,16 +159,16 @@ mod tests {
     }
 
     #[test]
-    fn that_fewer_clients_fit_is_said_at_start() {
-        let said = |descriptors| {
+    fn that_fewer_clients_fit_is_printed_at_start() {
+        let count = |descriptors| {
             let findings = weir_config::review(&config(), &HostLimits { descriptors, cores: 1 });
             findings.iter().filter(|finding| is_about_fewer_clients(finding)).count()
         };
-        assert_eq!((said(1_024), said(100_000)), (1, 0));
+        assert_eq!((count(1_024), count(100_000)), (1, 0));
     }
 
     #[test]
-    fn what_can_not_work_is_not_started() {
+    fn a_configuration_with_errors_is_not_served() {
         assert!(review(&config(), &HostLimits { descriptors: 100_000, cores: 1 }, Console::Quiet).is_ok());
         assert!(review(&config(), &HostLimits { descriptors: 40, cores: 1 }, Console::Quiet).is_err());
     }

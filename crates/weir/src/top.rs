@@ -1,7 +1,6 @@
 //! `weir top`: the overview of a running Weir in a terminal, from its HTTP API.
 //!
-//! Owns what is shown of an event, and when it is painted anew. The figures are those of `GET /api/v1/events`; where they come
-//! from is not known here.
+//! Owns what is shown of an event, and when the screen is repainted. The figures are those of `GET /api/v1/events`.
 
 use std::io::{BufRead, Write, stdout};
 use std::path::PathBuf;
@@ -10,14 +9,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::events::Stream;
 use crate::failure::Failure;
-use crate::watch::Stream;
 use weir_terminal::{Output, Term, columns, print_line};
 
 /// The pause before the next attempt, when a stream has ended.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// What `weir top` is told.
+/// The arguments of `weir top`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Where the API is ([web] address and port)
@@ -39,10 +38,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let term = Term::stdout();
     let paints = term.output == Output::Terminal && !arguments.once;
     let url = format!("{}/api/v1/events?limit={}", arguments.url.trim_end_matches('/'), arguments.pools);
-    let stream = Stream::new(&url, arguments.ca_file.as_deref()).map_err(Failure::Because)?;
+    let stream = Stream::new(&url, arguments.ca_file.as_deref()).map_err(Failure::Message)?;
     let mut shown = false;
     loop {
-        let trouble = match stream.open() {
+        let problem = match stream.open() {
             Ok(stream) => {
                 let mut heard = false;
                 for event in events(stream) {
@@ -62,14 +61,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         };
         // Who has seen figures once may wait for more; a wrong address is an error at once.
         if !shown || arguments.once {
-            let hint = match trouble.contains("certificate") {
+            let hint = match problem.contains("certificate") {
                 true => "name the certificate of its authority with --ca-file",
                 false => "is Weir running, with [web] address in its weir.toml?",
             };
-            return Err(Failure::Because(format!("{}: {trouble}; {hint}", arguments.url)));
+            return Err(Failure::Message(format!("{}: {problem}; {hint}", arguments.url)));
         }
-        show(&[term.yellow(&format!("{}: {trouble}; trying again", arguments.url))], paints);
-        sleep(PAUSE);
+        show(&[term.yellow(&format!("{}: {problem}; trying again", arguments.url))], paints);
+        sleep(RETRY_PAUSE);
     }
 }
 
@@ -111,7 +110,7 @@ struct Column {
 }
 
 /// The columns that are shown however narrow it is.
-const LEAST: usize = 3;
+const FEWEST_COLUMNS: usize = 3;
 
 const COLUMNS: [Column; 13] = [
     Column { spare: 0, title: "tx/s", of: |pool| whole(&pool["transactions_per_second"]) },
@@ -174,7 +173,7 @@ fn table(pools: &[(&String, &Value)], all: &Value, width: usize) -> Vec<String> 
         rows.push(row("(all)", all));
         let lines = columns(&rows, &(1..=shown.len()).collect::<Vec<_>>());
         let widest = lines.iter().map(|line| line.trim_end().chars().count()).max().unwrap_or(0);
-        if widest <= width || shown.len() <= LEAST {
+        if widest <= width || shown.len() <= FEWEST_COLUMNS {
             return lines;
         }
         let spare = shown.iter().map(|column| column.spare).max();
@@ -218,7 +217,7 @@ mod tests {
     #[test]
     fn figures_are_taken_from_a_stream_and_trouble_is_not() {
         let stream =
-            "retry: 1000\n\nevent: trouble\ndata: {\"error\": \"no\"}\n\nevent: figures\ndata: {\"at\": 5}\n\n";
+            "retry: 1000\n\nevent: problem\ndata: {\"error\": \"no\"}\n\nevent: figures\ndata: {\"at\": 5}\n\n";
         assert_eq!(events(stream.as_bytes()).collect::<Vec<_>>(), [json!({"at": 5})]);
     }
 

@@ -7,7 +7,7 @@ use weir_runtime::StartError;
 use weir_web::Tls;
 
 /// A longer file is no certificate and no key.
-const LONGEST_PEM: u64 = 16 << 20;
+const MAX_PEM: u64 = 16 << 20;
 
 /// The certificate of the control plane, where it has one.
 pub(crate) fn web_tls(config: &Config) -> Result<Option<Arc<Tls>>, StartError> {
@@ -15,7 +15,7 @@ pub(crate) fn web_tls(config: &Config) -> Result<Option<Arc<Tls>>, StartError> {
         (Some(certificate), Some(key)) if !config.web.addresses.is_empty() => {
             for file in [certificate, key] {
                 let failed = |error| StartError::new(format!("{}: {error}", file.display()));
-                weir_runtime::read_ordinary(file, LONGEST_PEM).map_err(failed)?;
+                weir_runtime::read_ordinary(file, MAX_PEM).map_err(failed)?;
             }
             let tls = Tls::read(certificate, key).map_err(|error| StartError::new(error.to_string()))?;
             Ok(Some(Arc::new(tls)))

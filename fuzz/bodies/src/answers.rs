@@ -76,7 +76,7 @@ fn outcome(end: &str, answer: AuthQueryResult) -> String {
     }
     match answer {
         Ok(Some(found)) => format!("answer {:?} {:?}", found.user, found.secret),
-        Ok(None) => "answer nobody".to_owned(),
+        Ok(None) => "answer: no user".to_owned(),
         Err(error) => format!("answer {error:?}"),
     }
 }

@@ -24,7 +24,8 @@ pub(crate) struct Stream {
 impl Stream {
     /// Takes bytes; returns the messages that are now complete.
     ///
-    /// Panics When the bytes are no message: a session must never send such bytes.
+    /// # Panics
+    /// When the bytes are no message: a session must never send such bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<Ask> {
         self.buffer.extend_from_slice(bytes);
         let (mut found, mut at) = (Vec::new(), 0);

@@ -113,27 +113,27 @@ fn config(size: u8, mode: PoolMode) -> Config {
 impl World<'_> {
     fn step(&mut self) {
         let kind = self.tape.byte();
-        let (who, kind) = (usize::from(kind >> 6), kind & 0x3f);
+        let (index, kind) = (usize::from(kind >> 6), kind & 0x3f);
         match kind % 20 {
-            0..=3 => self.ask(who),
-            4 => self.send_odd(who),
+            0..=3 => self.ask(index),
+            4 => self.send_odd(index),
             5 => {
                 let size = usize::from(self.tape.byte());
-                self.client_sends(who, size);
+                self.client_sends(index, size);
             }
-            6..=8 => self.client_sends(who, usize::MAX),
-            9 => self.answer(who, 1),
-            10 => self.answer(who, 5),
+            6..=8 => self.client_sends(index, usize::MAX),
+            9 => self.answer(index, 1),
+            10 => self.answer(index, 5),
             11 => {
                 let size = usize::from(self.tape.byte());
-                self.server_sends(who, size);
+                self.server_sends(index, size);
             }
-            12 | 13 => self.server_sends(who, usize::MAX),
-            14 => self.send_unexpected(who),
+            12 | 13 => self.server_sends(index, usize::MAX),
+            14 => self.send_unexpected(index),
             15 => self.greet(),
             16 => self.pass(),
-            17 => self.leave(who),
-            18 => self.block(who),
+            17 => self.leave(index),
+            18 => self.block(index),
             _ => self.unusual(),
         }
     }
@@ -213,28 +213,28 @@ impl World<'_> {
         self.bytes(peer, &first);
     }
 
-    fn client(&mut self, who: usize) -> Option<&mut Client> {
+    fn client(&mut self, index: usize) -> Option<&mut Client> {
         let count = self.clients.len().max(1);
-        self.clients.get_mut(who % count)
+        self.clients.get_mut(index % count)
     }
 
-    fn server(&mut self, who: usize) -> Option<&mut ServerEnd> {
+    fn server(&mut self, index: usize) -> Option<&mut ServerEnd> {
         let count = self.servers.len().max(1);
-        self.servers.get_mut(who % count)
+        self.servers.get_mut(index % count)
     }
 
-    fn ask(&mut self, who: usize) {
+    fn ask(&mut self, index: usize) {
         let mut tape = self.tape;
-        if let Some(client) = self.client(who) {
+        if let Some(client) = self.client(index) {
             let mark = client.mark.clone();
             request(&mut tape, &mark, &mut client.waiting);
         }
         self.tape = tape;
     }
 
-    fn send_odd(&mut self, who: usize) {
+    fn send_odd(&mut self, index: usize) {
         let mut tape = self.tape;
-        if let Some(client) = self.client(who) {
+        if let Some(client) = self.client(index) {
             match tape.flag() {
                 true => any_message(&mut tape, FRONT_TAGS, &mut client.waiting),
                 false => client.waiting.extend_from_slice(tape.some()),
@@ -243,21 +243,21 @@ impl World<'_> {
         self.tape = tape;
     }
 
-    fn client_sends(&mut self, who: usize, size: usize) {
-        let Some(peer) = self.client(who).map(|client| client.peer) else { return };
+    fn client_sends(&mut self, index: usize, size: usize) {
+        let Some(peer) = self.client(index).map(|client| client.peer) else { return };
         if !self.port.is_read(peer) {
             return;
         }
-        let Some(client) = self.client(who) else { return };
+        let Some(client) = self.client(index) else { return };
         let size = size.min(client.waiting.len());
         let piece: Vec<u8> = client.waiting.drain(..size).collect();
         client.sends(&piece);
         self.bytes(peer, &piece);
     }
 
-    fn answer(&mut self, who: usize, times: usize) {
+    fn answer(&mut self, index: usize, times: usize) {
         let mut tape = self.tape;
-        if let Some(server) = self.server(who).filter(|server| server.started) {
+        if let Some(server) = self.server(index).filter(|server| server.started) {
             for _ in 0..times {
                 let said = server.backend.answer(&mut tape);
                 server.waiting.extend_from_slice(&said);
@@ -266,21 +266,21 @@ impl World<'_> {
         self.tape = tape;
     }
 
-    fn server_sends(&mut self, who: usize, size: usize) {
-        let Some(peer) = self.server(who).map(|server| server.peer) else { return };
+    fn server_sends(&mut self, index: usize, size: usize) {
+        let Some(peer) = self.server(index).map(|server| server.peer) else { return };
         if !self.port.is_read(peer) {
             return;
         }
-        let Some(server) = self.server(who) else { return };
+        let Some(server) = self.server(index) else { return };
         let size = size.min(server.waiting.len());
         let piece: Vec<u8> = server.waiting.drain(..size).collect();
         self.bytes(peer, &piece);
     }
 
     /// A server sends an unexpected message.
-    fn send_unexpected(&mut self, who: usize) {
+    fn send_unexpected(&mut self, index: usize) {
         let mut tape = self.tape;
-        if let Some(server) = self.server(who) {
+        if let Some(server) = self.server(index) {
             server.backend.lied = true;
             match tape.flag() {
                 true => any_message(&mut tape, BACK_TAGS, &mut server.waiting),
@@ -322,9 +322,9 @@ impl World<'_> {
     }
 
     /// A connection ends.
-    fn leave(&mut self, who: usize) {
+    fn leave(&mut self, index: usize) {
         let client = self.tape.flag();
-        let peer = if client { self.client(who).map(|c| c.peer) } else { self.server(who).map(|s| s.peer) };
+        let peer = if client { self.client(index).map(|c| c.peer) } else { self.server(index).map(|s| s.peer) };
         let Some(peer) = peer else { return };
         // A paused peer's end of file is not read, but its reset is reported.
         let cause = if self.port.is_read(peer) { Gone::Eof } else { Gone::Error };
@@ -333,8 +333,8 @@ impl World<'_> {
     }
 
     /// A client's socket becomes full, or writable again.
-    fn block(&mut self, who: usize) {
-        let Some(client) = self.client(who) else { return };
+    fn block(&mut self, index: usize) {
+        let Some(client) = self.client(index) else { return };
         client.blocked = !client.blocked;
         let (peer, blocked) = (client.peer, client.blocked);
         self.input(if blocked { Input::Blocked { peer } } else { Input::Drained { peer } });

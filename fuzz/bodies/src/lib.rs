@@ -71,7 +71,8 @@ const fn target(name: &'static str, run: fn(&[u8])) -> Target {
 
 /// Runs a target by its name.
 ///
-/// Panics When there is no such target, and when the target fails.
+/// # Panics
+/// When there is no such target, and when the target fails.
 pub fn run(name: &str, data: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name);
     (target.unwrap_or_else(|| panic!("there is no target {name}")).run)(data);

@@ -168,39 +168,39 @@ impl<'a> World<'a> {
 
     fn step(&mut self) {
         let kind = self.tape.byte();
-        let (who, kind) = (usize::from(kind & 1), kind >> 1);
+        let (index, kind) = (usize::from(kind & 1), kind >> 1);
         match kind % 12 {
-            0..=2 => request(&mut self.tape, "", &mut self.clients[who].waiting),
-            3 => any_message(&mut self.tape, FRONT_TAGS, &mut self.clients[who].waiting),
+            0..=2 => request(&mut self.tape, "", &mut self.clients[index].waiting),
+            3 => any_message(&mut self.tape, FRONT_TAGS, &mut self.clients[index].waiting),
             4 => {
                 let raw = self.tape.some();
-                self.clients[who].waiting.extend_from_slice(raw);
+                self.clients[index].waiting.extend_from_slice(raw);
             }
             5 => {
                 let size = usize::from(self.tape.byte());
-                self.client_sends(who, size);
+                self.client_sends(index, size);
             }
-            6 => self.client_sends(who, usize::MAX),
-            7 => self.server_answers(who),
+            6 => self.client_sends(index, usize::MAX),
+            7 => self.server_answers(index),
             8 => {
-                let server = &mut self.servers[who];
+                let server = &mut self.servers[index];
                 any_message(&mut self.tape, BACK_TAGS, &mut server.waiting);
             }
             9 => {
                 let size = usize::from(self.tape.byte());
-                self.server_sends(who, size);
+                self.server_sends(index, size);
             }
             10 => {
-                (0..4).for_each(|_| self.server_answers(who));
-                self.server_sends(who, usize::MAX);
+                (0..4).for_each(|_| self.server_answers(index));
+                self.server_sends(index, usize::MAX);
             }
-            _ => self.release(who),
+            _ => self.release(index),
         }
     }
 
     /// A modelled server sends a message that it may send.
-    fn server_answers(&mut self, who: usize) {
-        let server = &mut self.servers[who];
+    fn server_answers(&mut self, index: usize) {
+        let server = &mut self.servers[index];
         if !server.gone {
             let sent = server.backend.answer(&mut self.tape);
             server.waiting.extend_from_slice(&sent);
@@ -208,36 +208,36 @@ impl<'a> World<'a> {
     }
 
     /// Delivers up to `size` bytes of what a client wrote.
-    fn client_sends(&mut self, who: usize, size: usize) {
-        if self.clients[who].gone {
+    fn client_sends(&mut self, index: usize, size: usize) {
+        if self.clients[index].gone {
             return;
         }
-        let size = size.min(self.clients[who].waiting.len());
-        let mut piece: Vec<u8> = self.clients[who].waiting.drain(..size).collect();
+        let size = size.min(self.clients[index].waiting.len());
+        let mut piece: Vec<u8> = self.clients[index].waiting.drain(..size).collect();
         loop {
-            let (used, stop, written) = self.feed_client(who, &piece);
+            let (used, stop, written) = self.feed_client(index, &piece);
             assert!(used <= piece.len());
-            take(&mut self.clients[who], &piece[..used]);
-            self.pass_on(who, written);
+            take(&mut self.clients[index], &piece[..used]);
+            self.pass_on(index, written);
             piece.drain(..used);
             match stop {
                 StopReason::EndOfInput => {
                     break assert!(piece.is_empty(), "not all bytes were taken, and the session does not wait");
                 }
-                StopReason::NeedServer if self.link(who) => {}
+                StopReason::NeedServer if self.link(index) => {}
                 StopReason::NeedServer => break,
                 StopReason::AwaitReplies(_) => {
-                    break assert!(self.linked(who).is_some_and(|s| self.servers[s].server.is_busy()));
+                    break assert!(self.linked(index).is_some_and(|s| self.servers[s].server.is_busy()));
                 }
-                StopReason::Terminate | StopReason::Refuse(_) => return self.part(who),
+                StopReason::Terminate | StopReason::Refuse(_) => return self.part(index),
             }
         }
-        self.clients[who].waiting.splice(..0, piece);
+        self.clients[index].waiting.splice(..0, piece);
     }
 
-    fn feed_client(&mut self, who: usize, piece: &[u8]) -> (usize, StopReason, Written) {
+    fn feed_client(&mut self, index: usize, piece: &[u8]) -> (usize, StopReason, Written) {
         let mut written = Written::default();
-        let ClientEnd { client, link, .. } = &mut self.clients[who];
+        let ClientEnd { client, link, .. } = &mut self.clients[index];
         let server = link.map(|s| &mut self.servers[s].server);
         let mut out = Recorder { input: piece, written: &mut written };
         let fed = from_client::feed(client, server, piece, &mut self.shared.context(), &mut out);
@@ -263,8 +263,8 @@ impl<'a> World<'a> {
         server.backend.receive(bytes).into_iter().for_each(|ask| server.contract.ask(ask));
     }
 
-    fn client_receives(&mut self, who: usize, bytes: &[u8]) {
-        let client = &mut self.clients[who];
+    fn client_receives(&mut self, index: usize, bytes: &[u8]) {
+        let client = &mut self.clients[index];
         for message in client.received.push(bytes) {
             let asked = client.contract.reply(message.tag);
             assert!(asked, "a reply that its client did not ask for: {:?}", char::from(message.tag));
@@ -278,43 +278,43 @@ impl<'a> World<'a> {
     }
 
     /// Delivers up to `size` bytes of what a server sent.
-    fn server_sends(&mut self, who: usize, size: usize) {
-        if self.servers[who].gone {
+    fn server_sends(&mut self, index: usize, size: usize) {
+        if self.servers[index].gone {
             return;
         }
-        let size = size.min(self.servers[who].waiting.len());
-        let piece: Vec<u8> = self.servers[who].waiting.drain(..size).collect();
-        let link = self.servers[who].link;
-        note_rows(&mut self.servers[who], &piece);
+        let size = size.min(self.servers[index].waiting.len());
+        let piece: Vec<u8> = self.servers[index].waiting.drain(..size).collect();
+        let link = self.servers[index].link;
+        note_rows(&mut self.servers[index], &piece);
         let mut written = Written::default();
         let mut out = Recorder { input: &piece, written: &mut written };
         let client = link.map(|c| &mut self.clients[c].client);
         let outcome =
-            from_server::feed(&mut self.servers[who].server, client, &piece, &mut self.shared.context(), &mut out);
+            from_server::feed(&mut self.servers[index].server, client, &piece, &mut self.shared.context(), &mut out);
         assert!(written.server.is_empty(), "a server's bytes are not for servers");
         match link {
             Some(client) => self.client_receives(client, &written.client),
             None => assert!(written.client.is_empty(), "bytes for no client"),
         }
         if !outcome.is_ok_and(|outcome| keeps_link(&outcome)) {
-            return self.lose(who);
+            return self.lose(index);
         }
-        let server = &mut self.servers[who];
+        let server = &mut self.servers[index];
         for message in server.sent.push(&piece) {
             assert!(server.contract.reply(message.tag), "an unexpected reply {:?}", char::from(message.tag));
         }
     }
 
     /// A client requests a server; `false` if there is none.
-    fn link(&mut self, who: usize) -> bool {
+    fn link(&mut self, index: usize) -> bool {
         let free = |s: &ServerEnd| !s.gone && s.link.is_none() && s.server.prove_clean().is_some();
         let Some(ix) = self.servers.iter().position(free) else { return false };
-        assert!(self.clients[who].link.is_none(), "a client that has a server asks for one");
+        assert!(self.clients[index].link.is_none(), "a client that has a server asks for one");
         let mut written = Written::default();
         let asks = {
             let mut out = Recorder { input: &[], written: &mut written };
             let Shared { params, scratch, .. } = &mut self.shared;
-            param_sync::start(&mut self.servers[ix].server, &mut self.clients[who].client, params, scratch, &mut out)
+            param_sync::start(&mut self.servers[ix].server, &mut self.clients[index].client, params, scratch, &mut out)
         };
         assert!(written.client.is_empty());
         self.server_receives(ix, &written.server);
@@ -323,11 +323,11 @@ impl<'a> World<'a> {
             return false;
         }
         if asks {
-            param_sync::finish(&self.servers[ix].server, &mut self.clients[who].client, None);
+            param_sync::finish(&self.servers[ix].server, &mut self.clients[index].client, None);
         }
         self.servers[ix].rows.clear();
-        self.clients[who].link = Some(ix);
-        self.servers[ix].link = Some(who);
+        self.clients[index].link = Some(ix);
+        self.servers[ix].link = Some(index);
         true
     }
 
@@ -362,11 +362,11 @@ impl<'a> World<'a> {
     }
 
     /// A client has left. Its server stays if it is clean.
-    fn part(&mut self, who: usize) {
-        self.clients[who].gone = true;
-        if let Some(ix) = self.clients[who].link.take() {
+    fn part(&mut self, index: usize) {
+        self.clients[index].gone = true;
+        if let Some(ix) = self.clients[index].link.take() {
             self.servers[ix].link = None;
-            let mid = self.clients[who].client.is_mid_message();
+            let mid = self.clients[index].client.is_mid_message();
             self.servers[ix].gone |= mid || self.servers[ix].server.prove_clean().is_none();
         }
     }

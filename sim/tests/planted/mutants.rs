@@ -59,8 +59,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
             file: EFFECTS,
-            from: "        let mut may_leave = Mentions::of(text);\n",
-            to: "        let mut may_leave = if PLANTED { Dirty::NONE } else { Mentions::of(text) };\n",
+            from: "        let (mut may_leave, semicolons) = Mentions::and_semicolons(text);\n",
+            to: "        let (mut may_leave, semicolons) = Mentions::and_semicolons(text);
+        if PLANTED {
+            may_leave = Dirty::NONE;
+        }\n",
         }],
     },
     Mutant {

@@ -1,4 +1,4 @@
-"""asyncpg: every query is prepared and kept, its pool resets what comes back, binary formats throughout."""
+"""asyncpg: every query is prepared and kept, its pool resets returned connections, binary formats throughout."""
 
 import asyncio
 import datetime
@@ -307,7 +307,7 @@ async def check_tls():
         assert await connection.fetchval("SELECT 1") == 1
 
 
-# Beyond what all drivers have.
+# Checks beyond those of all drivers.
 
 
 async def check_types_of_one_s_own():

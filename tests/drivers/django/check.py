@@ -1,4 +1,4 @@
-"""Django's ORM on psycopg 3, with its default settings: a connection a thread, server-side cursors for iterator()."""
+"""Django's ORM on psycopg 3, with its default settings: one connection per thread, server-side cursors for iterator()."""
 
 import datetime
 import sys
@@ -247,7 +247,7 @@ def check_startup_parameters():
 
 
 def check_reconnect():
-    """Django closes a broken connection at the end of a request, and health checks do so before one begins."""
+    """Django closes a broken connection at the end of a request, and health checks do so before a request begins."""
 
     def work():
         with transaction.atomic(using="kept"):
@@ -279,7 +279,7 @@ def check_many_connections():
         except Exception as error:
             errors.append(error)
         finally:
-            # This thread's own.
+            # This thread's own connection.
             connections["default"].close()
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(60)]

@@ -26,7 +26,7 @@ type Item struct {
 	Made    time.Time
 }
 
-// TableName has the driver's and the mode's name in it, because all drivers share a database.
+// TableName contains the driver's and the mode's name, because all drivers share a database.
 func (Item) TableName() string { return "gorm_" + checks.Mode }
 
 var (
@@ -49,7 +49,7 @@ func open(password, options string, config *gorm.Config) (*gorm.DB, func(), erro
 	return db, func() { below.Close() }, err
 }
 
-// with gives the work an open database with an empty table.
+// with calls the function with an open database and an empty table.
 func with(config gorm.Config, work func(*gorm.DB) error) func() error {
 	return func() error {
 		db, shut, err := open(checks.Password, "", &config)
@@ -64,7 +64,7 @@ func with(config gorm.Config, work func(*gorm.DB) error) func() error {
 	}
 }
 
-// on is with the defaults.
+// on is with, with the defaults.
 func on(work func(*gorm.DB) error) func() error { return with(gorm.Config{}, work) }
 
 func state(err error) string {
@@ -125,7 +125,7 @@ func types(db *gorm.DB) error {
 	return checks.Expect(err == nil && same, "%v %v", back, err)
 }
 
-// Many goroutines, and so many connections, each preparing what GORM then keeps.
+// Many goroutines, each with its own connection, prepare statements that GORM then keeps.
 func prepared(db *gorm.DB) error {
 	return checks.Each(12, func(worker int) error {
 		for round := 0; round < 40; round++ {
@@ -149,7 +149,7 @@ func manyStatements(db *gorm.DB) error {
 	return nil
 }
 
-// pgx throws its statement away after the first error, so directly each connection sees one at most.
+// pgx drops its statement after the first error, so directly each connection gets one at most.
 func tableChanged(db *gorm.DB) error {
 	if err := db.Create(item(1)).Error; err != nil {
 		return err
@@ -341,7 +341,7 @@ func startupParameters() error {
 	})
 }
 
-// Once in the midst of a transaction, then all that the pool's connections may have.
+// Once within a transaction, then all connections of the pool.
 func reconnect(db *gorm.DB) error {
 	lost := errors.New("lost")
 	err := db.Transaction(func(tx *gorm.DB) error {
@@ -358,7 +358,7 @@ func reconnect(db *gorm.DB) error {
 		return err
 	}
 	for round := 0; round < 3; round++ {
-		// Where the killer meets a server that is dying, it is only another that has to try again.
+		// If the query runs on a server that is being killed, it is retried like any other.
 		err := checks.Eventually(func() error { return db.Exec(checks.KillOthers).Error })
 		if err := errors.Join(err, checks.Eventually(func() error { return usable(db) })); err != nil {
 			return err

@@ -1,4 +1,4 @@
-// Hibernate on HikariCP: entities, HQL, batches, transactions. Its defaults, but for the batches' size.
+// Hibernate on HikariCP: entities, HQL, batches, transactions. Its defaults, except for the batch size.
 
 import com.zaxxer.hikari.HikariConfig;
 import com.zaxxer.hikari.HikariDataSource;
@@ -106,7 +106,7 @@ public class Check {
         }
     }
 
-    /** pgjdbc gives a statement a name on the server from the fifth time on. */
+    /** pgjdbc gives a statement a name on the server from the fifth execution on. */
     static void prepared(SessionFactory factory) throws Exception {
         persist(factory, 0, 12);
         Checks.each(12, worker -> {
@@ -130,7 +130,7 @@ public class Check {
         }
     }
 
-    /** Hibernate names its columns, so one more does not concern it. */
+    /** Hibernate names its columns, so a new column does not matter. */
     static void tableChanged(SessionFactory factory) throws Exception {
         persist(factory, 0, 12);
         for (int change = 0; change < 3; change++) {
@@ -251,7 +251,7 @@ public class Check {
         Checks.expect(java.util.Arrays.equals(back, item.data), back.length);
     }
 
-    /** Once in the midst of a transaction, then all that the pool's connections may have. */
+    /** Once within a transaction, then all connections of the pool. */
     static void reconnect(SessionFactory factory) throws Exception {
         try {
             factory.inTransaction(session -> {
@@ -264,7 +264,7 @@ public class Check {
             usable(factory);
         }
         for (int round = 0; round < 3; round++) {
-            // Where the killer meets a server that is dying, it is only another that has to try again.
+            // If the query runs on a server that is being killed, it is retried like any other.
             Checks.eventually(() -> factory.inTransaction(
                     session -> session.createNativeQuery(Checks.KILL_OTHERS, Object.class).getResultList()));
             Checks.eventually(() -> usable(factory));

@@ -1,4 +1,4 @@
-// database/sql with lib/pq: what all drivers of database/sql are asked, and lib/pq's own COPY, notices and notifications.
+// database/sql with lib/pq: the checks for database/sql, and lib/pq's own COPY, notices and notifications.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 var driver = sqlchecks.Driver{
 	Name:  "postgres",
 	Table: "libpq_" + checks.Mode,
-	// lib/pq asks for encryption by default, which not every PostgreSQL has.
+	// lib/pq requires TLS by default, which not every PostgreSQL has.
 	URL:   func(password, options string) string { return checks.URL(password, "&sslmode=disable"+options) },
 	State: state,
 	Zone:  "TimeZone",
@@ -30,7 +30,7 @@ func state(err error) string {
 	return fmt.Sprint(err)
 }
 
-// copyRows copies rows, of which one may be bad, within a transaction that it commits if all is well.
+// copyRows copies rows, of which one may be invalid, in a transaction that it commits if all succeed.
 func copyRows(db *sql.DB, bad bool) error {
 	tx, err := db.Begin()
 	if err != nil {
@@ -71,7 +71,7 @@ func copyError(db *sql.DB) error {
 	if err := copyRows(db, true); state(err) != "22P02" {
 		return fmt.Errorf("%v", err)
 	}
-	// Given up by the client: a transaction that is rolled back without the end of its COPY.
+	// Aborted by the client: a transaction that is rolled back without the end of its COPY.
 	tx, err := db.Begin()
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func tls() error {
 	return sqlchecks.Usable(db)
 }
 
-// binary_parameters leaves out the preparation: Parse, Bind and Execute of the unnamed statement in one.
+// binary_parameters skips the preparation: Parse, Bind and Execute of the unnamed statement together.
 func binaryParameters() error {
 	db, err := driver.Open("&binary_parameters=yes")
 	if err != nil {

@@ -66,7 +66,7 @@ const checks = {
   'many statements': client(async (one) => {
     for (const turn of range(2)) {
       for (const n of range(300)) {
-        // It keeps all of them: more than Weir keeps on a server.
+        // The driver keeps all of them: more than Weir keeps on a server.
         const { rows } = await one.query({ name: `s${n}`, text: `SELECT $1::int + ${n} AS n`, values: [turn] });
         assert.strictEqual(rows[0].n, turn + n);
       }
@@ -77,7 +77,7 @@ const checks = {
     const all = { text: `SELECT * FROM ${TABLE}_wide` };
     assert.deepStrictEqual((await one.query({ name: 'all', ...all })).rows[0], { a: 1 });
     await one.query(`ALTER TABLE ${TABLE}_wide ADD b int DEFAULT 2`);
-    // A named statement fails with 0A000 for good, directly as well; without a name it goes on.
+    // A named statement fails with 0A000 for ever, directly as well; without a name it works.
     await one.query({ name: 'all', ...all }).catch((error) => assert.strictEqual(error.code, '0A000'));
     assert.deepStrictEqual((await one.query(all)).rows[0], { a: 1, b: 2 });
     await one.query(`DROP TABLE ${TABLE}_wide`);

@@ -1,4 +1,4 @@
-// pgjdbc with HikariCP, both with their defaults: preparation after five times, batches, cursors, COPY, cancel.
+// pgjdbc with HikariCP, both with their defaults: preparation after five uses, batches, cursors, COPY, cancel.
 
 import com.zaxxer.hikari.HikariConfig;
 import com.zaxxer.hikari.HikariDataSource;
@@ -135,7 +135,7 @@ public class Check {
 
     static void types(Connection connection) throws Exception {
         OffsetDateTime when = OffsetDateTime.parse("2026-02-03T04:05:06.000789Z");
-        // Six times, because the results are binary once a statement has a name on the server.
+        // Six times, because results are binary once a statement has a name on the server.
         String sql = "SELECT ?::bigint, ?::text, ?::bytea, ?::int, ?::int[], ?::timestamptz";
         try (PreparedStatement statement = connection.prepareStatement(sql)) {
             for (int round = 0; round < 8; round++) {
@@ -188,10 +188,10 @@ public class Check {
         }
     }
 
-    /** The driver prepares anew after the first error, which (with autosave=never) is the program's. */
+    /** The driver prepares again after the first error, which (with autosave=never) the program gets. */
     static void tableChanged(Connection first) throws Exception {
-        // It knows "cached plan must not change result type" alone for such an error. A server that did not have the
-        // statement yet gives another: the columns that the driver asks for are not those that there are.
+        // pgjdbc retries only after "cached plan must not change result type". A server that did not have the statement
+        // yet sends another error: the columns that the driver requests do not exist any more.
         boolean heals = !"transaction".equals(Checks.MODE);
         anew(first);
         insert(first, 1);
@@ -487,7 +487,7 @@ public class Check {
         Checks.expect(memory.equals("5MB") && locks == 1, memory + " " + locks);
     }
 
-    /** The driver tells the server the time zone of its program, whatever `options` say. */
+    /** The driver sends its program's time zone to the server, whatever `options` contain. */
     static void startupParameters() throws Exception {
         String[] zones = {"Asia/Tokyo", "America/Lima", "Etc/UTC"};
         TimeZone own = TimeZone.getDefault();
@@ -508,7 +508,7 @@ public class Check {
         });
     }
 
-    /** Once in the midst of a transaction, then all that the pool's connections may have. */
+    /** Once within a transaction, then all connections of the pool. */
     static void reconnect() throws Exception {
         try (HikariDataSource pool = pool()) {
             try (Connection connection = pool.getConnection()) {
@@ -525,7 +525,7 @@ public class Check {
                 Checks.expect(pid == 0, "a transaction that goes on without its server");
             }
             for (int round = 0; round < 3; round++) {
-                // Where the killer meets a server that is dying, it is only another that has to try again.
+                // If the query runs on a server that is being killed, it is retried like any other.
                 Checks.eventually(() -> on(connection -> execute(connection, Checks.KILL_OTHERS)).run());
                 Checks.eventually(() -> {
                     try (Connection connection = pool.getConnection()) {
@@ -577,7 +577,7 @@ public class Check {
         }
     }
 
-    /** What tools ask a driver about the database: large queries of many kinds. */
+    /** The catalog queries that tools make through a driver: large queries of many kinds. */
     static void metadata(Connection connection) throws Exception {
         anew(connection);
         try (ResultSet tables = connection.getMetaData().getTables(null, "public", TABLE, null)) {
@@ -588,7 +588,7 @@ public class Check {
         }
     }
 
-    /** With autosave=always the driver sets a savepoint before each statement, and heals a changed table by itself. */
+    /** With autosave=always the driver sets a savepoint before each statement, and recovers from a changed table by itself. */
     static void autosave() throws Exception {
         try (Connection connection = connect("autosave", "always")) {
             connection.setAutoCommit(false);
@@ -602,7 +602,7 @@ public class Check {
 
     public static void main(String[] arguments) {
         String version = org.postgresql.util.DriverInfo.DRIVER_VERSION;
-        // HikariCP's jar does not say its version to the program; its name does.
+        // The program can't read the version from HikariCP's jar, only from the jar's name.
         String jar = HikariDataSource.class.getProtectionDomain().getCodeSource().getLocation().getPath();
         String hikari = jar.replaceAll(".*HikariCP-|\\.jar$", "");
         new Checks()

@@ -1,4 +1,4 @@
-// database/sql with pgx: what all drivers of database/sql are asked, and what the pgx connection below it can do.
+// database/sql with pgx: the checks of all drivers of database/sql, and those of the pgx connection below it.
 package main
 
 import (
@@ -31,7 +31,7 @@ func state(err error) string {
 	return fmt.Sprint(err)
 }
 
-// raw gives the work the pgx connection below one of the pool's.
+// raw calls the function with the pgx connection below one of the pool's.
 func raw(db *sql.DB, work func(*pgx.Conn) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {

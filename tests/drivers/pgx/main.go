@@ -24,7 +24,7 @@ var (
 
 func connect() (*pgx.Conn, error) { return pgx.Connect(ctx, checks.URL(checks.Password, "")) }
 
-// with gives the work a connection of its own; on adds it to a check's signature.
+// with calls the function with a connection of its own; on adds it to a check's signature.
 func with(work func(*pgx.Conn) error) error {
 	conn, err := connect()
 	if err != nil {
@@ -54,13 +54,13 @@ func number(on queryer, sql string, args ...any) (n int, err error) {
 	return n, err
 }
 
-// usable: the connection answers what it is asked, not something older.
+// usable: the connection returns the answer to its query, not an older one.
 func usable(on queryer) error {
 	n, err := number(on, "SELECT $1::int + 1", 41)
 	return checks.Expect(err == nil && n == 42, "afterwards: %d %v", n, err)
 }
 
-// anew makes the table, empty.
+// anew creates the empty table.
 func anew(on queryer) error {
 	_, err := on.Exec(ctx, "DROP TABLE IF EXISTS "+table+"; CREATE TABLE "+table+" (id int PRIMARY KEY, name text)")
 	return err
@@ -122,7 +122,7 @@ func types(conn *pgx.Conn) error {
 	return checks.Expect(err == nil && same && moved.Equal(when), "%d %q %v %v %v %v %v", big, text, raw, null, list, moved, err)
 }
 
-// several opens connections, more than there are servers in transaction mode, and closes them after the work.
+// several opens connections, more than there are servers in transaction mode, and closes them afterwards.
 func several(work func([]*pgx.Conn) error) error {
 	conns := make([]*pgx.Conn, 12)
 	for i := range conns {
@@ -193,7 +193,7 @@ func columns(conn *pgx.Conn) (int, error) {
 	return 0, rows.Err()
 }
 
-// pgx throws its statement away after the first error, so directly each connection sees one at most.
+// pgx drops its statement after the first error, so directly each connection gets one at most.
 func tableChanged() error {
 	return several(func(conns []*pgx.Conn) error {
 		if err := errors.Join(anew(conns[0]), insert(conns[0], 1)); err != nil {
@@ -581,7 +581,7 @@ func startupParameters() error {
 	})
 }
 
-// Once in the midst of a transaction, then all that the pool's connections may have.
+// Once within a transaction, then all connections of the pool.
 func reconnect() error {
 	pool, err := pgxpool.New(ctx, checks.URL(checks.Password, ""))
 	if err != nil {
@@ -608,7 +608,7 @@ func reconnect() error {
 	}
 	tx.Rollback(ctx)
 	for round := 0; round < 3; round++ {
-		// Where the killer meets a server that is dying, it is only another that has to try again.
+		// If the query runs on a server that is being killed, it is retried like any other.
 		err := checks.Eventually(func() error {
 			return with(func(killer *pgx.Conn) error {
 				_, err := killer.Exec(ctx, checks.KillOthers)
@@ -668,7 +668,7 @@ func tls() error {
 	return usable(conn)
 }
 
-// The other ways in which pgx can send a query, each beside the others.
+// The other ways in which pgx can send a query, each on its own.
 func queryModes(conn *pgx.Conn) error {
 	for round := 0; round < 5; round++ {
 		for _, mode := range []pgx.QueryExecMode{

@@ -1,4 +1,4 @@
-// postgres.js: tagged queries, its statements of their own accord, its pool, cursors, COPY, cancel, notifications.
+// postgres.js: tagged queries, its automatic statements, its pool, cursors, COPY, cancel, notifications.
 'use strict';
 
 const assert = require('node:assert');
@@ -11,7 +11,7 @@ const sources = require('./copy.js');
 const TABLE = `postgresjs_${MODE}`;
 const NOBODY_HEARS = () => {};
 
-/** A pool of its own, as everything is with this driver; its notices go to the console if nobody wants them. */
+/** A pool of its own, as everything is with this driver; without a handler, its notices go to the console. */
 const open = (more = {}) => postgres({ ...where, onnotice: NOBODY_HEARS, ...more });
 
 /** A check with one connection, or with a pool that is set up otherwise. */
@@ -69,7 +69,7 @@ const checks = {
   'many statements': client(async (sql) => {
     for (const turn of range(2)) {
       for (const n of range(300)) {
-        // It keeps all of them: more than Weir keeps on a server.
+        // The driver keeps all of them: more than Weir keeps on a server.
         assert.strictEqual(only(await sql`SELECT ${turn}::int + ${sql.unsafe(`${n}`)}`), turn + n);
       }
     }
@@ -80,7 +80,7 @@ const checks = {
     await sql`CREATE TABLE ${wide} AS SELECT 1 AS a`;
     for (const _ of range(3)) assert.deepStrictEqual({ ...(await sql`SELECT * FROM ${wide}`)[0] }, { a: 1 });
     await sql`ALTER TABLE ${wide} ADD b int DEFAULT 2`;
-    // It prepares a statement anew by itself that has failed for this.
+    // It prepares a statement again by itself after this error.
     for (const _ of range(3)) assert.deepStrictEqual({ ...(await sql`SELECT * FROM ${wide}`)[0] }, { a: 1, b: 2 });
     await sql`DROP TABLE ${wide}`;
   }),
@@ -102,11 +102,11 @@ const checks = {
   }),
   'copy in': client(async (sql) => {
     await pipeline(sources.rows(5000), await sql`COPY ${sql(TABLE)} FROM STDIN`.writable());
-    // It sends a CopyFail behind the end of each COPY: nothing may come of that.
+    // It sends a CopyFail after the end of each COPY: that must have no effect.
     for (const _ of range(3)) assert.strictEqual(await count(sql), 5000);
   }),
   'copy out': async () => {
-    // What comes is all there, but behind more than 16 kB the driver pauses its socket and forgets to read on.
+    // All rows arrive, but after more than 16 kB the driver pauses its socket and does not resume it.
     const lone = open({ max: 1 });
     const text = await soon(copyOut(lone));
     lone.end({ timeout: 0 });
@@ -253,7 +253,7 @@ const checks = {
       const one = await sql.reserve();
       await one`BEGIN`;
       const pid = only(await one`SELECT pg_backend_pid()`);
-      // Killed while it works: to ask on a reserved connection that is closed ends the whole program, directly as well.
+      // Killed during a query: a query on a closed reserved connection ends the whole program, directly as well.
       const lost = assert.rejects(one`SELECT pg_sleep(60)`);
       assert.strictEqual(only(await sql`SELECT pg_terminate_backend(${pid})`), true);
       await soon(lost);

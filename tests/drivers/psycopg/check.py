@@ -328,7 +328,7 @@ def check_tls():
         assert connection.pgconn.ssl_in_use and one(connection, "SELECT 1") == 1
 
 
-# Beyond what all drivers have.
+# Checks beyond those of all drivers.
 
 
 async def check_asyncio_pool_and_pipeline():

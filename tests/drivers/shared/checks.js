@@ -1,4 +1,4 @@
-// What all drivers of Node.js share: where the server is, and how checks are run and reported. README.md has the names.
+// Shared by all drivers of Node.js: where the server is, and how checks are run and reported. README.md has the names.
 'use strict';
 
 const { readFileSync } = require('node:fs');
@@ -14,10 +14,10 @@ const where = {
 };
 const authority = process.env.TLS_AUTHORITY ? readFileSync(process.env.TLS_AUTHORITY, 'utf8') : null;
 
-/** A package's version as it is installed: not every one lets its package.json be required. */
+/** The installed version of a package: not every package exports its package.json. */
 const versionOf = (name) => JSON.parse(readFileSync(join(__dirname, 'node_modules', name, 'package.json'))).version;
 
-/** The driver, or a pool in this mode, does not have what the check is about; the text says so. */
+/** The driver, or a pool in this mode, does not have the checked feature; the text gives the reason. */
 class NotThere extends Error {}
 
 /** Thrown at the end of a check that passed, but only with the setting that the text names. */
@@ -34,10 +34,10 @@ function needsTls() {
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 const range = (count) => [...Array(count).keys()];
 
-/** A value if it comes within 20 seconds; what never comes is a failure and not a hang. */
+/** A value if it arrives within 20 seconds; else the check fails instead of hanging. */
 const soon = (promise) => Promise.race([promise, sleep(20000).then(() => Promise.reject(new Error('nothing came')))]);
 
-/** As many as wanted of what `open` opens, at once; the work has all of them, and all are ended. */
+/** Opens so many connections with `open` at once, passes all of them to the function, and closes them. */
 async function together(count, open, work) {
   const opened = await Promise.all(range(count).map(() => open()));
   await work(opened);

@@ -1,4 +1,4 @@
-"""What all drivers of Python share: where the server is, and how checks are named, run and reported.
+"""Shared by all drivers of Python: where the server is, and how checks are named, run and reported.
 
 A check is a function `check_<name of ../checks, with _ for blanks>`; README.md says what each name stands for.
 """
@@ -19,7 +19,7 @@ AUTHORITY = os.environ.get("TLS_AUTHORITY", "")
 
 
 class NotThere(Exception):
-    """The driver, or a pool in this mode, does not have what the check is about; the text says so."""
+    """The driver, or a pool in this mode, does not have the checked feature; the text gives the reason."""
 
 
 class Setting(Exception):

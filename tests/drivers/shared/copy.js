@@ -1,13 +1,13 @@
-// What drivers of Node.js are given to COPY.
+// The COPY data for the drivers of Node.js.
 'use strict';
 
 const { Readable } = require('node:stream');
 const { range } = require('./checks.js');
 
-/** Rows as COPY's text format wants them. */
+/** Rows in COPY's text format. */
 const rows = (count) => Readable.from(range(count).map((n) => `${n}\trow ${n}\n`));
 
-/** A row that no table with a number in front takes, and then nothing, for as long as the reader wants to wait. */
+/** A row that is invalid for a table with a leading integer, and then no more data, for as long as the reader waits. */
 const badRow = () => {
   const source = new Readable({ read() {} });
   source.push('x\ty\n');

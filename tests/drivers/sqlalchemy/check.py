@@ -44,7 +44,7 @@ def engine_with(driver, query=None, password=checks.PASSWORD, **more):
 
 
 async def within(driver, work, **more):
-    """`work` has a plain engine, whichever the driver: an asyncio engine lends its own to a greenlet."""
+    """`work` gets a synchronous engine with either driver: an asyncio engine passes its own to a greenlet."""
     engine = engine_with(driver, **more)
     if driver == PSYCOPG:
         try:
@@ -324,7 +324,7 @@ async def check_reconnect():
 
 
 def check_pool():
-    # The default pool: 5 connections, 10 more for a while; it rolls back what is returned.
+    # The default pool: 5 connections, 10 more for a while; it rolls back connections that are returned.
     engine, errors = engine_with(PSYCOPG), []
 
     def work(number):

@@ -64,7 +64,7 @@ fn behaviour_10_no_more_cancels_run_at_once_than_twice_the_pools_size() {
 #[test]
 fn behaviour_10_a_late_cancel_cannot_hit_another_client() {
     let (site, tap) = tapped(Ini::transaction(1));
-    let (mut client, mut stranger) = (site.connect(), site.connect());
+    let (mut client, mut other_client) = (site.connect(), site.connect());
     let canceller = client.canceller();
     tap.hold_cancels(true);
     thread::scope(|scope| {
@@ -74,7 +74,7 @@ fn behaviour_10_a_late_cancel_cannot_hit_another_client() {
         eventually("the request is on its way", || if tap.cancels_now() == 1 { Ok(()) } else { Err("not yet") });
         // The query ends before the request arrives.
         assert_eq!(query.join().unwrap().unwrap().as_deref(), Some("done"));
-        let next = scope.spawn(|| stranger.value("SELECT 'undisturbed' FROM pg_sleep(0.3)"));
+        let next = scope.spawn(|| other_client.value("SELECT 'undisturbed' FROM pg_sleep(0.3)"));
         waits(&next);
         assert_eq!(site.weir().pool("app").get("cl_waiting"), 1, "its server waits for the end of the cancel");
         tap.hold_cancels(false);

@@ -91,10 +91,10 @@ fn behaviour_17_a_missing_user_is_indistinguishable_from_a_wrong_password() {
         let site = Site::ini(&asking().set("auth_type", auth));
         lookup(&site);
         let wrong = error_of(enter(&site, users::OTHER.name, "wrong"));
-        let missing = error_of(enter(&site, "nobody_at_all", "wrong"));
+        let missing = error_of(enter(&site, "no_such_user", "wrong"));
         assert_eq!(wrong, missing, "{auth}");
         assert_eq!(wrong.0, "28P01");
-        assert_eq!(first_request(&site, users::OTHER.name), first_request(&site, "nobody_at_all"), "{auth}");
+        assert_eq!(first_request(&site, users::OTHER.name), first_request(&site, "no_such_user"), "{auth}");
     }
 }
 
@@ -154,7 +154,7 @@ fn behaviour_17_each_method_accepts_the_secrets_that_it_can_use() {
         assert_eq!(enter(&any, name, "").unwrap().as_deref(), Some("other"));
     }
     let unforced = Site::ini(&Ini::new().set("auth_type", "any"));
-    assert!(enter(&unforced, "whoever", "").is_err(), "as whom?");
+    assert!(enter(&unforced, "whoever", "").is_err(), "without a user");
 }
 
 #[test]

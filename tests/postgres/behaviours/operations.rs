@@ -225,7 +225,7 @@ fn behaviour_20_a_shutdown_that_waits_keeps_the_unix_console_reachable() {
         Connection::connect(&unix_console(&site)).unwrap().query("SHOW VERSION").unwrap();
         begin(&site);
         eventually("new clients are refused", || match Connection::connect(&site.params()) {
-            Ok(_) => Err("let in"),
+            Ok(_) => Err("accepted"),
             Err(_) => Ok(()),
         });
         let mut console = Connection::connect(&unix_console(&site)).expect("the operator logs in");

@@ -99,7 +99,7 @@ fn behaviour_05_nothing_is_set_where_nothing_differs_and_the_servers_spelling_co
     for _ in 0..5 {
         clients.iter_mut().for_each(|client| drop(server(client)));
     }
-    assert_eq!(sets(&tap), before, "the first reply told how the server spells it: {:?}", tap.sent());
+    assert_eq!(sets(&tap), before, "the first reply had the server's spelling: {:?}", tap.sent());
     assert_eq!(clients[0].parameter("DateStyle"), Some("ISO, MDY"));
     assert_eq!(clients[0].parameter("client_encoding"), Some("UTF8"));
 }

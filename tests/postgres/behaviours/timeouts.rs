@@ -27,7 +27,7 @@ fn behaviour_16_query_timeout_closes_and_does_not_cancel() {
 }
 
 #[test]
-fn behaviour_16_query_timeout_counts_each_query_anew() {
+fn behaviour_16_query_timeout_counts_each_query_separately() {
     let site = Site::ini(&Ini::transaction(1).set("query_timeout", 2));
     let mut client = site.connect();
     client.query("BEGIN").unwrap();

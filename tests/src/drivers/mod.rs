@@ -1,7 +1,8 @@
-//! What the programs in `tests/drivers` print, as values: read, kept beside each driver, and made into docs/drivers.md.
+//! The output of the programs in `tests/drivers` as values: parsed, kept beside each driver, and written to
+//! docs/drivers.md.
 //!
-//! `tests/drivers/README.md` has the contract. The kept results (`results.tsv` of each driver) are what the page is made
-//! of, so that a driver that could not be run today keeps its last real result, with its date.
+//! `tests/drivers/README.md` has the format. The page is generated from the kept results (`results.tsv` of each
+//! driver), so that a driver that could not run today keeps its last result, with its date.
 
 mod page;
 mod results;
@@ -12,7 +13,7 @@ pub use results::{Check, Outcome, Run, keep, kept, read_run, table};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modes, in the order in which they are shown.
+/// The modes, in the order of the page.
 pub const MODES: [&str; 3] = ["direct", "session", "transaction"];
 
 /// `tests/drivers`.
@@ -24,7 +25,7 @@ pub fn folder() -> PathBuf {
 ///
 /// # Panics
 ///
-/// When the folder can't be read; so do all here.
+/// When the folder can't be read; the other functions here panic then too.
 pub fn all() -> Vec<String> {
     let entries = folder().read_dir().expect("tests/drivers").flatten();
     let mut names: Vec<String> = entries
@@ -35,14 +36,14 @@ pub fn all() -> Vec<String> {
     names
 }
 
-/// The checks that every driver has, and what each stands for, as `tests/drivers/checks` lists them.
+/// The checks of every driver, and their descriptions, from `tests/drivers/checks`.
 pub fn names() -> Vec<(String, String)> {
     let text = fs::read_to_string(folder().join("checks")).expect("tests/drivers/checks");
     let pair = |line: &str| line.split_once("  ").map(|(name, what)| (name.to_owned(), what.trim().to_owned()));
     text.lines().filter_map(pair).collect()
 }
 
-/// How the page calls a driver: `title` in its `driver.sh`.
+/// The name of a driver on the page: `title` in its `driver.sh`.
 pub fn title(driver: &str) -> String {
     let text = fs::read_to_string(folder().join(driver).join("driver.sh")).expect("a driver.sh");
     let title = text.lines().find_map(|line| line.strip_prefix("title="));

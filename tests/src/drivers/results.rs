@@ -1,4 +1,4 @@
-//! One run of a driver's program in one mode: reading what it printed, keeping it, and the table at the end of a run.
+//! One run of a driver's program in one mode: parsing its output, keeping it, and the table at the end of a run.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -6,16 +6,16 @@ use std::path::Path;
 
 use super::{MODES, folder, names};
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// With the driver's defaults.
+    /// Passed, with the driver's defaults.
     Passed,
-    /// Not at all; why.
+    /// Failed, with the reason.
     Failed(String),
-    /// There is nothing to check: the driver, or the mode, does not have it; why.
+    /// There is nothing to check, because the driver or the mode lacks the feature, with the reason.
     NotThere(String),
-    /// With this setting only.
+    /// Passed, but only with this setting.
     WithSetting(String),
 }
 
@@ -24,7 +24,7 @@ pub enum Outcome {
 pub struct Check {
     /// Its name, one of [`names`] or the driver's own.
     pub name: String,
-    /// How it came out.
+    /// Its result.
     pub outcome: Outcome,
 }
 
@@ -34,7 +34,7 @@ impl Check {
         let (name, note) = rest.trim_start().split_once(": ").unwrap_or((rest.trim_start(), ""));
         let note = note.trim().replace('\t', " ");
         let outcome = match word {
-            // What follows a colon would be a reason, and success has none.
+            // Text after a colon would be a reason, and a success has none.
             "ok" if note.is_empty() => Outcome::Passed,
             "FAIL" => Outcome::Failed(note),
             "none" => Outcome::NotThere(note),
@@ -54,16 +54,16 @@ impl Check {
     }
 }
 
-/// What one program printed.
+/// The output of one program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The server's version; empty where it was not noted.
+    /// The server's version; empty if unknown.
     pub server: String,
     /// One of [`MODES`].
     pub mode: String,
     /// The day, `2026-11-22`.
     pub date: String,
-    /// The driver's own words for its version: `psycopg 3.3.9`.
+    /// The version as the driver reports it: `psycopg 3.3.9`.
     pub version: String,
     /// The checks, in their order.
     pub checks: Vec<Check>,
@@ -81,7 +81,7 @@ impl Run {
         failed.map(|check| check.name.as_str()).collect()
     }
 
-    /// How many stand for nothing here.
+    /// How many have nothing to check.
     pub fn not_there(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::NotThere(_)))
     }
@@ -113,7 +113,7 @@ impl Run {
     }
 }
 
-/// Reads what a program printed. A common check that is missing, or that stands there twice, has failed.
+/// Parses the output of a program. A common check that is missing or occurs twice has failed.
 pub fn read_run(output: &str, mode: &str) -> Run {
     let mut checks: Vec<Check> = output.lines().filter_map(Check::parse).collect();
     for (name, _) in names() {
@@ -135,7 +135,7 @@ pub fn kept(driver: &str) -> Vec<Run> {
     text.lines().filter_map(Run::parse).collect()
 }
 
-/// Keeps the results of `results` in place of earlier ones of the same mode and the same major version of the server.
+/// Keeps the results of `results`, replacing earlier ones of the same mode and the same major version of the server.
 ///
 /// # Panics
 ///
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_prints_is_read_and_what_it_leaves_out_has_failed() {
+    fn the_output_of_a_program_is_parsed_and_missing_checks_have_failed() {
         let output = "ok   login\nsome noise\nnone notify: LISTEN needs session mode\nFAIL tls: no: such\nset  pool: x=1\n\
                       ok   one of its own\npsycopg 3.3.9: 5 checks, 1 failed\n";
         let run = read_run(output, "session");

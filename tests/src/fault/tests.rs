@@ -129,8 +129,8 @@ fn lost_packets_are_not_acknowledged_and_arrive_later() {
     proxy.vanish(true);
     cut.write_all(b"hello").unwrap();
     assert_eq!(cut.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::TimedOut, "the kernel's error, not a reset");
-    let nobody = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, proxy.port()).into(), Duration::from_millis(300));
-    assert_eq!(nobody.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    let timed_out = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, proxy.port()).into(), Duration::from_millis(300));
+    assert_eq!(timed_out.unwrap_err().kind(), io::ErrorKind::TimedOut);
     socket.write_all(b"hello").unwrap();
     proxy.vanish(false);
     let mut back = [0; 5];

@@ -17,7 +17,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 1, max: 256 },
         "1",
         Field::Config(|c| FieldMut::U16(&mut c.workers)),
-        "Worker threads. Each pool has its home on one of them, and its clients live there unless `spread_clients` says \
+        "Worker threads. Each pool is owned by one of them, and its clients live there unless `spread_clients` says \
          otherwise; one is enough until it keeps a core busy.",
     )
     .ini_own("workers")

@@ -1,4 +1,4 @@
-//! What engines say to each other.
+//! What workers send each other.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ pub struct Message(pub(crate) Payload);
 
 #[derive(Debug)]
 pub(crate) enum Payload {
-    /// A client whose pool lives with the receiver; its socket travels along.
+    /// A client whose pool lives with the receiver; its socket comes with the message.
     Client(ClientHandoff),
-    /// A cancel request for a client of the receiver; the requester's socket travels along.
+    /// A cancel request for a client of the receiver; the requester's socket comes with the message.
     Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
     /// To worker 0: a client of the sender is gone.
     ClientGone,

@@ -1,4 +1,4 @@
-//! On which worker a client lives: with its pool's home, or, when that is busy, as a guest with another.
+//! Which worker a client goes to: the owner of its pool, or, when that is busy, another one, which borrows its servers.
 //!
 //! Worker 0, which accepts, decides. How busy a worker is comes through the port ([`crate::port::Input::Load`]) and, from
 //! the others, by a message. Clients are packed, because what two workers share costs both of them; they are spread when one
@@ -40,17 +40,17 @@ impl Loads {
     }
 
     /// Where the next client of a pool goes.
-    fn place(&mut self, home: WorkerId, workers: u16, spread: Spread) -> WorkerId {
+    fn place(&mut self, owner: WorkerId, workers: u16, spread: Spread) -> WorkerId {
         match spread {
-            Spread::Never => home,
+            Spread::Never => owner,
             Spread::Always => {
                 self.turn = (self.turn + 1) % workers;
                 WorkerId(self.turn)
             }
-            Spread::Busy if self.of(home.0) < BUSY => home,
+            Spread::Busy if self.of(owner.0) < BUSY => owner,
             Spread::Busy => {
-                let idlest = (0..workers).min_by_key(|worker| self.of(*worker)).unwrap_or(home.0);
-                if self.of(idlest) + GAP <= self.of(home.0) { WorkerId(idlest) } else { home }
+                let idlest = (0..workers).min_by_key(|worker| self.of(*worker)).unwrap_or(owner.0);
+                if self.of(idlest) + GAP <= self.of(owner.0) { WorkerId(idlest) } else { owner }
             }
         }
     }
@@ -58,11 +58,11 @@ impl Loads {
 
 impl Engine {
     /// The worker for a client of a pool that lives there.
-    pub(crate) fn place(&mut self, home: WorkerId) -> WorkerId {
+    pub(crate) fn place(&mut self, owner: WorkerId) -> WorkerId {
         if self.common.workers() == 1 {
-            return home;
+            return owner;
         }
-        self.cluster.loads.place(home, self.common.workers(), self.common.config().spread)
+        self.cluster.loads.place(owner, self.common.workers(), self.common.config().spread)
     }
 
     /// The port tells how busy this worker is.
@@ -84,17 +84,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_go_home_until_that_is_busy_and_another_is_not() {
+    fn clients_go_to_the_owner_until_it_is_busy_and_another_is_not() {
         let mut loads = Loads::default();
-        let home = WorkerId(1);
-        assert_eq!(loads.place(home, 3, Spread::Busy), home);
-        loads.note(home, BUSY);
-        assert_eq!(loads.place(home, 3, Spread::Busy), WorkerId(0));
-        assert_eq!(loads.place(home, 3, Spread::Never), home);
+        let owner = WorkerId(1);
+        assert_eq!(loads.place(owner, 3, Spread::Busy), owner);
+        loads.note(owner, BUSY);
+        assert_eq!(loads.place(owner, 3, Spread::Busy), WorkerId(0));
+        assert_eq!(loads.place(owner, 3, Spread::Never), owner);
         loads.note(WorkerId(0), BUSY);
-        assert_eq!(loads.place(home, 3, Spread::Busy), WorkerId(2));
+        assert_eq!(loads.place(owner, 3, Spread::Busy), WorkerId(2));
         loads.note(WorkerId(2), BUSY - GAP + 1);
-        assert_eq!(loads.place(home, 3, Spread::Busy), home);
+        assert_eq!(loads.place(owner, 3, Spread::Busy), owner);
     }
 
     #[test]

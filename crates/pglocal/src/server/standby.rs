@@ -28,7 +28,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When it can't be asked, or is no standby.
+    /// When the query fails, or it is no standby.
     pub fn promote(&self) -> Result<(), weir_pgclient::Error> {
         self.execute("postgres", "SELECT pg_promote(true, 60)")
     }
@@ -52,8 +52,8 @@ impl Server {
         let output = child.wait_with_output().map_err(|e| Error::io("wait for pg_basebackup", &e))?;
         self.caretaker.forget(pid);
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(Error::new(format!("pg_basebackup failed ({}):\n{}", output.status, last_lines(&said, 8))));
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            return Err(Error::new(format!("pg_basebackup failed ({}):\n{}", output.status, last_lines(&stderr, 8))));
         }
         Ok(())
     }

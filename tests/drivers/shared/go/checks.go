@@ -1,5 +1,5 @@
-// Package checks is what all drivers of Go share: where the server is, and how checks are named, run and reported.
-// It knows no driver. README.md two folders up says what each name stands for.
+// Package checks is shared by all drivers of Go: where the server is, and how checks are named, run and reported. It
+// knows no driver. README.md two folders up explains the names.
 package checks
 
 import (
@@ -23,7 +23,7 @@ var (
 	Authority = os.Getenv("TLS_AUTHORITY")
 )
 
-// Check is one of README.md's names, and what it does.
+// Check is one of README.md's names, and its function.
 type Check struct {
 	Name string
 	Run  func() error
@@ -33,13 +33,13 @@ type verdict struct{ word, why string }
 
 func (v verdict) Error() string { return v.why }
 
-// None says that the driver, or a pool in this mode, has no such thing.
+// None reports that the driver, or a pool in this mode, has no such feature.
 func None(why string) error { return verdict{"none", why} }
 
-// Setting says that a check passed, but only with a setting that is not the default.
+// Setting reports that a check passed, but only with a setting that is not the default.
 func Setting(what string) error { return verdict{"set ", what} }
 
-// SessionOnly is an error in transaction mode: what asks for a session's state has nothing to check there.
+// SessionOnly is an error in transaction mode, where a check of session state is not possible.
 func SessionOnly(what string) error {
 	if Mode == "transaction" {
 		return None(what + " needs session mode")
@@ -47,13 +47,13 @@ func SessionOnly(what string) error {
 	return nil
 }
 
-// URL of the server, with more options ("&name=value") behind.
+// URL of the server, with more options ("&name=value") appended.
 func URL(password, options string) string {
 	return fmt.Sprintf("postgres://%s@%s:%s/%s?connect_timeout=20%s",
 		url.UserPassword(User, password), Host, Port, Database, options)
 }
 
-// Expect is nil if it holds, else an error that says what came instead.
+// Expect is nil if it holds, else an error with the actual value.
 func Expect(holds bool, format string, args ...any) error {
 	if holds {
 		return nil
@@ -61,7 +61,7 @@ func Expect(holds bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// Each runs the work of `count` workers at once, and returns the first error.
+// Each runs the function in `count` goroutines at once, and returns the first error.
 func Each(count int, work func(number int) error) error {
 	var group sync.WaitGroup
 	failures := make(chan error, count)
@@ -79,7 +79,7 @@ func Each(count int, work func(number int) error) error {
 	return <-failures
 }
 
-// KillOthers ends all other connections of the user, and waits until their processes are gone.
+// KillOthers terminates all other connections of the user, and waits until their processes have ended.
 const KillOthers = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE usename = current_user AND pid <> pg_backend_pid()"
 
 // Eventually tries again for a while, and returns the last error.

@@ -1,5 +1,5 @@
-// What all drivers of Java share: where the server is, and how checks are named, run and reported. Knows JDBC's
-// exceptions, and no driver. README.md in the folder above says what each name stands for.
+// Shared by all drivers of Java: where the server is, and how checks are named, run and reported. Knows JDBC's
+// exceptions, and no driver. README.md in the folder above explains the names.
 
 import java.sql.SQLException;
 import java.util.ArrayList;
@@ -18,7 +18,7 @@ public final class Checks {
     static final String AUTHORITY = System.getenv().getOrDefault("TLS_AUTHORITY", "");
     static final String URL = "jdbc:postgresql://" + System.getenv("HOST") + ":" + System.getenv("PORT") + "/"
             + System.getenv("DATABASE") + "?connectTimeout=20";
-    /** Ends all other connections of the user, and waits until their processes are gone. */
+    /** Terminates all other connections of the user, and waits until their processes have ended. */
     static final String KILL_OTHERS = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity"
             + " WHERE usename = current_user AND pid <> pg_backend_pid()";
 
@@ -30,7 +30,7 @@ public final class Checks {
         void run(int number) throws Exception;
     }
 
-    /** The driver, or a pool in this mode, does not have what the check is about. */
+    /** The driver, or a pool in this mode, does not have the checked feature. */
     static final class None extends Exception {
         private static final long serialVersionUID = 1;
 
@@ -122,7 +122,7 @@ public final class Checks {
         throw new Exception("no error, wanted " + state);
     }
 
-    /** Tries again for a while; throws the last error. */
+    /** Retries for a while; throws the last error. */
     static void eventually(Work work) throws Exception {
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
         while (true) {

@@ -102,7 +102,7 @@ async fn prepared() -> Outcome {
     .await
 }
 
-/// sqlx keeps a hundred.
+/// sqlx keeps a hundred statements.
 async fn many_statements() -> Outcome {
     let mut own = connect().await?;
     for n in 0..500 {
@@ -112,7 +112,7 @@ async fn many_statements() -> Outcome {
     Ok(())
 }
 
-/// sqlx keeps its statement after the error, directly too; the program clears its cache, or connects again.
+/// sqlx keeps its statement after the error, directly too; the program clears its cache, or reconnects.
 async fn table_changed() -> Outcome {
     let mut first = connect().await?;
     anew(&mut first).await?;
@@ -331,7 +331,7 @@ async fn session_state() -> Outcome {
     same(sqlx::query_scalar::<_, i64>(locks).fetch_one(&mut own).await?, 1)
 }
 
-/// sqlx tells the server UTC as its time zone; `options` come before that.
+/// sqlx sends UTC as its time zone to the server; `options` come before that.
 async fn startup_parameters() -> Outcome {
     each(3, |worker| async move {
         let timeout = format!("{}s", worker + 11);
@@ -348,7 +348,7 @@ async fn startup_parameters() -> Outcome {
     .await
 }
 
-/// Once in the midst of a transaction, then all that the pool's connections may have.
+/// Once within a transaction, then all connections of the pool.
 async fn reconnect() -> Outcome {
     let pool = PgPool::connect_with(options()).await?;
     let mut transaction = pool.begin().await?;
@@ -357,7 +357,7 @@ async fn reconnect() -> Outcome {
     same(usable(&mut transaction).await.is_err(), true)?;
     drop(transaction);
     for _ in 0..3 {
-        // Where the killer meets a server that is dying, it is only another that has to try again.
+        // If the query runs on a server that is being killed, it is retried like any other.
         eventually(|| async {
             connect().await?.execute(KILL_OTHERS).await?;
             Ok(())

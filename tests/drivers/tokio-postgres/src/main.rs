@@ -123,7 +123,7 @@ async fn many_statements() -> Outcome {
     Ok(())
 }
 
-/// tokio-postgres keeps a statement as long as the program does, which prepares anew after an error.
+/// tokio-postgres keeps a statement as long as the program does, which prepares again after an error.
 async fn table_changed() -> Outcome {
     let clients = future::try_join_all((0..12).map(|_| connect())).await?;
     anew(&clients[0]).await?;
@@ -138,7 +138,7 @@ async fn table_changed() -> Outcome {
             let got = client.query_one(statement, &[]).await;
             let old = statement.columns().len();
             if got.is_err() || old != want {
-                // On a server that did not have it yet, nothing objects to the old statement.
+                // A server that did not have the statement yet accepts the old one.
                 same(want > 2, true)?;
                 *statement = client.prepare(&sql).await?;
                 client.query_one(statement, &[]).await?;
@@ -218,7 +218,7 @@ async fn copy_error() -> Outcome {
     same(state(bad.as_mut().finish().await), "22P02")?;
     let mut given = Box::pin(client.copy_in::<_, Bytes>(&sql).await?);
     given.send(Bytes::from("1\tx\n")).await?;
-    // Dropped without its end: the driver gives it up.
+    // Dropped without its end: the driver aborts it.
     drop(given);
     count(&client, 0).await
 }
@@ -239,7 +239,7 @@ async fn cancel() -> Outcome {
     Ok(())
 }
 
-/// The driver has no limit of its own; dropping the future leaves the connection to finish the query first.
+/// The driver has no timeout of its own; dropping the future lets the connection finish the query first.
 async fn timeout() -> Outcome {
     let client = connect().await?;
     let slept = tokio::time::timeout(Duration::from_millis(300), client.batch_execute("SELECT pg_sleep(1)")).await;
@@ -346,7 +346,7 @@ async fn large() -> Outcome {
     same(row.get::<_, &[u8]>(0) == value, true)
 }
 
-/// A client, and what its server says besides: notices and notifications, until something is heard.
+/// A client, and the server's other messages: notices and notifications, until one arrives.
 async fn heard(client_does: &str, other_does: &str) -> Result<String, weir_driver_checks::Failure> {
     let (client, mut connection) = config().connect(NoTls).await?;
     let (send, mut receive) = tokio::sync::mpsc::unbounded_channel();
@@ -402,7 +402,7 @@ async fn startup_parameters() -> Outcome {
     .await
 }
 
-/// Once in the midst of a transaction, then all; the driver has no pool, so a new connection goes on.
+/// Once within a transaction, then all; the driver has no pool, so the check continues on a new connection.
 async fn reconnect() -> Outcome {
     let mut client = connect().await?;
     let transaction = client.transaction().await?;
@@ -411,7 +411,7 @@ async fn reconnect() -> Outcome {
     same(usable(transaction.client()).await.is_err(), true)?;
     drop(transaction);
     for _ in 0..3 {
-        // Where the killer meets a server that is dying, it is only another that has to try again.
+        // If the query runs on a server that is being killed, it is retried like any other.
         eventually(|| async { Ok(connect().await?.batch_execute(KILL_OTHERS).await?) }).await?;
         eventually(|| async { usable(&connect().await?).await }).await?;
     }

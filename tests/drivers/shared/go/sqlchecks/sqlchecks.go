@@ -1,4 +1,4 @@
-// Package sqlchecks is what can be checked of any driver behind Go's database/sql, with that package's own pool.
+// Package sqlchecks has the checks for any driver of Go's database/sql, with that package's own pool.
 package sqlchecks
 
 import (
@@ -34,7 +34,7 @@ func (d Driver) Open(options string) (*sql.DB, error) {
 	return sql.Open(d.Name, d.URL(checks.Password, options))
 }
 
-// With gives the work a pool of its own.
+// With calls the function with a pool of its own.
 func (d Driver) With(work func(*sql.DB) error) func() error {
 	return func() error {
 		db, err := d.Open("")
@@ -51,25 +51,25 @@ type queryer interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
 }
 
-// Number is what a query of one row and one column says.
+// Number returns the result of a query of one row and one column.
 func Number(on queryer, text string, args ...any) (n int, err error) {
 	err = on.QueryRowContext(ctx, text, args...).Scan(&n)
 	return n, err
 }
 
-// Usable asks, and expects the answer to that.
+// Usable runs a query, and expects its own answer.
 func Usable(on queryer) error {
 	n, err := Number(on, "SELECT $1::int + 1", 41)
 	return checks.Expect(err == nil && n == 42, "afterwards: %d %v", n, err)
 }
 
-// Anew makes the table, empty.
+// Anew creates the empty table.
 func (d Driver) Anew(on queryer) error {
 	_, err := on.ExecContext(ctx, "DROP TABLE IF EXISTS "+d.Table+"; CREATE TABLE "+d.Table+" (id int PRIMARY KEY, name text)")
 	return err
 }
 
-// Count says whether the table has that many rows.
+// Count checks whether the table has that many rows.
 func (d Driver) Count(on queryer, want int) error {
 	n, err := Number(on, "SELECT count(*) FROM "+d.Table)
 	return checks.Expect(err == nil && n == want, "%d rows, not %d: %v", n, want, err)
@@ -80,7 +80,7 @@ func (d Driver) insert(on queryer, id int) error {
 	return err
 }
 
-// All checks that need nothing of a driver but what database/sql promises.
+// All checks that need only what database/sql guarantees for every driver.
 func (d Driver) All() []checks.Check {
 	list := []checks.Check{
 		{Name: "login", Run: d.With(func(db *sql.DB) error { return Usable(db) })},
@@ -229,7 +229,7 @@ func columns(stmt *sql.Stmt) (int, error) {
 	return len(names), errors.Join(err, rows.Err())
 }
 
-// A statement that database/sql prepared is not prepared again by itself; the program closes it after an error.
+// database/sql does not prepare a statement again by itself; the program closes it after an error.
 func (d Driver) tableChanged(db *sql.DB) error {
 	return several(db, func(conns []*sql.Conn) error {
 		if err := errors.Join(d.Anew(conns[0]), d.insert(conns[0], 1)); err != nil {
@@ -316,7 +316,7 @@ func (d Driver) timeout(db *sql.DB) error {
 	return errors.Join(d.stopped(err), Usable(db))
 }
 
-// within runs the work in a transaction, and leaves its end to the work.
+// within runs the function in a transaction, and does not end it.
 func within(db *sql.DB, options *sql.TxOptions, work func(*sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, options)
 	if err != nil {
@@ -494,7 +494,7 @@ func (d Driver) startupParameters() error {
 	})
 }
 
-// Once in the midst of a transaction, then all that the pool's connections may have.
+// Once within a transaction, then all connections of the pool.
 func reconnect(db *sql.DB) error {
 	err := within(db, nil, func(tx *sql.Tx) error {
 		pid, err := Number(tx, "SELECT pg_backend_pid()")
@@ -510,7 +510,7 @@ func reconnect(db *sql.DB) error {
 		return err
 	}
 	for round := 0; round < 3; round++ {
-		// Where the killer meets a server that is dying, it is only another that has to try again.
+		// If the query runs on a server that is being killed, it is retried like any other.
 		err := checks.Eventually(func() error {
 			_, err := db.Exec(checks.KillOthers)
 			return err

@@ -1,5 +1,5 @@
-//! What all drivers of Rust share: where the server is, and how checks are named, run and reported. Knows no driver.
-//! README.md two folders up says what each name stands for.
+//! Shared by all drivers of Rust: where the server is, and how checks are named, run and reported. Knows no driver.
+//! README.md two folders up explains the names.
 
 use std::env::var;
 use std::error::Error;
@@ -8,22 +8,22 @@ use std::future::Future;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Whatever a check fails with.
+/// The error of a check.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// What a check comes to.
+/// The result of a check.
 pub type Outcome = Result<(), Failure>;
 
-/// Ends all other connections of the user, and waits until their processes are gone.
+/// Terminates all other connections of the user, and waits until their processes have ended.
 pub const KILL_OTHERS: &str = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity \
                                WHERE usename = current_user AND pid <> pg_backend_pid()";
 
-/// A value of the environment; none is an empty one.
+/// A value of the environment; a missing one is empty.
 pub fn env(name: &str) -> String {
     var(name).unwrap_or_default()
 }
 
-/// The driver, or a pool in this mode, does not have what the check is about.
+/// The driver, or a pool in this mode, does not have the checked feature.
 #[derive(Debug)]
 struct None(String);
 
@@ -35,7 +35,7 @@ impl fmt::Display for None {
 
 impl Error for None {}
 
-/// There is nothing to check, and why.
+/// There is nothing to check, and the reason.
 pub fn none(why: &str) -> Outcome {
     Err(Box::new(None(why.into())))
 }
@@ -45,12 +45,12 @@ pub fn session_only(what: &str) -> Outcome {
     if env("MODE") == "transaction" { none(&format!("{what} needs session mode")) } else { Ok(()) }
 }
 
-/// What was got is what was wanted, or a failure that says both.
+/// Succeeds if the actual value is the expected one; the error shows both.
 pub fn same<T: PartialEq<U> + Debug, U: Debug>(got: T, wanted: U) -> Outcome {
     if got == wanted { Ok(()) } else { Err(format!("{got:?}, not {wanted:?}").into()) }
 }
 
-/// Tries again for a while; the last failure otherwise.
+/// Retries for a while; returns the last error.
 pub async fn eventually<F: Future<Output = Outcome>>(work: impl Fn() -> F) -> Outcome {
     let began = Instant::now();
     loop {
@@ -71,7 +71,7 @@ pub async fn each<F: Future<Output = Outcome> + 'static>(count: i32, work: impl 
     Ok(())
 }
 
-/// Prints a line for each check as it ends, and the sum.
+/// Prints a line for each check when it ends, and the total.
 #[derive(Default)]
 pub struct Report {
     count: u32,
@@ -79,7 +79,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Runs one check. A panic is a failure of it.
+    /// Runs one check. A panic fails it.
     pub async fn check(&mut self, name: &str, work: impl Future<Output = Outcome> + 'static) {
         self.count += 1;
         let outcome = tokio::task::spawn_local(work).await.unwrap_or_else(|panic| Err(panic.into()));
@@ -101,7 +101,7 @@ impl Report {
     }
 }
 
-/// Runs a program of checks, all on this thread.
+/// Runs a program of checks on this thread.
 pub fn main(program: impl Future<Output = ExitCode>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     tokio::task::LocalSet::new().block_on(&runtime, program)

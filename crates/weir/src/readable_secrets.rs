@@ -8,13 +8,13 @@ use std::path::Path;
 
 use weir_config::Config;
 
-/// What is to be said of the files that a configuration was read from and refers to, a line each.
+/// A line for each such file that the configuration was read from or refers to.
 pub(crate) fn warnings(config: &Config) -> Vec<String> {
     config.secret_files().into_iter().filter_map(|(path, what)| warning(&path, what)).collect()
 }
 
 fn warning(path: &Path, what: Option<&str>) -> Option<String> {
-    // A file that is gone is somebody else's matter.
+    // A missing file is reported where it is read.
     let mode = fs::metadata(path).ok()?.permissions().mode() & 0o7777;
     let can = match (mode & 0o002 != 0, mode & 0o004 != 0, what) {
         (true, _, _) => "changed",
@@ -34,18 +34,18 @@ mod tests {
     fn what_others_can_read_or_change_is_named_with_a_way_out() {
         let path = std::env::temp_dir().join(format!("weir-exposed-{}", std::process::id()));
         fs::write(&path, "x").unwrap();
-        let said = |mode, what| {
+        let text = |mode, what| {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             warning(&path, what).map(|text| text.replace(&path.display().to_string(), "FILE"))
         };
         let read = "FILE holds passwords, and can be read by everybody on this machine (mode 0644): chmod 600 FILE";
-        assert_eq!(said(0o644, Some("passwords")).as_deref(), Some(read));
+        assert_eq!(text(0o644, Some("passwords")).as_deref(), Some(read));
         let changed = "FILE can be changed by everybody on this machine (mode 0666): chmod 600 FILE";
-        assert_eq!(said(0o666, None).as_deref(), Some(changed));
+        assert_eq!(text(0o666, None).as_deref(), Some(changed));
         for mode in [0o600, 0o640, 0o660, 0o400] {
-            assert_eq!((said(mode, Some("passwords")), said(mode, None)), (None, None), "{mode:o}");
+            assert_eq!((text(mode, Some("passwords")), text(mode, None)), (None, None), "{mode:o}");
         }
-        assert_eq!(said(0o644, None), None, "nothing secret is in it");
+        assert_eq!(text(0o644, None), None, "nothing secret is in it");
         fs::remove_file(&path).unwrap();
         assert_eq!(warning(&path, Some("passwords")), None);
     }

@@ -1,8 +1,8 @@
-//! A pool's server, tried as the pool would use it: logs in, asks what it is and has room for, and leaves.
+//! The test of a pool's server: log in as the pool would, query its version and its limits, disconnect.
 //!
-//! Encrypted as the configuration wants it for servers, with the second try that some modes leave. Whoever answers there is
-//! not trusted: all of it ends by one moment, few bytes are taken, and a password is not sent as it is unless it is certain
-//! who receives it.
+//! Encrypted as the configuration says for servers, with the second attempt that `allow` and `prefer` make. The server is
+//! not trusted: the whole has a deadline and a limit on bytes, and the password is sent in clear text only where [`Cleartext`]
+//! allows it.
 
 use std::time::{Duration, Instant};
 
@@ -12,35 +12,35 @@ use weir_config::{Config, Encryption, LoginFailure, Pool, SslMode};
 use weir_pgclient::{Bounds, Connection, DeadlineSocket, Error, Params, Transport};
 use weir_runtime::ServerTls;
 
-/// How long connecting, logging in and asking may take together.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes that a server may send; its answers have a few thousand.
-const MOST: usize = 256 << 10;
+/// How long connecting, logging in and the queries may take together.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The most bytes that a server may send; its answers take a few thousand.
+const MAX_BYTES: usize = 256 << 10;
 
-/// As whom a pool's server is asked.
+/// The user of the test.
 pub(crate) enum Login {
     As {
         user: String,
         password: Option<String>,
     },
-    /// Only a client's own login could tell.
+    /// The pool logs in as its clients, and no password of theirs is known.
     Unknown,
 }
 
-/// Whether a password may go out as it is.
+/// Whether the password may be sent in clear text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Clear {
+pub(crate) enum Cleartext {
     /// If the server asks for it, as with the pool's connections.
-    Asked,
+    Allowed,
     /// Only over TLS, with a certificate that was verified.
-    Verified,
+    OverVerifiedTls,
 }
 
-/// Tries one pool: what its server says, or why it says nothing.
-pub(crate) fn try_pool(config: &Config, pool: &Pool) -> Result<PoolTestResult, String> {
+/// Tests one pool: what its server reports, or why it failed.
+pub(crate) fn test_pool(config: &Config, pool: &Pool) -> Result<PoolTestResult, String> {
     match login(config, pool) {
         Login::As { user, password } => {
-            ask(config, pool, &user, password.as_deref(), Clear::Verified).map_err(|trouble| trouble.text)
+            ask(config, pool, &user, password.as_deref(), Cleartext::OverVerifiedTls).map_err(|error| error.text)
         }
         Login::Unknown => {
             Err("it logs in with each client's own password, and none is known: give a user and a password".into())
@@ -65,8 +65,8 @@ pub(crate) fn listed(config: &Config) -> impl Iterator<Item = (String, Option<St
     users.map(|(user, secret)| (user.to_owned(), (!secret.is_empty()).then(|| secret.to_owned())))
 }
 
-/// Why a server said nothing of itself.
-pub(crate) struct Trouble {
+/// Why a test failed.
+pub(crate) struct TestError {
     pub(crate) text: String,
     /// Whether it refused this user, and may take another.
     pub(crate) about_user: bool,
@@ -78,44 +78,44 @@ pub(crate) fn ask(
     pool: &Pool,
     user: &str,
     password: Option<&str>,
-    clear: Clear,
-) -> Result<PoolTestResult, Trouble> {
-    ask_within(PATIENCE, config, pool, (user, password), clear)
+    cleartext: Cleartext,
+) -> Result<PoolTestResult, TestError> {
+    ask_with_timeout(TIMEOUT, config, pool, (user, password), cleartext)
 }
 
-fn ask_within(
-    patience: Duration,
+fn ask_with_timeout(
+    timeout: Duration,
     config: &Config,
     pool: &Pool,
     (user, password): (&str, Option<&str>),
-    clear: Clear,
-) -> Result<PoolTestResult, Trouble> {
+    cleartext: Cleartext,
+) -> Result<PoolTestResult, TestError> {
     let begun = Instant::now();
-    let tls = ServerTls::load(config).map_err(|text| Trouble { text, about_user: false })?;
+    let tls = ServerTls::load(config).map_err(|text| TestError { text, about_user: false })?;
     let mut params = Params::new(&pool.target().host.to_string(), pool.target().port, user, &pool.database);
     params.password = password.map(str::to_owned);
-    params = params.timeout(patience).bounds(Bounds { until: begun + patience, bytes: MOST });
+    params = params.timeout(timeout).bounds(Bounds { until: begun + timeout, bytes: MAX_BYTES });
     params = params.option("application_name", "weir check");
-    let trial = Trial { config, tls: &tls, host: &pool.target().host, params, clear };
-    let answered = trial.connect().and_then(|(connection, encrypted)| question(connection, encrypted, begun));
+    let attempt = LoginAttempt { config, tls: &tls, host: &pool.target().host, params, cleartext };
+    let answered = attempt.connect().and_then(|(connection, encrypted)| query_server(connection, encrypted, begun));
     answered.map_err(|error| {
         // Invalid authorization specification (PostgreSQL, appendix A).
         let about_user = error.sqlstate().is_some_and(|code| code.starts_with("28"));
-        Trouble { text: format!("{} as {user}: {error}", pool.target()), about_user }
+        TestError { text: format!("{} as {user}: {error}", pool.target()), about_user }
     })
 }
 
-/// A login to be tried.
-struct Trial<'a> {
+/// A login to attempt.
+struct LoginAttempt<'a> {
     config: &'a Config,
     tls: &'a ServerTls,
     host: &'a Host,
     params: Params,
-    clear: Clear,
+    cleartext: Cleartext,
 }
 
-impl Trial<'_> {
-    /// Logs in, in the ways that the mode leaves; says whether it is encrypted.
+impl LoginAttempt<'_> {
+    /// Logs in, with the attempts that the mode allows; returns whether the connection is encrypted.
     fn connect(&self) -> Result<(Connection, bool), Error> {
         let mode = self.config.tls.server.mode;
         let mut encryption = Encryption::first(mode);
@@ -143,7 +143,7 @@ impl Trial<'_> {
             return Err(other(Error::Login("server refused SSL".to_owned())));
         }
         let verified = encrypted && self.config.tls.server.mode >= SslMode::VerifyCa;
-        let params = Params { clear: verified || self.clear == Clear::Asked, ..self.params.clone() };
+        let params = Params { clear: verified || self.cleartext == Cleartext::Allowed, ..self.params.clone() };
         match connection.login(&params) {
             Ok(()) => Ok((connection, encrypted)),
             // Only this class of errors depends on whether it is encrypted (pg_hba.conf).
@@ -153,7 +153,7 @@ impl Trial<'_> {
     }
 }
 
-fn question(mut connection: Connection, encrypted: bool, begun: Instant) -> Result<PoolTestResult, Error> {
+fn query_server(mut connection: Connection, encrypted: bool, begun: Instant) -> Result<PoolTestResult, Error> {
     connection.query("select 1")?;
     let mut setting = |name: &str| connection.value(&format!("show {name}")).map(Option::unwrap_or_default);
     let version = setting("server_version")?;
@@ -185,7 +185,7 @@ mod tests {
 
     /// Asks a server that sends `first`, and then `again` for as long as anybody takes it; returns why that was no login, and
     /// what the server had received.
-    fn asked(mode: &str, first: Vec<u8>, again: Vec<u8>) -> (String, Vec<u8>) {
+    fn test_against(mode: &str, first: Vec<u8>, again: Vec<u8>) -> (String, Vec<u8>) {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let text = format!(
             "[auth]\ntype = \"trust\"\n[auth.users]\na = \"\"\n[tls.server]\nmode = \"{mode}\"\n\
@@ -209,12 +209,13 @@ mod tests {
             let _ = stream.read_to_end(&mut received);
             received
         });
-        let patience = Duration::from_secs(1);
+        let timeout = Duration::from_secs(1);
         let begun = Instant::now();
         let login = ("app", Some("hush"));
-        let why = ask_within(patience, &config, &config.pools["app"], login, Clear::Verified).unwrap_err();
+        let why =
+            ask_with_timeout(timeout, &config, &config.pools["app"], login, Cleartext::OverVerifiedTls).unwrap_err();
         // It would be hours otherwise.
-        assert!(begun.elapsed() < 60 * patience);
+        assert!(begun.elapsed() < 60 * timeout);
         (why.text, play.join().unwrap())
     }
 
@@ -224,23 +225,23 @@ mod tests {
 
     #[test]
     fn a_password_is_not_sent_as_it_is_to_whoever_asks_for_it() {
-        let (why, received) = asked("disable", frame(b'R', &3_u32.to_be_bytes()), Vec::new());
+        let (why, received) = test_against("disable", frame(b'R', &3_u32.to_be_bytes()), Vec::new());
         assert!(why.contains("in clear text") && why.contains("verify-full"), "{why}");
         assert!(!received.windows(4).any(|bytes| bytes == b"hush"));
     }
 
     #[test]
     fn a_server_that_sends_too_much_or_too_slowly_is_given_up() {
-        let (why, _) = asked("disable", [&[b'R'][..], &0x4000_0000_u32.to_be_bytes()].concat(), vec![0; 1000]);
+        let (why, _) = test_against("disable", [&[b'R'][..], &0x4000_0000_u32.to_be_bytes()].concat(), vec![0; 1000]);
         assert!(why.contains("more than belongs to an answer"), "{why}");
         let notice = frame(b'N', b"SNOTICE\0C00000\0Mhello\0\0");
-        let (why, _) = asked("disable", Vec::new(), notice.repeat(10_000));
+        let (why, _) = test_against("disable", Vec::new(), notice.repeat(10_000));
         assert!(why.contains("more than belongs to an answer"), "{why}");
         // Each read finds something.
-        let (why, _) = asked("disable", vec![b'N', 0, 0, 200, 0], vec![0]);
+        let (why, _) = test_against("disable", vec![b'N', 0, 0, 200, 0], vec![0]);
         assert!(why.contains("did not answer in time"), "{why}");
         // Within a handshake: a record that is long, a few bytes at a time.
-        let (why, _) = asked("require", b"S".to_vec(), vec![22, 3, 3, 64, 0]);
+        let (why, _) = test_against("require", b"S".to_vec(), vec![22, 3, 3, 64, 0]);
         assert!(why.contains("did not answer in time") || why.contains("timed out"), "{why}");
     }
 }

@@ -1,6 +1,6 @@
-//! A stream of the API's events: who is asked, with which token, and whose certificates are believed.
+//! The stream of the API's events: its address, its token, and the certificates that are trusted.
 //!
-//! Must not know what events say.
+//! Must not know what is in an event.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,9 +15,9 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_p
 /// The variable of the environment with a token, where a login is needed: arguments can be seen by others.
 const TOKEN: &str = "WEIR_TOKEN";
 /// How long a connection may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where events come from.
+/// A source of events.
 pub(crate) struct Stream {
     agent: Agent,
     url: String,
@@ -27,7 +27,7 @@ impl Stream {
     /// At this address; if it is encrypted, with a certificate that leads to one of `ca_file`, or to one that this machine
     /// trusts. An error is one line, with what to do.
     pub(crate) fn new(url: &str, ca_file: Option<&Path>) -> Result<Stream, String> {
-        let mut config = Agent::config_builder().timeout_connect(Some(PATIENCE));
+        let mut config = Agent::config_builder().timeout_connect(Some(TIMEOUT));
         if url.starts_with("https:") {
             let roots = ca_file.map_or_else(|| Ok(trusted()), read)?;
             let tls = TlsConfig::builder()
