@@ -2,8 +2,8 @@
 //!
 //! Owns the order: names of the hosts file are the system's affair; others are asked for at the name servers that
 //! resolv.conf lists, because only they say how long an answer holds; what they do not know is left to the system's
-//! resolver, which knows further places (mDNS, LDAP, containers), and whose answers hold for `dns.max_ttl`. The files are
-//! read at each look-up, so a change of the network needs no restart. Blocks; it runs on helper threads.
+//! resolver, which knows further places (mDNS, LDAP, containers), and whose answers hold for `dns.max_ttl`. The files
+//! are read at each look-up, so a change of the network needs no restart. Blocks; it runs on helper threads.
 
 mod ask;
 mod conf;
