@@ -25,7 +25,7 @@ lab: ## Rerun the published experiments about pooling (ARGS='all --quick' is the
 lab-deps: ## Install what the experiments compare with: PgBouncer, Pgpool-II, MariaDB, Go, Node.js
 	@scripts/lab-deps.sh
 
-test: ## What a change needs: lints, unit tests, real PostgreSQL, simulator (half an hour)
+test: ## What a change needs: lints, unit tests, real PostgreSQL, simulator
 	@scripts/test.sh $(ARGS)
 
 test-all: ## The same with the long and the many: huge results, soak, more seeds
