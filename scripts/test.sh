@@ -117,9 +117,17 @@ cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
 # Every build chooses the same packages and features: of a package alone, libraries would have other features, and be
 # built once more.
 real=(--workspace --features "weir-tests/postgres weir-lab/servers")
-# The programs of tests that need no database: all but the suites, so that a new file is not forgotten.
-mapfile -t small < <(ls crates/*/tests/*.rs crates/*/tests/*/main.rs {sim,bench,fuzz/bodies}/tests/*.rs {sim,bench}/tests/*/main.rs 2>/dev/null |
-    sed -E 's#/main\.rs$##; s#\.rs$##; s#.*/#--test=#' | sort -u)
+# The names of the test programs in these packages' folders: a file each, or a folder with a main.rs.
+programs() {
+    local folder
+    for folder in "$@"; do
+        find "$folder" -maxdepth 1 -name '*.rs' 2>/dev/null
+        find "$folder" -mindepth 2 -maxdepth 2 -name main.rs 2>/dev/null
+    done | sed -E 's#/main\.rs$##; s#\.rs$##; s#.*/#--test=#' | sort -u
+}
+# Those of every package but the two whose suites are named below.
+mapfile -t small < <(cargo metadata --format-version 1 --no-deps | grep -o '"manifest_path":"[^"]*/Cargo.toml"' |
+    sed -E 's#.*:"(.*)/Cargo.toml"#\1#' | grep -vE '/(tests|lab)$' | while read -r package; do programs "$package/tests"; done | sort -u)
 
 step "Formatting" cargo fmt --all --check -- --color never
 step "Build" cargo test --quiet --no-run "${real[@]}"
@@ -133,7 +141,7 @@ tests "Real PostgreSQL, and the lab" "${real[@]}" --test postgres --test all --t
 beside_ends
 # Above, sockets are served by io_uring where the kernel has it. Here by epoll, as elsewhere: all of it with --all.
 export WEIR_TEST_IO=epoll
-mapfile -t runtime < <(ls crates/runtime/tests/*.rs crates/runtime/tests/*/main.rs | sed -E 's#/main\.rs$##; s#\.rs$##; s#.*/#--test=#' | sort -u)
+mapfile -t runtime < <(programs crates/runtime/tests)
 beside tests "The runtime by epoll" "${real[@]}" "${runtime[@]}"
 if [ "$all" = yes ]; then
     tests "Real PostgreSQL by epoll" "${real[@]}" --test postgres --test differential --test faults --test incidents --test pgbouncer

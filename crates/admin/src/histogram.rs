@@ -1,8 +1,8 @@
 //! How long things took, as counts in buckets: the wait for a server, a query, a transaction.
 //!
-//! Owns the buckets and what can be read from them. Four buckets an octave, exact below 4 µs and the last one open beyond
-//! two hours: a value is known to a quarter of itself, in 1 KiB whatever is counted. Counting is an addition and never
-//! allocates, for it is on the way of each query. Two readings subtract, and those of several workers add up.
+//! Owns the buckets and what can be read from them. Four buckets an octave, exact below 4 µs and the last one open
+//! beyond two hours: a value is known to a quarter of itself, in 1 KiB whatever is counted. Counting is an addition and
+//! never allocates, for it is on the way of each query. Two readings subtract, and those of several workers add up.
 
 /// Buckets an octave, as a power of two.
 const FINE: u32 = 2;

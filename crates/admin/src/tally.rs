@@ -1,7 +1,7 @@
 //! What a pool has counted beside the counters of SHOW STATS: times by their length, logins, and the server's errors.
 //!
-//! Owns its size: a pool that nobody has used costs a pointer, and however many kinds of errors there are, [`MOST_CODES`]
-//! are told apart.
+//! Owns its size: a pool that nobody has used costs a pointer, and however many kinds of errors there are,
+//! [`MOST_CODES`] are told apart.
 
 use crate::histogram::Times;
 use crate::lost::LostState;

@@ -1,5 +1,5 @@
-//! The two policies of a pool: how long a client keeps its server (`pool_mode`), and what happens to session state that a
-//! client leaves on the server.
+//! The two policies of a pool: how long a client keeps its server (`pool_mode`), and what happens to session state that
+//! a client leaves on the server.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,8 @@ pub enum PoolMode {
     Statement,
 }
 
-/// What happens to a server on which a client left state (SET, LISTEN, PREPARE, temporary tables …) when it is released.
+/// What happens to a server on which a client left state (SET, LISTEN, PREPARE, temporary tables …) when it is
+/// released.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnDirty {
     /// The next client gets the server unchanged, as with PgBouncer.

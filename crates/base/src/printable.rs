@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-/// Shows a text with escapes (`\n`, `\u{202e}`) for characters that end the line, control a terminal, change the direction
-/// of the following text, or are invisible. All other characters are unchanged, also quotes and backslashes.
+/// Shows a text with escapes (`\n`, `\u{202e}`) for characters that end the line, control a terminal, change the
+/// direction of the following text, or are invisible. All other characters are unchanged, also quotes and backslashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Printable<'a>(pub &'a str);
 
@@ -22,8 +22,8 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Whether a character must be escaped: controls (C0 and C1), ends of lines and paragraphs, directions, joiners and spaces
-/// without width, tags (Unicode's categories Cc, Cf, Zl and Zp).
+/// Whether a character must be escaped: controls (C0 and C1), ends of lines and paragraphs, directions, joiners and
+/// spaces without width, tags (Unicode's categories Cc, Cf, Zl and Zp).
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,

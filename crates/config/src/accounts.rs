@@ -1,7 +1,7 @@
 //! Who may come to the control plane, and what they may do there: users with passwords, programs with tokens.
 //!
-//! An account is one line of the file, a role and a hash: `ann = "admin $argon2id$…"`. Whether a password or a token is the
-//! one behind a hash is for whoever asks for it; nothing is hashed here.
+//! An account is one line of the file, a role and a hash: `ann = "admin $argon2id$…"`. Whether a password or a token is
+//! the one behind a hash is for whoever asks for it; nothing is hashed here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,9 +39,9 @@ pub struct Accounts {
     pub tokens: BTreeMap<String, Account>,
 }
 
-/// What is wrong with listening on these addresses, `encrypted` or not, with somebody `listed` who may log in or not: one
-/// line with what to do. Whoever reaches an address that is not of the loopback must log in, and be the only one who reads
-/// the password.
+/// What is wrong with listening on these addresses, `encrypted` or not, with somebody `listed` who may log in or not:
+/// one line with what to do. Whoever reaches an address that is not of the loopback must log in, and be the only one
+/// who reads the password.
 pub fn web_listen_error(addresses: impl IntoIterator<Item = IpAddr>, encrypted: bool, listed: bool) -> Option<String> {
     let address = addresses.into_iter().find(|address| !address.is_loopback())?;
     let missing = match (encrypted, listed) {

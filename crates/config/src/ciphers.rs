@@ -1,6 +1,6 @@
 //! Versions and cipher suites of TLS by the names that PgBouncer and OpenSSL give them.
 //!
-//! Owns which of them are to be had. A cipher list is OpenSSL's (its manual, ciphers(1)): names and groups, `+` between
+//! Owns which of them are available. A cipher list is OpenSSL's (its manual, ciphers(1)): names and groups, `+` between
 //! groups that must all hold, `!` and `-` in front of what is left out. Groups without any of our suites are named to
 //! whoever asks, so that a list that means something else there does not pass unnoticed.
 
@@ -9,7 +9,7 @@ use std::fmt;
 use crate::model::{TlsProtocols, TlsSide};
 use crate::origin::ConfigWarning;
 
-/// A cipher suite that is to be had.
+/// A cipher suite that is available.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CipherSuite {
     /// TLS 1.2, ECDSA certificate, AES-256-GCM.
@@ -35,7 +35,7 @@ pub enum CipherSuite {
 /// The versions that a setting names.
 pub(crate) struct Versions {
     pub(crate) allowed: TlsProtocols,
-    /// Versions that are named, but not to be had.
+    /// Versions that are named, but not available.
     pub(crate) missing: Vec<&'static str>,
 }
 
@@ -107,7 +107,7 @@ impl CipherSuite {
 
 impl TlsSide {
     /// The cipher suites that are allowed, in the order of preference, and the names in the lists that lead to none.
-    /// Without a suite for a version, that version can't be had either.
+    /// Without a suite for a version, that version is not available either.
     pub fn suites(&self) -> (Vec<CipherSuite>, Vec<String>) {
         let (mut suites, mut unmappable) = (Vec::new(), Vec::new());
         if self.protocols.tls13 {
@@ -213,7 +213,7 @@ pub(crate) fn protocols(text: &str) -> Result<Versions, String> {
     }
 }
 
-/// What is to be said about versions that a valid list asks for, and that are not to be had.
+/// What is to be said about versions that a valid list asks for, and that are not available.
 pub(crate) fn remark_on_protocols(key: &str, text: &str) -> Option<ConfigWarning> {
     let missing = protocols(text).ok()?.missing;
     let names = missing.join(" and ");

@@ -1,5 +1,5 @@
-//! Connection strings of an ini: `key=value` pairs between spaces, values in single quotes where they hold spaces, a quote
-//! within doubled (PgBouncer's documentation, "Section \[databases\]").
+//! Connection strings of an ini: `key=value` pairs between spaces, values in single quotes where they hold spaces, a
+//! quote within doubled (PgBouncer's documentation, "Section \[databases\]").
 //!
 //! Errors never repeat a value: one of them is a password.
 

@@ -13,7 +13,7 @@ pub enum Encryption {
     Required,
 }
 
-/// How a login ended that another way of encryption may mend.
+/// How a login failed that may succeed with the other choice of encryption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoginFailure {
     /// The handshake failed.
@@ -37,7 +37,7 @@ impl Encryption {
         }
     }
 
-    /// The other way to try the same server, if there is one that may mend this ending.
+    /// The other way to try the same server, if there is one that may succeed after this failure.
     pub fn other(self, mode: SslMode, ending: LoginFailure) -> Option<Encryption> {
         match (mode, self, ending) {
             (SslMode::Allow, Encryption::Off, LoginFailure::Refused { .. }) => Some(Encryption::Required),

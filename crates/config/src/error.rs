@@ -46,11 +46,12 @@ impl std::error::Error for ConfigError {}
 
 /// How many mistakes are shown.
 const SHOWN: usize = 50;
-/// How many are looked for: enough that those shown are the first ones of an ordinary file, and no more work than that for
-/// a file that is something else altogether.
+/// How many are looked for: enough that those shown are the first ones of an ordinary file, and no more work than that
+/// for a file that is something else altogether.
 const SOUGHT: usize = 1_000;
 
-/// All that is wrong with a configuration, in the order of files and lines: one mistake at least, and not beyond number.
+/// All that is wrong with a configuration, in the order of files and lines: one mistake at least, and not beyond
+/// number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigErrors {
     shown: Vec<ConfigError>,
@@ -126,7 +127,8 @@ impl Found {
         self.errors.len() >= SOUGHT
     }
 
-    /// Whether what is missing in a section may be due to a mistake that is noted already: nobody has to hear of it twice.
+    /// Whether what is missing in a section may be due to a mistake that is noted already: nobody has to hear of it
+    /// twice.
     pub(crate) fn explains(&self, section: &str) -> bool {
         let mut keys = self.errors.iter().filter_map(|error| error.key.as_deref());
         self.has_gaps || keys.any(|key| key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.')))

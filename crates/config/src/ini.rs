@@ -1,8 +1,8 @@
 //! PgBouncer's format: finds sections, keys and included files, and hands their values to the table.
 //!
 //! The grammar is PgBouncer's own: `;` and `#` begin comments only at the start of a line, values reach to its end and
-//! have no quotes, `%include` names a file relative to the working directory, the last of several equal keys counts, and
-//! each `[pgbouncer]` begins with the defaults again.
+//! have no quotes, `%include` names a file relative to the working directory, the last of several equal keys counts,
+//! and each `[pgbouncer]` begins with the defaults again.
 //!
 //! A mistake is reported with its file and line. Values are repeated in messages only where they can't be secret.
 
@@ -433,7 +433,7 @@ impl Reader<'_> {
     }
 }
 
-/// Where a key belongs that stands in the wrong section.
+/// Where a key belongs that is in the wrong section.
 fn elsewhere(key: &str) -> Option<String> {
     let section = if settings::all().any(|s| s.ini == Some(key)) {
         "[pgbouncer]"

@@ -45,8 +45,8 @@ pub fn load_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edit
     }
 }
 
-/// Reads as [`load`] does, and returns what could be understood beside the mistakes: it may not be served, but looked at
-/// for others.
+/// Reads as [`load`] does, and returns what could be understood beside the mistakes: it may not be served, but looked
+/// at for others.
 pub fn load_lenient(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>) -> (Config, Option<ConfigErrors>) {
     read_with(path, read, env, &Edits::default())
 }
@@ -411,7 +411,7 @@ fn is_variable(name: &str) -> bool {
     begins && name.len() <= 128 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Whether clients can come in though nobody is listed.
+/// Whether clients can log in though nobody is listed.
 fn may_do_without_users(config: &Config) -> bool {
     config.auth.query_user.is_some() || matches!(config.auth.method, Method::Trust | Method::Any | Method::Hba)
 }

@@ -10,8 +10,8 @@ use crate::names::RESERVED_DATABASES;
 
 /// What is asked about users that `auth_file` does not list, unless `auth_query` says otherwise.
 ///
-/// Every name is qualified, the operators' too: whatever the search_path finds first, the server's own catalogue answers.
-/// A password whose time is over (VALID UNTIL) is NULL, and nobody logs in with NULL.
+/// Every name is qualified, the operators' too: whatever the search_path finds first, the server's own catalogue
+/// answers. A password whose time is over (VALID UNTIL) is NULL, and nobody logs in with NULL.
 pub const AUTH_QUERY: &str = "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<) pg_catalog.now() THEN NULL \
      ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname OPERATOR(pg_catalog.=) $1 AND rolcanlogin";
 
@@ -27,8 +27,8 @@ pub struct AuthLookup {
 }
 
 impl Config {
-    /// How the secret of a user is asked for who wants to enter `database` and whom `auth_file` does not list; `None`: it
-    /// is not, nobody may enter who is not listed. The console has no database of its own to ask in.
+    /// How the secret of a user is asked for who wants to enter `database` and whom `auth_file` does not list; `None`:
+    /// it is not, nobody may enter who is not listed. The console has no database of its own to ask in.
     pub fn auth_lookup(&self, database: &str) -> Option<AuthLookup> {
         let auth = &self.auth;
         let pool = if RESERVED_DATABASES.contains(&database) { None } else { self.pool(database) };
@@ -37,7 +37,7 @@ impl Config {
         let place = own(|pool| &pool.auth_database).or_else(|| auth.query_database.clone());
         let place = place.filter(|name| !name.is_empty());
         if pool.is_none() && place.is_none() && !RESERVED_DATABASES.contains(&database) {
-            // There is no such database to ask in, which is not for strangers to learn.
+            // There is no such database to ask in, which only users of the pooler may learn.
             return None;
         }
         let query = own(|pool| &pool.auth_query).unwrap_or_else(|| auth.query.clone());

@@ -20,9 +20,9 @@ use crate::users::Users;
 /// Everything the operator said, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where clients come in.
+    /// Where clients connect.
     pub listen: Listen,
-    /// Who may come in.
+    /// Who may log in.
     pub auth: Auth,
     /// Users who may do everything on the console.
     pub admin_users: Vec<String>,
@@ -119,7 +119,7 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// Where clients come in.
+/// Where clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// Addresses to listen on; `*` has become 0.0.0.0 and `::`. Empty: no TCP.
@@ -136,7 +136,8 @@ pub struct Listen {
     pub backlog: u32,
     /// Several processes may listen on the same port (SO_REUSEPORT).
     pub reuse_port: bool,
-    /// The networks of balancers whose clients come with a PROXY header (v1 or v2), as `address/bits`; empty: none does.
+    /// The networks of balancers whose clients come with a PROXY header (v1 or v2), as `address/bits`; empty: none
+    /// does.
     pub proxy_from: Vec<Network>,
     /// How vanished ends of connections are noticed.
     pub keepalive: Keepalive,
@@ -168,7 +169,7 @@ pub struct Keepalive {
     pub buffer: u32,
 }
 
-/// Who may come in, and how it is proven.
+/// Who may log in, and how it is proven.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Auth {
     /// How a client proves who it is.
@@ -195,8 +196,8 @@ pub struct Auth {
     pub query_cache: Span,
     /// How often passwords that are stored as such are hashed for SCRAM.
     pub scram_iterations: u32,
-    /// The pause before a client is told that its login failed; it doubles with each failure from the same address, up to
-    /// 32 times. Zero: none.
+    /// The pause before a client is told that its login failed; it doubles with each failure from the same address, up
+    /// to 32 times. Zero: none.
     pub failure_delay: Span,
 }
 
@@ -290,7 +291,7 @@ pub enum SslMode {
     VerifyFull,
 }
 
-/// Versions of TLS that are allowed. TLS 1.0 and 1.1 are not to be had.
+/// Versions of TLS that are allowed. TLS 1.0 and 1.1 are not available.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TlsProtocols {
     /// TLS 1.2.
@@ -510,7 +511,8 @@ pub struct Limits {
     pub max_db_client_connections: u32,
     /// The most prepared statements a client may hold.
     pub client_statements: u32,
-    /// The most bytes of statements that a client may hold; 0 is an eighth of all. [`Limits::client_share`] says how many.
+    /// The most bytes of statements that a client may hold; 0 is an eighth of all. [`Limits::client_share`] says how
+    /// many.
     pub client_statement_memory: u64,
     /// The most bytes of statements that a pool may hold; 0 is half of all. [`Limits::pool_share`] says how many.
     pub pool_statement_memory: u64,

@@ -1,7 +1,7 @@
 //! Where settings come from: the file format they were read in, the file and line of each, and what was odd about them.
 //!
-//! Names are the dotted ones of TOML in either file format (`pools.app.size`, `limits.size`), so that what looks a place up need
-//! not know the file format.
+//! Names are the dotted ones of TOML in either file format (`pools.app.size`, `limits.size`), so that what looks a
+//! place up need not know the file format.
 
 use std::collections::BTreeMap;
 use std::io;

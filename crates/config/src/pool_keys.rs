@@ -8,8 +8,8 @@ use crate::table::{Section, Setting};
 pub struct PoolKey {
     /// Its name in TOML.
     pub key: &'static str,
-    /// What values it takes: `number`, `time`, `size`, `flag`, `word`, `text`, `query`, `secret`, `list`, or `numbers` (one
-    /// or a list of them).
+    /// What values it takes: `number`, `time`, `size`, `flag`, `word`, `text`, `query`, `secret`, `list`, or `numbers`
+    /// (one or a list of them).
     pub kind: &'static str,
     /// The words that one of kind `word` may be; none for the others.
     pub words: &'static [&'static str],

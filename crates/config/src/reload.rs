@@ -32,7 +32,7 @@ pub struct Differences {
     pub live: Vec<Change>,
     /// Settings that keep their old value until Weir is started again.
     pub restart: Vec<Change>,
-    /// Whether users, their secrets, their rules, or the rules of who may come in changed.
+    /// Whether users, their secrets, their rules, or the rules of who may log in changed.
     pub users: bool,
 }
 

@@ -1,7 +1,7 @@
 //! One setting changed while Weir runs: the console's SET.
 //!
-//! Pools follow the value for all, unless their own stands in the file. What a file has to be read for is not changed this
-//! way, for nothing is read here.
+//! Pools follow the value for all, unless their own stands in the file. What a file has to be read for is not changed
+//! this way, for nothing is read here.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The syntax of TOML, with all that is wrong in it: where one line can't be read, the others are.
 //!
-//! The parser ends at the first error. So what it can't read is blanked out, and the rest is parsed again, with every byte at
-//! its old broken. Knows nothing of settings.
+//! The parser ends at the first error. So what it can't read is blanked out, and the rest is parsed again, with every
+//! byte at its old broken. Knows nothing of settings.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
 //! The shape of a setting: names in both faces, kind, range, defaults, when a change takes effect, documentation, and
-//! the field it fills. The entries stand in `settings`; the readers, SHOW CONFIG, SET, reload, `weir convert` and the
+//! the field it fills. The entries are in `settings`; the readers, SHOW CONFIG, SET, reload, `weir convert` and the
 //! reference use them.
 //!
 //! Must not know any file format: a reader turns what it found into a [`Raw`] or a text, and [`Setting::write`] or
@@ -14,7 +14,7 @@ use crate::pool_text::PoolText;
 /// One setting.
 #[derive(Clone, Copy)]
 pub(crate) struct Setting {
-    /// Where it stands in TOML.
+    /// Its section in TOML.
     pub(crate) section: Section,
     /// Its name in TOML.
     pub(crate) name: &'static str,

@@ -109,7 +109,7 @@ impl Reader<'_> {
                 section => self.section_keys(section, table, config, users),
             }
         }
-        // Pools start from the limits and policies of all, wherever those stand in the file.
+        // Pools start from the limits and policies of all, wherever those are in the file.
         if let Some(table) = root.get(Section::Pool.name()).and_then(Item::as_table_like) {
             draft.pools = self.pools(table, config);
         }
@@ -456,7 +456,7 @@ fn raw(kind: Kind, value: &Value) -> Option<Raw> {
     Some(Raw::One(text))
 }
 
-/// Where a key belongs that stands in the wrong place, or bears PgBouncer's name.
+/// Where a key belongs that is in the wrong place, or bears PgBouncer's name.
 fn elsewhere(key: &str, here: Option<Section>) -> Option<String> {
     let same = settings::all()
         .find(|s| Some(s.section) != here && !s.is_inert() && (s.name == key || s.aliases.contains(&key)));
@@ -471,7 +471,7 @@ fn known_keys(section: Section) -> Option<String> {
     Some(format!("known there are {}", keys.join(", ")))
 }
 
-/// Versions of TLS that were asked for, and are not to be had.
+/// Versions of TLS that were asked for, and are not available.
 fn remark(setting: &Setting, raw: &Raw, config: &mut Config) {
     if let (Kind::Protocols, Raw::One(text)) = (setting.kind, raw) {
         config.remarks.extend(ciphers::remark_on_protocols(&setting.key(), text));

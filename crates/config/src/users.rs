@@ -49,7 +49,7 @@ impl Users {
         if errors.is_empty() { Ok(users) } else { Err(errors) }
     }
 
-    /// Adds a user that stands in line `line`.
+    /// Adds a user of line `line`.
     pub(crate) fn insert(&mut self, name: String, secret: String, line: usize) {
         if self.secrets.insert(name.clone(), secret.into_boxed_str()).is_some() {
             self.repeated.push((name, line));

@@ -52,8 +52,8 @@ impl Setting {
         Ok(())
     }
 
-    /// Reads the text of an ini: numbers as C reads them, any number as yes or no, words in any case, and nothing for what
-    /// is not set.
+    /// Reads the text of an ini: numbers as C reads them, any number as yes or no, words in any case, and nothing for
+    /// what is not set.
     pub(crate) fn write_ini(&self, field: FieldMut<'_>, text: &str) -> Result<(), String> {
         if text.is_empty() {
             match field {
@@ -115,8 +115,8 @@ impl Setting {
     }
 
     fn plain_text(&self, text: &str) -> Result<String, String> {
-        // Names end up in messages of one line; passwords and queries only in messages to the server, which end at a zero
-        // byte.
+        // Names end up in messages of one line; passwords and queries only in messages to the server, which end at a
+        // zero byte.
         let one_line = !matches!(self.kind, Kind::Secret | Kind::Query);
         if text.contains(|c: char| c == '\0' || (one_line && c.is_control())) {
             return Err("must not contain control characters".to_owned());

@@ -1,6 +1,6 @@
-//! The control_queue: where the control plane's questions come in, and from where their answers go out again.
+//! The control queue: requests of the control plane on their way to worker 0, and who waits for each response.
 //!
-//! Owns the numbers of questions and who waits for each. Questions go to worker 0's mailbox. Nothing here is touched on
+//! Owns the numbers of requests and who waits for each. Requests go to worker 0's mailbox. Nothing here is touched on
 //! the path of a query; a lock is held for a look into a table, never over an answer's delivery.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use weir_base::WorkerId;
 
 use crate::mailbox::{Mailboxes, WorkerMessage};
 
-/// The most questions under way at once; who asks beyond them is refused.
+/// The most requests under way at once; more are refused.
 const MOST: usize = 1024;
 
 /// Running workers, as the control plane sees them; cheap to clone.

@@ -7,8 +7,8 @@ use std::path::Path;
 /// Where a shell puts what it pipes to a program: the only files that need not be ordinary ones.
 const PIPES: [&str; 3] = ["/dev/fd/", "/dev/stdin", "/proc/self/fd/"];
 
-/// The bytes of a file, `most` of them at most. A named pipe would be waited for, and a device might have no end: both are
-/// refused.
+/// The bytes of a file, `most` of them at most. A named pipe would be waited for, and a device might have no end: both
+/// are refused.
 pub fn read_ordinary(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let unfit = |why: String| Err(io::Error::new(ErrorKind::InvalidData, why));
     let piped = path.to_str().is_some_and(|name| PIPES.iter().any(|pipe| name.starts_with(pipe)));

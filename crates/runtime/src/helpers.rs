@@ -1,13 +1,14 @@
 //! Helper threads, for work that would hold up a worker's loop.
 //!
-//! A lane for each kind of work, with its own threads and its own bounded queue, so that no kind waits for another: reading
-//! the configuration; hashing for our logins at servers, and steps of our handshakes with them; hashing for clients'
-//! logins, and steps of their handshakes, which anybody who connects can cause; names of servers and of the operating
-//! system's users, whose look-ups may hang for long. What anybody can cause runs with a lower priority than all else.
+//! A lane for each kind of work, with its own threads and its own bounded queue, so that no kind waits for another:
+//! reading the configuration; hashing for our logins at servers, and steps of our handshakes with them; hashing for
+//! clients' logins, and steps of their handshakes, which anybody who connects can cause; names of servers and of the
+//! operating system's users, whose look-ups may hang for long. What anybody can cause runs with a lower priority than
+//! all else.
 //!
-//! Answers go to the asking worker's mailbox. A worker has at most [`ASKED`] requests under way in a lane, and the queues
-//! hold that many for each worker: so they are never full, and what a worker has beyond that waits in the worker, in order.
-//! How much that can be is bounded by who asks: the engine for hashing, `tls` for handshakes.
+//! Answers go to the asking worker's mailbox. A worker has at most [`ASKED`] requests under way in a lane, and the
+//! queues hold that many for each worker: so they are never full, and what a worker has beyond that waits in the
+//! worker, in order. How much that can be is bounded by who asks: the engine for hashing, `tls` for handshakes.
 
 use std::collections::VecDeque;
 use std::io;

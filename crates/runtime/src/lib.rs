@@ -1,8 +1,8 @@
 //! Threads, epoll, sockets, name look-ups, helpers, signals and the log: all of the data plane's I/O, and no decisions.
 //!
-//! A worker is a thread with its own epoll and its own handler (see [`Handler`]; in production an engine). The handler is told
-//! what happened and asks for what it wants through [`weir_engine::port`]; this crate keeps that port's rules. Workers
-//! share nothing on the path of a query; they send each other messages.
+//! A worker is a thread with its own epoll and its own handler (see [`Handler`]; in production an engine). The handler
+//! is told what happened and asks for what it wants through [`weir_engine::port`]; this crate keeps that port's rules.
+//! Workers share nothing on the path of a query; they send each other messages.
 //!
 //! | file | its one job |
 //! |---|---|

@@ -123,7 +123,7 @@ impl Listener {
             }
             Listener::Unix(l, _) => {
                 let (socket, _) = l.accept()?;
-                // Who can't be asked is sent away.
+                // One whose credentials are unknown is refused.
                 let who = getsockopt(&socket, PeerCredentials).map_err(|_| ErrorKind::ConnectionAborted)?;
                 // The kernel says 0 where the process lives in another namespace.
                 let pid = u32::try_from(who.pid()).unwrap_or_default();
@@ -231,7 +231,8 @@ impl Listening {
         Ok(None)
     }
 
-    /// The system refused: accepting rests for [`REST`]. Returns whether it is the first refusal since a client was accepted.
+    /// The system refused: accepting rests for [`REST`]. Returns whether it is the first refusal since a client was
+    /// accepted.
     pub(crate) fn rest(&mut self, now: Time) -> bool {
         self.rests_until = now + REST;
         !std::mem::replace(&mut self.complained, true)
@@ -316,7 +317,7 @@ fn unix_address(path: &Path) -> io::Result<SocketAddrUnix> {
     SocketAddrUnix::new(path).map_err(|_| ErrorKind::InvalidInput.into())
 }
 
-/// Binds the Unix socket. Its permissions are in place before it listens, so nobody slips in between.
+/// Binds the Unix socket. Its permissions are in place before it listens, so nobody can connect before.
 fn bind_unix(path: &Path, plan: &Listen) -> io::Result<Listener> {
     remove_stale(path)?;
     let socket = stream_socket(AddressFamily::UNIX)?;

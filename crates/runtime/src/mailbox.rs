@@ -1,8 +1,8 @@
 //! Mailboxes: how workers, helpers and the signal thread reach a worker's loop.
 //!
-//! A mailbox is a queue and a waker. The loop is woken once however many messages come before the worker looks, so sending
-//! to a busy worker costs no system call. A message carries the socket that moves with it: one that is never taken closes
-//! its socket. What bounds the queue is the engines' protocol (answers to a bounded number of requests).
+//! A mailbox is a queue and a waker. The loop is woken once however many messages come before the worker looks, so
+//! sending to a busy worker costs no system call. A message carries the socket that moves with it: one that is never
+//! taken closes its socket. What bounds the queue is the engines' protocol (answers to a bounded number of requests).
 
 use std::io;
 use std::sync::Arc;

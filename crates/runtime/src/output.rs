@@ -1,9 +1,9 @@
 //! What a turn wants written, and what sockets refused.
 //!
-//! Owns the segments of the current turn (ranges of its input or of the arena, in order, a list a peer) and the backlogs.
-//! Decides nothing: whether a peer's feeder must pause is the engine's business. All of it is reused, so that a turn
-//! allocates nothing once it has seen its like. Invariant: a peer with a backlog is written to through its backlog only,
-//! so bytes never overtake each other.
+//! Owns the segments of the current turn (ranges of its input or of the arena, in order, a list a peer) and the
+//! backlogs. Decides nothing: whether a peer's feeder must pause is the engine's business. All of it is reused, so that
+//! a turn allocates nothing once it has seen its like. Invariant: a peer with a backlog is written to through its
+//! backlog only, so bytes never overtake each other.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;
@@ -15,15 +15,15 @@ use crate::socket::Socket;
 
 /// Pieces of one gathered write.
 const GATHER: usize = 16;
-/// More pieces than that, and as small as these together, are copied into one: a client may send thousands of messages in a
-/// turn, each of which is forwarded in pieces, and a system call for every few of them would hold the worker up.
+/// More pieces than that, and as small as these together, are copied into one: a client may send thousands of messages
+/// in a turn, each of which is forwarded in pieces, and a system call for every few of them would hold the worker up.
 const COPIED: usize = 16 * 1024;
 /// An arena or a spare buffer that grew beyond this is given back to the allocator.
 const KEEP: usize = 256 * 1024;
 /// Spare buffers kept for the next backlogs.
 const SPARES: usize = 16;
-/// More than this never waits for one peer; it is broken then. What an engine produces in one turn (a large table of the
-/// console is the most) stays far below.
+/// More than this never waits for one peer; it is broken then. What an engine produces in one turn (a large table of
+/// the console is the most) stays far below.
 pub(crate) const BACKLOG_LIMIT: usize = 256 * 1024 * 1024;
 
 /// From where a segment's bytes come.

@@ -22,7 +22,8 @@ use crate::start_error::StartError;
 use crate::supervisor;
 use crate::tls::TlsFiles;
 
-/// What SHOW VERSION says. It begins with the PgBouncer whose console this is: what watches one takes the version apart.
+/// What SHOW VERSION says. It begins with the PgBouncer whose console this is: what watches one takes the version
+/// apart.
 pub const VERSION: &str = concat!("PgBouncer 1.25.2 (Weir ", env!("CARGO_PKG_VERSION"), ")");
 
 /// What follows when clients may come: something that is kept as long as serving lasts, and ends with it.
@@ -137,8 +138,8 @@ fn engine(setup: WorkerSetup, config: Arc<Config>, statement_memory: StatementMe
     })
 }
 
-/// The configuration with no more clients than the descriptors allow beside all servers. Thousands of pools may have more
-/// servers on paper than there are descriptors; clients keep half of them all the same.
+/// The configuration with no more clients than the descriptors allow beside all servers. Thousands of pools may have
+/// more servers on paper than there are descriptors; clients keep half of them all the same.
 fn fitted(config: Arc<Config>) -> Arc<Config> {
     let (limit, _) = descriptors();
     let all = limit.saturating_sub(weir_config::reserved_descriptors(limit));

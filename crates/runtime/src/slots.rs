@@ -1,8 +1,8 @@
 //! The table of a worker's peers: what the runtime itself has to remember about each socket, in a few bytes.
 //!
 //! Owns the handles: a slot's generation grows with each use, so that a late event or a late wish of the engine for a
-//! peer that is gone finds nothing. Slots lie in chunks that never move and are reused last-in first-out; an idle peer has
-//! no buffer. Knows nothing of what the peers say.
+//! peer that is gone finds nothing. Slots lie in chunks that never move and are reused last-in first-out; an idle peer
+//! has no buffer. Knows nothing of what the peers say.
 
 use mio::Token;
 
@@ -21,7 +21,7 @@ const _: () = assert!(usize::BITS == 64, "a token holds a slot and its generatio
 // In debug builds mio keeps more with each socket, to check its use.
 const _: () = assert!(cfg!(debug_assertions) || size_of::<Slot>() <= 32, "a slot is what every idle client costs");
 
-/// Where a peer stands in its life.
+/// The state of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     /// Free for another use.
@@ -120,7 +120,7 @@ pub(crate) struct Slot {
     pub(crate) watch: Watch,
     /// Whether the engine wants no bytes now.
     pub(crate) paused: bool,
-    /// Whether it stands in the run queue.
+    /// Whether it is in the run queue.
     pub(crate) queued: bool,
     /// Whether bytes of it are held that came ahead.
     pub(crate) held: bool,

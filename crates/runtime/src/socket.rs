@@ -1,7 +1,7 @@
 //! One stream socket, TCP or Unix, as the worker's loop uses it.
 //!
-//! Invariant: the socket is non-blocking; no call here ever waits. Reading and writing, which every query pays for, go to
-//! the kernel without libc's cancellation points, which a process with threads pays for at each call.
+//! Invariant: the socket is non-blocking; no call here ever waits. Reading and writing, which every query pays for, go
+//! to the kernel without libc's cancellation points, which a process with threads pays for at each call.
 
 use std::io::{self, IoSlice, Write};
 use std::net::Shutdown;

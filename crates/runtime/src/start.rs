@@ -33,13 +33,13 @@ const PANICKED: i32 = 101;
 
 /// What the runtime itself has to know, whatever its handlers do.
 pub struct Plan {
-    /// Where clients come in.
+    /// Where clients connect.
     pub listen: Listen,
     /// Worker threads; at min_level one runs.
     pub workers: u16,
     /// What they wait for their sockets with.
     pub io: SocketIo,
-    /// How a worker comes by its io_uring, if it waits with one.
+    /// How a worker makes its io_uring, if it waits with one.
     pub ring: MakeRing,
     /// Reads the configuration again, on a helper thread.
     pub reload: Reload,
@@ -49,7 +49,7 @@ pub struct Plan {
     pub log: LogTarget,
     /// What is logged, how, and where else.
     pub logging: weir_config::Log,
-    /// Listening sockets that somebody opened for us: they stand in for those of `listen`.
+    /// Listening sockets that somebody opened for us: used instead of those of `listen`.
     pub inherited: Inherited,
     /// How names of servers are looked up, until a configuration is adopted that says otherwise.
     pub dns: weir_config::Dns,
@@ -180,7 +180,8 @@ fn choose_io(io: SocketIo, greeting: &str, log: &Log) -> bool {
     false
 }
 
-/// Why there can't be a ring; on a thread of its own, because the end of a ring interrupts calls of the thread that made it.
+/// Why there can't be a ring; on a thread of its own, because the end of a ring interrupts calls of the thread that
+/// made it.
 fn probe() -> Option<RingError> {
     let thread = thread::Builder::new().spawn(|| Ring::new(RING_SIZE).err()).ok()?;
     thread.join().ok()?

@@ -1,7 +1,7 @@
 //! The provided buffers: a ring of descriptors that the kernel takes from, and the memory that they describe.
 //!
-//! Owns both, and which of the buffers are published. Invariant: a buffer is either the kernel's (published, and not yet
-//! named by a completion) or ours; only what is ours is read or published.
+//! Owns both, and which of the buffers are published. Invariant: a buffer is either the kernel's (published, and not
+//! yet named by a completion) or ours; only what is ours is read or published.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;

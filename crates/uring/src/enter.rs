@@ -1,8 +1,8 @@
 //! The calls to the kernel: how many entries of the submission queue it takes, how long it waits.
 //!
 //! Owns the kernel's two queues, and whether a call failed for a reason that passes. Knows nothing of what entries are
-//! about. The kernel may take fewer entries than it is given, or none (io_uring_enter(2)): for a lack of memory, for a full
-//! completion queue, after a signal. What it has not taken stays in the queue, in order, until a later call.
+//! about. The kernel may take fewer entries than it is given, or none (io_uring_enter(2)): for a lack of memory, for a
+//! full completion queue, after a signal. What it has not taken stays in the queue, in order, until a later call.
 
 use std::io;
 use std::time::Duration;
@@ -64,14 +64,14 @@ impl Queues {
         self.uring.completion()
     }
 
-    /// Offers all entries to the kernel, without waiting and without having it do deferred work. Returns whether it took
-    /// all.
+    /// Offers all entries to the kernel, without waiting and without having it do deferred work. Returns whether it
+    /// took all.
     pub(crate) fn submit(&mut self) -> io::Result<bool> {
         self.offer(0, EnterFlags::empty(), None)
     }
 
-    /// Offers all entries, and waits until something has been completed or the time is over; `None` is for as long as it
-    /// takes. Returns whether the kernel took all; it does not wait where it took fewer.
+    /// Offers all entries, and waits until something has been completed or the time is over; `None` is for as long as
+    /// it takes. Returns whether the kernel took all; it does not wait where it took fewer.
     #[inline]
     pub(crate) fn submit_and_wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
         self.offer(1, EnterFlags::GETEVENTS, timeout)

@@ -231,8 +231,8 @@ impl Ring {
         }
         let mut buffers = Box::new(Buffers::new(shape.buffers, shape.buffer_size as usize));
         let (address, count) = (buffers.address(), buffers.count());
-        // SAFETY: the descriptors stay where they are, within the box, until `drop` has unregistered them; if that fails
-        // they are leaked.
+        // SAFETY: the descriptors stay where they are, within the box, until `drop` has unregistered them; if that
+        // fails they are leaked.
         let registered = unsafe { uring.submitter().register_buf_ring_with_flags(address, count, GROUP, 0) };
         registered.map_err(|e| RingError(format!("io_uring's provided buffers are refused: {e}")))?;
         (0..count).for_each(|id| buffers.publish(id));
@@ -264,8 +264,8 @@ impl Ring {
         Ok(self.queues.room())
     }
 
-    /// Whether the kernel has yet to take some of what was asked for. As long as that is so, no descriptor may be closed
-    /// that a request names.
+    /// Whether the kernel has yet to take some of what was asked for. As long as that is so, no descriptor may be
+    /// closed that a request names.
     #[inline]
     pub fn has_unsubmitted(&mut self) -> bool {
         self.queues.waiting() > 0
@@ -283,8 +283,8 @@ impl Ring {
         self.cancel(Kind::Receive.mark(key.0))
     }
 
-    /// Sends bytes, as many as the socket takes at once. Two sends to one socket may overtake each other: the second one waits
-    /// for the first one's completion. Without [`Ring::room`] it fails and the bytes are gone.
+    /// Sends bytes, as many as the socket takes at once. Two sends to one socket may overtake each other: the second
+    /// one waits for the first one's completion. Without [`Ring::room`] it fails and the bytes are gone.
     #[inline]
     pub fn send(&mut self, socket: BorrowedFd<'_>, key: Key, bytes: Vec<u8>) -> io::Result<()> {
         let (start, length) = (bytes.as_ptr(), u32::try_from(bytes.len()).unwrap_or(u32::MAX));
@@ -316,14 +316,14 @@ impl Ring {
         self.ask(entry.user_data(Kind::Watch.mark(key.0)))
     }
 
-    /// Hands in what was asked for, and does not wait, unless the kernel takes none of it: then for a moment at most. What
-    /// it has not taken by then is handed in by a later call.
+    /// Hands in what was asked for, and does not wait, unless the kernel takes none of it: then for a moment at most.
+    /// What it has not taken by then is handed in by a later call.
     pub fn submit(&mut self) -> io::Result<()> {
         if self.queues.submit()? { Ok(()) } else { self.submit_rest() }
     }
 
-    /// Hands in what was asked for, and waits until something has happened or the time is over; `None` is for as long as
-    /// it takes. While the kernel does not take what was asked for, this waits for a moment at most.
+    /// Hands in what was asked for, and waits until something has happened or the time is over; `None` is for as long
+    /// as it takes. While the kernel does not take what was asked for, this waits for a moment at most.
     #[inline]
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.give_back();
@@ -379,8 +379,9 @@ impl Ring {
         uring.submission().taskrun() || !uring.completion().is_empty()
     }
 
-    /// Whether some of what the kernel has done for us is still to be brought by further waits, because there was no room
-    /// for its completions. Until then, what is read from a socket by other means may overtake what the ring has received.
+    /// Whether some of what the kernel has done for us is still to be brought by further waits, because there was no
+    /// room for its completions. Until then, what is read from a socket by other means may overtake what the ring has
+    /// received.
     pub fn is_behind(&mut self) -> bool {
         let uring = self.queues.uring();
         uring.submission().cq_overflow() || !uring.completion().is_empty()
@@ -468,9 +469,9 @@ impl Ring {
     #[inline]
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         for _ in 0..2 {
-            // SAFETY: the entries made above refer to no memory but that of `sends`, which moves and is freed only after
-            // its completion (see `sent`, `drop`), and to the provided buffers, which are leaked rather than freed before
-            // everything has ended.
+            // SAFETY: the entries made above refer to no memory but that of `sends`, which moves and is freed only
+            // after its completion (see `sent`, `drop`), and to the provided buffers, which are leaked rather than
+            // freed before everything has ended.
             if unsafe { self.queues.push(entry) } {
                 return Ok(());
             }

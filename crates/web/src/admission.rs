@@ -1,9 +1,10 @@
 //! Connections: how many there may be, of whom, and which one is closed to make room for another.
 //!
-//! Whoever has shown no login holds nothing for long: a connection that is new is served, and for it the oldest of the address
-//! with the most is closed that waits for a request, or else that serves one without a login. Only requests with a login
-//! keep their place, and there are always fewer of those than connections; beyond that they are refused. So neither idle
-//! connections nor slow requests, from whatever address, keep a question about our health from being answered.
+//! Whoever has shown no login holds nothing for long: a connection that is new is served, and for it the oldest of the
+//! address with the most is closed that waits for a request, or else that serves one without a login. Only requests
+//! with a login keep their place, and there are always fewer of those than connections; beyond that they are refused.
+//! So neither idle connections nor slow requests, from whatever address, keep a question about our health from being
+//! answered.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};

@@ -1,10 +1,10 @@
 //! Advice: which size a pool needs by Little's law, and what its signs say about the cause.
 //!
-//! Owns the arithmetic and the table of signs, as pure functions of what was measured; where the figures come from is not
-//! its affair. Little's law: of what arrives λ times a second and holds a server for W seconds, λ·W hold one at a time on
-//! average. So the peak of λ·W over minutes is what a pool must have, and a quarter more leaves room for chance. A full
-//! pool hides its demand, as no more can arrive than are served: then the law gives its own size, the quarter is a step, and
-//! the next measurement says whether another is needed.
+//! Owns the arithmetic and the table of signs, as pure functions of what was measured; where the figures come from is
+//! not its affair. Little's law: of what arrives λ times a second and holds a server for W seconds, λ·W hold one at a
+//! time on average. So the peak of λ·W over minutes is what a pool must have, and a quarter more leaves room for
+//! chance. A full pool hides its demand, as no more can arrive than are served: then the law gives its own size, the
+//! quarter is a step, and the next measurement says whether another is needed.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -139,7 +139,8 @@ fn waits(of: &Measured) -> Option<Advice> {
     Some(Advice::new(of, sign, evidence, peak, size))
 }
 
-/// A step up: what the law asks for, but at least a quarter more, at most twice as many, and no more than the database takes.
+/// A step up: what the law asks for, but at least a quarter more, at most twice as many, and no more than the database
+/// takes.
 fn grown(size: u32, needed: f64, room: Option<FreeConnections>) -> u32 {
     let step = with_room(f64::from(size));
     let wanted = with_room(needed).clamp(step, size.saturating_mul(2).max(step));
@@ -160,7 +161,8 @@ fn idles(of: &Measured) -> Option<Advice> {
     Some(Advice::new(of, Sign::NobodyWaitsAndServersIdle, evidence, peak, Some(size)))
 }
 
-/// The busiest moment by the law. A session holds its server as long as it lasts, so there the servers in use are counted.
+/// The busiest moment by the law. A session holds its server as long as it lasts, so there the servers in use are
+/// counted.
 fn peak<'a>(mode: PoolMode, moments: impl IntoIterator<Item = &'a Moment>) -> Peak {
     let of = |moment: &Moment| {
         let per_second = moment.transactions_per_second.unwrap_or(0.0);

@@ -1,9 +1,10 @@
 //! Who changed what, from where, and what came of it: the last of them in memory, all changes in the log.
 //!
-//! An entry is written when its request ends, also when whoever asked did not wait for the answer. Bodies are not looked
-//! at, so no secret gets here, and what others have written is escaped once, here. What was done, what was refused to somebody who
-//! is known, and what was refused to anybody else are kept apart, so that requests that are refused push out no entry of a
-//! change. Those of anybody are counted by their address, and only some of them are logged.
+//! An entry is written when its request ends, also when whoever asked did not wait for the answer. Bodies are not
+//! looked at, so no secret gets here, and what others have written is escaped once, here. What was done, what was
+//! refused to somebody who is known, and what was refused to anybody else are kept apart, so that requests that are
+//! refused push out no entry of a change. Those of anybody are counted by their address, and only some of them are
+//! logged.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

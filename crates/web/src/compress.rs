@@ -1,7 +1,8 @@
 //! Answers made smaller for who takes them so: the panel's files, and lists of many things.
 //!
-//! With gzip alone, which every browser and scraper takes, and quickly rather than well: it is done anew for each answer, on
-//! the control plane's one thread. Events are sent as they are, so that none waits in a compressor for the next.
+//! With gzip alone, which every browser and scraper takes, and quickly rather than well: it is done anew for each
+//! answer, on the control plane's one thread. Events are sent as they are, so that none waits in a compressor for the
+//! next.
 
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;

@@ -1,9 +1,9 @@
 //! What is refused before anything is looked at: requests that a browser sends for somebody else's page.
 //!
-//! Two attacks reach a server of the loopback through its user's browser. A page may send requests that change something
-//! (cross-site request forgery): browsers say so in `Origin` and `Sec-Fetch-Site` (Fetch standard, "Origin header";
-//! W3C Fetch Metadata). And a name of the attacker's may be made to mean 127.0.0.1 (DNS rebinding), so that the page is of
-//! the same origin: its `Host` gives it away. Programs send neither header, and call us by our own name.
+//! Two attacks reach a server of the loopback through its user's browser. A page may send requests that change
+//! something (cross-site request forgery): browsers say so in `Origin` and `Sec-Fetch-Site` (Fetch standard, "Origin
+//! header"; W3C Fetch Metadata). And a name of the attacker's may be made to mean 127.0.0.1 (DNS rebinding), so that
+//! the page is of the same origin: its `Host` gives it away. Programs send neither header, and call us by our own name.
 
 use axum::extract::{Request, State};
 use axum::http::header::{HOST, HeaderName, ORIGIN};

@@ -1,7 +1,7 @@
 //! Is it alive, and may clients be sent to it: `/healthz` and `/readyz`, for supervisors and balancers.
 //!
-//! Anybody may ask, as often as they like, and the workers answer for all who ask at once: one question at a time, and so
-//! many a second. Nobody hears what was found before they asked.
+//! Anybody may ask, as often as they like, and the workers answer for all who ask at once: one question at a time, and
+//! so many a second. Nobody hears what was found before they asked.
 
 use std::sync::Arc;
 use std::time::Duration;

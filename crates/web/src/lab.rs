@@ -1,8 +1,8 @@
 //! The lab's reports: which there are in its folder, what each found, and the files of one.
 //!
-//! Owns the bounds: the newest [`MOST`] reports, files of [`LARGEST`] bytes, and no name that leads out of the folder. The lab
-//! (`weir lab`) writes the folder and owns the form of `report.json` and of `products.url`; of the former only what the panel
-//! lists is read here. Everything here may wait for a disk, so it is called where that is no harm.
+//! Owns the bounds: the newest [`MOST`] reports, files of [`LARGEST`] bytes, and no name that leads out of the folder.
+//! The lab (`weir lab`) writes the folder and owns the form of `report.json` and of `products.url`; of the former only
+//! what the panel lists is read here. Everything here may wait for a disk, so it is called where that is no harm.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -130,7 +130,8 @@ fn summary(report: &Path) -> Option<ReportSummary> {
     (summary.format == FORMAT).then_some(summary)
 }
 
-/// Where something is served: only while somebody holds the file's lock, so that one who was killed leaves nothing that misleads.
+/// Where something is served: only while somebody holds the file's lock, so that one who was killed leaves nothing that
+/// misleads.
 fn served(file: &Path) -> Option<String> {
     let open = File::open(file).ok()?;
     if flock(&open, FlockOperation::NonBlockingLockShared).is_ok() {

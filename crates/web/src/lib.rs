@@ -1,12 +1,12 @@
 //! The control plane by HTTP: the API, health, metrics for Prometheus, and the panel's files.
 //!
 //! Owns one thread, its listeners, and everything that HTTP means here. Knows the workers only through
-//! [`Control`](weir_admin::Control): it asks, and shows what it is told. Nothing here is on the way of a query, and what
-//! goes wrong here costs no client of a pool anything.
+//! [`Control`](weir_admin::Control): it asks, and shows what it is told. Nothing here is on the way of a query, and
+//! what goes wrong here costs no client of a pool anything.
 //!
 //! What a page of another origin sends is refused (`guard`), and who may do what is asked before each path (`access`).
-//! Others than this machine are served only with encryption and logins. Connections are limited (`admission`), and so are
-//! bodies and the time that a request may take (`serve`).
+//! Others than this machine are served only with encryption and logins. Connections are limited (`admission`), and so
+//! are bodies and the time that a request may take (`serve`).
 
 mod access;
 mod admission;

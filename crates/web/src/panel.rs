@@ -1,8 +1,9 @@
 //! The panel's files, as they were built into `crates/web/panel` (from `panel/`, which see) and into this binary.
 //!
-//! Owns their paths, types, and how long a browser may keep them. Names below `assets/` change with their content, so they
-//! may be kept for good; the others are asked for again each time, and answered with 304 while they are the same. The page
-//! may run and load what comes from here, and nothing else: no script or style in the text of a page, no other host.
+//! Owns their paths, types, and how long a browser may keep them. Names below `assets/` change with their content, so
+//! they may be kept for good; the others are asked for again each time, and answered with 304 while they are the same.
+//! The page may run and load what comes from here, and nothing else: no script or style in the text of a page, no other
+//! host.
 
 use axum::Router;
 use axum::extract::Path;

@@ -16,8 +16,8 @@ use crate::lock::lock;
 
 /// Tests at once: each waits on a thread of its own for its server.
 const TESTS: usize = 4;
-/// How long an asker waits, for a permit and for the answer. A test ends by itself before, unless the system holds it up: over
-/// a look-up of a name, say. Then it keeps its permit, and nobody waits for it.
+/// How long an asker waits, for a permit and for the answer. A test ends by itself before, unless the system holds it
+/// up: over a look-up of a name, say. Then it keeps its permit, and nobody waits for it.
 const LONGEST: Duration = Duration::from_secs(15);
 /// For how long it is believed what a database had room for.
 const FRESH: Duration = Duration::from_secs(60);
@@ -55,8 +55,8 @@ impl PoolTests {
         test.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::NotChanged)
     }
 
-    /// What the database of a pool that is there has room for; nothing if it does not say so, as when only clients know its
-    /// passwords.
+    /// What the database of a pool that is there has room for; nothing if it does not say so, as when only clients know
+    /// its passwords.
     pub(crate) async fn room(&self, pool: &str) -> Option<FreeConnections> {
         let now = Instant::now();
         let remembered = {

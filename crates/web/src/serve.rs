@@ -1,8 +1,8 @@
 //! The thread of the control plane: listeners, connections, and their limits.
 //!
-//! Everything is bound before the thread runs, so that a taken port is an error at the start. A connection has a time for
-//! its headers, a request one for its body and its answer; how many there are is for `admission` to say. Dropping a [`Web`]
-//! ends it, whatever slow work is under way.
+//! Everything is bound before the thread runs, so that a taken port is an error at the start. A connection has a time
+//! for its headers, a request one for its body and its answer; how many there are is for `admission` to say. Dropping a
+//! [`Web`] ends it, whatever slow work is under way.
 
 use std::future::poll_fn;
 use std::net::{SocketAddr, TcpListener};
@@ -88,7 +88,7 @@ impl Web {
     ///
     /// # Errors
     ///
-    /// An address that can't be had or would be open to everybody, or a thread that can't be started.
+    /// An address that is not available or would be open to everybody, or a thread that can't be started.
     pub fn start(options: Options) -> Result<Web, WebError> {
         let (addresses, listed) = (options.addresses.iter().map(SocketAddr::ip), !options.config.accounts().is_empty());
         weir_config::web_listen_error(addresses, options.tls.is_some(), listed)

@@ -41,8 +41,8 @@ pub(super) const SOCKETS: &[Column] = &[
 
 /// A connection's row, if the table has one for it. SHOW CLIENTS leaves out who is not logged in yet.
 ///
-/// PgBouncer's ACTIVE_SOCKETS lists connections with something in their buffer. Here a connection has no buffer of its own;
-/// those that are in use or wait for a server stand for them.
+/// PgBouncer's ACTIVE_SOCKETS lists connections with something in their buffer. Here a connection has no buffer of its
+/// own; those that are in use or wait for a server stand for them.
 pub(super) fn row_of(what: Show, of: Connections, record: &SocketRecord) -> Option<Row> {
     let in_use = || matches!(record.state, "active" | "waiting" | "tested" | "new" | "login");
     match (what, of) {

@@ -1,4 +1,5 @@
-//! SHOW LOST_STATE, which PgBouncer does not have: the session state that clients lost at the end of their transactions.
+//! SHOW LOST_STATE, which PgBouncer does not have: the session state that clients lost at the end of their
+//! transactions.
 
 use super::table::{Column, Row, Snapshot, numeric, text, text_column};
 

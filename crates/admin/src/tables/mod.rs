@@ -1,7 +1,7 @@
 //! The tables that the console, the HTTP API and the metrics show.
 //!
-//! Owns the table of tables: each entry has columns and a function from a snapshot to rows. A new table is one
-//! entry here, and its name in [`Show`] and in the help. Must not know how rows are sent. The columns are PgBouncer 1.25's,
+//! Owns the table of tables: each entry has columns and a function from a snapshot to rows. A new table is one entry
+//! here, and its name in [`Show`] and in the help. Must not know how rows are sent. The columns are PgBouncer 1.25's,
 //! by name, order and type; deviations are said beside the column.
 //!
 //! Invariant: every row has as many values as the table has columns.
@@ -57,8 +57,8 @@ pub(crate) const TABLES: [Entry; 24] = [
     Entry { show: Show::LostState, columns: lost::LOST_STATE, rows: lost::lost_state },
 ];
 
-/// The rows of a table about what a process without peers, without zones and without a takeover does not have; and of one
-/// whose rows are made of [`connection_row`].
+/// The rows of a table about what a process without peers, without zones and without a takeover does not have; and of
+/// one whose rows are made of [`connection_row`].
 fn none(_: &Snapshot<'_>) -> Vec<Row> {
     Vec::new()
 }

@@ -1,7 +1,7 @@
 //! A setting that is one for all, given another value: by the name and in the form of the console's SET.
 //!
-//! An [`Assignment`] is one that may be: there is such a setting, it may change while Weir runs, and the value suits it. What
-//! only the whole configuration shows is found when that is read.
+//! An [`Assignment`] is one that may be: there is such a setting, it may change while Weir runs, and the value suits
+//! it. What only the whole configuration shows is found when that is read.
 
 use std::fmt;
 
@@ -34,8 +34,8 @@ impl Assignment {
     ///
     /// # Errors
     ///
-    /// There is no such setting, it can't be changed while Weir runs, it names a file, it does nothing, or the value does not
-    /// suit it.
+    /// There is no such setting, it can't be changed while Weir runs, it names a file, it does nothing, or the value
+    /// does not suit it.
     pub fn new(name: &str, text: &str) -> Result<Assignment, SetError> {
         let setting = find_changeable(name)?;
         if setting.is_inert() {

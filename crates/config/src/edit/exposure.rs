@@ -1,9 +1,10 @@
 //! Where stored secrets may go: a change over the control plane sends none to a place where it has not gone before.
 //!
 //! Whoever may change pools is trusted with the pools, not with the passwords in the file: who moves a pool, or makes
-//! another one with its secret, must know that secret. So a change that only names a new host, port or user for a secret of
-//! the file is refused, and so is one that encrypts less, and one that names a file or a variable to read a password from.
-//! What the file itself says, read at the start or by a RELOAD, is the operator's word and is not judged here.
+//! another one with its secret, must know that secret. So a change that only names a new host, port or user for a
+//! secret of the file is refused, and so is one that encrypts less, and one that names a file or a variable to read a
+//! password from. What the file itself says, read at the start or by a RELOAD, is the operator's word and is not judged
+//! here.
 
 use std::collections::HashSet;
 

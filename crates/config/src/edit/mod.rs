@@ -1,9 +1,10 @@
 //! Changes of the configuration that are asked for while Weir runs: what a change is, and what it comes to.
 //!
-//! A change names a pool or a user and some of its keys, as a file has them, or a setting that is one for all (`assign`).
-//! Changes reach a file as text (`rewrite`), with its comments and its order kept; where a file can't be written, they are
-//! laid over what is read from it (`overlay`). Either way the result is read and checked like any other file. Values may be
-//! secret, so no `Debug` here shows one. Where a stored secret may go by a change is in `exposure`.
+//! A change names a pool or a user and some of its keys, as a file has them, or a setting that is one for all
+//! (`assign`). Changes reach a file as text (`rewrite`), with its comments and its order kept; where a file can't be
+//! written, they are laid over what is read from it (`overlay`). Either way the result is read and checked like any
+//! other file. Values may be secret, so no `Debug` here shows one. Where a stored secret may go by a change is in
+//! `exposure`.
 
 mod assign;
 mod exposure;
@@ -54,7 +55,8 @@ pub enum EntryKind {
     User,
 }
 
-/// Keys of a pool or a user by the names of TOML, each with its value; without one, it is taken out, and its default holds.
+/// Keys of a pool or a user by the names of TOML, each with its value; without one, it is taken out, and its default
+/// holds.
 #[derive(Clone, PartialEq, Default)]
 pub struct Keys {
     about: EntryKind,
@@ -96,8 +98,8 @@ pub struct Edits {
 /// What changes come to for one section.
 #[derive(Clone, PartialEq, Debug)]
 enum Sum {
-    /// The file's section, with these keys set or taken out. If the file has no such pool any more, nothing; a user is listed
-    /// in another section, and may have had no rules before.
+    /// The file's section, with these keys set or taken out. If the file has no such pool any more, nothing; a user is
+    /// listed in another section, and may have had no rules before.
     Altered(Keys),
     /// A section with these keys; `hides` one that the file may have.
     Made { keys: Keys, hides: bool },

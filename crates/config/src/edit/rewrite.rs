@@ -1,7 +1,7 @@
 //! Changes made on the text of a `weir.toml`: only what they are about differs afterwards.
 //!
-//! A comment belongs to what stands below it, up to a blank line. It goes with a section that is deleted; everything else
-//! that was said stays, next to where it was.
+//! A comment belongs to what stands below it, up to a blank line. It goes with a section that is deleted; everything
+//! else that was said stays, next to where it was.
 
 use std::fmt::Write as _;
 
@@ -126,8 +126,8 @@ fn put(
     }
 }
 
-/// Gives a section these keys, which have other names if the section's settings do; returns what was said above one that was
-/// its last.
+/// Gives a section these keys, which have other names if the section's settings do; returns what was said above one
+/// that was its last.
 fn fill(table: &mut dyn TableLike, section: Option<Section>, keys: &Keys) -> String {
     let mut left = String::new();
     for (key, value) in &keys.keys {

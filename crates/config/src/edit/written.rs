@@ -1,4 +1,5 @@
-//! What a file, and the changes laid over it, say of a pool or a user: the keys that are written, without what is secret.
+//! What a file, and the changes laid over it, say of a pool or a user: the keys that are written, without what is
+//! secret.
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
@@ -18,8 +19,8 @@ pub enum ShownValue {
     Secret,
 }
 
-/// The keys that are written of a pool, by the names of TOML; `None` if there is no such pool. The pool's other settings
-/// are those for all.
+/// The keys that are written of a pool, by the names of TOML; `None` if there is no such pool. The pool's other
+/// settings are those for all.
 pub fn pool_keys(config: &Config, name: &str) -> Option<Vec<(&'static str, ShownValue)>> {
     let fallback = config.fallback.as_ref().filter(|_| name == FALLBACK);
     let pool = config.pools.get(name).or(fallback)?;

@@ -1,4 +1,4 @@
-//! Who can come in: users and their secrets, rules, what is asked of servers, and how it is encrypted.
+//! Who can log in: users and their secrets, rules, what is asked of servers, and how it is encrypted.
 
 use weir_auth::Method;
 

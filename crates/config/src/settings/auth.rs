@@ -1,4 +1,4 @@
-//! Who may come in, and how it is proven.
+//! Who may log in, and how it is proven.
 
 use weir_auth::Method;
 

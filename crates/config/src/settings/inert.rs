@@ -1,4 +1,5 @@
-//! Settings of PgBouncer's that do nothing here. They are accepted and shown, and `weir check` says why they do nothing.
+//! Settings of PgBouncer's that do nothing here. They are accepted and shown, and `weir check` says why they do
+//! nothing.
 
 use crate::kind::Kind;
 use crate::table::{Effect, Setting};

@@ -1,4 +1,4 @@
-//! Where clients come in, and how their connections are kept.
+//! Where clients connect, and how their connections are kept.
 
 use crate::field::FieldMut;
 use crate::kind::Kind;

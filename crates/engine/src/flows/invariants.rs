@@ -4,7 +4,7 @@ use weir_base::{Peer, PoolMode};
 
 use crate::Engine;
 use crate::handles::{PoolIx, Waiter};
-use crate::peers::{ClientPhase, ServerPhase, ServerSlot};
+use crate::peers::{ClientPhase, ServerPhase, ServerSlot, ServerState};
 use crate::traffic::relay::AHEAD;
 
 impl Engine {
@@ -55,6 +55,11 @@ impl Engine {
             assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
             assert!(server.phase() != Some(ServerPhase::Idle), "an idle server has a client");
             self.check_pipeline(server);
+        }
+        for server in self.peers.servers() {
+            if let ServerState::Up(session, ServerPhase::Idle) = &server.state {
+                assert!(!session.is_unusable(), "an idle server sent what nobody asked for, and is kept");
+            }
         }
     }
 

@@ -185,10 +185,6 @@ impl Engine {
         if let Some(result) = outcome.own_query_done {
             return self.own_query_done(now, server, result, io);
         }
-        if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_unusable()) {
-            io.close(server.peer);
-            return self.server_gone(now, server, io);
-        }
         let client = link.and_then(|client| self.peers.take_client(client));
         self.replied(now, server, client, io);
     }
@@ -214,6 +210,10 @@ impl Engine {
                 // It was stopped because the server had too much to answer.
                 self.resume_waiting(client, io);
             }
+        } else if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_unusable()) {
+            // It sent something that no request asked for.
+            io.close(server.peer);
+            return self.server_gone(now, server, io);
         }
         client.into_iter().for_each(|client| self.peers.put_client(client));
         self.peers.put_server(server);

@@ -94,6 +94,26 @@ fn a_client_that_has_gone_is_not_let_go_while_its_words_are_on_their_way() {
 }
 
 #[test]
+fn an_idle_server_that_sends_anything_is_closed() {
+    let mut parameter = Vec::new();
+    put_back::parameter_status(&mut parameter, "TimeZone", "Asia/Tokyo");
+    let fields =
+        |severity| put_back::ErrorFields { severity, sqlstate: "57P01", message: "m", detail: None, hint: None };
+    let (mut notice, mut error) = (Vec::new(), Vec::new());
+    put_back::notice(&mut notice, &fields("WARNING"));
+    put_back::error(&mut error, &fields("FATAL"));
+    for unasked in [notice, error, parameter] {
+        let mut world = World::new(config(1));
+        let client = world.arrival("ann", "db");
+        let server = world.server();
+        world.heard(client);
+        world.bytes(server, &unasked);
+        assert!(!world.is_open(server) && world.is_open(client));
+        assert_eq!(world.heard(client), b"", "it was for no client");
+    }
+}
+
+#[test]
 fn a_transaction_keeps_its_server() {
     let mut world = World::new(config(1));
     let first = world.arrival("ann", "db");

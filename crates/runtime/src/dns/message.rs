@@ -1,7 +1,7 @@
 //! Questions and answers of the DNS as bytes (RFC 1035, section 4; AAAA: RFC 3596), by the library `domain`.
 //!
-//! Owns the two kinds of question that a pooler has, and what counts as an answer to one. Must not know how they are sent. A
-//! message that is cut or malformed is [`None`].
+//! Owns the two kinds of question that a pooler has, and what counts as an answer to one. Must not know how they are
+//! sent. A message that is cut or malformed is [`None`].
 
 use std::net::IpAddr;
 

@@ -1,8 +1,8 @@
 //! The log: one thread that writes lines, and a bounded channel to it.
 //!
-//! Nobody waits for the log. A line that finds the channel full is dropped and counted, and the count is logged when there
-//! is room again. A target that fails (a full disk, a closed pipe) loses lines, and nothing else. What a line looks like is
-//! in `form`, where it goes in `sink`.
+//! Nobody waits for the log. A line that finds the channel full is dropped and counted, and the count is logged when
+//! there is room again. A target that fails (a full disk, a closed pipe) loses lines, and nothing else. What a line
+//! looks like is in `form`, where it goes in `sink`.
 
 mod form;
 mod sink;

@@ -19,8 +19,8 @@ use weir_engine::port::Level;
 use super::form::{self, Line, Who};
 use crate::clock::unix_micros;
 
-/// Lines are gathered up to about this many bytes for one write; whole lines, so that those of several processes sharing
-/// a pipe do not mix.
+/// Lines are gathered up to about this many bytes for one write; whole lines, so that those of several processes
+/// sharing a pipe do not mix.
 const GATHER: usize = 2048;
 /// Where the system's log takes datagrams.
 const DEV_LOG: &str = "/dev/log";

@@ -93,7 +93,8 @@ impl Port {
         self.connects.known.insert(name, answer);
     }
 
-    /// Takes the next step of a connect: the next address, or the Unix socket once more. `error` is how the last one ended.
+    /// Takes the next step of a connect: the next address, or the Unix socket once more. `error` is how the last one
+    /// ended.
     pub(crate) fn try_connect(&mut self, peer: Peer, mut error: Option<io::Error>) {
         if self.peers.live(peer).is_none() {
             return;

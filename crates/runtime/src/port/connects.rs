@@ -28,7 +28,8 @@ pub(super) type Waiting = Vec<(Peer, u16)>;
 #[derive(Debug, Default)]
 pub(crate) struct Connects {
     pub(super) attempts: HashMap<u32, Attempt>,
-    /// Names that are being looked up, and who waits for each, with its port. Connects to the same name share one look-up.
+    /// Names that are being looked up, and who waits for each, with its port. Connects to the same name share one
+    /// look-up.
     pub(super) asked: Vec<(Arc<str>, Waiting)>,
     /// What look-ups said, for as long as it holds. As many as the configuration has names, and a few of its past.
     pub(super) known: HashMap<Arc<str>, KnownName>,

@@ -1,8 +1,8 @@
 //! What a worker's engine may ask for, done with sockets: the runtime's half of `weir_engine::port`.
 //!
-//! Owns the worker's sockets and everything that is under way for them. During a turn wishes are noted; [`Port::finish`]
-//! carries them out: one gathered write a peer, then closes, then detaches. What the engine must be told in return stands
-//! in `pending` and is delivered in turns of its own. Decides nothing.
+//! Owns the worker's sockets and everything that is under way for them. During a turn wishes are noted;
+//! [`Port::finish`] carries them out: one gathered write a peer, then closes, then detaches. What the engine must be
+//! told in return stands in `pending` and is delivered in turns of its own. Decides nothing.
 
 mod accept;
 mod connect;
@@ -271,8 +271,8 @@ impl Port {
         let registry = self.poll.registry();
         let Some(slot) = self.peers.get(peer) else { return };
         let Some(socket) = slot.socket.as_mut() else { return };
-        // A TCP socket that was full once stays watched for room: it costs nothing, as the system wakes us only after it
-        // refused bytes. A Unix socket would wake us at each read of the other end.
+        // A TCP socket that was full once stays watched for room: it costs nothing, as the system wakes us only after
+        // it refused bytes. A Unix socket would wake us at each read of the other end.
         let stays = watch == Watch::Reads && slot.watch.has_room() && socket.is_tcp();
         let reads = matches!(watch, Watch::Reads | Watch::Both) && slot.reader == Reader::Epoll;
         let watch = Watch::of(reads, watch.has_room() || stays);
@@ -339,8 +339,8 @@ impl Port {
         }
     }
 
-    /// A peer is gone, and the engine is about to be told. Unless its connection broke, what waits for it is still offered.
-    /// `false` if the engine has no such peer.
+    /// A peer is gone, and the engine is about to be told. Unless its connection broke, what waits for it is still
+    /// offered. `false` if the engine has no such peer.
     pub(crate) fn close_peer(&mut self, peer: Peer, cause: Gone) -> bool {
         let Some(slot) = self.peers.live(peer) else { return false };
         if slot.owes() && cause == Gone::Eof {
@@ -366,14 +366,14 @@ impl Port {
             slot.ready = slot.ready.max(ready);
         }
         if slot.reads() {
-            // What already stands in the run queue is read from there.
+            // What is already in the run queue is read from there.
             return slot.ready != Ready::Nothing && !slot.queued;
         }
         match slot.stage {
             Stage::Lingering if event.is_error() => self.drop_peer(peer),
             // An error gets through to the engine of a peer that is not read.
             Stage::Open | Stage::Detaching if event.is_error() => self.fail_peer(peer),
-            // So does the news that it will say no more.
+            // So does the end of its stream.
             Stage::Open if slot.ready == Ready::Ending && is_news => self.enqueue(peer),
             _ => {}
         }

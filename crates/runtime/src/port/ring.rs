@@ -12,8 +12,8 @@ use super::ring_io::{RING_SIZE, SLOT_BITS, key};
 use crate::slots::{NONE, Outgoing, Reader, Ready, Stage, Watch};
 use crate::socket::Socket;
 
-/// Bytes that a peer may send while it is not read, before the ring leaves it alone. What comes with one wait may add to
-/// it, for all peers together as much as the buffers hold.
+/// Bytes that a peer may send while it is not read, before the ring leaves it alone. What comes with one wait may add
+/// to it, for all peers together as much as the buffers hold.
 const HELD: usize = 4096;
 /// So many buffers that come full from one peer, one after the other, are a bulk transfer.
 const BULK: u32 = 4;
@@ -105,8 +105,8 @@ impl Port {
         }
     }
 
-    /// Tells the ring of the wishes, of many sends only so many at once, and only as many as it takes. They are looked up
-    /// now, so none is for a socket that was closed meanwhile.
+    /// Tells the ring of the wishes, of many sends only so many at once, and only as many as it takes. They are looked
+    /// up now, so none is for a socket that was closed meanwhile.
     pub(crate) fn submit_wishes(&mut self, ring: &mut Ring) -> io::Result<()> {
         let mut room = Room { ring, left: 0 };
         let all =

@@ -1,15 +1,16 @@
 //! What an io_uring does for a worker besides epoll: it reads ahead, and it writes at the round's end.
 //!
-//! With a ring, an open peer is received from before anybody asks, into buffers of the ring; what a turn writes is staged and
-//! handed in with everything else by the one system call that waits. All else stays with epoll, which the ring watches:
-//! listeners, the waker, connects, sockets that were full. A peer goes back to epoll, by [`Reader`], where reading ahead
-//! does not fit: while it is paused and has sent much, while it leaves, and for a bulk transfer, which is read in larger
-//! pieces than a buffer of the ring.
+//! With a ring, an open peer is received from before anybody asks, into buffers of the ring; what a turn writes is
+//! staged and handed in with everything else by the one system call that waits. All else stays with epoll, which the
+//! ring watches: listeners, the waker, connects, sockets that were full. A peer goes back to epoll, by [`Reader`],
+//! where reading ahead does not fit: while it is paused and has sent much, while it leaves, and for a bulk transfer,
+//! which is read in larger pieces than a buffer of the ring.
 //!
-//! Owns the wishes for the next wait, and bytes that came for who was not read (`held`). Invariants: bytes are delivered
-//! in order: held ones first, and none is read from a socket while completions wait to be told (the ring itself reads
-//! only within its wait). A peer has one send in flight at most. No socket is closed while the kernel has yet to take a
-//! request that names it (`owed`). Without a ring nothing here is used but `held`, by a socket that came from another worker.
+//! Owns the wishes for the next wait, and bytes that came for who was not read (`held`). Invariants: bytes are
+//! delivered in order: held ones first, and none is read from a socket while completions wait to be told (the ring
+//! itself reads only within its wait). A peer has one send in flight at most. No socket is closed while the kernel has
+//! yet to take a request that names it (`owed`). Without a ring nothing here is used but `held`, by a socket that came
+//! from another worker.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,7 @@ use crate::socket::Socket;
 
 /// How a worker's ring is made. The buffers are as long as most messages; as many as come at one wait.
 pub(crate) const RING_SIZE: RingSize = RingSize { entries: 512, completions: 4096, buffers: 256, buffer_size: 4096 };
-/// How a worker comes by its ring, on its own thread: [`Ring::new`], or a test's.
+/// How a worker makes its ring, on its own thread: [`Ring::new`], or a test's.
 pub type MakeRing = fn(RingSize) -> Result<Ring, RingError>;
 /// The key under which epoll itself is watched; no peer has it.
 pub(crate) const EPOLL: u64 = (1 << Key::BITS) - 1;
@@ -63,8 +64,8 @@ pub(crate) struct RingIo {
     pub(super) full: Option<(Peer, u32)>,
     /// Whether the kernel has yet to take requests of the last round.
     pub(super) owed: bool,
-    /// Sockets of peers that are gone: requests may name their numbers, so nobody else may get these yet. No more than the
-    /// process has descriptors.
+    /// Sockets of peers that are gone: requests may name their numbers, so nobody else may get these yet. No more than
+    /// the process has descriptors.
     pub(super) parked: Vec<Socket>,
 }
 
@@ -91,7 +92,8 @@ impl RingIo {
         }
     }
 
-    /// Stages what a turn writes to a peer, behind what it has staged already. `false` if it is to be written otherwise.
+    /// Stages what a turn writes to a peer, behind what it has staged already. `false` if it is to be written
+    /// otherwise.
     #[inline]
     pub(crate) fn stage<'a>(
         &mut self,

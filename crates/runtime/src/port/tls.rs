@@ -1,9 +1,9 @@
 //! Encrypted sockets: handshakes through the helpers, records out.
 //!
-//! Encrypted bytes are handled as plain ones are: what a socket refuses is its backlog, encrypted already, so `Blocked`,
-//! `Drained` and lingering need to know nothing of encryption. While a step of a handshake is with a helper, its socket is
-//! not read. Invariant: a peer has an entry in `Port::tls` from the end of the turn that began its handshake until it is
-//! dropped or moves, and takes plain bytes of the engine only outside of a handshake.
+//! Encrypted bytes are handled as plain ones are: what a socket refuses is its backlog, encrypted already, so
+//! `Blocked`, `Drained` and lingering need to know nothing of encryption. While a step of a handshake is with a helper,
+//! its socket is not read. Invariant: a peer has an entry in `Port::tls` from the end of the turn that began its
+//! handshake until it is dropped or moves, and takes plain bytes of the engine only outside of a handshake.
 
 use std::mem;
 

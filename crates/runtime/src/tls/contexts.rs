@@ -1,8 +1,8 @@
 //! What the configuration's files and modes mean to a handshake.
 //!
-//! A set of contexts is made of the files as they are at that moment, as a whole or not at all. Connections keep what they
-//! began with. Sessions are never resumed, neither with clients nor with servers, as PostgreSQL does it: so each handshake
-//! checks certificates anew, and there is no cache to bound.
+//! A set of contexts is made of the files as they are at that moment, as a whole or not at all. Connections keep what
+//! they began with. Sessions are never resumed, neither with clients nor with servers, as PostgreSQL does it: so each
+//! handshake checks certificates anew, and there is no cache to bound.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

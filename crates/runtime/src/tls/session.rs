@@ -1,8 +1,8 @@
 //! An encrypted connection: bytes in, bytes out.
 //!
-//! Invariant: `held` is exactly what rustls has been shown and has not discarded. It must be shown again, from its first
-//! byte, at every call: rustls remembers positions in it. It is less than a record and, unless the other side is odd,
-//! empty between two messages, so an idle connection has no buffers of ours.
+//! Invariant: `held` is exactly what rustls has been shown and has not discarded. It must be shown again, from its
+//! first byte, at every call: rustls remembers positions in it. It is less than a record and, unless the other side is
+//! odd, empty between two messages, so an idle connection has no buffers of ours.
 
 use std::fmt;
 
@@ -102,15 +102,15 @@ impl Session {
         &self.held
     }
 
-    /// Copies what is held to the front of `buffer`, before bytes are read behind it. Returns where; `None` if there would be no
-    /// room for more.
+    /// Copies what is held to the front of `buffer`, before bytes are read behind it. Returns where; `None` if there
+    /// would be no room for more.
     pub(crate) fn put_held(&self, buffer: &mut [u8]) -> Option<usize> {
         buffer.get_mut(..self.held.len())?.copy_from_slice(&self.held);
         (self.held.len() < buffer.len()).then_some(self.held.len())
     }
 
-    /// Takes in the bytes at the front of `incoming`, which begin with what was held: appends what they say to `plain`, and
-    /// what must be answered to `reply`.
+    /// Takes in the bytes at the front of `incoming`, which begin with what was held: appends what they say to `plain`,
+    /// and what must be answered to `reply`.
     pub(crate) fn take_in(
         &mut self,
         incoming: &mut [u8],
@@ -179,7 +179,8 @@ impl Session {
     }
 }
 
-/// Has a connection process what came. Returns how much of it is not needed any more, and what became of the connection.
+/// Has a connection process what came. Returns how much of it is not needed any more, and what became of the
+/// connection.
 fn take_in<R: Records>(
     connection: &mut R,
     incoming: &mut [u8],
@@ -213,8 +214,8 @@ fn take_in<R: Records>(
             Ok(ConnectionState::ReadEarlyData(_)) => true,
             Ok(_) => true,
             Err(error) => {
-                // What the other side is told about it comes out of one more call, and only of the next one: a further call
-                // would look at the same bytes again.
+                // What the other side is told about it comes out of one more call, and only of the next one: a further
+                // call would look at the same bytes again.
                 if let Ok(ConnectionState::EncodeTlsData(mut data)) =
                     connection.next(&mut incoming[used + discard..]).state
                 {

@@ -94,8 +94,8 @@ impl HandshakeStep {
         }
     }
 
-    /// Whether there is something to do: a whole record, or anything that is none. Its beginning may have been shown to the
-    /// session by the last step.
+    /// Whether there is something to do: a whole record, or anything that is none. Its beginning may have been shown to
+    /// the session by the last step.
     pub(crate) fn is_due(&self) -> bool {
         let held = match &self.state {
             StepState::Going(session, _) => session.held(),

@@ -21,7 +21,8 @@ const SUITES: [(CipherSuite, SupportedCipherSuite); 9] = [
     (CipherSuite::EcdheRsaChacha20, suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
 ];
 
-/// The cryptography for one side, with the suites that its settings leave, in their order. An error says that none is left.
+/// The cryptography for one side, with the suites that its settings leave, in their order. An error says that none is
+/// left.
 pub(super) fn provider(side: &TlsSide) -> Result<CryptoProvider, String> {
     let (allowed, _) = side.suites();
     let code = |wanted: CipherSuite| SUITES.iter().find(|(ours, _)| *ours == wanted).map(|(_, code)| *code);

@@ -1,10 +1,10 @@
-//! A worker: one thread, one epoll, one handler, and where it is to be had one io_uring.
+//! A worker: one thread, one epoll, one handler, and where it is available one io_uring.
 //!
 //! The loop: wait for events or the next deadline; read each ready socket once into the worker's scratch buffer and let
 //! the handler handle it; go round the sockets whose last read filled the buffer; open messages, accept clients, keep
-//! deadlines. Each of these is bounded a round, so none starves the others. Invariants: in steady state a round allocates
-//! nothing, and a turn costs one read and one write; a deadline is kept only after what had come by then was heard, also
-//! when the process stood still over it.
+//! deadlines. Each of these is bounded a round, so none starves the others. Invariants: in steady state a round
+//! allocates nothing, and a turn costs one read and one write; a deadline is kept only after what had come by then was
+//! heard, also when the process stood still over it.
 //!
 //! With a ring the loop waits there, and epoll is one of the things that the ring tells of (see `ahead`). Sockets are
 //! read, by whatever occasion, only when all that the ring had to tell has been told: so bytes stay in order.
@@ -453,8 +453,8 @@ impl<B: Handler> Worker<B> {
         }
     }
 
-    /// Keeps the deadlines up to now, if one is over that was so when the events were `asked` for. One that passed since
-    /// waits for the next round, which comes at once.
+    /// Keeps the deadlines up to now, if one is over that was so when the events were `asked` for. One that passed
+    /// since waits for the next round, which comes at once.
     fn keep_deadlines(&mut self, asked: Time) {
         let now = self.port.now;
         while let Some(Reverse((due, peer, what))) = self.port.later.peek().copied() {

@@ -148,7 +148,8 @@ impl<B: Handler> Worker<B> {
         self.deliver_pending();
     }
 
-    /// Delivers what was decrypted with the end of the handshake, or the end of a connection that its other side has closed.
+    /// Delivers what was decrypted with the end of the handshake, or the end of a connection that its other side has
+    /// closed.
     fn read_early(&mut self, peer: Peer) {
         let Worker { handler, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };

@@ -1,7 +1,7 @@
 //! How often somebody may try to log in: counted by address and by user, in a table of bounded size.
 //!
-//! An attempt counts when it begins, so that many at once are no way around it, and is forgotten when it succeeds. A user's
-//! limit is higher than an address's: who guesses at a user from one place does not lock the user out elsewhere.
+//! An attempt counts when it begins, so that many at once are no way around it, and is forgotten when it succeeds. A
+//! user's limit is higher than an address's: who guesses at a user from one place does not lock the user out elsewhere.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

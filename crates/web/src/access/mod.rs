@@ -1,8 +1,8 @@
 //! Who may do what at the control plane: accounts, sessions, tokens, and the check that stands before each path.
 //!
-//! Without accounts everybody who can connect is an admin, which is why nobody but this machine may connect then. What a
-//! path needs stands with the path (`api`); here is decided who asks. Accounts are looked at anew with each request: a
-//! reload that takes one away ends its sessions.
+//! Without accounts everybody who can connect is an admin, which is why nobody but this machine may connect then. What
+//! a path needs stands with the path (`api`); here is decided who asks. Accounts are looked at anew with each request:
+//! a reload that takes one away ends its sessions.
 
 mod attempts;
 mod secrets;
@@ -56,7 +56,7 @@ impl RequiredRole {
     }
 }
 
-/// Who asks.
+/// Who sent a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     /// The user's name, or the token's; none where nobody logs in.
@@ -132,7 +132,8 @@ impl Access {
         lock(&self.0.attempts).begin(from, &user, now).map_err(ApiError::TooManyLogins)?;
         let accounts = self.0.config.accounts();
         let account = accounts.users.get(&user).cloned();
-        // Somebody who is not listed takes as long as who is, also if all hashes were made with other parameters than ours.
+        // Somebody who is not listed takes as long as who is, also if all hashes were made with other parameters than
+        // ours.
         let like = accounts.users.values().next().map(|account| account.hash.clone());
         if !self.is_password(password, account.as_ref(), like).await {
             return Err(ApiError::WrongPassword);

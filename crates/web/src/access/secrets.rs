@@ -1,7 +1,8 @@
 //! Passwords, cookies and tokens: how they are made, and how they are kept so that a reader of them can't use them.
 //!
-//! Passwords are slow to guess (Argon2id, with the parameters of RFC 9106's second choice as its library has them). Cookies and tokens are 256 bits of the
-//! operating system's randomness: nobody guesses those, so SHA-256 will do for them.
+//! Passwords are slow to guess (Argon2id, with the parameters of RFC 9106's second choice as its library has them).
+//! Cookies and tokens are 256 bits of the operating system's randomness: nobody guesses those, so SHA-256 will do for
+//! them.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -27,8 +28,8 @@ pub fn hash_password(password: &str) -> Result<String, String> {
     hash.map(|hash| hash.to_string()).map_err(|error| error.to_string())
 }
 
-/// Whether a password is the one of this hash; without a hash it is nobody's. Takes a while either way: as long as with the hash
-/// `like`, if there is one.
+/// Whether a password is the one of this hash; without a hash it is nobody's. Takes a while either way: as long as with
+/// the hash `like`, if there is one.
 pub(super) fn is_password(password: &str, hash: Option<&str>, like: Option<&str>) -> bool {
     let parsed = PasswordHash::new(hash.or(like).unwrap_or(&NOBODY));
     let matches = parsed.is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok());

@@ -1,7 +1,7 @@
 //! Connections, of clients and to servers, in pages.
 //!
-//! Workers give some at a time, so however many there are, nobody waits for a list. What is left out by a filter is looked
-//! at all the same; a page that has looked at [`LOOKS`] worker's pages ends early, and says where to go on.
+//! Workers give some at a time, so however many there are, nobody waits for a list. What is left out by a filter is
+//! looked at all the same; a page that has looked at [`LOOKS`] worker's pages ends early, and says where to go on.
 
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};

@@ -1,6 +1,8 @@
-//! What stands before each path: whoever asks must have the role that the path needs, and what is changed is written down.
+//! What stands before each path: whoever asks must have the role that the path needs, and what is changed is written
+//! down.
 //!
-//! A body is waited for only from who may send it, and not for long; where no login is needed, as to log in, it is short.
+//! A body is waited for only from who may send it, and not for long; where no login is needed, as to log in, it is
+//! short.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

@@ -185,8 +185,8 @@ pub(crate) fn router(
         .with_state(App { workers, access, audit, pool_tests, probe, version, watch, lab })
 }
 
-/// Counts a request until its answer has been sent. Refuses a body that says it is too long before any of it is read, and
-/// ends a request whose body does not come, or whose answer does not.
+/// Counts a request until its answer has been sent. Refuses a body that says it is too long before any of it is read,
+/// and ends a request whose body does not come, or whose answer does not.
 async fn in_bounds(mut request: Request, next: Next, longest: Duration) -> Response {
     let said = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if said.is_some_and(|length| length > MAX_BODY as u64) {

@@ -35,8 +35,8 @@ impl PageRequest {
         Ok(PageRequest { after, limit: page_limit(limit)? })
     }
 
-    /// Those of the page, of all that are sorted by their names, and what to give as `after` for the page behind it; nothing on
-    /// the last one.
+    /// Those of the page, of all that are sorted by their names, and what to give as `after` for the page behind it;
+    /// nothing on the last one.
     pub(super) fn cut<T>(&self, all: impl IntoIterator<Item = T>, name: fn(&T) -> &str) -> (Vec<T>, Option<String>) {
         let mut left = all.into_iter().filter(|one| name(one) > self.after.as_str());
         let page: Vec<T> = left.by_ref().take(self.limit).collect();

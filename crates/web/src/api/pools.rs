@@ -1,7 +1,7 @@
 //! Pools: what they are set to, how they are, and what can be done to them.
 //!
-//! A pool here is one of the configuration, by the name that clients give as their database; it has servers for each user
-//! that came to it. A database made on demand has no entry of its own there.
+//! A pool here is one of the configuration, by the name that clients give as their database; it has servers for each
+//! user that came to it. A database made on demand has no entry of its own there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

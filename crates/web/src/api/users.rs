@@ -1,7 +1,7 @@
 //! Users: who may come, by which rules, and what they use now; made, changed and deleted.
 //!
-//! A user here is a name that is listed with a secret, that has rules of its own, or that is in use. Secrets come in, and never
-//! go out.
+//! A user here is a name that is listed with a secret, that has rules of its own, or that is in use. Secrets come in,
+//! and never go out.
 
 use std::collections::{BTreeMap, BTreeSet};
 

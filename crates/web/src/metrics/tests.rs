@@ -1,4 +1,5 @@
-//! What `/metrics` shows of a report; and that what is built on its names, in `monitoring`, has the names that there are.
+//! What `/metrics` shows of a report; and that what is built on its names, in `monitoring`, has the names that there
+//! are.
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -1,8 +1,8 @@
-//! The two formats that are written: OpenMetrics to who asks for it, else Prometheus's own text (its "Exposition formats",
-//! version 0.0.4), which every scraper reads.
+//! The two formats that are written: OpenMetrics to who asks for it, else Prometheus's own text (its "Exposition
+//! formats", version 0.0.4), which every scraper reads.
 //!
-//! They differ in little: in the older one a counter's family has the name of its samples, there are no units and no end,
-//! and what is known of a process is a gauge.
+//! They differ in little: in the older one a counter's family has the name of its samples, there are no units and no
+//! end, and what is known of a process is a gauge.
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;

@@ -1,8 +1,8 @@
 //! How long things took, as histograms of Prometheus: `_bucket`, `_sum` and `_count` of each database.
 //!
-//! Owns the bounds that are shown: each twice the one before, from 64 µs to more than a minute, so that a query can tell
-//! quantiles from a hundred thousandth to many seconds; the workers count finer. A histogram is some seventy lines, so no
-//! more than [`MOST_TIMED`] databases have their own; the rest is one sum.
+//! Owns the bounds that are shown: each twice the one before, from 64 µs to more than a minute, so that a query can
+//! tell quantiles from a hundred thousandth to many seconds; the workers count finer. A histogram is some seventy
+//! lines, so no more than [`MOST_TIMED`] databases have their own; the rest is one sum.
 
 use std::collections::BTreeMap;
 use std::fmt;

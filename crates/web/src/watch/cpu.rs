@@ -1,4 +1,5 @@
-//! How busy each worker is: the CPU time of its thread, as the system counts it (proc(5), `/proc/pid/task/tid/schedstat`).
+//! How busy each worker is: the CPU time of its thread, as the system counts it (proc(5),
+//! `/proc/pid/task/tid/schedstat`).
 //!
 //! The workers are not asked, and pay nothing for it. Where there is no such file, nothing is known.
 

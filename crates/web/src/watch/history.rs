@@ -1,9 +1,9 @@
 //! What was known of the busiest pools: which pools these are, and where their figures are kept.
 //!
-//! Owns the bound: [`MOST_POOLS`] pools, each in a `ring` of fixed size. Without a folder the rings are memory, and end with
-//! the process. In a folder they are one file, open from the start, which belongs to one process at a time; one that finds it
-//! taken, as in a restart that overlaps, keeps its figures in memory until the folder is free. Everything here may wait for a
-//! disk, so it is called where that is no harm.
+//! Owns the bound: [`MOST_POOLS`] pools, each in a `ring` of fixed size. Without a folder the rings are memory, and end
+//! with the process. In a folder they are one file, open from the start, which belongs to one process at a time; one
+//! that finds it taken, as in a restart that overlaps, keeps its figures in memory until the folder is free. Everything
+//! here may wait for a disk, so it is called where that is no harm.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -61,7 +61,7 @@ impl History {
     /// With what an earlier process has left in the folder.
     ///
     /// # Errors
-    /// The folder can't be had. That another process has it is none.
+    /// The folder is not available. That another process has it is none.
     pub(crate) fn new(folder: Option<&Path>) -> io::Result<History> {
         let folder = folder.map(|path| Folder { path: path.to_owned(), file: None, trouble: None });
         let mut history = History { kept: BTreeMap::new(), busy: HashMap::new(), minute: 0, folder };

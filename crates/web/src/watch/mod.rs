@@ -1,8 +1,8 @@
 //! Watching: the workers are asked once a second how they are, and whoever wants to know is told.
 //!
-//! Owns the one task that asks ([`run`](Watch::run)), what it heard last, and who listens. However many listen, the workers
-//! are asked once. `series` says what the figures are, `frame` how they are written, `stream` how they reach a listener,
-//! and `history` what is kept of them.
+//! Owns the one task that asks ([`run`](Watch::run)), what it heard last, and who listens. However many listen, the
+//! workers are asked once. `series` says what the figures are, `frame` how they are written, `stream` how they reach a
+//! listener, and `history` what is kept of them.
 
 mod cpu;
 mod frame;
@@ -34,7 +34,8 @@ pub(crate) use series::{SERIES, Sample, place};
 pub(crate) use stream::Events;
 use stream::Streams;
 
-/// The pools that are looked at within a second; with more of them it is done less often, so that workers are not disturbed.
+/// The pools that are looked at within a second; with more of them it is done less often, so that workers are not
+/// disturbed.
 const POOLS_A_SECOND: usize = 5_000;
 
 /// What is watched; cheap to clone.

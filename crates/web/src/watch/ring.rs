@@ -1,12 +1,13 @@
 //! A pool's figures in a fixed number of bytes: the last hour by the second, and the last days by the minute.
 //!
-//! Owns the layout. A moment has one place, its number of steps since 1970 modulo the places, and overwrites what stood there a
-//! round ago; each record says which moment it is of. So nothing is ever moved, a crash costs no more than the record that
-//! was being written, and its size is known from the start. A figure takes two bytes: the upper part of an `f32`
-//! without its sign, which is right to a fifth of a per cent.
+//! Owns the layout. A moment has one place, its number of steps since 1970 modulo the places, and overwrites what stood
+//! there a round ago; each record says which moment it is of. So nothing is ever moved, a crash costs no more than the
+//! record that was being written, and its size is known from the start. A figure takes two bytes: the upper part of an
+//! `f32` without its sign, which is right to a fifth of a per cent.
 //!
-//! Layout, little-endian: a head of [`HEAD`] bytes ([`MAGIC`], the name's length in two bytes, the name), the records of
-//! seconds, those of minutes. A record: the moment in seconds since 1970 (4 bytes), the figures, the sum of all that.
+//! Layout, little-endian: a head of [`HEAD`] bytes ([`MAGIC`], the name's length in two bytes, the name), the records
+//! of seconds, those of minutes. A record: the moment in seconds since 1970 (4 bytes), the figures, the sum of all
+//! that.
 
 use std::fs::File;
 use std::io;
