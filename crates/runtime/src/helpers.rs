@@ -22,8 +22,8 @@ use weir_base::{Peer, WorkerId};
 use weir_config::{Config, Edit};
 use weir_engine::port::{Answer, Work};
 
+use crate::dns::{self, Query};
 use crate::mailbox::{Mailboxes, WorkerMessage};
-use crate::names::{self, Query};
 use crate::tls::{HandshakeStep, Side};
 use crate::work::WorkKind;
 
@@ -92,9 +92,7 @@ impl Helpers {
             servers: work(LaneSetup::new("weir-help", 1), WorkKind::Servers)?,
             clients: work(LaneSetup::new("weir-logins", 2).nicer(), WorkKind::Clients)?,
             users: work(LaneSetup::new("weir-users", 2), WorkKind::Users)?,
-            names: lane(LaneSetup::new("weir-names", 2), mailboxes, |query| {
-                WorkerMessage::Found(names::look_up(query))
-            })?,
+            names: lane(LaneSetup::new("weir-names", 2), mailboxes, |query| WorkerMessage::Found(dns::look_up(query)))?,
             connects: lane(LaneSetup::new("weir-tls", 1), mailboxes, take_step)?,
             accepts: lane(LaneSetup::new("weir-doors", 2).nicer(), mailboxes, take_step)?,
         })

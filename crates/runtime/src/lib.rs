@@ -21,6 +21,7 @@
 mod clock;
 mod control_queue;
 mod descriptors;
+mod dns;
 mod files;
 mod handler;
 mod helpers;
@@ -28,7 +29,6 @@ mod listen;
 mod load;
 mod log;
 mod mailbox;
-mod names;
 mod output;
 mod port;
 mod serve;

@@ -15,7 +15,7 @@ use weir_base::{Peer, WorkerId};
 use weir_engine::Message;
 use weir_engine::port::{Answer, Request, Signal};
 
-use crate::names::Found;
+use crate::dns::Found;
 use crate::slots::WAKER;
 use crate::socket::Socket;
 use crate::tls::{HandshakeStep, StepOutcome, Tls};

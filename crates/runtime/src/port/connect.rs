@@ -16,7 +16,7 @@ use weir_config::Keepalive;
 use super::Port;
 use super::connects::{Attempt, Connects, KnownName, MOST_KNOWN, tcp};
 use super::pending::{DueAction, PendingInput};
-use crate::names::{Found, Query};
+use crate::dns::{Found, Query};
 use crate::slots::{NONE, Stage, Watch};
 use crate::socket::{Socket, socket_path, tune};
 

@@ -1,6 +1,6 @@
-//! What the system says about look-ups: resolv.conf (resolv.conf(5)) and the hosts file (hosts(5)).
+//! The system's configuration of look-ups: resolv.conf (resolv.conf(5)) and the hosts file (hosts(5)).
 //!
-//! Owns the reading of both texts, and the order in which a name is completed. Opens nothing.
+//! Owns the parsing of both texts, and the search list. Opens no file.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -10,18 +10,18 @@ const MAX_SERVERS: usize = 3;
 const MAX_SEARCH: usize = 6;
 const MAX_NDOTS: usize = 15;
 const MAX_ATTEMPTS: u32 = 5;
-/// A look-up holds a helper thread; an hour's patience would hold up all others.
+/// In seconds. A look-up occupies a helper thread, so a longer timeout would delay all others.
 const MAX_TIMEOUT: u64 = 5;
 
-/// What resolv.conf says.
+/// The settings of resolv.conf.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Conf {
     pub(crate) servers: Vec<SocketAddr>,
     search: Vec<String>,
     ndots: usize,
-    /// How long each server is waited for.
+    /// The timeout of each server.
     pub(crate) timeout: Duration,
-    /// How often each is asked.
+    /// How often each is tried.
     pub(crate) attempts: u32,
 }
 

@@ -1,12 +1,12 @@
-//! Names of servers: who is asked for their addresses, and how long an answer holds.
+//! Look-ups of hosts: the addresses of a name, and their time to live.
 //!
-//! Owns the order: names of the hosts file are the system's affair; others are asked for at the name servers that
-//! resolv.conf lists, because only they say how long an answer holds; what they do not know is left to the system's
-//! resolver, which knows further places (mDNS, LDAP, containers), and whose answers hold for `dns.max_ttl`. The files
-//! are read at each look-up, so a change of the network needs no restart. Blocks; it runs on helper threads.
+//! Owns the order: names in the hosts file go to the system's resolver; others are queried at the name servers of
+//! resolv.conf, because only their answers have a TTL; names that these do not know go to the system's resolver, which has
+//! further sources (mDNS, LDAP, containers), and whose answers hold for `dns.max_ttl`. The files are read at each look-up,
+//! so a change of the network needs no restart. Blocks; it runs on helper threads.
 
-mod ask;
 mod conf;
+mod exchange;
 mod message;
 
 use std::fs;
@@ -29,7 +29,7 @@ pub(crate) struct Query {
     pub(crate) dns: Arc<Dns>,
 }
 
-/// What became of a look-up.
+/// The result of a look-up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
     pub(crate) name: Arc<str>,
@@ -52,7 +52,7 @@ pub(crate) fn look_up(query: Query) -> Found {
     }
 }
 
-/// Asks the name servers; nothing if the name is not theirs, or none of them knows it.
+/// Queries the name servers; `None` if the name is in the hosts file, or no server has an answer.
 fn by_servers(name: &str, dns: &Dns) -> Option<(Vec<IpAddr>, u32)> {
     if fs::read_to_string(HOSTS).is_ok_and(|hosts| hosts_have(&hosts, name)) {
         return None;
@@ -60,8 +60,8 @@ fn by_servers(name: &str, dns: &Dns) -> Option<(Vec<IpAddr>, u32)> {
     let path = dns.resolv_conf.as_deref().unwrap_or(Path::new(RESOLV_CONF));
     let conf = Conf::parse(&fs::read_to_string(path).ok()?);
     for candidate in conf.candidates(name) {
-        // A server that can't say may know the next name no better, but one that says no does not speak for it.
-        let (addresses, ttl) = ask::ask(&conf, &candidate)?;
+        // Without an answer, the next name is not tried either; a negative answer is for this name only.
+        let (addresses, ttl) = exchange::addresses(&conf, &candidate)?;
         if !addresses.is_empty() {
             return Some((addresses, ttl));
         }

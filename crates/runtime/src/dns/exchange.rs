@@ -1,6 +1,6 @@
-//! HelperQueues name servers: both kinds of address at once by UDP, by TCP what does not fit.
+//! Queries to name servers: A and AAAA at once by UDP, by TCP where an answer was truncated.
 //!
-//! Owns the sockets of one look-up and its patience. Blocks; it runs on a helper thread.
+//! Owns the sockets of one look-up and its timeout. Blocks; it runs on a helper thread.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -11,24 +11,24 @@ use rand_core::{OsRng, RngCore};
 use super::conf::Conf;
 use super::message::{Kind, Reply, question, reply};
 
-/// The longest message that is looked at.
+/// The longest message, in bytes.
 const MAX_MESSAGE: usize = 64 << 10;
 
-/// The addresses of a full name, and for how many seconds they hold; nothing if no server could say. IPv4 comes first.
-pub(super) fn ask(conf: &Conf, name: &str) -> Option<(Vec<IpAddr>, u32)> {
+/// The addresses of a full name, IPv4 first, and the seconds for which they hold; `None` if no server has an answer.
+pub(super) fn addresses(conf: &Conf, name: &str) -> Option<(Vec<IpAddr>, u32)> {
     let tries = (0..conf.attempts).flat_map(|_| &conf.servers);
     tries.into_iter().find_map(|server| exchange(*server, conf.timeout, name))
 }
 
-fn exchange(server: SocketAddr, patience: Duration, name: &str) -> Option<(Vec<IpAddr>, u32)> {
+fn exchange(server: SocketAddr, timeout: Duration, name: &str) -> Option<(Vec<IpAddr>, u32)> {
     let id = OsRng.next_u32();
-    // Two different numbers, of which an outsider knows neither.
+    // Two different random ids, which an attacker can't guess.
     let kinds = [(id as u16, Kind::A), ((id >> 16) as u16 ^ u16::from(id as u16 == (id >> 16) as u16), Kind::Aaaa)];
     let questions: Vec<Vec<u8>> = kinds.iter().map(|(id, kind)| question(*id, name, *kind)).collect::<Option<_>>()?;
-    let mut replies = by_udp(server, patience, &questions).ok()?;
+    let mut replies = by_udp(server, timeout, &questions).ok()?;
     for (asked, answer) in questions.iter().zip(&mut replies) {
         if *answer == Some(Reply::Truncated) {
-            *answer = by_tcp(server, patience, asked).ok().flatten();
+            *answer = by_tcp(server, timeout, asked).ok().flatten();
         }
     }
     let (mut addresses, mut shortest, mut answered) = (Vec::new(), u32::MAX, 0);
@@ -43,13 +43,13 @@ fn exchange(server: SocketAddr, patience: Duration, name: &str) -> Option<(Vec<I
     (answered == 2 || !addresses.is_empty()).then_some((addresses, shortest))
 }
 
-fn by_udp(server: SocketAddr, patience: Duration, questions: &[Vec<u8>]) -> io::Result<Vec<Option<Reply>>> {
+fn by_udp(server: SocketAddr, timeout: Duration, questions: &[Vec<u8>]) -> io::Result<Vec<Option<Reply>>> {
     let from: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((from, 0))?;
-    // The system takes answers from this server only.
+    // The kernel drops datagrams of other senders.
     socket.connect(server)?;
     questions.iter().try_for_each(|question| socket.send(question).map(drop))?;
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     let (mut replies, mut buffer) = (vec![None; questions.len()], vec![0; MAX_MESSAGE]);
     while replies.iter().any(Option::is_none) {
         let left = until.saturating_duration_since(Instant::now());
@@ -67,10 +67,10 @@ fn by_udp(server: SocketAddr, patience: Duration, questions: &[Vec<u8>]) -> io::
     Ok(replies)
 }
 
-fn by_tcp(server: SocketAddr, patience: Duration, question: &[u8]) -> io::Result<Option<Reply>> {
-    let mut stream = TcpStream::connect_timeout(&server, patience)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
+fn by_tcp(server: SocketAddr, timeout: Duration, question: &[u8]) -> io::Result<Option<Reply>> {
+    let mut stream = TcpStream::connect_timeout(&server, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
     let length = u16::try_from(question.len()).map_err(io::Error::other)?;
     stream.write_all(&[&length.to_be_bytes(), question].concat())?;
     let mut length = [0; 2];
