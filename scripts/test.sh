@@ -154,7 +154,7 @@ beside step "The panel in a browser" tests/panel/run.sh
 if [ "$all" = yes ]; then
     step "The simulator" make --no-print-directory sim COUNT="${COUNT:-50000}"
 else
-    step "The simulator" cargo run --quiet "${real[@]}" --bin weir-sim -- --seed 1 --count "${COUNT:-2000}"
+    step "The simulator" "$(dirname "$WEIR_BIN")/weir-sim" --seed 1 --count "${COUNT:-2000}"
 fi
 beside_ends
 if [ "$all" = yes ]; then
