@@ -136,8 +136,8 @@ export WEIR_BIN
 beside step "Lints" cargo clippy --quiet "${real[@]}" --all-targets -- --deny warnings
 tests "Unit tests, the simulator's, and which crate may use which" "${real[@]}" --lib --bins "${small[@]}"
 beside_ends
-beside tests "Faults, incidents, differences and PgBouncer" "${real[@]}" --test differential --test faults --test incidents --test pgbouncer
-tests "Real PostgreSQL, and the lab" "${real[@]}" --test postgres --test all --test kill --test products_page
+beside tests "Faults, incidents, differences, PgBouncer and the lab" "${real[@]}" --test differential --test faults --test incidents --test pgbouncer --test all
+tests "Real PostgreSQL" "${real[@]}" --test postgres
 beside_ends
 # Above, sockets are served by io_uring where the kernel has it. Here by epoll, as elsewhere: all of it with --all.
 export WEIR_TEST_IO=epoll
@@ -158,6 +158,7 @@ else
 fi
 beside_ends
 if [ "$all" = yes ]; then
+    tests "The lab, interrupted and in a browser" "${real[@]}" --test kill --test products_page
     step "Planted bugs, which the simulator must find" make --no-print-directory planted
     step "Real drivers" tests/drivers/run.sh
     step "The API against its description" tests/api/run.sh

@@ -431,10 +431,13 @@ fn a_client_is_warned_once_for_each_kind_of_state_that_it_loses() {
             assert_eq!(warnings(&again), 0, "once a connection: {again:?}");
             assert_eq!(count(&site, kind, "lost"), before + 2, "{leave}");
         }
-        let log = site.weir().log();
         for kind in ["settings", "listen", "statements", "cursors", "temporary_objects", "advisory_locks"] {
-            let lines = log.matches(&format!("session state of the kind \"{kind}\" was lost")).count();
-            assert_eq!(lines, 1, "one line for each pool and kind, {kind}");
+            // The log is written by a thread of its own.
+            weir_tests::eventually(&format!("one line for each pool and kind, {kind}"), || {
+                let lines =
+                    site.weir().log().matches(&format!("session state of the kind \"{kind}\" was lost")).count();
+                if lines == 1 { Ok(()) } else { Err(lines) }
+            });
         }
     }
 }

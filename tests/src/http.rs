@@ -1,9 +1,10 @@
 //! A minimal HTTP client: one request per connection, whole responses.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -53,13 +54,26 @@ impl Api {
         self.ask_with(method, path, "", body)
     }
 
+    /// The API listens a moment after the port for clients does.
+    fn connect(&self) -> TcpStream {
+        let deadline = Instant::now() + TIMEOUT;
+        loop {
+            match TcpStream::connect(self.0) {
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused && Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                stream => return stream.expect("the API listens"),
+            }
+        }
+    }
+
     /// The same, with more header lines, each with its line end.
     ///
     /// # Panics
     ///
     /// As for [`ask`](Api::ask).
     pub fn ask_with(&self, method: &str, path: &str, more: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.0).expect("the API listens");
+        let mut stream = self.connect();
         stream.set_read_timeout(Some(TIMEOUT)).expect("a time");
         let (host, length) = (self.0, body.len());
         let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}");
@@ -77,7 +91,7 @@ impl Api {
     ///
     /// When nothing listens there, or the response is no stream of events.
     pub fn events(&self, path: &str) -> impl Iterator<Item = Value> + use<> {
-        let mut stream = TcpStream::connect(self.0).expect("the API listens");
+        let mut stream = self.connect();
         stream.set_read_timeout(Some(TIMEOUT)).expect("a time");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.0).expect("it reads");
         let lines = BufReader::new(stream).lines().map(|line| line.expect("it goes on"));

@@ -44,7 +44,7 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
 }
 
-/// The memory of a Weir, from `/proc`.
+/// The memory of a Weir, from `/proc`, without its program's own pages: these depend on how it was built.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// Resident now, in kB.
@@ -286,11 +286,12 @@ impl Weir {
     /// Its memory.
     pub fn memory(&self) -> Memory {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
-        let field = |name: &str| {
+        let field = |name: &str| -> u64 {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
         };
-        Memory { now: field("VmRSS:"), peak: field("VmHWM:") }
+        let program = field("RssFile:");
+        Memory { now: field("VmRSS:").saturating_sub(program), peak: field("VmHWM:").saturating_sub(program) }
     }
 
     /// How many descriptors it has open.
