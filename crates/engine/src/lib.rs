@@ -13,6 +13,7 @@ mod admin;
 mod backends;
 mod cluster;
 mod common;
+mod engine;
 mod entry;
 mod flows;
 mod handles;
@@ -33,84 +34,21 @@ mod idle_tests;
 mod world;
 
 pub use cluster::messages::Message;
+pub use engine::{Engine, Setup};
 pub use flows::lending::PoolQueue;
 
 pub mod port;
 
-use std::sync::Arc;
-
-use weir_base::{Peer, Span, Time, WorkerId};
-use weir_config::Config;
+use weir_base::{Peer, Time, WorkerId};
 
 pub use weir_session::StatementMemory;
 
-use crate::admin::Admin;
-use crate::backends::Backends;
-use crate::cluster::Cluster;
 use crate::cluster::messages::Payload;
-use crate::common::{Common, FollowUp, Job, cx};
-use crate::peers::{Entry, Peers};
-use crate::pools::Pools;
+use crate::common::{FollowUp, Job, cx};
+use crate::peers::Entry;
 use crate::port::{Input, Io, Level};
-use crate::sessions::Sessions;
-use crate::timers::Who;
-
-/// What an engine needs to know to begin.
-pub struct Setup {
-    /// Which worker it is.
-    pub worker: WorkerId,
-    /// How many there are; at most 127.
-    pub workers: u16,
-    /// The configuration, valid as a whole.
-    pub config: Arc<Config>,
-    /// Randomness for this engine alone.
-    pub seed: [u8; 32],
-    /// Randomness that all engines of the process share: the same statement has the same name with each of them.
-    pub process_key: [u8; 32],
-    /// What the statements of all engines of the process are charged to.
-    pub statement_memory: StatementMemory,
-    /// The wall clock at [`Time::START`], in microseconds since 1970.
-    pub wall_at_start: u64,
-    /// The program's name and version, as SHOW VERSION says it.
-    pub version: &'static str,
-    /// The operating system's user that the process runs as: the same one may administer it over the Unix socket.
-    pub uid: u32,
-}
-
-/// One worker's sessions and pools.
-pub struct Engine {
-    common: Common,
-    sessions: Sessions,
-    peers: Peers,
-    pools: Pools,
-    entry: entry::ClientEntry,
-    backends: Backends,
-    cluster: Cluster,
-    admin: Admin,
-}
 
 impl Engine {
-    /// A worker's engine, without sessions yet.
-    pub fn new(setup: Setup) -> Self {
-        let config = setup.config;
-        let mut hash_key = [0; 16];
-        hash_key.copy_from_slice(&setup.process_key[..16]);
-        let mut engine = Engine {
-            sessions: Sessions::new(hash_key, &setup.statement_memory, &config),
-            peers: Peers::default(),
-            pools: Pools::default(),
-            entry: entry::ClientEntry::new(setup.process_key, setup.uid, &config),
-            backends: Backends::default(),
-            cluster: Cluster::default(),
-            admin: Admin::new(config.clone(), setup.version),
-            common: Common::new(setup.worker, setup.workers, config, setup.seed, setup.wall_at_start),
-        };
-        let stats_at = Time::START + period(engine.common.config());
-        engine.common.arm(Who::Stats, stats_at, &mut engine.admin.stats_at);
-        engine.create_forced_pools(Time::START);
-        engine
-    }
-
     /// Handles one input. `now` never runs backwards. Deadlines are kept by [`Input::Tick`] alone, so that what came in
     /// time is heard first, however late it is.
     pub fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
@@ -206,7 +144,7 @@ impl Engine {
             (Payload::Command { id, command }, _) => self.carry_out(now, from, id, command, io),
             (Payload::CommandAnswer { id, answer }, _) => self.answered(now, id, answer, io),
             (Payload::Paging(paging), _) => self.paging(from, paging, io),
-            (Payload::Load(percent), _) => self.load_told(from, percent),
+            (Payload::Load(percent), _) => self.load_reported(from, percent),
             (Payload::Drained(drain), _) => self.worker_drained(from, drain, io),
             (Payload::Client(_) | Payload::Cancel { .. }, None) => {
                 log::log(Level::Error, format_args!("a client arrived without its socket"), io);
@@ -227,9 +165,4 @@ impl Engine {
             _ => log::log(Level::Error, format_args!("a helper's answer that nobody waits for"), io),
         }
     }
-}
-
-/// The statistics' period, never zero.
-fn period(config: &Config) -> Span {
-    config.stats_period.max(Span::from_secs(1))
 }

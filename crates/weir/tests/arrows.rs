@@ -47,9 +47,6 @@ const PRODUCT: &[&str] = &[
     "terminal", "weir",
 ];
 
-/// Crates that still have circles, and how many files may be part of one at most. An entry goes when its circles are gone.
-const CIRCLES_LEFT: &[(&str, usize)] = &[("engine", 31)];
-
 /// The crates without I/O. `config` is one of them: it is given what it reads.
 const WITHOUT_IO: &[&str] = &["base", "pgwire", "auth", "pool", "config", "session", "admin", "engine"];
 
@@ -146,15 +143,7 @@ fn no_files_of_a_crate_import_each_other_in_a_circle() {
     let mut wrong = Vec::new();
     for Crate { name, folder, .. } in crates().iter().filter(|c| PRODUCT.contains(&c.name.as_str())) {
         let imports = imports(&sources(&folder.join("src")));
-        let circles = circles(&imports);
-        let files: usize = circles.iter().map(Vec::len).sum();
-        match CIRCLES_LEFT.iter().find(|(left, _)| left == name) {
-            Some((_, most)) if (1..=*most).contains(&files) => {
-                println!("warning: {files} files of {name} import each other in circles; {most} may");
-            }
-            Some(_) if files == 0 => wrong.push(format!("{name} has no circle any more: take it out of CIRCLES_LEFT")),
-            _ => wrong.extend(circles.iter().map(|circle| format!("{name}: {}", shown(&imports, circle)))),
-        }
+        wrong.extend(circles(&imports).iter().map(|circle| format!("{name}: {}", shown(&imports, circle))));
     }
     assert!(wrong.is_empty(), "files that import each other:\n{}", wrong.join("\n"));
 }

@@ -7,10 +7,6 @@
 use weir_base::WorkerId;
 use weir_config::Spread;
 
-use crate::Engine;
-use crate::cluster::messages::{Message, Payload};
-use crate::port::Io;
-
 /// From this share of its time on, in per cent, a worker is busy: new clients of its pools go to another one.
 const BUSY: u8 = 80;
 
@@ -27,7 +23,7 @@ pub(crate) struct Loads {
 }
 
 impl Loads {
-    fn note(&mut self, worker: WorkerId, percent: u8) {
+    pub(crate) fn note(&mut self, worker: WorkerId, percent: u8) {
         let at = usize::from(worker.0);
         if at >= self.loads.len() {
             self.loads.resize(at + 1, 0);
@@ -40,7 +36,7 @@ impl Loads {
     }
 
     /// Where the next client of a pool goes.
-    fn place(&mut self, owner: WorkerId, workers: u16, spread: Spread) -> WorkerId {
+    pub(crate) fn place(&mut self, owner: WorkerId, workers: u16, spread: Spread) -> WorkerId {
         match spread {
             Spread::Never => owner,
             Spread::Always => {
@@ -53,29 +49,6 @@ impl Loads {
                 if self.of(idlest) + GAP <= self.of(owner.0) { WorkerId(idlest) } else { owner }
             }
         }
-    }
-}
-
-impl Engine {
-    /// The worker for a client of a pool that lives there.
-    pub(crate) fn place(&mut self, owner: WorkerId) -> WorkerId {
-        if self.common.workers() == 1 {
-            return owner;
-        }
-        self.cluster.loads.place(owner, self.common.workers(), self.common.config().spread)
-    }
-
-    /// The port tells how busy this worker is.
-    pub(crate) fn loaded<I: Io>(&mut self, percent: u8, io: &mut I) {
-        if self.common.worker() == WorkerId(0) {
-            self.load_told(self.common.worker(), percent);
-        } else {
-            io.post(WorkerId(0), Message(Payload::Load(percent)), None);
-        }
-    }
-
-    pub(crate) fn load_told(&mut self, worker: WorkerId, percent: u8) {
-        self.cluster.loads.note(worker, percent.min(100));
     }
 }
 

@@ -4,9 +4,9 @@ use weir_base::{ClientAddr, Peer, Time};
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
 
-use crate::Engine;
 use crate::cluster::messages::{ClientHandoff, Message, Payload};
 use crate::common::cx;
+use crate::engine::Engine;
 use crate::entry::state::Handoff;
 use crate::entry::step::EntryStep;
 use crate::entry::{arrive, tls};

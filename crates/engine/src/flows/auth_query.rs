@@ -4,9 +4,9 @@ use weir_base::{Peer, Time, WorkerId};
 use weir_pool::Acquire;
 use weir_session::{Refusal, auth_query};
 
-use crate::Engine;
 use crate::cluster::messages::{Message, Payload};
 use crate::common::{FollowUp, cx};
+use crate::engine::Engine;
 use crate::entry::auth_query::{LostServer, QueryEvent};
 use crate::entry::secret_query::{SecretQuery, UserSecret};
 use crate::handles::PoolIx;

@@ -2,8 +2,8 @@
 
 use weir_base::{Peer, Time};
 
-use crate::Engine;
 use crate::common::{FollowUp, cx};
+use crate::engine::Engine;
 use crate::peers::{ClientPhase, ClientSlot, Entry, Pause};
 use crate::port::Io;
 use crate::timers::Who;

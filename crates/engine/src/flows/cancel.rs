@@ -8,9 +8,9 @@
 use weir_base::{Peer, Time};
 use weir_pgwire::put_front;
 
-use crate::Engine;
 use crate::backends::login::{ask_for_encryption, read_answer};
 use crate::common::FollowUp;
+use crate::engine::Engine;
 use crate::entry::state::Handoff;
 use crate::peers::{ClientPhase, ClientSlot, Entry, ServerPhase, ServerSlot};
 use crate::port::{Handshake, Io};

@@ -9,7 +9,6 @@ use weir_base::{Peer, Time, WorkerId};
 use weir_config::Config;
 use weir_session::Refusal;
 
-use crate::Engine;
 use crate::admin::console;
 use crate::admin::gather::{Caller, Gathered, Undo};
 use crate::admin::halt::{Until, Watch};
@@ -17,6 +16,7 @@ use crate::admin::reload::{self, Reload};
 use crate::admin::report::{self, Tables};
 use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerCommand};
 use crate::common::cx;
+use crate::engine::Engine;
 use crate::log::log;
 use crate::port::{Io, Level};
 

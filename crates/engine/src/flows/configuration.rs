@@ -8,10 +8,10 @@ use weir_config::Config;
 use weir_pool::Pool;
 use weir_session::{Cause, Refusal};
 
-use crate::Engine;
 use crate::cluster::lending::LendingRole;
 use crate::cluster::quota::servers::PoolQuota;
 use crate::common::FollowUp;
+use crate::engine::Engine;
 use crate::handles::PoolIx;
 use crate::peers::ClientSlot;
 use crate::pools::{PoolSlot, adjust};

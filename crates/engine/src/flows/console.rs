@@ -5,7 +5,6 @@ use std::sync::Arc;
 use weir_admin::{Command, CommandError, Cursor, Reply, Request, Show, ShutdownMode, SocketRecord, Table};
 use weir_base::{Peer, Time, WorkerId};
 
-use crate::Engine;
 use crate::admin::console::{self, Console, ConsoleInput};
 use crate::admin::gather::Caller;
 use crate::admin::paging::Paging;
@@ -13,6 +12,7 @@ use crate::admin::reload::Reload;
 use crate::admin::stream::{self, Piece, TableStream};
 use crate::cluster::messages::{Drain, Message, Payload, WorkerCommand};
 use crate::common::{FollowUp, cx};
+use crate::engine::Engine;
 use crate::log::log;
 use crate::peers::{ClientPhase, ClientSlot, Entry};
 use crate::port::{Io, Level};

@@ -3,8 +3,8 @@
 use weir_admin::Refusals;
 use weir_session::{Refusal, from_server};
 
-use crate::Engine;
 use crate::admin::lost;
+use crate::engine::Engine;
 use crate::peers::{ClientSlot, Entry, ServerSlot};
 use crate::port::{Io, Level};
 

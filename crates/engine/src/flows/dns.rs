@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use weir_base::{Host, Peer, Span, Time};
 
-use crate::Engine;
 use crate::cluster::lending::LentServer;
 use crate::common::cx;
+use crate::engine::Engine;
 use crate::peers::{ServerPhase, ServerSlot};
 use crate::port::Io;
 use crate::traffic::links::RECONFIGURED;

@@ -7,11 +7,11 @@ use weir_session::Refusal;
 use crate::admin::gather::Caller;
 use crate::cluster::messages::WorkerCommand;
 use crate::common::FollowUp;
+use crate::engine::{Engine, period};
 use crate::peers::{ClientPhase, ClientSlot, ServerPhase};
 use crate::port::{Io, Level};
 use crate::timers::Who;
 use crate::traffic::deadlines;
-use crate::{Engine, period};
 
 impl Engine {
     /// Does what is due.

@@ -4,12 +4,12 @@ use weir_admin::{Command, CommandError, ServiceState, Show};
 use weir_base::{Peer, Time, WorkerId};
 use weir_session::Refusal;
 
-use crate::Engine;
 use crate::admin::gather::Caller;
 use crate::admin::halt::{Until, Watch};
 use crate::admin::report::is_outdated;
 use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerCommand};
 use crate::common::{FollowUp, cx};
+use crate::engine::Engine;
 use crate::flows::commands::answer;
 use crate::handles::PoolIx;
 use crate::log::log;

@@ -2,7 +2,7 @@
 
 use weir_base::{Peer, PoolMode};
 
-use crate::Engine;
+use crate::engine::Engine;
 use crate::handles::{PoolIx, Waiter};
 use crate::peers::{ClientPhase, ServerPhase, ServerSlot, ServerState};
 use crate::traffic::relay::AHEAD;

@@ -3,8 +3,8 @@
 use weir_base::{Peer, Time};
 use weir_session::Refusal;
 
-use crate::Engine;
 use crate::common::FollowUp;
+use crate::engine::Engine;
 use crate::handles::NO_POOL;
 use crate::peers::{ClientPhase, ClientSlot, ServerPhase};
 use crate::port::{Io, Level};

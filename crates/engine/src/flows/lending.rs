@@ -14,11 +14,11 @@ use weir_pool::lending::{BorrowRequest, ToBorrower, ToOwner};
 use weir_pool::{Acquire, RefuseReason, Release};
 use weir_session::{Cause, Clean};
 
-use crate::Engine;
 use crate::cluster::lending::{Body, Learnings, LendingMessage, LendingRole, Lent, LentServer, MovedServer, Waiting};
 use crate::cluster::messages::{Message, Payload};
 use crate::cluster::quota::PoolId;
 use crate::common::FollowUp;
+use crate::engine::Engine;
 use crate::handles::PoolIx;
 use crate::log::log;
 use crate::peers::{Entry, ServerPhase, ServerSlot};

@@ -6,10 +6,10 @@ use weir_pool::Acquire;
 use weir_session::startup::StartupRequest;
 use weir_session::{Client, Refusal};
 
-use crate::Engine;
 use crate::admin::console::Console;
 use crate::cluster::lending::Learnings;
 use crate::common::{FollowUp, cx};
+use crate::engine::Engine;
 use crate::entry::reported::Welcome;
 use crate::entry::secret_query::UserSecret;
 use crate::entry::state::{Awaits, Delayed, LoginPhase, subject};

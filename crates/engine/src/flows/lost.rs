@@ -5,9 +5,9 @@ use weir_config::LoginFailure;
 use weir_pool::Acquire;
 use weir_session::{Refusal, ServerError};
 
-use crate::Engine;
 use crate::backends::login::{self, own_error};
 use crate::common::{FollowUp, cx};
+use crate::engine::Engine;
 use crate::peers::{ClientPhase, Entry, ServerPhase, ServerSlot, ServerState};
 use crate::port::{Io, Level};
 

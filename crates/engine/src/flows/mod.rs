@@ -13,7 +13,8 @@
 //! - `quotas`: clients and servers under limits that hold for the process. `lending`: pools that span several workers.
 //! - `pool`: a pool is asked what it wants. `configuration`: which pools there are.
 //! - `invariants`: what must hold between inputs, for tests.
-//! - `waits`: who is told why he waits. `counts`: refusals, and session state that was lost.
+//! - `placement`: the worker that a client goes to. `log`: lines about a client or a server.
+//! - `waits`: the diagnosis of clients that wait. `counts`: refusals, and session state that was lost.
 
 mod arrival;
 mod auth_query;
@@ -29,9 +30,11 @@ mod halt;
 mod invariants;
 mod leave;
 pub(crate) mod lending;
+mod log;
 mod login;
 mod lost;
 mod opening;
+mod placement;
 mod pool;
 mod prelude;
 mod query;

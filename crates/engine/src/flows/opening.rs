@@ -4,9 +4,9 @@ use weir_base::{Peer, Target, Time};
 use weir_pool::CloseReason;
 use weir_session::ServerError;
 
-use crate::Engine;
 use crate::backends::login_throttle::{LoginThrottle, most_logins};
 use crate::common::FollowUp;
+use crate::engine::Engine;
 use crate::handles::PoolIx;
 use crate::peers::{ServerSlot, ServerState};
 use crate::port::Io;

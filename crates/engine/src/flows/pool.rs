@@ -3,9 +3,9 @@
 use weir_base::{Peer, Span, Time};
 use weir_pool::{Effect, RefuseReason};
 
-use crate::Engine;
 use crate::cluster::lending::Waiting;
 use crate::common::FollowUp;
+use crate::engine::Engine;
 use crate::handles::{PoolIx, Waiter};
 use crate::port::Io;
 use crate::timers::Who;

@@ -3,8 +3,8 @@
 use weir_base::{OnDirty, Time};
 use weir_session::{Refusal, ServerError, param_sync};
 
-use crate::Engine;
 use crate::common::{FollowUp, cx};
+use crate::engine::Engine;
 use crate::peers::{ClientPhase, ClientSlot, Reset, ServerPhase, ServerSlot};
 use crate::port::{Io, Level};
 use crate::traffic::{links, relay};

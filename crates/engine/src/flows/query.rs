@@ -6,8 +6,8 @@ use weir_base::{Peer, Span, Time};
 use weir_pool::{Acquire, Release};
 use weir_session::{Refusal, StopReason, from_server};
 
-use crate::Engine;
 use crate::common::{FollowUp, cx};
+use crate::engine::Engine;
 use crate::handles::{PoolIx, Waiter};
 use crate::peers::{ClientPhase, ClientSlot, ServerPhase, ServerSlot};
 use crate::port::{Io, Level};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use weir_base::{ClientAddr, Peer, Span, Time, WorkerId};
 
-use crate::Engine;
 use crate::cluster::messages::{Message, Payload};
 use crate::cluster::quota::clients::{limits_clients, refusal};
 use crate::cluster::quota::{ClientUse, Key, PoolId, QuotaReply, QuotaRequest, Resource};
 use crate::common::FollowUp;
+use crate::engine::Engine;
 use crate::entry::state::Awaits;
 use crate::handles::PoolIx;
 use crate::peers::{ClientPhase, ClientSlot, Entry};

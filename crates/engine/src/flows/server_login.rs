@@ -7,10 +7,10 @@ use weir_config::LoginFailure;
 use weir_session::ServerError;
 use weir_session::server_login::ServerLoginStep;
 
-use crate::Engine;
 use crate::backends::hosts::Fitness;
 use crate::backends::login::{self, NextStep, own_error};
 use crate::common::{FollowUp, Job, cx};
+use crate::engine::Engine;
 use crate::log::log;
 use crate::peers::{Entry, ServerPhase, ServerSlot, ServerState};
 use crate::port::{Io, Level, Work};

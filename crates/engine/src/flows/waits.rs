@@ -4,9 +4,9 @@
 use weir_base::{Peer, Time};
 use weir_session::{Cause, Refusal};
 
-use crate::Engine;
 use crate::admin::wait_diagnosis::{self, Diagnosis};
 use crate::cluster::lending::Waiting;
+use crate::engine::Engine;
 use crate::handles::PoolIx;
 use crate::port::Io;
 

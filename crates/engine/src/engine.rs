@@ -1,0 +1,79 @@
+//! [`Engine`]: the parts of one worker. `lib.rs` dispatches to them, `flows` orders what takes several of them.
+
+use std::sync::Arc;
+
+use weir_base::{Span, Time, WorkerId};
+use weir_config::Config;
+use weir_session::StatementMemory;
+
+use crate::admin::Admin;
+use crate::backends::Backends;
+use crate::cluster::Cluster;
+use crate::common::Common;
+use crate::entry;
+use crate::peers::Peers;
+use crate::pools::Pools;
+use crate::sessions::Sessions;
+use crate::timers::Who;
+
+/// What an engine needs to know to begin.
+pub struct Setup {
+    /// Which worker it is.
+    pub worker: WorkerId,
+    /// How many there are; at most 127.
+    pub workers: u16,
+    /// The configuration, valid as a whole.
+    pub config: Arc<Config>,
+    /// Randomness for this engine alone.
+    pub seed: [u8; 32],
+    /// Randomness that all engines of the process share: the same statement has the same name with each of them.
+    pub process_key: [u8; 32],
+    /// What the statements of all engines of the process are charged to.
+    pub statement_memory: StatementMemory,
+    /// The wall clock at [`Time::START`], in microseconds since 1970.
+    pub wall_at_start: u64,
+    /// The program's name and version, as SHOW VERSION says it.
+    pub version: &'static str,
+    /// The operating system's user that the process runs as: the same one may administer it over the Unix socket.
+    pub uid: u32,
+}
+
+/// One worker's sessions and pools.
+pub struct Engine {
+    pub(crate) common: Common,
+    pub(crate) sessions: Sessions,
+    pub(crate) peers: Peers,
+    pub(crate) pools: Pools,
+    pub(crate) entry: entry::ClientEntry,
+    pub(crate) backends: Backends,
+    pub(crate) cluster: Cluster,
+    pub(crate) admin: Admin,
+}
+
+impl Engine {
+    /// A worker's engine, without sessions yet.
+    pub fn new(setup: Setup) -> Self {
+        let config = setup.config;
+        let mut hash_key = [0; 16];
+        hash_key.copy_from_slice(&setup.process_key[..16]);
+        let mut engine = Engine {
+            sessions: Sessions::new(hash_key, &setup.statement_memory, &config),
+            peers: Peers::default(),
+            pools: Pools::default(),
+            entry: entry::ClientEntry::new(setup.process_key, setup.uid, &config),
+            backends: Backends::default(),
+            cluster: Cluster::default(),
+            admin: Admin::new(config.clone(), setup.version),
+            common: Common::new(setup.worker, setup.workers, config, setup.seed, setup.wall_at_start),
+        };
+        let stats_at = Time::START + period(engine.common.config());
+        engine.common.arm(Who::Stats, stats_at, &mut engine.admin.stats_at);
+        engine.create_forced_pools(Time::START);
+        engine
+    }
+}
+
+/// The statistics' period, never zero.
+pub(crate) fn period(config: &Config) -> Span {
+    config.stats_period.max(Span::from_secs(1))
+}

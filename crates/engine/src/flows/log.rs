@@ -1,0 +1,31 @@
+//! Lines of the log whose subject's names are in the tables of peers and pools.
+
+use std::fmt;
+
+use crate::engine::Engine;
+use crate::log::log_client;
+use crate::peers::{ClientSlot, ServerSlot};
+use crate::port::{About, Io, Level, Side};
+
+impl Engine {
+    /// The database that a client named, as far as it is known.
+    pub(crate) fn database_of<'a>(&'a self, client: &'a ClientSlot) -> &'a str {
+        match client.requested_database() {
+            "" => client.pool().map_or("", |ix| &self.pools.get(ix).name),
+            requested => requested,
+        }
+    }
+
+    /// A line about a client.
+    pub(crate) fn log_client<I: Io>(&self, level: Level, client: &ClientSlot, text: fmt::Arguments<'_>, io: &mut I) {
+        log_client(level, client, self.database_of(client), text, io);
+    }
+
+    /// A line about a server.
+    pub(crate) fn log_server<I: Io>(&self, level: Level, server: &ServerSlot, text: fmt::Arguments<'_>, io: &mut I) {
+        let pool = self.pools.get(server.pool);
+        let address = server.connection.address();
+        let (database, user) = (&*pool.name, &*pool.user);
+        io.log(level, About::Peer { side: Side::Server, id: server.id, database, user, address: &address }, text);
+    }
+}
