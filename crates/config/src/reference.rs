@@ -73,6 +73,10 @@ fn purpose(section: Section) -> &'static str {
             "Rules of a user, who is the one on the server; what is not given is the pool's, or the process's. Secrets \
              stand in `[auth]`."
         }
+        Section::Peer => {
+            "Other processes behind the same address, by their numbers (`peer_id` in `[process]`); this one may be among \
+             them. A request to cancel that reaches the wrong one is passed on to the right one. An ini has them in `[peers]`."
+        }
         Section::Foreign => "What only PgBouncer has.",
         Section::Limits => {
             "How much, how many, how long: here for all pools. Each but `statement_memory` may also stand in a pool, \

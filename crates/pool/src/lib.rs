@@ -29,6 +29,7 @@
 //! ```
 
 mod backoff;
+mod dedicated;
 pub mod lending;
 mod poll;
 mod pool;

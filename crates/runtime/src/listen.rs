@@ -8,7 +8,6 @@ use std::fmt;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -17,14 +16,12 @@ use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Group;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with, sockopt,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, bind, connect, listen, sockopt};
 use weir_base::{ClientAddr, Span, Time};
 use weir_config::Listen;
 
 use crate::slots::WAKER;
-use crate::socket::{Socket, socket_path, tune};
+use crate::socket::{Socket, socket_path, stream_socket, tune};
 use crate::start_error::StartError;
 
 /// How long accepting rests when the system refuses, unless a descriptor is freed earlier.
@@ -302,12 +299,6 @@ fn bind_tcp(address: SocketAddr, plan: &Listen) -> io::Result<TcpListener> {
     bind(&socket, &address)?;
     listen(&socket, i32::try_from(plan.backlog).unwrap_or(i32::MAX))?;
     Ok(TcpListener::from_std(socket.into()))
-}
-
-/// A socket that is not blocking, and not inherited by programs that are started.
-fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
 /// # Errors

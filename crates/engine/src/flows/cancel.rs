@@ -9,6 +9,7 @@ use weir_base::{Peer, Time};
 use weir_pgwire::put_front;
 
 use crate::backends::login::{ask_for_encryption, read_answer};
+use crate::cluster::peering::{PeerKey, issued_secret};
 use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::entry::state::Handoff;
@@ -25,9 +26,17 @@ impl Engine {
         now: Time,
         mut client: Box<ClientSlot>,
         pid: u32,
-        secret: Vec<u8>,
+        mut secret: Vec<u8>,
         io: &mut I,
     ) {
+        let own = self.common.config().peer_id;
+        if own > 0 {
+            let Some(key) = PeerKey::read(pid, &secret) else { return self.client_leaves(now, client, io) };
+            if key.peer_id() != own {
+                return self.forward_cancel(now, client, key.peer_id(), (pid, secret), io);
+            }
+            issued_secret(&mut secret);
+        }
         let worker = worker_of(pid);
         if worker.0 >= self.common.workers() {
             return self.client_leaves(now, client, io);
@@ -46,13 +55,19 @@ impl Engine {
 
     /// Looks up whom a request means. A wrong key is told nothing, like everybody.
     pub(crate) fn cancel<I: Io>(&mut self, now: Time, requester: Peer, pid: u32, secret: &[u8], io: &mut I) {
-        let target = self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1));
+        let target = match self.common.config().peer_id {
+            0 => self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1)),
+            _ => PeerKey::read(pid, secret)
+                .and_then(|key| self.cluster.peering.find(key))
+                .and_then(|client| self.peers.client(client)),
+        };
         let target = target.filter(|client| client.cancel.is(secret));
         if let Some(console) = target.as_ref().filter(|c| matches!(c.phase, ClientPhase::Console(_))).map(|c| c.peer) {
             self.cancel_console(now, console, io);
             return self.finish_canceller(requester, io);
         }
-        let target = target.map(|client| (client.peer, client.pool, matches!(client.phase, ClientPhase::Ready(_))));
+        let runs = |client: &ClientSlot| matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Streaming(_));
+        let target = target.map(|client| (client.peer, client.pool, runs(client)));
         match target {
             Some((client, pool, true)) if self.running_on(client).is_some() => {
                 self.pools.get_mut(pool).cancels.wait(requester, client);
@@ -87,7 +102,8 @@ impl Engine {
     fn running_on(&mut self, client: Peer) -> Option<Peer> {
         let server = self.peers.client(client)?.link?;
         let (up, phase) = self.peers.server(server)?.up()?;
-        (*phase == ServerPhase::Linked && up.is_busy()).then_some(server)
+        let busy = *phase == ServerPhase::Streaming || (*phase == ServerPhase::Linked && up.is_busy());
+        busy.then_some(server)
     }
 
     /// Begins as many of a pool's waiting cancel requests as may run: twice the pool's size.
@@ -223,7 +239,7 @@ impl Engine {
     }
 
     /// Whoever asked for a cancel sees its connection close when it is done.
-    fn finish_canceller<I: Io>(&mut self, requester: Peer, io: &mut I) {
+    pub(crate) fn finish_canceller<I: Io>(&mut self, requester: Peer, io: &mut I) {
         let now = self.common.now();
         if let Some(client) = self.peers.take_client(requester) {
             self.client_leaves(now, client, io);

@@ -3,12 +3,13 @@
 use weir_base::{Peer, Target, Time};
 use weir_pool::CloseReason;
 use weir_session::ServerError;
+use weir_session::startup::Replication;
 
 use crate::backends::login_throttle::{LoginThrottle, most_logins};
 use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::handles::PoolIx;
-use crate::peers::{ServerSlot, ServerState};
+use crate::peers::{ClientPhase, Dedicated, ServerSlot, ServerState};
 use crate::port::Io;
 
 impl Engine {
@@ -33,9 +34,20 @@ impl Engine {
         let peer = io.connect(&target);
         self.backends.throttle.begin(&mut slot.login, &target);
         slot.pool.set_timeout_failure(slot.hosts.failure(&slot.config, attempt));
-        slot.pool.opening(peer, now);
+        let owner = slot.pool.opening(peer, now);
         slot.counts.tally.connects += 1;
-        self.peers.put_server(Box::new(ServerSlot::new(peer, id, ix, target, attempt, now)));
+        let mut server = Box::new(ServerSlot::new(peer, id, ix, target, attempt, now));
+        server.dedicated = owner.map(|owner| Box::new(self.dedicated_to(owner)));
+        self.peers.put_server(server);
+    }
+
+    /// What is known of a server's one client.
+    fn dedicated_to(&self, owner: Peer) -> Dedicated {
+        let replication = match self.peers.get_client(owner).map(|client| &client.phase) {
+            Some(ClientPhase::Welcome(phase)) => phase.request().replication,
+            _ => Replication::None,
+        };
+        Dedicated { owner, replication, welcome: None }
     }
 
     /// Sees to it that a pool's login counts only while it is under way, and that the pool waits for one only while it wants
@@ -129,7 +141,11 @@ impl Engine {
                 self.fail_waiting(now, server.connection.target(), &error, true);
             }
         }
+        let client = server.link;
         self.disconnect_server(server, reason.text(), io);
+        if let Some(client) = client {
+            self.end_stream(now, client, reason.text(), io);
+        }
     }
 
     /// Asserts that logins and pools agree. Costs a walk over all pools.
