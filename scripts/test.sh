@@ -136,7 +136,7 @@ export WEIR_BIN
 beside step "Lints" cargo clippy --quiet "${real[@]}" --all-targets -- --deny warnings
 tests "Unit tests, the simulator's, and which crate may use which" "${real[@]}" --lib --bins "${small[@]}"
 beside_ends
-beside tests "Faults, incidents, differences, PgBouncer and the lab" "${real[@]}" --test differential --test faults --test incidents --test pgbouncer --test all
+beside tests "Faults, incidents, differences, pages, PgBouncer and the lab" "${real[@]}" --test differential --test faults --test incidents --test pages --test pgbouncer --test all
 tests "Real PostgreSQL" "${real[@]}" --test postgres
 beside_ends
 # Above, sockets are served by io_uring where the kernel has it. Here by epoll, as elsewhere: all of it with --all.
