@@ -79,8 +79,9 @@ impl Scene {
         let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status().expect("bash runs");
         let faults: Vec<String> =
             blocks.iter().enumerate().filter_map(|(n, block)| fault(block, n, &outputs)).collect();
+        let logs = Scene::logs(&blocks, &outputs);
         self.caretaker.clear();
-        assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+        assert!(faults.is_empty(), "{}\n\n{logs}", faults.join("\n\n"));
         assert!(
             status.success(),
             "the pages ran for more than {SECONDS} s, or the last block ended the shell: {status}"
@@ -125,10 +126,16 @@ impl Scene {
                 // A reader takes longer to paste the next block than Weir to start.
                 let port = self.with_ports("6432");
                 script +=
-                    &format!("for try in {{1..200}}; do (: </dev/tcp/127.0.0.1/{port}) && break; sleep 0.1; done\n");
+                    &format!("for try in {{1..600}}; do (: </dev/tcp/127.0.0.1/{port}) && break; sleep 0.1; done\n");
             }
         }
         script + "exit 0\n"
+    }
+
+    /// What each Weir has logged where its page sends that to the terminal.
+    fn logs(blocks: &[Block], outputs: &Path) -> String {
+        let serving = blocks.iter().enumerate().filter(|(_, block)| block.text.contains("weir serve"));
+        serving.filter_map(|(n, _)| fs::read_to_string(outputs.join(n.to_string())).ok()).collect()
     }
 
     /// Weir comes first, then PostgreSQL's programs.
