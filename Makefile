@@ -45,6 +45,10 @@ soak: ## Mixed traffic with clients killed at random, for ten minutes
 regress: ## PostgreSQL's own regression tests, directly and through Weir in session mode (ARGS='date guc': only these)
 	@tests/regress/run.sh $(ARGS)
 
+.PHONY: pgbouncer-suite
+pgbouncer-suite: ## PgBouncer's own test suite against Weir (PGBOUNCER_SOURCE=a checkout of PgBouncer)
+	@PGBOUNCER_SOURCE=$(PGBOUNCER_SOURCE) scripts/pgbouncer-suite.sh $(ARGS)
+
 sim: ## The simulator with many seeds (SEED=1 COUNT=3000, or HOURS=0.5 for as long; JOBS=1)
 	@$(CARGO) run --quiet --profile sim -p weir-sim -- --seed $(or $(SEED),1) \
 		$(if $(HOURS),--hours $(HOURS),--count $(or $(COUNT),3000)) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
