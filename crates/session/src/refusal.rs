@@ -184,7 +184,7 @@ impl Refusal {
             Refusal::TransactionTimeout => "25P04",
             Refusal::ServerDown { sqlstate, .. } | Refusal::ParameterFailed { sqlstate, .. } => sqlstate,
             Refusal::ServerSlow { .. } => "08001",
-            Refusal::ServerLost | Refusal::ServerUnexpected => NO_SERVER,
+            Refusal::ServerLost | Refusal::ServerUnexpected => "08006",
             Refusal::StatementLimit(_) | Refusal::MessageTooLong => "54000",
             Refusal::ShuttingDown
             | Refusal::ServersShuttingDown
