@@ -18,6 +18,12 @@ demo: ## Show what Weir does, on a throw-away PostgreSQL (half a minute, then un
 build: ## Build the optimised weir, weir-demo and weir-lab into target/release
 	$(CARGO) build --release -p weir -p weir-demo -p weir-lab
 
+PREFIX ?= /usr/local
+.PHONY: install
+install: ## Copy what `make build` has built to $(PREFIX)/bin (PREFIX=/usr/local, DESTDIR=)
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 target/release/weir target/release/weir-demo target/release/weir-lab "$(DESTDIR)$(PREFIX)/bin"
+
 lab: ## Rerun the published experiments about pooling (ARGS='all --quick' is the default)
 	@$(CARGO) build --quiet --release -p weir -p weir-lab
 	@exec "$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/weir" lab $(or $(ARGS),all --quick)

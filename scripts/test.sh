@@ -132,7 +132,7 @@ mapfile -t small < <(cargo metadata --format-version 1 --no-deps | grep -o '"man
 # The suites that run beside the largest one. PgBouncer's own is not part of this repository: a checkout of it is named by
 # PGBOUNCER_SOURCE.
 other_suites() {
-    tests "Faults, incidents, differences, PgBouncer and the lab" "${real[@]}" --test differential --test faults --test incidents --test pgbouncer --test all
+    tests "Faults, incidents, differences, pages, PgBouncer and the lab" "${real[@]}" --test differential --test faults --test incidents --test pages --test pgbouncer --test all
     if [ -n "${PGBOUNCER_SOURCE-}" ]; then
         step "PgBouncer's own test suite" scripts/pgbouncer-suite.sh
     else
