@@ -134,7 +134,7 @@ enum Command {
         /// The configuration, a pgbouncer.ini
         file: PathBuf,
     },
-    /// Print the line of weir.toml for a login to the API and the panel
+    /// Print a line of weir.toml for logins to the API and the panel
     #[command(after_help = ACCOUNT_EXAMPLES)]
     Account {
         /// The name to log in with
@@ -146,7 +146,7 @@ enum Command {
         #[arg(long)]
         token: bool,
     },
-    /// Show Weir with traffic for half a minute, on a temporary server (`weir demo --help`)
+    /// Show Weir in half a minute, on a temporary server (`weir demo --help`)
     #[command(disable_help_flag = true)]
     Demo {
         /// What weir-demo understands
