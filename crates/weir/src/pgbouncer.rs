@@ -87,6 +87,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         let text = "PgBouncer should not run as root: name a user with -u USER, or as user = … in the file";
         return Err(Failure::Message(text.into()));
     }
+    process::take_name("pgbouncer");
     let run_mode = if arguments.daemon { RunMode::Background } else { RunMode::Foreground };
     let console = if arguments.quiet || arguments.daemon { Console::Quiet } else { Console::Verbose };
     serve::serve(store, config, run_mode, console)
