@@ -4,8 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_pgclient::{Connection, Params};
+use weir_pglocal::free_port;
 use weir_pgwire::put_front;
-use weir_tests::{Database, Ini, Postgres, Weir, eventually, users};
+use weir_tests::{Database, Ini, Launch, Postgres, Weir, eventually, users};
 
 const SLOW: &str = "SELECT pg_sleep(30)";
 
@@ -21,17 +22,13 @@ impl Peers {
     fn start(count: u16) -> Peers {
         let database = Postgres::shared().database();
         let ini = |id| Ini::transaction(4).set("so_reuseport", 1).set("peer_id", id);
-        let first = Weir::start_ini(&ini(1).text(&database), &ini(1).files());
-        let port = first.port().to_string();
-        let mut all = vec![first];
-        for id in 2..=count {
-            let text = ini(id).text(&database).replace("{port}", &port);
-            all.push(Weir::start_ini(&text, &ini(id).files()));
-        }
+        let launch = Launch { shared_port: Some(free_port().unwrap()), ..Launch::default() };
+        let start = |id| Weir::start_ini_with(&ini(id).text(&database), &ini(id).files(), &launch);
+        let all = (1..=count).map(start).collect();
         let peers = Peers { all, database };
         for (id, weir) in (1..).zip(&peers.all) {
             let ini = ini(id).sections(&peers.section());
-            weir.rewrite_all(&ini.text(&peers.database).replace("{port}", &port), &ini.files());
+            weir.rewrite_all(&ini.text(&peers.database), &ini.files());
             weir.command("RELOAD").unwrap();
         }
         peers
