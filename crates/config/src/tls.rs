@@ -1,4 +1,4 @@
-//! Whether the settings of encryption can work together.
+//! Checks whether the TLS settings fit together.
 
 use crate::model::{Config, SslMode, TlsSide};
 use crate::origin::FileFormat;
@@ -28,7 +28,7 @@ fn check_versions(key: &'static str, side: &TlsSide, format: FileFormat) -> Opti
     if !side.protocols.is_none() || may_be_plain {
         return None;
     }
-    let message = "the protocols are only versions that are not to be had: TLS 1.2 and 1.3 are".to_owned();
+    let message = "the protocols are only versions that are not supported; TLS 1.2 and 1.3 are".to_owned();
     Some(Unfit { key, message, hint: "use \"secure\", or a list of tlsv1.2 and tlsv1.3" })
 }
 
@@ -37,7 +37,7 @@ fn check_suites(key: &'static str, side: &TlsSide) -> Option<Unfit> {
     Some(Unfit { key, message, hint: "use \"default\", or suites like ECDHE-RSA-AES256-GCM-SHA384" })
 }
 
-/// Who is to be encrypted needs a certificate; who is to verify one, an authority.
+/// TLS for clients needs a certificate; verifying them needs an authority.
 fn check_client(config: &Config) -> Option<Unfit> {
     let client = &config.tls.client;
     let names = match config.format {
@@ -56,7 +56,7 @@ fn check_client(config: &Config) -> Option<Unfit> {
     Some(Unfit { key: "tls.client.mode", message, hint: "name the file, in PEM, or disable it" })
 }
 
-/// A certificate is nothing without its key, nor a key without its certificate.
+/// A certificate needs its key, and a key its certificate.
 fn check_web(config: &Config) -> Option<Unfit> {
     let names = match config.format {
         FileFormat::Toml => ["tls_cert_file", "tls_key_file"],

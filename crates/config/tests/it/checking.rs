@@ -263,7 +263,7 @@ fn doors_of_other_types_are_looked_at() {
         warned("auth_type = cert"),
         ["type cert needs client_tls_sslmode verify-full: no certificate is asked for, so nobody can log in"]
     );
-    assert_eq!(warned("server_tls_protocols = all"), ["TLS 1.0 and TLS 1.1 are not to be had; TLS 1.2 and 1.3 are"]);
+    assert_eq!(warned("server_tls_protocols = all"), ["TLS 1.0 and TLS 1.1 are not supported; TLS 1.2 and 1.3 are"]);
 }
 
 #[test]
