@@ -1,7 +1,7 @@
 //! The `weir` command: its subcommands, and the module of each.
 //!
-//! Owns flags, help and exit statuses: 0 for done, 1 for an error (a clear line on stderr), 2 for a command line that
-//! was not understood. No logic of its own.
+//! Owns flags, help and exit statuses: 0 for success, 1 for an error (a clear line on stderr), 2 for an invalid
+//! command line. No logic of its own.
 
 mod account;
 mod check;
@@ -97,7 +97,7 @@ Examples:
   weir top https://db1:8432 --ca-file ca.crt
                                       an encrypted API, with a certificate of one's own authority";
 
-/// A debug build says so: it is several times slower, and must not be taken for what is measured.
+/// Marks a debug build: it is several times slower, and its measurements mean nothing.
 const VERSION: &str = if cfg!(debug_assertions) {
     concat!(env!("CARGO_PKG_VERSION"), " (debug build)")
 } else {
@@ -119,7 +119,7 @@ enum Command {
         /// The configuration, a weir.toml or a pgbouncer.ini
         file: PathBuf,
     },
-    /// Say what a configuration means, and what is wrong with it
+    /// Print what a configuration means, and its errors and warnings
     #[command(after_help = CHECK_EXAMPLES)]
     Check {
         /// The configuration, a weir.toml or a pgbouncer.ini
@@ -128,13 +128,13 @@ enum Command {
         #[arg(long)]
         connect: bool,
     },
-    /// Print a pgbouncer.ini as the weir.toml that means the same
+    /// Convert a pgbouncer.ini to a weir.toml with the same meaning
     #[command(after_help = CONVERT_EXAMPLES)]
     Convert {
         /// The configuration, a pgbouncer.ini
         file: PathBuf,
     },
-    /// Print the line of weir.toml that lets somebody log in to the API and the panel
+    /// Print the line of weir.toml for an account of the API and the panel
     #[command(after_help = ACCOUNT_EXAMPLES)]
     Account {
         /// The name to log in with
@@ -149,7 +149,7 @@ enum Command {
     /// Show Weir at work in half a minute, on a throw-away server (`weir demo --help`)
     #[command(disable_help_flag = true)]
     Demo {
-        /// What weir-demo understands
+        /// The arguments of weir-demo
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
@@ -161,7 +161,7 @@ enum Command {
     /// Rerun the published experiments about pooling, or your own (`weir lab --help`)
     #[command(disable_help_flag = true)]
     Lab {
-        /// What weir-lab understands
+        /// The arguments of weir-lab
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
