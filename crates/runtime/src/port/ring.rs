@@ -70,7 +70,7 @@ impl Port {
     pub(crate) fn forget_ring_io(&mut self, peer: Peer, reader: Reader, held: bool) {
         if reader == Reader::Ring {
             // A receive that was not submitted yet needs no cancel.
-            let at = self.ring_io.receives.iter().position(|p| self.ring_io.owed && *p == peer);
+            let at = self.ring_io.receives.iter().position(|p| self.ring_io.unsubmitted && *p == peer);
             match at {
                 Some(at) => drop(self.ring_io.receives.swap_remove(at)),
                 None => self.ring_io.cancels.push(peer),
@@ -84,7 +84,7 @@ impl Port {
     /// Closes the socket of a removed peer, or parks it while requests of the ring may name its descriptor: the other
     /// end sees it closed either way. Returns whether the descriptor is closed.
     pub(crate) fn close_socket(&mut self, mut socket: Socket) -> bool {
-        if !self.ring_io.owed {
+        if !self.ring_io.unsubmitted {
             return true;
         }
         // It may not be registered, or be broken: only its descriptor is kept.
@@ -96,9 +96,9 @@ impl Port {
 
     /// After each wait: `true` while the kernel has not accepted all requests. When it has, parked sockets are closed.
     #[inline]
-    pub(crate) fn note_unsubmitted(&mut self, owed: bool) {
-        self.ring_io.owed = owed;
-        if !owed && !self.ring_io.parked.is_empty() {
+    pub(crate) fn note_unsubmitted(&mut self, unsubmitted: bool) {
+        self.ring_io.unsubmitted = unsubmitted;
+        if !unsubmitted && !self.ring_io.parked.is_empty() {
             self.ring_io.parked = Vec::new();
             self.room();
         }

@@ -62,7 +62,7 @@ pub(crate) struct RingIo {
     /// The peer whose buffers were full last, and how many in a row.
     pub(super) full: Option<(Peer, u32)>,
     /// Whether the kernel has not accepted all requests of the last round.
-    pub(super) owed: bool,
+    pub(super) unsubmitted: bool,
     /// Sockets of peers that are gone: requests may name their numbers, so nobody else may get these yet. No more than
     /// the process has descriptors.
     pub(super) parked: Vec<Socket>,
