@@ -87,7 +87,7 @@ fn with_plain() {
 
 #[test]
 fn with_trust() {
-    let none = "FATAL 08006 server login failed: the server asks for a password, and none is known for user \"other\"";
+    let none = "FATAL 08006 server login failed: wrong password type: the server asks for a password, and none is known for user \"other\"";
     let differences = [
         Difference::of("an unknown user", NO_USER, "FATAL 28P01 \"trust\" authentication failed", UNKNOWN),
         Difference::of(
@@ -107,7 +107,7 @@ fn with_trust() {
 #[test]
 fn the_database_may_name_another_auth_user() {
     let setup = setup().set("auth_user", "nobody").database("app", "auth_user=app").database("plain", "");
-    let none = "FATAL 08006 server login failed: the server asks for a password, and none is known for user \"nobody\"";
+    let none = "FATAL 08006 server login failed: wrong password type: the server asks for a password, and none is known for user \"nobody\"";
     let differences = [Difference::of("with the general one", "silence", none, AT_ONCE)];
     differ(&setup, &differences, |site, facts| {
         prepare(site);
@@ -163,7 +163,7 @@ fn lookup_connections_have_a_pool_of_their_own() {
     let differences = [Difference::of(
         "another",
         "FATAL 08P01 password authentication failed for user \"plainer\"",
-        "FATAL 08006 server login failed: the server asks for a password, and none is known for user \"plainer\"",
+        "FATAL 08006 server login failed: wrong password type: the server asks for a password, and none is known for user \"plainer\"",
         NO_PASSWORD,
     )];
     differ(&setup().mode("transaction"), &differences, |site, facts| {

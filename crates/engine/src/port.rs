@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use weir_admin::{ChangeError, Persisted};
 pub use weir_admin::{Request, Response};
+use weir_auth::Ldap;
 use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
 use weir_config::{Config, Edit, SslMode};
 
@@ -214,6 +215,9 @@ pub enum Work {
         /// The iteration count.
         iterations: u32,
     },
+    /// Whether a client's password is right, by LDAP or PAM. It may take as long as its `limit`, and no other kind of work
+    /// waits for it.
+    CheckPassword(Box<PasswordCheck>),
     /// What the operating system calls the user with this number.
     NameOfUser(u32),
     /// Read and validate the configuration files again.
@@ -228,6 +232,7 @@ impl fmt::Debug for Work {
         f.write_str(match self {
             Work::SaltServer { .. } => "SaltServer",
             Work::SaltClient { .. } => "SaltClient",
+            Work::CheckPassword(_) => "CheckPassword",
             Work::NameOfUser(_) => "NameOfUser",
             Work::LoadConfig => "LoadConfig",
             Work::ChangeConfig(_) => "ChangeConfig",
@@ -235,10 +240,35 @@ impl fmt::Debug for Work {
     }
 }
 
+/// A password that somebody else knows.
+pub struct PasswordCheck {
+    /// Who knows it.
+    pub by: Authority,
+    /// Whose it is said to be.
+    pub user: Arc<str>,
+    /// What the client gave; never empty.
+    pub password: Arc<str>,
+    /// The client's address, for PAM.
+    pub from: String,
+    /// How long the check may take.
+    pub limit: Span,
+}
+
+/// Who checks a password.
+#[derive(Clone)]
+pub enum Authority {
+    /// A server that speaks LDAP.
+    Ldap(Arc<Ldap>),
+    /// PAM, by this service.
+    Pam(Arc<str>),
+}
+
 /// What a helper found.
 pub enum Answer {
     /// For [`Work::SaltServer`] and [`Work::SaltClient`].
     Salted([u8; 32]),
+    /// For [`Work::CheckPassword`]: why it is not right, or could not be checked, in a line for the log.
+    Checked(Result<(), String>),
     /// For [`Work::NameOfUser`]; `None` where it knows no name.
     UserName(Option<String>),
     /// For [`Work::LoadConfig`]: a configuration that is valid as a whole, or one line that says what is wrong and where.
@@ -251,6 +281,7 @@ impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Answer::Salted(_) => "Salted",
+            Answer::Checked(_) => "Checked",
             Answer::UserName(_) => "UserName",
             Answer::Config(_) => "Config",
             Answer::Changed(_) => "Changed",

@@ -81,11 +81,7 @@ impl Tables<'_> {
             let entry = by_name
                 .entry(&slot.name)
                 .or_insert_with(|| DatabaseStats { database: slot.name.to_string(), ..DatabaseStats::default() });
-            entry.total.add(&slot.counts.stats);
-            entry.tally.add(&slot.counts.tally);
-            let (previous, at) = slot.counts.previous();
-            entry.previous.add(previous);
-            entry.period = entry.period.max(self.common.now().since(*at));
+            slot.counts.add_to(entry, self.common.now());
         }
         by_name.into_values().collect()
     }
@@ -93,7 +89,7 @@ impl Tables<'_> {
     /// Clients that have logged in, by user. Looks at all of them, and makes a text only for each name.
     pub(crate) fn clients_by_user(&self) -> BTreeMap<String, u32> {
         let mut users: HashMap<&str, u32> = HashMap::new();
-        let clients = self.peers.clients().filter(|client| client.is_pooled());
+        let clients = self.peers.clients().filter(|client| client.has_logged_in());
         clients.for_each(|client| *users.entry(&client.user).or_default() += 1);
         users.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
     }

@@ -27,7 +27,7 @@ impl Engine {
     }
 
     fn open_server<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
-        let id = self.common.next_id();
+        let id = self.common.next_connection_id();
         let slot = self.pools.get_mut(ix);
         let (attempt, target) = slot.hosts.begin(&slot.config, self.common.config().tls.server.mode);
         let peer = io.connect(&target);
