@@ -18,6 +18,7 @@ mod entry;
 mod flows;
 mod handles;
 mod log;
+mod password_check;
 mod peers;
 mod pools;
 mod secured;

@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 use weir_admin::{ChangeError, Persisted};
 pub use weir_admin::{Request, Response};
-use weir_auth::Ldap;
 use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
 use weir_config::{Config, Edit, SslMode};
 
 use crate::cluster::messages::Message;
+pub use crate::password_check::{Authority, PasswordCheck};
 pub use crate::secured::{Certificate, Secured};
 
 /// What happened.
@@ -238,29 +238,6 @@ impl fmt::Debug for Work {
             Work::ChangeConfig(_) => "ChangeConfig",
         })
     }
-}
-
-/// A password that somebody else knows.
-pub struct PasswordCheck {
-    /// Who knows it.
-    pub by: Authority,
-    /// Whose it is said to be.
-    pub user: Arc<str>,
-    /// What the client gave; never empty.
-    pub password: Arc<str>,
-    /// The client's address, for PAM.
-    pub from: String,
-    /// How long the check may take.
-    pub limit: Span,
-}
-
-/// Who checks a password.
-#[derive(Clone)]
-pub enum Authority {
-    /// A server that speaks LDAP.
-    Ldap(Arc<Ldap>),
-    /// PAM, by this service.
-    Pam(Arc<str>),
 }
 
 /// What a helper found.

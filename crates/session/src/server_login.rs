@@ -217,7 +217,9 @@ impl ServerLogin {
         match (std::mem::replace(&mut self.stage, Stage::Over), auth) {
             (Stage::Method | Stage::Verdict, Auth::Ok) => self.stage = Stage::LoggedIn,
             (Stage::Method, Auth::Cleartext) => {
-                let Some(password) = &self.credentials.password else { return self.no_secret("the server asks for a password") };
+                let Some(password) = &self.credentials.password else {
+                    return self.no_secret("the server asks for a password");
+                };
                 put_front::password(buffer, password.as_bytes());
                 self.stage = Stage::Verdict;
             }

@@ -2,9 +2,10 @@
 //! docs/errors.md.
 
 /// The beginning of an error's text, and Weir's SQLSTATE for it.
-const CODES: [(&str, &str); 29] = [
+const CODES: [(&str, &str); 30] = [
     ("password authentication failed", "28P01"),
     ("SASL authentication failed", "28P01"),
+    ("no such user", "28P01"),
     ("empty password returned by client", "28P01"),
     ("\"trust\" authentication failed", "28P01"),
     ("login rejected", "28000"),

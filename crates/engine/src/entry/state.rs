@@ -10,7 +10,7 @@ use weir_session::startup::StartupRequest;
 
 use crate::backends::connection::SaltedKey;
 use crate::entry::secret_query::{Subject, UserSecret};
-use crate::port::Authority;
+use crate::password_check::Authority;
 
 /// How a client began its TLS handshake (libpq's `sslnegotiation`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
