@@ -48,15 +48,20 @@ struct Conversation {
 
 type Handle = *mut c_void;
 
+type Start = unsafe extern "C" fn(*const c_char, *const c_char, *const Conversation, *mut Handle) -> c_int;
+type SetItem = unsafe extern "C" fn(Handle, c_int, *const c_void) -> c_int;
+type Step = unsafe extern "C" fn(Handle, c_int) -> c_int;
+type Text = unsafe extern "C" fn(Handle, c_int) -> *const c_char;
+
 /// The functions of libpam.
 #[derive(Clone, Copy)]
 struct Pam {
-    start: unsafe extern "C" fn(*const c_char, *const c_char, *const Conversation, *mut Handle) -> c_int,
-    set_item: unsafe extern "C" fn(Handle, c_int, *const c_void) -> c_int,
-    authenticate: unsafe extern "C" fn(Handle, c_int) -> c_int,
-    acct_mgmt: unsafe extern "C" fn(Handle, c_int) -> c_int,
-    end: unsafe extern "C" fn(Handle, c_int) -> c_int,
-    strerror: unsafe extern "C" fn(Handle, c_int) -> *const c_char,
+    start: Start,
+    set_item: SetItem,
+    authenticate: Step,
+    acct_mgmt: Step,
+    end: Step,
+    strerror: Text,
 }
 
 /// Whether PAM's `service` accepts a user's password, for a client at `from`. Takes as long as its modules do, and whatever
@@ -95,17 +100,17 @@ impl Pam {
         };
         Ok(Pam {
             // SAFETY: 1.
-            start: unsafe { std::mem::transmute::<*mut c_void, _>(find(c"pam_start")?) },
+            start: unsafe { std::mem::transmute::<*mut c_void, Start>(find(c"pam_start")?) },
             // SAFETY: 1.
-            set_item: unsafe { std::mem::transmute::<*mut c_void, _>(find(c"pam_set_item")?) },
+            set_item: unsafe { std::mem::transmute::<*mut c_void, SetItem>(find(c"pam_set_item")?) },
             // SAFETY: 1.
-            authenticate: unsafe { std::mem::transmute::<*mut c_void, _>(find(c"pam_authenticate")?) },
+            authenticate: unsafe { std::mem::transmute::<*mut c_void, Step>(find(c"pam_authenticate")?) },
             // SAFETY: 1.
-            acct_mgmt: unsafe { std::mem::transmute::<*mut c_void, _>(find(c"pam_acct_mgmt")?) },
+            acct_mgmt: unsafe { std::mem::transmute::<*mut c_void, Step>(find(c"pam_acct_mgmt")?) },
             // SAFETY: 1.
-            end: unsafe { std::mem::transmute::<*mut c_void, _>(find(c"pam_end")?) },
+            end: unsafe { std::mem::transmute::<*mut c_void, Step>(find(c"pam_end")?) },
             // SAFETY: 1.
-            strerror: unsafe { std::mem::transmute::<*mut c_void, _>(find(c"pam_strerror")?) },
+            strerror: unsafe { std::mem::transmute::<*mut c_void, Text>(find(c"pam_strerror")?) },
         })
     }
 
