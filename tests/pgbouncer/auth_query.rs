@@ -51,7 +51,7 @@ fn all(site: &Site, facts: &mut Facts) {
 /// Without a known password, no login at the server is needed.
 const NO_PASSWORD: &str = "1.18 logs in with an empty password, and passes the server's error on";
 
-const WRONG: &str = "FATAL 28P01 password authentication failed";
+const WRONG: &str = "FATAL 08P01 password authentication failed";
 /// 1.18 lets clients wait for query_wait_timeout; later versions report the failure at once.
 const AT_ONCE: &str = "1.18 lets clients wait";
 
@@ -77,7 +77,7 @@ fn with_plain() {
 
 #[test]
 fn with_trust() {
-    let none = "FATAL 08006 server login failed: wrong password type: the server asks for a password, and none is known for user \"other\"";
+    let none = "FATAL 08P01 server login failed: wrong password type: the server asks for a password, and none is known for user \"other\"";
     let differences = [Difference::of(
         "a user of the server",
         "FATAL 08P01 server login failed: wrong password type",
@@ -94,7 +94,7 @@ fn with_trust() {
 #[test]
 fn the_database_may_name_another_auth_user() {
     let setup = setup().set("auth_user", "nobody").database("app", "auth_user=app").database("plain", "");
-    let none = "FATAL 08006 server login failed: wrong password type: the server asks for a password, and none is known for user \"nobody\"";
+    let none = "FATAL 08P01 server login failed: wrong password type: the server asks for a password, and none is known for user \"nobody\"";
     let differences = [Difference::of("with the general one", "silence", none, AT_ONCE)];
     differ(&setup, &differences, |site, facts| {
         prepare(site);
@@ -138,7 +138,7 @@ fn a_query_that_fails_refuses_the_client() {
 
 #[test]
 fn the_auth_user_must_be_able_to_log_in() {
-    let refused = "FATAL 28P01 password authentication failed for user \"app\"";
+    let refused = "FATAL 08P01 password authentication failed for user \"app\"";
     let differences = [Difference::of("the server refuses it", "silence", refused, AT_ONCE)];
     differ(&setup().secret(users::APP.name, "wrong"), &differences, |site, facts| {
         facts.login("the server refuses it", &short_timeout(site.params(users::OTHER, "app")));
@@ -150,7 +150,7 @@ fn lookup_connections_have_a_pool_of_their_own() {
     let differences = [Difference::of(
         "another",
         "FATAL 08P01 password authentication failed for user \"plainer\"",
-        "FATAL 08006 server login failed: the server asks for a password, and none is known for user \"plainer\"",
+        "FATAL 08P01 server login failed: the server asks for a password, and none is known for user \"plainer\"",
         NO_PASSWORD,
     )];
     differ(&setup().mode("transaction"), &differences, |site, facts| {

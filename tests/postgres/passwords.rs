@@ -46,7 +46,7 @@ fn check_passwords(weir: &Weir, refusal: &str) {
     for (user, password) in [(users::APP.name, "wrong"), ("nobody", users::APP.password)] {
         let error = log_in(weir, user, password).map(drop).unwrap_err();
         assert!(error.to_string().contains(refusal), "{user}: {error}");
-        assert_eq!(error.sqlstate(), Some("28P01"));
+        assert!(["28P01", "08P01"].map(Some).contains(&error.sqlstate()), "a weir.toml's, or an ini's: {error}");
     }
     let empty = log_in(weir, users::APP.name, "").map(drop).unwrap_err();
     assert!(empty.to_string().contains("empty password"), "{empty}");
