@@ -182,6 +182,19 @@ fn paths_and_links_on_every_page_lead_somewhere() {
     assert!(wrong.is_empty(), "these lead nowhere:\n{}", wrong.join("\n"));
 }
 
+#[test]
+fn every_page_of_the_docs_names_its_readers_and_its_time_below_its_title() {
+    let docs = pages().into_iter().filter(|page| page.strip_prefix(root()).is_ok_and(|path| path.starts_with("docs")));
+    let without = docs.filter(|page| {
+        let text = fs::read_to_string(page).expect("a page");
+        let mut lines = text.lines();
+        let title = lines.next().is_some_and(|line| line.starts_with("# "));
+        !title || lines.next() != Some("") || !lines.next().is_some_and(|line| line.starts_with("*For "))
+    });
+    let without: Vec<_> = without.collect();
+    assert!(without.is_empty(), "a page begins with its title and a line `*For readers who …*`: {without:?}");
+}
+
 /// What a heading is called in links.
 fn slug(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
