@@ -158,7 +158,7 @@ fn an_ldap_server_that_is_silent_or_away_holds_up_no_other_login() {
     drop(silent);
     let error = log_in(weir, users::APP.name, "x").map(drop).unwrap_err();
     assert!(error.to_string().contains(LDAP_FAILED), "{error}");
-    logs(&weir, "could not connect to LDAP server");
+    logs(weir, "could not connect to LDAP server");
 }
 
 /// A service of PAM of the test's own; gone when dropped.
