@@ -122,7 +122,7 @@ impl Engine {
                 Err(StopReason::NeedServer)
             }
             Acquire::Queued if self.admin.shutdown.draining() == Some(Drain::Servers) => {
-                Acquired::Refused(Refusal::ServersShuttingDown)
+                Err(StopReason::refuse(Refusal::ServersShuttingDown))
             }
             Acquire::Queued => {
                 self.common.follow_up(FollowUp::PollPool(client.pool));
