@@ -73,6 +73,8 @@ fn run_portal(bytes: &mut Vec<u8>, statement: &[u8]) {
 struct Server {
     asked: Vec<u8>,
     in_transaction: bool,
+    /// Parse messages that it was sent.
+    parses: u32,
 }
 
 /// The engine's port: bytes for clients are copied and forgotten, bytes for servers kept until they are answered.
@@ -202,6 +204,11 @@ impl World {
         self.transactions += u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
     }
 
+    /// The most Parse messages that a server was sent.
+    pub(super) fn most_parses(&self) -> u32 {
+        self.port.peers.iter().flatten().map(|server| server.parses).max().unwrap_or_default()
+    }
+
     pub(super) fn reset_clock(&mut self) {
         (self.spent, self.turns, self.transactions) = (Duration::ZERO, 0, 0);
     }
@@ -324,7 +331,10 @@ impl Server {
                 row(out);
                 put_back::ready(out, if self.in_transaction { b'T' } else { b'I' });
             }
-            b'P' => put_back::parse_complete(out),
+            b'P' => {
+                self.parses += 1;
+                put_back::parse_complete(out);
+            }
             b'B' => put_back::bind_complete(out),
             b'D' => describe(out),
             b'E' => row(out),
@@ -387,6 +397,7 @@ mod tests {
             assert_eq!(owed, 0, "{habit:?}");
             // A client's piece and a server's for each query at the least: nobody was left waiting.
             assert!(world.turns >= 140, "{habit:?}: {} turns", world.turns);
+            assert!(habit != Habit::Prepared || world.most_parses() == 1, "it is prepared already");
         }
     }
 }

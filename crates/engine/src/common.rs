@@ -195,6 +195,7 @@ impl Common {
     }
 
     /// Whether this turn has nothing left to do.
+    #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.follow_ups.is_empty()
     }

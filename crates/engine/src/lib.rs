@@ -55,6 +55,22 @@ impl Engine {
         self.common.set_now(now);
         match input {
             Input::Bytes { peer, bytes } => self.bytes(now, peer, bytes, io),
+            other => self.event(now, other, io),
+        }
+        if !self.common.is_done() {
+            self.work_off(now, io);
+        }
+        if self.admin.halt.is_flushing() {
+            self.check_flushed(io);
+        }
+    }
+
+    /// Handles an input that is not [`Input::Bytes`], of which a query has none. Out of line: what it needs of the stack is
+    /// not needed for bytes.
+    #[inline(never)]
+    fn event<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
+        match input {
+            Input::Bytes { .. } => {}
             Input::Accepted { peer, from } => self.accepted(now, peer, from, io),
             Input::Closed { peer, .. } => self.closed(now, peer, io),
             Input::Ending { peer } => self.ending(now, peer, io),
@@ -74,10 +90,6 @@ impl Engine {
             Input::AskedNoMore { number } => self.control_request_dropped(now, number, io),
             Input::Tick => self.ticks(now, io),
         }
-        self.work_off(now, io);
-        if self.admin.halt.is_flushing() {
-            self.check_flushed(io);
-        }
     }
 
     /// When [`Input::Tick`] is due.
@@ -86,7 +98,6 @@ impl Engine {
     }
 
     /// Does what is queued for this turn, until nothing is.
-    #[inline]
     fn work_off<I: Io>(&mut self, now: Time, io: &mut I) {
         while let Some(work) = self.common.next_follow_up() {
             match work {

@@ -241,9 +241,9 @@ impl PoolSlot {
 
     /// Whether something may have to be done for it now that a server was released or linked. A pool that has clients, and
     /// nothing to do with other workers or limits, wants something only when its own deadline says so.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn needs_poll(&self) -> bool {
-        let alone = matches!(&self.lending, LendingRole::Owner(lender) if lender.lent_count() == 0);
+        let alone = matches!(&self.lending, LendingRole::Owner(lender) if !lender.lends());
         let plain = alone && !self.removed && !self.quota.is_limited() && self.clients > 0 && self.login.is_idle();
         !plain || self.pool.next_deadline() < self.armed
     }

@@ -104,7 +104,10 @@ impl SessionState {
     #[inline]
     pub(crate) fn may_be_temporary(&mut self, effects: Dirty) -> bool {
         let temporary = effects.contains(Dirty::TEMP);
-        self.temporary |= temporary;
+        // Not by `|=`, of which rustc 1.95 makes an unconditional `true` where this is inlined (`weir-bench own` shows it).
+        if temporary {
+            self.temporary = true;
+        }
         temporary
     }
 
