@@ -1,13 +1,22 @@
 //! A client goes: everything that it was in lets go of it.
 
 use weir_base::{Peer, Time};
-use weir_session::Refusal;
+use weir_config::{Config, FileFormat};
+use weir_session::{ErrorCodes, Refusal};
 
 use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::handles::NO_POOL;
 use crate::peers::{ClientPhase, ClientSlot, ServerPhase};
 use crate::port::{Io, Level};
+
+/// Whose SQLSTATEs clients get: they may compare those of the pooler whose file is served.
+fn error_codes(config: &Config) -> ErrorCodes {
+    match config.format {
+        FileFormat::Toml => ErrorCodes::PostgreSql,
+        FileFormat::Ini => ErrorCodes::PgBouncer,
+    }
+}
 
 /// Why a server is closed whose client left it in the middle of something.
 const NOT_READY: &str = "client disconnect while server was not ready";
@@ -41,7 +50,7 @@ impl Engine {
         if !mid_message && !client.cut && !matches!(client.phase, ClientPhase::Handshake(_)) {
             let scratch = &mut self.sessions.scratch;
             scratch.clear();
-            refusal.write(scratch);
+            refusal.write(error_codes(self.common.config()), scratch);
             io.send(client.peer, scratch);
         }
         if self.common.config().log.pooler_errors {

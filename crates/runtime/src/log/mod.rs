@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_config::Log as Settings;
 use weir_engine::port::{About, Level};
@@ -28,7 +28,9 @@ use sink::Sinks;
 const LINES: usize = 4096;
 /// A line is cut after so many bytes.
 const LINE_LIMIT: usize = 8 * 1024;
-/// After a write the log's thread rests: whoever logs meanwhile need not wake it, and many lines share a write.
+/// So many writes a second follow their lines at once: who reads the log finds there what a client has just been told.
+const PROMPT_WRITES: u32 = 100;
+/// After a write beyond that the log's thread rests: whoever logs meanwhile need not wake it, and many lines share a write.
 const BREATH: Duration = Duration::from_millis(10);
 /// How long an end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -129,6 +131,7 @@ pub fn log_start_error(settings: &Settings, text: &str) {
 }
 
 fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64) {
+    let (mut second, mut writes) = (Instant::now(), 0);
     while let Ok(first) = inbox.recv() {
         for entry in iter::once(first).chain(inbox.try_iter()) {
             match entry {
@@ -143,7 +146,13 @@ fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64) {
             sinks.put(&Line { level: Level::Warning, at: unix_micros(), who: Who::Process, text });
         }
         sinks.flush();
-        thread::sleep(BREATH);
+        if second.elapsed() >= Duration::from_secs(1) {
+            (second, writes) = (Instant::now(), 0);
+        }
+        writes += 1;
+        if writes > PROMPT_WRITES {
+            thread::sleep(BREATH);
+        }
     }
 }
 
