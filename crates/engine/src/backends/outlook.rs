@@ -27,27 +27,34 @@ pub(crate) struct FailedLogin {
     /// What may be tried otherwise.
     pub(crate) failure: LoginFailure,
     pub(crate) outlook: Outlook,
+    /// What the log says of the error: the server's severity, where it has answered with it (PostgreSQL refuses a login with
+    /// FATAL).
+    pub(crate) severity: &'static str,
 }
 
 impl FailedLogin {
     /// The server could not be reached, or its connection ended.
     pub(crate) fn away(error: ServerError) -> FailedLogin {
-        FailedLogin { error, failure: LoginFailure::Other, outlook: Outlook::Away }
+        FailedLogin::ours(error, Outlook::Away)
     }
 
     /// The server has another role than the pool wants.
     pub(crate) fn not_ready(error: ServerError) -> FailedLogin {
-        FailedLogin { error, failure: LoginFailure::Other, outlook: Outlook::NotReady }
+        FailedLogin::ours(error, Outlook::NotReady)
     }
 
     /// The server, or what is configured for it, will not do.
     pub(crate) fn lasting(error: ServerError) -> FailedLogin {
-        FailedLogin { error, failure: LoginFailure::Other, outlook: Outlook::Lasting }
+        FailedLogin::ours(error, Outlook::Lasting)
     }
 
     /// The server has answered with this error.
     pub(crate) fn answered(error: ServerError) -> FailedLogin {
-        FailedLogin { outlook: Outlook::of(&error), error, failure: LoginFailure::Other }
+        FailedLogin { outlook: Outlook::of(&error), error, failure: LoginFailure::Other, severity: "FATAL " }
+    }
+
+    fn ours(error: ServerError, outlook: Outlook) -> FailedLogin {
+        FailedLogin { error, failure: LoginFailure::Other, outlook, severity: "" }
     }
 
     /// The same, and it may be tried in another way.

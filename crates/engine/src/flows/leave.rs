@@ -1,22 +1,14 @@
 //! A client goes: everything that it was in lets go of it.
 
 use weir_base::{Peer, Time};
-use weir_config::{Config, FileFormat};
-use weir_session::{ErrorCodes, Refusal};
+use weir_config::FileFormat;
+use weir_session::{Refusal, SqlStates};
 
 use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::handles::NO_POOL;
 use crate::peers::{ClientPhase, ClientSlot, ServerPhase};
 use crate::port::{Io, Level};
-
-/// Whose SQLSTATEs clients get: they may compare those of the pooler whose file is served.
-fn error_codes(config: &Config) -> ErrorCodes {
-    match config.format {
-        FileFormat::Toml => ErrorCodes::PostgreSql,
-        FileFormat::Ini => ErrorCodes::PgBouncer,
-    }
-}
 
 /// Why a server is closed whose client left it in the middle of something.
 const NOT_READY: &str = "client disconnect while server was not ready";
@@ -50,7 +42,11 @@ impl Engine {
         if !mid_message && !client.cut && !matches!(client.phase, ClientPhase::Handshake(_)) {
             let scratch = &mut self.sessions.scratch;
             scratch.clear();
-            refusal.write(error_codes(self.common.config()), scratch);
+            let states = match self.common.config().format {
+                FileFormat::Toml => SqlStates::PostgreSql,
+                FileFormat::Ini => SqlStates::PgBouncer,
+            };
+            refusal.write(states, scratch);
             io.send(client.peer, scratch);
         }
         if self.common.config().log.pooler_errors {

@@ -217,7 +217,7 @@ impl Engine {
 
     /// A login at the server failed; its connection is gone, or being closed.
     pub(crate) fn login_failed<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, failed: FailedLogin, io: &mut I) {
-        let FailedLogin { error, failure, outlook } = failed;
+        let FailedLogin { error, failure, outlook, severity } = failed;
         let target = server.connection.target();
         let reached = !matches!(server.state, ServerState::Connecting);
         let logs = match outlook {
@@ -229,7 +229,7 @@ impl Engine {
             }
         };
         if logs {
-            self.log_failed_login(&server, &error, reached, io);
+            self.log_failed_login(&server, (severity, &error), reached, io);
         }
         let slot = self.pools.get_mut(server.pool);
         let again = server.connection.attempt().encryption.other(self.common.config().tls.server.mode, failure);
@@ -241,10 +241,16 @@ impl Engine {
     }
 
     /// The log has PgBouncer's words for a login that failed, which operators look for.
-    fn log_failed_login<I: Io>(&self, server: &ServerSlot, error: &ServerError, reached: bool, io: &mut I) {
+    fn log_failed_login<I: Io>(
+        &self,
+        server: &ServerSlot,
+        (severity, error): (&str, &ServerError),
+        reached: bool,
+        io: &mut I,
+    ) {
         let slot = self.pools.get(server.pool);
         let (name, user, host) = (&slot.name, &slot.user, server.connection.target());
-        log(Level::Warning, format_args!("{name}/{user}@{host}: server login failed: {}", error.message), io);
+        log(Level::Warning, format_args!("{name}/{user}@{host}: server login failed: {severity}{}", error.message), io);
         if self.common.config().log.disconnections {
             let age = self.common.now().since(server.connection.connected_at()).micros() / 1_000_000;
             let why = if reached { &error.message } else { CONNECT_FAILED };
