@@ -7,7 +7,7 @@ use weir_auth::{Method, RequireAuth};
 use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::kind::Kind;
-use crate::model::{Balance, LogFormat, Network, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols};
+use crate::model::{Balance, LogFormat, Network, OnServerDown, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols};
 use crate::units;
 
 /// The text that PgBouncer has for an empty query, since none at all means that nothing is asked.
@@ -36,6 +36,7 @@ pub(crate) enum FieldMut<'a> {
     Method(&'a mut Method),
     PoolMode(&'a mut PoolMode),
     OnDirty(&'a mut OnDirty),
+    OnServerDown(&'a mut OnServerDown),
     Balance(&'a mut Balance),
     Spread(&'a mut Spread),
     SessionAttrs(&'a mut SessionAttrs),
@@ -77,6 +78,7 @@ impl FieldMut<'_> {
             FieldMut::Method(v) => v.to_string(),
             FieldMut::PoolMode(v) => v.to_string(),
             FieldMut::OnDirty(v) => v.to_string(),
+            FieldMut::OnServerDown(v) => v.to_string(),
             FieldMut::Balance(v) => v.to_string(),
             FieldMut::Spread(v) => v.to_string(),
             FieldMut::SessionAttrs(v) => v.to_string(),

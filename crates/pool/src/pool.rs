@@ -415,7 +415,7 @@ impl<P> Pool<P> {
             waiting: self.queue.len(),
             oldest_wait: self.queue.oldest().map_or(Span::ZERO, |since| now - since),
             paused: self.is_paused(),
-            retry_at: (self.backoff.health() != Health::Fine).then_some(self.backoff.opens()),
+            retry_at: (self.backoff.health() != Health::Fine).then_some(self.backoff.opens(!self.queue.is_empty())),
         }
     }
 

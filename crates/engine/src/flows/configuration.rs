@@ -51,7 +51,7 @@ impl Engine {
         let config = &self.common.config().pool_of_user(config, user);
         let lending = LendingRole::new(self.owner_of(name, user), self.common.worker());
         let limited = self.common.config().is_limited(name, user) && !lending.is_borrower();
-        let pool = Pool::new(lending.settings(config), self.common.random_number(), now);
+        let pool = Pool::new(lending.settings(self.common.config(), config), self.common.random_number(), now);
         let accepted = self.sessions.interner.pool(name, user, config.limits.pool_share());
         let slot = PoolSlot::new(key, config.clone(), pool, accepted, PoolQuota::new(limited), lending, now);
         let ix = self.pools.insert(slot);
@@ -108,10 +108,12 @@ impl Engine {
                 }
                 // A pool that is shut stays shut: one that returns begins anew, under the same name.
                 Some(_) if slot.removed => {}
-                Some(pool) if adjust(slot, self.common.config().pool_of_user(&pool, &slot.user), now) => {
-                    self.recall(ix, io)
+                Some(pool) => {
+                    let all = self.common.config();
+                    if adjust(slot, all, all.pool_of_user(&pool, &slot.user), now) {
+                        self.recall(ix, io);
+                    }
                 }
-                Some(_) => {}
             }
             if other_tls {
                 // Servers under the old settings might be less secure than the new ones allow.

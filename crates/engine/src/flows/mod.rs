@@ -33,7 +33,7 @@ pub(crate) mod lending;
 mod log;
 mod login;
 mod lost;
-mod opening;
+pub(crate) mod opening;
 mod placement;
 mod pool;
 mod prelude;

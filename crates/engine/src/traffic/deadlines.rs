@@ -110,7 +110,8 @@ pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, cli
         | ClientPhase::Handshake(_)
         | ClientPhase::Moving(_)
         | ClientPhase::AuthLookup(_)
-        | ClientPhase::Login(_) => client.connected_at.deadline(common.config().client_login_timeout),
+        | ClientPhase::Login(_)
+        | ClientPhase::Welcome(_) => client.connected_at.deadline(common.config().client_login_timeout),
         ClientPhase::Ready(_) if client.link.is_none() && !client.pause.waits => {
             client.request_at.deadline(idle_timeout(common, pools, client))
         }

@@ -58,6 +58,8 @@ pub(crate) struct Port {
     /// Peers to read from although no event comes: the last read did not reach the end.
     pub(crate) runnable: VecDeque<Peer>,
     closing: Vec<Peer>,
+    /// The log is to be written before what this turn has to say is sent.
+    settles: bool,
     detaching: Vec<Peer>,
     pub(crate) later: BinaryHeap<Reverse<(Time, Peer, DueAction)>>,
     pub(crate) ring_io: RingIo,
@@ -91,6 +93,7 @@ impl Port {
             pending: VecDeque::new(),
             runnable: VecDeque::new(),
             closing: Vec::new(),
+            settles: false,
             detaching: Vec::new(),
             later: BinaryHeap::new(),
             ring_io: RingIo::default(),
@@ -105,6 +108,9 @@ impl Port {
     /// Carries out what the engine asked for in the turn that ends. `input` is what the turn was about.
     #[inline]
     pub(crate) fn finish(&mut self, input: &[u8]) {
+        if std::mem::take(&mut self.settles) {
+            self.shared.log.settle();
+        }
         if self.output.touched(0).is_some() {
             self.flush(input);
         }
@@ -483,6 +489,8 @@ impl Io for Port {
     }
 
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>) {
+        // A client that is refused must not know the reason before the log has it.
+        self.settles |= level >= Level::Warning && matches!(about, About::Peer { .. });
         self.shared.log.about(level, about, text);
     }
 
