@@ -142,6 +142,8 @@ pub(crate) struct ServerSlot {
     pub(crate) used: bool,
     /// Close it at its release (KILL, RECONNECT).
     pub(crate) marked_for_close: bool,
+    /// Its client has only been told what it reported: that is no use of it.
+    pub(crate) unused: bool,
 }
 
 /// The state of a server connection; the same names in SHOW SERVERS.
@@ -326,6 +328,7 @@ impl ServerSlot {
             fatal_error: None,
             used: false,
             marked_for_close: false,
+            unused: false,
         }
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct SecretQuery {
 /// The answer of an auth_query.
 #[derive(Clone, Debug)]
 pub(crate) struct UserSecret {
+    /// Whether there is such a user. One that may not log in with a secret can be let in without one (`trust`).
+    pub(crate) exists: bool,
     /// The secret as written; none if there is no such user, or it may not log in with a secret.
     pub(crate) text: Option<Arc<str>>,
     /// Mock secrets of users without one: like those of the users that the server was queried about.
