@@ -58,6 +58,8 @@ pub(crate) enum FollowUp {
     Feed(Peer),
     /// This pool may have something to ask for.
     PollPool(PoolIx),
+    /// This client or server may be free to leave for another process.
+    HandOver(Peer),
 }
 
 /// What a helper works for.
@@ -155,6 +157,16 @@ impl Common {
     pub(crate) fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id * u64::from(self.workers) + u64::from(self.worker.0)
+    }
+
+    /// The last number of [`Common::next_id`], or another process's: later ones are greater.
+    pub(crate) fn last_id(&self) -> u64 {
+        (self.last_id + 1) * u64::from(self.workers)
+    }
+
+    /// All numbers from now on are greater than `last`.
+    pub(crate) fn begin_ids_after(&mut self, last: u64) {
+        self.last_id = self.last_id.max(last / u64::from(self.workers) + 1);
     }
 
     pub(crate) fn random_bytes<const N: usize>(&mut self) -> [u8; N] {

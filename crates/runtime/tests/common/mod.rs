@@ -57,6 +57,8 @@ pub(crate) fn plan(workers: u16) -> Plan {
         logging: Config::default().log,
         dns: Config::default().dns,
         inherited: Inherited::default(),
+        predecessor: None,
+        upgrade_socket: None,
         greeting: "up".to_owned(),
         warnings: Vec::new(),
         signals: Signals::Leave,
