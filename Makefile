@@ -18,6 +18,12 @@ demo: ## Show what Weir does, on a throw-away PostgreSQL (half a minute, then un
 build: ## Build the optimised weir, weir-demo and weir-lab into target/release
 	$(CARGO) build --release -p weir -p weir-demo -p weir-lab
 
+PREFIX ?= /usr/local
+.PHONY: install
+install: ## Copy what `make build` has built to $(PREFIX)/bin (PREFIX=/usr/local, DESTDIR=)
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 target/release/weir target/release/weir-demo target/release/weir-lab "$(DESTDIR)$(PREFIX)/bin"
+
 lab: ## Rerun the published experiments about pooling (ARGS='all --quick' is the default)
 	@$(CARGO) build --quiet --release -p weir -p weir-lab
 	@exec "$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/weir" lab $(or $(ARGS),all --quick)
@@ -44,6 +50,10 @@ soak: ## Mixed traffic with clients killed at random, for ten minutes
 
 regress: ## PostgreSQL's own regression tests, directly and through Weir in session mode (ARGS='date guc': only these)
 	@tests/regress/run.sh $(ARGS)
+
+.PHONY: pgbouncer-suite
+pgbouncer-suite: ## PgBouncer's own test suite against Weir (PGBOUNCER_SOURCE=a checkout of PgBouncer)
+	@PGBOUNCER_SOURCE=$(PGBOUNCER_SOURCE) scripts/pgbouncer-suite.sh $(ARGS)
 
 sim: ## The simulator with many seeds (SEED=1 COUNT=3000, or HOURS=0.5 for as long; JOBS=1)
 	@$(CARGO) run --quiet --profile sim -p weir-sim -- --seed $(or $(SEED),1) \

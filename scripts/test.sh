@@ -129,6 +129,17 @@ programs() {
 mapfile -t small < <(cargo metadata --format-version 1 --no-deps | grep -o '"manifest_path":"[^"]*/Cargo.toml"' |
     sed -E 's#.*:"(.*)/Cargo.toml"#\1#' | grep -vE '/(tests|lab)$' | while read -r package; do programs "$package/tests"; done | sort -u)
 
+# The suites that run beside the largest one. PgBouncer's own is not part of this repository: a checkout of it is named by
+# PGBOUNCER_SOURCE.
+other_suites() {
+    tests "Faults, incidents, differences, pages, PgBouncer and the lab" "${real[@]}" --test differential --test faults --test incidents --test pages --test pgbouncer --test all
+    if [ -n "${PGBOUNCER_SOURCE-}" ]; then
+        step "PgBouncer's own test suite" scripts/pgbouncer-suite.sh
+    else
+        bold "PgBouncer's own test suite: not run, PGBOUNCER_SOURCE names no checkout of PgBouncer"
+    fi
+}
+
 step "Formatting" cargo fmt --all --check -- --color never
 step "Build" cargo test --quiet --no-run "${real[@]}"
 WEIR_BIN=$(realpath "${CARGO_TARGET_DIR:-target}")/debug/weir
@@ -136,7 +147,7 @@ export WEIR_BIN
 beside step "Lints" cargo clippy --quiet "${real[@]}" --all-targets -- --deny warnings
 tests "Unit tests, the simulator's, and which crate may use which" "${real[@]}" --lib --bins "${small[@]}"
 beside_ends
-beside tests "Faults, incidents, differences, PgBouncer and the lab" "${real[@]}" --test differential --test faults --test incidents --test pgbouncer --test all
+beside other_suites
 tests "Real PostgreSQL" "${real[@]}" --test postgres
 beside_ends
 # Above, sockets are served by io_uring where the kernel has it. Here by epoll, as elsewhere: all of it with --all.

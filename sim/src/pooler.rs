@@ -375,6 +375,7 @@ impl Pooler {
             }
             Work::NameOfUser(uid) => Answer::UserName(Some(format!("user{uid}"))),
             Work::LoadConfig => Answer::Config(self.shared.load()),
+            Work::ApplyTls(config) => Answer::Config(weir_config::apply_tls(&config).map(Arc::new)),
             Work::ChangeConfig(_) => Answer::Changed(Err(ChangeError::Fixed)),
         };
         let delay = self.nodes[usize::from(worker)].rng.span(50, 100_000);

@@ -54,8 +54,8 @@ const UNKNOWN: &str = "1.18 reveals that there is no such user";
 /// Without a known password, no login at the server is needed.
 const NO_PASSWORD: &str = "1.18 logs in with an empty password, and passes the server's error on";
 
-const WRONG: &str = "FATAL 28P01 password authentication failed";
-const WRONG_SASL: &str = "FATAL 28P01 SASL authentication failed";
+const WRONG: &str = "FATAL 08P01 password authentication failed";
+const WRONG_SASL: &str = "FATAL 08P01 SASL authentication failed";
 /// 1.18 lets clients wait for query_wait_timeout; later versions report the failure at once.
 const AT_ONCE: &str = "1.18 lets clients wait";
 const NO_USER: &str = "FATAL 08P01 no such user";
@@ -87,9 +87,9 @@ fn with_plain() {
 
 #[test]
 fn with_trust() {
-    let none = "FATAL 08006 server login failed: the server asks for a password, and none is known for user \"other\"";
+    let none = "FATAL 08P01 server login failed: the server asks for a password, and none is known for user \"other\"";
     let differences = [
-        Difference::of("an unknown user", NO_USER, "FATAL 28P01 \"trust\" authentication failed", UNKNOWN),
+        Difference::of("an unknown user", NO_USER, "FATAL 08P01 \"trust\" authentication failed", UNKNOWN),
         Difference::of(
             "a user of the server",
             "FATAL 08P01 server login failed: wrong password type",
@@ -107,7 +107,7 @@ fn with_trust() {
 #[test]
 fn the_database_may_name_another_auth_user() {
     let setup = setup().set("auth_user", "nobody").database("app", "auth_user=app").database("plain", "");
-    let none = "FATAL 08006 server login failed: the server asks for a password, and none is known for user \"nobody\"";
+    let none = "FATAL 08P01 server login failed: the server asks for a password, and none is known for user \"nobody\"";
     let differences = [Difference::of("with the general one", "silence", none, AT_ONCE)];
     differ(&setup, &differences, |site, facts| {
         prepare(site);
@@ -163,7 +163,7 @@ fn lookup_connections_have_a_pool_of_their_own() {
     let differences = [Difference::of(
         "another",
         "FATAL 08P01 password authentication failed for user \"plainer\"",
-        "FATAL 08006 server login failed: the server asks for a password, and none is known for user \"plainer\"",
+        "FATAL 08P01 server login failed: the server asks for a password, and none is known for user \"plainer\"",
         NO_PASSWORD,
     )];
     differ(&setup().mode("transaction"), &differences, |site, facts| {

@@ -60,7 +60,7 @@ fn a_forced_user_without_a_password_takes_it_from_the_list() {
     let differences = [Difference::of(
         "its password is unknown",
         "FATAL 08P01 password authentication failed for user \"other\"",
-        "FATAL 08006 server login failed: the server asks for a password, and none is known for user \"other\"",
+        "FATAL 08P01 server login failed: the server asks for a password, and none is known for user \"other\"",
         "1.18 logs in with an empty password, and passes the server's error on",
     )];
     differ(&Setup::new().database("app", "user=other").without(users::OTHER), &differences, |site, facts| {
@@ -156,7 +156,7 @@ fn a_server_that_is_not_there() {
     let differences = [Difference {
         fact: "refused",
         pgbouncer: "silence",
-        weir: "FATAL 08006 could not connect to server 127.0.0.1:1: Connection refused (os error 111)",
+        weir: "FATAL 08P01 could not connect to server 127.0.0.1:1: Connection refused (os error 111)",
         why: "1.18 lets clients wait for query_wait_timeout; later versions send an error at once",
     }];
     differ(&setup, &differences, |site, facts| {

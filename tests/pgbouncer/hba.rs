@@ -13,7 +13,7 @@ fn hba(lines: &str) -> Setup {
 
 /// Without a matching line, later versions report that; in 1.18 it looks as if a line rejected the client.
 fn unmatched(fact: &'static str) -> Difference {
-    let (old, new) = ("FATAL 08P01 login rejected", "FATAL 28000 no authentication method is found");
+    let (old, new) = ("FATAL 08P01 login rejected", "FATAL 08P01 no authentication method is found");
     Difference::of(fact, old, new, "1.18 does not tell a missing line from one that rejects")
 }
 

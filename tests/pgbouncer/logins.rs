@@ -88,7 +88,7 @@ fn scram() {
 fn any() {
     let forced = format!("user={} password='{}'", users::APP.name, users::APP.password.replace('\'', "''"));
     let why = "administrators must be named: `any` admits all users, but not all users may pause the pooler";
-    let refused = |fact| Difference::of(fact, "welcome", "FATAL 28000 not allowed", why);
+    let refused = |fact| Difference::of(fact, "welcome", "FATAL 08P01 not allowed", why);
     let differences = [refused("console as an ordinary user"), refused("console as an unknown user")];
     differ(&Setup::new().set("auth_type", "any").database("app", &forced), &differences, try_all);
 }

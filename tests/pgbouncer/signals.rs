@@ -66,7 +66,7 @@ fn int_waits_for_transactions() {
     let differences = [Difference {
         fact: "a waiting client",
         pgbouncer: "",
-        weir: "Error 57P01 the pooler is shut down; Closed",
+        weir: "Error 08P01 server shutting down; Closed",
         why: "1.18 lets them wait until it ends; later versions drop them",
     }];
     differ(&setup().set("default_pool_size", "1"), &differences, |site, facts| {

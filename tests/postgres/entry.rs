@@ -94,7 +94,7 @@ fn the_owner_of_the_process_administers_it_by_the_unix_socket_also_while_a_shutd
     });
     let mut again = Connection::connect(&owner).unwrap();
     again.query("SHOW CLIENTS").unwrap();
-    refused_with(Connection::connect(&local(&site, users::APP)), "the pooler is shut down", "57P01");
+    refused_with(Connection::connect(&local(&site, users::APP)), "pooler is shutting down", "57P01");
     drop(client);
     assert!(weir.wait_for_exit().success());
 }

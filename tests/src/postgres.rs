@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use weir_pgclient::{Connection, Params};
 use weir_pglocal::{Auth, Error, Options, Programs, Server};
@@ -42,7 +42,25 @@ pub mod users {
 
 /// A running PostgreSQL; clones share it, the last one stops it.
 #[derive(Clone, Debug)]
-pub struct Postgres(Arc<Server>);
+pub struct Postgres {
+    server: Arc<Server>,
+    /// Databases of tests that have ended, as empty as new ones.
+    free: Arc<Mutex<Vec<String>>>,
+}
+
+/// What a test can have left in a database: two databases with the same answer are interchangeable. Temporary schemas,
+/// which stay after their tables, do not count.
+const FINGERPRINT: &str = "\
+    SELECT concat_ws(' ',
+        (SELECT count(*) FROM pg_class WHERE relnamespace NOT IN (SELECT oid FROM pg_namespace WHERE nspname ~ '^pg_(toast_)?temp')),
+        (SELECT string_agg(nspname || coalesce(nspacl::text, ''), ' ' ORDER BY nspname) FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp'),
+        (SELECT count(*) FROM pg_proc), (SELECT count(*) FROM pg_type), (SELECT count(*) FROM pg_extension), (SELECT count(*) FROM pg_operator),
+        (SELECT count(*) FROM pg_event_trigger), (SELECT count(*) FROM pg_publication), (SELECT count(*) FROM pg_foreign_data_wrapper),
+        (SELECT count(*) FROM pg_largeobject_metadata), (SELECT count(*) FROM pg_default_acl), (SELECT count(*) FROM pg_collation),
+        (SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()),
+        (SELECT count(*) FROM pg_replication_slots WHERE database = current_database()),
+        (SELECT count(*) FROM pg_db_role_setting JOIN pg_database ON pg_database.oid = setdatabase WHERE datname = current_database()),
+        (SELECT concat_ws(' ', datdba, datacl, datconnlimit, datallowconn, datistemplate) FROM pg_database WHERE datname = current_database()))";
 
 impl Postgres {
     /// The server that all tests share: tests may change their own databases, and nothing else on the server.
@@ -74,38 +92,47 @@ impl Postgres {
         };
         let server = programs().and_then(|programs| Server::start_with(programs, options));
         let server = server.unwrap_or_else(|error| panic!("{error}"));
-        let postgres = Postgres(Arc::new(server));
+        let postgres = Postgres { server: Arc::new(server), free: Arc::default() };
         postgres.create_users();
         postgres
     }
 
     /// A standby that follows this server by streaming.
     pub fn standby(&self) -> Postgres {
-        Postgres(Arc::new(Server::standby_of(&self.0).unwrap_or_else(|error| panic!("{error}"))))
+        let server = Server::standby_of(&self.server).unwrap_or_else(|error| panic!("{error}"));
+        Postgres { server: Arc::new(server), free: Arc::default() }
     }
 
     /// The server itself, to be stopped, started, frozen.
     pub fn server(&self) -> &Server {
-        &self.0
+        &self.server
     }
 
     /// The TCP port.
     pub fn port(&self) -> u16 {
-        self.0.port()
+        self.server.port()
     }
 
     /// A connection of the superuser, past Weir and over the Unix socket.
     pub fn superuser(&self, database: &str) -> Connection {
-        self.0.superuser_connection(database).unwrap_or_else(|error| panic!("superuser of {database}: {error}"))
+        self.server.superuser_connection(database).unwrap_or_else(|error| panic!("superuser of {database}: {error}"))
     }
 
     /// How to reach a database directly, as one of the users.
     pub fn params(&self, user: User, database: &str) -> Params {
-        self.0.params(user.name, database).password(user.password)
+        self.server.params(user.name, database).password(user.password)
     }
 
-    /// A new empty database that `users::APP` owns, dropped with its value.
+    /// An empty database that `users::APP` owns, for one test: a new one, or that of a test which has ended and left nothing
+    /// in it (a new one costs PostgreSQL a tenth of a second).
     pub fn database(&self) -> Database {
+        let free = self.free.lock().expect("no test panics while it holds it").pop();
+        let name = free.unwrap_or_else(|| self.create_database());
+        let fingerprint = self.fingerprint(&name).unwrap_or_else(|error| panic!("database {name}: {error}"));
+        Database { postgres: self.clone(), name, fingerprint }
+    }
+
+    fn create_database(&self) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let name = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
         self.superuser("postgres")
@@ -113,7 +140,11 @@ impl Postgres {
             .unwrap_or_else(|error| panic!("create database {name}: {error}"));
         let all_users = format!("GRANT ALL ON SCHEMA public TO PUBLIC; GRANT ALL ON DATABASE {name} TO PUBLIC");
         self.superuser(&name).query(&all_users).unwrap_or_else(|error| panic!("grant on {name}: {error}"));
-        Database { postgres: self.clone(), name }
+        name
+    }
+
+    fn fingerprint(&self, database: &str) -> Result<Option<String>, weir_pgclient::Error> {
+        self.server.superuser_connection(database)?.value(FINGERPRINT)
     }
 
     /// The stored password of a user on the server: `md5…` or `SCRAM-SHA-256$…`.
@@ -126,9 +157,9 @@ impl Postgres {
     /// Makes it a standby without a primary, until it is promoted. Its connections are closed.
     pub fn demote(&self) {
         let folder = self.superuser("postgres").value("SHOW data_directory").expect("it answers").expect("a folder");
-        self.0.shutdown();
+        self.server.shutdown();
         fs::write(Path::new(&folder).join("standby.signal"), "").expect("the server's file");
-        self.0.start_again().unwrap_or_else(|error| panic!("{error}"));
+        self.server.start_again().unwrap_or_else(|error| panic!("{error}"));
         let recovers = self.superuser("postgres").value("SELECT pg_is_in_recovery()");
         assert_eq!(recovers.expect("it answers").as_deref(), Some("t"));
     }
@@ -160,6 +191,8 @@ fn programs() -> Result<Programs, Error> {
 pub struct Database {
     postgres: Postgres,
     name: String,
+    /// What it held at first.
+    fingerprint: Option<String>,
 }
 
 impl Database {
@@ -193,11 +226,30 @@ impl Database {
     }
 }
 
+impl Database {
+    /// Ends its sessions. True if the test has left nothing in it, so that another test can have it.
+    fn is_reusable(&self) -> Result<bool, weir_pgclient::Error> {
+        let mut superuser = self.postgres.server.superuser_connection(&self.name)?;
+        let ended = superuser.value(
+            "SELECT coalesce(bool_and(pg_terminate_backend(pid, 2000)), true) FROM pg_stat_activity \
+             WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )?;
+        Ok(ended.as_deref() == Some("t") && superuser.value(FINGERPRINT)? == self.fingerprint)
+    }
+}
+
 impl Drop for Database {
     fn drop(&mut self) {
         // If the test has stopped its server, the database is gone with it.
-        if let Ok(mut superuser) = self.postgres.0.superuser_connection("postgres") {
-            let _ = superuser.query(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
+        match self.is_reusable() {
+            Ok(true) if !std::thread::panicking() => {
+                self.postgres.free.lock().expect("no test panics while it holds it").push(self.name.clone());
+            }
+            _ => {
+                if let Ok(mut superuser) = self.postgres.server.superuser_connection("postgres") {
+                    let _ = superuser.query(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
+                }
+            }
         }
     }
 }

@@ -6,8 +6,9 @@
 
 use std::fmt;
 
-use crate::model::{TlsProtocols, TlsSide};
+use crate::model::{SslMode, TlsProtocols, TlsSide};
 use crate::origin::ConfigWarning;
+use crate::wording;
 
 /// A cipher suite that is available.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -105,7 +106,35 @@ impl CipherSuite {
     }
 }
 
+impl TlsProtocols {
+    /// Whether no version is left: all that were named are too old.
+    pub fn is_none(self) -> bool {
+        !self.tls12 && !self.tls13
+    }
+}
+
 impl TlsSide {
+    /// Whether connections of this side can be encrypted at all.
+    pub fn is_available(&self) -> bool {
+        self.mode != SslMode::Disable && !self.protocols.is_none()
+    }
+
+    /// Why no handshake of this side could begin, in a line.
+    ///
+    /// # Errors
+    /// Of a list of suites nothing is available.
+    pub fn check_suites(&self) -> Result<(), String> {
+        let (suites, unmappable) = self.suites();
+        if self.protocols.tls13 && resolve_tls13(&self.tls13_ciphers).0.is_empty() {
+            let names = wording::short(&self.tls13_ciphers);
+            return Err(format!("failed to set the TLSv1.3 cipher suites: none of {names} is available"));
+        }
+        if suites.is_empty() {
+            return Err(format!("no cipher suite is left of {}", wording::short(&unmappable.join(":"))));
+        }
+        Ok(())
+    }
+
     /// The cipher suites that are allowed, in the order of preference, and the names in the lists that lead to none.
     /// Without a suite for a version, that version is not available either.
     pub fn suites(&self) -> (Vec<CipherSuite>, Vec<String>) {
@@ -205,10 +234,9 @@ pub(crate) fn protocols(text: &str) -> Result<Versions, String> {
         }
     }
     match versions.allowed {
-        TlsProtocols { tls12: false, tls13: false } if !versions.missing.is_empty() => {
-            Err("names only versions that are not to be had: TLS 1.2 and 1.3 are (tlsv1.2, tlsv1.3)".to_owned())
+        allowed if allowed.is_none() && versions.missing.is_empty() => {
+            Err("must name a version, as in \"secure\"".to_owned())
         }
-        TlsProtocols { tls12: false, tls13: false } => Err("must name a version, as in \"secure\"".to_owned()),
         _ => Ok(versions),
     }
 }
@@ -227,7 +255,8 @@ impl fmt::Display for TlsProtocols {
             (true, true) => "secure",
             (true, false) => "tlsv1.2",
             (false, true) => "tlsv1.3",
-            (false, false) => "",
+            // What was named is too old: any of these says so.
+            (false, false) => "tlsv1.0",
         })
     }
 }
@@ -285,7 +314,7 @@ mod tests {
         assert_eq!(read("all"), Ok(("secure".into(), 2)));
         assert_eq!(read("tlsv1.2, TLSv1.1"), Ok(("tlsv1.2".into(), 1)));
         assert_eq!(read("tlsv1.3"), Ok(("tlsv1.3".into(), 0)));
-        assert!(read("tlsv1.0").unwrap_err().contains("not to be had"));
+        assert_eq!(read("tlsv1.0"), Ok(("tlsv1.0".into(), 1)), "whether that can be served is checked with the mode");
         assert!(read("").is_err() && read("sslv3").is_err());
     }
 }

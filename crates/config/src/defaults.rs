@@ -168,6 +168,7 @@ fn blank_config() -> Config {
         max_user_client_connections: 0,
         max_address_connections: 0,
         tls: Tls::default(),
+        pending_tls: None,
         dns: Dns::default(),
         process: Process::default(),
         web: Web::default(),

@@ -62,7 +62,7 @@ pub use pool_keys::{PoolKey, pool_key_table};
 pub use reference::reference_markdown;
 pub use reload::{Change, Differences, differences, keep_restart_settings};
 pub use review::{Finding, HostLimits, Severity, max_servers, reserved_descriptors, review};
-pub use set::{SetError, set};
+pub use set::{SetError, apply_tls, is_about_tls, set};
 pub use show::{ShowRow, show};
 pub use users::{UserlistError, Users};
 pub use weir_auth::Method;

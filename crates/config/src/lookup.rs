@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::model::{Config, Pool, UserRules};
 use crate::names::RESERVED_DATABASES;
+use crate::origin::FileFormat;
 
 /// What is asked about users that `auth_file` does not list, unless `auth_query` says otherwise.
 ///
@@ -91,6 +92,11 @@ impl Config {
     pub fn user_connections(&self, user: &str) -> u32 {
         let own = self.users.get(user).and_then(|rules| rules.max_connections);
         own.unwrap_or(self.max_user_connections)
+    }
+
+    /// The most clients of the console, administrators aside; 0 is unlimited, which it always is but for an ini.
+    pub fn console_clients(&self) -> u32 {
+        if self.format == FileFormat::Ini { self.limits.max_db_client_connections } else { 0 }
     }
 
     /// The most server connections of a database, over all users; 0 is unlimited.

@@ -87,6 +87,8 @@ pub struct Config {
     pub max_address_connections: u32,
     /// Encryption, towards clients and towards servers.
     pub tls: Tls,
+    /// Settings of encryption that SET made and whose files can't be used yet: `tls` stays in force until they can.
+    pub pending_tls: Option<Box<Tls>>,
     /// How names of servers are looked up.
     pub dns: Dns,
     /// What the process does with itself.

@@ -12,7 +12,7 @@ use crate::kind::Kind;
 use crate::model::{Config, Pool};
 use crate::settings;
 use crate::suggest::nearest;
-use crate::table::{Effect, Field, Setting};
+use crate::table::{Effect, Field, Section, Setting};
 use crate::tls;
 
 /// Why a setting can't be changed. Holds no secret.
@@ -44,7 +44,8 @@ impl fmt::Display for SetError {
 impl std::error::Error for SetError {}
 
 /// The configuration with `key` set to `value`. `key` is the name that SHOW CONFIG shows, or TOML's with its section
-/// (`limits.size`); `value` is written as in an ini.
+/// (`limits.size`); `value` is written as in an ini. Settings of encryption become `pending_tls`: a key and its
+/// certificate are two settings, so they take effect when their files can be used together ([`apply_tls`]).
 ///
 /// # Errors
 ///
@@ -56,8 +57,15 @@ pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> 
             "{key} names a file that has to be read: change the settings' file, and RELOAD"
         )));
     }
-    let mut config = config.clone();
     let refused = |e: String| SetError::Unfit(format!("{key} {e}"));
+    if is_of_tls(setting) {
+        let mut pending = with_pending_tls(config);
+        if let Some(field) = setting.field_mut(&mut pending) {
+            setting.write_ini(field, value.trim()).map_err(refused)?;
+        }
+        return Ok(Config { pending_tls: Some(Box::new(pending.tls)), ..config.clone() });
+    }
+    let mut config = config.clone();
     if let Some(field) = setting.field_mut(&mut config) {
         setting.write_ini(field, value.trim()).map_err(refused)?;
     }
@@ -66,9 +74,6 @@ pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> 
             "type hba needs rules that have to be read: change the settings' file, and RELOAD".into(),
         ));
     }
-    if let Some(unfit) = tls::check(&config).next() {
-        return Err(SetError::Unfit(unfit.message));
-    }
     if config.auth.method != Method::Hba {
         config.auth.hba = None;
     }
@@ -76,6 +81,34 @@ pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> 
     let pools = config.pools.iter().map(|(name, pool)| (name.clone(), follow(pool))).collect();
     let fallback = config.fallback.as_ref().map(follow);
     Ok(Config { pools, fallback, ..config })
+}
+
+/// Whether a setting that may change while Weir runs is one of encryption, whose files [`apply_tls`] reads.
+pub fn is_about_tls(key: &str) -> bool {
+    find_changeable(key).is_ok_and(is_of_tls)
+}
+
+fn is_of_tls(setting: &Setting) -> bool {
+    matches!(setting.section, Section::TlsClient | Section::TlsServer)
+}
+
+/// The configuration with its pending settings of encryption in force.
+///
+/// # Errors
+///
+/// Why they can't work together, in a line.
+pub fn apply_tls(config: &Config) -> Result<Config, String> {
+    let config = with_pending_tls(config);
+    let unfit = tls::check(&config).next();
+    unfit.map_or(Ok(config), |unfit| Err(unfit.message))
+}
+
+fn with_pending_tls(config: &Config) -> Config {
+    let mut config = config.clone();
+    if let Some(tls) = config.pending_tls.take() {
+        config.tls = *tls;
+    }
+    config
 }
 
 /// The setting that is one for all, and may change while Weir runs.

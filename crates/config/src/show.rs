@@ -11,7 +11,7 @@ use crate::table::Effect;
 pub struct ShowRow {
     /// The name: PgBouncer's where it has the setting, so that its tools find it.
     pub key: &'static str,
-    /// The value in force; times in seconds, yes and no as 1 and 0, lists with commas.
+    /// The value in force, or of encryption the one that was set last; times in seconds, yes and no as 1 and 0, lists with commas.
     pub value: String,
     /// What it would be if nobody had set it, in the same form; `None` for those few that PgBouncer shows with NULL.
     pub default: Option<String>,
@@ -24,6 +24,9 @@ pub fn show(config: &Config) -> Vec<ShowRow> {
     let (mut config, mut default) = (config.clone(), Config::of_format(config.format));
     let source = config.source.display().to_string();
     config.inert.insert("conffile", source);
+    if let Some(tls) = config.pending_tls.take() {
+        config.tls = *tls;
+    }
     let mut rows: Vec<ShowRow> = settings::all()
         .filter_map(|setting| {
             let key = setting.shown_name();

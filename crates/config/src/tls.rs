@@ -2,7 +2,6 @@
 
 use crate::model::{Config, SslMode, TlsSide};
 use crate::origin::FileFormat;
-use crate::wording;
 
 /// Settings that can't work.
 pub(crate) struct Unfit {
@@ -14,17 +13,27 @@ pub(crate) struct Unfit {
 
 /// Looks at both sides, and at the control plane.
 pub(crate) fn check(config: &Config) -> impl Iterator<Item = Unfit> {
-    let sides = [("tls.client.ciphers", &config.tls.client), ("tls.server.ciphers", &config.tls.server)];
-    let suites = sides.into_iter().filter_map(|(key, side)| check_suites(key, side));
-    check_web(config).into_iter().chain(suites).chain(check_client(config))
+    let (client, server) = (&config.tls.client, &config.tls.server);
+    let versions = [("tls.client.protocols", client), ("tls.server.protocols", server)];
+    let versions = versions.into_iter().filter_map(|(key, side)| check_versions(key, side, config.format));
+    let suites = [("tls.client.ciphers", client), ("tls.server.ciphers", server)];
+    let suites = suites.into_iter().filter_map(|(key, side)| check_suites(key, side));
+    check_web(config).into_iter().chain(versions).chain(suites).chain(check_client(config))
+}
+
+/// A list of old versions only. An ini may have one where connections without encryption are allowed: that is what they
+/// are then, with a warning.
+fn check_versions(key: &'static str, side: &TlsSide, format: FileFormat) -> Option<Unfit> {
+    let may_be_plain = format == FileFormat::Ini && side.mode < SslMode::Require;
+    if !side.protocols.is_none() || may_be_plain {
+        return None;
+    }
+    let message = "the protocols are only versions that are not to be had: TLS 1.2 and 1.3 are".to_owned();
+    Some(Unfit { key, message, hint: "use \"secure\", or a list of tlsv1.2 and tlsv1.3" })
 }
 
 fn check_suites(key: &'static str, side: &TlsSide) -> Option<Unfit> {
-    let (suites, unmappable) = side.suites();
-    if side.mode == SslMode::Disable || !suites.is_empty() {
-        return None;
-    }
-    let message = format!("no cipher suite is left of {}", wording::short(&unmappable.join(":")));
+    let message = side.is_available().then(|| side.check_suites().err())??;
     Some(Unfit { key, message, hint: "use \"default\", or suites like ECDHE-RSA-AES256-GCM-SHA384" })
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::peers::ClientSlot;
+use crate::peers::{ClientSlot, ServerSlot};
 use crate::port::{About, Io, Level, Side};
 
 /// A line about a client, which has named this database.
@@ -21,6 +21,18 @@ pub(crate) fn log_client<I: Io>(
     let address = client.addr.to_string();
     let about = About::Peer { side: Side::Client, id: client.id, database, user: &client.user, address: &address };
     io.log(level, about, text);
+}
+
+/// A line about a server, of the pool of this database and user.
+pub(crate) fn log_server<I: Io>(
+    level: Level,
+    server: &ServerSlot,
+    (database, user): (&str, &str),
+    text: fmt::Arguments<'_>,
+    io: &mut I,
+) {
+    let address = server.connection.address();
+    io.log(level, About::Peer { side: Side::Server, id: server.id, database, user, address: &address }, text);
 }
 
 /// A line about the process or a pool.

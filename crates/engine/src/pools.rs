@@ -248,6 +248,15 @@ impl PoolSlot {
         !plain || self.pool.next_deadline() < self.armed
     }
 
+    /// Its servers are to be encrypted otherwise: they are replaced as they are released, and a host that refused a login
+    /// is tried again.
+    pub(crate) fn login_anew(&mut self, now: Time) {
+        self.hosts = Hosts::default();
+        self.failures.clear();
+        self.pool.reconnect(now);
+        self.pool.retry_now();
+    }
+
     /// One of its servers has logged in.
     pub(crate) fn login_succeeded(&mut self) {
         self.failures.clear();

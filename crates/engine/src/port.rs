@@ -239,6 +239,8 @@ pub enum Work {
     NameOfUser(u32),
     /// Read and validate the configuration files again.
     LoadConfig,
+    /// Read the files of a configuration's pending settings of encryption, and put these in force in it.
+    ApplyTls(Arc<Config>),
     /// Change the configuration: validated as a whole before anything is written.
     ChangeConfig(Arc<Edit>),
 }
@@ -251,6 +253,7 @@ impl fmt::Debug for Work {
             Work::SaltClient { .. } => "SaltClient",
             Work::NameOfUser(_) => "NameOfUser",
             Work::LoadConfig => "LoadConfig",
+            Work::ApplyTls(_) => "ApplyTls",
             Work::ChangeConfig(_) => "ChangeConfig",
         })
     }

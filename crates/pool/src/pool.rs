@@ -368,6 +368,18 @@ impl<P> Pool<P> {
         self.run_state == RunState::Running && self.wanted() != Time::NEVER
     }
 
+    /// Why logins failed has changed: the next one need not wait.
+    pub fn retry_now(&mut self) {
+        self.backoff.succeeded();
+        self.needs_poll = true;
+    }
+
+    /// The client that has waited longest, if the next server comes out of the reserve.
+    pub fn wants_reserve(&self) -> Option<Peer> {
+        let beyond = self.servers.len() >= self.limit(0);
+        self.queue.iter().next().filter(|_| beyond).map(|(client, _)| client)
+    }
+
     /// Whether a login is under way.
     pub fn is_logging_in(&self) -> bool {
         self.login.begun().is_some()

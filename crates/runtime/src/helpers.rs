@@ -24,7 +24,7 @@ use weir_engine::port::{Answer, Work};
 
 use crate::dns::{self, Query};
 use crate::mailbox::{Mailboxes, WorkerMessage};
-use crate::tls::{HandshakeStep, Side};
+use crate::tls::{HandshakeStep, Side, TlsFiles};
 use crate::work::WorkKind;
 
 /// Requests of one worker under way in a lane.
@@ -40,6 +40,14 @@ pub type Fit<'a> = &'a dyn Fn(Arc<Config>) -> Result<Arc<Config>, String>;
 
 /// Changes the configuration: nothing, unless the result is valid and fits.
 pub type Change = Arc<dyn Fn(&Edit, Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> + Send + Sync>;
+
+/// What makes another configuration.
+#[derive(Clone)]
+pub(crate) struct Configuring {
+    pub(crate) reload: Reload,
+    pub(crate) change: Option<Change>,
+    pub(crate) tls: TlsFiles,
+}
 
 struct Request<T> {
     from: WorkerId,
@@ -80,11 +88,10 @@ impl LaneSetup {
 
 impl Helpers {
     /// Starts the threads. They end when the last `Helpers` is gone.
-    pub(crate) fn start(mailboxes: &Mailboxes, reload: Reload, change: Option<Change>) -> io::Result<Helpers> {
+    pub(crate) fn start(mailboxes: &Mailboxes, configuring: &Configuring) -> io::Result<Helpers> {
         let work = |setup: LaneSetup, kind: WorkKind| {
-            let (reload, change) = (reload.clone(), change.clone());
-            let answer =
-                move |(job, work)| WorkerMessage::Helped { kind, job, answer: help(&reload, change.as_ref(), work) };
+            let configuring = configuring.clone();
+            let answer = move |(job, work)| WorkerMessage::Helped { kind, job, answer: help(&configuring, work) };
             lane(setup, mailboxes, answer)
         };
         Ok(Helpers {
@@ -128,14 +135,16 @@ fn serve<T>(mailboxes: &Mailboxes, queue: &Mutex<Receiver<Request<T>>>, answer: 
     }
 }
 
-fn help(reload: &Reload, change: Option<&Change>, work: Work) -> Answer {
+fn help(configuring: &Configuring, work: Work) -> Answer {
     match work {
         Work::SaltServer { password, salt, iterations } | Work::SaltClient { password, salt, iterations } => {
             Answer::Salted(weir_auth::salt_password(&password, &salt, iterations))
         }
         Work::NameOfUser(uid) => Answer::UserName(name_of_user(uid)),
-        Work::LoadConfig => Answer::Config(reload()),
+        Work::LoadConfig => Answer::Config((configuring.reload)()),
+        Work::ApplyTls(config) => Answer::Config(configuring.tls.apply(&config)),
         Work::ChangeConfig(edit) => {
+            let change = configuring.change.as_ref();
             Answer::Changed(change.map_or(Err(ChangeError::Fixed), |change| change(&edit, &Ok)))
         }
     }

@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::control_queue::ControlQueue;
 use crate::descriptors::raise_descriptors;
 use crate::handler::{Handler, WorkerSetup};
-use crate::helpers::{Change, Helpers, Reload};
+use crate::helpers::{Change, Configuring, Helpers, Reload};
 use crate::listen::{Bound, Inherited, Listening};
 use crate::log::{Log, LogTarget, LogThread};
 use crate::mailbox::{Inbox, Mailboxes, WorkerMessage};
@@ -151,16 +151,17 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let process_key = predecessor.as_ref().map_or_else(random, Predecessor::process_key);
     let ids_after = predecessor.as_ref().map_or(0, Predecessor::last_id);
     let (giver, given) = Giver::new();
+    let tls_contexts = plan.tls.0.clone();
+    let configuring = Configuring { reload: plan.reload, change: plan.change, tls: plan.tls };
     let shared = Shared {
         clock: predecessor.as_ref().map_or_else(Clock::start, |old| Clock::continuing(old.clock())),
         giver,
         log,
-        helpers: Helpers::start(&mailboxes, plan.reload, plan.change)
-            .map_err(StartError::because("can't start a thread"))?,
+        helpers: Helpers::start(&mailboxes, &configuring).map_err(StartError::because("can't start a thread"))?,
         starved: Arc::new(AtomicBool::new(false)),
         ending: Ending::new(mailboxes.clone()),
         control_queue: ControlQueue::new(mailboxes.clone()),
-        tls_contexts: plan.tls.0,
+        tls_contexts,
     };
     let mut running = Running {
         bound,

@@ -58,7 +58,7 @@ pub use context::{Context, MessagePolicy, SimpleQueries, StatePolicy, StatementC
 pub use naming::{MAX_HELD_PARSE, MAX_HELD_UNNAMED};
 pub use out::Out;
 pub use params::{BadParam, ParamTable, Params};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, SqlStates};
 pub use server::{CancelKey, Clean, ProtocolViolation, Role, Server};
 pub use server_error::ServerError;
 pub use statements::{Interner, NAME_LEN, NAME_PREFIX, PoolStatements, SchemaVersion};

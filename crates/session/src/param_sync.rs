@@ -33,15 +33,23 @@ pub fn start(
     false
 }
 
+/// What [`finish`] will change in what the client holds: each parameter's name, the client's spelling and the server's.
+pub fn respelled<'a>(
+    server: &'a Server,
+    client: &'a Client,
+    table: &'a ParamTable,
+) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
+    table.reported(&server.params).filter_map(|(name, value)| {
+        let known = table.get(&client.params, name).filter(|known| *known != value)?;
+        Some((name, known, value))
+    })
+}
+
 /// The query has succeeded: the client holds the server's spelling of each value from now on. Where one differs from what
 /// the client was told, the ParameterStatus that says so is appended to `tell`.
 pub fn finish(server: &Server, client: &mut Client, tell: Option<(&ParamTable, &mut Vec<u8>)>) {
     if let Some((table, buffer)) = tell {
-        for (name, value) in table.reported(&server.params) {
-            if table.get(&client.params, name).is_some_and(|known| known != value) {
-                put_back::parameter_status(buffer, name, value);
-            }
-        }
+        respelled(server, client, table).for_each(|(name, _, value)| put_back::parameter_status(buffer, name, value));
     }
     client.params = server.params.clone();
 }

@@ -114,8 +114,10 @@ pub enum Refusal {
         /// What it said.
         message: String,
     },
-    /// The pool is being shut down.
+    /// The process is being shut down, and takes no more clients.
     ShuttingDown,
+    /// The process is being shut down, and servers take no more work.
+    ServersShuttingDown,
     /// The operator closed the connection (KILL_CLIENT).
     Killed,
     /// The operator closed all connections of the database (KILL).
@@ -130,6 +132,18 @@ pub enum Refusal {
     PoolGone,
     /// Something in Weir is not as it must be; the link is closed rather than trusted.
     Broken(&'static str),
+}
+
+/// The SQLSTATE of a server that did not answer.
+const NO_SERVER: &str = "08006";
+
+/// Whose SQLSTATEs clients that are refused read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SqlStates {
+    /// PostgreSQL's, which tell causes apart.
+    PostgreSql,
+    /// PgBouncer's.
+    PgBouncer,
 }
 
 impl Refusal {
@@ -172,7 +186,11 @@ impl Refusal {
             Refusal::ServerSlow { .. } => "08001",
             Refusal::ServerLost | Refusal::ServerUnexpected => "08006",
             Refusal::StatementLimit(_) | Refusal::MessageTooLong => "54000",
-            Refusal::ShuttingDown | Refusal::Killed | Refusal::DatabaseKilled | Refusal::SuspendTimeout => "57P01",
+            Refusal::ShuttingDown
+            | Refusal::ServersShuttingDown
+            | Refusal::Killed
+            | Refusal::DatabaseKilled
+            | Refusal::SuspendTimeout => "57P01",
             Refusal::DatabaseDisabled(_) | Refusal::AuthDatabaseDisabled(_) => "57P03",
             Refusal::Broken(_) => "XX000",
         }
@@ -196,25 +214,32 @@ impl Refusal {
         }
     }
 
+    /// The SQLSTATE that PgBouncer sends: one for all that is its own, and a server's for what a server said.
+    fn pgbouncer_sqlstate(&self) -> &str {
+        match self {
+            Refusal::ServerDown { sqlstate, .. } if sqlstate != NO_SERVER => sqlstate,
+            Refusal::ParameterFailed { sqlstate, .. } => sqlstate,
+            _ => "08P01",
+        }
+    }
+
     /// Appends the error as a message for the client, whose connection ends with it.
-    pub fn write(&self, buffer: &mut Vec<u8>) {
-        self.write_as("FATAL", buffer);
+    pub fn write(&self, states: SqlStates, buffer: &mut Vec<u8>) {
+        let sqlstate = match states {
+            SqlStates::PostgreSql => self.sqlstate(),
+            SqlStates::PgBouncer => self.pgbouncer_sqlstate(),
+        };
+        self.write_as("FATAL", sqlstate, buffer);
     }
 
     /// Appends the error as a message for the client, whose connection goes on.
     pub(crate) fn write_error(&self, buffer: &mut Vec<u8>) {
-        self.write_as("ERROR", buffer);
+        self.write_as("ERROR", self.sqlstate(), buffer);
     }
 
-    fn write_as(&self, severity: &str, buffer: &mut Vec<u8>) {
+    fn write_as(&self, severity: &str, sqlstate: &str, buffer: &mut Vec<u8>) {
         let message = self.to_string();
-        let fields = ErrorFields {
-            severity,
-            sqlstate: self.sqlstate(),
-            message: &message,
-            detail: self.detail(),
-            hint: self.hint(),
-        };
+        let fields = ErrorFields { severity, sqlstate, message: &message, detail: self.detail(), hint: self.hint() };
         put_back::error(buffer, &fields);
     }
 
@@ -300,7 +325,8 @@ impl fmt::Display for Refusal {
             Refusal::MessageTooLong => f.write_str("message too long (max_packet_size)"),
             Refusal::SimpleQuery => f.write_str("PQexec disallowed"),
             Refusal::StatementLimit(what) => f.write_str(what),
-            Refusal::ShuttingDown => f.write_str("the pooler is shut down"),
+            Refusal::ShuttingDown => f.write_str("pooler is shutting down"),
+            Refusal::ServersShuttingDown => f.write_str("server shutting down"),
             Refusal::Killed => f.write_str("admin forced disconnect"),
             Refusal::DatabaseKilled => f.write_str("database removed"),
             Refusal::AuthDatabaseDisabled(name) => write!(f, "authentication database {name:?} is disabled"),
@@ -336,5 +362,26 @@ mod tests {
         assert_eq!(said("53300"), Class::LimitReached);
         assert_eq!(said("57P03"), Class::ServerDown);
         assert_eq!(said("08006"), Class::ServerDown);
+    }
+
+    #[test]
+    fn an_ini_reads_pgbouncers_sqlstates_and_a_servers_own() {
+        let code = |refusal: &Refusal, states| {
+            let mut buffer = Vec::new();
+            refusal.write(states, &mut buffer);
+            let at = buffer.windows(2).position(|two| two == b"\0C").expect("a code");
+            String::from_utf8_lossy(&buffer[at + 2..at + 7]).into_owned()
+        };
+        let down = |sqlstate: &str| Refusal::ServerDown { sqlstate: sqlstate.into(), message: "no".into() };
+        for (refusal, own, pgbouncers) in [
+            (Refusal::IdleTransactionTimeout, "25P03", "08P01"),
+            (Refusal::PoolGone, "3D000", "08P01"),
+            (Refusal::PasswordFailed, "28P01", "08P01"),
+            (down("08006"), "08006", "08P01"),
+            (down("57P03"), "57P03", "57P03"),
+        ] {
+            assert_eq!(code(&refusal, SqlStates::PostgreSql), own, "{refusal:?}");
+            assert_eq!(code(&refusal, SqlStates::PgBouncer), pgbouncers, "{refusal:?}");
+        }
     }
 }

@@ -100,7 +100,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     if said == SERVES {
-        weir_terminal::print_line(&format!("process {} has taken over", child.id()));
+        weir_terminal::print_line(format!("process {} has taken over", child.id()));
         return Ok(());
     }
     // It has said why.

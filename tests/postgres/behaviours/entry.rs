@@ -62,7 +62,7 @@ fn behaviour_17_the_users_name_is_bound_and_never_spliced() {
     lookup(&site);
     for name in ["x' OR 'a'='a", "$1", "other'--", "\\", "other\"; DROP TABLE x; --"] {
         let (code, _) = error_of(enter(&site, name, users::OTHER.password));
-        assert_eq!(code, "28P01", "{name}");
+        assert_eq!(code, "08P01", "{name}");
     }
     let asked = tap.sent_as("app");
     for line in asked.iter().filter(|line| line.contains("user_lookup")) {
@@ -79,7 +79,7 @@ fn behaviour_17_a_null_password_cannot_log_in() {
         let name = role(&site, "without", "");
         for password in ["", "x", "md5", "null"] {
             let (code, _) = error_of(enter(&site, &name, password));
-            assert_eq!(code, "28P01", "{auth} {password:?}");
+            assert_eq!(code, "08P01", "{auth} {password:?}");
         }
         site.superuser().query(&format!("DROP ROLE {name}")).unwrap();
     }
@@ -93,7 +93,7 @@ fn behaviour_17_a_missing_user_is_indistinguishable_from_a_wrong_password() {
         let wrong = error_of(enter(&site, users::OTHER.name, "wrong"));
         let missing = error_of(enter(&site, "no_such_user", "wrong"));
         assert_eq!(wrong, missing, "{auth}");
-        assert_eq!(wrong.0, "28P01");
+        assert_eq!(wrong.0, "08P01");
         assert_eq!(first_request(&site, users::OTHER.name), first_request(&site, "no_such_user"), "{auth}");
     }
 }
@@ -114,7 +114,7 @@ fn behaviour_17_the_default_auth_query_reads_pg_authid_and_honours_valid_until()
     site.superuser().query("GRANT SELECT ON pg_catalog.pg_authid TO app").unwrap();
     assert_eq!(enter(&site, users::OTHER.name, users::OTHER.password).unwrap().as_deref(), Some("other"));
     let name = role(&site, "expired", "PASSWORD 'was good' VALID UNTIL '2001-01-01'");
-    assert_eq!(error_of(enter(&site, &name, "was good")).0, "28P01");
+    assert_eq!(error_of(enter(&site, &name, "was good")).0, "08P01");
     site.superuser().query(&format!("DROP ROLE {name}")).unwrap();
 }
 
@@ -143,11 +143,11 @@ fn behaviour_17_each_method_accepts_the_secrets_that_it_can_use() {
     assert!(first_request(&with_scram, "app").contains("SCRAM-SHA-256"), "{}", first_request(&with_scram, "app"));
     assert_eq!(enter(&with_scram, "app", users::APP.password).unwrap().as_deref(), Some("app"));
     // scram-sha-256 refuses md5 secrets.
-    assert_eq!(error_of(enter(&site("scram-sha-256", &md5), "app", users::APP.password)).0, "28P01");
+    assert_eq!(error_of(enter(&site("scram-sha-256", &md5), "app", users::APP.password)).0, "08P01");
     // trust still requires a listed user.
     let trusting = site("trust", users::APP.password);
     assert_eq!(enter(&trusting, "app", "").unwrap().as_deref(), Some("app"));
-    assert_eq!(error_of(enter(&trusting, "nobody", "")).0, "28P01");
+    assert_eq!(error_of(enter(&trusting, "nobody", "")).0, "08P01");
     // any accepts every user, as the forced user.
     let any = Site::ini(&Ini::new().set("auth_type", "any").forced(users::OTHER));
     for name in ["app", "nobody", "whoever"] {

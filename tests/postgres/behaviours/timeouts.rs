@@ -18,7 +18,7 @@ fn behaviour_16_query_timeout_closes_and_does_not_cancel() {
         let own = server(&mut client);
         client.send_bytes(Batch::new().query("SELECT pg_sleep(4)").bytes()).unwrap();
         let transcript = until_quiet(&mut client, TIMEOUT);
-        assert_eq!(transcript, ["Error 57014 query timeout", "Closed"], "{mode}");
+        assert_eq!(transcript, ["Error 08P01 query timeout", "Closed"], "{mode}");
         assert_eq!(tap.cancels(), 0);
         // PostgreSQL gets no message: it sleeps on, and notices when it sends something.
         assert!(servers(&site).contains(&own));
@@ -45,7 +45,7 @@ fn behaviour_16_client_idle_timeout_applies_to_unlinked_clients() {
     let own = server(&mut linked);
     let mut unlinked = site.connect();
     let transcript = until_quiet(&mut unlinked, TIMEOUT);
-    assert_eq!(transcript, ["Error 57P05 client_idle_timeout", "Closed"]);
+    assert_eq!(transcript, ["Error 08P01 client_idle_timeout", "Closed"]);
     thread::sleep(LONGER);
     assert_eq!(server(&mut linked), own);
 
@@ -55,7 +55,7 @@ fn behaviour_16_client_idle_timeout_applies_to_unlinked_clients() {
     thread::sleep(LONGER);
     client.query("COMMIT").unwrap();
     let transcript = until_quiet(&mut client, TIMEOUT);
-    assert_eq!(transcript, ["Error 57P05 client_idle_timeout", "Closed"]);
+    assert_eq!(transcript, ["Error 08P01 client_idle_timeout", "Closed"]);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn behaviour_16_idle_transaction_timeout_counts_from_the_servers_last_packet() {
         }
         let own = server(&mut client);
         let transcript = until_quiet(&mut client, TIMEOUT);
-        assert_eq!(transcript, ["Error 25P03 idle transaction timeout", "Closed"], "{mode}");
+        assert_eq!(transcript, ["Error 08P01 idle transaction timeout", "Closed"], "{mode}");
         super::await_gone(&site, &own);
     }
     // Outside of a transaction the timeout does not apply.
@@ -104,7 +104,7 @@ fn behaviour_16_a_failed_transaction_idles_too() {
     client.query("BEGIN").unwrap();
     assert!(client.query("SELECT 1/0").is_err());
     let transcript = until_quiet(&mut client, TIMEOUT);
-    assert_eq!(transcript, ["Error 25P03 idle transaction timeout", "Closed"]);
+    assert_eq!(transcript, ["Error 08P01 idle transaction timeout", "Closed"]);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn behaviour_16_transaction_timeout_counts_the_whole_transaction() {
         }
         if last.iter().any(|line| line.starts_with("Error")) { Ok(last) } else { Err(last) }
     });
-    assert_eq!(transcript.iter().find(|line| line.starts_with("Error")).unwrap(), "Error 25P04 transaction timeout");
+    assert_eq!(transcript.iter().find(|line| line.starts_with("Error")).unwrap(), "Error 08P01 transaction timeout");
     super::await_gone(&site, &own);
     // Single queries are no transactions.
     for _ in 0..5 {
@@ -145,7 +145,7 @@ fn behaviour_16_query_wait_timeout_ends_a_wait_and_the_notice_comes_before() {
     waiting.send_bytes(Batch::new().query("SELECT 1").bytes()).unwrap();
     let transcript = until_quiet(&mut waiting, TIMEOUT);
     assert!(transcript[0].starts_with("Notice "), "{transcript:?}");
-    assert_eq!(transcript[1..], ["Error 57014 query_wait_timeout", "Closed"]);
+    assert_eq!(transcript[1..], ["Error 08P01 query_wait_timeout", "Closed"]);
     holder.query("COMMIT").unwrap();
 }
 
@@ -155,10 +155,10 @@ fn behaviour_16_timeouts_of_a_user_take_precedence_over_the_general_ones() {
     let site = Site::ini(&ini);
     let mut client = site.connect();
     client.send_bytes(Batch::new().query("SELECT pg_sleep(4)").bytes()).unwrap();
-    assert_eq!(until_quiet(&mut client, TIMEOUT), ["Error 57014 query timeout", "Closed"]);
+    assert_eq!(until_quiet(&mut client, TIMEOUT), ["Error 08P01 query timeout", "Closed"]);
     let mut client = site.connect();
     ask(&mut client, &Batch::new().query("BEGIN"), 1);
-    assert_eq!(until_quiet(&mut client, TIMEOUT), ["Error 25P03 idle transaction timeout", "Closed"]);
+    assert_eq!(until_quiet(&mut client, TIMEOUT), ["Error 08P01 idle transaction timeout", "Closed"]);
     let mut other = weir_pgclient::Connection::connect(&site.params_of(weir_tests::users::OTHER)).unwrap();
     other.query("BEGIN").unwrap();
     other.query("SELECT pg_sleep(1.5)").unwrap();

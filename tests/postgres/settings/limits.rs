@@ -184,8 +184,8 @@ fn timeouts_of_a_users_transactions_and_of_its_idle_clients() {
     let mut busy = holder(&site, users::APP, "app");
     busy.send_bytes(Batch::new().query("SELECT pg_sleep(4)").bytes()).unwrap();
     let timeout = Duration::from_secs(20);
-    assert_eq!(until_quiet(&mut busy, timeout), ["Error 25P04 transaction timeout", "Closed"]);
-    assert_eq!(until_quiet(&mut idle, timeout), ["Error 57P05 client_idle_timeout", "Closed"]);
+    assert_eq!(until_quiet(&mut busy, timeout), ["Error 08P01 transaction timeout", "Closed"]);
+    assert_eq!(until_quiet(&mut idle, timeout), ["Error 08P01 client_idle_timeout", "Closed"]);
     other.query("BEGIN").unwrap();
     thread::sleep(Duration::from_millis(1500));
     other.query("COMMIT").unwrap();

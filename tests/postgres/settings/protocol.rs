@@ -101,7 +101,7 @@ fn auth_hba_file_and_auth_ident_file_decide_about_logins() {
     let nothing = |user: User| User { password: "", ..user };
     assert_eq!(enter(&site, nothing(users::OTHER), "app").unwrap().as_deref(), Some("other"));
     let error = enter(&site, users::APP, "app").unwrap_err();
-    assert_eq!(error.sqlstate(), Some("28000"), "{error}");
+    assert_eq!(error.sqlstate(), Some("08P01"), "{error}");
     let local = |user: &str| {
         let params = weir_pgclient::Params::unix(site.weir().folder(), site.weir().port(), user, "app");
         Connection::connect(&params)?.value("SELECT current_user")

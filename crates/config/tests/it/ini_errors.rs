@@ -99,9 +99,9 @@ fn bad_values() {
         "3: \"pool_size\" in database a must be a whole number from 0 to 1000000, not \"many\""
     );
     assert_eq!(
-        main_error("client_tls_protocols = tlsv1.0"),
-        "2: \"client_tls_protocols\" in [pgbouncer] names only versions that are not to be had: TLS 1.2 and 1.3 are \
-         (tlsv1.2, tlsv1.3); the default is client_tls_protocols = secure"
+        main_error("server_tls_protocols = tlsv1.0\nserver_tls_sslmode = require"),
+        "2: the protocols are only versions that are not to be had: TLS 1.2 and 1.3 are; use \"secure\", or a list of \
+         tlsv1.2 and tlsv1.3"
     );
 }
 

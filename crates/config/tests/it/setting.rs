@@ -1,7 +1,7 @@
 //! SET on the console: what it changes, what follows, and what it refuses.
 
 use weir_base::{PoolMode, Span};
-use weir_config::{Config, set};
+use weir_config::{Config, SslMode, apply_tls, set, show};
 
 use crate::common::{load_ini, load_with};
 
@@ -46,6 +46,42 @@ fn what_can_not_be_set_is_refused_with_the_reason() {
     );
     assert!(error("auth_type", "hba").starts_with("SET failed: type hba needs rules"));
     assert!(error("auth_file", "x").starts_with("SET failed: auth_file names a file"));
-    assert!(error("client_tls_sslmode", "require").starts_with("SET failed: To allow TLS connections"));
+    assert!(error("client_tls_sslmode", "always").starts_with("SET failed: client_tls_sslmode must be one of"));
     assert!(error("password", "x").starts_with("SET failed: unknown parameter"));
+}
+
+#[test]
+fn settings_of_encryption_are_pending_until_they_work_together() {
+    let shown = |config: &Config, key: &str| show(config).into_iter().find(|row| row.key == key).unwrap().value;
+    let first = set(&config(), "client_tls_sslmode", "require").unwrap();
+    assert_eq!((first.tls.client.mode, first.pending_tls.is_some()), (SslMode::Disable, true));
+    assert_eq!(shown(&first, "client_tls_sslmode"), "require", "what was set is shown");
+    assert!(apply_tls(&first).unwrap_err().starts_with("To allow TLS connections from clients"));
+    let other = set(&first, "pool_mode", "transaction").expect("others can still be set");
+    let key = set(&other, "client_tls_key_file", "a.key").unwrap();
+    let both = apply_tls(&set(&key, "client_tls_cert_file", "a.crt").unwrap()).unwrap();
+    assert_eq!((both.tls.client.mode, both.mode, both.pending_tls), (SslMode::Require, PoolMode::Transaction, None));
+    let unknown = set(&config(), "server_tls13_ciphers", "TLS_NULL").unwrap();
+    let error = apply_tls(&unknown).unwrap_err();
+    assert_eq!(error, "failed to set the TLSv1.3 cipher suites: none of \"TLS_NULL\" is available");
+}
+
+#[test]
+fn old_versions_alone_are_possible_only_where_an_ini_does_without_encryption() {
+    let ini = |mode| {
+        let text = format!(
+            "[databases]\na = host=x\n[pgbouncer]\nserver_tls_protocols = tlsv1.0\nserver_tls_sslmode = {mode}\n"
+        );
+        load_ini(&text, &[])
+    };
+    let config = ini("prefer").unwrap();
+    assert!(!config.tls.server.is_available() && shown_protocols(&config) == "tlsv1.0");
+    assert!(config.remarks.iter().any(|remark| remark.text.contains("TLS 1.0")));
+    assert!(ini("require").unwrap_err().to_string().contains("only versions that are not to be had"));
+    let toml = "[auth.users]\na = \"b\"\n[tls.server]\nprotocols = \"tlsv1.0\"\n[pools.x]\nhost = \"h\"\n";
+    assert!(load_with(toml, &[], &[]).unwrap_err().to_string().contains("only versions that are not to be had"));
+}
+
+fn shown_protocols(config: &Config) -> String {
+    show(config).into_iter().find(|row| row.key == "server_tls_protocols").unwrap().value
 }

@@ -160,9 +160,15 @@ pub(crate) fn set_ignored() -> Vec<u8> {
     with_notice("SET ignored", None, "SET")
 }
 
-fn with_notice(message: &str, detail: Option<&str>, tag: &str) -> Vec<u8> {
+/// A notice before the answer to a command.
+pub(crate) fn notice(message: &str, detail: Option<&str>) -> Vec<u8> {
     let mut buffer = Vec::new();
     put_back::notice(&mut buffer, &ErrorFields { severity: "NOTICE", sqlstate: "00000", message, detail, hint: None });
+    buffer
+}
+
+fn with_notice(message: &str, detail: Option<&str>, tag: &str) -> Vec<u8> {
+    let mut buffer = notice(message, detail);
     buffer.extend(complete(tag.as_bytes()));
     buffer
 }

@@ -1,4 +1,4 @@
-//! Another configuration while serving: read again, or changed by the control plane, both by a helper.
+//! Another configuration while serving: read again, changed by the control plane, or by a SET of encryption, all by a helper.
 //!
 //! Owns their order: one at a time, so that the one that was asked for last is the one that stays. What can't change
 //! without a restart is logged, and the old values stay, so that the configuration in force is the one shown. Must not know
@@ -22,6 +22,16 @@ pub(crate) enum Reload {
     Read(Caller),
     /// A change of the control plane, under its number.
     Change(u64, Arc<Edit>),
+    /// SET of encryption, whose files have to be read.
+    SetTls(SetTls),
+}
+
+/// A SET of encryption.
+#[derive(Clone, Debug)]
+pub(crate) struct SetTls {
+    pub(crate) caller: Caller,
+    pub(crate) key: String,
+    pub(crate) value: String,
 }
 
 /// The configurations that are to come.
@@ -68,9 +78,16 @@ impl Reloads {
             None => return,
             Some(Reload::Read(_)) => Work::LoadConfig,
             Some(Reload::Change(_, edit)) => Work::ChangeConfig(edit.clone()),
+            Some(Reload::SetTls(set)) => Work::ApplyTls(self.with_set(set)),
         };
         let job = cx.common.begin_job(Job::Reload);
         cx.io.help(job, work);
+    }
+
+    /// The newest configuration with a SET of encryption pending in it.
+    pub(crate) fn with_set(&self, set: &SetTls) -> Arc<Config> {
+        // It was checked when it came: a value that suits once suits always.
+        weir_config::set(&self.newest, &set.key, &set.value).map_or_else(|_| self.newest.clone(), Arc::new)
     }
 
     /// Remembers where a change is stored until all workers have taken it over.

@@ -93,7 +93,7 @@ impl Tables<'_> {
     /// Clients that have logged in, by user. Looks at all of them, and makes a text only for each name.
     pub(crate) fn clients_by_user(&self) -> BTreeMap<String, u32> {
         let mut users: HashMap<&str, u32> = HashMap::new();
-        let clients = self.peers.clients().filter(|client| client.is_pooled());
+        let clients = self.peers.clients().filter(|client| client.has_logged_in());
         clients.for_each(|client| *users.entry(&client.user).or_default() += 1);
         users.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
     }

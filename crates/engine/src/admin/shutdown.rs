@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_base::{Time, WorkerId};
+use weir_base::{Span, Time, WorkerId};
 
 use crate::cluster::messages::{Drain, Message, Payload, WorkerCommand};
 use crate::common::Cx;
@@ -13,12 +13,23 @@ use crate::port::Io;
 use crate::timers::Who;
 
 /// A shutdown, as this worker takes part in it.
-#[derive(Default)]
 pub(crate) struct Shutdown {
     draining: Option<Drain>,
     /// Worker 0 has been told that nothing is left here.
     reported: bool,
+    /// When clients that wait for servers are dismissed; never, if there are none.
+    dismissal: Time,
     asked: Asked,
+}
+
+/// A shutdown that waits for servers dismisses its waiting clients so much later, as PgBouncer's maintenance does: the
+/// operator's next look still finds them.
+const DISMISSAL: Span = Span::from_millis(300);
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Shutdown { draining: None, reported: false, dismissal: Time::NEVER, asked: Asked::default() }
+    }
 }
 
 /// What worker 0 asked all workers for: its own mail may reach it last.
@@ -63,6 +74,21 @@ impl Shutdown {
     pub(crate) fn drain(&mut self, drain: Drain) {
         self.draining = Some(drain);
         self.reported = false;
+    }
+
+    /// Clients wait for servers here: they are to be dismissed soon.
+    pub(crate) fn dismiss_soon<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
+        cx.common.arm(Who::Dismissal, cx.now + DISMISSAL, &mut self.dismissal);
+    }
+
+    /// They are dismissed now.
+    pub(crate) fn dismissed(&mut self) {
+        self.dismissal = Time::NEVER;
+    }
+
+    /// Whether clients wait to be dismissed.
+    pub(crate) fn is_dismissing(&self) -> bool {
+        self.dismissal != Time::NEVER
     }
 
     /// Nothing is left here that a shutdown waits for: what worker 0 is told, once.

@@ -17,7 +17,7 @@ const ALPN: &[u8] = b"postgresql";
 
 /// Whether this client can be encrypted.
 fn is_offered(config: &Config, client: &ClientSlot) -> bool {
-    config.tls.client.mode != SslMode::Disable && matches!(client.addr, ClientAddr::Tcp(_))
+    config.tls.client.is_available() && matches!(client.addr, ClientAddr::Tcp(_))
 }
 
 /// Whether this client had to be encrypted, and is not.

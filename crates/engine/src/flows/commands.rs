@@ -12,7 +12,7 @@ use weir_session::Refusal;
 use crate::admin::console;
 use crate::admin::gather::{Caller, Gathered, Undo};
 use crate::admin::halt::{Until, Watch};
-use crate::admin::reload::{self, Reload};
+use crate::admin::reload::{self, Reload, SetTls};
 use crate::admin::report::{self, Tables};
 use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerCommand};
 use crate::common::cx;
@@ -193,16 +193,16 @@ impl Engine {
 
     /// A helper has read the configuration again.
     pub(crate) fn config_read<I: Io>(&mut self, now: Time, read: Result<Arc<Config>, String>, io: &mut I) {
-        let Some(Reload::Read(caller)) = self.admin.reloads.finish() else { return };
+        let caller = match self.admin.reloads.finish() {
+            Some(Reload::Read(caller)) => caller,
+            Some(Reload::SetTls(set)) => return self.tls_was_set(now, set, read, io),
+            Some(Reload::Change(..)) | None => return,
+        };
         match read {
             Ok(config) => {
                 config.warnings.iter().for_each(|text| log(Level::Warning, format_args!("{text}"), io));
                 let id = self.take_over(now, caller, config, io);
-                if let Caller::Console(peer) = caller
-                    && let Some(console) = self.console(peer)
-                {
-                    console.wait_for(Some(id));
-                }
+                self.caller_waits(caller, id);
             }
             Err(why) => {
                 for line in why.lines() {
@@ -216,6 +216,40 @@ impl Engine {
                 }
             }
         }
+        self.admin.reloads.start(cx!(self, now, io));
+    }
+
+    fn caller_waits(&mut self, caller: Caller, id: u64) {
+        if let Caller::Console(peer) = caller
+            && let Some(console) = self.console(peer)
+        {
+            console.wait_for(Some(id));
+        }
+    }
+
+    /// SET of encryption: a helper reads its files.
+    pub(super) fn begin_set_tls<I: Io>(&mut self, now: Time, caller: Caller, key: String, value: String, io: &mut I) {
+        let cx = cx!(self, now, io);
+        self.admin.reloads.enqueue(cx, Reload::SetTls(SetTls { caller, key, value }));
+    }
+
+    /// A helper has read the files of a SET of encryption. If they can't be used, the SET stands, without effect until
+    /// another one makes them fit.
+    fn tls_was_set<I: Io>(&mut self, now: Time, set: SetTls, read: Result<Arc<Config>, String>, io: &mut I) {
+        let mut next = Config::clone(&self.admin.reloads.with_set(&set));
+        match read {
+            Ok(config) => (next.tls, next.pending_tls) = (config.tls.clone(), None),
+            Err(why) => {
+                let notice = "TLS settings could not be applied, still using old configuration";
+                log(Level::Error, format_args!("{notice}: {why}"), io);
+                if let Caller::Console(peer) = set.caller {
+                    io.send(peer, &console::notice(notice, Some(&why)));
+                }
+            }
+        }
+        let SetTls { caller, key, value } = set;
+        let id = self.scatter(now, caller, Command::Set { key, value }, &WorkerCommand::Adopt(Arc::new(next)), io);
+        self.caller_waits(caller, id);
         self.admin.reloads.start(cx!(self, now, io));
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_admin::CommandError;
 use weir_base::{PoolMode, Time, WorkerId};
-use weir_config::Config;
+use weir_config::{Config, SslMode};
 use weir_pool::Pool;
 use weir_session::{Cause, Refusal};
 
@@ -88,6 +88,8 @@ impl Engine {
     pub(crate) fn adopt<I: Io>(&mut self, now: Time, config: Arc<Config>, io: &mut I) {
         self.sessions.adopt(&config);
         self.entry.adopt(&config);
+        let servers = &self.common.config().tls.server;
+        let other_tls = *servers != config.tls.server && servers.mode.max(config.tls.server.mode) > SslMode::Disable;
         self.common.set_config(config);
         for ix in self.pools.indices() {
             let slot = self.pools.get(ix);
@@ -105,6 +107,11 @@ impl Engine {
                     self.recall(ix, io)
                 }
                 Some(_) => {}
+            }
+            if other_tls {
+                // Servers under the old settings might be less secure than the new ones allow.
+                self.pools.get_mut(ix).login_anew(now);
+                self.recall(ix, io);
             }
             self.limit_pool(now, ix, io);
             self.common.follow_up(FollowUp::PollPool(ix));

@@ -54,6 +54,15 @@ impl Engine {
                 return self.begin_reload(now, Caller::Console(client.peer), io);
             }
             Command::Shutdown(mode) => return self.console_shutdown(now, client, *mode, io),
+            Command::Set { key, value } if weir_config::is_about_tls(key) => {
+                match weir_config::set(self.admin.reloads.newest(), key, value) {
+                    Ok(_) => {
+                        self.console_waits(client, None, io);
+                        return self.begin_set_tls(now, Caller::Console(client.peer), key.clone(), value.clone(), io);
+                    }
+                    Err(error) => Err(CommandError::SetFailed(error.to_string())),
+                }
+            }
             command => self.worker_command(command),
         };
         match to_workers {

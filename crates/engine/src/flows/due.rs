@@ -36,6 +36,7 @@ impl Engine {
                 }
                 Who::Gather(id) => self.gathered_too_late(now, id, io),
                 Who::Shutdown => self.shutdown_due(now, io),
+                Who::Dismissal => self.dismiss_waiting(now, io),
             }
         }
     }

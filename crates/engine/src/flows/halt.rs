@@ -210,10 +210,24 @@ impl Engine {
         match signal {
             Signal::Reload => self.begin_reload(now, Caller::Nobody, io),
             Signal::Quit => io.exit(0),
-            Signal::ShutdownClients if self.admin.shutdown.is_draining() => io.exit(0),
-            Signal::ShutdownClients => self.begin_drain(now, Drain::Clients, io),
-            Signal::ShutdownServers if self.admin.shutdown.draining() == Some(Drain::Servers) => io.exit(0),
-            Signal::ShutdownServers => self.begin_drain(now, Drain::Servers, io),
+            Signal::ShutdownClients if self.admin.shutdown.is_draining() => {
+                log(Level::Info, format_args!("got SIGTERM while shutting down, fast exit"), io);
+                io.exit(0)
+            }
+            Signal::ShutdownClients => {
+                let text = "got SIGTERM, shutting down, waiting for all clients disconnect";
+                log(Level::Info, format_args!("{text}"), io);
+                self.begin_drain(now, Drain::Clients, io);
+            }
+            Signal::ShutdownServers if self.admin.shutdown.draining() == Some(Drain::Servers) => {
+                log(Level::Info, format_args!("got SIGINT while shutting down, fast exit"), io);
+                io.exit(0)
+            }
+            Signal::ShutdownServers => {
+                let text = "got SIGINT, shutting down, waiting for all servers connections to be released";
+                log(Level::Info, format_args!("{text}"), io);
+                self.begin_drain(now, Drain::Servers, io);
+            }
             Signal::Pause => self.pause_signal(now, io),
             Signal::Resume => self.resume_signal(now, io),
         }
@@ -230,7 +244,7 @@ impl Engine {
 
     fn resume_signal<I: Io>(&mut self, now: Time, io: &mut I) {
         let (text, resumes) = match self.admin.halt.state() {
-            _ if self.admin.shutdown.is_draining() => ("got SIGUSR2, while shutting down, ignoring", false),
+            _ if self.admin.shutdown.is_draining() => ("got SIGUSR2 while shutting down, ignoring", false),
             ServiceState::Suspended => ("got SIGUSR2, continuing from SUSPEND", true),
             ServiceState::Paused => ("got SIGUSR2, continuing from PAUSE", true),
             // The command to pause is on its way to the workers, this one among them; this one follows it.
@@ -268,10 +282,19 @@ impl Engine {
         self.admin.shutdown.drain(drain);
         if drain == Drain::Servers {
             self.halt_pools(now, None, io);
-            let waiting: Vec<Peer> = self.peers.clients().filter(|c| c.state() == "waiting").map(|c| c.peer).collect();
-            waiting.into_iter().for_each(|peer| self.refuse_handle(now, peer, Refusal::ShuttingDown, io));
+            if self.peers.clients().any(|c| c.state() == "waiting") {
+                self.admin.shutdown.dismiss_soon(cx!(self, now, io));
+            }
             self.work_off(now, io);
         }
+        self.check_drained(io);
+    }
+
+    /// The clients that wait for servers when a shutdown begins get an error.
+    pub(crate) fn dismiss_waiting<I: Io>(&mut self, now: Time, io: &mut I) {
+        self.admin.shutdown.dismissed();
+        let waiting: Vec<Peer> = self.peers.clients().filter(|c| c.state() == "waiting").map(|c| c.peer).collect();
+        waiting.into_iter().for_each(|peer| self.refuse_handle(now, peer, Refusal::ServersShuttingDown, io));
         self.check_drained(io);
     }
 
@@ -279,6 +302,7 @@ impl Engine {
     pub(crate) fn check_drained<I: Io>(&mut self, io: &mut I) {
         let done = match self.admin.shutdown.draining() {
             Some(Drain::Clients) => !self.peers.clients().any(|c| c.is_waited_for()),
+            Some(Drain::Servers) if self.admin.shutdown.is_dismissing() => return,
             Some(Drain::Servers) => self.pools.iter().all(|slot| slot.pool.is_quiescent()),
             None => return,
         };

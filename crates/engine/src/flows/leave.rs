@@ -1,7 +1,8 @@
 //! A client goes: everything that it was in lets go of it.
 
 use weir_base::{Peer, Time};
-use weir_session::Refusal;
+use weir_config::FileFormat;
+use weir_session::{Refusal, SqlStates};
 
 use crate::common::FollowUp;
 use crate::engine::Engine;
@@ -41,7 +42,11 @@ impl Engine {
         if !mid_message && !client.cut && !matches!(client.phase, ClientPhase::Handshake(_)) {
             let scratch = &mut self.sessions.scratch;
             scratch.clear();
-            refusal.write(scratch);
+            let states = match self.common.config().format {
+                FileFormat::Toml => SqlStates::PostgreSql,
+                FileFormat::Ini => SqlStates::PgBouncer,
+            };
+            refusal.write(states, scratch);
             io.send(client.peer, scratch);
         }
         if self.common.config().log.pooler_errors {

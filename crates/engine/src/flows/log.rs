@@ -3,9 +3,9 @@
 use std::fmt;
 
 use crate::engine::Engine;
-use crate::log::log_client;
+use crate::log::{log_client, log_server};
 use crate::peers::{ClientSlot, ServerSlot};
-use crate::port::{About, Io, Level, Side};
+use crate::port::{Io, Level};
 
 impl Engine {
     /// The database that a client named, as far as it is known.
@@ -24,8 +24,6 @@ impl Engine {
     /// A line about a server.
     pub(crate) fn log_server<I: Io>(&self, level: Level, server: &ServerSlot, text: fmt::Arguments<'_>, io: &mut I) {
         let pool = self.pools.get(server.pool);
-        let address = server.connection.address();
-        let (database, user) = (&*pool.name, &*pool.user);
-        io.log(level, About::Peer { side: Side::Server, id: server.id, database, user, address: &address }, text);
+        log_server(level, server, (&pool.name, &pool.user), text, io);
     }
 }

@@ -222,6 +222,10 @@ impl Engine {
             return self.refuse(now, client, Refusal::NoSuchDatabase(request.database.clone()), io);
         };
         let user = config.user.clone().unwrap_or_else(|| request.user.clone());
+        let is_listed = self.common.config().pools.contains_key(&request.database);
+        if !is_listed && self.pools.named(Some(&request.database)).is_empty() {
+            log(Level::Info, format_args!("registered new auto-database: {}", request.database), io);
+        }
         let ix = self.pool_of(&request.database, &config, &user, now);
         client.pool = ix;
         self.count_client(ix, 1);

@@ -9,7 +9,7 @@ use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::handles::PoolIx;
 use crate::peers::{ServerSlot, ServerState};
-use crate::port::Io;
+use crate::port::{Io, Level};
 
 impl Engine {
     fn most_logins(&self) -> u32 {
@@ -28,6 +28,9 @@ impl Engine {
 
     fn open_server<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let id = self.common.next_id();
+        if let Some(client) = self.pools.get(ix).pool.wants_reserve().and_then(|peer| self.peers.get_client(peer)) {
+            self.log_client(Level::Warning, client, format_args!("taking connection from reserve_pool"), io);
+        }
         let slot = self.pools.get_mut(ix);
         let (attempt, target) = slot.hosts.begin(&slot.config, self.common.config().tls.server.mode);
         let peer = io.connect(&target);

@@ -104,6 +104,16 @@ impl Engine {
     fn parameters_done<I: Io>(&mut self, server: &mut ServerSlot, client: &mut ClientSlot, io: &mut I) {
         let (ClientPhase::Ready(session), Some((up, phase))) = (&mut client.phase, server.up()) else { return };
         *phase = ServerPhase::Linked;
+        if io.logs(Level::Debug) {
+            let respelled = param_sync::respelled(up, session, &self.sessions.params);
+            let lines: Vec<_> = respelled
+                .map(|(name, old, new)| format!("setting {name} to its canonical version {old} -> {new}"))
+                .collect();
+            for line in lines {
+                self.log_client(Level::Debug, client, format_args!("varcache_set_canonical: {line}"), io);
+            }
+        }
+        let (ClientPhase::Ready(session), Some((up, _))) = (&mut client.phase, server.up()) else { return };
         self.sessions.scratch.clear();
         param_sync::finish(up, session, Some((&self.sessions.params, &mut self.sessions.scratch)));
         if !self.sessions.scratch.is_empty() {

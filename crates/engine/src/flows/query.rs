@@ -6,6 +6,7 @@ use weir_base::{Peer, Span, Time};
 use weir_pool::{Acquire, Release};
 use weir_session::{Refusal, StopReason, from_server};
 
+use crate::cluster::messages::Drain;
 use crate::common::{FollowUp, cx};
 use crate::engine::Engine;
 use crate::handles::{PoolIx, Waiter};
@@ -121,6 +122,9 @@ impl Engine {
                 }
                 self.peers.put_server(server);
                 Acquired::Waits
+            }
+            Acquire::Queued if self.admin.shutdown.draining() == Some(Drain::Servers) => {
+                Acquired::Refused(Refusal::ServersShuttingDown)
             }
             Acquire::Queued => {
                 self.common.follow_up(FollowUp::PollPool(client.pool));

@@ -5,14 +5,15 @@
 //! `flows::query`.
 
 use weir_base::{OnDirty, Peer, PoolMode};
-use weir_pgwire::Dirty;
+use weir_pgwire::{Dirty, HEAD};
 use weir_session::{Clean, Server, param_sync};
 
 use crate::backends::hosts::{Fitness, fitness};
 use crate::common::{Cx, FollowUp};
+use crate::log::log_server;
 use crate::peers::{ClientPhase, ClientSlot, Reset, ServerPhase, ServerSlot, ServerState};
 use crate::pools::PoolSlot;
-use crate::port::Io;
+use crate::port::{Io, Level};
 use crate::timers::Who;
 use crate::traffic::deadlines::watch_own_query;
 use crate::traffic::relay::{change_pause, pause_server};
@@ -71,6 +72,13 @@ pub(crate) fn sync_parameters<I: Io>(
     *phase = if differ { ServerPhase::SyncingParameters } else { ServerPhase::Linked };
     if differ {
         watch_own_query(cx, slot, server);
+        if cx.io.logs(Level::Debug) {
+            // The query has just been written there, as a message.
+            let query = cx.sessions.scratch.get(HEAD..).and_then(|text| text.strip_suffix(&[0])).unwrap_or_default();
+            let query = String::from_utf8_lossy(query);
+            let pool = (&*slot.name, &*slot.user);
+            log_server(Level::Debug, server, pool, format_args!("varcache_apply: {query}"), cx.io);
+        }
     }
     differ
 }

@@ -200,7 +200,7 @@ fn a_shutdown_that_waits_accepts_operators_and_waits_neither_for_them_nor_for_si
     let operator = from(&mut world, unix(OWN_UID), "pgbouncer", "pgbouncer");
     assert!(world.heard(operator).ends_with(&ready(b'I')));
     let late = from(&mut world, unix(1), "ann", "db");
-    refused(&mut world, late, "the pooler is shut down");
+    refused(&mut world, late, "pooler is shutting down");
     assert!(!world.has_exited());
     world.gone(client);
     assert!(world.has_exited() && world.is_open(silent));

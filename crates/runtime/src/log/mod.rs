@@ -28,8 +28,12 @@ use sink::Sinks;
 const LINES: usize = 4096;
 /// A line is cut after so many bytes.
 const LINE_LIMIT: usize = 8 * 1024;
-/// After a write the log's thread rests: whoever logs meanwhile need not wake it, and many lines share a write.
+/// After a write of many lines the log's thread rests: whoever logs meanwhile need not wake it, and many lines share a
+/// write. After few it rests shortly, so that a line can be read soon after what it is about.
 const BREATH: Duration = Duration::from_millis(10);
+const SHORT_BREATH: Duration = Duration::from_micros(500);
+/// Up to so many lines are few.
+const FEW: usize = 4;
 /// How long an end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
@@ -130,7 +134,9 @@ pub fn log_start_error(settings: &Settings, text: &str) {
 
 fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64) {
     while let Ok(first) = inbox.recv() {
+        let mut lines = 0;
         for entry in iter::once(first).chain(inbox.try_iter()) {
+            lines += 1;
             match entry {
                 Entry::Line(line) => sinks.put(&line),
                 Entry::Reopen => sinks.reopen(),
@@ -143,7 +149,7 @@ fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64) {
             sinks.put(&Line { level: Level::Warning, at: unix_micros(), who: Who::Process, text });
         }
         sinks.flush();
-        thread::sleep(BREATH);
+        thread::sleep(if lines > FEW { BREATH } else { SHORT_BREATH });
     }
 }
 

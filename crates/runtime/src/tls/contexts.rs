@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, ServerConfig};
 use weir_config::{Config, SslMode, TlsSide};
 
 use super::identity::{self, Identity};
 use super::suites;
 use super::verify::{Asked, Trust, Verifier};
+use super::verify_client::ClientVerifier;
 
 /// The protocol that PostgreSQL registered for ALPN.
 const ALPN: &[u8] = b"postgresql";
@@ -57,13 +58,13 @@ impl Contexts {
 
     fn to_clients(config: &Config) -> Result<Option<Arc<Accept>>, String> {
         let client = &config.tls.client;
-        (client.mode != SslMode::Disable).then(|| accept(client).map(Arc::new)).transpose()
+        client.is_available().then(|| accept(client).map(Arc::new)).transpose()
     }
 
     /// The same, without what is for clients.
     pub(crate) fn to_servers(config: &Config) -> Result<Contexts, String> {
         let (mut contexts, server) = (Contexts::default(), &config.tls.server);
-        if server.mode != SslMode::Disable {
+        if server.is_available() {
             let provider = provider(server, "server_tls_")?;
             let own = identity::own(server, &provider, "server_tls_")?;
             let trust = match &server.ca_file {
@@ -131,12 +132,9 @@ fn accept(side: &TlsSide) -> Result<Accept, String> {
         }
         None => builder.with_no_client_auth(),
         Some(file) => {
-            let (roots, _) = identity::roots(file)?;
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            // A certificate that is given is verified in each mode; these two modes also want one.
-            let verifier = if verifies(side.mode) { verifier } else { verifier.allow_unauthenticated() };
-            let verifier = verifier.build().map_err(|error| format!("{}: {error}", file.display()))?;
-            builder.with_client_cert_verifier(verifier)
+            // A certificate that is given is verified in each mode; the modes that verify also want one.
+            let verifier = ClientVerifier::new(identity::roots(file)?, provider, verifies(side.mode));
+            builder.with_client_cert_verifier(verifier.map_err(|error| format!("{}: {error}", file.display()))?)
         }
     };
     let mut config = builder.with_cert_resolver(own.presented);
@@ -187,10 +185,17 @@ impl TlsFiles {
     ///
     /// # Errors
     /// One line; nothing changes then.
-    pub fn prepare(&self, config: &Arc<Config>) -> Result<(), String> {
+    pub fn prepare(&self, config: &Config) -> Result<(), String> {
         let contexts = Contexts::load(config)?;
-        self.0.held().next = Some((config.clone(), Arc::new(contexts)));
+        self.0.held().next = Some((config.tls.clone(), Arc::new(contexts)));
         Ok(())
+    }
+
+    /// A configuration with its pending settings of encryption in force, which has been [prepared](TlsFiles::prepare).
+    pub(crate) fn apply(&self, config: &Config) -> Result<Arc<Config>, String> {
+        let config = weir_config::apply_tls(config)?;
+        self.prepare(&config)?;
+        Ok(Arc::new(config))
     }
 }
 
@@ -201,7 +206,7 @@ pub(crate) struct TlsContexts(Mutex<Held>);
 #[derive(Debug, Default)]
 struct Held {
     now: Arc<Contexts>,
-    next: Option<(Arc<Config>, Arc<Contexts>)>,
+    next: Option<(weir_config::Tls, Arc<Contexts>)>,
 }
 
 impl TlsContexts {
@@ -214,10 +219,10 @@ impl TlsContexts {
         self.held().now.clone()
     }
 
-    /// A configuration is in force. One that was not prepared (a setting was changed by hand) changes nothing here.
-    pub(crate) fn adopt(&self, config: &Arc<Config>) {
+    /// A configuration is in force, and with it the contexts that were prepared for such settings.
+    pub(crate) fn adopt(&self, config: &Config) {
         let mut held = self.held();
-        if let Some((_, contexts)) = held.next.take_if(|(next, _)| Arc::ptr_eq(next, config)) {
+        if let Some((_, contexts)) = held.next.take_if(|(next, _)| *next == config.tls) {
             held.now = contexts;
         }
     }

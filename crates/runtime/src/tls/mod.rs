@@ -9,6 +9,8 @@
 //! | `contexts` | what the configuration's files and modes mean to a handshake; swapped by a reload |
 //! | `identity` | our key and certificates from PEM files |
 //! | `verify` | the rules for servers' certificates |
+//! | `verify_client` | the rules for clients' certificates |
+//! | `version1` | certificates of version 1, of either side |
 //! | `suites` | cipher suites and versions by their names |
 //! | `x509` | the few fields of a certificate that we read ourselves |
 //! | `session` | an encrypted connection: bytes in, bytes out |
@@ -32,6 +34,8 @@ mod state;
 mod step;
 mod suites;
 mod verify;
+mod verify_client;
+mod version1;
 mod x509;
 
 pub use blocking::ServerTls;

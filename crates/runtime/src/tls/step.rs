@@ -127,7 +127,7 @@ impl HandshakeStep {
         };
         let received = std::mem::take(&mut self.received);
         if let Err(error) = session.take_in_more(&received, &mut self.reply) {
-            return StepOutcome::Failed(error.to_string());
+            return StepOutcome::Failed(reason(&error));
         }
         let outcome = match session.common().filter(|common| !common.is_handshaking()) {
             Some(common) => StepOutcome::Done(Box::new(secured(common, &role))),
@@ -140,6 +140,14 @@ impl HandshakeStep {
     /// The connection, after the last step.
     pub(crate) fn into_session(self) -> Option<Box<Session>> {
         if let StepState::Going(session, _) = self.state { Some(session) } else { None }
+    }
+}
+
+/// Why a handshake failed, in a line; what certificates lack with OpenSSL's words, which alerts of operators look for.
+fn reason(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(why) => format!("certificate verify failed: {why}"),
+        other => other.to_string(),
     }
 }
 

@@ -21,15 +21,15 @@ const SUITES: [(CipherSuite, SupportedCipherSuite); 9] = [
     (CipherSuite::EcdheRsaChacha20, suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
 ];
 
-/// The cryptography for one side, with the suites that its settings leave, in their order. An error says that none is
-/// left.
+/// The cryptography for one side, with the suites that its settings leave, in their order.
+///
+/// # Errors
+/// None is left.
 pub(super) fn provider(side: &TlsSide) -> Result<CryptoProvider, String> {
+    side.check_suites()?;
     let (allowed, _) = side.suites();
     let code = |wanted: CipherSuite| SUITES.iter().find(|(ours, _)| *ours == wanted).map(|(_, code)| *code);
     let cipher_suites: Vec<_> = allowed.into_iter().filter_map(code).collect();
-    if cipher_suites.is_empty() {
-        return Err("the protocols and ciphers that are set leave no cipher suite; set ciphers = \"default\"".into());
-    }
     Ok(CryptoProvider { cipher_suites, ..aws_lc_rs::default_provider() })
 }
 

@@ -10,15 +10,13 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
-    verify_tls13_signature_with_raw_key,
-};
-use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use super::x509::{self, Certificate};
+use super::version1;
+use super::x509::Certificate;
 
 /// What is trusted, from `ca_file`.
 #[derive(Debug)]
@@ -60,7 +58,10 @@ impl Verifier {
         now: UnixTime,
     ) -> Result<(), Error> {
         if trust.exact.iter().any(|trusted| trusted.as_ref() == certificate.as_ref()) {
-            return in_time(certificate, now);
+            return version1::check_time(certificate, now);
+        }
+        if version1::is_version1(certificate) {
+            return version1::check_signed(certificate, &trust.exact, &self.algorithms, now);
         }
         let parsed = ParsedCertificate::try_from(certificate)?;
         verify_server_cert_signed_by_trust_anchor(&parsed, &trust.roots, others, now, self.algorithms.all)
@@ -93,8 +94,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.algorithms)
-            .or_else(|error| if is_of_form(&error) { self.by_key(message, certificate, signed) } else { Err(error) })
+        version1::check_tls12_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -103,58 +103,12 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.algorithms).or_else(|error| {
-            let read = Certificate::read(certificate).filter(|_| is_of_form(&error));
-            let Some(read) = read else { return Err(error) };
-            let key = SubjectPublicKeyInfoDer::from(read.public_key);
-            verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
-        })
+        version1::check_tls13_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
     }
-}
-
-impl Verifier {
-    /// Checks a signature of TLS 1.2 with nothing but the key: for certificates of version 1, which `openssl x509 -req`
-    /// makes and the library does not read.
-    fn by_key(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let read = Certificate::read(certificate).and_then(|read| x509::key_parts(read.public_key));
-        let (kind, key) = read.ok_or(CertificateError::BadEncoding)?;
-        let of_scheme = self.algorithms.mapping.iter().filter(|(scheme, _)| *scheme == signed.scheme);
-        let mut tried = of_scheme.flat_map(|(_, all)| all.iter()).filter(|a| a.public_key_alg_id().as_ref() == kind);
-        match tried.any(|algorithm| algorithm.verify_signature(key, message, signed.signature()).is_ok()) {
-            true => Ok(HandshakeSignatureValid::assertion()),
-            false => Err(CertificateError::BadSignature.into()),
-        }
-    }
-}
-
-/// Whether the library does not read this kind of certificate, rather than that something is wrong with the signature.
-fn is_of_form(error: &Error) -> bool {
-    match error {
-        Error::InvalidCertificate(CertificateError::BadSignature) => false,
-        Error::InvalidCertificate(_) => true,
-        _ => false,
-    }
-}
-
-fn in_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
-    let read = Certificate::read(certificate).ok_or(CertificateError::BadEncoding)?;
-    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    if now < read.not_before {
-        return Err(CertificateError::NotValidYet.into());
-    }
-    if now > read.not_after {
-        return Err(CertificateError::Expired.into());
-    }
-    Ok(())
 }
 
 /// Whether a certificate is for this host.

@@ -11,10 +11,10 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::oid_registry::{
     OID_NIST_HASH_SHA384, OID_NIST_HASH_SHA512, OID_PKCS1_SHA384WITHRSA, OID_PKCS1_SHA512WITHRSA,
     OID_SIG_ECDSA_WITH_SHA384, OID_SIG_ECDSA_WITH_SHA512, OID_SIG_ED448, OID_SIG_ED25519,
-    OID_X509_EXT_SUBJECT_ALT_NAME,
+    OID_X509_EXT_NAME_CONSTRAINTS, OID_X509_EXT_SUBJECT_ALT_NAME,
 };
 use x509_parser::signature_algorithm::SignatureAlgorithm;
-use x509_parser::x509::AlgorithmIdentifier;
+use x509_parser::x509::{AlgorithmIdentifier, X509Version};
 
 /// What is read of a certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +29,13 @@ pub(crate) struct Certificate<'a> {
     pub(crate) public_key: &'a [u8],
     /// Whether it has the extension subjectAltName.
     pub(crate) has_alternative_names: bool,
+    /// Whether it is of version 1.
+    pub(crate) is_version1: bool,
+    /// The names of its issuer and of its owner, in DER.
+    pub(crate) issuer: Vec<u8>,
+    pub(crate) subject: Vec<u8>,
+    /// Whether it may sign others of any name: one of version 3 says so, and names no constraints.
+    pub(crate) may_issue: bool,
     /// The hash that its signature uses.
     hash: Hash,
     der: &'a [u8],
@@ -54,6 +61,10 @@ impl<'a> Certificate<'a> {
             not_after: read.validity().not_after.timestamp(),
             public_key: read.tbs_certificate.subject_pki.raw,
             has_alternative_names: read.iter_extensions().any(|one| one.oid == OID_X509_EXT_SUBJECT_ALT_NAME),
+            is_version1: read.version() == X509Version::V1,
+            issuer: read.issuer().as_raw().to_vec(),
+            subject: read.subject().as_raw().to_vec(),
+            may_issue: may_issue(&read),
             hash: hash(&read.signature_algorithm),
             der,
         })
@@ -69,6 +80,33 @@ impl<'a> Certificate<'a> {
             Hash::None => None,
         }
     }
+}
+
+fn may_issue(read: &X509Certificate<'_>) -> bool {
+    let is_constrained = read.iter_extensions().any(|one| one.oid == OID_X509_EXT_NAME_CONSTRAINTS);
+    let may_sign = !matches!(read.key_usage(), Ok(Some(usage)) if !usage.value.key_cert_sign());
+    // One of version 1 can't say that it is a CA; that it is in `ca_file` does.
+    (read.is_ca() || read.version() == X509Version::V1) && may_sign && !is_constrained
+}
+
+/// What a certificate's issuer signed, how, and the signature.
+pub(crate) struct SignedParts<'a> {
+    pub(crate) message: &'a [u8],
+    /// The content of the AlgorithmIdentifier.
+    pub(crate) algorithm: &'a [u8],
+    pub(crate) signature: &'a [u8],
+}
+
+/// The three fields of a certificate; `None` if it is none.
+pub(crate) fn signed_parts(der: &[u8]) -> Option<SignedParts<'_>> {
+    let (_, fields) = Any::from_der(der).ok()?;
+    let (rest, _) = Any::from_der(fields.data).ok()?;
+    let message = fields.data.get(..fields.data.len() - rest.len())?;
+    let (rest, algorithm) = Any::from_der(rest).ok()?;
+    let (_, signature) = Any::from_der(rest).ok()?;
+    let (unused, bits) = signature.data.split_first()?;
+    let is_whole = algorithm.tag() == Tag::Sequence && signature.tag() == Tag::BitString && *unused == 0;
+    is_whole.then_some(SignedParts { message, algorithm: algorithm.data, signature: bits })
 }
 
 fn hash(algorithm: &AlgorithmIdentifier<'_>) -> Hash {

@@ -117,6 +117,8 @@ pub(crate) fn told(input: &Input<'_>) -> String {
         Input::Secured { .. } => "secured".into(),
         Input::TlsFailed { error, .. } => format!("TLS failed: {error}"),
         Input::Resolved { name, .. } => format!("resolved {name}"),
+        Input::HandOver(step) => format!("hand over {step:?}"),
+        Input::Inherited { .. } => "inherited".into(),
         Input::Load(percent) => format!("load {percent}"),
         Input::Asked { number, .. } => format!("asked {number}"),
         Input::AskedNoMore { number } => format!("asked no more {number}"),

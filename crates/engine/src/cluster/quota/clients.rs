@@ -47,6 +47,7 @@ impl ClientQuota {
 /// Whether any limit of clients is set, so that they must be counted before they are admitted.
 pub(crate) fn limits_clients(config: &Config) -> bool {
     config.max_user_client_connections > 0
+        || config.console_clients() > 0
         || config.max_address_connections > 0
         || config.users.values().any(|rules| rules.max_client_connections.is_some_and(|most| most > 0))
         || config.pools.values().chain(&config.fallback).any(|pool| pool.limits.max_db_client_connections > 0)

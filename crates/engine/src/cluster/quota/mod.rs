@@ -129,7 +129,7 @@ impl Key {
     /// The most that may be used under it; 0 is unlimited.
     pub(crate) fn limit(&self, config: &weir_config::Config) -> u32 {
         match self {
-            Key::ClientsOfDatabase(name) if weir_admin::is_console(name) => 0,
+            Key::ClientsOfDatabase(name) if weir_admin::is_console(name) => config.console_clients(),
             Key::ClientsOfDatabase(name) => config.pool(name).map_or(0, |pool| pool.limits.max_db_client_connections),
             Key::ClientsOfUser(name) => config.user_clients(name),
             Key::ClientsOfAddress(_) => config.max_address_connections,

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# PgBouncer's own test suite with `weir pgbouncer` in PgBouncer's place.
+#
+#   PGBOUNCER_SOURCE=folder scripts/pgbouncer-suite.sh [FILE.py …] [pytest's options]
+#
+# The folder is a checkout of PgBouncer, of 1.25 or later, which is not changed. Needs PostgreSQL's programs, python3 with venv, and
+# openssl; pytest and psycopg are installed into a virtual environment under the cache folder. Tests run side by side (JOBS=6). The
+# suite refuses to run as root: root becomes the user WEIR_SUITE_USER, "nobody" by default.
+#
+# Fails if a test fails that scripts/pgbouncer-suite.known does not name, each with the reason why.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+here=$PWD
+
+source=${PGBOUNCER_SOURCE-}
+if [ ! -f "$source/test/conftest.py" ]; then
+    echo "pgbouncer-suite: PGBOUNCER_SOURCE must be a checkout of PgBouncer: git clone https://github.com/pgbouncer/pgbouncer" >&2
+    exit 2
+fi
+if [ -z "${WEIR_BIN-}" ]; then
+    cargo build --quiet -p weir
+    WEIR_BIN=${CARGO_TARGET_DIR:-target}/debug/weir
+fi
+
+venv=${XDG_CACHE_HOME:-/var/tmp}/weir-pgbouncer-suite
+if [ ! -x "$venv/bin/pytest" ]; then
+    # The interpreter of the distribution: others may not be readable for another user.
+    python=$(for p in /usr/bin/python3 python3; do command -v "$p" && break; done)
+    "$python" -m venv "$venv"
+    "$venv/bin/pip" --quiet install pytest pytest-asyncio pytest-timeout pytest-xdist 'psycopg[binary]' filelock
+fi
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/weir-suite-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/include"
+cp -r "$source/test" "$source/etc" "$source/pyproject.toml" "$work"
+cp "$source/include/bouncer.h" "$work/include"
+cp "$WEIR_BIN" "$work/weir"
+printf '#!/bin/sh\nexec "%s/weir" pgbouncer "$@"\n' "$work" >"$work/pgbouncer"
+# What PgBouncer's configure would have found.
+ldap=no
+command -v slapd >/dev/null || [ -x /usr/sbin/slapd ] && ldap=yes
+printf 'ldap_support = %s\ntls_support = yes\n' "$ldap" >"$work/config.mak"
+chmod -R u+w,a+rX "$work"
+chmod 755 "$work/pgbouncer" "$work/weir"
+
+as=()
+if [ "$(id -u)" -eq 0 ]; then
+    user=${WEIR_SUITE_USER:-nobody}
+    chown -R "$user" "$work"
+    as=(runuser -u "$user" --)
+fi
+PATH=$(pg_config --bindir):/usr/sbin:$PATH
+export PATH
+
+cd "$work/test"
+[ $# -gt 0 ] || set -- test_*.py
+status=0
+"${as[@]}" env HOME="$work" TMPDIR=/tmp "$venv/bin/python" -m pytest -o asyncio_default_fixture_loop_scope=function \
+    -n "${JOBS:-6}" --dist worksteal -q --timeout 90 --tb=line --no-showlocals -p no:cacheprovider -rfE "$@" | tee "$work/output" || status=$?
+grep -oE '^(FAILED|ERROR) [^ ]+' "$work/output" | awk '{ print $2 }' | sort -u >"$work/failed"
+grep -vE '^(#|$)' "$here/scripts/pgbouncer-suite.known" | awk '{ print $1 }' | sort -u >"$work/known"
+new=$(comm -23 "$work/failed" "$work/known")
+if [ -n "$new" ]; then
+    printf 'not in scripts/pgbouncer-suite.known:\n%s\n' "$new"
+    exit 1
+fi
+[ "$status" -le 1 ] || exit "$status"
+echo "every test passed but those in scripts/pgbouncer-suite.known ($(wc -l <"$work/failed") of $(wc -l <"$work/known"))"
