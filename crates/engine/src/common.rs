@@ -58,6 +58,8 @@ pub(crate) enum FollowUp {
     Feed(Peer),
     /// This pool may have something to ask for.
     PollPool(PoolIx),
+    /// This client or server may be free to leave for another process.
+    HandOver(Peer),
 }
 
 /// The purpose of a helper's work.
@@ -166,6 +168,18 @@ impl Common {
     pub(crate) fn next_connection_id(&mut self) -> u64 {
         self.last_connection += 1;
         self.last_connection * u64::from(self.workers) + u64::from(self.worker.0)
+    }
+
+    /// A number that none is greater of those given out here or by another process before.
+    pub(crate) fn last_id(&self) -> u64 {
+        (self.last_id.max(self.last_connection) + 1) * u64::from(self.workers)
+    }
+
+    /// All numbers from now on are greater than `last`.
+    pub(crate) fn begin_ids_after(&mut self, last: u64) {
+        let last = last / u64::from(self.workers) + 1;
+        self.last_id = self.last_id.max(last);
+        self.last_connection = self.last_connection.max(last);
     }
 
     pub(crate) fn random_bytes<const N: usize>(&mut self) -> [u8; N] {

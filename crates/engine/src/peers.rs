@@ -184,6 +184,8 @@ pub(crate) enum ServerPhase {
     Lending { request: BorrowRequest, check: bool },
     /// On its way home from a guest.
     Returning,
+    /// On its way to another process, which takes over. The pool has forgotten it.
+    Leaving,
 }
 
 /// Why a server is being reset.

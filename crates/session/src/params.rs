@@ -226,7 +226,7 @@ impl ParamTable {
     }
 
     /// Takes a ParameterStatus of a login into a set of its own.
-    pub(crate) fn take_report(&self, server: &mut Params, name: &str, value: &str) {
+    pub fn take_report(&self, server: &mut Params, name: &str, value: &str) {
         if let Some(index) = self.index_of_report(name).filter(|_| value.len() <= MAX_VALUE) {
             server.values[index] = Some(value.into());
             server.reported |= 1 << index;

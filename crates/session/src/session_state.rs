@@ -57,6 +57,16 @@ impl SessionState {
         self.dirty
     }
 
+    /// Whether a temporary object may be there.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.temporary
+    }
+
+    /// A temporary object may be there, as another process knew.
+    pub(crate) fn set_temporary(&mut self, temporary: bool) {
+        self.temporary = temporary;
+    }
+
     /// Something may be on the server now.
     pub(crate) fn leave(&mut self, kinds: Dirty) {
         self.dirty.insert(kinds);

@@ -40,6 +40,22 @@ pub(crate) struct Attempt {
     second: bool,
 }
 
+/// A server's choices of encryption, by their numbers in [`Attempt::parts`].
+const ENCRYPTIONS: [Encryption; 3] = [Encryption::Off, Encryption::Preferred, Encryption::Required];
+
+impl Attempt {
+    /// What of a try that succeeded still counts: the choice of encryption, and whether any server would do.
+    pub(crate) fn parts(self) -> (u8, bool) {
+        (ENCRYPTIONS.iter().position(|one| *one == self.encryption).unwrap_or_default() as u8, self.any)
+    }
+
+    /// A try of another process, from its [`Attempt::parts`].
+    pub(crate) fn of_parts((encryption, any): (u8, bool)) -> Attempt {
+        let encryption = ENCRYPTIONS.get(usize::from(encryption)).copied().unwrap_or(Encryption::Required);
+        Attempt { host: 0, encryption, any, second: false }
+    }
+}
+
 /// What is known of a server's fitness for a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fitness {

@@ -33,6 +33,7 @@ impl Engine {
             self.log_server(Level::Info, &server, text, io);
         }
         self.pools.get_mut(ix).pool.lost(peer, now);
+        self.takeover.left(peer);
         self.common.follow_up(FollowUp::PollPool(ix));
         match phase {
             ServerPhase::AuthQuery(query) => return self.auth_query_lost(now, query, server.fatal_error, io),
@@ -87,6 +88,7 @@ impl Engine {
     pub(crate) fn close_server_slot<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
         let ix = server.pool;
         self.pools.get_mut(ix).pool.lost(server.peer, now);
+        self.takeover.left(server.peer);
         self.common.follow_up(FollowUp::PollPool(ix));
         let phase = server.phase();
         self.disconnect_server(server, why, io);

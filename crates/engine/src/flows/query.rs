@@ -257,6 +257,9 @@ impl Engine {
         let peer = client.as_ref().map(|client| client.peer);
         client.into_iter().for_each(|client| self.peers.put_client(client));
         if at_rest == AtRest::Free {
+            if self.takeover.is_giving() {
+                self.hand_over_later(peer);
+            }
             return self.clean_up(now, server, io);
         }
         self.peers.put_server(server);
@@ -324,6 +327,9 @@ impl Engine {
                 self.link_waiter(now, client, server, check, io);
             }
             Release::Idle => {
+                if self.takeover.is_giving() {
+                    self.hand_over_later(Some(server.peer));
+                }
                 self.peers.put_server(server);
                 self.report_idle(ix, io);
             }
