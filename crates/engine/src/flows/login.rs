@@ -159,7 +159,13 @@ impl Engine {
     /// A client's password has been checked elsewhere.
     pub(crate) fn password_checked<I: Io>(&mut self, now: Time, peer: Peer, result: Result<(), String>, io: &mut I) {
         self.entry.logins.check_done(cx!(self, now, io));
-        let Some(mut client) = self.peers.take_client(peer) else { return };
+        let Some(mut client) = self.peers.take_client(peer) else {
+            if let Err(why) = &result {
+                // What took so long, perhaps.
+                log(Level::Warning, format_args!("login of a client that has left: {why}"), io);
+            }
+            return;
+        };
         if let Err(why) = &result {
             self.log_client(Level::Warning, &client, format_args!("login refused: {why}"), io);
         }
