@@ -55,6 +55,7 @@ fn a_login_that_fails_or_takes_too_long_gives_its_turn_to_the_next() {
     world.pass(Span::from_secs(16));
     assert!(says(&world.heard(clients[0]), "server_connect_timeout"));
     let second = world.connecting().expect("the next has its turn");
+    world.input(weir_engine::port::Input::Connected { peer: second, local: String::new(), remote: None });
     world.gone(second);
     // It ends logins: the next one comes a moment later.
     world.pass(Span::from_millis(50));
