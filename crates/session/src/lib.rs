@@ -32,6 +32,7 @@ mod server;
 mod server_error;
 mod session_state;
 mod skip;
+mod spelling;
 mod state_messages;
 mod statements;
 mod stop;
