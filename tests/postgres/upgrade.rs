@@ -1,9 +1,10 @@
 //! `weir upgrade`: another process takes over, and no client notices; whatever fails leaves the old one serving.
 
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -24,16 +25,21 @@ impl Replaced {
         Replaced { site, pid }
     }
 
-    fn command(&self) -> Output {
-        let file = self.site.weir().folder().join("weir.toml");
-        Command::new(weir_binary()).arg("upgrade").arg(file).output().unwrap()
+    /// What the command printed, its errors as text: the new process goes on writing its log to where these go.
+    fn command(&self) -> (bool, String, String) {
+        let folder = self.site.weir().folder();
+        let errors = folder.join("upgrade.log");
+        let log = File::create(&errors).unwrap();
+        let mut command = Command::new(weir_binary());
+        let output = command.arg("upgrade").arg(folder.join("weir.toml")).stderr(log).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), printed, fs::read_to_string(errors).unwrap())
     }
 
     /// Has another process take over.
     fn upgrade(&mut self) {
-        let output = self.command();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        let (done, said, errors) = self.command();
+        assert!(done, "{said}{errors}");
         let pid = said.split_whitespace().nth(1).and_then(|word| word.parse().ok());
         self.pid = pid.unwrap_or_else(|| panic!("no process in {said:?}"));
         Postgres::shared().server().caretaker().watch(self.pid);
@@ -188,13 +194,11 @@ fn a_process_that_dies_in_a_take_over_leaves_the_old_one_serving_and_the_next_on
 fn a_paused_process_is_not_taken_over_from_and_without_one_the_command_fails() {
     let weir = Replaced::new(setup(1));
     weir.site.weir().command("PAUSE").unwrap();
-    let refused = weir.command();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("RESUME first"), "{said}");
+    let (done, _, said) = weir.command();
+    assert!(!done && said.contains("RESUME first"), "{said}");
     weir.site.weir().command("RESUME").unwrap();
     assert!(weir.site.connect().query("SELECT 1").is_ok());
     weir.site.weir().kill9();
-    let refused = weir.command();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("no process serves there"), "{said}");
+    let (done, _, said) = weir.command();
+    assert!(!done && said.contains("no process serves there"), "{said}");
 }
