@@ -1,4 +1,4 @@
-//! [`Engine`]: the parts of one worker. `lib.rs` dispatches to them, `flows` orders what takes several of them.
+//! [`Engine`]: the parts of one worker. `lib.rs` dispatches inputs to them, `flows` orders calls of several parts.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use crate::pools::Pools;
 use crate::sessions::Sessions;
 use crate::timers::Who;
 
-/// What an engine needs to know to begin.
+/// The configuration of an engine.
 pub struct Setup {
-    /// Which worker it is.
+    /// The worker's id.
     pub worker: WorkerId,
-    /// How many there are; at most 127.
+    /// The number of workers; at most 127.
     pub workers: u16,
     /// The configuration, valid as a whole.
     pub config: Arc<Config>,
-    /// Randomness for this engine alone.
+    /// Random bytes for this engine alone.
     pub seed: [u8; 32],
-    /// Randomness that all engines of the process share: the same statement has the same name with each of them.
+    /// Random bytes that all engines of the process share: so the same statement has the same name in each of them.
     pub process_key: [u8; 32],
-    /// What the statements of all engines of the process are charged to.
+    /// The account of statements of all engines of the process.
     pub statement_memory: StatementMemory,
     /// The wall clock at [`Time::START`], in microseconds since 1970.
     pub wall_at_start: u64,
@@ -51,7 +51,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A worker's engine, without sessions yet.
+    /// An engine without sessions.
     pub fn new(setup: Setup) -> Self {
         let config = setup.config;
         let mut hash_key = [0; 16];
@@ -73,7 +73,7 @@ impl Engine {
     }
 }
 
-/// The statistics' period, never zero.
+/// The statistics period, never zero.
 pub(crate) fn period(config: &Config) -> Span {
     config.stats_period.max(Span::from_secs(1))
 }

@@ -1,8 +1,8 @@
-//! One worker's whole brain: its sessions and its pools, without I/O.
+//! The decisions of one worker: its sessions and its pools, without I/O.
 //!
-//! [`Engine::handle`] is given one [`port::Input`] at a time and answers through [`port::Io`]; it owns no socket, clock or
-//! thread. The engine is made of parts, each of which owns its fields and shows by what it returns, or by a
-//! [`FollowUp`](common::FollowUp), what others must do:
+//! [`Engine::handle`] gets one [`port::Input`] at a time and answers through [`port::Io`]; it owns no socket, clock or
+//! thread. The engine consists of parts, each of which owns its fields and returns what others must do, or queues it
+//! as a [`FollowUp`](common::FollowUp):
 //!
 //! - `entry`: a client's way in. `traffic`: what passes between clients and servers. `backends`: connections to servers.
 //! - `cluster`: what workers say to each other. `admin`: what operators ask for. `flows`: what takes several parts.
@@ -50,8 +50,8 @@ use crate::peers::Entry;
 use crate::port::{Input, Io, Level};
 
 impl Engine {
-    /// Handles one input. `now` never runs backwards. Deadlines are kept by [`Input::Tick`] alone, so that what came in
-    /// time is heard first, however late it is.
+    /// Handles one input. `now` never goes backwards. Deadlines are handled only by [`Input::Tick`], so that input
+    /// that arrived in time is handled first, however late that is.
     pub fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
         self.common.set_now(now);
         match input {
@@ -166,7 +166,7 @@ impl Engine {
             (Some(Job::ServerSalt(peer)), port::Answer::Salted(salted)) => self.server_salted(now, peer, &salted, io),
             (Some(Job::Reload), port::Answer::Config(read)) => self.config_read(now, read, io),
             (Some(Job::Reload), port::Answer::Changed(made)) => self.config_changed(now, made, io),
-            _ => log::log(Level::Error, format_args!("a helper's answer that nobody waits for"), io),
+            _ => log::log(Level::Error, format_args!("an answer of a helper without a request"), io),
         }
     }
 }

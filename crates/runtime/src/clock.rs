@@ -1,10 +1,10 @@
-//! The clock of the process: the only place where Weir's data plane reads the time.
+//! The process's clock: the only place where the data plane reads the time.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_base::Time;
 
-/// Microseconds since the process began, the same for all workers.
+/// Microseconds since the start of the process, the same for all workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,

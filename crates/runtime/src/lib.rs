@@ -1,12 +1,12 @@
 //! Threads, epoll, sockets, name look-ups, helpers, signals and the log: all of the data plane's I/O, and no decisions.
 //!
 //! A worker is a thread with its own epoll and its own handler (see [`Handler`]; in production an engine). The handler
-//! is told what happened and asks for what it wants through [`weir_engine::port`]; this crate keeps that port's rules.
-//! Workers share nothing on the path of a query; they send each other messages.
+//! gets inputs and calls [`weir_engine::port`], whose rules this crate keeps. Workers share nothing on the path of a
+//! query; they send each other messages.
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `serve` | a configuration's engines as handlers |
+//! | `serve` | starts the runtime with engines as handlers |
 //! | `start` | binding, starting and ending everything |
 //! | `worker` | the loop: events in, turns, deadlines |
 //! | `port` | what a handler asks for, done with sockets: its own, connects, accepts, the ring, encryption |

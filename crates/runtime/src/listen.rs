@@ -1,8 +1,8 @@
-//! Listeners: binding them, and accepting from them without ever spinning.
+//! Listeners: binding them, and accepting from them without busy loops.
 //!
 //! Owns the listening sockets (worker 0 has them all) and the Unix socket's file. TCP_NODELAY and SO_KEEPALIVE are set
-//! on the listener, from which Linux hands them on to each accepted socket, so that a login costs no calls for them.
-//! When descriptors run out, accepting rests until one is free or a second has passed.
+//! on the listener; Linux copies them to each accepted socket, so that a login costs no calls for them. When
+//! descriptors run out, accepting pauses until one is free or a second has passed.
 
 use std::fmt;
 use std::fs::{self, Permissions};
@@ -30,7 +30,7 @@ use crate::start_error::StartError;
 /// How long accepting rests when the system refuses, unless a descriptor is freed earlier.
 const REST: Span = Span::from_secs(1);
 
-/// Where a pooler really listens.
+/// The bound addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
     /// Addresses and ports.
@@ -63,7 +63,7 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Takes over what the environment names (`LISTEN_PID`, `LISTEN_FDS`).
+    /// Takes the sockets that the environment names (`LISTEN_PID`, `LISTEN_FDS`).
     pub fn from_environment() -> Inherited {
         let mut inherited = Inherited::default();
         let mut given = listenfd::ListenFd::from_env();
@@ -123,9 +123,9 @@ impl Listener {
             }
             Listener::Unix(l, _) => {
                 let (socket, _) = l.accept()?;
-                // One whose credentials are unknown is refused.
+                // A client with unknown credentials is refused.
                 let who = getsockopt(&socket, PeerCredentials).map_err(|_| ErrorKind::ConnectionAborted)?;
-                // The kernel says 0 where the process lives in another namespace.
+                // The kernel returns 0 for a process in another namespace.
                 let pid = u32::try_from(who.pid()).unwrap_or_default();
                 Ok((Socket::Unix(socket), ClientAddr::Unix { pid, uid: who.uid() }))
             }
@@ -133,18 +133,18 @@ impl Listener {
     }
 }
 
-/// All listeners of the process, and whether there is something to accept.
+/// All listeners of the process, and which of them may have clients to accept.
 #[derive(Debug)]
 pub(crate) struct Listening {
     plan: Listen,
     bound: Bound,
     /// Unix sockets first.
     listeners: Vec<Listener>,
-    /// By listener: it may have more clients for us.
+    /// By listener: whether it may have more clients to accept.
     ready: Vec<bool>,
-    /// The listener to be asked first, so that each has its turn.
+    /// The listener that is tried first, so that they are served alternately.
     first: usize,
-    /// Accepting rests until then.
+    /// Accepting pauses until then.
     rests_until: Time,
     complained: bool,
 }
@@ -162,7 +162,7 @@ impl Listening {
         Ok(Listening { plan, bound, listeners, ready, first: 0, rests_until: Time::START, complained: false })
     }
 
-    /// Listens by TCP again, on the ports of the first time also where the system had chosen them.
+    /// Listens on TCP again, on the same ports as before, also where the system had chosen them.
     fn rebind(&mut self, registry: &Registry) -> Result<(), StartError> {
         let staying = self.local();
         for listener in bind_tcp_all(&self.bound.tcp, &self.plan)? {
@@ -172,7 +172,7 @@ impl Listening {
         self.register_from(staying, registry).map_err(|error| StartError::new(format!("can't listen: {error}")))
     }
 
-    /// How many listeners are no TCP listeners; they stand first.
+    /// The number of listeners that are not TCP listeners; these are first in the list.
     fn local(&self) -> usize {
         self.listeners.iter().take_while(|listener| matches!(listener, Listener::Unix(..))).count()
     }
@@ -181,7 +181,7 @@ impl Listening {
         &self.bound
     }
 
-    /// Has all listeners watched.
+    /// Registers all listeners with epoll.
     pub(crate) fn register(&mut self, registry: &Registry) -> io::Result<()> {
         self.register_from(0, registry)
     }
@@ -193,7 +193,7 @@ impl Listening {
         Ok(())
     }
 
-    /// An event came under a token that is no peer's.
+    /// Handles an event whose token is not a peer's.
     pub(crate) fn event(&mut self, event: Token) {
         if let Some(ready) = self.ready.get_mut(WAKER.0 - 1 - event.0) {
             *ready = true;
@@ -208,7 +208,8 @@ impl Listening {
         Some(i)
     }
 
-    /// Accepts a client, if one waits and accepting does not rest. An error is the system's refusal to accept anybody.
+    /// Accepts a client, if one waits and accepting is not paused. An error means that the system accepts no client at
+    /// all.
     pub(crate) fn accept(&mut self, now: Time) -> io::Result<Option<(Socket, ClientAddr)>> {
         if now < self.rests_until {
             return Ok(None);
@@ -221,7 +222,7 @@ impl Listening {
                         self.ready[i] = false;
                         self.complained = false;
                     }
-                    // This client is gone already; the next one may wait.
+                    // This client has disconnected already; the next one may wait.
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset => {}
                     ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {}
                     _ => return Err(error),
@@ -231,19 +232,19 @@ impl Listening {
         Ok(None)
     }
 
-    /// The system refused: accepting rests for [`REST`]. Returns whether it is the first refusal since a client was
-    /// accepted.
+    /// Pauses accepting for [`REST`] after a refusal of the system. Returns whether it is the first one since a client
+    /// was accepted.
     pub(crate) fn rest(&mut self, now: Time) -> bool {
         self.rests_until = now + REST;
         !std::mem::replace(&mut self.complained, true)
     }
 
-    /// Accepts again from now on: a descriptor has become free.
+    /// Ends the pause: a descriptor has become free.
     pub(crate) fn end_rest(&mut self, now: Time) {
         self.rests_until = now;
     }
 
-    /// Closes the TCP listeners, or binds them again. The Unix socket stays: operators reach the console by it.
+    /// Closes the TCP listeners, or binds them again. The Unix socket stays, since operators use it for the console.
     pub(crate) fn set_accepting(&mut self, on: bool, registry: &Registry) -> Result<(), StartError> {
         let local = self.local();
         if !on {
@@ -261,7 +262,7 @@ impl Listening {
     }
 }
 
-/// Listeners have the tokens just below the waker's.
+/// The tokens of listeners are just below the waker's.
 fn token(i: usize) -> Token {
     Token(WAKER.0 - 1 - i)
 }
@@ -366,7 +367,7 @@ fn refused(what: &dyn fmt::Display, error: &io::Error) -> StartError {
         ErrorKind::PermissionDenied => "permission denied; set a port above 1023, or a folder we may write to".into(),
         ErrorKind::NotFound => "the folder does not exist; create it, or set another one".into(),
         ErrorKind::NotADirectory => "that is no folder; set another one".into(),
-        // Of a path, before the system has seen it.
+        // For a path, before the system has seen it.
         ErrorKind::InvalidInput => "the path is too long for a socket; set a folder with a shorter one".into(),
         _ => error.to_string(),
     };

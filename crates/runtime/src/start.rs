@@ -28,42 +28,42 @@ use crate::start_error::StartError;
 use crate::tls::TlsFiles;
 use crate::worker::Worker;
 
-/// The exit status when a worker died of a broken invariant.
+/// The exit status when a worker panicked.
 const PANICKED: i32 = 101;
 
-/// What the runtime itself has to know, whatever its handlers do.
+/// The runtime's configuration, for any handler.
 pub struct Plan {
-    /// Where clients connect.
+    /// The listeners.
     pub listen: Listen,
-    /// Worker threads; at min_level one runs.
+    /// Worker threads; at least one runs.
     pub workers: u16,
-    /// What they wait for their sockets with.
+    /// How workers wait for their sockets.
     pub io: SocketIo,
-    /// How a worker makes its io_uring, if it waits with one.
+    /// Makes a worker's io_uring.
     pub ring: MakeRing,
-    /// Reads the configuration again, on a helper thread.
+    /// Reads the configuration again; called on a helper thread.
     pub reload: Reload,
-    /// Changes the configuration, on a helper thread, where it can be changed.
+    /// Changes the configuration, if that is possible; called on a helper thread.
     pub change: Option<Change>,
-    /// Where the log goes.
+    /// The target of the log.
     pub log: LogTarget,
-    /// What is logged, how, and where else.
+    /// The settings of the log.
     pub logging: weir_config::Log,
     /// Listening sockets that somebody opened for us: used instead of those of `listen`.
     pub inherited: Inherited,
     /// How names of servers are looked up, until a configuration is adopted that says otherwise.
     pub dns: weir_config::Dns,
-    /// The first words of the log.
+    /// The beginning of the log's first line.
     pub greeting: String,
-    /// What is warned of next.
+    /// Warnings for the log.
     pub warnings: Vec<String>,
-    /// Whether the process's signals are ours.
+    /// Whether to handle the process's signals.
     pub signals: Signals,
-    /// What handshakes go by.
+    /// The keys and certificates.
     pub tls: TlsFiles,
 }
 
-/// A runtime that serves. Dropping it ends it.
+/// A running runtime. Dropping it ends it.
 pub struct Running {
     bound: Bound,
     handle: Handle,
@@ -72,7 +72,7 @@ pub struct Running {
     log: Option<LogThread>,
 }
 
-/// Reaches a running runtime from outside; cheap to clone.
+/// A handle to a runtime, for other threads; cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     ending: Ending,
@@ -81,12 +81,12 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Ends it at once, with this exit status. The first one counts.
+    /// Ends the process's pooling at once, with this exit status. Later calls have no effect.
     pub fn stop(&self, status: i32) {
         self.ending.end(status);
     }
 
-    /// The workers, for a control plane to ask.
+    /// The workers' interface for a control plane.
     pub fn control(&self) -> Arc<dyn Control> {
         Arc::new(self.control_queue.clone())
     }
@@ -97,7 +97,8 @@ impl Handle {
     }
 }
 
-/// Binds everything, then starts the workers, each with a handler of its own. Nothing runs if this fails.
+/// Binds all listeners, then starts the workers, each with a handler of its own. After an error nothing is left
+/// running.
 pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> Result<Running, StartError> {
     raise_descriptors();
     let signals = (plan.signals == Signals::Handle).then(CaughtSignals::catch).transpose();
@@ -147,7 +148,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let mut listening = Some(listening);
     let ports = polls.into_iter().zip(inboxes).enumerate().map(|(i, (poll, messages))| {
         let inbox = Inbox::new(WorkerId(i as u16), mailboxes.clone(), messages);
-        // The first worker takes the listeners.
+        // The first worker gets the listeners.
         let mut port = Port::new(shared.clone(), poll, inbox, listening.take(), keepalive);
         port.connects.adopt(&plan.dns);
         port
@@ -156,7 +157,8 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     Ok(running)
 }
 
-/// Whether workers wait with an io_uring. Writes the log's first line, which says so, and why not where there is none.
+/// Whether workers use io_uring. Writes the log's first line, which reports it, with the reason where io_uring is not
+/// available.
 fn choose_io(io: SocketIo, greeting: &str, log: &Log) -> bool {
     let refused = match io {
         SocketIo::Epoll => None,
@@ -168,7 +170,7 @@ fn choose_io(io: SocketIo, greeting: &str, log: &Log) -> bool {
     }
     match (io, refused) {
         (SocketIo::Auto, Some(refused)) => {
-            log.line(Level::Info, format_args!("{greeting}, io: epoll, for {refused}"));
+            log.line(Level::Info, format_args!("{greeting}, io: epoll ({refused})"));
         }
         (_, refused) => {
             log.line(Level::Info, format_args!("{greeting}, io: epoll"));
@@ -181,7 +183,7 @@ fn choose_io(io: SocketIo, greeting: &str, log: &Log) -> bool {
     false
 }
 
-/// Why there can't be a ring; on a thread of its own, because the end of a ring interrupts calls of the thread that
+/// Why io_uring is not available; on a thread of its own, since the end of a ring interrupts calls of the thread that
 /// made it.
 fn probe() -> Option<RingError> {
     let thread = thread::Builder::new().spawn(|| Ring::new(RING_SIZE).err()).ok()?;
@@ -209,7 +211,7 @@ fn spawn<B: Handler>(
         let begun = begun.clone();
         thread::Builder::new().name(format!("weir-{i}")).spawn(move || {
             let _ends_all = EndsAll(worker.ending());
-            // Nobody listens any more if a thread could not be started.
+            // The receiver is gone if a thread could not be started.
             worker.run(move || {
                 let _ = begun.send(());
             });
@@ -218,7 +220,7 @@ fn spawn<B: Handler>(
     let threads: Result<Vec<_>, _> = made.into_iter().enumerate().map(start).collect();
     let threads = threads.map_err(StartError::because("can't start a thread"))?;
     drop(begun);
-    // One that died before it began has let go of its end, too.
+    // A thread that ended before it began has dropped its sender, too.
     begins.iter().take(threads.len()).for_each(drop);
     Ok(threads)
 }
@@ -229,7 +231,7 @@ fn random() -> [u8; 32] {
     bytes
 }
 
-/// Ends the whole process's pooling when a worker dies: half a pooler would leave its clients hanging.
+/// Ends the whole process when a worker panics: its clients would hang otherwise.
 struct EndsAll(Ending);
 
 impl Drop for EndsAll {
@@ -241,12 +243,12 @@ impl Drop for EndsAll {
 }
 
 impl Running {
-    /// Where it listens.
+    /// The bound addresses.
     pub fn bound(&self) -> &Bound {
         &self.bound
     }
 
-    /// A way to reach it while somebody waits for its end.
+    /// A handle for other threads.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }

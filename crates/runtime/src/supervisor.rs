@@ -1,13 +1,13 @@
-//! What a supervisor hears that watches the process (systemd's sd_notify(3)). Without one nothing happens.
+//! Notifications to a supervisor such as systemd (sd_notify(3)). Without a supervisor they have no effect.
 
 use sd_notify::{NotifyState, notify};
 
-/// Clients may come, or a reload is over.
+/// Clients can connect, or a reload has ended.
 pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// The configuration is being read again.
+/// A reload has begun.
 pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),

@@ -1,6 +1,6 @@
-//! `weir pgbouncer`, and `weir` when it is called by the name `pgbouncer`: PgBouncer's own command line.
+//! `weir pgbouncer`, and `weir` when it is started by the name `pgbouncer`: PgBouncer's own command line.
 //!
-//! Owns those flags and what they change. What is served, and how, is `serve`'s.
+//! Owns those flags and their effects. `serve` does the serving.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -31,16 +31,16 @@ pub(crate) struct Arguments {
     /// Take over a running process: not possible yet, and refused
     #[arg(short = 'R', long)]
     reboot: bool,
-    /// Log to the file and the system's log only, not to the terminal
+    /// Log to the file and to syslog only, not to the terminal
     #[arg(short, long)]
     quiet: bool,
     /// Log more; twice: even more
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
-    /// Become this user of the operating system
+    /// Switch to this user of the operating system
     #[arg(short, long, value_name = "USER")]
     user: Option<String>,
-    /// Say the version, and end
+    /// Print the version, and exit
     #[arg(short = 'V', long)]
     version: bool,
     /// The configuration, a pgbouncer.ini
@@ -48,22 +48,22 @@ pub(crate) struct Arguments {
     file: Option<PathBuf>,
 }
 
-/// Whether the program was called by PgBouncer's name.
+/// Whether the program was started by PgBouncer's name.
 pub(crate) fn is_called(program: Option<&OsStr>) -> bool {
     program.map(Path::new).and_then(Path::file_stem).is_some_and(|name| name == "pgbouncer")
 }
 
-/// Reads the command line of a program called `pgbouncer`; ends the process for help and for mistakes, with PgBouncer's
-/// exit status 1 for these.
+/// Parses the command line of a program named `pgbouncer`; exits after printing help, and with PgBouncer's exit status
+/// 1 for a mistake.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Arguments {
     Arguments::try_parse_from(words).unwrap_or_else(|error| {
-        // Nothing can be done about a terminal that is gone.
+        // A closed terminal can't be handled.
         let _ = error.print();
         std::process::exit(i32::from(error.use_stderr()))
     })
 }
 
-/// Does what the command line says.
+/// Executes the command line.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     if arguments.version {
         weir_terminal::print_line(weir_runtime::VERSION);

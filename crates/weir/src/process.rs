@@ -1,6 +1,6 @@
-//! What a server process does before it serves: drops to another user, goes to the background, writes its pidfile.
+//! What a server process does before it serves: switches to another user, goes to the background, writes its pidfile.
 //!
-//! All of it happens before the first thread exists. Must not know what is served.
+//! All of it happens before the first thread starts.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -17,13 +17,13 @@ use crate::failure::Failure;
 /// Where the process runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RunMode {
-    /// On the terminal where it was started.
+    /// On the terminal that started it.
     Foreground,
     /// A daemon, without a terminal.
     Background,
 }
 
-/// The file with our process id, removed on drop.
+/// The pidfile, removed on drop.
 #[derive(Debug)]
 pub(crate) struct PidFile(PathBuf);
 
@@ -59,18 +59,17 @@ pub(crate) fn prepare(config: &Config, run_mode: RunMode) -> Result<Option<PidFi
     pid_file.map(write).transpose()
 }
 
-/// Has a crash leave nothing of the memory behind, where passwords and keys are: no file, and in what the system hands to a
-/// program (core_pattern) no memory (core(5), "Controlling which mappings are written").
+/// Keeps memory, which contains passwords and keys, out of core dumps: no core file, and no memory for a program that
+/// the system passes dumps to (core_pattern; core(5), "Controlling which mappings are written").
 ///
-/// The process stays what /proc and a debugger of the same user can look at: that (PR_SET_DUMPABLE) would take its
-/// descriptors and its memory's figures from those who watch it.
+/// PR_SET_DUMPABLE is not used: it would hide the descriptors and the memory figures in /proc from monitoring.
 fn keep_memory_private() {
-    // Neither is refused to anybody; where a system has no such file, it has no such dumps.
+    // Neither call requires a privilege; a system without this file has no such dumps.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     let _ = fs::write("/proc/self/coredump_filter", "0");
 }
 
-/// Whether we would serve as root, which nothing here needs.
+/// Whether it would serve as root, which it does not need.
 pub(crate) fn is_root() -> bool {
     getuid().is_root()
 }

@@ -1,4 +1,4 @@
-//! `weir serve`: reads the configuration, and hands it to the runtime.
+//! `weir serve`: reads the configuration, and starts the runtime.
 //!
 //! Everything is checked and bound before anything runs; an error leaves nothing half-started.
 
@@ -16,16 +16,16 @@ use crate::load;
 use crate::process::{self, RunMode};
 use crate::web_tls::web_tls;
 
-/// The warning of a process that serves as root.
+/// The warning for a process that serves as root.
 const ROOT: &str = "it serves as root, which it does not need to: name a user of the operating system as \"user\" in \
                     [process], which it switches to, or start it as that user";
 
-/// What is printed on the terminal while serving.
+/// What is printed on the terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Console {
     /// The log, and a line when clients may connect.
     Verbose,
-    /// Only what keeps it from starting.
+    /// Only errors that keep it from starting.
     Quiet,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn run(file: &Path) -> Result<(), Failure> {
     serve(store, config, RunMode::Foreground, Console::Verbose)
 }
 
-/// Reads a file to serve; errors are those of `weir check`.
+/// Reads a file for serving; errors are those of `weir check`.
 pub(crate) fn open(
     file: &Path,
     adjust: impl Fn(&mut Config) + Send + Sync + 'static,
@@ -83,12 +83,12 @@ pub(crate) fn serve(
     });
     match status? {
         0 => Ok(()),
-        // The log says why.
+        // The log has the reason.
         _ => Err(Failure::Reported),
     }
 }
 
-/// Prints warnings, and that fewer clients fit than configured; fails with all errors.
+/// Prints warnings, and whether fewer clients fit than configured; fails with all errors.
 fn review(config: &Config, facts: &HostLimits, console: Console) -> Result<(), Failure> {
     for finding in weir_config::review(config, facts) {
         match finding.severity {
@@ -103,12 +103,12 @@ fn review(config: &Config, facts: &HostLimits, console: Console) -> Result<(), F
     if errors.is_empty() { Ok(()) } else { Err(Failure::Messages(errors)) }
 }
 
-/// The one note that is worth a line at each start: the default of `max_clients` is more than descriptors allow.
+/// The one note that is printed at each start: the default of `max_clients` is more than descriptors allow.
 fn is_about_fewer_clients(finding: &Finding) -> bool {
     finding.text.contains("clients will be served")
 }
 
-/// Reads everything again: the file, and the control plane's certificate, both or neither.
+/// Reads the configuration and the control plane's certificate again; applies both or neither.
 fn reload(store: Arc<ConfigStore>, tls: Option<Arc<Tls>>) -> weir_runtime::Reload {
     Arc::new(move || {
         let fresh = tls.as_ref().map(|tls| tls.read_again()).transpose().map_err(|error| error.to_string())?;
@@ -118,7 +118,7 @@ fn reload(store: Arc<ConfigStore>, tls: Option<Arc<Tls>>) -> weir_runtime::Reloa
     })
 }
 
-/// The control plane, where the configuration wants one.
+/// Starts the control plane, if it is configured.
 fn start_web(
     config: &Config,
     running: &Running,

@@ -1,6 +1,6 @@
-//! Session state that clients lost at the end of a transaction, or were refused: counted, and logged once a kind.
+//! Session state that clients lost at the end of a transaction, or were refused: counts it, and logs each kind once.
 //!
-//! What is lost is decided in `weir-session`, which also warns the client.
+//! `weir-session` decides what is lost, and also warns the client.
 
 use weir_admin::STATE_KINDS;
 use weir_pgwire::Dirty;
@@ -25,8 +25,7 @@ pub(crate) fn count(pool: &mut PoolSlot, told: &ServerOutcome) -> Dirty {
     new
 }
 
-/// Logs each of these kinds with the application that lost it: so an operator can find the program that needs session
-/// mode.
+/// Logs each of these kinds with the application_name: so an operator can find the program that needs session mode.
 #[cold]
 pub(crate) fn log<I: Io>(
     kinds: Dirty,

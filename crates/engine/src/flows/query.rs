@@ -1,6 +1,6 @@
-//! One query's path: from a client to its server and back, and the server's way to the next waiter.
+//! The path of one query: from a client to its server and back, and the server's path to the next waiter.
 //!
-//! A client and its server are taken out of the table once, worked on by the parts, and put back once.
+//! A client and its server are taken out of the table once, passed to the parts, and put back once.
 
 use weir_base::{Peer, Span, Time};
 use weir_pool::{Acquire, Release};
@@ -40,7 +40,7 @@ impl Engine {
         match client.phase {
             ClientPhase::Ready(_) => self.peers.put_client(client),
             ClientPhase::Console(_) => self.console_bytes(now, client, io),
-            // A client that asked for a cancel sends nothing that counts.
+            // Further input of a client that sent a cancel request is ignored.
             ClientPhase::Canceller => {
                 client.waiting.clear();
                 self.peers.put_client(client);
@@ -49,11 +49,11 @@ impl Engine {
         }
     }
 
-    /// A client goes on with what it sent while it waited.
+    /// A client goes on with the input that was buffered while it waited.
     pub(crate) fn feed_waiting<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
         let Some(mut client) = self.peers.take_client(peer) else { return };
         match client.phase {
-            // What it sent goes on when its server's socket has room: a few bytes of it may become many.
+            // The input goes on when the server's socket has room: a few bytes of it may become many.
             ClientPhase::Ready(_) if !client.pause.waits && !client.pause.peer_full => {
                 let waiting = std::mem::take(&mut client.waiting);
                 self.feed(now, client, &waiting, None, io);
@@ -65,8 +65,8 @@ impl Engine {
         }
     }
 
-    /// Feeds a client's bytes to its session, with a server as soon as it needs one. `base` is where they are in the
-    /// runtime's input, if they do.
+    /// Feeds a client's bytes to its session, with a server as soon as it needs one. `base` is their position in the
+    /// runtime's input, if they are a part of it.
     fn feed<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, bytes: &[u8], base: Option<usize>, io: &mut I) {
         let mut server = client.link.and_then(|server| self.peers.take_server(server));
         let mut at = 0;
@@ -134,7 +134,7 @@ impl Engine {
         }
     }
 
-    /// A server sent something.
+    /// Handles bytes of a server.
     #[inline]
     pub(crate) fn server_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
         server.clock.heard(now);
@@ -211,11 +211,11 @@ impl Engine {
                 && ahead <= AHEAD / 2
                 && (ahead == 0 || !self.pools.get(client.pool).is_wanted())
             {
-                // It was stopped because the server had too much to answer.
+                // It was stopped because the server had too many pending requests.
                 self.resume_waiting(client, io);
             }
         } else if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_unusable()) {
-            // It sent something that no request asked for.
+            // It has sent something that no request asked for.
             io.close(server.peer);
             return self.server_gone(now, server, io);
         }
@@ -223,7 +223,7 @@ impl Engine {
         self.peers.put_server(server);
     }
 
-    /// A server may be free: whatever it was that held it.
+    /// A server may be free, for any reason.
     pub(crate) fn release<I: Io>(&mut self, now: Time, server: Peer, io: &mut I) {
         let Some(server) = self.peers.take_server(server) else { return };
         let client = server.link.and_then(|client| self.peers.take_client(client));
@@ -259,13 +259,13 @@ impl Engine {
         }
     }
 
-    /// What a client waited for has come.
+    /// What a client waited for has happened.
     fn resume_waiting<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
         self.unpause_client(client, io);
         self.common.follow_up(FollowUp::Feed(client.peer));
     }
 
-    /// The same, by its handle.
+    /// The same by its handle.
     pub(crate) fn resume_client<I: Io>(&mut self, client: Peer, io: &mut I) {
         let Some(mut client) = self.peers.take_client(client) else { return };
         self.resume_waiting(&mut client, io);
@@ -331,14 +331,14 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
     }
 
-    /// A pool gives a server to one who waited, by their handles.
+    /// A pool gives a server to a waiter, by their handles.
     pub(crate) fn grant<I: Io>(&mut self, now: Time, waiter: Peer, server: Peer, check: bool, io: &mut I) {
         if let Some(server) = self.peers.take_server(server) {
             self.link_waiter(now, waiter, server, check, io);
         }
     }
 
-    /// Links a server to one who waited for it.
+    /// Links a server to a waiter.
     fn link_waiter<I: Io>(&mut self, now: Time, waiter: Peer, mut server: Box<ServerSlot>, check: bool, io: &mut I) {
         let peer = server.peer;
         let client = match Waiter::of(waiter) {
@@ -369,7 +369,7 @@ impl Engine {
         self.peers.put_client(client);
     }
 
-    /// A wait is over. Those of a borrower's clients are counted there.
+    /// A wait has ended. Waits of a borrower's clients are counted there.
     #[inline]
     pub(crate) fn count_wait(&mut self, ix: PoolIx, waiter: Peer, waited: Span) {
         if !matches!(Waiter::of(waiter), Waiter::Borrower(_)) {

@@ -32,7 +32,7 @@ impl Port {
         }
     }
 
-    /// Accepts clients by TCP, or not.
+    /// Starts or stops accepting TCP clients.
     pub(crate) fn set_accepting(&mut self, on: bool) {
         let Some(listening) = self.listening.as_mut() else { return };
         if let Err(error) = listening.set_accepting(on, self.poll.registry()) {

@@ -1,12 +1,12 @@
-//! TLS: what is agreed on with whom, and the encryption of one connection.
+//! TLS: contexts, handshakes, and encrypted connections.
 //!
-//! A session turns bytes into bytes; sockets, backlogs and turns stay where they are for plain connections (`port`,
-//! `output`, `worker`). Handshakes are slow work and go through the helpers, one step at a time, with the connection
-//! inside the request. Nothing here decides who must be encrypted: that is the engine's business.
+//! A session turns bytes into bytes; sockets and backlogs are handled as for plain connections (`port`, `output`,
+//! `worker`). Handshakes are slow and run on the helpers, one step at a time, with the connection inside the request.
+//! The engine decides which connections must be encrypted.
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `contexts` | what the configuration's files and modes mean to a handshake; swapped by a reload |
+//! | `contexts` | the configuration's files and modes, prepared for handshakes; replaced by a reload |
 //! | `identity` | our key and certificates from PEM files |
 //! | `verify` | the rules for servers' certificates |
 //! | `verify_client` | the rules for clients' certificates |

@@ -1,8 +1,8 @@
 //! An encrypted connection: bytes in, bytes out.
 //!
-//! Invariant: `held` is exactly what rustls has been shown and has not discarded. It must be shown again, from its
-//! first byte, at every call: rustls remembers positions in it. It is less than a record and, unless the other side is
-//! odd, empty between two messages, so an idle connection has no buffers of ours.
+//! Invariant: `held` is exactly what rustls has seen and not discarded. It must be passed again, from its first byte,
+//! at every call: rustls stores positions in it. It is less than a record and normally empty between two messages, so
+//! an idle connection has no buffers of ours.
 
 use std::fmt;
 
@@ -15,16 +15,16 @@ use rustls::{CommonState, Error};
 
 /// What a record adds to its bytes, with room to spare: the header, the explicit nonce of TLS 1.2, the tag.
 const RECORD_OVERHEAD: usize = 64;
-/// The most bytes of a record.
+/// The most content bytes of a record.
 const RECORD: usize = 16 * 1024;
 
-/// An encrypted connection, or one that is becoming that.
+/// An encrypted connection, during or after its handshake.
 #[derive(Debug)]
 pub(crate) struct Session {
     side: Side,
     /// Bytes of a record that is not complete, or of a message of several records.
     held: Vec<u8>,
-    /// What was decrypted while the handshake ended, and has not been delivered.
+    /// Bytes decrypted with the end of the handshake, and not delivered yet.
     early: Vec<u8>,
     end: End,
 }
@@ -97,20 +97,20 @@ impl Session {
         self.end
     }
 
-    /// What has been shown to the library and is still needed.
+    /// The bytes that the library has seen and still needs.
     pub(crate) fn held(&self) -> &[u8] {
         &self.held
     }
 
-    /// Copies what is held to the front of `buffer`, before bytes are read behind it. Returns where; `None` if there
-    /// would be no room for more.
+    /// Copies the held bytes to the front of `buffer`, before the caller reads behind them. Returns where; `None` if
+    /// there is no room for more.
     pub(crate) fn put_held(&self, buffer: &mut [u8]) -> Option<usize> {
         buffer.get_mut(..self.held.len())?.copy_from_slice(&self.held);
         (self.held.len() < buffer.len()).then_some(self.held.len())
     }
 
-    /// Takes in the bytes at the front of `incoming`, which begin with what was held: appends what they say to `plain`,
-    /// and what must be answered to `reply`.
+    /// Processes the bytes at the front of `incoming`, which begin with the held ones: appends decrypted bytes to
+    /// `plain`, and bytes to send to `reply`.
     pub(crate) fn take_in(
         &mut self,
         incoming: &mut [u8],
@@ -137,7 +137,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes in bytes that follow those that are held; for handshakes.
+    /// Processes bytes that follow the held ones; for handshakes.
     pub(crate) fn take_in_more(&mut self, more: &[u8], reply: &mut Vec<u8>) -> Result<(), Error> {
         let mut incoming = std::mem::take(&mut self.held);
         incoming.extend_from_slice(more);
@@ -157,7 +157,7 @@ impl Session {
         std::mem::take(&mut self.early)
     }
 
-    /// Encrypts `plain` and appends the records to `sealed`. A failure breaks the connection.
+    /// Encrypts `plain` and appends the records to `sealed`. After an error the connection is broken.
     pub(crate) fn seal(&mut self, plain: &[u8], sealed: &mut Vec<u8>) -> Result<(), Error> {
         let result = match (&mut self.side, self.end) {
             (_, End::Broken) => Err(Error::General("the connection is broken".into())),
@@ -167,9 +167,9 @@ impl Session {
         result.inspect_err(|_| self.end = End::Broken)
     }
 
-    /// Appends the record that says that nothing more will come from us.
+    /// Appends the close_notify record.
     pub(crate) fn close(&mut self, sealed: &mut Vec<u8>) {
-        // Who is broken has said so already.
+        // A broken connection has sent its alert already.
         let _ = match (&mut self.side, self.end) {
             (_, End::Broken) => Ok(()),
             (Side::Server(connection), _) => seal(connection, &mut self.held, None, sealed),
@@ -210,12 +210,12 @@ fn take_in<R: Records>(
                 end = Some(End::Closed);
                 false
             }
-            // Early data is never offered and never accepted; what comes later in the library's life is not ours.
+            // Early data is never offered or accepted; other states are of later versions of the library.
             Ok(ConnectionState::ReadEarlyData(_)) => true,
             Ok(_) => true,
             Err(error) => {
-                // What the other side is told about it comes out of one more call, and only of the next one: a further
-                // call would look at the same bytes again.
+                // The alert for the other side comes from exactly one more call: a further call would process the same
+                // bytes again.
                 if let Ok(ConnectionState::EncodeTlsData(mut data)) =
                     connection.next(&mut incoming[used + discard..]).state
                 {
@@ -252,7 +252,7 @@ fn seal<R: Records>(
     sealed: &mut Vec<u8>,
 ) -> Result<(), Error> {
     loop {
-        // Nothing new has come, so nothing of what is held is done with.
+        // There is no new input, so none of the held bytes is finished.
         match connection.next(held).state? {
             ConnectionState::EncodeTlsData(mut data) => encode(&mut data, sealed),
             ConnectionState::TransmitTlsData(data) => data.done(),
