@@ -10,8 +10,8 @@ use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::field::FieldMut;
 use crate::model::{
-    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Pool, Process, SessionAttrs, SocketIo,
-    Spread, Tls, Web,
+    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, OnServerDown, Pool, Process, SessionAttrs,
+    SocketIo, Spread, Tls, Web,
 };
 use crate::origin::{FileFormat, Locations};
 use crate::pool_text::PoolText;
@@ -221,6 +221,7 @@ const BLANK_LIMITS: Limits = Limits {
     server_idle_timeout: Span::ZERO,
     server_connect_timeout: Span::ZERO,
     server_login_retry: Span::ZERO,
+    on_server_down: OnServerDown::Wait,
     server_check_delay: Span::ZERO,
     cancel_wait_timeout: Span::ZERO,
     server_round_robin: false,
@@ -256,6 +257,7 @@ mod tests {
             server_idle_timeout: Span::from_secs(600),
             server_connect_timeout: Span::from_secs(15),
             server_login_retry: Span::from_secs(15),
+            on_server_down: OnServerDown::Wait,
             server_check_delay: Span::from_secs(30),
             cancel_wait_timeout: Span::from_secs(10),
             server_round_robin: false,

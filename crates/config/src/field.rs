@@ -7,7 +7,7 @@ use weir_auth::{Method, RequireAuth};
 use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::kind::Kind;
-use crate::model::{Balance, LogFormat, Network, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols};
+use crate::model::{Balance, LogFormat, Network, OnServerDown, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols};
 use crate::units;
 
 /// PgBouncer's text for an empty query; no text at all turns the query off.
@@ -38,6 +38,7 @@ pub(crate) enum FieldMut<'a> {
     Method(&'a mut Method),
     PoolMode(&'a mut PoolMode),
     OnDirty(&'a mut OnDirty),
+    OnServerDown(&'a mut OnServerDown),
     Balance(&'a mut Balance),
     Spread(&'a mut Spread),
     SessionAttrs(&'a mut SessionAttrs),
@@ -81,6 +82,7 @@ impl FieldMut<'_> {
             FieldMut::Method(v) => v.to_string(),
             FieldMut::PoolMode(v) => v.to_string(),
             FieldMut::OnDirty(v) => v.to_string(),
+            FieldMut::OnServerDown(v) => v.to_string(),
             FieldMut::Balance(v) => v.to_string(),
             FieldMut::Spread(v) => v.to_string(),
             FieldMut::SessionAttrs(v) => v.to_string(),

@@ -473,6 +473,16 @@ pub enum SessionAttrs {
     PreferStandby,
 }
 
+/// What becomes of clients while no server of their pool can be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum OnServerDown {
+    /// They wait for one, for `query_wait_timeout` at the most.
+    #[default]
+    Wait,
+    /// They get the error of the last attempt at once.
+    Refuse,
+}
+
 /// How much, how many, how long. A span of zero means no limit, unless its setting says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -506,6 +516,8 @@ pub struct Limits {
     pub server_connect_timeout: Span,
     /// The pause after a failed login.
     pub server_login_retry: Span,
+    /// What becomes of clients while no server can be reached.
+    pub on_server_down: OnServerDown,
     /// A server unused for longer is checked before it is handed out; zero: at every hand-out.
     pub server_check_delay: Span,
     /// How long a cancel request may wait.
@@ -577,6 +589,7 @@ words!(SslMode: Disable = "disable", Allow = "allow", Prefer = "prefer", Require
 words!(SocketIo: Auto = "auto", Epoll = "epoll", IoUring = "io_uring");
 words!(LogFormat: Text = "text", Json = "json", Journal = "journal");
 words!(Spread: Busy = "busy", Always = "always", Never = "never");
+words!(OnServerDown: Wait = "wait", Refuse = "refuse");
 words!(Balance: RoundRobin = "round-robin", Disable = "disable");
 words!(SessionAttrs: Any = "any", ReadWrite = "read-write", ReadOnly = "read-only", Primary = "primary",
     Standby = "standby", PreferStandby = "prefer-standby");

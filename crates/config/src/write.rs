@@ -32,6 +32,7 @@ impl Setting {
             FieldMut::Method(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
             FieldMut::PoolMode(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
             FieldMut::OnDirty(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
+            FieldMut::OnServerDown(v) => *v = text.parse()?,
             FieldMut::Balance(v) => *v = text.parse()?,
             FieldMut::Spread(v) => *v = text.parse()?,
             FieldMut::SessionAttrs(v) => *v = text.parse()?,

@@ -58,6 +58,8 @@ pub(crate) enum FollowUp {
     Feed(Peer),
     /// This pool may have something to ask for.
     PollPool(PoolIx),
+    /// This client or server may be free to leave for another process.
+    HandOver(Peer),
 }
 
 /// The purpose of a helper's work.
@@ -168,6 +170,18 @@ impl Common {
         self.last_connection * u64::from(self.workers) + u64::from(self.worker.0)
     }
 
+    /// A number that none is greater of those given out here or by another process before.
+    pub(crate) fn last_id(&self) -> u64 {
+        (self.last_id.max(self.last_connection) + 1) * u64::from(self.workers)
+    }
+
+    /// All numbers from now on are greater than `last`.
+    pub(crate) fn begin_ids_after(&mut self, last: u64) {
+        let last = last / u64::from(self.workers) + 1;
+        self.last_id = self.last_id.max(last);
+        self.last_connection = self.last_connection.max(last);
+    }
+
     pub(crate) fn random_bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.random.fill_bytes(&mut bytes);
@@ -206,6 +220,7 @@ impl Common {
     }
 
     /// Whether this turn has nothing left to do.
+    #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.follow_ups.is_empty()
     }

@@ -14,6 +14,7 @@ use crate::entry;
 use crate::peers::Peers;
 use crate::pools::Pools;
 use crate::sessions::Sessions;
+use crate::takeover::TakeOver;
 use crate::timers::Who;
 
 /// The configuration of an engine.
@@ -34,6 +35,9 @@ pub struct Setup {
     pub wall_at_start: u64,
     /// The program's name and version, as SHOW VERSION says it.
     pub version: &'static str,
+    /// The highest number that another process has given to its clients and servers, where this one takes over from it;
+    /// otherwise 0.
+    pub ids_after: u64,
     /// The operating system's user that the process runs as: the same one may administer it over the Unix socket.
     pub uid: u32,
 }
@@ -48,6 +52,7 @@ pub struct Engine {
     pub(crate) backends: Backends,
     pub(crate) cluster: Cluster,
     pub(crate) admin: Admin,
+    pub(crate) takeover: TakeOver,
 }
 
 impl Engine {
@@ -63,9 +68,13 @@ impl Engine {
             entry: entry::ClientEntry::new(setup.process_key, setup.uid, &config),
             backends: Backends::default(),
             cluster: Cluster::default(),
+            takeover: TakeOver::default(),
             admin: Admin::new(config.clone(), setup.version),
             common: Common::new(setup.worker, setup.workers, config, setup.seed, setup.wall_at_start),
         };
+        if setup.ids_after > 0 {
+            engine.common.begin_ids_after(setup.ids_after);
+        }
         let stats_at = Time::START + period(engine.common.config());
         engine.common.arm(Who::Stats, stats_at, &mut engine.admin.stats_at);
         engine.create_forced_pools(Time::START);

@@ -184,6 +184,8 @@ pub(crate) enum ServerPhase {
     Lending { request: BorrowRequest, check: bool },
     /// On its way home from a guest.
     Returning,
+    /// On its way to another process, which takes over. The pool has forgotten it.
+    Leaving,
 }
 
 /// Why a server is being reset.
@@ -410,36 +412,33 @@ impl Peers {
     #[inline]
     fn put_back(&mut self, peer: Peer, entry: Entry) {
         match self.slots.get_mut(peer.slot as usize) {
-            Some((generation, place @ Entry::Free)) if *generation == peer.generation => *place = entry,
+            Some((generation, place @ Entry::Free)) if *generation == peer.generation => {
+                // Nothing is to be dropped there, which an assignment would ask.
+                std::mem::forget(std::mem::replace(place, entry));
+            }
             _ => self.put(peer, entry),
         }
     }
 
     #[inline]
     pub(crate) fn take_client(&mut self, peer: Peer) -> Option<Box<ClientSlot>> {
-        match self.take(peer) {
-            Entry::Client(client) => Some(client),
-            other => {
-                self.put_if(peer, other);
-                None
+        self.look();
+        match self.slots.get_mut(peer.slot as usize) {
+            Some((generation, entry @ Entry::Client(_))) if *generation == peer.generation => {
+                if let Entry::Client(client) = std::mem::take(entry) { Some(client) } else { None }
             }
+            _ => None,
         }
     }
 
     #[inline]
     pub(crate) fn take_server(&mut self, peer: Peer) -> Option<Box<ServerSlot>> {
-        match self.take(peer) {
-            Entry::Server(server) => Some(server),
-            other => {
-                self.put_if(peer, other);
-                None
+        self.look();
+        match self.slots.get_mut(peer.slot as usize) {
+            Some((generation, entry @ Entry::Server(_))) if *generation == peer.generation => {
+                if let Entry::Server(server) = std::mem::take(entry) { Some(server) } else { None }
             }
-        }
-    }
-
-    fn put_if(&mut self, peer: Peer, entry: Entry) {
-        if !matches!(entry, Entry::Free) {
-            self.put(peer, entry);
+            _ => None,
         }
     }
 

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weir_base::{PoolMode, Time};
+use weir_base::{PoolMode, Span, Time};
+use weir_config::{Config, FileFormat};
 use weir_pool::lending::borrower_settings;
 use weir_pool::{Pool, Settings};
 use weir_session::{Clean, PoolStatements};
@@ -136,13 +137,22 @@ impl Pools {
 
 impl LendingRole {
     /// The limits of a configured pool, as this worker's pool goes by them.
-    pub(crate) fn settings(&self, pool: &weir_config::Pool) -> Settings {
-        if self.is_borrower() { borrower_settings(settings(pool)) } else { settings(pool) }
+    pub(crate) fn settings(&self, config: &Config, pool: &weir_config::Pool) -> Settings {
+        let settings = settings(pool, wait_limit(config, pool).0);
+        if self.is_borrower() { borrower_settings(settings) } else { settings }
     }
 }
 
+/// How long a client may wait for a server, and whether query_timeout says so: with a `pgbouncer.ini` that covers waits, too,
+/// as in PgBouncer.
+pub(crate) fn wait_limit(config: &Config, pool: &weir_config::Pool) -> (Span, bool) {
+    let (wait, query) = (pool.limits.query_wait_timeout, config.limits.query_timeout);
+    let covered = config.format == FileFormat::Ini && !query.is_zero() && (wait.is_zero() || query < wait);
+    (if covered { query } else { wait }, covered)
+}
+
 /// The limits of a configured pool, as the pool wants them.
-fn settings(pool: &weir_config::Pool) -> Settings {
+fn settings(pool: &weir_config::Pool, query_wait_timeout: Span) -> Settings {
     let limits = &pool.limits;
     Settings {
         size: limits.size,
@@ -150,7 +160,7 @@ fn settings(pool: &weir_config::Pool) -> Settings {
         // A reserve_timeout of zero turns the reserve off.
         reserve_size: if limits.reserve_timeout.is_zero() { 0 } else { limits.reserve_size },
         reserve_timeout: limits.reserve_timeout,
-        query_wait_timeout: limits.query_wait_timeout,
+        query_wait_timeout,
         query_wait_notify: limits.query_wait_notify,
         server_lifetime: limits.server_lifetime,
         server_idle_timeout: limits.server_idle_timeout,
@@ -165,7 +175,7 @@ fn settings(pool: &weir_config::Pool) -> Settings {
 }
 
 /// Takes a pool's new configuration over; whether servers that are lent may have to go.
-pub(crate) fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> bool {
+pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config::Pool>, now: Time) -> bool {
     let old = &slot.config;
     let elsewhere = old.targets != config.targets
         || old.database != config.database
@@ -175,11 +185,14 @@ pub(crate) fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: T
         || old.connect_query != config.connect_query
         || old.startup != config.startup
         || old.require_auth != config.require_auth;
-    let (before, after) = (settings(old), settings(&config));
-    let most = |settings: &Settings| settings.most(settings.reserve_size);
-    let fewer = most(&after) < most(&before);
-    if before != after {
-        slot.pool.resize(slot.lending.settings(&config), now);
+    let most = |pool| {
+        let settings = settings(pool, Span::ZERO);
+        settings.most(settings.reserve_size)
+    };
+    let fewer = most(&config) < most(old);
+    let settings = slot.lending.settings(all, &config);
+    if slot.pool.settings() != &settings {
+        slot.pool.resize(settings, now);
     }
     if elsewhere {
         slot.welcome = None;
@@ -242,9 +255,9 @@ impl PoolSlot {
 
     /// Whether something may have to be done for it now that a server was released or linked. A pool that has clients, and
     /// nothing to do with other workers or limits, wants something only when its own deadline says so.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn needs_poll(&self) -> bool {
-        let alone = matches!(&self.lending, LendingRole::Owner(lender) if lender.lent_count() == 0);
+        let alone = matches!(&self.lending, LendingRole::Owner(lender) if !lender.lends());
         let plain = alone && !self.removed && !self.quota.is_limited() && self.clients > 0 && self.login.is_idle();
         !plain || self.pool.next_deadline() < self.armed
     }

@@ -141,6 +141,15 @@ pub enum Input<'a> {
         /// The request's number.
         number: u64,
     },
+    /// Another process takes over: this step is due.
+    HandOver(HandOver),
+    /// Something of another process comes, from which this one takes over; or something that was to leave comes back.
+    Inherited {
+        /// What [`Io::hand_over`] was given.
+        value: &'a [u8],
+        /// The socket that came with it, under its new handle here.
+        socket: Option<Peer>,
+    },
     /// The operating system sent a signal to the process (delivered to worker 0 only).
     Signal(Signal),
     /// The time of [`Engine::next_deadline`](crate::Engine::next_deadline) has come, and all input that arrived before
@@ -174,6 +183,18 @@ pub enum Gone {
     Eof,
     /// It was reset, or an error was reported for it.
     Error,
+}
+
+/// A step of a take-over by another process. Every worker is given each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HandOver {
+    /// Another process asks to take over; answered by [`Io::hand_over_begins`].
+    Ask,
+    /// It serves: what is free leaves, and what becomes free from now on. Given again and again; answered by
+    /// [`Io::hand_over_left`].
+    Give,
+    /// It is gone: what is here stays.
+    Stay,
 }
 
 /// The signals an operator may send; PgBouncer's meanings.
@@ -362,6 +383,20 @@ pub trait Io {
     /// Stops (`false`) or starts (`true`) accepting clients by TCP, for the whole process. Over the Unix socket they are
     /// accepted always, so that the console stays reachable; the engine refuses the others.
     fn accept(&mut self, on: bool);
+    /// Answers [`HandOver::Ask`]: the highest number given to a client or a server so far, or why another process may not
+    /// take over now.
+    fn hand_over_begins(&mut self, answer: Result<u64, &'static str>) {
+        let _ = answer;
+    }
+    /// Gives a value to the process that takes over, with a detached socket where `socket` names one. Values of one `route`
+    /// go to one worker there.
+    fn hand_over(&mut self, route: u64, value: Vec<u8>, socket: Option<Peer>) {
+        let _ = (route, value, socket);
+    }
+    /// Answers [`HandOver::Give`]: how many are left here that another process has to wait for.
+    fn hand_over_left(&mut self, left: usize) {
+        let _ = left;
+    }
     /// Ends the process in order, with this exit status.
     fn exit(&mut self, status: i32);
 }

@@ -1,7 +1,9 @@
 //! What a TLS handshake has shown.
 
+use serde::{Deserialize, Serialize};
+
 /// What a finished handshake has shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secured {
     /// Version and cipher suite, as SHOW CLIENTS prints them: `TLSv1.3/TLS_AES_256_GCM_SHA384`.
     pub description: String,
@@ -15,7 +17,7 @@ pub struct Secured {
 }
 
 /// What a verified certificate says about its owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
     /// The common name of its subject; empty if it has none.
     pub common_name: String,

@@ -17,6 +17,8 @@ pub(crate) enum Who {
     Pool(u32),
     /// Answers about names that have grown old.
     Dns,
+    /// Hosts that are away.
+    AwayHosts,
     /// The end of a statistics period.
     Stats,
     /// A command that waits for workers.

@@ -87,6 +87,8 @@ fn plan(port: u16) -> Plan {
         logging: Config::default().log,
         dns: Config::default().dns,
         inherited: Inherited::default(),
+        predecessor: None,
+        upgrade_socket: None,
         greeting: "up".to_owned(),
         warnings: Vec::new(),
         signals: Signals::Handle,

@@ -16,6 +16,12 @@ impl Clock {
         Clock { start: Instant::now(), wall: unix_micros() }
     }
 
+    /// Goes on where another process's clock, which began at `wall`, stands at `now`.
+    pub(crate) fn continuing((wall, now): (u64, u64)) -> Self {
+        let start = Instant::now();
+        Clock { start: start.checked_sub(Duration::from_micros(now)).unwrap_or(start), wall }
+    }
+
     #[inline]
     pub(crate) fn now(&self) -> Time {
         Time::from_micros(self.start.elapsed().as_micros() as u64)

@@ -11,12 +11,13 @@
 //! | `worker` | the loop: events in, turns, deadlines |
 //! | `port` | what a handler asks for, done with sockets: its own, connects, accepts, the ring, encryption |
 //! | `slots`, `socket`, `output` | the peers, one socket, what is to be written and what was refused |
-//! | `listen` | the listeners: binding, accepting |
+//! | `listen`, `socket_file` | the listeners: binding, accepting; files of Unix sockets |
 //! | `control_queue` | the control plane's requests |
 //! | `tls` | encryption: what is agreed on with whom, handshakes, sessions |
 //! | `mailbox`, `helpers`, `signals`, `log` | messages between threads, slow work, the operator's signals, lines |
 //! | `passwords` | passwords that LDAP or PAM checks |
 //! | `files` | files that an operator names |
+//! | `takeover` | one process takes over from another: listening sockets, clients, servers |
 //! | `supervisor` | what systemd is told |
 
 mod clock;
@@ -38,9 +39,11 @@ mod shared;
 mod signals;
 mod slots;
 mod socket;
+mod socket_file;
 mod start;
 mod start_error;
 mod supervisor;
+mod takeover;
 mod tls;
 mod work;
 mod worker;
@@ -57,4 +60,5 @@ pub use serve::{Options, Ready, VERSION, serve, start_engines};
 pub use signals::Signals;
 pub use start::{Handle, Plan, Running, start};
 pub use start_error::StartError;
+pub use takeover::{NotTaken, Predecessor, UpgradeSocket, upgrade_socket};
 pub use tls::{ServerTls, TlsFiles, TlsFinding, check_tls};

@@ -14,7 +14,7 @@ use mio::{Registry, Waker};
 
 use weir_base::{Peer, WorkerId};
 use weir_engine::Message;
-use weir_engine::port::{Answer, Request, Signal};
+use weir_engine::port::{Answer, HandOver, Request, Signal};
 
 use crate::dns::Found;
 use crate::slots::WAKER;
@@ -40,6 +40,14 @@ pub(crate) enum WorkerMessage {
     Signal(Signal),
     /// Start or stop accepting; to worker 0.
     Accept(bool),
+    /// Another process takes over: this step is due.
+    HandOver(HandOver),
+    /// A value of another process's engine, or one that came back; with its socket.
+    Inherited { value: Vec<u8>, socket: Option<Handoff> },
+    /// The listening sockets are offered to another process; to worker 0.
+    OfferListeners,
+    /// Accept, or leave the listening sockets to another process, without closing them; to worker 0.
+    Listen(bool),
     /// A descriptor is free again; to worker 0, when it could not accept for the lack of one.
     Room,
     /// The process ends.

@@ -3,7 +3,9 @@
 //! Only this file of the crate knows that a handler is an engine.
 
 use std::any::Any;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weir_base::Time;
 use weir_config::Config;
@@ -20,6 +22,7 @@ use crate::signals::Signals;
 use crate::start::{Plan, Running, start};
 use crate::start_error::StartError;
 use crate::supervisor;
+use crate::takeover::{Predecessor, upgrade_socket};
 use crate::tls::TlsFiles;
 
 /// The reply to SHOW VERSION. It begins with the version of the PgBouncer that Weir replaces, since monitoring parses
@@ -27,7 +30,7 @@ use crate::tls::TlsFiles;
 pub const VERSION: &str = concat!("PgBouncer 1.25.2 (Weir ", env!("CARGO_PKG_VERSION"), ")");
 
 /// What follows when clients may come: something that is kept as long as serving lasts, and ends with it.
-pub type Ready = Box<dyn FnOnce(&Running) -> Result<Box<dyn Any>, StartError>>;
+pub type Ready = Box<dyn FnOnce(&mut Running) -> Result<Box<dyn Any>, StartError>>;
 
 /// What it takes to serve a configuration.
 pub struct Options {
@@ -43,8 +46,12 @@ pub struct Options {
     pub signals: Signals,
     /// Listening sockets that somebody opened for us.
     pub inherited: Inherited,
+    /// The process that this one takes over from.
+    pub predecessor: Option<Predecessor>,
     /// Called once everything is bound and runs.
     pub ready: Ready,
+    /// Called when clients may come.
+    pub serving: Box<dyn FnOnce()>,
 }
 
 /// Serves a configuration until it is stopped; blocks, and returns the exit status. After an error nothing is left
@@ -59,12 +66,24 @@ pub fn serve(options: Options) -> Result<i32, StartError> {
         supervisor::ready();
         loaded
     });
-    let running = start_with(options.config, reload, options.change, options.log, options.signals, options.inherited)?;
-    let beside = ready(&running)?;
+    let process = Process {
+        log: options.log,
+        signals: options.signals,
+        inherited: options.inherited,
+        predecessor: options.predecessor,
+        upgrade_socket: Some(upgrade_socket(&options.config.listen)),
+    };
+    let mut running = start_with(options.config, reload, options.change, process)?;
+    let beside = ready(&mut running)?;
+    running.take_over()?;
+    (options.serving)();
     supervisor::ready();
+    let gone = running.is_gone();
     let status = running.wait();
     drop(beside);
-    supervisor::stopping();
+    if !gone.load(Ordering::Acquire) {
+        supervisor::stopping();
+    }
     Ok(status)
 }
 
@@ -75,17 +94,26 @@ pub fn start_engines(
     log: LogTarget,
     signals: Signals,
 ) -> Result<Running, StartError> {
-    start_with(config, reload, None, log, signals, Inherited::default())
+    let process = Process { log, signals, inherited: Inherited::default(), predecessor: None, upgrade_socket: None };
+    start_with(config, reload, None, process)
+}
+
+/// What a process is beside its configuration.
+struct Process {
+    log: LogTarget,
+    signals: Signals,
+    inherited: Inherited,
+    predecessor: Option<Predecessor>,
+    upgrade_socket: Option<PathBuf>,
 }
 
 fn start_with(
     config: Arc<Config>,
     reload: Reload,
     change: Option<Change>,
-    log: LogTarget,
-    signals: Signals,
-    inherited: Inherited,
+    process: Process,
 ) -> Result<Running, StartError> {
+    let Process { log, signals, inherited, predecessor, upgrade_socket } = process;
     raise_descriptors();
     let config = fitted(config);
     let tls = TlsFiles::load(&config).map_err(StartError::new)?;
@@ -110,6 +138,8 @@ fn start_with(
         logging: config.log.clone(),
         dns: config.dns.clone(),
         inherited,
+        predecessor,
+        upgrade_socket,
         greeting: greeting(&config),
         warnings: config.warnings.clone(),
         signals,
@@ -132,6 +162,7 @@ fn engine(setup: WorkerSetup, config: Arc<Config>, statement_memory: StatementMe
         config,
         seed: setup.seed,
         process_key: setup.process_key,
+        ids_after: setup.ids_after,
         statement_memory,
         wall_at_start: setup.wall_at_start,
         version: VERSION,

@@ -8,6 +8,7 @@ use crate::control_queue::ControlQueue;
 use crate::helpers::Helpers;
 use crate::log::Log;
 use crate::mailbox::{Mailboxes, WorkerMessage};
+use crate::takeover::Giver;
 use crate::tls::TlsContexts;
 
 /// A worker's handle of the process; cheap to clone.
@@ -22,6 +23,8 @@ pub(crate) struct Shared {
     /// The requests of the control plane.
     pub(crate) control_queue: ControlQueue,
     pub(crate) tls_contexts: Arc<TlsContexts>,
+    /// Who gives to a process that takes over.
+    pub(crate) giver: Giver,
 }
 
 impl Shared {

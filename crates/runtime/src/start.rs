@@ -1,8 +1,10 @@
 //! Starting and ending: everything is bound before anything runs, and everything ends together.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use mio::Poll;
@@ -25,6 +27,7 @@ use crate::port::{MakeRing, Port, RING_SIZE};
 use crate::shared::{Ending, Shared};
 use crate::signals::{CaughtSignals, SignalThread, Signals};
 use crate::start_error::StartError;
+use crate::takeover::{GiveThread, Giver, Giving, Predecessor, UpgradeSocket};
 use crate::tls::TlsFiles;
 use crate::worker::Worker;
 
@@ -51,6 +54,10 @@ pub struct Plan {
     pub logging: weir_config::Log,
     /// Listening sockets that somebody opened for us: used instead of those of `listen`.
     pub inherited: Inherited,
+    /// The process that this one takes over from.
+    pub predecessor: Option<Predecessor>,
+    /// Where another process asks to take over from this one; `None`: nowhere.
+    pub upgrade_socket: Option<PathBuf>,
     /// How names of servers are looked up, until a configuration is adopted that says otherwise.
     pub dns: weir_config::Dns,
     /// The beginning of the log's first line.
@@ -69,6 +76,14 @@ pub struct Running {
     handle: Handle,
     workers: Vec<JoinHandle<()>>,
     signals: Option<SignalThread>,
+    upgrade: Option<GiveThread>,
+    /// The control plane's listening sockets, which go to a process that takes over.
+    web: Arc<Mutex<Vec<TcpListener>>>,
+    /// The process that this one takes over from, until it does.
+    predecessor: Option<Predecessor>,
+    /// Set when another process has taken over.
+    gone: Arc<AtomicBool>,
+    plain_log: Log,
     log: Option<LogThread>,
 }
 
@@ -104,7 +119,13 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let signals = (plan.signals == Signals::Handle).then(CaughtSignals::catch).transpose();
     let signals = signals.map_err(StartError::because("can't wait for signals"))?;
     let keepalive = plan.listen.keepalive;
-    let mut listening = Listening::bind(plan.listen, plan.inherited)?;
+    let (mut predecessor, gone) = (plan.predecessor, Arc::<AtomicBool>::default());
+    let (inherited, mut upgrade) = match predecessor.as_mut() {
+        Some(old) => Inherited::from_process(old.take_listeners())
+            .map_err(StartError::because("can't take over the listening sockets"))?,
+        None => (plan.inherited, None),
+    };
+    let mut listening = Listening::bind(plan.listen, inherited, gone.clone())?;
     let bound = listening.bound().clone();
     let count = plan.workers.max(1);
     let polls = (0..count).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>();
@@ -119,10 +140,23 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     for place in places.chain(bound.unix.iter().map(|path| format!("unix:{}", path.display()))) {
         log.line(Level::Info, format_args!("listening on {place}"));
     }
+    if let (None, Some(path)) = (&upgrade, &plan.upgrade_socket) {
+        match UpgradeSocket::bind(path) {
+            Ok(socket) => upgrade = Some(socket),
+            Err(error) => log.line(
+                Level::Warning,
+                format_args!("no other process can take over from this one: {}: {error}", path.display()),
+            ),
+        }
+    }
+    let process_key = predecessor.as_ref().map_or_else(random, Predecessor::process_key);
+    let ids_after = predecessor.as_ref().map_or(0, Predecessor::last_id);
+    let (giver, given) = Giver::new();
     let tls_contexts = plan.tls.0.clone();
     let configuring = Configuring { reload: plan.reload, change: plan.change, tls: plan.tls };
     let shared = Shared {
-        clock: Clock::start(),
+        clock: predecessor.as_ref().map_or_else(Clock::start, |old| Clock::continuing(old.clock())),
+        giver,
         log,
         helpers: Helpers::start(&mailboxes, &configuring).map_err(StartError::because("can't start a thread"))?,
         starved: Arc::new(AtomicBool::new(false)),
@@ -139,8 +173,27 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
         },
         workers: Vec::new(),
         signals: None,
+        upgrade: None,
+        web: Arc::default(),
+        predecessor,
+        gone,
+        plain_log: shared.log.clone(),
         log: Some(log_thread),
     };
+    if let Some(socket) = upgrade {
+        let giving = Giving {
+            socket,
+            given,
+            mailboxes: mailboxes.clone(),
+            log: shared.log.clone(),
+            clock: shared.clock,
+            process_key,
+            ending: shared.ending.clone(),
+            web: running.web.clone(),
+            gone: running.gone.clone(),
+        };
+        running.upgrade = Some(GiveThread::start(giving).map_err(StartError::because("can't start a thread"))?);
+    }
     if let Some(kept) = signals {
         let thread = SignalThread::start(kept, mailboxes.clone(), shared.log.clone());
         running.signals = Some(thread.map_err(StartError::because("can't wait for signals"))?);
@@ -153,7 +206,8 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
         port.connects.adopt(&plan.dns);
         port
     });
-    running.workers = spawn(ports.collect(), handler, by_ring.then_some(plan.ring))?;
+    let keys = (process_key, ids_after);
+    running.workers = spawn(ports.collect(), handler, keys, by_ring.then_some(plan.ring))?;
     Ok(running)
 }
 
@@ -193,16 +247,16 @@ fn probe() -> Option<RingError> {
 fn spawn<B: Handler>(
     ports: Vec<Port>,
     mut handler: impl FnMut(WorkerSetup) -> B,
+    (process_key, ids_after): ([u8; 32], u64),
     ring: Option<MakeRing>,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let workers = ports.len() as u16;
     // All handlers exist before the first thread does, so that the first message finds its reader.
-    let process_key = random();
     let made: Vec<Worker<B>> = ports
         .into_iter()
         .map(|port| {
             let wall_at_start = port.shared.clock.wall_at_start();
-            let setup = WorkerSetup { worker: port.me, workers, wall_at_start, seed: random(), process_key };
+            let setup = WorkerSetup { worker: port.me, workers, wall_at_start, seed: random(), process_key, ids_after };
             Worker::new(handler(setup), port, ring)
         })
         .collect();
@@ -253,6 +307,31 @@ impl Running {
         self.handle.clone()
     }
 
+    /// The control plane's listening sockets of the process that this one takes over from.
+    pub fn take_web(&mut self) -> Vec<TcpListener> {
+        self.predecessor.as_mut().map(Predecessor::take_web).unwrap_or_default()
+    }
+
+    /// A process that takes over gets these listening sockets, too.
+    pub fn offer_web(&self, listeners: Vec<TcpListener>) {
+        *self.web.lock().unwrap_or_else(PoisonError::into_inner) = listeners;
+    }
+
+    /// Everything serves: takes over from the other process, if there is one.
+    ///
+    /// # Errors
+    /// The other process is gone, or gave up waiting.
+    pub(crate) fn take_over(&mut self) -> Result<(), StartError> {
+        let Some(old) = self.predecessor.take() else { return Ok(()) };
+        old.take_over(self.handle.mailboxes.clone(), self.plain_log.clone())
+            .map_err(StartError::because("can't take over"))
+    }
+
+    /// Whether another process has taken over.
+    pub(crate) fn is_gone(&self) -> Arc<AtomicBool> {
+        self.gone.clone()
+    }
+
     /// Waits for its end and returns its exit status.
     pub fn wait(mut self) -> i32 {
         self.join();
@@ -266,6 +345,9 @@ impl Running {
         }
         if let Some(signals) = self.signals.take() {
             signals.finish();
+        }
+        if let Some(upgrade) = self.upgrade.take() {
+            upgrade.finish(self.gone.load(Ordering::Acquire));
         }
         if let Some(log) = self.log.take() {
             log.finish();

@@ -15,6 +15,11 @@ pub(crate) fn reloading() {
     }
 }
 
+/// The service's main process is another one from now on.
+pub(crate) fn main_process(pid: u32) {
+    tell(&[NotifyState::MainPid(pid)]);
+}
+
 /// The process is about to end.
 pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);

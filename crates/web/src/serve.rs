@@ -50,6 +50,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Options {
     /// Where to listen; port 0 is any. Others than those of the loopback want encryption, and somebody who may log in.
     pub addresses: Vec<SocketAddr>,
+    /// Listening sockets of a process that this one takes over from: used for their addresses.
+    pub inherited: Vec<TcpListener>,
     /// With it all connections are encrypted.
     pub tls: Option<Arc<Tls>>,
     /// The folder for the history of pools; without one the history ends with the process.
@@ -79,6 +81,8 @@ struct Site {
 #[derive(Debug)]
 pub struct Web {
     bound: Vec<SocketAddr>,
+    /// The listening sockets once more.
+    offered: Vec<TcpListener>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -95,7 +99,8 @@ impl Web {
             .map_or(Ok(()), |why| Err(WebError(why)))?;
         let exposed = options.addresses.iter().any(|address| !address.ip().is_loopback());
         let (tls, timeouts) = (options.tls, options.timeouts);
-        let listeners = options.addresses.iter().copied().map(bind).collect::<Result<Vec<_>, _>>()?;
+        let listeners = listeners(&options.addresses, options.inherited)?;
+        let offered = listeners.iter().filter_map(|listener| listener.try_clone().ok()).collect();
         let bound = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let failed = |error: std::io::Error| WebError(format!("can't start the thread of the HTTP API: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -120,7 +125,12 @@ impl Web {
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("weir-web".into()).spawn(run).map_err(failed)?;
-        Ok(Web { bound, end: Some(end), thread: Some(thread) })
+        Ok(Web { bound, offered, end: Some(end), thread: Some(thread) })
+    }
+
+    /// The listening sockets, for a process that takes over.
+    pub fn listeners(&self) -> Vec<TcpListener> {
+        self.offered.iter().filter_map(|listener| listener.try_clone().ok()).collect()
     }
 
     /// The bound addresses.
@@ -144,6 +154,17 @@ fn watch(history: Option<&Path>) -> Result<Watch, WebError> {
         let folder = history.unwrap_or(Path::new("")).display();
         WebError(format!("can't keep a history in {folder}: {error}; change [web] history, or make it writable"))
     })
+}
+
+/// A socket for each address: that of the process that this one takes over from, where it has one, or a new one.
+fn listeners(addresses: &[SocketAddr], mut inherited: Vec<TcpListener>) -> Result<Vec<TcpListener>, WebError> {
+    let mut find = |address: &SocketAddr| {
+        let same = |listener: &TcpListener| listener.local_addr().is_ok_and(|bound| bound == *address);
+        let at = inherited.iter().position(same)?;
+        let listener = inherited.swap_remove(at);
+        listener.set_nonblocking(true).ok().map(|()| listener)
+    };
+    addresses.iter().map(|address| find(address).map_or_else(|| bind(*address), Ok)).collect()
 }
 
 fn bind(address: SocketAddr) -> Result<TcpListener, WebError> {

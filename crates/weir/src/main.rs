@@ -20,6 +20,7 @@ mod readable_secrets;
 mod replace;
 mod serve;
 mod top;
+mod upgrade;
 mod web_tls;
 
 use std::ffi::OsString;
@@ -154,6 +155,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
+    /// Replace a running Weir by this program, or by another configuration, without losing a client
+    #[command(after_help = upgrade::HELP)]
+    Upgrade(upgrade::Arguments),
     /// Watch a running Weir: its pools, once a second
     #[command(after_help = TOP_EXAMPLES)]
     Top(top::Arguments),
@@ -190,6 +194,7 @@ fn main() -> ExitCode {
         }
         Command::Demo { arguments } => companion::DEMO.exec(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Pgbouncer(arguments) => pgbouncer::run(arguments),
         Command::Lab { arguments } => companion::LAB.exec(&arguments),
     };

@@ -11,7 +11,8 @@ use weir_config::Config;
 
 use crate::failure::Failure;
 use crate::process::{self, RunMode};
-use crate::serve::{self, Console};
+use crate::serve::{self, Console, Start};
+use crate::upgrade;
 
 /// PgBouncer's command line.
 #[derive(Parser, Clone, PartialEq, Eq, Debug)]
@@ -28,7 +29,7 @@ pub(crate) struct Arguments {
     /// Run in the background; needs pidfile and logfile (or syslog)
     #[arg(short, long)]
     daemon: bool,
-    /// Take over a running process: not possible yet, and refused
+    /// Take over from the process that serves this file: its sockets, clients and servers
     #[arg(short = 'R', long)]
     reboot: bool,
     /// Log to the file and to syslog only, not to the terminal
@@ -70,11 +71,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         weir_terminal::print_line("This is Weir, with the files, the command line and the console of that PgBouncer.");
         return Ok(());
     }
-    if arguments.reboot {
-        let text = "-R, taking over a running process, is not possible yet: stop the other one first (its clients \
-                    finish after SHUTDOWN WAIT_FOR_CLIENTS), or let both listen with so_reuseport = 1";
-        return Err(Failure::Message(text.into()));
-    }
     let Some(file) = arguments.file else {
         return Err(Failure::Message("Need config file. See pgbouncer -h for usage.".into()));
     };
@@ -89,7 +85,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let run_mode = if arguments.daemon { RunMode::Background } else { RunMode::Foreground };
     let console = if arguments.quiet || arguments.daemon { Console::Quiet } else { Console::Verbose };
-    serve::serve(store, config, run_mode, console)
+    let predecessor = if arguments.reboot { upgrade::predecessor(&config)? } else { None };
+    serve::serve(store, config, Start { predecessor, ..Start::new(run_mode, console) })
 }
 
 #[cfg(test)]
@@ -119,12 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_to_come_is_said() {
+    fn what_is_missing_is_said() {
         let said = |words: &[&str]| match run(read(words)) {
             Err(Failure::Message(text)) => text,
             other => panic!("{other:?}"),
         };
         assert_eq!(said(&["pgbouncer"]), "Need config file. See pgbouncer -h for usage.");
-        assert!(said(&["pgbouncer", "-R", "x.ini"]).contains("is not possible yet"));
     }
 }

@@ -2,18 +2,20 @@
 //!
 //! Everything is checked and bound before anything runs; an error leaves nothing half-started.
 
+use std::cell::Cell;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_config::{Config, Finding, HostLimits, Severity};
-use weir_runtime::{Bound, Inherited, LogTarget, Options, Running, Signals, StartError, VERSION};
+use weir_runtime::{Bound, Inherited, LogTarget, Options, Predecessor, Running, Signals, StartError, VERSION};
 use weir_web::{Timeouts, Tls, Web};
 
 use crate::check::{self, place_and_text};
 use crate::config_store::ConfigStore;
 use crate::failure::Failure;
 use crate::load;
-use crate::process::{self, RunMode};
+use crate::process::{self, Other, PidFile, RunMode};
 use crate::web_tls::web_tls;
 
 /// The warning for a process that serves as root.
@@ -29,10 +31,27 @@ pub(crate) enum Console {
     Quiet,
 }
 
+/// How a process comes to serve.
+pub(crate) struct Start {
+    pub(crate) run_mode: RunMode,
+    pub(crate) console: Console,
+    /// The process that it takes over from.
+    pub(crate) predecessor: Option<Predecessor>,
+    /// Called when clients may come.
+    pub(crate) serving: Box<dyn FnOnce()>,
+}
+
+impl Start {
+    /// On the terminal, and from nothing.
+    pub(crate) fn new(run_mode: RunMode, console: Console) -> Start {
+        Start { run_mode, console, predecessor: None, serving: Box::new(|| {}) }
+    }
+}
+
 /// Serves until told to stop.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
     let (store, config) = open(file, |_| {})?;
-    serve(store, config, RunMode::Foreground, Console::Verbose)
+    serve(store, config, Start::new(RunMode::Foreground, Console::Verbose))
 }
 
 /// Reads a file for serving; errors are those of `weir check`.
@@ -44,14 +63,24 @@ pub(crate) fn open(
 }
 
 /// Serves `config`, whose file is `store`'s.
-pub(crate) fn serve(
-    store: ConfigStore,
-    mut config: Config,
-    run_mode: RunMode,
-    console: Console,
-) -> Result<(), Failure> {
+pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Result<(), Failure> {
+    let Start { run_mode, console, predecessor, serving } = start;
     review(&config, &load::facts(), console)?;
-    let _pid_file = process::prepare(&config, run_mode)?;
+    let other = if predecessor.is_some() { Other::TakenOver } else { Other::None };
+    // Of a process that takes over: written when it has.
+    let pid_file = Rc::new(Cell::new(process::prepare(&config, run_mode, other)?));
+    let (taken, path) = (pid_file.clone(), config.process.pid_file.clone().filter(|_| other == Other::TakenOver));
+    let serving = move || {
+        if let Some(path) = path {
+            match PidFile::take_over(&path) {
+                Ok(file) => taken.set(Some(file)),
+                // It serves all the same.
+                Err(Failure::Message(text)) => eprintln!("weir: warning: {text}"),
+                Err(_) => {}
+            }
+        }
+        serving();
+    };
     if process::is_root() {
         config.warnings.push(ROOT.to_owned());
     }
@@ -65,8 +94,11 @@ pub(crate) fn serve(
         log: if console == Console::Verbose { LogTarget::Stderr } else { LogTarget::Quiet },
         signals: Signals::Handle,
         inherited: Inherited::from_environment(),
+        predecessor,
+        serving: Box::new(serving),
         ready: Box::new(move |running| {
             let web = start_web(&config, running, store, tls)?;
+            running.offer_web(web.iter().flat_map(Web::listeners).collect());
             if console == Console::Verbose {
                 announce(running.bound(), &config, web.as_ref());
             }
@@ -121,7 +153,7 @@ fn reload(store: Arc<ConfigStore>, tls: Option<Arc<Tls>>) -> weir_runtime::Reloa
 /// Starts the control plane, if it is configured.
 fn start_web(
     config: &Config,
-    running: &Running,
+    running: &mut Running,
     store: Arc<ConfigStore>,
     tls: Option<Arc<Tls>>,
 ) -> Result<Option<Web>, StartError> {
@@ -132,8 +164,18 @@ fn start_web(
     let (history, lab) = (config.web.history.clone(), config.web.lab.clone());
     let control = running.handle().control();
     let timeouts = Timeouts::default();
-    let options =
-        weir_web::Options { addresses, tls, history, lab, control, config: store, timeouts, version: VERSION };
+    let inherited = running.take_web();
+    let options = weir_web::Options {
+        addresses,
+        inherited,
+        tls,
+        history,
+        lab,
+        control,
+        config: store,
+        timeouts,
+        version: VERSION,
+    };
     Web::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
 }
 

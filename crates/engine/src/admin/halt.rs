@@ -85,6 +85,11 @@ impl Halt {
         self.state
     }
 
+    /// Whether an operator has stopped anything.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state != ServiceState::Active || !self.paused.is_empty()
+    }
+
     /// Whether nothing is read.
     #[inline]
     pub(crate) fn is_suspended(&self) -> bool {

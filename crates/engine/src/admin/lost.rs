@@ -5,7 +5,7 @@
 use weir_admin::STATE_KINDS;
 use weir_pgwire::Dirty;
 use weir_session::ParamTable;
-use weir_session::from_server::ServerOutcome;
+use weir_session::from_server::Unusual;
 
 use crate::log::log_client;
 use crate::peers::ClientSlot;
@@ -14,7 +14,7 @@ use crate::port::{Io, Level};
 
 /// Counts what a client of the pool lost or was refused; returns the kinds of which the log has no line yet.
 #[cold]
-pub(crate) fn count(pool: &mut PoolSlot, told: &ServerOutcome) -> Dirty {
+pub(crate) fn count(pool: &mut PoolSlot, told: &Unusual) -> Dirty {
     for (index, kind) in Dirty::KINDS.into_iter().enumerate() {
         let counter = pool.counts.tally.lost.of(index);
         counter.lost += u64::from(told.lost.contains(kind));
@@ -29,7 +29,7 @@ pub(crate) fn count(pool: &mut PoolSlot, told: &ServerOutcome) -> Dirty {
 #[cold]
 pub(crate) fn log<I: Io>(
     kinds: Dirty,
-    told: &ServerOutcome,
+    told: &Unusual,
     client: &mut ClientSlot,
     database: &str,
     table: &ParamTable,

@@ -13,9 +13,10 @@ use weir_pgwire::{ErrorFields, put_back};
 use weir_pool::ServerState as InPool;
 use weir_session::{Cause, Refusal};
 
+use crate::backends::login_throttle::AwayHost;
 use crate::log::log;
 use crate::peers::{Peers, ServerPhase, ServerSlot, ServerState};
-use crate::pools::PoolSlot;
+use crate::pools::{PoolSlot, wait_limit};
 use crate::port::{Io, Level};
 use crate::traffic::holding::Holding;
 
@@ -28,6 +29,8 @@ pub(crate) struct Diagnosis<'a> {
     pub(crate) config: &'a Config,
     pub(crate) peers: &'a Peers,
     pub(crate) pool: &'a PoolSlot,
+    /// The host that the pool waits for, if that is away.
+    pub(crate) away: Option<&'a AwayHost>,
     /// Whether a server of the pool is lent to another worker.
     pub(crate) is_lent: &'a dyn Fn(Peer) -> bool,
 }
@@ -69,9 +72,13 @@ impl Diagnosis<'_> {
         if size > 0 && now_in.active + now_in.idle >= size {
             return (Cause::PoolFull, holders);
         }
-        if let (Some(_), Some((error, too_slow))) = (now_in.retry_at, slot.failures.last()) {
+        let failures = self.away.map(|away| (&away.error, away.too_slow, away.since)).or_else(|| {
+            let (error, too_slow) = now_in.retry_at.and(slot.failures.last())?;
+            Some((error, too_slow, slot.failures.since()))
+        });
+        if let Some((error, too_slow, since)) = failures {
             let cause = if too_slow { Cause::ServerSlow } else { Cause::ServerDown };
-            let since = now.since(slot.failures.since().min(now)).micros() / 1_000_000;
+            let since = now.since(since.min(now)).micros() / 1_000_000;
             return (cause, format!("Logins have failed for {since} s, the last one so: {}. {holders}", error.message));
         }
         if slot.login.waits() {
@@ -158,14 +165,23 @@ fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
 }
 
 /// A client, or a query of ours, has waited too long: what it is told. The log has it, too.
-pub(crate) fn timed_out<I: Io>(now: Time, pool: &mut PoolSlot, cause: Cause, detail: String, io: &mut I) -> Refusal {
+pub(crate) fn timed_out<I: Io>(
+    now: Time,
+    config: &Config,
+    pool: &mut PoolSlot,
+    (cause, detail): (Cause, String),
+    io: &mut I,
+) -> Refusal {
     if pool.counts.wait_logged.is_none_or(|logged| now.since(logged) >= LOG_EVERY) {
         pool.counts.wait_logged = Some(now);
         let text =
             format_args!("{}/{}: a client waited too long for a server, {cause}: {detail}", pool.name, pool.user);
         log(Level::Warning, text, io);
     }
-    Refusal::QueryWaitTimeout { cause, detail }
+    match wait_limit(config, &pool.config) {
+        (_, true) => Refusal::WaitQueryTimeout { cause, detail },
+        (_, false) => Refusal::QueryWaitTimeout { cause, detail },
+    }
 }
 
 /// Sends a waiting client the reason for its wait (`query_wait_notify`); logs it, too.

@@ -45,6 +45,11 @@ impl Connection {
         }
     }
 
+    /// A connection that another process has made.
+    pub(crate) fn moved(target: Target, attempt: Attempt, tls: Option<Secured>, connected_at: Time) -> Connection {
+        Connection { tls: tls.map(Box::new), ..Connection::new(target, attempt, connected_at) }
+    }
+
     /// The connect has succeeded.
     pub(crate) fn connected(&mut self, local: String, remote: Option<IpAddr>) {
         (self.local, self.remote) = (local, remote);
@@ -83,6 +88,11 @@ impl Connection {
     /// Our address, as text.
     pub(crate) fn local(&self) -> &str {
         &self.local
+    }
+
+    /// The server's address; `None` for a Unix socket.
+    pub(crate) fn remote(&self) -> Option<IpAddr> {
+        self.remote
     }
 
     /// What its handshake has shown; `None` without encryption.

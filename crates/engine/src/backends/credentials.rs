@@ -24,6 +24,11 @@ impl KnownCredentials {
         self.looked_up.clone_from(looked_up);
     }
 
+    /// What another process knew.
+    pub(crate) fn inherit(&mut self, learned: LearnedCredentials, looked_up: Option<Secret>) {
+        self.learn(&learned, &looked_up);
+    }
+
     /// What clients' logins have taught us.
     pub(crate) fn learned(&self) -> &LearnedCredentials {
         &self.learned

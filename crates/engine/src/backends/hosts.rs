@@ -11,6 +11,8 @@ use weir_config::{Balance, Encryption, Pool, SessionAttrs, SslMode};
 use weir_pool::ConnectFailure;
 use weir_session::{Role, ServerError};
 
+use crate::backends::outlook::Outlook;
+
 /// Where a pool's next connect goes, and how its last ones went.
 #[derive(Default)]
 pub(crate) struct Hosts {
@@ -23,8 +25,8 @@ pub(crate) struct Hosts {
     failed: Vec<(usize, bool)>,
     /// Their errors; as many as servers at the most.
     errors: Vec<(Target, ServerError)>,
-    /// One of them is starting up.
-    starting: bool,
+    /// What they let us expect; none before the first.
+    outlook: Option<Outlook>,
 }
 
 /// One attempt.
@@ -36,6 +38,22 @@ pub(crate) struct Attempt {
     pub(crate) any: bool,
     /// It is the second way to try the same host.
     second: bool,
+}
+
+/// A server's choices of encryption, by their numbers in [`Attempt::parts`].
+const ENCRYPTIONS: [Encryption; 3] = [Encryption::Off, Encryption::Preferred, Encryption::Required];
+
+impl Attempt {
+    /// What of a try that succeeded still counts: the choice of encryption, and whether any server would do.
+    pub(crate) fn parts(self) -> (u8, bool) {
+        (ENCRYPTIONS.iter().position(|one| *one == self.encryption).unwrap_or_default() as u8, self.any)
+    }
+
+    /// A try of another process, from its [`Attempt::parts`].
+    pub(crate) fn of_parts((encryption, any): (u8, bool)) -> Attempt {
+        let encryption = ENCRYPTIONS.get(usize::from(encryption)).copied().unwrap_or(Encryption::Required);
+        Attempt { host: 0, encryption, any, second: false }
+    }
 }
 
 /// What is known of a server's fitness for a pool.
@@ -83,13 +101,16 @@ impl Hosts {
         }
     }
 
-    /// What it counts as if the try that has just begun fails: whether another of the round is left.
-    pub(crate) fn failure(&self, pool: &Pool, attempt: Attempt) -> ConnectFailure {
+    /// What it counts as if the try that has just begun fails with this outlook: whether another of the round is left.
+    pub(crate) fn failure(&self, pool: &Pool, attempt: Attempt, outlook: Outlook) -> ConnectFailure {
         let failed = self.failed.len() + usize::from(!self.has_failed(attempt));
-        match (failed < tries(pool), self.starting) {
-            (true, _) => ConnectFailure::Elsewhere,
-            (false, true) => ConnectFailure::StartingUp,
-            (false, false) => ConnectFailure::Refused,
+        if failed < tries(pool) {
+            return ConnectFailure::Elsewhere;
+        }
+        match self.outlook.map_or(outlook, |others| others.and(outlook)) {
+            Outlook::Away => ConnectFailure::Away,
+            Outlook::NotReady => ConnectFailure::NotReady,
+            Outlook::Lasting => ConnectFailure::Refused,
         }
     }
 
@@ -103,14 +124,15 @@ impl Hosts {
         pool: &Pool,
         attempt: Attempt,
         error: ServerError,
+        outlook: Outlook,
         again: Option<Encryption>,
     ) -> (ConnectFailure, ServerError) {
         if let Some(encryption) = again.filter(|_| !attempt.second) {
             self.again = Some(Attempt { encryption, second: true, ..attempt });
             return (ConnectFailure::Elsewhere, error);
         }
-        self.starting |= error.sqlstate == "57P03";
-        let verdict = self.failure(pool, attempt);
+        let verdict = self.failure(pool, attempt, outlook);
+        self.outlook = Some(self.outlook.map_or(outlook, |others| others.and(outlook)));
         if !rotates(pool) && self.next == attempt.host {
             self.next += 1;
         }
@@ -126,6 +148,14 @@ impl Hosts {
             *self = Hosts { next: self.next, ..Hosts::default() };
         }
         (verdict, error)
+    }
+
+    /// The server that is next is known to be away: it counts as tried, and failed. What that means for the pool, and the
+    /// error for clients.
+    pub(crate) fn skip(&mut self, pool: &Pool, mode: SslMode, error: &ServerError) -> (ConnectFailure, ServerError) {
+        let (attempt, _) = self.begin(pool, mode);
+        let outlook = Outlook::Away.under(pool.limits.on_server_down, error);
+        self.failed(pool, attempt, error.clone(), outlook, None)
     }
 
     /// A server is up: the round is over, and well.

@@ -2,8 +2,9 @@
 //!
 //! - `connection`: where a server is, and how it was reached. `login`: the steps of a login of ours, from the connect to the first client. `hosts`: which of a pool's servers is
 //!   tried, and which will do.
-//! - `credentials`, `failures`: what a pool knows to log in, and how its logins have gone.
-//! - `login_throttle`: how many logins a host gets at once. `dns`: addresses of names.
+//! - `credentials`, `failures`: what a pool knows to log in, and how its logins have gone. `outlook`: whether a failed one may
+//!   succeed later.
+//! - `login_throttle`: how many logins a host gets at once, and when one that is away is tried. `dns`: addresses of names.
 
 pub(crate) mod connection;
 pub(crate) mod credentials;
@@ -12,6 +13,7 @@ pub(crate) mod failures;
 pub(crate) mod hosts;
 pub(crate) mod login;
 pub(crate) mod login_throttle;
+pub(crate) mod outlook;
 
 /// What this worker's connections to servers share.
 #[derive(Default)]

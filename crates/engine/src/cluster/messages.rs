@@ -25,6 +25,8 @@ pub(crate) enum Payload {
     Client(ClientHandoff),
     /// A cancel request for a client of the receiver; the requester's socket comes with the message.
     Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
+    /// To worker 0: a client of another process has come to the sender.
+    ClientCame,
     /// To worker 0: a client of the sender is gone.
     ClientGone,
     /// To worker 0, about limits of the process.

@@ -40,6 +40,11 @@ impl Reported {
         Reported { messages, parameters }
     }
 
+    /// What the server reported: names and values.
+    pub(crate) fn list(&self) -> Vec<(String, String)> {
+        self.parameters.iter().map(|parameter| (parameter.name.clone(), parameter.value.clone())).collect()
+    }
+
     /// Appends what a client with these values is told: the same, but where it has a value of its own.
     pub(crate) fn write(&self, buffer: &mut Vec<u8>, params: &Params) {
         let mut begin = 0;

@@ -27,6 +27,8 @@ pub(crate) enum Handoff {
     Startup(WorkerId, Box<StartupRequest>, Vec<u8>),
     /// To cancel what a client there runs.
     Cancel { pid: u32, secret: Vec<u8> },
+    /// Another process takes over.
+    TakeOver,
 }
 
 /// A login: the startup request and its progress.

@@ -1,6 +1,6 @@
 //! Clients that come and go between workers before their login: accept, encryption, handoff.
 
-use weir_base::{ClientAddr, Peer, Time};
+use weir_base::{ClientAddr, Peer, Time, WorkerId};
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
 
@@ -169,8 +169,9 @@ impl Engine {
             }
             Handoff::Cancel { pid, secret } => {
                 let payload = Payload::Cancel { pid, secret, id: client.id, addr: client.addr };
-                (cancel_key::worker_of(pid), payload)
+                (WorkerId(cancel_key::worker_of(pid).0 % self.common.workers()), payload)
             }
+            Handoff::TakeOver => return self.client_leaves_process(now, client, io),
         };
         io.post(to, Message(payload), Some(peer));
     }

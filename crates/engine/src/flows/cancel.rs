@@ -5,7 +5,7 @@
 //! server has closed that connection (which it does after it has signalled the backend), the client's server is not given
 //! to anybody else, so a late cancel can't hit another client.
 
-use weir_base::{Peer, Time};
+use weir_base::{Peer, Time, WorkerId};
 use weir_pgwire::put_front;
 
 use crate::backends::login::{ask_for_encryption, read_answer};
@@ -28,10 +28,8 @@ impl Engine {
         secret: Vec<u8>,
         io: &mut I,
     ) {
-        let worker = worker_of(pid);
-        if worker.0 >= self.common.workers() {
-            return self.client_leaves(now, client, io);
-        }
+        // A client of another process, which had more workers perhaps, came to this one.
+        let worker = WorkerId(worker_of(pid).0 % self.common.workers());
         let peer = client.peer;
         if worker != self.common.worker() {
             client.phase = ClientPhase::Moving(Box::new(Handoff::Cancel { pid, secret }));
@@ -46,7 +44,12 @@ impl Engine {
 
     /// Looks up whom a request means. A wrong key is told nothing, like everybody.
     pub(crate) fn cancel<I: Io>(&mut self, now: Time, requester: Peer, pid: u32, secret: &[u8], io: &mut I) {
-        let target = self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1));
+        let is_meant = |peer: &Peer| self.peers.get_client(*peer).is_some_and(|client| client.cancel.is(secret));
+        let moved = self.takeover.keys.named(pid).find(is_meant);
+        let target = match moved {
+            Some(peer) => self.peers.client(peer),
+            None => self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1)),
+        };
         let target = target.filter(|client| client.cancel.is(secret));
         if let Some(console) = target.as_ref().filter(|c| matches!(c.phase, ClientPhase::Console(_))).map(|c| c.peer) {
             self.cancel_console(now, console, io);

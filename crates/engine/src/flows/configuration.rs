@@ -34,12 +34,7 @@ impl Engine {
 
     /// The worker that owns a pool.
     pub(crate) fn owner_of(&self, name: &str, user: &str) -> WorkerId {
-        // FNV-1a: the same on every worker, and in every run of a seed. The last letters reach only its lower half, so that is
-        // spread over the upper one: or all users whose names differ at the end would share a worker.
-        let bytes = name.bytes().chain([0]).chain(user.bytes());
-        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-        let hash = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        WorkerId(((hash >> 32) % u64::from(self.common.workers())) as u16)
+        WorkerId((pool_hash(name, user) % u64::from(self.common.workers())) as u16)
     }
 
     /// The pool of a configured pool and a user; created when first needed.
@@ -51,7 +46,7 @@ impl Engine {
         let config = &self.common.config().pool_of_user(config, user);
         let lending = LendingRole::new(self.owner_of(name, user), self.common.worker());
         let limited = self.common.config().is_limited(name, user) && !lending.is_borrower();
-        let pool = Pool::new(lending.settings(config), self.common.random_number(), now);
+        let pool = Pool::new(lending.settings(self.common.config(), config), self.common.random_number(), now);
         let accepted = self.sessions.interner.pool(name, user, config.limits.pool_share());
         let slot = PoolSlot::new(key, config.clone(), pool, accepted, PoolQuota::new(limited), lending, now);
         let ix = self.pools.insert(slot);
@@ -108,10 +103,12 @@ impl Engine {
                 }
                 // A pool that is shut stays shut: one that returns begins anew, under the same name.
                 Some(_) if slot.removed => {}
-                Some(pool) if adjust(slot, self.common.config().pool_of_user(&pool, &slot.user), now) => {
-                    self.recall(ix, io)
+                Some(pool) => {
+                    let all = self.common.config();
+                    if adjust(slot, all, all.pool_of_user(&pool, &slot.user), now) {
+                        self.recall(ix, io);
+                    }
                 }
-                Some(_) => {}
             }
             if other_tls {
                 // Servers under the old settings might be less secure than the new ones allow.
@@ -170,4 +167,13 @@ impl Engine {
             _ => Ok(()),
         }
     }
+}
+
+/// A pool's names as a number, from which its owner follows: 32 bits.
+pub(crate) fn pool_hash(name: &str, user: &str) -> u64 {
+    // FNV-1a: the same on every worker, and in every run of a seed. The last letters reach only its lower half, so that is
+    // spread over the upper one: or all users whose names differ at the end would share a worker.
+    let bytes = name.bytes().chain([0]).chain(user.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }

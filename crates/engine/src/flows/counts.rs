@@ -33,7 +33,7 @@ impl Engine {
 
     /// Counts what the client of a server lost or was refused; the log names each kind once a pool.
     #[cold]
-    pub(crate) fn count_lost<I: Io>(&mut self, server: &ServerSlot, told: &from_server::ServerOutcome, io: &mut I) {
+    pub(crate) fn count_lost<I: Io>(&mut self, server: &ServerSlot, told: &from_server::Unusual, io: &mut I) {
         let pool = self.pools.get_mut(server.pool);
         let new = lost::count(pool, told);
         let client = server.link.filter(|_| !new.is_empty()).and_then(|client| self.peers.take_client(client));

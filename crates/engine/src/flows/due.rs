@@ -29,6 +29,7 @@ impl Engine {
                     }
                 }
                 Who::Dns => self.dns_due(now, io),
+                Who::AwayHosts => self.away_hosts_due(now, io),
                 Who::Stats => {
                     self.admin.stats_at = Time::NEVER;
                     self.end_period(now, io);
@@ -91,6 +92,7 @@ impl Engine {
             }
             ClientPhase::Ready(_) => self.refuse(now, client, Refusal::ClientIdleTimeout, io),
             ClientPhase::Canceller => self.client_leaves(now, client, io),
+            ClientPhase::Welcome(_) => self.refuse(now, client, Refusal::LoginTimeoutServerDown, io),
             _ => self.refuse(now, client, Refusal::LoginTimeout, io),
         }
     }

@@ -128,7 +128,10 @@ impl Engine {
             }
         } else if let Some(server) = self.peers.server(peer)
             && matches!(server.state, ServerState::Up(..))
-            && !matches!(server.phase(), Some(ServerPhase::Lending { .. } | ServerPhase::Returning))
+            && !matches!(
+                server.phase(),
+                Some(ServerPhase::Lending { .. } | ServerPhase::Returning | ServerPhase::Leaving)
+            )
         {
             server.reading.suspend(|| io.pause(peer));
         }

@@ -81,6 +81,8 @@ impl Engine {
             self.common.timers().forget();
             self.tidy_timers();
         }
+        self.takeover.keys.remove(client.peer);
+        self.takeover.left(client.peer);
         self.uncount_client(&mut client, io);
         self.entry.prelogin.discharge(&mut client);
         self.sessions.recycle(std::mem::take(&mut client.waiting));

@@ -442,12 +442,13 @@ impl Engine {
         match server.phase() {
             Some(ServerPhase::Lending { request, check }) => self.send_lent(server, request, check, io),
             Some(ServerPhase::Returning) => self.send_returned(now, server, io),
+            Some(ServerPhase::Leaving) => self.server_leaves(server, io),
             _ => self.peers.put(server.peer, Entry::Server(server)),
         }
     }
 
     /// Takes a server's ties to this worker off it.
-    fn untie(&mut self, server: &mut ServerSlot) {
+    pub(crate) fn untie(&mut self, server: &mut ServerSlot) {
         if std::mem::replace(&mut server.armed, Time::NEVER) != Time::NEVER {
             self.common.timers().forget();
             self.tidy_timers();

@@ -6,6 +6,7 @@ use weir_pool::Acquire;
 use weir_session::{Refusal, ServerError};
 
 use crate::backends::login::{self, own_error};
+use crate::backends::outlook::FailedLogin;
 use crate::common::{FollowUp, cx};
 use crate::engine::Engine;
 use crate::peers::{ClientPhase, Entry, ServerPhase, ServerSlot, ServerState};
@@ -18,11 +19,13 @@ impl Engine {
         let Some(phase) = server.phase().filter(|_| !server.is_new()) else {
             let shaking = matches!(server.state, ServerState::TlsHandshake);
             let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
-            let error = match server.fatal_error.take() {
-                Some(Refusal::ServerDown { sqlstate, message }) => ServerError { sqlstate, message },
-                _ => own_error("server closed the connection during the login".to_owned()),
+            let failed = match server.fatal_error.take() {
+                Some(Refusal::ServerDown { sqlstate, message }) => {
+                    FailedLogin::answered(ServerError { sqlstate, message })
+                }
+                _ => FailedLogin::away(own_error("server closed the connection during the login".to_owned())),
             };
-            return self.login_failed(now, server, error, ending, io);
+            return self.login_failed(now, server, failed.or(ending), io);
         };
         if self.common.config().log.disconnections {
             let age = now.since(server.connection.connected_at()).micros() / 1_000_000;
@@ -30,6 +33,7 @@ impl Engine {
             self.log_server(Level::Info, &server, text, io);
         }
         self.pools.get_mut(ix).pool.lost(peer, now);
+        self.takeover.left(peer);
         self.common.follow_up(FollowUp::PollPool(ix));
         match phase {
             ServerPhase::AuthQuery(query) => return self.auth_query_lost(now, query, server.fatal_error, io),
@@ -84,6 +88,7 @@ impl Engine {
     pub(crate) fn close_server_slot<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
         let ix = server.pool;
         self.pools.get_mut(ix).pool.lost(server.peer, now);
+        self.takeover.left(server.peer);
         self.common.follow_up(FollowUp::PollPool(ix));
         let phase = server.phase();
         self.disconnect_server(server, why, io);

@@ -13,6 +13,7 @@
 //! - `leave`: a client goes. `lost`: a server is lost, or closed. `due`: what is due by time.
 //! - `quotas`: clients and servers under limits that hold for the process. `lending`: pools that span several workers.
 //! - `pool`: a pool is asked what it wants. `configuration`: which pools there are.
+//! - `hand_over`: another process takes over. `inherit`: this one takes over from another.
 //! - `invariants`: what must hold between inputs, for tests.
 //! - `placement`: the worker that a client goes to. `log`: lines about a client or a server.
 //! - `waits`: the diagnosis of clients that wait. `counts`: refusals, and session state that was lost.
@@ -28,13 +29,15 @@ mod counts;
 mod dns;
 mod due;
 mod halt;
+mod hand_over;
+mod inherit;
 mod invariants;
 mod leave;
 pub(crate) mod lending;
 mod log;
 mod login;
 mod lost;
-mod opening;
+pub(crate) mod opening;
 mod placement;
 mod pool;
 mod prelude;

@@ -154,6 +154,10 @@ impl Engine {
     /// The pool wants to open a server: now, or when its request is granted.
     pub(crate) fn may_open<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get_mut(ix);
+        if self.takeover.is_giving() && slot.pool.oldest_wait().is_none() {
+            // Servers that nobody waits for are opened by the process that takes over.
+            return slot.pool.open_declined(now + FILL_RETRY, now);
+        }
         if slot.lending.is_borrower() {
             return self.request_from_owner(now, ix, io);
         }
@@ -205,6 +209,29 @@ impl Engine {
             slot.pool.open_declined(if granted { now } else { now + FILL_RETRY }, now);
         }
         self.common.follow_up(FollowUp::PollPool(ix));
+    }
+
+    /// A server has come to a pool from another process: it is counted, whatever the limit.
+    pub(crate) fn count_inherited<I: Io>(&mut self, ix: PoolIx, io: &mut I) {
+        let slot = self.pools.get_mut(ix);
+        if slot.quota.is_limited() {
+            slot.quota.add();
+            request(QuotaRequest::Add { resource: Resource::Server(slot.id()), count: 1 }, io);
+        }
+    }
+
+    /// Counts a client that has come from another process, whatever the limit.
+    pub(crate) fn count_inherited_client<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
+        if self.common.worker() == COUNTER {
+            self.cluster.clients.add();
+        } else {
+            io.post(COUNTER, Message(Payload::ClientCame), None);
+        }
+        if limits_clients(self.common.config())
+            && let Some(counts_for) = self.client_use(client)
+        {
+            self.count_in(client, counts_for, io);
+        }
     }
 
     /// Cancels a request that the pool does not need any more, and releases what it does not use.

@@ -9,8 +9,10 @@ use weir_session::server_login::ServerLoginStep;
 
 use crate::backends::hosts::Fitness;
 use crate::backends::login::{self, NextStep, own_error};
+use crate::backends::outlook::{FailedLogin, Outlook};
 use crate::common::{FollowUp, Job, cx};
 use crate::engine::Engine;
+use crate::flows::opening::CONNECT_FAILED;
 use crate::log::log;
 use crate::peers::{Entry, ServerPhase, ServerSlot, ServerState};
 use crate::port::{Io, Level, Work};
@@ -36,7 +38,7 @@ impl Engine {
             NextStep::Login => login::begin(cx!(self, now, io), self.pools.get(server.pool), &mut server),
             NextStep::Failed(error) => {
                 io.close(server.peer);
-                return self.login_failed(now, server, error, LoginFailure::Other, io);
+                return self.login_failed(now, server, FailedLogin::lasting(error), io);
             }
         }
         self.peers.put_server(server);
@@ -50,7 +52,8 @@ impl Engine {
     /// A server's TLS handshake has failed; its connection has closed.
     pub(crate) fn server_tls_failed<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, error: &str, io: &mut I) {
         let message = format!("TLS handshake with server {} failed: {error}", server.connection.target());
-        self.login_failed(now, server, own_error(message), LoginFailure::Handshake, io);
+        let failed = FailedLogin::lasting(own_error(message)).or(LoginFailure::Handshake);
+        self.login_failed(now, server, failed, io);
     }
 
     /// A connect of ours has failed; the handle is dead.
@@ -59,8 +62,7 @@ impl Engine {
             Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
             Entry::Server(server) => {
                 let error = own_error(format!("could not connect to server {}: {error}", server.connection.target()));
-                self.fail_waiting(now, server.connection.target(), &error, false);
-                self.login_failed(now, server, error, LoginFailure::Other, io);
+                self.login_failed(now, server, FailedLogin::away(error), io);
             }
             Entry::Client(client) => self.peers.put_client(client),
             Entry::Free => {}
@@ -82,12 +84,16 @@ impl Engine {
     fn login_step_done<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, step: ServerLoginStep, io: &mut I) {
         match step {
             ServerLoginStep::Wait => self.peers.put_server(server),
-            ServerLoginStep::Failed(error) => {
+            ServerLoginStep::Refused(error) => {
                 io.close(server.peer);
                 let encrypted = server.connection.tls().is_some();
                 let refused = error.sqlstate == "28000";
                 let failure = if refused { LoginFailure::Refused { encrypted } } else { LoginFailure::Other };
-                self.login_failed(now, server, error, failure, io);
+                self.login_failed(now, server, FailedLogin::answered(error).or(failure), io);
+            }
+            ServerLoginStep::Failed(error) => {
+                io.close(server.peer);
+                self.login_failed(now, server, FailedLogin::lasting(error), io);
             }
             ServerLoginStep::HashPassword { password, salt, iterations } => {
                 let slot = self.pools.get(server.pool);
@@ -106,6 +112,7 @@ impl Engine {
                 server.state = ServerState::Up(welcome.server, ServerPhase::CheckingRole);
                 server.connection.logged_in(welcome.reported, now);
                 server.clock.linked(now);
+                self.host_answers(now, server.connection.target(), io);
                 if self.common.config().log.connections {
                     let text = format_args!("new connection to server (from {})", server.connection.local());
                     self.log_server(Level::Info, &server, text, io);
@@ -145,7 +152,7 @@ impl Engine {
 
     fn unfit<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
         login::terminate(cx!(self, now, io), server.peer);
-        self.login_failed(now, server, own_error(why.to_owned()), LoginFailure::Other, io);
+        self.login_failed(now, server, FailedLogin::not_ready(own_error(why.to_owned())), io);
     }
 
     /// A server is fit for its pool: runs connect_query, if there is one.
@@ -168,7 +175,7 @@ impl Engine {
         match outcome {
             Err(error) if role => {
                 login::terminate(cx!(self, now, io), server.peer);
-                self.login_failed(now, server, error, LoginFailure::Other, io);
+                self.login_failed(now, server, FailedLogin::answered(error), io);
             }
             Ok(()) if role => {
                 let found = server.up().is_some_and(|(up, _)| up.found_row());
@@ -197,7 +204,7 @@ impl Engine {
             Ok(proof) => proof,
             Err(error) => {
                 login::terminate(cx!(self, now, io), peer);
-                return self.login_failed(now, server, error, LoginFailure::Other, io);
+                return self.login_failed(now, server, FailedLogin::lasting(error), io);
             }
         };
         if server.marked_for_close {
@@ -209,21 +216,45 @@ impl Engine {
     }
 
     /// A login at the server failed; its connection is gone, or being closed.
-    pub(crate) fn login_failed<I: Io>(
-        &mut self,
-        now: Time,
-        server: Box<ServerSlot>,
-        error: ServerError,
-        failure: LoginFailure,
-        io: &mut I,
-    ) {
+    pub(crate) fn login_failed<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, failed: FailedLogin, io: &mut I) {
+        let FailedLogin { error, failure, outlook, severity } = failed;
+        let target = server.connection.target();
+        let reached = !matches!(server.state, ServerState::Connecting);
+        let logs = match outlook {
+            Outlook::Away => self.host_is_away(now, target, reached, (&error, false)),
+            Outlook::NotReady => true,
+            Outlook::Lasting => {
+                self.host_answers(now, target, io);
+                true
+            }
+        };
+        if logs {
+            self.log_failed_login(&server, (severity, &error), reached, io);
+        }
         let slot = self.pools.get_mut(server.pool);
-        let (name, user, host) = (&slot.name, &slot.user, server.connection.target());
-        log(Level::Warning, format_args!("{name}/{user}@{host}: server login failed: {}", error.message), io);
         let again = server.connection.attempt().encryption.other(self.common.config().tls.server.mode, failure);
-        let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, again);
+        let outlook = outlook.under(slot.config.limits.on_server_down, &error);
+        let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, outlook, again);
         slot.failures.add(error, false, now);
         slot.pool.connect_failed(server.peer, failure, now);
         self.common.follow_up(FollowUp::PollPool(server.pool));
+    }
+
+    /// The log has PgBouncer's words for a login that failed, which operators look for.
+    fn log_failed_login<I: Io>(
+        &self,
+        server: &ServerSlot,
+        (severity, error): (&str, &ServerError),
+        reached: bool,
+        io: &mut I,
+    ) {
+        let slot = self.pools.get(server.pool);
+        let (name, user, host) = (&slot.name, &slot.user, server.connection.target());
+        log(Level::Warning, format_args!("{name}/{user}@{host}: server login failed: {severity}{}", error.message), io);
+        if self.common.config().log.disconnections {
+            let age = self.common.now().since(server.connection.connected_at()).micros() / 1_000_000;
+            let why = if reached { &error.message } else { CONNECT_FAILED };
+            self.log_server(Level::Info, server, format_args!("closing because: {why} (age={age}s)"), io);
+        }
     }
 }

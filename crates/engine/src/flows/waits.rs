@@ -17,6 +17,7 @@ impl Engine {
             config: self.common.config(),
             peers: &self.peers,
             pool: self.pools.get(ix),
+            away: self.pools.get(ix).login.waits_at().and_then(|target| self.backends.throttle.away(target)),
             is_lent: &|server| self.is_lent(server),
         })
     }
@@ -28,8 +29,8 @@ impl Engine {
 
     /// A client, or a query of ours, has waited too long: what it is told.
     pub(crate) fn wait_timed_out<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Refusal {
-        let (cause, detail) = self.cause_of_wait(now, ix);
-        wait_diagnosis::timed_out(now, self.pools.get_mut(ix), cause, detail, io)
+        let why = self.cause_of_wait(now, ix);
+        wait_diagnosis::timed_out(now, self.common.config(), self.pools.get_mut(ix), why, io)
     }
 
     /// A client has waited long enough for a notice.
@@ -56,7 +57,8 @@ impl Engine {
                 }
                 Waiting::Refused(client) => {
                     let pool = self.pools.get_mut(ix);
-                    let refusal = wait_diagnosis::timed_out(now, pool, cause, detail.clone(), io);
+                    let config = self.common.config();
+                    let refusal = wait_diagnosis::timed_out(now, config, pool, (cause, detail.clone()), io);
                     self.refuse_handle(now, client, refusal, io);
                 }
             }

@@ -32,6 +32,16 @@ impl CancelSecret {
         &self.bytes[..self.issued]
     }
 
+    /// The secret, and how many of its bytes the client received.
+    pub(crate) fn parts(&self) -> ([u8; 16], usize) {
+        (self.bytes, self.issued)
+    }
+
+    /// The same from another process.
+    pub(crate) fn of_parts((bytes, issued): ([u8; 16], usize)) -> CancelSecret {
+        CancelSecret { bytes, issued: issued.min(bytes.len()) }
+    }
+
     /// Whether this is what the client received, all of it and no more.
     pub(crate) fn is(&self, named: &[u8]) -> bool {
         self.issued > 0 && weir_auth::same_secret(&self.bytes[..self.issued], named)

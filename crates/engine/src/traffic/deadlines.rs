@@ -29,7 +29,7 @@ pub(crate) struct Progress {
 
 /// Something has happened to a link: is the server held, and who must move next? `mid_message`: a message of the client's
 /// is half-way to it.
-#[inline]
+#[inline(always)]
 pub(crate) fn follow<I: Io>(
     cx: &mut Cx<'_, I>,
     slot: &PoolSlot,
@@ -37,10 +37,21 @@ pub(crate) fn follow<I: Io>(
     mid_message: bool,
     progress: Progress,
 ) {
-    let reading = server.reading;
     let Some((up, ServerPhase::Linked)) = server.up() else { return };
+    if up.is_quiet() && !mid_message {
+        let progress = up.progress();
+        return server.clock.rests(progress);
+    }
+    follow_held(cx, slot, server, progress);
+}
+
+/// The same for a server that its client holds.
+#[inline(never)]
+fn follow_held<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot, progress: Progress) {
+    let reading = server.reading;
+    let Some((up, _)) = server.up() else { return };
     let state = LinkState {
-        held: !up.is_quiet() || mid_message,
+        held: true,
         working: up.is_working(),
         awaits_client: reading.is_paused() || (!reading.is_full() && up.awaits_client()),
         progress: up.progress(),
@@ -97,7 +108,8 @@ pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, cli
         | ClientPhase::Handshake(_)
         | ClientPhase::Moving(_)
         | ClientPhase::AuthLookup(_)
-        | ClientPhase::Login(_) => client.connected_at.deadline(common.config().client_login_timeout),
+        | ClientPhase::Login(_)
+        | ClientPhase::Welcome(_) => client.connected_at.deadline(common.config().client_login_timeout),
         ClientPhase::Ready(_) if client.link.is_none() && !client.pause.waits => {
             client.request_at.deadline(idle_timeout(common, pools, client))
         }

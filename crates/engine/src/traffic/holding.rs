@@ -16,7 +16,7 @@
 //! Two of them may run at a time: nobody can see whether a server that was sent an Execute without a Sync works on it. In
 //! session mode nothing is held between transactions. Must not know sockets, pools or messages.
 
-use weir_base::{Span, Time};
+use weir_base::Time;
 use weir_config::Limits;
 use weir_session::Refusal;
 
@@ -49,11 +49,17 @@ pub(crate) struct LinkState {
 
 impl Default for Holding {
     fn default() -> Self {
-        Holding { transaction: Time::NEVER, query: Time::NEVER, silence: Time::NEVER, progress: 0 }
+        Holding::none(0)
     }
 }
 
 impl Holding {
+    /// Nothing is held; the client had come so far.
+    #[inline]
+    pub(crate) fn none(progress: u32) -> Holding {
+        Holding { transaction: Time::NEVER, query: Time::NEVER, silence: Time::NEVER, progress }
+    }
+
     /// Takes in what has become of the link.
     #[inline]
     pub(crate) fn follow(&mut self, now: Time, link: LinkState) {
@@ -90,7 +96,9 @@ impl Holding {
 /// Whether any of the time-outs is set.
 #[inline]
 pub(crate) fn is_timed(limits: &Limits) -> bool {
-    [limits.query_timeout, limits.idle_transaction_timeout, limits.transaction_timeout].iter().any(|t| *t != Span::ZERO)
+    let all =
+        limits.query_timeout.micros() | limits.idle_transaction_timeout.micros() | limits.transaction_timeout.micros();
+    all != 0
 }
 
 /// Starts, restarts or stops a clock.
@@ -105,6 +113,8 @@ fn run(clock: &mut Time, runs: bool, anew: bool, now: Time) {
 
 #[cfg(test)]
 mod tests {
+    use weir_base::Span;
+
     use super::*;
 
     fn at(seconds: u64) -> Time {

@@ -92,6 +92,12 @@ impl LinkClock {
         self.holding.follow(now, state);
     }
 
+    /// Its client holds nothing of it. `progress`: how far the client has come.
+    #[inline]
+    pub(crate) fn rests(&mut self, progress: u32) {
+        self.holding = Holding::none(progress);
+    }
+
     /// What the client could not do meanwhile is not held against it.
     pub(crate) fn excuse(&mut self, now: Time) {
         self.holding.excuse(now);

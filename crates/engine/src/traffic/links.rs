@@ -57,7 +57,24 @@ pub(crate) fn link<I: Io>(
 
 /// Sends a client's server the parameters in which the two differ. Returns whether there were any: then they are answered
 /// first.
+#[inline(always)]
 pub(crate) fn sync_parameters<I: Io>(
+    cx: &mut Cx<'_, I>,
+    slot: &PoolSlot,
+    client: &mut ClientSlot,
+    server: &mut ServerSlot,
+) -> bool {
+    if let (ClientPhase::Ready(session), Some((up, phase))) = (&client.phase, server.up())
+        && param_sync::are_shared(up, session)
+    {
+        *phase = ServerPhase::Linked;
+        return false;
+    }
+    send_parameters(cx, slot, client, server)
+}
+
+/// The same where the two do not share their parameters.
+fn send_parameters<I: Io>(
     cx: &mut Cx<'_, I>,
     slot: &PoolSlot,
     client: &mut ClientSlot,
@@ -171,7 +188,7 @@ pub(crate) enum AfterUse {
 }
 
 /// A server without a client: removes what its last one left, if something has to be.
-#[inline]
+#[inline(always)]
 pub(crate) fn clean_up<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) -> AfterUse {
     server.reading.resume(|| cx.io.resume(server.peer));
     let used = std::mem::take(&mut server.used);

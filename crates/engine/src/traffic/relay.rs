@@ -32,20 +32,20 @@ pub(crate) fn feed_client<I: Io>(
     base: Option<usize>,
 ) -> from_client::ClientOutcome {
     let ahead = allowed_ahead(slot, server.as_deref());
-    let mut wire = Wire::new(cx.io, client.peer, client.link.unwrap_or(Peer::NONE), bytes, base);
-    let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, ahead);
     let ClientPhase::Ready(session) = &mut client.phase else {
-        return from_client::ClientOutcome {
-            used: 0,
-            stop: StopReason::Refuse(Refusal::Broken("a client that is not ready is fed")),
-        };
+        let stop = StopReason::refuse(Refusal::Broken("a client that is not ready is fed"));
+        return from_client::ClientOutcome { used: 0, stop };
     };
-    let up = server.as_mut().and_then(|server| server.up()).map(|(up, _)| up);
-    let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
-    let mid_message = session.is_mid_message();
+    let fed = {
+        let mut wire = Wire::new(cx.io, client.peer, client.link.unwrap_or(Peer::NONE), bytes, base);
+        let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, ahead);
+        let up = server.as_mut().and_then(|server| server.up()).map(|(up, _)| up);
+        let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
+        slot.counts.stats.sent += wire.finish();
+        fed
+    };
     slot.counts.stats.received += fed.used as u64;
-    slot.counts.stats.sent += wire.to_client();
-    drop(wire);
+    let mid_message = session.is_mid_message();
     let counts = std::mem::take(&mut cx.sessions.counts);
     slot.counts.stats.client_parse_count += counts.client_parses;
     slot.counts.stats.server_parse_count += counts.server_parses;
@@ -99,21 +99,25 @@ pub(crate) fn feed_server<I: Io>(
     client: Option<&mut ClientSlot>,
     bytes: &[u8],
 ) -> Result<from_server::ServerOutcome, weir_session::ProtocolViolation> {
-    let mut wire = Wire::new(cx.io, server.link.unwrap_or(Peer::NONE), server.peer, bytes, Some(0));
-    let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, AHEAD);
+    let (to, from) = (server.link.unwrap_or(Peer::NONE), server.peer);
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
     let session = client.and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
-    let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);
-    slot.counts.stats.sent += wire.to_client();
-    drop(wire);
-    let outcome = outcome?;
+    let outcome = {
+        let mut wire = Wire::new(cx.io, to, from, bytes, Some(0));
+        let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, AHEAD);
+        let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);
+        slot.counts.stats.sent += wire.finish();
+        outcome?
+    };
     let progress = Progress { answered: outcome.answered, ended: outcome.committed || outcome.transactions > 0 };
     deadlines::follow(cx, slot, server, mid_message, progress);
     if outcome.queries > 0 {
         count_queries(cx.now, slot, server, &outcome);
     }
-    outcome.errors.iter().for_each(|code| slot.counts.tally.errors.count(*code, 1));
+    if let Some(unusual) = &outcome.unusual {
+        unusual.errors.iter().for_each(|code| slot.counts.tally.errors.count(*code, 1));
+    }
     Ok(outcome)
 }
 
@@ -147,7 +151,7 @@ fn count_times(times: &mut Histogram, took: u64, ended: u64) {
 
 /// What a server's answers show that the client may not do.
 #[inline]
-pub(crate) fn violation(outcome: &from_server::ServerOutcome) -> Option<Refusal> {
+pub(crate) fn violation(outcome: &from_server::Unusual) -> Option<Refusal> {
     if outcome.block_in_statement_mode {
         return Some(Refusal::TransactionInStatementMode);
     }

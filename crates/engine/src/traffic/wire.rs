@@ -32,9 +32,10 @@ impl<'a, I: Io> Wire<'a, I> {
         Wire { io, client, server, bytes, base, to_client: 0, pending: 0..0, to: Peer::NONE }
     }
 
-    /// Bytes sent so far to the client.
+    /// Sends what is pending. Returns how many bytes the client was sent.
     #[inline]
-    pub(crate) fn to_client(&self) -> u64 {
+    pub(crate) fn finish(&mut self) -> u64 {
+        self.flush();
         self.to_client
     }
 
@@ -51,14 +52,18 @@ impl<'a, I: Io> Wire<'a, I> {
     #[inline]
     fn flush(&mut self) {
         let Range { start, end } = self.pending;
-        if start == end {
-            return;
+        if start != end {
+            self.pending.start = end;
+            self.send_range(start..end);
         }
+    }
+
+    #[inline(never)]
+    fn send_range(&mut self, range: Range<usize>) {
         match self.base {
-            Some(base) => self.io.forward(self.to, base + start..base + end),
-            None => self.io.send(self.to, &self.bytes[start..end]),
+            Some(base) => self.io.forward(self.to, base + range.start..base + range.end),
+            None => self.io.send(self.to, &self.bytes[range]),
         }
-        self.pending.start = end;
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_base::{Host, OnDirty, Peer, PoolMode, Span, Target};
-use weir_config::{Balance, Config, Pool, SessionAttrs, SslMode};
+use weir_config::{Balance, Config, OnServerDown, Pool, SessionAttrs, SslMode};
 use weir_engine::port::{Handshake, Input, Secured};
 use weir_pgwire::{put_back, put_front};
 
@@ -233,7 +233,10 @@ fn hosts_take_turns_or_the_good_one_stays() {
 
 #[test]
 fn a_host_that_is_down_is_skipped_at_once_and_all_down_is_said_with_each_ones_reason() {
-    let mut world = World::new(with(|pool| pool.targets = hosts(&["10.0.0.1", "10.0.0.2"])));
+    let mut world = World::new(with(|pool| {
+        pool.targets = hosts(&["10.0.0.1", "10.0.0.2"]);
+        pool.limits.on_server_down = OnServerDown::Refuse;
+    }));
     let client = world.arrival("ann", "db");
     let first = world.connecting().unwrap();
     unreachable(&mut world, first);
@@ -260,6 +263,7 @@ fn a_host_that_fails_twice_before_another_was_tried_is_not_all_hosts() {
     let console = world.arrival("admin", "pgbouncer");
     world.bytes(console, &query("PAUSE db"));
     assert!(!world.is_open(called_off), "PAUSE calls the login off");
+    world.pass(Span::from_millis(50));
     world.bytes(console, &query("RESUME db"));
     let down = world.connecting().unwrap();
     assert_eq!(world.last_target().unwrap().host, Host::parse("10.0.0.1"));

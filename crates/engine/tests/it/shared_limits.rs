@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::*;
 use weir_base::{Peer, Span};
-use weir_config::Config;
+use weir_config::{Config, OnServerDown};
 use weir_engine::port::Signal;
 use weir_pgwire::{ErrorFields, put_back};
 
@@ -83,7 +83,10 @@ fn a_user_has_so_many_servers_over_all_databases() {
 
 #[test]
 fn a_connect_that_fails_gives_its_permit_back() {
-    let mut world = World::new(limited(1));
+    let mut config = limited(1);
+    config.limits.on_server_down = OnServerDown::Refuse;
+    add_pool(&mut config, "db", 5);
+    let mut world = World::new(config);
     let ann = world.arrival("ann", "db");
     let server = world.connecting().expect("a connect");
     world.refuse_connect(server, "no route");
@@ -93,7 +96,9 @@ fn a_connect_that_fails_gives_its_permit_back() {
 
 #[test]
 fn whoever_waits_in_vain_is_told_so_and_leaves_nothing_behind() {
-    let mut world = World::new(limited(1));
+    let mut config = limited(1);
+    config.client_login_timeout = Span::ZERO;
+    let mut world = World::new(config);
     let ann = client(&mut world, "ann", "db");
     world.bytes(ann, &query("BEGIN"));
     let bob = world.arrival("bob", "db");

@@ -101,6 +101,12 @@ impl Lender {
         self.borrowers.iter().filter(|(_, record)| record.lent > 0).map(|(worker, _)| *worker)
     }
 
+    /// Whether a server is lent.
+    #[inline]
+    pub fn lends(&self) -> bool {
+        !self.borrowers.is_empty() && self.lent_count() > 0
+    }
+
     /// How many servers are lent.
     pub fn lent_count(&self) -> u32 {
         self.borrowers.values().map(|record| record.lent).sum()

@@ -1,10 +1,11 @@
 //! The log: one thread that writes lines, and a bounded channel to it.
 //!
-//! Nobody waits for the log. A line that finds the channel full is dropped and counted, and the count is logged when
+//! Nobody waits for the log, but for a moment so that it has the reason before a refused client has it (`progress`). A line that finds the channel full is dropped and counted, and the count is logged when
 //! there is room again. A target that fails (a full disk, a closed pipe) loses lines, and nothing else. What a line
 //! looks like is in `form`, where it goes in `sink`.
 
 mod form;
+mod progress;
 mod sink;
 
 use std::fmt;
@@ -14,13 +15,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_config::Log as Settings;
 use weir_engine::port::{About, Level};
 
 use crate::clock::unix_micros;
 use form::{Line, Who};
+use progress::Progress;
 pub use sink::LogTarget;
 use sink::Sinks;
 
@@ -28,12 +30,10 @@ use sink::Sinks;
 const LINES: usize = 4096;
 /// A line is cut after so many bytes.
 const LINE_LIMIT: usize = 8 * 1024;
-/// After a write of many lines the log's thread rests: whoever logs meanwhile need not wake it, and many lines share a
-/// write. After few it rests shortly, so that a line can be read soon after what it is about.
+/// So many writes a second follow their lines at once: who reads the log finds there what a client has just been told.
+const PROMPT_WRITES: u32 = 100;
+/// After a write beyond that the log's thread rests: whoever logs meanwhile need not wake it, and many lines share a write.
 const BREATH: Duration = Duration::from_millis(10);
-const SHORT_BREATH: Duration = Duration::from_micros(500);
-/// Up to so many lines are few.
-const FEW: usize = 4;
 /// How long an end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
@@ -47,6 +47,7 @@ enum Entry {
 #[derive(Clone)]
 pub(crate) struct Log {
     entries: SyncSender<Entry>,
+    progress: Arc<Progress>,
     dropped: Arc<AtomicU64>,
     /// Lines below this level are not written.
     min_level: Arc<AtomicU8>,
@@ -76,12 +77,14 @@ impl Log {
         let (end, ended) = sync_channel::<()>(0);
         let dropped = Arc::new(AtomicU64::new(0));
         let count = dropped.clone();
+        let progress = Arc::new(Progress::new());
+        let reached = progress.clone();
         thread::Builder::new().name("weir-log".into()).spawn(move || {
-            write_lines(inbox, sinks, &count);
+            write_lines(inbox, sinks, &count, &reached);
             drop(end);
         })?;
         let min_level = Arc::new(AtomicU8::new(min_level(settings) as u8));
-        Ok((Log { entries, dropped, min_level }, LogThread(ended)))
+        Ok((Log { entries, progress, dropped, min_level }, LogThread(ended)))
     }
 
     /// Queues a line about the process. Never blocks.
@@ -105,9 +108,16 @@ impl Log {
             text.truncate(whole.unwrap_or_default());
         }
         let line = Line { level, at: unix_micros(), who: Who::of(about), text };
-        if let Err(TrySendError::Full(_)) = self.entries.try_send(Entry::Line(line)) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        match self.entries.try_send(Entry::Line(line)) {
+            Ok(()) => self.progress.queued(),
+            Err(TrySendError::Full(_)) => drop(self.dropped.fetch_add(1, Ordering::Relaxed)),
+            Err(TrySendError::Disconnected(_)) => {}
         }
+    }
+
+    /// Waits a moment until what has been queued is written.
+    pub(crate) fn settle(&self) {
+        self.progress.wait();
     }
 
     /// Opens the log's file again, since the old one may have been moved away.
@@ -132,13 +142,16 @@ pub fn log_start_error(settings: &Settings, text: &str) {
     }
 }
 
-fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64) {
+fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64, progress: &Progress) {
+    let (mut second, mut writes) = (Instant::now(), 0);
     while let Ok(first) = inbox.recv() {
         let mut lines = 0;
         for entry in iter::once(first).chain(inbox.try_iter()) {
-            lines += 1;
             match entry {
-                Entry::Line(line) => sinks.put(&line),
+                Entry::Line(line) => {
+                    lines += 1;
+                    sinks.put(&line);
+                }
                 Entry::Reopen => sinks.reopen(),
                 Entry::Follow(settings) => sinks.follow(&settings),
             }
@@ -149,7 +162,14 @@ fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64) {
             sinks.put(&Line { level: Level::Warning, at: unix_micros(), who: Who::Process, text });
         }
         sinks.flush();
-        thread::sleep(if lines > FEW { BREATH } else { SHORT_BREATH });
+        progress.written(lines);
+        if second.elapsed() >= Duration::from_secs(1) {
+            (second, writes) = (Instant::now(), 0);
+        }
+        writes += 1;
+        if writes > PROMPT_WRITES {
+            thread::sleep(BREATH);
+        }
     }
 }
 

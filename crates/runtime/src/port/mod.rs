@@ -33,6 +33,7 @@ use crate::output::{Backlogs, Offer, Output, Touched, take};
 use crate::shared::Shared;
 use crate::slots::{NONE, Outgoing, Peers, Reader, Ready, Removed, Slot, Stage, Watch, token};
 use crate::socket::Socket;
+use crate::takeover::Given;
 use crate::tls::{Tls, TlsState};
 pub(crate) use connects::Connects;
 pub(crate) use pending::{DueAction, PendingInput};
@@ -58,6 +59,8 @@ pub(crate) struct Port {
     /// Peers to read without an event: their last read did not reach the end.
     pub(crate) runnable: VecDeque<Peer>,
     closing: Vec<Peer>,
+    /// The log is to be written before what this turn has to say is sent.
+    settles: bool,
     detaching: Vec<Peer>,
     pub(crate) later: BinaryHeap<Reverse<(Time, Peer, DueAction)>>,
     pub(crate) ring_io: RingIo,
@@ -91,6 +94,7 @@ impl Port {
             pending: VecDeque::new(),
             runnable: VecDeque::new(),
             closing: Vec::new(),
+            settles: false,
             detaching: Vec::new(),
             later: BinaryHeap::new(),
             ring_io: RingIo::default(),
@@ -105,6 +109,9 @@ impl Port {
     /// Carries out the engine's calls of the turn that ends. `input` is the turn's input. Called once a turn.
     #[inline]
     pub(crate) fn finish(&mut self, input: &[u8]) {
+        if std::mem::take(&mut self.settles) {
+            self.shared.log.settle();
+        }
         if self.output.touched(0).is_some() {
             self.flush(input);
         }
@@ -317,6 +324,17 @@ impl Port {
         peer
     }
 
+    /// Takes a detached socket out of the table, with its encryption.
+    fn take_detached(&mut self, peer: Peer) -> Option<Handoff> {
+        if self.peers.live(peer).is_some_and(|slot| slot.stage == Stage::Detached) {
+            let Removed { socket, tls, .. } = self.peers.remove(peer)?;
+            let held = self.ring_io.take_held(peer.slot);
+            return Some(Handoff { socket: socket?, tls: self.tls.remove(tls), held });
+        }
+        self.shared.log.line(Level::Error, format_args!("{peer:?}: can't be posted, it is not detached"));
+        None
+    }
+
     /// Forgets a peer and closes its socket.
     pub(crate) fn drop_peer(&mut self, peer: Peer) {
         let Some(Removed { socket, backlog, tls, held, reader }) = self.peers.remove(peer) else { return };
@@ -460,15 +478,7 @@ impl Io for Port {
     }
 
     fn post(&mut self, to: WorkerId, message: Message, socket: Option<Peer>) {
-        let socket = socket.and_then(|peer| {
-            if self.peers.live(peer).is_some_and(|slot| slot.stage == Stage::Detached) {
-                let Removed { socket, tls, .. } = self.peers.remove(peer)?;
-                let held = self.ring_io.take_held(peer.slot);
-                return Some(Handoff { socket: socket?, tls: self.tls.remove(tls), held });
-            }
-            self.shared.log.line(Level::Error, format_args!("{peer:?}: can't be posted, it is not detached"));
-            None
-        });
+        let socket = socket.and_then(|peer| self.take_detached(peer));
         if !self.inbox.send(to, WorkerMessage::Message { from: self.me, message, socket }) {
             self.shared.log.line(Level::Error, format_args!("a message to worker {} was lost", to.0));
         }
@@ -483,6 +493,8 @@ impl Io for Port {
     }
 
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>) {
+        // A client that is refused must not know the reason before the log has it.
+        self.settles |= level >= Level::Warning && matches!(about, About::Peer { .. });
         self.shared.log.about(level, about, text);
     }
 
@@ -511,6 +523,22 @@ impl Io for Port {
 
     fn answer(&mut self, number: u64, response: Response) {
         self.shared.control_queue.answer(number, response);
+    }
+
+    fn hand_over_begins(&mut self, answer: Result<u64, &'static str>) {
+        self.shared.giver.send(Given::Begins(answer));
+    }
+
+    fn hand_over(&mut self, route: u64, value: Vec<u8>, socket: Option<Peer>) {
+        let (from, named) = (self.me, socket.is_some());
+        let socket = socket.and_then(|peer| self.take_detached(peer));
+        if socket.is_some() == named {
+            self.shared.giver.send(Given::Value { from, route, value, socket });
+        }
+    }
+
+    fn hand_over_left(&mut self, left: usize) {
+        self.shared.giver.send(Given::Left(left));
     }
 
     fn exit(&mut self, status: i32) {

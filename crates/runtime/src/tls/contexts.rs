@@ -141,6 +141,8 @@ fn accept(side: &TlsSide) -> Result<Accept, String> {
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
+    // A process that takes over goes on with the keys.
+    config.enable_secret_extraction = true;
     Ok(Accept { config: Arc::new(config), binding: own.binding })
 }
 
@@ -160,6 +162,7 @@ fn connect(
         None => builder.with_no_client_auth(),
     };
     config.resumption = Resumption::disabled();
+    config.enable_secret_extraction = true;
     let after_request = Arc::new(config.clone());
     config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(Connect { after_request, direct: Arc::new(config) })

@@ -14,6 +14,8 @@
 //! | `suites` | cipher suites and versions by their names |
 //! | `x509` | the few fields of a certificate that we read ourselves |
 //! | `session` | an encrypted connection: bytes in, bytes out |
+//! | `records` | the records of a connection that came from another process |
+//! | `end` | whether a connection goes on |
 //! | `step` | one step of a handshake, done by a helper |
 //! | `charge` | how many bytes of handshakes are kept |
 //! | `state` | what a worker keeps for its encrypted sockets |
@@ -26,7 +28,9 @@ mod charge;
 mod check;
 mod contexts;
 mod directory;
+mod end;
 mod identity;
+mod records;
 mod session;
 mod state;
 mod step;
@@ -42,6 +46,8 @@ pub use check::{TlsFinding, check_tls};
 pub(crate) use contexts::TlsContexts;
 pub use contexts::TlsFiles;
 pub(crate) use directory::to_directory;
-pub(crate) use session::End;
+pub(crate) use end::End;
+pub(crate) use records::SealedState;
+pub(crate) use session::Session;
 pub(crate) use state::{Tls, TlsState};
 pub(crate) use step::{HandshakeStep, Side, StepOutcome};

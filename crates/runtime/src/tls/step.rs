@@ -5,10 +5,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use rustls::ClientConfig;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
+use rustls::{ClientConfig, CommonState};
 use weir_base::Host;
 use weir_config::SslMode;
 use weir_engine::port::{Certificate, Secured};
@@ -129,8 +129,10 @@ impl HandshakeStep {
         if let Err(error) = session.take_in_more(&received, &mut self.reply) {
             return StepOutcome::Failed(reason(&error));
         }
-        let done = !session.common().is_handshaking();
-        let outcome = if done { StepOutcome::Done(Box::new(secured(&session, &role))) } else { StepOutcome::More };
+        let outcome = match session.common().filter(|common| !common.is_handshaking()) {
+            Some(common) => StepOutcome::Done(Box::new(secured(common, &role))),
+            None => StepOutcome::More,
+        };
         self.state = StepState::Going(session, role);
         outcome
     }
@@ -180,8 +182,7 @@ pub(crate) fn server_name(host: &Host, mode: SslMode) -> Result<ServerName<'stat
     }
 }
 
-fn secured(session: &Session, role: &SessionRole) -> Secured {
-    let common = session.common();
+fn secured(common: &CommonState, role: &SessionRole) -> Secured {
     let theirs = common.peer_certificates().and_then(<[_]>::first).and_then(|first| x509::Certificate::read(first));
     let (binding, is_verified) = match role {
         SessionRole::Accepted { binding } => (binding.clone(), true),

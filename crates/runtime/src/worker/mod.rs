@@ -433,6 +433,13 @@ impl<B: Handler> Worker<B> {
                 WorkerMessage::AskedNoMore { number } => self.turn(Input::AskedNoMore { number }),
                 WorkerMessage::Signal(signal) => self.turn(Input::Signal(signal)),
                 WorkerMessage::Accept(on) => self.port.set_accepting(on),
+                WorkerMessage::HandOver(step) => self.turn(Input::HandOver(step)),
+                WorkerMessage::Inherited { value, socket } => {
+                    let socket = socket.map(|handoff| self.port.adopt_handoff(handoff));
+                    self.turn(Input::Inherited { value: &value, socket });
+                }
+                WorkerMessage::OfferListeners => self.port.offer_listeners(),
+                WorkerMessage::Listen(on) => self.port.listen(on),
                 WorkerMessage::Room => self.port.end_rest(),
                 WorkerMessage::End => return,
             }

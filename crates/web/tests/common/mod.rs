@@ -37,6 +37,7 @@ pub(crate) fn options(address: SocketAddr) -> Options {
     let ended = Arc::new(Ended);
     Options {
         addresses: vec![address],
+        inherited: Vec::new(),
         control: ended.clone(),
         history: None,
         lab: None,

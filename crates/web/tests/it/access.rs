@@ -61,6 +61,7 @@ fn options(file: &Arc<File>) -> Options {
     let addresses = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
     Options {
         addresses,
+        inherited: Vec::new(),
         history: None,
         lab: None,
         tls: None,

@@ -51,6 +51,11 @@ impl PoolQuota {
         true
     }
 
+    /// The pool has one more server, which was not asked for.
+    pub(crate) fn add(&mut self) {
+        self.granted += u32::from(self.limited);
+    }
+
     /// Cancels the request that has no answer yet.
     pub(crate) fn cancel(&mut self) -> Option<QuotaRequest> {
         self.request.take().map(|id| QuotaRequest::Cancel { id })
