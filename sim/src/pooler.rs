@@ -91,6 +91,7 @@ impl Pooler {
                 config: Arc::clone(&config),
                 seed: rng.fork("engine", u64::from(worker)).bytes(),
                 process_key,
+                ids_after: 0,
                 statement_memory: statement_memory.clone(),
                 wall_at_start: WALL,
                 version: "weir simulated",
@@ -372,6 +373,7 @@ impl Pooler {
             Work::SaltServer { password, salt, iterations } | Work::SaltClient { password, salt, iterations } => {
                 Answer::Salted(salts::salted(&password, &salt, iterations))
             }
+            Work::CheckPassword(_) => Answer::Checked(Err("nobody is known here".to_owned())),
             Work::NameOfUser(uid) => Answer::UserName(Some(format!("user{uid}"))),
             Work::LoadConfig => Answer::Config(self.shared.load()),
             Work::ApplyTls(config) => Answer::Config(weir_config::apply_tls(&config).map(Arc::new)),

@@ -7,10 +7,10 @@ use weir_auth::{Method, RequireAuth};
 use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::kind::Kind;
-use crate::model::{Balance, LogFormat, Network, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols};
+use crate::model::{Balance, LogFormat, Network, OnServerDown, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols};
 use crate::units;
 
-/// The text that PgBouncer has for an empty query, since none at all means that nothing is asked.
+/// PgBouncer's text for an empty query; no text at all turns the query off.
 pub(crate) const EMPTY_QUERY: &str = "<empty>";
 
 /// A typed field, to fill or to show.
@@ -20,12 +20,14 @@ pub(crate) enum FieldMut<'a> {
     U32(&'a mut u32),
     U64(&'a mut u64),
     Span(&'a mut Span),
-    /// A time that an ini counts in milliseconds.
+    /// A time in milliseconds in an ini.
     Millis(&'a mut Span),
     Flag(&'a mut bool),
     Text(&'a mut Option<String>),
     /// Text that may be empty.
     Line(&'a mut String),
+    /// Text that may hold a password, and is shown to nobody.
+    Concealed(&'a mut Option<String>),
     /// A query that may be empty, or none.
     Query(&'a mut Option<String>),
     Path(&'a mut Option<PathBuf>),
@@ -36,6 +38,7 @@ pub(crate) enum FieldMut<'a> {
     Method(&'a mut Method),
     PoolMode(&'a mut PoolMode),
     OnDirty(&'a mut OnDirty),
+    OnServerDown(&'a mut OnServerDown),
     Balance(&'a mut Balance),
     Spread(&'a mut Spread),
     SessionAttrs(&'a mut SessionAttrs),
@@ -47,7 +50,7 @@ pub(crate) enum FieldMut<'a> {
     MaybeU32(&'a mut Option<u32>),
     MaybeSpan(&'a mut Option<Span>),
     MaybeMode(&'a mut Option<PoolMode>),
-    /// The text of a setting that does nothing.
+    /// The text of a setting without effect.
     Inert(&'a mut String),
 }
 
@@ -62,6 +65,8 @@ impl FieldMut<'_> {
             FieldMut::Span(v) => units::seconds(**v),
             FieldMut::Millis(v) => (v.micros() / 1_000).to_string(),
             FieldMut::Flag(v) => u8::from(**v).to_string(),
+            FieldMut::Concealed(None) => String::new(),
+            FieldMut::Concealed(Some(_)) => "***".to_owned(),
             FieldMut::Text(v) => v.as_deref().unwrap_or_default().to_owned(),
             FieldMut::Line(v) | FieldMut::Inert(v) => (*v).clone(),
             FieldMut::Query(v) => match v.as_deref() {
@@ -77,6 +82,7 @@ impl FieldMut<'_> {
             FieldMut::Method(v) => v.to_string(),
             FieldMut::PoolMode(v) => v.to_string(),
             FieldMut::OnDirty(v) => v.to_string(),
+            FieldMut::OnServerDown(v) => v.to_string(),
             FieldMut::Balance(v) => v.to_string(),
             FieldMut::Spread(v) => v.to_string(),
             FieldMut::SessionAttrs(v) => v.to_string(),
@@ -91,7 +97,7 @@ impl FieldMut<'_> {
         }
     }
 
-    /// The value as TOML; `None` if there is none to be written.
+    /// The value as TOML; `None` if the field is unset.
     pub(crate) fn toml(&self, kind: Kind) -> Option<String> {
         let quoted = |text: &str| toml_edit::Value::from(text).to_string();
         let list = |items: Vec<String>| format!("[{}]", items.join(", "));
@@ -104,7 +110,8 @@ impl FieldMut<'_> {
             FieldMut::MaybeSpan(Some(v)) => time(*v),
             FieldMut::Flag(v) => v.to_string(),
             FieldMut::MaybeU32(None) | FieldMut::MaybeSpan(None) | FieldMut::MaybeMode(None) => return None,
-            FieldMut::Text(None) | FieldMut::Path(None) => return None,
+            FieldMut::Text(None) | FieldMut::Concealed(None) | FieldMut::Path(None) => return None,
+            FieldMut::Concealed(Some(v)) => quoted(v),
             FieldMut::Names(v) => list(v.iter().map(|name| quoted(name)).collect()),
             FieldMut::Addresses(v) => list(v.iter().map(|ip| quoted(&ip.to_string())).collect()),
             FieldMut::Networks(v) => list(v.iter().map(|network| quoted(&network.to_string())).collect()),

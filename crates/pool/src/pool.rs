@@ -82,6 +82,7 @@ impl<P> Pool<P> {
     }
 
     /// A client needs a server. It must neither wait nor have one.
+    #[inline]
     pub fn acquire(&mut self, client: Peer, now: Time) -> Acquire {
         if let Some(answer) = self.answer_at_once(client, now) {
             return answer;
@@ -112,11 +113,20 @@ impl<P> Pool<P> {
 
     /// A linked server is clean again. Where the answer is [`Release::Next`], it is linked to that client.
     pub fn release(&mut self, server: Peer, proof: P, now: Time) -> Release {
+        self.give_back(server, proof, true, now)
+    }
+
+    /// The same for a server that nothing was sent to: its one use, if it may have no more, is still to come.
+    pub fn release_unused(&mut self, server: Peer, proof: P, now: Time) -> Release {
+        self.give_back(server, proof, !self.settings.server_lifetime.is_zero(), now)
+    }
+
+    fn give_back(&mut self, server: Peer, proof: P, ages: bool, now: Time) -> Release {
         let key = self.servers.find(server).expect("a released server is in the pool");
         assert!(matches!(self.servers[key].state, State::Linked(_)), "{server:?} is released but not linked");
         self.linked -= 1;
-        let reason = self.unwanted(key).or_else(|| self.too_old(key, now)).or_else(|| self.makes_room());
-        if let Some(reason) = reason {
+        let unwanted = self.unwanted(key).or_else(|| self.makes_room());
+        if let Some(reason) = unwanted.or_else(|| if ages { self.too_old(key, now) } else { None }) {
             self.forget(key);
             return Release::Close(reason);
         }
@@ -436,7 +446,7 @@ impl<P> Pool<P> {
             waiting: self.queue.len() + self.dedicated.waiting(),
             oldest_wait: self.oldest_wait().map_or(Span::ZERO, |since| now - since),
             paused: self.is_paused(),
-            retry_at: (self.backoff.health() != Health::Fine).then_some(self.backoff.opens()),
+            retry_at: (self.backoff.health() != Health::Fine).then_some(self.backoff.opens(!self.queue.is_empty())),
         }
     }
 
@@ -451,6 +461,7 @@ impl<P> Pool<P> {
     }
 
     /// What a client is told that need not or must not wait.
+    #[inline]
     fn answer_at_once(&mut self, client: Peer, now: Time) -> Option<Acquire> {
         match self.run_state {
             RunState::Shut => Some(Acquire::Refused(RefuseReason::ShuttingDown)),
@@ -464,6 +475,7 @@ impl<P> Pool<P> {
     }
 
     /// Links the next idle server, if there is one, to `client`.
+    #[inline(always)]
     pub(crate) fn link_idle(&mut self, client: Peer, now: Time) -> Option<(Peer, bool)> {
         let key = if self.settings.round_robin { self.idle.last() } else { self.idle.first() }?;
         let unused = now - self.idle_since(key);
@@ -474,6 +486,7 @@ impl<P> Pool<P> {
     }
 
     /// Gives a clean server, which is in no list, to the next client or to the idle ones.
+    #[inline(always)]
     fn assign(&mut self, key: Key, proof: P, check: bool, now: Time) -> Release {
         if self.run_state == RunState::Running
             && let Some((client, since)) = self.queue.pop()
@@ -491,6 +504,7 @@ impl<P> Pool<P> {
     }
 
     /// Why a server that has just become free must not stay, its age aside.
+    #[inline]
     fn unwanted(&self, key: Key) -> Option<CloseReason> {
         let stale = self.servers[key].epoch != self.epoch;
         let reason = self.run_state.closes().or(stale.then_some(CloseReason::Reconnect));
@@ -498,6 +512,7 @@ impl<P> Pool<P> {
     }
 
     /// Whether a server that is released must be closed for its age; counts it as closed if so.
+    #[inline]
     fn too_old(&mut self, key: Key, now: Time) -> Option<CloseReason> {
         let used_once = self.settings.server_lifetime.is_zero();
         let old = used_once || (self.servers[key].expires <= now && self.next_expiry <= now);

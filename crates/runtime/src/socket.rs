@@ -1,11 +1,11 @@
-//! One stream socket, TCP or Unix, as the worker's loop uses it.
+//! One stream socket, TCP or Unix.
 //!
-//! Invariant: the socket is non-blocking; no call here ever waits. Reading and writing, which every query pays for, go
-//! to the kernel without libc's cancellation points, which a process with threads pays for at each call.
+//! Invariant: the socket is non-blocking; no call here blocks. Reads and writes, which every query uses, call the
+//! kernel without libc's cancellation points, which cost time in a process with threads.
 
 use std::io::{self, IoSlice, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with, sockopt,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, connect, recv, send, sockopt};
 use weir_base::Span;
 use weir_config::Keepalive;
+
+use crate::socket_file::stream_socket;
 
 /// A connected (or connecting) stream socket.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Socket {
         }
     }
 
-    /// The error that the system keeps for this socket, if any; asking clears it.
+    /// The kernel's pending error of this socket, if any; reading clears it.
     pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
         match self {
             Socket::Tcp(s) => s.take_error(),
@@ -55,7 +55,7 @@ impl Socket {
         }
     }
 
-    /// Whether a connect has ended: fails with `NotConnected` as long as it has not.
+    /// Whether a connect has ended: fails with `NotConnected` while it has not.
     pub(crate) fn check_connected(&self) -> io::Result<()> {
         match self {
             Socket::Tcp(s) => s.peer_addr().map(drop),
@@ -71,7 +71,7 @@ impl Socket {
         }
     }
 
-    /// Ends both directions; the number stays ours.
+    /// Shuts down both directions; the descriptor stays open.
     pub(crate) fn shutdown(&self) -> io::Result<()> {
         match self {
             Socket::Tcp(s) => s.shutdown(Shutdown::Both),
@@ -105,12 +105,6 @@ impl Socket {
     }
 }
 
-/// A socket that is not blocking, and not inherited by programs that are started.
-pub(crate) fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socket_with(family, SocketType::STREAM, flags, None)?)
-}
-
 /// Begins to connect. The socket is tuned before: a receive buffer that is made smaller once the window has been announced
 /// makes the other end wait for its retransmission timer, again and again.
 pub(crate) fn connect_tcp(address: SocketAddr, keepalive: &Keepalive) -> io::Result<Socket> {
@@ -127,7 +121,7 @@ pub(crate) fn socket_path(dir: &Path, port: u16) -> PathBuf {
     dir.join(format!(".s.PGSQL.{port}"))
 }
 
-/// Makes a TCP socket what all of them here are: prompt, and noticed when its other end vanishes.
+/// Sets the options of all TCP sockets: TCP_NODELAY and keepalive.
 pub(crate) fn tune(socket: impl AsFd, keepalive: &Keepalive) -> io::Result<()> {
     let socket = socket.as_fd();
     let time = |span: Span| Duration::from_micros(span.micros());
@@ -205,7 +199,7 @@ mod tests {
         assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
         #[cfg(target_os = "linux")]
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_millis(1_234)));
-        // Linux gives twice of what is asked for, for its own book-keeping.
+        // Linux doubles the requested size, for its own overhead.
         let buffer = socket.recv_buffer_size().unwrap();
         assert!(buffer != usual && [32_768, 65_536].contains(&buffer), "{buffer}, {usual} before");
 

@@ -86,7 +86,9 @@ pub enum ServerLoginStep {
     },
     /// The server is ready.
     Ready(Box<LoggedIn>),
-    /// The login failed, with the server's error or ours.
+    /// The server has refused the login, with this error.
+    Refused(ServerError),
+    /// We can't log in there: what the server sent will not do, or a secret is missing.
     Failed(ServerError),
 }
 
@@ -172,7 +174,7 @@ impl ServerLogin {
                 Ok(auth) => self.authentication(auth, nonce, buffer),
                 Err(malformed) => failed(malformed.0),
             },
-            back::ERROR => ServerLoginStep::Failed(read_error(body).error),
+            back::ERROR => ServerLoginStep::Refused(read_error(body).error),
             back::NOTICE | back::NEGOTIATE => ServerLoginStep::Wait,
             back::PARAMETER_STATUS => self.parameter(body, table),
             back::BACKEND_KEY_DATA => match backend::backend_key(body) {
@@ -217,7 +219,9 @@ impl ServerLogin {
         match (std::mem::replace(&mut self.stage, Stage::Over), auth) {
             (Stage::Method | Stage::Verdict, Auth::Ok) => self.stage = Stage::LoggedIn,
             (Stage::Method, Auth::Cleartext) => {
-                let Some(password) = &self.credentials.password else { return self.no_secret("a password") };
+                let Some(password) = &self.credentials.password else {
+                    return self.no_secret("the server asks for a password");
+                };
                 put_front::password(buffer, password.as_bytes());
                 self.stage = Stage::Verdict;
             }
@@ -247,7 +251,7 @@ impl ServerLogin {
         let hex = match (&self.credentials.md5, &self.credentials.password) {
             (Some(hex), _) => hex.to_string(),
             (None, Some(password)) => md5_hex_secret(&self.credentials.user, password),
-            (None, None) => return self.no_secret("an md5 hash or a password"),
+            (None, None) => return self.no_secret("the server asks for an md5 hash or a password"),
         };
         put_front::password(buffer, md5_response(&hex, salt).as_bytes());
         self.stage = Stage::Verdict;
@@ -261,7 +265,10 @@ impl ServerLogin {
         };
         // Keys learnt from a client fit only where the server holds the same verifier; a password fits any.
         let Some(password) = self.credentials.password.clone() else {
-            let Some(keys) = self.credentials.keys.clone() else { return self.no_secret("a password") };
+            let Some(keys) = self.credentials.keys.clone() else {
+                // PgBouncer's words: there may be a verifier or an md5 hash, which SCRAM can't use.
+                return self.no_secret("wrong password type: the server asks for a password");
+            };
             self.answer(need, &keys, buffer);
             return ServerLoginStep::Wait;
         };
@@ -277,7 +284,7 @@ impl ServerLogin {
     }
 
     fn no_secret(&self, what: &str) -> ServerLoginStep {
-        failed(&format!("the server asks for {what}, and none is known for user \"{}\"", self.credentials.user))
+        failed(&format!("{what}, and none is known for user \"{}\"", self.credentials.user))
     }
 }
 

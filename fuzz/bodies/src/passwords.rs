@@ -139,7 +139,7 @@ pub(crate) fn client_login(data: &[u8]) {
         match next {
             LoginStep::Accepted(_) => panic!("a client without a proof is accepted"),
             LoginStep::Refused(_) => break,
-            LoginStep::Wait | LoginStep::HashPassword { .. } => {}
+            LoginStep::Wait | LoginStep::HashPassword { .. } | LoginStep::CheckPassword(_) => {}
         }
     }
     assert!(buffer.len() < 64 << 10, "our output is bounded");
@@ -179,7 +179,7 @@ pub(crate) fn server_login(data: &[u8]) {
                 assert!(welcome.server.prove_clean().is_some());
                 return;
             }
-            ServerLoginStep::Failed(_) => return,
+            ServerLoginStep::Refused(_) | ServerLoginStep::Failed(_) => return,
             ServerLoginStep::Wait | ServerLoginStep::HashPassword { .. } => {}
         }
     }

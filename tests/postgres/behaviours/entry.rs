@@ -88,7 +88,7 @@ fn behaviour_17_a_null_password_cannot_log_in() {
 #[test]
 fn behaviour_17_a_missing_user_is_indistinguishable_from_a_wrong_password() {
     for auth in ["scram-sha-256", "plain"] {
-        let site = Site::ini(&asking().set("auth_type", auth));
+        let site = Site::ini(&asking().set("auth_type", auth).set("auth_hide_unknown_users", 1));
         lookup(&site);
         let wrong = error_of(enter(&site, users::OTHER.name, "wrong"));
         let missing = error_of(enter(&site, "no_such_user", "wrong"));
@@ -96,6 +96,27 @@ fn behaviour_17_a_missing_user_is_indistinguishable_from_a_wrong_password() {
         assert_eq!(wrong.0, "08P01");
         assert_eq!(first_request(&site, users::OTHER.name), first_request(&site, "no_such_user"), "{auth}");
     }
+}
+
+#[test]
+fn behaviour_17_a_user_that_auth_query_does_not_find_is_told_so_under_every_type() {
+    for auth in ["trust", "plain", "md5", "scram-sha-256"] {
+        let site = Site::ini(&asking().set("auth_type", auth));
+        lookup(&site);
+        let (_, message) = error_of(enter(&site, "no_such_user", "x"));
+        assert_eq!(message, "no such user", "{auth}");
+    }
+}
+
+#[test]
+fn behaviour_17_trust_lets_in_whom_auth_query_finds_with_a_secret_or_without() {
+    let site = Site::ini(&asking().set("auth_type", "trust").forced(users::APP));
+    lookup(&site);
+    let without = role(&site, "without", "");
+    for name in [users::OTHER.name, &without] {
+        assert_eq!(enter(&site, name, "").unwrap().as_deref(), Some("app"), "as the forced user");
+    }
+    site.superuser().query(&format!("DROP ROLE {without}")).unwrap();
 }
 
 /// The first authentication request to a user.
@@ -237,9 +258,16 @@ fn behaviour_18_clients_of_a_new_pool_wait_for_the_first_servers_parameters() {
 }
 
 #[test]
-fn behaviour_18_a_client_of_a_new_pool_without_a_server_gets_an_error() {
+fn behaviour_18_a_client_of_a_new_pool_without_a_server_waits_and_gets_an_error() {
     let away = weir_pglocal::free_port().unwrap();
-    let site = Site::ini(&Ini::transaction(1).through(away).set("server_login_retry", 1));
-    let error = Connection::connect(&site.params()).unwrap_err();
-    assert!(error.server().is_some(), "an error, not silence: {error}");
+    for (setting, message) in
+        [("query_wait_timeout", "query_wait_timeout"), ("client_login_timeout", "client_login_timeout (server down)")]
+    {
+        let site = Site::ini(&Ini::transaction(1).through(away).set(setting, 2));
+        let begin = std::time::Instant::now();
+        let error = Connection::connect(&site.params()).unwrap_err();
+        let reported = error.server().unwrap_or_else(|| panic!("an error, not silence: {error}"));
+        assert_eq!((reported.sqlstate.as_str(), reported.message.as_str()), ("08P01", message));
+        assert!(begin.elapsed() >= std::time::Duration::from_secs(2), "{:?}", begin.elapsed());
+    }
 }

@@ -1,15 +1,20 @@
-//! Whether each pool can log in, and which of its limits do something.
+//! Findings about pools: whether each can log in, and limits without effect.
 
 use weir_auth::{Method, Secret};
 use weir_base::{PoolMode, Span};
 
 use super::{Review, plain};
 use crate::model::{Limits, Pool};
+use crate::names::RESERVED_DATABASES;
 
 impl Review<'_> {
     pub(super) fn pool_login(&mut self, pool: &Pool) {
         let key = format!("pools.{}", pool.name);
         let title = self.title(pool);
+        if let Some(name) = pool.auth_database.as_deref().filter(|name| RESERVED_DATABASES.contains(name)) {
+            let text = format!("auth_dbname of {title} is {name}, the console, where nobody can be asked about users");
+            self.warn(&key, text);
+        }
         match (&pool.user, &pool.password) {
             (None, Some(_)) => self.warn(&key, format!("the password of {title} has no effect without a user")),
             (Some(user), None) if !self.has_password(user) => {
@@ -44,7 +49,7 @@ impl Review<'_> {
         }
         for (setting, why) in without_effect(pool, limits) {
             let key = format!("pools.{name}.{setting}");
-            // A setting for all pools may well suit others; only what was written for this one is worth a word.
+            // A global setting may suit other pools; only a setting of this pool is worth a warning.
             if self.config.locations.line(&key).is_some() {
                 let setting = self.pool_setting(setting);
                 self.warn(&key, format!("{setting} of {title} has no effect: {why}"));
@@ -52,7 +57,7 @@ impl Review<'_> {
         }
     }
 
-    /// Whether a password of `user` is known that a server could be shown.
+    /// Whether a password of `user` is known for a login at a server.
     fn has_password(&self, user: &str) -> bool {
         let listed = self.config.auth.users.get(user).and_then(|text| Secret::parse(text).ok());
         match listed {
@@ -63,7 +68,7 @@ impl Review<'_> {
     }
 }
 
-/// Settings that do nothing beside the others of their pool, with the reason.
+/// Settings of a pool that have no effect beside its others, with the reason.
 fn without_effect(pool: &Pool, limits: &Limits) -> Vec<(&'static str, &'static str)> {
     let mut found = Vec::new();
     let beyond = |time: Span, limit: Span| !limit.is_zero() && time >= limit;

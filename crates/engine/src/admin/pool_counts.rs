@@ -1,6 +1,6 @@
-//! What is counted of a pool, for SHOW, the log and the control plane.
+//! What is counted of a pool, or of the console, for SHOW, the log and the control plane.
 
-use weir_admin::{PoolCounters, Refusals, Stats};
+use weir_admin::{DatabaseStats, PoolCounters, Refusals, Stats};
 use weir_base::{Span, Time};
 use weir_pgwire::Dirty;
 
@@ -10,9 +10,9 @@ pub(crate) struct PoolCounts {
     pub(crate) tally: PoolCounters,
     /// Its clients that were refused.
     pub(crate) refusals: Refusals,
-    /// The kinds of lost session state that the log has named.
+    /// The kinds of lost session state that the log has mentioned.
     pub(crate) lost_logged: Dirty,
-    /// When the log had a line about its waits last.
+    /// When the log last mentioned its waits.
     pub(crate) wait_logged: Option<Time>,
     /// The counters at the start of the last complete period, and at its end.
     previous: (Stats, Time),
@@ -32,21 +32,24 @@ impl PoolCounts {
         }
     }
 
-    /// Somebody has waited so long for a server.
+    /// Counts a wait for a server.
     #[inline]
     pub(crate) fn waited(&mut self, waited: Span) {
         self.stats.wait_time += waited.micros();
         self.tally.times().wait.count(waited.micros());
     }
 
-    /// A period has ended.
+    /// Ends a statistics period.
     pub(crate) fn end_period(&mut self, now: Time) {
         self.previous = self.latest;
         self.latest = (self.stats, now);
     }
 
-    /// The counters at the start of the last complete period, and when that was.
-    pub(crate) fn previous(&self) -> &(Stats, Time) {
-        &self.previous
+    /// Adds the counters to those of a database.
+    pub(crate) fn add_to(&self, stats: &mut DatabaseStats, now: Time) {
+        stats.total.add(&self.stats);
+        stats.tally.add(&self.tally);
+        stats.previous.add(&self.previous.0);
+        stats.period = stats.period.max(now.since(self.previous.1));
     }
 }

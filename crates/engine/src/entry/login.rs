@@ -1,12 +1,14 @@
-//! Logins of clients: by which method a client must prove who it is, against which secret, and the steps of the proof.
+//! Logins of clients: the authentication method, the secret, and the steps of the exchange.
 //!
-//! A login that can only fail takes the same steps as one that can succeed. Where secrets come from is decided here and
-//! nowhere else; which method a rule asks for, and what a proof is worth, is decided in `weir-auth`.
+//! A login that can only fail takes the same steps as one that can succeed. Only this file decides where secrets come
+//! from; `weir-auth` decides which method a rule requires, and whether a proof is accepted.
 
 use std::sync::Arc;
 
 use weir_admin::Role;
-use weir_auth::{Asked, ConnectionMethod, Facts, Hba, Method, Mocks, Plan, ScramPolicy, Secret, Shape, Via, decide};
+use weir_auth::{
+    Asked, ConnectionMethod, Demand, Facts, Hba, Method, Mocks, Plan, ScramPolicy, Secret, Shape, Via, decide,
+};
 use weir_base::{ClientAddr, Peer, Time};
 use weir_config::{Auth, AuthLookup, Config};
 use weir_pgwire::tag::front;
@@ -18,35 +20,39 @@ use weir_session::startup::{Replication, StartupRequest};
 use crate::backends::connection::SaltedKey;
 use crate::common::{Cx, FollowUp};
 use crate::entry::auth_lookups::AuthLookups;
+use crate::entry::checks::{self, PasswordChecks};
 use crate::entry::hashing::{PasswordHashing, Requested};
 use crate::entry::secret_query::UserSecret;
 use crate::entry::state::{Awaits, Hashing, LoginPhase, Why, subject};
 use crate::entry::step::EntryStep;
 use crate::entry::user_names::UserNames;
 use crate::peers::{ClientPhase, ClientSlot};
-use crate::port::Io;
+use crate::port::{Authority, Io, PasswordCheck};
 
 /// The user as whom the owner of the process administers it (PgBouncer's `pgbouncer`).
 const OWNER: &str = "pgbouncer";
 
-/// What the logins of a worker share.
+/// State that the logins of a worker share.
 pub(crate) struct Logins {
     policy: ScramPolicy,
-    /// What users who are not listed look like, where nobody is asked about them: like those who are.
+    /// Mock secrets of unlisted users without an auth_query: like those of listed users.
     mocks: Arc<Mocks>,
     /// The operating system's user that the process runs as.
     uid: u32,
     user_names: UserNames,
     hashing: PasswordHashing,
+    checks: PasswordChecks,
 }
 
 /// What a client's proof is checked against.
 struct Known {
+    /// Whether there is such a user.
+    exists: bool,
     /// None for a user who has none, or does not exist.
     secret: Option<Secret>,
-    /// What such a user is made to look like.
+    /// The mock secrets for such a user.
     mocks: Arc<Mocks>,
-    /// What a server answered, if one was asked.
+    /// The answer of an auth_query, if there was one.
     asked: Option<UserSecret>,
 }
 
@@ -59,33 +65,34 @@ impl Logins {
             uid,
             user_names: UserNames::default(),
             hashing: PasswordHashing::default(),
+            checks: PasswordChecks::default(),
         }
     }
 
-    /// Takes over what a new configuration says about logins.
+    /// Applies a configuration.
     pub(super) fn adopt(&mut self, config: &Config) {
         self.policy = policy(self.policy.key, config);
         self.mocks = mocks(config);
         self.hashing.forget_all();
     }
 
-    /// How often passwords are hashed.
+    /// The number of SCRAM iterations.
     pub(crate) fn iterations(&self) -> u32 {
         self.policy.iterations
     }
 
-    /// Whether a client is root, or the user of the operating system that this process runs as.
+    /// Whether a client is root, or the operating system's user of this process.
     pub(crate) fn is_privileged(&self, address: &ClientAddr) -> bool {
         matches!(address, ClientAddr::Unix { uid, .. } if *uid == self.uid || *uid == 0)
     }
 
-    /// Whether a client is the user of the operating system that this process runs as, and says so by PgBouncer's word for
-    /// it: it may administer what is its own, without a password.
+    /// Whether a client is the operating system's user of this process and logs in under PgBouncer's name for it: it
+    /// may administer the process without a password.
     fn is_owner(&self, client: &ClientSlot) -> bool {
         matches!(client.addr, ClientAddr::Unix { uid, .. } if uid == self.uid) && *client.user == *OWNER
     }
 
-    /// What a client may do at the console.
+    /// The role of a client at the console.
     pub(crate) fn role(&self, config: &Config, client: &ClientSlot) -> Option<Role> {
         let listed = |users: &[String]| users.iter().any(|user| **user == *client.user);
         if self.is_owner(client) || listed(&config.admin_users) {
@@ -94,7 +101,7 @@ impl Logins {
         listed(&config.stats_users).then_some(Role::Stats)
     }
 
-    /// A client's startup packet has come to the worker where it logs in.
+    /// A client's startup packet has arrived at the worker of its login.
     pub(crate) fn begin<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -120,8 +127,8 @@ impl Logins {
         self.challenge(cx, client, request, None, lookups)
     }
 
-    /// Asks a client to prove who it is, as soon as everything is known that decides how; until then it waits, and this is
-    /// called again. `asked` is what a server answered about the user, if one was asked.
+    /// Starts the exchange with a client, when everything is known that it depends on; until then the client waits,
+    /// and this is called again. `asked` is the answer of an auth_query, if there was one.
     pub(crate) fn challenge<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -148,11 +155,16 @@ impl Logins {
             Ok(known) => known,
             Err(lookup) => return EntryStep::LookUp(request, lookup),
         };
+        if known.asked.as_ref().is_some_and(|asked| !asked.exists) && !config.auth.hide_unknown_users {
+            client.phase = ClientPhase::Login(Box::new(LoginPhase { secret: known.asked, ..LoginPhase::new(request) }));
+            return EntryStep::Failed(Refusal::NoSuchUser);
+        }
         let console = weir_admin::is_console(&request.database);
         let pool = if console { None } else { config.pool(&request.database) };
         let tls = client.tls.as_deref();
         let facts = Facts {
             user: &request.user,
+            known: known.exists,
             secret: known.secret.as_ref(),
             via,
             certificate_name: tls.and_then(|tls| tls.certificate.as_ref()).map(|owner| owner.common_name.as_str()),
@@ -164,11 +176,12 @@ impl Logins {
         };
         let plan = decide(&demand, &facts);
         let mut phase = Box::new(LoginPhase::new(request));
+        phase.authority = authority(&config.auth, &demand);
         phase.why = plan.reject_reason.map(|reason| Why { reason, line: demand.rule.map(|rule| rule.line) });
         self.begin_exchange(cx, client, phase, plan, known)
     }
 
-    /// Sends the request for a proof.
+    /// Sends the authentication request.
     fn begin_exchange<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -191,10 +204,10 @@ impl Logins {
         self.advance(cx, client, next)
     }
 
-    /// The secret of a user who wants to log in to a database, from the list or from a server's answer.
+    /// The secret of a user for a database, from the list or from an auth_query's answer.
     ///
     /// # Errors
-    /// A server must be asked for it first.
+    /// An auth_query must run first.
     fn known_secret(
         &self,
         config: &Config,
@@ -204,9 +217,12 @@ impl Logins {
         lookups: &AuthLookups,
         now: Time,
     ) -> Result<Known, AuthLookup> {
+        let hides = config.auth.hide_unknown_users;
         let answered = |asked: &UserSecret| Known {
+            exists: asked.exists,
             secret: asked.secret(),
-            mocks: asked.mocks.clone(),
+            // A user without a secret need not look like others where clients may learn who there is.
+            mocks: if hides { asked.mocks.clone() } else { Arc::default() },
             asked: Some(asked.clone()),
         };
         if let Some(asked) = asked {
@@ -219,6 +235,7 @@ impl Logins {
             Some(lookup) if exists => lookups.kept(&subject(request), now).map(answered).ok_or(lookup),
             // Nobody is asked about a database that does not exist.
             _ => Ok(Known {
+                exists: listed.is_some(),
                 secret: listed.filter(|_| wanted).and_then(|text| Secret::parse(text).ok()),
                 mocks: if wanted && !exists { self.mocks_without_pool(config, lookups) } else { self.mocks.clone() },
                 asked: None,
@@ -226,7 +243,7 @@ impl Logins {
         }
     }
 
-    /// What users look like in a database that does not exist: as in one that does.
+    /// The mock secrets in a database that does not exist: as in one that does.
     fn mocks_without_pool(&self, config: &Config, lookups: &AuthLookups) -> Arc<Mocks> {
         match &config.auth.query_user {
             Some(_) => lookups.mocks(Shape::usual(self.policy.iterations)),
@@ -247,12 +264,12 @@ impl Logins {
         EntryStep::Wait
     }
 
-    /// A helper knows what the operating system calls a user. Clients that wait for that begin anew.
+    /// A helper has found the name of an operating system's user. Clients that wait for it start again.
     pub(crate) fn learn_name<I: Io>(&mut self, cx: &mut Cx<'_, I>, uid: u32, name: Option<&str>) {
         self.user_names.learn(uid, name.map(Arc::from), cx.now);
     }
 
-    /// A password message, if there is a whole one.
+    /// Handles a password message, if it is complete.
     pub(crate) fn password<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
         let head = match Head::parse(&client.waiting) {
             Ok(None) => return EntryStep::Read,
@@ -264,7 +281,7 @@ impl Logins {
             return EntryStep::Read;
         }
         let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
-        if phase.awaits == Awaits::Hash {
+        if matches!(phase.awaits, Awaits::Hash | Awaits::Check) {
             return EntryStep::Wait;
         }
         let Some(login) = &mut phase.login else { return EntryStep::Read };
@@ -277,12 +294,12 @@ impl Logins {
         self.advance(cx, client, next)
     }
 
-    /// Takes a login on to what its session says is next.
+    /// Goes on with the session's next step.
     fn advance<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, next: LoginStep) -> EntryStep {
         match next {
             LoginStep::Wait => {
                 if !client.waiting.is_empty() {
-                    // Its next message may be here already.
+                    // Its next message may be buffered already.
                     cx.common.follow_up(FollowUp::Feed(client.peer));
                 }
                 EntryStep::Read
@@ -291,10 +308,11 @@ impl Logins {
             LoginStep::HashPassword { password, salt, iterations, stored } => {
                 self.hash(cx, client, (password, salt, iterations), stored)
             }
+            LoginStep::CheckPassword(password) => self.check(cx, client, password),
             LoginStep::Accepted(learnt) => {
                 if let ClientPhase::Login(phase) = &mut client.phase {
                     if let Some(Hashing { key, stored: false, salted: Some(salted) }) = phase.hashing.take() {
-                        // What the client gave, and was hashed, has proved to be a password.
+                        // The hashed password of the client has proved right.
                         self.hashing.keep(key, salted, cx.common.config().auth.users.len());
                     }
                     phase.learnt = learnt;
@@ -319,7 +337,7 @@ impl Logins {
         }
     }
 
-    /// A helper has hashed the password of a client's login, which may be gone by now.
+    /// A helper has hashed the password of a client's login; the client may have disconnected.
     pub(crate) fn hash_done<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
         self.hashing.done(cx);
     }
@@ -349,19 +367,63 @@ impl Logins {
         self.advance(cx, client, next)
     }
 
+    /// Somebody else must say whether a password is right.
+    fn check<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, password: Arc<str>) -> EntryStep {
+        let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
+        let Some(by) = phase.authority.clone() else { return EntryStep::Refuse(Refusal::BadConfig) };
+        let from = match client.addr {
+            ClientAddr::Tcp(from) => from.ip().to_string(),
+            ClientAddr::Unix { .. } => "unix".to_owned(),
+        };
+        let limit = checks::limit(cx.common.config());
+        let check = PasswordCheck { by, user: client.user.clone(), password, from, limit };
+        if !self.checks.request(cx, client.peer, check) {
+            return EntryStep::Refuse(Refusal::TooManyLogins);
+        }
+        phase.awaits = Awaits::Check;
+        EntryStep::Wait
+    }
+
+    /// A helper has finished a check, whose client may be gone by now.
+    pub(crate) fn check_done<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
+        self.checks.done(cx);
+    }
+
+    /// A client's password has been checked: its login goes on.
+    pub(crate) fn checked<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, good: bool) -> EntryStep {
+        let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
+        phase.awaits = Awaits::Client;
+        let next = phase.login.as_mut().map_or(LoginStep::Wait, |login| login.checked(good));
+        self.advance(cx, client, next)
+    }
+
     /// A client is gone that had not logged in.
     pub(crate) fn leave(&mut self, client: Peer, phase: &LoginPhase) {
-        if phase.awaits == Awaits::Hash {
-            self.hashing.leave(client);
+        match phase.awaits {
+            Awaits::Hash => self.hashing.leave(client),
+            Awaits::Check => self.checks.leave(client),
+            _ => {}
         }
     }
 }
 
-/// The way a client came.
+/// How a client is connected.
 fn via(client: &ClientSlot) -> Via {
     match client.addr {
         ClientAddr::Unix { .. } => Via::Local,
         ClientAddr::Tcp(from) => Via::Tcp { from: from.ip(), tls: client.tls.is_some() },
+    }
+}
+
+/// Who checks the client's password, if not we.
+fn authority(auth: &Auth, demand: &Demand<'_>) -> Option<Authority> {
+    match demand.method {
+        ConnectionMethod::Ldap => demand.rule.map_or(&auth.ldap, |rule| &rule.ldap).clone().map(Authority::Ldap),
+        ConnectionMethod::Pam => {
+            let service = demand.rule.and_then(|rule| rule.pam_service.as_deref());
+            Some(Authority::Pam(service.unwrap_or(&auth.pam_service).into()))
+        }
+        _ => None,
     }
 }
 
@@ -370,7 +432,7 @@ fn method(auth: &Auth) -> Method {
     if auth.hba.is_some() { Method::Hba } else { auth.method }
 }
 
-/// What the salts of users without one are made from, and how often passwords are hashed.
+/// The key for mock salts, and the number of SCRAM iterations.
 fn policy(key: [u8; 32], config: &Config) -> ScramPolicy {
     ScramPolicy { key, iterations: config.auth.scram_iterations }
 }

@@ -36,8 +36,8 @@ fn plan_among(mocks: &Mocks, method: Method, user: &str, secret: Option<&Secret>
     let demand = method.demand(&hba, &Asked { via, database: "db", user, physical_replication: false });
     let (certificate_name, os_user, forced_user) = (None, None, None);
     let maps = &IdentMaps::default();
-    let policy = &policy();
-    decide(&demand, &Facts { user, secret, via, certificate_name, os_user, forced_user, maps, mocks, policy })
+    let (known, policy) = (secret.is_some(), &policy());
+    decide(&demand, &Facts { user, known, secret, via, certificate_name, os_user, forced_user, maps, mocks, policy })
 }
 
 /// What a client with this password sees: the messages' tags and the refusal; none if it is let in.
@@ -67,6 +67,7 @@ fn attempt_bound(
                 let salted = if &*password == "right" { SALTED } else { [8; 32] };
                 login.salted(&salted)
             }
+            LoginStep::CheckPassword(password) => login.checked(&*password == "right"),
             LoginStep::Wait => {
                 let asked = each(&seen).split_off(answered);
                 answered += asked.len();
@@ -75,6 +76,25 @@ fn attempt_bound(
             }
         };
     }
+}
+
+#[test]
+fn a_password_that_is_checked_elsewhere_is_asked_for_in_clear_text_whoever_it_is() {
+    for (method, refusal) in [(Method::Ldap, Refusal::LdapFailed), (Method::Pam, Refusal::PamFailed)] {
+        // What is listed does not count.
+        for secret in [None, Some(Secret::Plain("other".into()))] {
+            assert_eq!(attempt(method, secret.clone(), "ann", "right"), ("R".into(), None));
+            assert_eq!(attempt(method, secret.clone(), "ann", "other"), ("R".into(), Some(refusal.clone())));
+            assert_eq!(attempt(method, secret, "ann", ""), ("R".into(), Some(Refusal::EmptyPassword)));
+        }
+    }
+    let (mut login, _) = Login::begin("ann", plan(Method::Ldap, "ann", None), None, salt(), None, &mut Vec::new());
+    let mut answer = Vec::new();
+    put_front::password(&mut answer, b"right");
+    let LoginStep::CheckPassword(_) = login.message(&answer[HEAD..], &policy(), &mut Vec::new()) else { panic!() };
+    let LoginStep::Accepted(learnt) = login.checked(true) else { panic!() };
+    assert_eq!(learnt.password.as_deref(), Some("right"), "the server gets it too");
+    let LoginStep::Refused(_) = login.checked(true) else { panic!("a verdict that nobody asked for") };
 }
 
 /// What a client answers to a request for proof.
@@ -225,7 +245,7 @@ fn outcome(told: ServerLoginStep) -> String {
         ServerLoginStep::Wait => "waits".into(),
         ServerLoginStep::HashPassword { .. } => "salt".into(),
         ServerLoginStep::Ready(_) => "ready".into(),
-        ServerLoginStep::Failed(error) => error.message,
+        ServerLoginStep::Refused(error) | ServerLoginStep::Failed(error) => error.message,
     }
 }
 
@@ -265,7 +285,7 @@ fn what_a_server_asks_for_and_we_do_not_have_is_said_with_the_users_name() {
 fn the_servers_own_refusal_is_told_in_its_words() {
     let (mut login, table) = begin(Some("right"));
     let (told, _) = feed(&mut login, &table, &fatal("28P01", "password authentication failed for user \"ann\""));
-    let ServerLoginStep::Failed(error) = told else { panic!("not failed") };
+    let ServerLoginStep::Refused(error) = told else { panic!("not refused") };
     assert_eq!((error.sqlstate.as_str(), error.message.contains("password authentication")), ("28P01", true));
 }
 
@@ -348,7 +368,7 @@ proptest! {
                 (true, Some(tag)) => server_says(|b| put_back::raw(b, *tag, &piece[1..])),
                 _ => piece.clone(),
             };
-            if let (ServerLoginStep::Failed(error), _) = feed(&mut login, &table, &bytes) {
+            if let (ServerLoginStep::Refused(error) | ServerLoginStep::Failed(error), _) = feed(&mut login, &table, &bytes) {
                 prop_assert!(!error.message.is_empty() && error.sqlstate.len() == 5);
                 break;
             }
