@@ -30,6 +30,7 @@
 
 mod backoff;
 mod dedicated;
+mod dedicated_servers;
 pub mod lending;
 mod poll;
 mod pool;

@@ -208,8 +208,7 @@ fn check_says_what_it_understood_of_an_ini() {
     let text = said(&output);
     assert!(text.contains("app   127.0.0.1:5432  app       ann   session    20    0        0\n"), "{text}");
     assert!(text.contains("line 7: pkt_buf has no effect: "), "{text}");
-    assert!(text.contains(&format!("warning: {}:8: auth_ldap_options has no effect: ", path.display())), "{text}");
-    assert!(text.ends_with("pgbouncer.ini: can be served, with a warning\n"), "{text}");
+    assert!(text.ends_with("pgbouncer.ini: can be served\n"), "{text}");
 }
 
 #[test]
