@@ -47,7 +47,7 @@ fn a_full_pool_is_reported_and_counted_as_full() {
     assert_eq!(refusals(&site), [1, 0, 0, 0, 0]);
     eventually("the log has the reason", || {
         let log = site.weir().log();
-        if log.contains("app/app: a client waited in vain, pool full: 1 of 1 servers are in use") {
+        if log.contains("app/app: a client waited too long for a server, pool full: 1 of 1 servers are in use") {
             Ok(())
         } else {
             Err(log)

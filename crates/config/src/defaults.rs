@@ -1,4 +1,4 @@
-//! The values that nobody wrote, from the table. The blanks below only give the table fields to fill; a test sees to it
+//! The default values, from the table of settings. The blanks below only give the table fields to fill; a test checks
 //! that each is filled.
 
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ impl Config {
 }
 
 impl PoolText {
-    /// A pool of which only the name is known yet; it has the policies and limits of `config`.
+    /// A pool with only a name; it has the policies and limits of `config`.
     pub(crate) fn new(name: &str, config: &Config) -> PoolText {
         let mut pool = PoolText::blank(name, config);
         for setting in settings::all().filter(|s| s.section == Section::Pool && !s.default.is_empty()) {

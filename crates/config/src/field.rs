@@ -10,7 +10,7 @@ use crate::kind::Kind;
 use crate::model::{Balance, LogFormat, Network, OnServerDown, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols};
 use crate::units;
 
-/// The text that PgBouncer has for an empty query, since none at all means that nothing is asked.
+/// PgBouncer's text for an empty query; no text at all turns the query off.
 pub(crate) const EMPTY_QUERY: &str = "<empty>";
 
 /// A typed field, to fill or to show.
@@ -20,7 +20,7 @@ pub(crate) enum FieldMut<'a> {
     U32(&'a mut u32),
     U64(&'a mut u64),
     Span(&'a mut Span),
-    /// A time that an ini counts in milliseconds.
+    /// A time in milliseconds in an ini.
     Millis(&'a mut Span),
     Flag(&'a mut bool),
     Text(&'a mut Option<String>),
@@ -50,7 +50,7 @@ pub(crate) enum FieldMut<'a> {
     MaybeU32(&'a mut Option<u32>),
     MaybeSpan(&'a mut Option<Span>),
     MaybeMode(&'a mut Option<PoolMode>),
-    /// The text of a setting that does nothing.
+    /// The text of a setting without effect.
     Inert(&'a mut String),
 }
 
@@ -97,7 +97,7 @@ impl FieldMut<'_> {
         }
     }
 
-    /// The value as TOML; `None` if there is none to be written.
+    /// The value as TOML; `None` if the field is unset.
     pub(crate) fn toml(&self, kind: Kind) -> Option<String> {
         let quoted = |text: &str| toml_edit::Value::from(text).to_string();
         let list = |items: Vec<String>| format!("[{}]", items.join(", "));

@@ -1,8 +1,8 @@
-//! What the operator said: text in, values out.
+//! The configuration: text in, values out.
 //!
-//! Owns the one table of settings and its readers: Weir's TOML, and PgBouncer's ini. Opens nothing itself: files and
-//! the environment are reached through the functions given to `load`, so it behaves the same in a test, in a simulator
-//! and in production.
+//! Owns the table of settings and its readers: Weir's TOML, and PgBouncer's ini. Does no I/O: `load` reaches files and
+//! the environment through the functions that it is given, so it behaves the same in a test, in a simulator and in
+//! production.
 
 mod access;
 mod accounts;

@@ -1,4 +1,4 @@
-//! How much, how many, how long: in `[limits]` for all pools, in a pool for itself.
+//! Limits, numbers and times: in `[limits]` for all pools, in a pool for itself.
 
 use crate::field::FieldMut;
 use crate::kind::Kind;

@@ -55,23 +55,23 @@ pub(crate) struct AwayHost {
     logged_at: Time,
 }
 
-/// What the throttle knows of a pool's login.
+/// The throttle's state of a pool's login.
 #[derive(Default)]
 pub(crate) struct PoolLogin {
-    /// Where it is under way.
+    /// The host of the login under way.
     begun_at: Option<Target>,
-    /// Where the pool waits for room.
+    /// The host at which the pool waits.
     waits_at: Option<Target>,
 }
 
 impl PoolLogin {
-    /// Whether the pool waits for room at a host.
+    /// Whether the pool waits for a host.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         self.waits_at.is_some()
     }
 
-    /// Where the pool waits for room.
+    /// The host at which the pool waits.
     pub(crate) fn waits_at(&self) -> Option<&Target> {
         self.waits_at.as_ref()
     }
@@ -82,13 +82,13 @@ impl PoolLogin {
         self.begun_at.is_none() && self.waits_at.is_none()
     }
 
-    /// The pool was called, and waits no more.
+    /// The pool's turn has come: it waits no more.
     pub(crate) fn called(&mut self) {
         self.waits_at = None;
     }
 }
 
-/// The most logins at once to one host, of one worker.
+/// The limit of concurrent logins at one host, for one worker.
 pub(crate) fn most_logins(config: &Config, workers: u16) -> u32 {
     match config.max_logins_per_host {
         0 => u32::MAX,
@@ -138,7 +138,7 @@ impl LoginThrottle {
         login.begun_at = Some(target.clone());
     }
 
-    /// A pool's login is over, if one was under way; returns the host that has room for it.
+    /// Ends a pool's login, if one was under way; returns the host that has room for it.
     #[must_use]
     pub(crate) fn end(&mut self, login: &mut PoolLogin) -> Option<Target> {
         let target = login.begun_at.take()?;
@@ -146,7 +146,7 @@ impl LoginThrottle {
         Some(target)
     }
 
-    /// A pool waits no more; returns whether it did.
+    /// A pool stops waiting; returns whether it waited.
     pub(crate) fn leave(&mut self, ix: PoolIx, login: &mut PoolLogin) -> bool {
         let Some(target) = login.waits_at.take() else { return false };
         self.change(&target, |host| host.waiting.retain(|other| *other != ix));
@@ -242,7 +242,7 @@ impl LoginThrottle {
         self.hosts.retain(|_, host| host.under_way > 0 || !host.waiting.is_empty());
     }
 
-    /// Changes a host, and forgets it if nothing is left of it.
+    /// Changes a host's entry, and drops it if it is empty.
     fn change(&mut self, target: &Target, change: impl FnOnce(&mut Host)) {
         let Some(host) = self.hosts.get_mut(target) else { return };
         change(host);

@@ -1,4 +1,4 @@
-//! Connections to servers: where they go, and how they log in.
+//! Connections to servers: their targets, and their logins.
 //!
 //! - `connection`: where a server is, and how it was reached. `login`: the steps of a login of ours, from the connect to the first client. `hosts`: which of a pool's servers is
 //!   tried, and which will do.
@@ -18,8 +18,8 @@ pub(crate) mod outlook;
 /// What this worker's connections to servers share.
 #[derive(Default)]
 pub(crate) struct Backends {
-    /// Logins at servers under way, and pools that wait for theirs.
+    /// Logins at servers under way, and pools that wait for one.
     pub(crate) throttle: login_throttle::LoginThrottle,
-    /// Results of look-ups.
+    /// The results of DNS look-ups.
     pub(crate) dns: dns::Dns,
 }

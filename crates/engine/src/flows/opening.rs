@@ -1,4 +1,4 @@
-//! A pool opens a server: when its host has room for one more login, and what becomes of those who wait for that.
+//! A pool opens a server: when its host has room for one more login, and the pools that wait for that.
 
 use weir_base::{Peer, Target, Time};
 use weir_config::OnServerDown;
@@ -22,7 +22,7 @@ impl Engine {
         most_logins(self.common.config(), self.common.workers())
     }
 
-    /// The pool may open a server: it does so now, or when one of its hosts has room for one more login.
+    /// Opens a server for a pool: now, or when one of its hosts has room for one more login.
     pub(crate) fn open_when_admitted<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         self.end_login(now, ix, io);
         if self.admit(now, ix) {
@@ -85,8 +85,7 @@ impl Engine {
         self.peers.put_server(Box::new(ServerSlot::new(peer, id, ix, target, attempt, now)));
     }
 
-    /// Sees to it that a pool's login counts only while it is under way, and that the pool waits for one only while it wants
-    /// one.
+    /// Counts a pool's login only while it is under way, and lets the pool wait for one only while it wants one.
     pub(crate) fn check_login<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         if !self.pools.get(ix).pool.wants_server() {
             self.stop_waiting_for_host(now, ix);
@@ -96,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// A pool that waits for room at a host waits no more.
+    /// A pool stops waiting for a host.
     pub(crate) fn stop_waiting_for_host(&mut self, now: Time, ix: PoolIx) {
         let slot = self.pools.get_mut(ix);
         if self.backends.throttle.leave(ix, &mut slot.login) {
@@ -110,7 +109,7 @@ impl Engine {
         }
     }
 
-    /// Those who wait for a host go on as far as there is room.
+    /// The pools that wait for a host go on as far as there is room.
     fn call_waiting<I: Io>(&mut self, now: Time, target: &Target, io: &mut I) {
         let most = self.most_logins();
         while let Some(ix) = self.backends.throttle.next(target, most, now) {
@@ -121,7 +120,7 @@ impl Engine {
             } else if slot.hosts.peek(&slot.config) == target {
                 self.open_server(now, ix, io);
             } else {
-                // A reload has moved it.
+                // A reload has changed its host.
                 self.open_when_admitted(now, ix, io);
             }
             self.common.follow_up(FollowUp::PollPool(ix));
@@ -209,7 +208,7 @@ impl Engine {
         logs
     }
 
-    /// The pool has let a server go.
+    /// The pool closes a server.
     pub(crate) fn pool_closes<I: Io>(&mut self, now: Time, server: Peer, reason: CloseReason, io: &mut I) {
         let Some(server) = self.peers.take_server(server) else { return };
         if reason != CloseReason::ConnectTimeout {
@@ -227,7 +226,7 @@ impl Engine {
         self.disconnect_server(server, if reached { reason.text() } else { CONNECT_FAILED }, io);
     }
 
-    /// Asserts that logins and pools agree. Costs a walk over all pools.
+    /// Asserts that logins and pools agree. Walks over all pools.
     pub(crate) fn check_logins(&self) {
         self.backends.throttle.check(self.pools.iter().map(|slot| &slot.login));
         for slot in self.pools.iter() {

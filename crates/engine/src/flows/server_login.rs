@@ -1,4 +1,4 @@
-//! A server logs in: from its connect to its pool, or to the next host.
+//! A server's login: from its connect to its pool, or to the next host.
 
 use std::net::IpAddr;
 
@@ -19,14 +19,14 @@ use crate::port::{Io, Level, Work};
 use crate::traffic::links::RECONFIGURED;
 
 impl Engine {
-    /// A connect of ours succeeded.
+    /// A connect of ours has succeeded.
     pub(crate) fn connected<I: Io>(&mut self, peer: Peer, local: String, remote: Option<IpAddr>, io: &mut I) {
         if self.peers.cancel(peer).is_some() {
             return self.cancel_connected(peer, io);
         }
         let Some(mut server) = self.peers.take_server(peer) else { return };
         server.connection.connected(local, remote);
-        // The answer that it was reached by may not be the last one any more.
+        // The name may have new addresses since its look-up.
         server.marked_for_close |= self.backends.dns.has_vanished(&server);
         let next = login::connected(&mut server, io);
         self.login_goes_on(self.common.now(), server, next, io);
@@ -44,19 +44,19 @@ impl Engine {
         self.peers.put_server(server);
     }
 
-    /// A server's handshake is done.
+    /// A server's TLS handshake has succeeded.
     pub(crate) fn server_secured<I: Io>(&mut self, server: Box<ServerSlot>, io: &mut I) {
         self.login_goes_on(self.common.now(), server, NextStep::Login, io);
     }
 
-    /// A server's handshake failed; its connection is gone.
+    /// A server's TLS handshake has failed; its connection has closed.
     pub(crate) fn server_tls_failed<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, error: &str, io: &mut I) {
         let message = format!("TLS handshake with server {} failed: {error}", server.connection.target());
         let failed = FailedLogin::lasting(own_error(message)).or(LoginFailure::Handshake);
         self.login_failed(now, server, failed, io);
     }
 
-    /// A connect of ours failed; the handle is dead.
+    /// A connect of ours has failed; the handle is dead.
     pub(crate) fn connect_failed<I: Io>(&mut self, now: Time, peer: Peer, error: &str, io: &mut I) {
         match self.peers.take(peer) {
             Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
@@ -69,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// A server that is logging in sent something.
+    /// Handles bytes of a server that is logging in.
     pub(crate) fn login_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
         if matches!(server.state, ServerState::SslRequest) {
             let next = login::encryption_answer(cx!(self, now, io), &mut server, bytes);
@@ -123,7 +123,7 @@ impl Engine {
         }
     }
 
-    /// A helper has hashed the password of a login of ours.
+    /// A helper has hashed the password for a login of ours.
     pub(crate) fn server_salted<I: Io>(&mut self, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
         let Some(mut server) = self.peers.take_server(peer) else { return };
         let key = server.connection.end_hashing();
@@ -138,7 +138,7 @@ impl Engine {
         }
     }
 
-    /// A server has logged in: is it good for its pool?
+    /// A server has logged in: checks whether it is fit for its pool.
     fn check_role<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         match login::check_role(self.pools.get(server.pool), &mut server) {
             Fitness::Fits => self.run_connect_query(now, server, io),
@@ -155,7 +155,7 @@ impl Engine {
         self.login_failed(now, server, FailedLogin::not_ready(own_error(why.to_owned())), io);
     }
 
-    /// A server is good for its pool: the query that each begins with, if there is one.
+    /// A server is fit for its pool: runs connect_query, if there is one.
     fn run_connect_query<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let slot = self.pools.get(server.pool);
         let Some(query) = &slot.config.connect_query else { return self.server_up(now, server, io) };
@@ -163,7 +163,7 @@ impl Engine {
         self.peers.put_server(server);
     }
 
-    /// A query of ours has ended on a server that its pool does not have yet.
+    /// A query of Weir has ended on a server that its pool does not have yet.
     pub(crate) fn first_query_done<I: Io>(
         &mut self,
         now: Time,
@@ -196,7 +196,7 @@ impl Engine {
         }
     }
 
-    /// A server has logged in; the pool decides for whom.
+    /// A server has logged in; the pool decides which waiter gets it.
     fn server_up<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let (peer, ix) = (server.peer, server.pool);
         let slot = self.pools.get_mut(ix);

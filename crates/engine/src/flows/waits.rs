@@ -1,5 +1,4 @@
-//! Who is told why he waits (wait diagnosis): clients whose wait is too long, or that are notified of it, at the owner of a
-//! pool and at borrowers.
+//! Wait diagnosis: clients whose wait is too long, or that get a notice, at the owner of a pool and at borrowers.
 
 use weir_base::{Peer, Time};
 use weir_session::{Cause, Refusal};
@@ -11,7 +10,7 @@ use crate::handles::PoolIx;
 use crate::port::Io;
 
 impl Engine {
-    /// Lends what a diagnosis of a pool is made of.
+    /// Calls `make` with the input of a pool's diagnosis.
     fn diagnose<R>(&self, now: Time, ix: PoolIx, make: impl FnOnce(&Diagnosis<'_>) -> R) -> R {
         make(&Diagnosis {
             now,
@@ -34,13 +33,13 @@ impl Engine {
         wait_diagnosis::timed_out(now, self.common.config(), self.pools.get_mut(ix), why, io)
     }
 
-    /// A client has waited long enough to be told that it waits.
+    /// A client has waited long enough for a notice.
     pub(crate) fn notify_waiting<I: Io>(&mut self, now: Time, ix: PoolIx, client: Peer, io: &mut I) {
         let holders = self.diagnose(now, ix, |diagnosis| diagnosis.holders());
         wait_diagnosis::notify(&self.peers, self.pools.get(ix), client, &holders, io);
     }
 
-    /// A borrower's clients are told what the pool's owner says about their waits, and what their own worker knows.
+    /// A borrower's clients get the owner's reason for their waits, completed by their own worker.
     pub(crate) fn wait_explained<I: Io>(
         &mut self,
         now: Time,

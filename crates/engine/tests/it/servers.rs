@@ -1,4 +1,4 @@
-//! Connections to servers until they are up: encryption, several hosts, what a server must be, and the queries of ours.
+//! Connections to servers until they are up: encryption, several hosts, required roles, and Weir's own queries.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn unreachable(world: &mut World, server: Peer) {
     world.fail(server, "connection refused");
 }
 
-/// A server lets us in, and says so much about its part in replication.
+/// A server accepts the login, and reports its role in replication.
 fn let_in(world: &mut World, server: Peer, standby: Option<bool>) {
     let mut bytes = Vec::new();
     put_back::auth_ok(&mut bytes);
@@ -190,7 +190,7 @@ fn a_cancel_goes_to_the_servers_address_and_is_encrypted_like_it() {
     assert!(world.heard(cancel).ends_with(&[1, 2, 3, 4]));
 }
 
-/// The cancel request for the key that a client was given.
+/// The cancel request for a client's key.
 fn key_of(welcome: &[u8]) -> Vec<u8> {
     let at = welcome.windows(5).position(|w| w == b"K\0\0\0\x0c").expect("a key") + 5;
     let pid = u32::from_be_bytes(welcome[at..at + 4].try_into().unwrap());
@@ -518,7 +518,7 @@ fn servers_on_vanished_addresses_are_replaced_and_no_answer_dooms_nobody() {
     world.bytes(client, &query("commit"));
     world.bytes(server, &done("COMMIT", b'I'));
     assert!(!world.is_open(server));
-    // An idle one goes at once, and one that connected before the answer when it has logged in.
+    // An idle one is closed at once, and one that connected before the answer when it has logged in.
     world.bytes(client, &query("select 1"));
     let server = world.connecting().unwrap();
     connected_to(&mut world, server, "127.0.0.2");

@@ -1,4 +1,4 @@
-//! Limits that cross pools, pools made on demand, and places that are used again, an input at a time.
+//! Limits that several pools share, pools made from the fallback, and slots that are reused, an input at a time.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use weir_config::{Config, OnServerDown};
 use weir_engine::port::Signal;
 use weir_pgwire::{ErrorFields, put_back};
 
-/// Two users, each with a pool of five on `db`, which may have `most` servers in all.
+/// Two users, each with a pool of five servers on `db`, which may have `most` servers in all.
 fn limited(most: u32) -> Config {
     let mut config = config(5);
     config.auth.users = Arc::new([("ann", "secret"), ("bob", "secret"), ("admin", "secret")].into_iter().collect());
@@ -19,7 +19,7 @@ fn limited(most: u32) -> Config {
     config
 }
 
-/// A client that may ask.
+/// A client that is ready.
 fn client(world: &mut World, user: &str, database: &str) -> Peer {
     let peer = world.arrival(user, database);
     if let Some(server) = world.connecting() {
@@ -51,7 +51,7 @@ fn refuse(world: &mut World, server: Peer, sqlstate: &str, message: &str) {
 fn an_idle_server_of_another_user_makes_room_and_a_busy_one_is_waited_for() {
     let mut world = World::new(limited(1));
     let ann = client(&mut world, "ann", "db");
-    // Ann's server idles: it is closed for Bob.
+    // Ann's server is idle: it is closed for Bob.
     let bob = world.arrival("bob", "db");
     let server = world.server();
     assert!(world.heard(bob).ends_with(&ready(b'I')));

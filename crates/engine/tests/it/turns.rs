@@ -1,11 +1,11 @@
-//! Many pools before one host: so many logins at once and no more, in turn, and together out of reach.
+//! Many pools with one host: the limit of concurrent logins, their order, and a host that can't be reached.
 
 use weir_base::{Peer, Span};
 use weir_config::{Config, OnServerDown};
 
 use crate::common::*;
 
-/// So many pools at the same place, where so many logins may be under way at once.
+/// This many pools with one host, and a limit of concurrent logins there.
 fn many(pools: usize, most: u32) -> Config {
     let mut config = Config { max_logins_per_host: most, ..config(1) };
     (0..pools).for_each(|number| add_pool(&mut config, &format!("pool{number}"), 1));
@@ -51,7 +51,7 @@ fn a_login_that_fails_or_takes_too_long_gives_its_turn_to_the_next() {
     let first = world.connecting().expect("one login");
     assert_eq!(world.connecting(), None);
     world.input(weir_engine::port::Input::Connected { peer: first, local: String::new(), remote: None });
-    // It says nothing.
+    // The server does not answer.
     world.pass(Span::from_secs(16));
     assert!(says(&world.heard(clients[0]), "server_connect_timeout"));
     let second = world.connecting().expect("the next has its turn");

@@ -26,7 +26,7 @@ use progress::Progress;
 pub use sink::LogTarget;
 use sink::Sinks;
 
-/// Lines that may wait for the log's thread.
+/// Lines that the channel holds.
 const LINES: usize = 4096;
 /// A line is cut after so many bytes.
 const LINE_LIMIT: usize = 8 * 1024;
@@ -43,7 +43,7 @@ enum Entry {
     Follow(Box<Settings>),
 }
 
-/// The way into the log; cheap to clone.
+/// A sender to the log; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Log {
     entries: SyncSender<Entry>,
@@ -53,24 +53,24 @@ pub(crate) struct Log {
     min_level: Arc<AtomicU8>,
 }
 
-/// The log's thread, to be waited for at the end.
+/// The log's thread; the end of the process waits for it.
 pub(crate) struct LogThread(Receiver<()>);
 
 impl LogThread {
-    /// Waits for the last lines, but not for a target that takes none. Every [`Log`] has to be gone by now.
+    /// Waits for the last lines, with a timeout for a target that blocks. Every [`Log`] must have been dropped.
     pub(crate) fn finish(self) {
-        // An error is the answer: the thread never sends, it hangs up.
+        // Returns an error in any case: the thread never sends, it drops its end.
         let _ = self.0.recv_timeout(LAST_LINES);
     }
 }
 
-/// The min_level level that is written with this much detail asked for.
+/// The lowest level that is written with these settings.
 fn min_level(settings: &Settings) -> Level {
     if settings.verbose > 0 { Level::Debug } else { Level::Info }
 }
 
 impl Log {
-    /// Opens what `target` and the settings name, and starts the thread. Fails if a file can't be opened.
+    /// Opens `target` and the configured targets, and starts the thread. Fails if a file can't be opened.
     pub(crate) fn start(target: LogTarget, settings: &Settings) -> io::Result<(Log, LogThread)> {
         let sinks = Sinks::open(target, settings)?;
         let (entries, inbox) = sync_channel(LINES);
@@ -87,7 +87,7 @@ impl Log {
         Ok((Log { entries, progress, dropped, min_level }, LogThread(ended)))
     }
 
-    /// Queues a line about the process.
+    /// Queues a line about the process. Never blocks.
     pub(crate) fn line(&self, level: Level, line: fmt::Arguments<'_>) {
         self.about(level, About::Process, line);
     }
@@ -97,7 +97,7 @@ impl Log {
         (level as u8) >= self.min_level.load(Ordering::Relaxed)
     }
 
-    /// Queues a line.
+    /// Queues a line about a peer or the process. Never blocks.
     pub(crate) fn about(&self, level: Level, about: About<'_>, line: fmt::Arguments<'_>) {
         if !self.takes(level) {
             return;
@@ -122,18 +122,18 @@ impl Log {
 
     /// Opens the log's file again, since the old one may have been moved away.
     pub(crate) fn reopen(&self) {
-        // With the channel full the file stays as it is until the next time; waiting would be worse.
+        // With a full channel the file is not reopened until the next request; blocking would be worse.
         let _ = self.entries.try_send(Entry::Reopen);
     }
 
-    /// Goes by other settings from now on.
+    /// Applies other settings.
     pub(crate) fn follow(&self, settings: &Settings) {
         self.min_level.store(min_level(settings) as u8, Ordering::Relaxed);
         let _ = self.entries.try_send(Entry::Follow(Box::new(settings.clone())));
     }
 }
 
-/// Writes one line to where a configuration logs, for a process that has no other way to say why it can't start.
+/// Writes one line to the configured targets, for a process that can't start and has no terminal.
 pub fn log_start_error(settings: &Settings, text: &str) {
     if let Ok((log, thread)) = Log::start(LogTarget::Quiet, settings) {
         log.line(Level::Error, format_args!("{text}"));
