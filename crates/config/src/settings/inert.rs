@@ -7,7 +7,6 @@ use crate::table::{Effect, Setting};
 const COUNT: Kind = Kind::Number { min: 0, max: u32::MAX as u64 };
 
 pub(super) static SETTINGS: &[Setting] = &[
-    Setting::inert("auth_ldap_options", Kind::Text, "", "logging in by LDAP is not supported yet"),
     Setting::inert("client_tls_dheparams", Kind::Text, "auto", "keys are exchanged over elliptic curves only"),
     Setting::inert(
         "client_tls_ecdhcurve",
@@ -20,7 +19,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "dns_zone_check_period",
         Kind::ANY_TIME,
         "0",
-        "names are looked up again when their time to live is over, so zones need no watching",
+        "names are looked up again after their time to live, so zones are not watched",
     ),
     Setting::inert("job_name", Kind::Text, "pgbouncer", "it names a service of Windows").effect(Effect::Restart),
     Setting::inert(
@@ -40,7 +39,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "tcp_defer_accept",
         Kind::Flag,
         "1",
-        "a client that says nothing costs a descriptor and few bytes, until client_login_timeout is over",
+        "a client that sends nothing costs a descriptor and few bytes, until client_login_timeout",
     ),
-    Setting::inert("sbuf_loopcnt", COUNT, "5", "each connection gets one read a turn, so that none starves the others"),
+    Setting::inert("sbuf_loopcnt", COUNT, "5", "each connection gets one read per iteration, so that all are served"),
 ];

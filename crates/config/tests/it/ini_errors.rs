@@ -85,9 +85,8 @@ fn bad_values() {
          mean \"transaction\"?"
     );
     assert_eq!(
-        main_error("auth_type = pam"),
-        "2: \"auth_type\" in [pgbouncer] can not be pam yet: until then it must be one of trust, plain, md5, \
-         scram-sha-256, cert, hba, any; the default is auth_type = md5"
+        main_error("auth_type = ldap\nauth_ldap_options = ldapserver=h"),
+        "3: ldap needs ldapbasedn, ldapprefix or ldapsuffix: add one"
     );
     assert_eq!(
         main_error("query_timeout = soon"),
@@ -100,7 +99,7 @@ fn bad_values() {
     );
     assert_eq!(
         main_error("server_tls_protocols = tlsv1.0\nserver_tls_sslmode = require"),
-        "2: the protocols are only versions that are not to be had: TLS 1.2 and 1.3 are; use \"secure\", or a list of \
+        "2: the protocols are only versions that are not supported: TLS 1.2 and 1.3 are; use \"secure\", or a list of \
          tlsv1.2 and tlsv1.3"
     );
 }

@@ -283,7 +283,7 @@ fn helpers_answer_all_however_many_are_asked() {
             Answer::Salted(salted) => assert_eq!(salted, weir_auth::salt_password("pencil", &job.to_be_bytes(), 2)),
             Answer::UserName(name) => assert_eq!(name.as_deref(), Some("root")),
             Answer::Config(result) => assert_eq!(result.unwrap_err(), "line 3: not a port"),
-            Answer::Changed(_) => panic!("nothing was changed"),
+            Answer::Changed(_) | Answer::Checked(_) => panic!("nothing was changed or checked"),
         }
     }
 }
@@ -358,7 +358,7 @@ fn the_log_s_first_line_says_what_sockets_are_served_with() {
         drop(running);
         let text = lines.text();
         let first = text.lines().next().unwrap_or_default();
-        let warned = text.contains(" WARNING io = \"io_uring\" is not to be had");
+        let warned = text.contains(" WARNING io = \"io_uring\" is not available");
         // Where the kernel has no ring it is said why: nowhere with epoll, in the same line with auto, as a warning otherwise.
         let fits = match io {
             SocketIo::Epoll => first.ends_with("up, io: epoll") && !warned,
