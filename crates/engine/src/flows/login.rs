@@ -279,6 +279,7 @@ impl Engine {
         };
         let slot = self.pools.get_mut(client.pool);
         slot.counts.tally.logins += 1;
+        slot.counts.stats.client_login_count += 1;
         client.phase = ClientPhase::Ready(Client::new(client.id, slot.mode(), params));
         client.request_at = now;
         welcome::log_login(cx, &client, &slot.name);

@@ -101,6 +101,7 @@ pub(crate) fn feed_server<I: Io>(
 ) -> Result<from_server::ServerOutcome, weir_session::ProtocolViolation> {
     let mut wire = Wire::new(cx.io, server.link.unwrap_or(Peer::NONE), server.peer, bytes, Some(0));
     let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, AHEAD);
+    context.client_pid = client.as_ref().map_or(0, |client| client.cancel.pid());
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
     let session = client.and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
