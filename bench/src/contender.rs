@@ -122,7 +122,7 @@ static CONTENDERS: &[Contender] = &[
         file: Some(("weir.toml", setup::weir_toml)),
         drops_root: false,
         refuses: |_| None,
-        bars: |_| (!has_ring()).then_some("io_uring is not to be had here, so Weir is by epoll as it comes"),
+        bars: |_| (!has_ring()).then_some("io_uring is not available here, so the default Weir uses epoll"),
     },
     Contender {
         kind: Kind::Pgpool,

@@ -1,6 +1,6 @@
 //! Runs pages: reads their blocks, makes one script of them, and compares what each block printed.
 //!
-//! All of it happens in one temporary folder, as an ordinary user; whatever still works there at the end is ended.
+//! All of it happens in one temporary folder, as an ordinary user. Processes that still work there at the end are killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,13 +36,13 @@ pub(crate) fn play_on_server(pages: &[&str]) {
     scene.run(pages);
 }
 
-/// The folder in which pages run, and what they find there.
+/// A folder in which pages run, with Weir in `PATH`, and perhaps a PostgreSQL.
 struct Scene {
     folder: TempFolder,
     caretaker: Caretaker,
     account: Option<Account>,
     server: Option<Server>,
-    /// What the pages' ports are called here.
+    /// The ports of the pages, each with the one that this test uses instead.
     ports: Vec<(&'static str, String)>,
 }
 
@@ -52,7 +52,7 @@ impl Scene {
         let folder = TempFolder::owned_by(account.as_ref()).unwrap_or_else(|error| panic!("{error}"));
         let caretaker = Caretaker::of(folder.path()).unwrap_or_else(|error| panic!("{error}"));
         let free = || free_port().expect("a free port").to_string();
-        let mut ports = vec![("5433", free()), ("6432", free()), ("8432", free()), ("8000", free())];
+        let mut ports = vec![("5433", free()), ("6432", free()), ("8432", free())];
         ports.extend(server.as_ref().map(|server| ("5432", server.port().to_string())));
         Scene { folder, caretaker, account, server, ports }
     }
@@ -111,8 +111,15 @@ impl Scene {
         blocks
     }
 
+    /// Only whole numbers are replaced, and once: a new port may contain the digits of another one.
     fn with_ports(&self, text: &str) -> String {
-        self.ports.iter().fold(text.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours))
+        let not_a_digit = |c: char| !c.is_ascii_digit();
+        let pieces = text.split_inclusive(not_a_digit).map(|piece| {
+            let number = piece.trim_end_matches(not_a_digit);
+            let ours = self.ports.iter().find(|(theirs, _)| *theirs == number).map_or(number, |(_, ours)| ours);
+            ours.to_owned() + &piece[number.len()..]
+        });
+        pieces.collect()
     }
 
     /// Each block with its output and its exit status in files of its own.

@@ -245,7 +245,7 @@ pub(crate) fn protocols(text: &str) -> Result<Versions, String> {
 pub(crate) fn remark_on_protocols(key: &str, text: &str) -> Option<ConfigWarning> {
     let missing = protocols(text).ok()?.missing;
     let names = missing.join(" and ");
-    let text = format!("{names} {} not to be had; TLS 1.2 and 1.3 are", if missing.len() == 1 { "is" } else { "are" });
+    let text = format!("{names} {} not supported; TLS 1.2 and 1.3 are", if missing.len() == 1 { "is" } else { "are" });
     (!missing.is_empty()).then(|| ConfigWarning { key: key.to_owned(), text })
 }
 

@@ -8,9 +8,11 @@ use crate::table::{Effect, Origin, Section, Setting};
 const OPENING: &str = "\
 # Settings
 
-Weir reads its own TOML or PgBouncer's ini: `weir serve weir.toml`, `weir serve pgbouncer.ini`. `weir check FILE` says
-what it understood, and `weir convert pgbouncer.ini` prints the TOML that means the same. This page is printed from the
-table of settings in `crates/config`, which both readers go by.
+*For operators who look a setting up. One minute for a look-up.*
+
+Weir reads its own TOML or PgBouncer's ini: `weir serve weir.toml`, `weir serve pgbouncer.ini`. `weir check FILE` shows
+the settings that it has read, and `weir convert pgbouncer.ini` prints the equivalent TOML. This page is generated from the
+table of settings in `crates/config`, which both readers use.
 
 Times are seconds or text with a unit (`us`, `ms`, `s`, `min`, `h`, `d`), as in `5`, `\"500ms\"`, `\"2min\"`. Sizes are
 text with a unit (`kB`, `MB`, `GB`, or `KiB`, `MiB`, `GiB`, all in steps of 1024), or bytes. In an ini times are seconds,
@@ -18,7 +20,7 @@ yes and no are 1 and 0, and lists have commas.
 
 *ini* is the setting's name in `[pgbouncer]`, or, for a user or a pool, in its line in `[users]` or `[databases]`, and in
 SHOW CONFIG and SET; in italics where PgBouncer has no such setting. Names under *also* work in TOML too. The *default* is
-that of TOML, and behind a slash that of an ini where it differs.
+that of TOML, and after a slash that of an ini where it differs.
 
 A change takes effect with a reload (HUP, or RELOAD on the console), unless *when* says `restart`; `reconnect`: with the
 reload, and the pool's servers are replaced as they become free.
@@ -27,7 +29,7 @@ reload, and the pool's servers are replaced as they become free.
 const CLOSING: &str = "
 ## Without effect
 
-Settings of PgBouncer's that an ini may have, that SHOW CONFIG shows, and that do nothing here.
+Settings of PgBouncer that an ini may have and that SHOW CONFIG shows, but that have no effect here.
 
 | ini | default | why |
 |---|---|---|
@@ -59,29 +61,30 @@ fn capital(text: &str) -> String {
 fn purpose(section: Section) -> &'static str {
     match section {
         Section::General => "The process as a whole.",
-        Section::Listen => "Where clients come in.",
-        Section::Auth => "Who may come in, and how it is proven.",
-        Section::TlsClient => "Encryption towards clients.",
-        Section::TlsServer => "Encryption towards servers.",
+        Section::Listen => "Where clients connect.",
+        Section::Auth => "Which clients may log in, and how they authenticate.",
+        Section::TlsClient => "Encryption of connections from clients.",
+        Section::TlsServer => "Encryption of connections to servers.",
         Section::Dns => "How names of servers are looked up.",
-        Section::Process => "What the process does with itself.",
+        Section::Process => "The process and its operating-system user.",
         Section::Web => {
             "The HTTP API, `/metrics` and `/healthz`; see [api.md](api.md). There is none unless an address is given."
         }
-        Section::Log => "What is logged, and where to.",
+        Section::Log => "What is logged, and where.",
         Section::User => {
-            "Rules of a user, who is the one on the server; what is not given is the pool's, or the process's. Secrets \
-             stand in `[auth]`."
+            "Settings of a user, by the name on the server. A setting that is not given is the pool's, or the \
+             general one. Secrets are in `[auth]`."
         }
         Section::Foreign => "What only PgBouncer has.",
         Section::Limits => {
-            "How much, how many, how long: here for all pools. Each but `statement_memory` may also stand in a pool, \
-             for that pool."
+            "Sizes, limits and timeouts of all pools. Each but `statement_memory` may also be in a pool, for that \
+             pool."
         }
         Section::Pool => {
-            "One section a pool; clients name the pool as their database. `[pools.\"*\"]` is for every database without one \
-             of its own. The names `weir` and `pgbouncer` are reserved for the console. Everything in `[limits]` but \
-             `statement_memory`, and the `server_…_query` settings of `[general]`, may stand here too."
+            "One section per pool; clients name the pool as their database. `[pools.\"*\"]` is for every database \
+             without a section of its own. The names `weir` and `pgbouncer` are reserved for the console. Everything \
+             in `[limits]` but `statement_memory`, and the `server_…_query` settings of `[general]`, may be here \
+             too."
         }
     }
 }

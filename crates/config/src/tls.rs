@@ -38,7 +38,7 @@ fn check_versions(key: &'static str, side: &TlsSide, format: FileFormat) -> Opti
     if !side.protocols.is_none() || may_be_plain {
         return None;
     }
-    let message = "the protocols are only versions that are not to be had: TLS 1.2 and 1.3 are".to_owned();
+    let message = "the protocols are only versions that are not supported: TLS 1.2 and 1.3 are".to_owned();
     Some(Unfit { key, message, hint: "use \"secure\", or a list of tlsv1.2 and tlsv1.3" })
 }
 

@@ -173,7 +173,7 @@ fn choose_io(io: SocketIo, greeting: &str, log: &Log) -> bool {
         (_, refused) => {
             log.line(Level::Info, format_args!("{greeting}, io: epoll"));
             if let Some(refused) = refused {
-                let text = format_args!("io = \"io_uring\" is not to be had, sockets go by epoll: {refused}");
+                let text = format_args!("io = \"io_uring\" is not available, sockets use epoll: {refused}");
                 log.line(Level::Warning, text);
             }
         }

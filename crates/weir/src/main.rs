@@ -34,14 +34,14 @@ const ABOUT: &str = "Weir, a PostgreSQL connection pooler: thousands of clients 
 
 const EXAMPLES: &str = "\
 Examples:
-  weir demo                            see it at work; needs nothing prepared
-  weir lab all --quick                 rerun the published experiments about pooling, here
-  weir check weir.toml --connect       is this right, and do the servers answer?
-  weir serve weir.toml                 pool connections until stopped
+  weir demo                            Weir with traffic on a temporary server
+  weir lab all --quick                 rerun the published experiments about pooling
+  weir check weir.toml --connect       is the file valid, and do the servers answer?
+  weir serve weir.toml                 run until a signal ends it
   weir serve pgbouncer.ini             the same, from PgBouncer's own file
   psql -h 127.0.0.1 -p 6432 app        connect to pool \"app\", as to a database
   psql -h 127.0.0.1 -p 6432 weir -c 'show pools'
-                                       look inside, as a user in admin_users or stats_users";
+                                       the console, as a user in admin_users or stats_users";
 
 const SERVE_EXAMPLES: &str = "\
 A first weir.toml:
@@ -52,52 +52,52 @@ A first weir.toml:
 
   [auth]
   type = \"scram-sha-256\"       # or trust, plain, md5
-  file = \"userlist.txt\"        # lines of \"user\" \"secret\"
+  file = \"userlist.txt\"        # clients: lines of \"user\" \"password\"
 
   [pools.app]                  # clients name the pool as their database
   host = \"127.0.0.1\"           # or the folder of the server's socket
-  user = \"app\"                 # default: each client's own user
-  password = \"…\"               # or password_file, or password_env
+  user = \"app\"                 # Weir's login at the server; default: each client's own user
+  password = \"…\"               # its password; or password_file, or password_env
   size = 20                    # the most server connections
 
-Signals: HUP reloads the file; INT stops when transactions are done, TERM when clients are gone,
-QUIT at once.";
+Signals: HUP reloads the file. INT exits when transactions have ended, TERM when clients have
+disconnected, QUIT at once.";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
-  weir check weir.toml             reads the file and says what it understood
+  weir check weir.toml             reads the file and shows the resulting settings
   weir check weir.toml --connect   also logs in to each pool's server
-  weir check pgbouncer.ini         and what of it has no effect, with the reason
+  weir check pgbouncer.ini         also lists settings without effect, with the reason
 
-The exit status is 1 if Weir could not work so, 0 otherwise; warnings do not count.";
+The exit status is 1 if Weir can't serve this configuration, 0 otherwise; warnings do not count.";
 
 const CONVERT_EXAMPLES: &str = "\
 Examples:
   weir convert /etc/pgbouncer/pgbouncer.ini > weir.toml
-  weir check weir.toml             is it what was meant?
+  weir check weir.toml             shows the result
 
 Users stay in their file. Passwords of databases are printed as they are: keep the result private.";
 
 const ACCOUNT_EXAMPLES: &str = "\
 Examples:
   weir account ann                              asks for a password; a line for [web.users]
-  weir account grafana --role viewer --token    makes a token; a line for [web.tokens]
+  weir account grafana --role viewer --token    creates a token; a line for [web.tokens]
 
-A viewer looks; an operator also pauses, resumes, reloads and drops clients; an admin also changes
-pools and settings.";
+A viewer may look; an operator may also pause, resume, reload and close clients; an admin may also
+change pools and settings.";
 
 const TOP_EXAMPLES: &str = "\
-Shows the figures of GET /api/v1/events, which weir.toml offers with [web] address = \"127.0.0.1\".
+Shows the figures of GET /api/v1/events, which needs [web] address = \"127.0.0.1\" in weir.toml.
 
 Examples:
   weir top                            until Ctrl-C
   weir top http://127.0.0.1:9000      another port
   weir top --once --pools 5           for a script: the five busiest pools, once
-  WEIR_TOKEN=… weir top               where a login is needed (weir account NAME --token)
+  WEIR_TOKEN=… weir top               if a login is needed (weir account NAME --token)
   weir top https://db1:8432 --ca-file ca.crt
-                                      an encrypted API, with a certificate of one's own authority";
+                                      an encrypted API, with a certificate of your own authority";
 
-/// A debug build says so: it is several times slower, and must not be taken for what is measured.
+/// A debug build is several times slower, so its version names it: its figures must not be taken for a release's.
 const VERSION: &str = if cfg!(debug_assertions) {
     concat!(env!("CARGO_PKG_VERSION"), " (debug build)")
 } else {
@@ -113,13 +113,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Pool connections as a configuration says
+    /// Serve clients with a configuration
     #[command(after_help = SERVE_EXAMPLES)]
     Serve {
         /// The configuration, a weir.toml or a pgbouncer.ini
         file: PathBuf,
     },
-    /// Say what a configuration means, and what is wrong with it
+    /// Show the meaning and the errors of a configuration
     #[command(after_help = CHECK_EXAMPLES)]
     Check {
         /// The configuration, a weir.toml or a pgbouncer.ini
@@ -128,13 +128,13 @@ enum Command {
         #[arg(long)]
         connect: bool,
     },
-    /// Print a pgbouncer.ini as the weir.toml that means the same
+    /// Print the weir.toml that is equivalent to a pgbouncer.ini
     #[command(after_help = CONVERT_EXAMPLES)]
     Convert {
         /// The configuration, a pgbouncer.ini
         file: PathBuf,
     },
-    /// Print the line of weir.toml that lets somebody log in to the API and the panel
+    /// Print a line of weir.toml for logins to the API and the panel
     #[command(after_help = ACCOUNT_EXAMPLES)]
     Account {
         /// The name to log in with
@@ -146,7 +146,7 @@ enum Command {
         #[arg(long)]
         token: bool,
     },
-    /// Show Weir at work in half a minute, on a throw-away server (`weir demo --help`)
+    /// Show Weir in half a minute, on a temporary server (`weir demo --help`)
     #[command(disable_help_flag = true)]
     Demo {
         /// What weir-demo understands

@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     /// Where the API is ([web] address and port)
     #[arg(default_value = "http://127.0.0.1:8432")]
     url: String,
-    /// Who may have signed its certificate, PEM; else whom this machine trusts
+    /// The authority of its certificate, PEM [default: those of this machine]
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
     /// Print the figures once, and end

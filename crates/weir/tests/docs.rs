@@ -182,6 +182,44 @@ fn paths_and_links_on_every_page_lead_somewhere() {
     assert!(wrong.is_empty(), "these lead nowhere:\n{}", wrong.join("\n"));
 }
 
+#[test]
+fn every_page_of_the_docs_names_its_readers_and_its_time_below_its_title() {
+    let docs = pages().into_iter().filter(|page| page.strip_prefix(root()).is_ok_and(|path| path.starts_with("docs")));
+    let without = docs.filter(|page| {
+        let text = fs::read_to_string(page).expect("a page");
+        let mut lines = text.lines();
+        let title = lines.next().is_some_and(|line| line.starts_with("# "));
+        !title || lines.next() != Some("") || !lines.next().is_some_and(|line| line.starts_with("*For "))
+    });
+    let without: Vec<_> = without.collect();
+    assert!(without.is_empty(), "a page begins with its title and a line `*For readers who …*`: {without:?}");
+}
+
+#[test]
+fn how_to_pages_install_the_versions_that_the_drivers_suite_runs() {
+    // What a page says, what stands between a package and its version there, and the suite's pins.
+    let pages = [
+        ("django", "==", "django/requirements.txt", "=="),
+        ("sqlalchemy", "==", "sqlalchemy/requirements.txt", "=="),
+        ("node", "@", "node-postgres/package.json", "\": \""),
+        ("prisma", "@", "prisma/package.json", "\": \""),
+        ("go", "@", "pgx/go.mod", " "),
+    ];
+    for (page, sign, pins, pinned) in pages {
+        let text = read(&format!("docs/howto/{page}.md"));
+        let pins = read(&format!("tests/drivers/{pins}"));
+        let words = text.lines().filter(|line| line.contains("install") || line.starts_with("go get"));
+        let words = words.flat_map(str::split_whitespace).map(|word| word.trim_matches('"'));
+        let packages: Vec<_> = words.filter_map(|word| word.rsplit_once(sign)).collect();
+        assert!(!packages.is_empty(), "docs/howto/{page}.md installs nothing");
+        for (package, version) in packages {
+            let name = package.split('[').next().unwrap_or_default();
+            let wanted = format!("{name}{pinned}{}", version.trim_end_matches('*'));
+            assert!(pins.contains(&wanted), "docs/howto/{page}.md: {package} {version} is not what the suite runs");
+        }
+    }
+}
+
 /// What a heading is called in links.
 fn slug(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();

@@ -129,7 +129,7 @@ impl Review<'_> {
             let left = counted(suites.len() as u64, "cipher suite");
             let names: Vec<_> = unmappable.iter().take(5).map(|name| plain(name)).collect();
             let more = if unmappable.len() > 5 { " …" } else { "" };
-            let text = format!("not to be had of {setting}: {}{more}; left: {left}", names.join(", "));
+            let text = format!("not supported in {setting}: {}{more}; left: {left}", names.join(", "));
             self.warn(&format!("{}.ciphers", section.name()), text);
         }
     }

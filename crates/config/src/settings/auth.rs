@@ -14,10 +14,10 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Word(Method::WORDS),
         "scram-sha-256",
         Field::Config(|c| FieldMut::Method(&mut c.auth.method)),
-        "How clients prove who they are. `trust` takes their word, but they must be listed; `plain` asks for the \
-         password as it is; `md5` for a hash of it, and for SCRAM from users with a SCRAM secret; `scram-sha-256` \
-         can't use md5 secrets; `cert` asks for a certificate that names the user; `hba` does what `hba_file` says; \
-         `any` lets anybody in as the user of the pool.",
+        "How clients authenticate. `trust` requires no proof, but the user must be listed; `plain` requests the \
+         cleartext password; `md5` a hash of it, or SCRAM from users with a SCRAM secret; `scram-sha-256` can't use \
+         md5 secrets; `cert` requires a certificate with the user's name; `hba` follows `hba_file`; `any` accepts \
+         every client as the user of the pool.",
     )
     .ini("auth_type")
     .ini_default("md5"),
@@ -63,8 +63,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Text(&mut c.auth.query_user)),
-        "The user who asks a server about users that are not listed. Its own secret must be listed. Default: nobody \
-         asks.",
+        "The user that queries a server for the secrets of users that are not listed. Its own secret must be listed. \
+         Default: none.",
     )
     .ini("auth_user")
     .aliases(&["auth_user"]),
@@ -74,7 +74,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Query,
         AUTH_QUERY,
         Field::Config(|c| FieldMut::Line(&mut c.auth.query)),
-        "What is asked: `$1` is the user's name; the first two columns are the name and the secret.",
+        "The query: `$1` is the user's name; the first two columns are the name and the secret.",
     )
     .ini("auth_query")
     .aliases(&["auth_query"]),
@@ -84,7 +84,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Text(&mut c.auth.query_database)),
-        "The pool in which it is asked. Default: the client's own.",
+        "The pool for this query. Default: the client's own.",
     )
     .ini("auth_dbname")
     .aliases(&["auth_dbname"]),
@@ -94,7 +94,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::ANY_TIME,
         "5s",
         Field::Config(|c| FieldMut::Span(&mut c.auth.query_cache)),
-        "How long an answer may be used again. 0: not at all. A login that fails, and a reload, end it sooner.",
+        "How long a result is used again. 0: not at all. A failed login and a reload end this earlier.",
     )
     .ini_own("auth_query_cache")
     .ini_default("0"),
@@ -104,8 +104,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 1, max: weir_auth::MAX_ITERATIONS as u64 },
         "4096",
         Field::Config(|c| FieldMut::U32(&mut c.auth.scram_iterations)),
-        "How often listed passwords are hashed for SCRAM. More is slower for who guesses, and for each login; fewer than \
-         4096 are too few.",
+        "The number of hash iterations for SCRAM with listed passwords. More iterations make guessing slower, and \
+         each login; fewer than 4096 are too few.",
     )
     .ini("scram_iterations"),
     Setting::new(
@@ -114,8 +114,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::ANY_TIME,
         "100ms",
         Field::Config(|c| FieldMut::Span(&mut c.auth.failure_delay)),
-        "The pause before a client is told that its login failed; it doubles with each failure from the same address, \
-         up to 32 times. 0: none.",
+        "The delay before the error of a failed login. It doubles with each failure from the same address, up to 32 \
+         times. 0: none.",
     )
     .ini_own("auth_failure_delay")
     .ini_default("0"),

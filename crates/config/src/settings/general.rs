@@ -17,8 +17,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 1, max: 256 },
         "1",
         Field::Config(|c| FieldMut::U16(&mut c.workers)),
-        "Worker threads. Each pool is owned by one of them, and its clients live there unless `spread_clients` says \
-         otherwise; one is enough until it keeps a core busy.",
+        "Worker threads. Each pool is owned by one of them, which also serves its clients unless `spread_clients` \
+         distributes them. One is enough until it keeps a core busy.",
     )
     .ini_own("workers")
     .effect(Effect::Restart),
@@ -28,8 +28,9 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Word(Spread::WORDS),
         "busy",
         Field::Config(|c| FieldMut::Spread(&mut c.spread)),
-        "When clients of one pool are served by several workers, which lend each other its servers: `busy`, when the \
-         worker where the pool lives is busy and another is not; `always`, in turn; `never`. Decided as a client comes.",
+        "When clients of one pool are served by several workers, which lend each other its servers: `busy`, if the \
+         pool's worker is busy and another one is not; `always`, alternately; `never`. Decided when a client \
+         connects.",
     )
     .ini_own("spread_clients"),
     Setting::new(
@@ -38,9 +39,10 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Word(SocketIo::WORDS),
         "auto",
         Field::Config(|c| FieldMut::SocketIo(&mut c.io)),
-        "What workers serve their sockets with: `io_uring`, which costs less for short queries and more for large results \
-         (docs/performance.md), and needs Linux 6.1 and a kernel that lets us, or `epoll`. With `auto` it is io_uring where that is to be had and epoll elsewhere; with \
-         `io_uring` as well, but with a warning. The log's first line says which it is.",
+        "How workers serve their sockets: `io_uring`, which costs less for short queries and more for large results \
+         (docs/performance.md) and needs Linux 6.1 and a kernel that allows it, or `epoll`. `auto` is io_uring where \
+         it is available, and epoll elsewhere; `io_uring` is the same, with a warning if it is not available. The \
+         log's first line has the one in use.",
     )
     .ini_own("io")
     .effect(Effect::Restart),
@@ -50,7 +52,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 1, max: 10_000_000 },
         "10000",
         Field::Config(|c| FieldMut::U32(&mut c.max_clients)),
-        "The most clients at once. Lowered to what the limit of open files allows, which is said at start.",
+        "The most clients at once. Lowered to what the limit of open files allows; the log reports this at the \
+         start.",
     )
     .ini("max_client_conn")
     .aliases(&["max_client_conn"])
@@ -61,7 +64,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Word(PoolMode::WORDS),
         "transaction",
         Field::Config(|c| FieldMut::PoolMode(&mut c.mode)),
-        "How long a client keeps a server, in pools that do not say otherwise: `session` until it disconnects, \
+        "How long a client keeps a server, in pools without a mode of their own: `session` until it disconnects, \
          `transaction` until its transaction ends, `statement` until its statement ends.",
     )
     .ini("pool_mode")
@@ -73,9 +76,10 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Word(OnDirty::WORDS),
         "reset",
         Field::Config(|c| FieldMut::OnDirty(&mut c.on_dirty)),
-        "What happens, in pools that do not say otherwise, to a server on which a client left state (SET, LISTEN, \
-         PREPARE, temporary tables): `keep` hands it on as it is, as PgBouncer does; `reset` runs DISCARD ALL first; \
-         `close` closes it; `refuse` answers what would certainly leave state with an error, and resets the rest.",
+        "What happens, in pools without this setting, to a server on which a client left state (SET, LISTEN, \
+         PREPARE, temporary tables): `keep` assigns it to the next client unchanged, as PgBouncer does; `reset` \
+         resets it first; `close` closes it; `refuse` answers a request that would certainly leave state with an \
+         error, and resets other state.",
     )
     .ini_own("on_dirty")
     .ini_default("keep"),
@@ -85,7 +89,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Flag,
         "true",
         Field::Shared(|c| FieldMut::Flag(&mut c.warn_on_dirty), |p| FieldMut::Flag(&mut p.warn_on_dirty)),
-        "Send a client a WARNING, once for each kind, when session state that it made (SET, LISTEN, PREPARE, temporary \
+        "Send a client a WARNING, once for each kind, when its session state (SET, LISTEN, PREPARE, temporary \
          tables, WITH HOLD, advisory locks) is lost at the end of its transaction.",
     )
     .ini_own("warn_on_dirty")
@@ -96,7 +100,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Query,
         "DISCARD ALL",
         Field::Shared(|c| FieldMut::Line(&mut c.reset_query), |p| FieldMut::Line(&mut p.reset_query)),
-        "Run on a server when a client of session mode gives it back. Its errors are ignored. Empty: nothing is run.",
+        "Run on a server when a client of session mode disconnects. Its errors are ignored. Empty: no query.",
     )
     .ini("server_reset_query"),
     Setting::new(
@@ -105,7 +109,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Flag,
         "false",
         Field::Shared(|c| FieldMut::Flag(&mut c.reset_always), |p| FieldMut::Flag(&mut p.reset_always)),
-        "Run `server_reset_query` in the other modes too, whenever a server is given back.",
+        "Run `server_reset_query` in the other modes too, each time a server is released.",
     )
     .ini("server_reset_query_always"),
     Setting::new(
@@ -114,8 +118,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Query,
         "<empty>",
         Field::Shared(|c| FieldMut::Query(&mut c.check_query), |p| FieldMut::Query(&mut p.check_query)),
-        "Run on a server that was unused for longer than `server_check_delay`, before it is handed out. `<empty>` is an \
-         empty query, which costs the least; an empty text turns the check off.",
+        "Run on a server that was unused for longer than `server_check_delay`, before it is assigned. `<empty>` is \
+         an empty query, which costs the least; an empty text turns the check off.",
     )
     .ini("server_check_query"),
     Setting::new(
@@ -124,10 +128,11 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "auto",
         Field::Shared(|c| FieldMut::RequireAuth(&mut c.require_auth), |p| FieldMut::RequireAuth(&mut p.require_auth)),
-        "How a server may ask for a proof when Weir logs in, in libpq's words: a list of `password`, `md5`, \
-         `scram-sha-256` and `none`, or of what it may not, each with `!` before it. `auto` is the default: unless its \
-         certificate is verified (`mode` of `[tls.server]`), a server receives no password in clear text, and one that \
-         asks for no proof is refused where the pool has a password. `any` takes everything, as PgBouncer does.",
+        "How a server may request authentication when Weir logs in, in libpq's words: a list of `password`, `md5`, \
+         `scram-sha-256` and `none`, or of forbidden methods, each with `!` before it. With `auto`, the default, \
+         unless the server's certificate is verified (`mode` of `[tls.server]`): a server receives no password in \
+         clear text, and a server that requests no authentication is refused if the pool has a password. `any` \
+         accepts every request, as PgBouncer does.",
     )
     .ini_own("require_auth")
     .database_own(&["require_auth"])
@@ -139,8 +144,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Flag,
         "false",
         Field::Config(|c| FieldMut::Flag(&mut c.server_fast_close)),
-        "Close servers of session mode as soon as their transaction is over, with their clients, where a RECONNECT or a \
-         changed address wants them closed; otherwise they are closed when their clients leave.",
+        "Close servers of session mode as soon as their transaction has ended, with their clients, if a RECONNECT or \
+         a changed address requires it; otherwise they are closed when their clients disconnect.",
     )
     .ini("server_fast_close"),
     Setting::new(
@@ -158,7 +163,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Names,
         "",
         Field::Config(|c| FieldMut::Names(&mut c.stats_users)),
-        "Users who may look at everything on the console.",
+        "Users who may use SHOW on the console.",
     )
     .ini("stats_users"),
     Setting::new(
@@ -167,7 +172,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Time { min: Span::from_secs(1) },
         "60s",
         Field::Config(|c| FieldMut::Span(&mut c.stats_period)),
-        "How often averages are formed and, if asked for, logged.",
+        "The period of averages, and of the log's line with them.",
     )
     .ini("stats_period"),
     Setting::new(
@@ -186,7 +191,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         "IntervalStyle",
         Field::Config(|c| FieldMut::Names(&mut c.track_extra_parameters)),
         "Parameters that follow a client from server to server, besides client_encoding, DateStyle, TimeZone, \
-         standard_conforming_strings and application_name. The server must report them.",
+         standard_conforming_strings and application_name. A value given at login follows in any case; a later SET \
+         follows if the server reports the parameter.",
     )
     .ini("track_extra_parameters")
     .effect(Effect::Restart),
@@ -205,7 +211,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Line(&mut c.login_notify_message)),
-        "A notice that each client is sent when it has logged in. Empty: none.",
+        "A notice that each client receives after its login. Empty: none.",
     )
     .ini("login_notify_message"),
     Setting::new(
@@ -224,7 +230,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 1_024, max: u32::MAX as u64 },
         "2147483647",
         Field::Config(|c| FieldMut::U32(&mut c.max_packet_size)),
-        "The longest message that is passed on, in bytes.",
+        "The longest message that is relayed, in bytes.",
     )
     .ini("max_packet_size"),
     Setting::new(
@@ -242,7 +248,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::ANY_TIME,
         "0",
         Field::Config(|c| FieldMut::Span(&mut c.shutdown_timeout)),
-        "After this long a shutdown stops waiting for clients. 0: it waits as long as it takes.",
+        "The longest wait of a shutdown for clients. 0: no limit.",
     )
     .ini_own("shutdown_timeout"),
     Setting::new(
@@ -251,7 +257,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::ANY_TIME,
         "10s",
         Field::Config(|c| FieldMut::Span(&mut c.suspend_timeout)),
-        "After this long a SUSPEND closes the connections that could not be flushed. 0: it waits as long as it takes.",
+        "After this time a SUSPEND closes the connections that could not be flushed. 0: no limit.",
     )
     .ini("suspend_timeout"),
     Setting::new(
@@ -260,7 +266,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::ANY_TIME,
         "3600s",
         Field::Config(|c| FieldMut::Span(&mut c.autodb_idle_timeout)),
-        "A pool that was made on demand of `[pools.\"*\"]` is forgotten when it was unused for so long. 0: never.",
+        "A pool that was created on demand of `[pools.\"*\"]` is removed when it was unused for this time. 0: never.",
     )
     .ini("autodb_idle_timeout"),
     Setting::new(
@@ -269,7 +275,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::ANY_TIME,
         "0",
         Field::Config(|c| FieldMut::Span(&mut c.pool_idle_timeout)),
-        "A pool that had no clients for so long closes its servers and is forgotten. 0: never.",
+        "A pool that had no clients for this time closes its servers and is removed. 0: never.",
     )
     .ini("pool_idle_timeout"),
     Setting::new(
@@ -287,8 +293,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         MANY,
         "64",
         Field::Config(|c| FieldMut::U32(&mut c.max_logins_per_host)),
-        "The most logins under way at once at one host and port, over all pools, in equal parts a worker and at least one \
-         each: a server that was restarted is not stormed. 0: any number.",
+        "The most logins in progress at one host and port, over all pools, divided equally among the workers, at \
+         least one each: so a restarted server is not overloaded with logins. 0: any number.",
     )
     .ini_own("max_logins_per_host"),
     Setting::new(

@@ -20,7 +20,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "dns_zone_check_period",
         Kind::ANY_TIME,
         "0",
-        "names are looked up again when their time to live is over, so zones need no watching",
+        "names are looked up again after their time to live, so zones are not watched",
     ),
     Setting::inert("job_name", Kind::Text, "pgbouncer", "it names a service of Windows").effect(Effect::Restart),
     Setting::inert(
@@ -40,7 +40,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "tcp_defer_accept",
         Kind::Flag,
         "1",
-        "a client that says nothing costs a descriptor and few bytes, until client_login_timeout is over",
+        "a client that sends nothing costs a descriptor and few bytes, until client_login_timeout",
     ),
-    Setting::inert("sbuf_loopcnt", COUNT, "5", "each connection gets one read a turn, so that none starves the others"),
+    Setting::inert("sbuf_loopcnt", COUNT, "5", "each connection gets one read per iteration, so that all are served"),
 ];

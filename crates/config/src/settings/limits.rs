@@ -78,7 +78,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         ANY_TIME,
         "5s",
         Field::Limits(|l| FieldMut::Span(&mut l.query_wait_notify)),
-        "After this long a waiting client is sent a notice. 0: never.",
+        "After this time a waiting client receives a notice. 0: never.",
     )
     .ini("query_wait_notify"),
     Setting::new(
@@ -87,7 +87,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         ANY_TIME,
         "0",
         Field::Limits(|l| FieldMut::Span(&mut l.query_timeout)),
-        "How long a server may owe the answer to a query before it and its client are disconnected. 0: any time.",
+        "How long a reply of a server to a query may take before the server and its client are disconnected. 0: any \
+         time.",
     )
     .ini("query_timeout"),
     Setting::new(
@@ -96,8 +97,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         ANY_TIME,
         "0",
         Field::Limits(|l| FieldMut::Span(&mut l.idle_transaction_timeout)),
-        "How long a client may hold its server without a move (in a transaction, a pipeline without a Sync, a message or a \
-         COPY that does not go on, a result that it does not read) before both are disconnected. 0: any time.",
+        "How long a client may hold its server without progress (in a transaction, a pipeline without a Sync, an \
+         unfinished message or COPY, a result that it does not read) before both are disconnected. 0: any time.",
     )
     .ini("idle_transaction_timeout"),
     Setting::new(
@@ -106,8 +107,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         ANY_TIME,
         "0",
         Field::Limits(|l| FieldMut::Span(&mut l.transaction_timeout)),
-        "How long a transaction may last, a single statement's too, before its client and its server are disconnected. \
-         0: any time.",
+        "How long a transaction may last, including one of a single statement, before its client and its server are \
+         disconnected. 0: any time.",
     )
     .ini("transaction_timeout"),
     Setting::new(
@@ -125,8 +126,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         ANY_TIME,
         "3600s",
         Field::Limits(|l| FieldMut::Span(&mut l.server_lifetime)),
-        "The age at which a server connection is replaced, once it is free. Replacements are spread out. 0: each is used \
-         once.",
+        "The age at which a server connection is replaced when it is free. Replacements are spread over time. 0: \
+         each is used once.",
     )
     .ini("server_lifetime")
     .database(&["server_lifetime"]),
@@ -154,7 +155,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         ANY_TIME,
         "15s",
         Field::Limits(|l| FieldMut::Span(&mut l.server_login_retry)),
-        "The longest pause after a failed login before the next try.",
+        "The longest pause between a failed login and the next attempt.",
     )
     .ini("server_login_retry"),
     Setting::new(
@@ -163,7 +164,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         ANY_TIME,
         "30s",
         Field::Limits(|l| FieldMut::Span(&mut l.server_check_delay)),
-        "A server that was unused for longer is checked before it is handed out. 0: at every hand-out.",
+        "A server that was unused for longer is checked before it is assigned. 0: always.",
     )
     .ini("server_check_delay"),
     Setting::new(
@@ -172,7 +173,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         ANY_TIME,
         "10s",
         Field::Limits(|l| FieldMut::Span(&mut l.cancel_wait_timeout)),
-        "How long a cancel request may wait for its turn. 0: any time.",
+        "How long a cancel request may wait for its connection. 0: any time.",
     )
     .ini("cancel_wait_timeout"),
     Setting::new(
@@ -181,7 +182,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Flag,
         "false",
         Field::Limits(|l| FieldMut::Flag(&mut l.server_round_robin)),
-        "Hand out the server that was unused the longest, instead of the one used last.",
+        "Assign the server that was unused the longest, instead of the one used last.",
     )
     .ini("server_round_robin"),
     Setting::new(
@@ -190,7 +191,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 1, max: 100_000 },
         "100",
         Field::Limits(|l| FieldMut::U32(&mut l.connects_per_second)),
-        "The most connections to its server that a pool begins within a second.",
+        "The most connections to its server that a pool opens per second.",
     )
     .ini_own("connects_per_second"),
     Setting::new(
@@ -199,7 +200,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 0, max: CONNECTIONS },
         "0",
         Field::Limits(|l| FieldMut::U32(&mut l.max_db_connections)),
-        "The most server connections of a database that clients name, over all users. 0: any number.",
+        "The most server connections of a database, by the name that clients use, over all users. 0: any number.",
     )
     .ini("max_db_connections")
     .database(&["max_db_connections"]),
@@ -209,7 +210,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 0, max: 10_000_000 },
         "0",
         Field::Limits(|l| FieldMut::U32(&mut l.max_db_client_connections)),
-        "The most clients of a database that they name, over all users. 0: any number.",
+        "The most clients of a database, by the name that they use, over all users. 0: any number.",
     )
     .ini("max_db_client_connections")
     .database(&["max_db_client_connections"]),
@@ -228,8 +229,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Size { min: 0, max: 1 << 40 },
         "0B",
         Field::Limits(|l| FieldMut::U64(&mut l.client_statement_memory)),
-        "The most bytes of statements that a client may hold, counted as if nobody else held them; beyond it a Parse fails. \
-         0: an eighth of `statement_memory`.",
+        "The most bytes of statements that a client may hold, shared ones included; beyond it a Parse fails. 0: an \
+         eighth of `statement_memory`.",
     )
     .ini_own("client_statement_memory"),
     Setting::new(

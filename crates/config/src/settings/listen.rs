@@ -67,8 +67,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 1, max: 65_535 },
         "4096",
         Field::Config(|c| FieldMut::U32(&mut c.listen.backlog)),
-        "Connections that the system may hold ready for Weir to accept; Linux holds at most `net.core.somaxconn`. Who comes \
-         beyond them waits a second by TCP, and is refused by a Unix socket.",
+        "Connections that the system may hold until Weir accepts them; Linux holds at most `net.core.somaxconn`. A \
+         further client waits a second over TCP, and is refused by a Unix socket.",
     )
     .ini("listen_backlog")
     .ini_default("128")
@@ -89,8 +89,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Networks,
         "",
         Field::Config(|c| FieldMut::Networks(&mut c.listen.proxy_from)),
-        "Networks of balancers, as `address/bits`: who connects from there must begin with a PROXY header (version 1 or \
-         2), and counts as the client that it names.",
+        "Networks of load balancers, as `address/bits`. A connection from there must start with a PROXY header \
+         (version 1 or 2), whose address is then the client's.",
     )
     .ini_own("proxy_from")
     .effect(Effect::Restart),
@@ -100,7 +100,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Flag,
         "true",
         Field::Config(|c| FieldMut::Flag(&mut c.listen.keepalive.on)),
-        "Have the system notice when the other end of a connection has vanished; for servers too, as all that follows.",
+        "Have the system detect that the other end of a connection has vanished. This and the following settings \
+         apply to servers too.",
     )
     .ini("tcp_keepalive"),
     Setting::new(
@@ -109,7 +110,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::ANY_TIME,
         "0",
         Field::Config(|c| FieldMut::Span(&mut c.listen.keepalive.idle)),
-        "Silence before it asks. 0: the system's own.",
+        "The idle time before the first probe. 0: the system's own.",
     )
     .ini("tcp_keepidle"),
     Setting::new(
@@ -118,7 +119,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::ANY_TIME,
         "0",
         Field::Config(|c| FieldMut::Span(&mut c.listen.keepalive.interval)),
-        "The pause before it asks again. 0: the system's own.",
+        "The time between two probes. 0: the system's own.",
     )
     .ini("tcp_keepintvl"),
     Setting::new(
@@ -127,7 +128,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         COUNT,
         "0",
         Field::Config(|c| FieldMut::U32(&mut c.listen.keepalive.count)),
-        "How often it asks in vain before it gives up. 0: the system's own.",
+        "The number of unanswered probes after which the connection is closed. 0: the system's own.",
     )
     .ini("tcp_keepcnt"),
     Setting::new(

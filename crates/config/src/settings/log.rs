@@ -12,7 +12,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Path(&mut c.log.file)),
-        "The file that lines are added to; opened again at each reload. Default: standard error.",
+        "The file to which lines are appended; opened again at each reload. Default: standard error.",
     )
     .ini("logfile")
     .aliases(&["logfile"]),

@@ -14,8 +14,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Hosts,
         "",
         Field::Pool(|p| FieldMut::Names(&mut p.hosts)),
-        "The server: an address, a name, or the folder of its socket. Several are the places of one database: see \
-         `load_balance_hosts`. Must be given; in an ini the default is the folder of Weir's own Unix socket.",
+        "The server: an address, a name, or the folder of its socket. Several are alternatives for one database: see \
+         `load_balance_hosts`. Required; in an ini the default is the folder of Weir's own Unix socket.",
     )
     .database(&["host"])
     .effect(Effect::Reconnect),
@@ -35,7 +35,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Pool(|p| FieldMut::Text(&mut p.database)),
-        "The database on the server. Default: the pool's name; of `[pools.\"*\"]` the name that the client gave.",
+        "The database on the server. Default: the pool's name; of `[pools.\"*\"]` the name that the client \
+         requested.",
     )
     .database(&["dbname"])
     .aliases(&["dbname"])
@@ -103,7 +104,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Word(Balance::WORDS),
         "round-robin",
         Field::Pool(|p| FieldMut::Balance(&mut p.balance)),
-        "How connections are spread over several hosts: in turn, or (`disable`) all to the first that can be reached.",
+        "How connections are distributed over several hosts: alternately, or (`disable`) all to the first that is \
+         reachable.",
     )
     .database(&["load_balance_hosts"]),
     Setting::new(
@@ -112,8 +114,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Word(SessionAttrs::WORDS),
         "any",
         Field::Pool(|p| FieldMut::SessionAttrs(&mut p.session_attrs)),
-        "Which hosts are good, as libpq's setting of that name: `primary` are those that are not in recovery, \
-         `read-write` those that take writes by default.",
+        "Which hosts are used, as libpq's setting of that name: `primary`: not in recovery; `read-write`: accepts \
+         writes by default.",
     )
     .database_own(&["target_session_attrs"])
     .effect(Effect::Reconnect),
@@ -133,7 +135,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Pool(|p| FieldMut::Text(&mut p.client_encoding)),
-        "What new server connections ask for.",
+        "Requested by new server connections.",
     )
     .database(&["client_encoding"])
     .effect(Effect::Reconnect),
@@ -143,7 +145,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Pool(|p| FieldMut::Text(&mut p.datestyle)),
-        "What new server connections ask for.",
+        "Requested by new server connections.",
     )
     .database(&["datestyle"])
     .effect(Effect::Reconnect),
@@ -153,7 +155,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Pool(|p| FieldMut::Text(&mut p.timezone)),
-        "What new server connections ask for.",
+        "Requested by new server connections.",
     )
     .database(&["timezone"])
     .effect(Effect::Reconnect),
@@ -163,7 +165,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Pool(|p| FieldMut::Text(&mut p.application_name)),
-        "What new server connections ask for.",
+        "Requested by new server connections.",
     )
     .database(&["application_name"])
     .effect(Effect::Reconnect),
@@ -173,7 +175,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Pool(|p| FieldMut::Text(&mut p.auth_user)),
-        "Who asks about users that are not listed. Default: `query_user` of `[auth]`.",
+        "The user for `auth_query`. Default: `query_user` of `[auth]`.",
     )
     .database(&["auth_user"]),
     Setting::new(
@@ -182,7 +184,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Query,
         "",
         Field::Pool(|p| FieldMut::Text(&mut p.auth_query)),
-        "What is asked. Default: `query` of `[auth]`.",
+        "The query. Default: `query` of `[auth]`.",
     )
     .database(&["auth_query"]),
     Setting::new(
@@ -191,7 +193,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Pool(|p| FieldMut::Text(&mut p.auth_database)),
-        "The pool in which it is asked. Default: `query_database` of `[auth]`.",
+        "The pool for this query. Default: `query_database` of `[auth]`.",
     )
     .database(&["auth_dbname"]),
 ];

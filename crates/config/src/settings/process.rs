@@ -12,7 +12,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::ANY_TIME,
         "15s",
         Field::Config(|c| FieldMut::Span(&mut c.dns.max_ttl)),
-        "The longest time that the addresses of a server's name are used, whatever their own time to live says.",
+        "The longest time that the addresses of a server's name are used, even if their own time to live is longer.",
     )
     .ini("dns_max_ttl"),
     Setting::new(
@@ -21,7 +21,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::ANY_TIME,
         "15s",
         Field::Config(|c| FieldMut::Span(&mut c.dns.nxdomain_ttl)),
-        "How long a name that could not be found is not asked for again.",
+        "How long a name that was not found is not looked up again.",
     )
     .ini("dns_nxdomain_ttl"),
     Setting::new(
@@ -51,7 +51,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Text(&mut c.process.user)),
-        "The user of the operating system that Weir becomes when root has started it.",
+        "The operating-system user that Weir switches to when root has started it.",
     )
     .ini("user")
     .effect(Effect::Restart),
@@ -61,8 +61,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Flag,
         "false",
         Field::Config(|c| FieldMut::Flag(&mut c.process.core_dumps)),
-        "Let a crash leave an image of the memory, in which passwords and keys are. Without it the limit on core dumps is 0, \
-         and what the system dumps elsewhere holds none of the memory.",
+        "Let a crash write a core dump, which contains passwords and keys. Otherwise the limit on core dumps is 0, \
+         and dumps by other means contain no memory of the process.",
     )
     .ini_own("core_dumps")
     .ini_default("true")

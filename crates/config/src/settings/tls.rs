@@ -13,8 +13,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Word(SslMode::WORDS),
         "disable",
         Field::Config(|c| FieldMut::SslMode(&mut c.tls.client.mode)),
-        "What clients must do: with `allow` and `prefer` they may encrypt, with `require` they must; with `verify-ca` and \
-         `verify-full` they must also show a certificate that leads to `ca_file`.",
+        "Whether clients encrypt: with `allow` and `prefer` they may, with `require` they must; with `verify-ca` and \
+         `verify-full` they must also send a certificate that chains to `ca_file`.",
     )
     .ini("client_tls_sslmode")
     .aliases(&["sslmode"]),
@@ -33,7 +33,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Path(&mut c.tls.client.cert_file)),
-        "Weir's certificate and those that lead to its root, PEM. Read again at each reload.",
+        "Weir's certificate and its chain, PEM. Read again at each reload.",
     )
     .ini("client_tls_cert_file"),
     Setting::new(
@@ -42,7 +42,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Path(&mut c.tls.client.ca_file)),
-        "The certificates that those of clients must lead to, PEM.",
+        "The authorities for certificates of clients, PEM.",
     )
     .ini("client_tls_ca_file"),
     Setting::new(
@@ -51,7 +51,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Protocols,
         "secure",
         Field::Config(|c| FieldMut::Protocols(&mut c.tls.client.protocols)),
-        "Versions of TLS: `secure` is `tlsv1.2,tlsv1.3`. Older ones are not to be had.",
+        "Versions of TLS: `secure` is `tlsv1.2,tlsv1.3`. Older versions are not supported.",
     )
     .ini("client_tls_protocols"),
     Setting::new(
@@ -60,7 +60,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "default",
         Field::Config(|c| FieldMut::Line(&mut c.tls.client.ciphers)),
-        "Cipher suites of TLS 1.2, as OpenSSL names them. `weir check` says which of them are not to be had.",
+        "Cipher suites of TLS 1.2, by OpenSSL's names. `weir check` lists the unsupported ones.",
     )
     .ini("client_tls_ciphers"),
     Setting::new(
@@ -78,8 +78,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Word(SslMode::WORDS),
         "prefer",
         Field::Config(|c| FieldMut::SslMode(&mut c.tls.server.mode)),
-        "As libpq's `sslmode`: `prefer` encrypts where the server can, `require` insists on it; `verify-ca` also insists \
-         on a certificate that leads to `ca_file`, `verify-full` on one for the host's name too.",
+        "As libpq's `sslmode`: `prefer` encrypts where the server can, `require` always; `verify-ca` also requires a \
+         certificate that chains to `ca_file`, `verify-full` one that is also for the host's name.",
     )
     .ini("server_tls_sslmode")
     .aliases(&["sslmode"]),
@@ -99,7 +99,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Path(&mut c.tls.server.key_file)),
-        "The private key of the certificate that servers are shown, PEM.",
+        "The private key of Weir's certificate for servers, PEM.",
     )
     .ini("server_tls_key_file"),
     Setting::new(
@@ -108,7 +108,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Path(&mut c.tls.server.cert_file)),
-        "The certificate that servers are shown, PEM.",
+        "Weir's certificate for servers, PEM.",
     )
     .ini("server_tls_cert_file"),
     Setting::new(
@@ -117,7 +117,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Path(&mut c.tls.server.ca_file)),
-        "The certificates that those of servers must lead to, PEM.",
+        "The authorities for certificates of servers, PEM.",
     )
     .ini("server_tls_ca_file"),
     Setting::new(
@@ -126,7 +126,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Protocols,
         "secure",
         Field::Config(|c| FieldMut::Protocols(&mut c.tls.server.protocols)),
-        "Versions of TLS: `secure` is `tlsv1.2,tlsv1.3`. Older ones are not to be had.",
+        "Versions of TLS: `secure` is `tlsv1.2,tlsv1.3`. Older versions are not supported.",
     )
     .ini("server_tls_protocols"),
     Setting::new(

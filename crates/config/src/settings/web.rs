@@ -11,7 +11,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Addresses,
         "",
         Field::Config(|c| FieldMut::Addresses(&mut c.web.addresses)),
-        "Addresses to listen on for HTTP; others than those of the loopback only with `tls_cert_file` and somebody in \
+        "Addresses to listen on for HTTP. Addresses other than the loopback need `tls_cert_file` and an entry in \
          `users`. Without an address there is no API.",
     )
     .aliases(&["addresses"])
@@ -33,8 +33,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Path(&mut c.web.tls_cert_file)),
-        "The certificate of the API and those that lead to its root, PEM. With it everything is encrypted. What is in it \
-         is read again with each reload.",
+        "The certificate of the API and its chain, PEM; all connections are encrypted then. Its contents are read \
+         again at each reload.",
     )
     .ini_own("web_tls_cert_file")
     .effect(Effect::Restart),
@@ -54,9 +54,9 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Accounts,
         "",
         Field::Apart,
-        "Who may log in, each as `name = \"role hash\"`; `weir account NAME` prints such a line. A `viewer` looks, an \
-         `operator` also pauses, resumes and drops clients, an `admin` also changes pools and settings. Without users \
-         and tokens, whoever can connect may do everything.",
+        "Users of the API, each as `name = \"role hash\"`; `weir account NAME` prints such a line. A `viewer` may \
+         look, an `operator` may also pause, resume and close clients, an `admin` may also change pools and \
+         settings. Without users and tokens, everyone who can connect may do everything.",
     ),
     Setting::new(
         Web,
@@ -72,8 +72,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Path(&mut c.web.history)),
-        "The folder that keeps the figures of the 50 busiest pools, an hour by the second and 30 days by the minute, over \
-         a restart: 2.9 MB a pool. Without one they are in memory, with a day by the minute.",
+        "The folder that keeps the figures of the 50 busiest pools over a restart, an hour by the second and 30 days \
+         by the minute: 2.9 MB per pool. Without it they are in memory, with a day by the minute.",
     )
     .ini_own("web_history")
     .effect(Effect::Restart),
@@ -83,8 +83,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Path(&mut c.web.lab)),
-        "The folder that `weir lab` writes its reports to (`weir-lab` where it was started): the panel lists them, and links \
-         the products page while it is served.",
+        "The folder with the reports of `weir lab` (`weir-lab` in its working directory): the panel lists them, and \
+         links the products page while it is served.",
     )
     .ini_own("web_lab")
     .effect(Effect::Restart),

@@ -218,14 +218,14 @@ fn what_was_understood_of_an_ini_is_said() {
             "5000 clients, 145 servers and 204 others fit into 20000 open files",
             "line 66: pkt_buf has no effect: connections hold no buffer between messages, and a worker reads with one \
              that is large enough",
-            "line 67: sbuf_loopcnt has no effect: each connection gets one read a turn, so that none starves the others",
+            "line 67: sbuf_loopcnt has no effect: each connection gets one read per iteration, so that all are served",
         ]
     );
     let troubles: Vec<_> = found.iter().filter(|f| f.severity > Severity::Note).map(|f| f.text.as_str()).collect();
     assert_eq!(
         troubles,
         [
-            "not to be had of client_tls_ciphers: MEDIUM; left: 9 cipher suites",
+            "not supported in client_tls_ciphers: MEDIUM; left: 9 cipher suites",
             "peer 1 has no effect: peering is not supported yet",
             "peer 2 has no effect: peering is not supported yet",
             "peer_id has no effect: peering is not supported yet: a cancel request that reaches another process is not \
@@ -263,7 +263,7 @@ fn doors_of_other_types_are_looked_at() {
         warned("auth_type = cert"),
         ["type cert needs client_tls_sslmode verify-full: no certificate is asked for, so nobody can log in"]
     );
-    assert_eq!(warned("server_tls_protocols = all"), ["TLS 1.0 and TLS 1.1 are not to be had; TLS 1.2 and 1.3 are"]);
+    assert_eq!(warned("server_tls_protocols = all"), ["TLS 1.0 and TLS 1.1 are not supported; TLS 1.2 and 1.3 are"]);
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn bad_values() {
     );
     assert_eq!(
         main_error("server_tls_protocols = tlsv1.0\nserver_tls_sslmode = require"),
-        "2: the protocols are only versions that are not to be had: TLS 1.2 and 1.3 are; use \"secure\", or a list of \
+        "2: the protocols are only versions that are not supported: TLS 1.2 and 1.3 are; use \"secure\", or a list of \
          tlsv1.2 and tlsv1.3"
     );
 }

@@ -77,9 +77,9 @@ fn old_versions_alone_are_possible_only_where_an_ini_does_without_encryption() {
     let config = ini("prefer").unwrap();
     assert!(!config.tls.server.is_available() && shown_protocols(&config) == "tlsv1.0");
     assert!(config.remarks.iter().any(|remark| remark.text.contains("TLS 1.0")));
-    assert!(ini("require").unwrap_err().to_string().contains("only versions that are not to be had"));
+    assert!(ini("require").unwrap_err().to_string().contains("only versions that are not supported"));
     let toml = "[auth.users]\na = \"b\"\n[tls.server]\nprotocols = \"tlsv1.0\"\n[pools.x]\nhost = \"h\"\n";
-    assert!(load_with(toml, &[], &[]).unwrap_err().to_string().contains("only versions that are not to be had"));
+    assert!(load_with(toml, &[], &[]).unwrap_err().to_string().contains("only versions that are not supported"));
 }
 
 fn shown_protocols(config: &Config) -> String {

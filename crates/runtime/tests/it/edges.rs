@@ -358,7 +358,7 @@ fn the_log_s_first_line_says_what_sockets_are_served_with() {
         drop(running);
         let text = lines.text();
         let first = text.lines().next().unwrap_or_default();
-        let warned = text.contains(" WARNING io = \"io_uring\" is not to be had");
+        let warned = text.contains(" WARNING io = \"io_uring\" is not available");
         // Where the kernel has no ring it is said why: nowhere with epoll, in the same line with auto, as a warning otherwise.
         let fits = match io {
             SocketIo::Epoll => first.ends_with("up, io: epoll") && !warned,
