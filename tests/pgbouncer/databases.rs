@@ -60,7 +60,7 @@ fn a_forced_user_without_a_password_takes_it_from_the_list() {
     let differences = [Difference::of(
         "its password is unknown",
         "FATAL 08P01 password authentication failed for user \"other\"",
-        "FATAL 08P01 server login failed: the server asks for a password, and none is known for user \"other\"",
+        "FATAL 08P01 server login failed: wrong password type: the server asks for a password, and none is known for user \"other\"",
         "1.18 logs in with an empty password, and passes the server's error on",
     )];
     differ(&Setup::new().database("app", "user=other").without(users::OTHER), &differences, |site, facts| {

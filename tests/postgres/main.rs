@@ -51,6 +51,7 @@ mod modes;
 mod outage;
 mod overload;
 mod parameters;
+mod passwords;
 mod pgbench;
 mod queries;
 mod reload;

@@ -18,9 +18,11 @@ pub struct Report {
     pub pools: Vec<PoolRecord>,
     /// Counters, one entry a database.
     pub stats: Vec<DatabaseStats>,
+    /// Counters of the console: its commands, each of which is a query and a transaction.
+    pub console_stats: DatabaseStats,
     /// Refused clients, one entry a pool, and one for those without.
     pub refusals: Vec<RefusalRecord>,
-    /// Clients that are in, by the user that they log in as, console apart. Left empty where no table wants to know.
+    /// Clients that are in, by the user that they log in as, the console's too. Left empty where no table wants to know.
     pub clients_by_user: BTreeMap<String, u32>,
     /// Clients of the console.
     pub console_clients: u32,
@@ -246,6 +248,7 @@ impl Report {
         self.pools.extend(other.pools);
         self.pools.sort_by(|a, b| a.key().cmp(&b.key()));
         self.pools.dedup_by(|b, a| a.key() == b.key() && a.merge(b));
+        self.console_stats.merge(&other.console_stats);
         self.stats.extend(other.stats);
         self.stats.sort_by(|a, b| a.database.cmp(&b.database));
         self.stats.dedup_by(|b, a| a.database == b.database && a.merge(b));

@@ -10,17 +10,19 @@ mod address;
 mod names;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use self::address::Address;
 pub(crate) use self::names::Reader;
 use self::names::{Column, Files, Names};
 use crate::fields::{Field, RuleError, Word, records, shown};
 use crate::ident::IdentMaps;
+use crate::ldap::{Ldap, LdapOptions};
 
 /// The columns of a record, for errors.
 const FORM: &str = "TYPE DATABASE USER ADDRESS METHOD [OPTIONS], without ADDRESS if TYPE is local";
 /// The methods that a rule may name, for errors.
-const METHODS: &str = "trust, reject, md5, password, scram-sha-256, cert or peer";
+const METHODS: &str = "trust, reject, md5, password, scram-sha-256, cert, peer, ldap or pam";
 
 /// The rules of an HBA file, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,6 +64,10 @@ pub struct Rule {
     pub method: RuleMethod,
     /// The ident map for [`RuleMethod::Cert`] and [`RuleMethod::Peer`]; without one, names must be equal.
     pub map: Option<String>,
+    /// Where and how, for [`RuleMethod::Ldap`].
+    pub ldap: Option<Arc<Ldap>>,
+    /// The service for [`RuleMethod::Pam`], where it is not the one of all.
+    pub pam_service: Option<String>,
     reach: Reach,
     databases: Names,
     users: Names,
@@ -84,6 +90,10 @@ pub enum RuleMethod {
     Cert,
     /// The user of the operating system at the other end of the Unix socket.
     Peer,
+    /// The cleartext password, checked by a server that speaks LDAP.
+    Ldap,
+    /// The cleartext password, checked by the operating system's PAM.
+    Pam,
 }
 
 /// The connection types of a rule.
@@ -179,14 +189,51 @@ fn rule(line: usize, fields: Vec<Field>, files: &mut Files<'_>) -> Result<Rule, 
     };
     let method = method(&columns.one("METHOD")?)?;
     check_method(method, &reach)?;
-    let mut map = None;
-    for option in columns.0 {
-        let value = option_map(option, method)?;
-        if map.replace(value).is_some() {
-            return Err("map= stands there twice: leave one".into());
+    let Options { map, ldap, pam_service } = options(columns.0, method)?;
+    Ok(Rule { line, method, map, ldap, pam_service, reach, databases, users })
+}
+
+/// What may follow the method.
+#[derive(Default)]
+struct Options {
+    map: Option<String>,
+    ldap: Option<Arc<Ldap>>,
+    pam_service: Option<String>,
+}
+
+fn options(fields: impl Iterator<Item = Field>, method: RuleMethod) -> Result<Options, String> {
+    let mut read = Options::default();
+    match method {
+        RuleMethod::Ldap => {
+            let mut ldap = LdapOptions::default();
+            // Commas between options are allowed, as by PgBouncer.
+            for word in fields.flatten() {
+                let (name, value) = pair(&word)?;
+                ldap.set(name, value)?;
+            }
+            read.ldap = Some(ldap.finish()?);
+        }
+        RuleMethod::Pam => {
+            for word in fields.flatten() {
+                match pair(&word)? {
+                    ("pamservice", name) if !name.is_empty() => read.pam_service = Some(name.to_owned()),
+                    (other, _) => return Err(format!("the option {} is not supported: remove it", shown(other))),
+                }
+            }
+        }
+        _ => {
+            for option in fields {
+                if read.map.replace(option_map(option, method)?).is_some() {
+                    return Err("map= stands there twice: leave one".into());
+                }
+            }
         }
     }
-    Ok(Rule { line, method, map, reach, databases, users })
+    Ok(read)
+}
+
+fn pair(word: &Word) -> Result<(&str, &str), String> {
+    word.text().split_once('=').ok_or_else(|| format!("{} is no option: write NAME=VALUE", shown(word.text())))
 }
 
 /// The unread fields of a record.
@@ -254,7 +301,8 @@ fn method(word: &Word) -> Result<RuleMethod, String> {
         "scram-sha-256" => RuleMethod::ScramSha256,
         "cert" => RuleMethod::Cert,
         "peer" => RuleMethod::Peer,
-        "ldap" | "pam" => return Err(format!("{name} is not supported yet: use {METHODS}")),
+        "ldap" => RuleMethod::Ldap,
+        "pam" => RuleMethod::Pam,
         "ident" => return Err("ident is not supported: write peer in a local rule, or use a password".into()),
         "any" | "hba" => return Err(format!("{name} works as auth_type only: use {METHODS}")),
         "gss" | "sspi" | "radius" | "bsd" | "krb5" | "oauth" => {

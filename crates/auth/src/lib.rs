@@ -1,5 +1,6 @@
 //! Authentication: SCRAM-SHA-256 in both roles, with channel binding (RFC 5802, RFC 5929, RFC 7677), md5 and cleartext
-//! passwords, the secrets they are checked against, HBA rules and ident maps, and the choice of a client's exchange.
+//! passwords, the secrets they are checked against, LDAP as a check of passwords, HBA rules and ident maps, and the choice
+//! of a client's exchange.
 //!
 //! Takes and returns the payloads of authentication messages; must not know frames, sockets or the pool. Randomness is an
 //! argument; slow hashing ([`salt_password`]) is a separate function so that a helper thread can run it.
@@ -14,6 +15,7 @@ mod crypto;
 mod fields;
 mod hba;
 mod ident;
+mod ldap;
 mod md5;
 mod message;
 mod method;
@@ -31,11 +33,12 @@ pub use crypto::{salt_password, same_secret};
 pub use fields::RuleError;
 pub use hba::{Asked, Hba, Rule, RuleMethod, Via};
 pub use ident::IdentMaps;
+pub use ldap::{Ldap, LdapCheck, LdapStep, MAX_LDAP_MESSAGE};
 pub use md5::{md5_hex_secret, md5_response, md5_verify};
 pub use message::{MAX_ITERATIONS, MAX_MESSAGE, ScramError};
 pub use method::{ConnectionMethod, Demand, Method, MethodError};
 pub use mock::Mocks;
-pub use plan::{Denial, Exchange, Facts, Plan, RejectReason, decide};
+pub use plan::{Denial, Exchange, External, Facts, Plan, RejectReason, decide};
 pub use require::{Methods, RequireAuth, ServerMethod, Trust};
 pub use scram_client::{ScramClient, ScramExpectVerdict, ScramNeedKeys};
 pub use scram_server::{ScramChallenged, ScramExpectFinal, ScramOffer, ScramServer};

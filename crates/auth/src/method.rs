@@ -28,14 +28,28 @@ pub enum Method {
     Hba,
     /// No authentication: every client logs in as the forced user of the database.
     Any,
+    /// The cleartext password, checked by a server that speaks LDAP.
+    Ldap,
+    /// The cleartext password, checked by the operating system's PAM.
+    Pam,
 }
 
 impl Method {
     /// The words that settings use, in the order of the variants.
-    pub const WORDS: &'static [&'static str] = &["trust", "plain", "md5", "scram-sha-256", "cert", "hba", "any"];
+    pub const WORDS: &'static [&'static str] =
+        &["trust", "plain", "md5", "scram-sha-256", "cert", "hba", "any", "ldap", "pam"];
 
-    const ALL: [Method; 7] =
-        [Method::Trust, Method::Plain, Method::Md5, Method::ScramSha256, Method::Cert, Method::Hba, Method::Any];
+    const ALL: [Method; 9] = [
+        Method::Trust,
+        Method::Plain,
+        Method::Md5,
+        Method::ScramSha256,
+        Method::Cert,
+        Method::Hba,
+        Method::Any,
+        Method::Ldap,
+        Method::Pam,
+    ];
 
     /// The method's name in a configuration.
     pub const fn as_str(self) -> &'static str {
@@ -51,6 +65,8 @@ impl Method {
             Method::ScramSha256 => ConnectionMethod::ScramSha256,
             Method::Cert => ConnectionMethod::Cert,
             Method::Any => ConnectionMethod::Any,
+            Method::Ldap => ConnectionMethod::Ldap,
+            Method::Pam => ConnectionMethod::Pam,
             Method::Hba => return Demand::of_rule(hba.find(asked)),
         };
         Demand { method, rule: None }
@@ -67,11 +83,7 @@ impl FromStr for Method {
     type Err = MethodError;
 
     fn from_str(text: &str) -> Result<Self, MethodError> {
-        match text {
-            "pam" => Err(MethodError::Later("pam")),
-            "ldap" => Err(MethodError::Later("ldap")),
-            _ => Self::ALL.into_iter().find(|method| method.as_str() == text).ok_or(MethodError::Unknown),
-        }
+        Self::ALL.into_iter().find(|method| method.as_str() == text).ok_or(MethodError::Unknown)
     }
 }
 
@@ -80,8 +92,6 @@ impl FromStr for Method {
 pub enum MethodError {
     /// There is no such method.
     Unknown,
-    /// A method of PgBouncer that is not supported yet.
-    Later(&'static str),
 }
 
 impl fmt::Display for MethodError {
@@ -89,7 +99,6 @@ impl fmt::Display for MethodError {
         let words = Method::WORDS.join(", ");
         match self {
             MethodError::Unknown => write!(f, "must be one of {words}"),
-            MethodError::Later(name) => write!(f, "can not be {name} yet: until then it must be one of {words}"),
         }
     }
 }
@@ -119,6 +128,10 @@ pub enum ConnectionMethod {
     Cert,
     /// The user of the operating system at the other end of the Unix socket.
     Peer,
+    /// The cleartext password, checked by a server that speaks LDAP.
+    Ldap,
+    /// The cleartext password, checked by the operating system's PAM.
+    Pam,
     /// A rule refuses the client.
     Reject,
     /// No rule matches, so the client is refused.
@@ -128,7 +141,8 @@ pub enum ConnectionMethod {
 impl ConnectionMethod {
     /// Whether the user and its secret are needed; otherwise no lookup is necessary.
     pub fn wants_user(self) -> bool {
-        !matches!(self, ConnectionMethod::Any | ConnectionMethod::Reject | ConnectionMethod::NoRule)
+        use ConnectionMethod::{Any, Ldap, NoRule, Pam, Reject};
+        !matches!(self, Any | Ldap | Pam | Reject | NoRule)
     }
 }
 
@@ -142,6 +156,8 @@ impl From<RuleMethod> for ConnectionMethod {
             RuleMethod::ScramSha256 => ConnectionMethod::ScramSha256,
             RuleMethod::Cert => ConnectionMethod::Cert,
             RuleMethod::Peer => ConnectionMethod::Peer,
+            RuleMethod::Ldap => ConnectionMethod::Ldap,
+            RuleMethod::Pam => ConnectionMethod::Pam,
         }
     }
 }
@@ -183,14 +199,6 @@ mod tests {
     }
 
     #[test]
-    fn methods_that_are_not_supported_yet_are_reported_as_such() {
-        for word in ["pam", "ldap"] {
-            let error = word.parse::<Method>().unwrap_err();
-            assert!(String::from(error).starts_with(&format!("can not be {word} yet")), "{error}");
-        }
-    }
-
-    #[test]
     fn a_connection_must_follow_the_method_or_the_rule_that_matches() {
         let hba = "local all all peer map=m\nhost db ann ::1/128 reject\n";
         let hba = Hba::parse(hba, &|_| Err(String::new())).unwrap();
@@ -209,6 +217,10 @@ mod tests {
     #[test]
     fn only_methods_that_ask_who_it_is_want_the_user() {
         assert!(ConnectionMethod::Cert.wants_user() && ConnectionMethod::Trust.wants_user());
-        assert!(!ConnectionMethod::Any.wants_user() && !ConnectionMethod::NoRule.wants_user());
+        assert!(
+            !ConnectionMethod::Any.wants_user()
+                && !ConnectionMethod::Pam.wants_user()
+                && !ConnectionMethod::NoRule.wants_user()
+        );
     }
 }

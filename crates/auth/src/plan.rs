@@ -36,6 +36,8 @@ pub enum Exchange {
         /// [`ScramVerifier::mock`](crate::ScramVerifier::mock), so that the check takes as long.
         mock: Option<Shape>,
     },
+    /// AuthenticationCleartextPassword; who checks the response.
+    External(External),
     /// AuthenticationMD5Password; check the response with [`md5_verify`](crate::md5_verify).
     Md5 {
         /// 32 hex digits; empty if there is no secret, and then [`md5_verify`](crate::md5_verify) accepts no response.
@@ -52,11 +54,21 @@ impl fmt::Debug for Exchange {
         match self {
             Exchange::None => f.write_str("None"),
             Exchange::Cleartext { .. } => f.write_str("Cleartext"),
+            Exchange::External(by) => write!(f, "External({by:?})"),
             Exchange::Md5 { .. } => f.write_str("Md5"),
             Exchange::Scram(_) => f.write_str("Scram"),
             Exchange::Refuse(denial) => write!(f, "Refuse({denial:?})"),
         }
     }
+}
+
+/// Who checks a password whose secret is not ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum External {
+    /// A server that speaks LDAP.
+    Ldap,
+    /// The operating system's PAM.
+    Pam,
 }
 
 /// The error for a client that is refused at once.
@@ -132,6 +144,8 @@ impl fmt::Display for RejectReason {
 pub struct Facts<'a> {
     /// The requested user.
     pub user: &'a str,
+    /// Whether there is such a user: listed, or found by a server.
+    pub known: bool,
     /// The user's secret; `None` for an unknown user and for one without a password.
     pub secret: Option<&'a Secret>,
     /// How the client connected.
@@ -156,6 +170,8 @@ pub fn decide(demand: &Demand<'_>, facts: &Facts<'_>) -> Plan {
         ConnectionMethod::Plain => return by_password(Password::Plain, facts),
         ConnectionMethod::Md5 => return by_password(Password::Md5, facts),
         ConnectionMethod::ScramSha256 => return by_password(Password::ScramSha256, facts),
+        ConnectionMethod::Ldap => return by_external(External::Ldap),
+        ConnectionMethod::Pam => return by_external(External::Pam),
         ConnectionMethod::Trust => (Denial::NoSuchUser, known(facts)),
         ConnectionMethod::Cert => (Denial::Certificate, by_certificate(demand, facts)),
         ConnectionMethod::Peer => (Denial::Peer, by_peer(demand, facts)),
@@ -169,8 +185,13 @@ pub fn decide(demand: &Demand<'_>, facts: &Facts<'_>) -> Plan {
     }
 }
 
+/// Who there is, is known elsewhere.
+fn by_external(external: External) -> Plan {
+    Plan { exchange: Exchange::External(external), reject_reason: None }
+}
+
 fn known(facts: &Facts<'_>) -> Result<(), RejectReason> {
-    facts.secret.map(drop).ok_or(RejectReason::UnknownUser)
+    if facts.known { Ok(()) } else { Err(RejectReason::UnknownUser) }
 }
 
 fn by_certificate(demand: &Demand<'_>, facts: &Facts<'_>) -> Result<(), RejectReason> {
@@ -280,6 +301,7 @@ mod tests {
         let demand = method.demand(&hba, &Asked { via: tcp(), database: "d", user: "u" });
         let facts = Facts {
             user: "u",
+            known: secret.is_some(),
             secret: secret.as_ref(),
             via: tcp(),
             certificate_name: None,
@@ -299,6 +321,7 @@ mod tests {
         let demand = Method::Hba.demand(&hba, &Asked { via, database: "d", user: "u" });
         let facts = Facts {
             user: "u",
+            known: secret.is_some(),
             secret: secret.as_ref(),
             via,
             certificate_name: name,
@@ -360,6 +383,7 @@ mod tests {
             let demand = method.demand(&hba, &Asked { via: tcp(), database: "d", user: "u" });
             let facts = Facts {
                 user: "u",
+                known: secret.is_some(),
                 secret: secret.as_ref(),
                 via: tcp(),
                 certificate_name: None,
@@ -476,6 +500,7 @@ mod tests {
         let demand = Method::Any.demand(&hba, &Asked { via: tcp(), database: "d", user: "u" });
         let mut facts = Facts {
             user: "u",
+            known: false,
             secret: None,
             via: tcp(),
             certificate_name: None,

@@ -1,9 +1,10 @@
-//! The files of rules that type `hba` goes by: fetched, read, and checked against each other.
+//! What a type of login goes by beside the settings: the files of rules of `hba`, fetched, read and checked against each
+//! other, and the options of `ldap`.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_auth::{Hba, IdentMaps, Method, RuleError};
+use weir_auth::{Hba, IdentMaps, Ldap, Method, RuleError};
 
 use crate::error::{ConfigError, Found};
 use crate::model::Config;
@@ -11,11 +12,34 @@ use crate::origin::FileFormat;
 use crate::origin::ReadFile;
 use crate::wording;
 
-/// Fetches the rules, if the method goes by them.
+/// Reads what the method goes by, if that is not in the settings' own fields: rules, or the options of LDAP.
 pub(crate) fn load(config: &mut Config, read: ReadFile<'_>, found: &mut Found) {
-    if config.auth.method != Method::Hba {
-        return;
+    match config.auth.method {
+        Method::Ldap => ldap(config, found),
+        Method::Hba => rules(config, read, found),
+        _ => {}
     }
+}
+
+/// Reads the options of type `ldap`.
+fn ldap(config: &mut Config, found: &mut Found) {
+    let name = if config.format == FileFormat::Ini { "auth_ldap_options" } else { "ldap_options" };
+    let Some(options) = &config.auth.ldap_options else {
+        let hint = format!("say where and how in {name}, as in ldapurl=\"ldap://HOST/BASE?uid?sub\"");
+        let place = config.locations.nearest("auth.type");
+        return found.note(wording::error_at(&config.source, place, "type ldap needs options", Some(hint)));
+    };
+    match Ldap::parse(options) {
+        Ok(ldap) => config.auth.ldap = Some(ldap),
+        Err(why) => {
+            let place = config.locations.nearest("auth.ldap_options");
+            found.note(wording::error_at(&config.source, place, &why, None));
+        }
+    }
+}
+
+/// Fetches the rules of type `hba`.
+fn rules(config: &mut Config, read: ReadFile<'_>, found: &mut Found) {
     let maps = match config.auth.ident_file.clone() {
         None => Some(IdentMaps::default()),
         Some(file) => {

@@ -84,7 +84,8 @@ fn single(list: &str) -> Option<&str> {
 fn users(config: &Config) -> String {
     let auth = &config.auth;
     let mut section = String::new();
-    let may_be_none = auth.query_user.is_some() || matches!(auth.method, Method::Trust | Method::Any | Method::Hba);
+    let may_be_none = auth.query_user.is_some()
+        || matches!(auth.method, Method::Trust | Method::Any | Method::Hba | Method::Ldap | Method::Pam);
     if auth.file.is_some() || (auth.users.is_empty() && may_be_none) {
         return section;
     }

@@ -26,6 +26,8 @@ pub(crate) enum FieldMut<'a> {
     Text(&'a mut Option<String>),
     /// Text that may be empty.
     Line(&'a mut String),
+    /// Text that may hold a password, and is shown to nobody.
+    Concealed(&'a mut Option<String>),
     /// A query that may be empty, or none.
     Query(&'a mut Option<String>),
     Path(&'a mut Option<PathBuf>),
@@ -62,6 +64,8 @@ impl FieldMut<'_> {
             FieldMut::Span(v) => units::seconds(**v),
             FieldMut::Millis(v) => (v.micros() / 1_000).to_string(),
             FieldMut::Flag(v) => u8::from(**v).to_string(),
+            FieldMut::Concealed(None) => String::new(),
+            FieldMut::Concealed(Some(_)) => "***".to_owned(),
             FieldMut::Text(v) => v.as_deref().unwrap_or_default().to_owned(),
             FieldMut::Line(v) | FieldMut::Inert(v) => (*v).clone(),
             FieldMut::Query(v) => match v.as_deref() {
@@ -104,7 +108,8 @@ impl FieldMut<'_> {
             FieldMut::MaybeSpan(Some(v)) => time(*v),
             FieldMut::Flag(v) => v.to_string(),
             FieldMut::MaybeU32(None) | FieldMut::MaybeSpan(None) | FieldMut::MaybeMode(None) => return None,
-            FieldMut::Text(None) | FieldMut::Path(None) => return None,
+            FieldMut::Text(None) | FieldMut::Concealed(None) | FieldMut::Path(None) => return None,
+            FieldMut::Concealed(Some(v)) => quoted(v),
             FieldMut::Names(v) => list(v.iter().map(|name| quoted(name)).collect()),
             FieldMut::Addresses(v) => list(v.iter().map(|ip| quoted(&ip.to_string())).collect()),
             FieldMut::Networks(v) => list(v.iter().map(|network| quoted(&network.to_string())).collect()),

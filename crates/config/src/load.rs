@@ -221,8 +221,11 @@ impl Loader<'_> {
     fn pool(&mut self, config: &Config, text: PoolText) -> Option<Pool> {
         let named = self.check_name(config, &text.name);
         let named = self.found.take(named);
-        let key = format!("pools.{}.auth_dbname", text.name);
-        self.check_auth_database(config, &key, text.auth_database.as_deref());
+        if config.format == FileFormat::Toml {
+            // PgBouncer takes such a file, and refuses the logins that would ask there.
+            let key = format!("pools.{}.auth_dbname", text.name);
+            self.check_auth_database(config, &key, text.auth_database.as_deref());
+        }
         let targets = self.targets(config, &text);
         let password = self.password(config, &text);
         let password = self.found.take(password);
@@ -413,5 +416,6 @@ fn is_variable(name: &str) -> bool {
 
 /// Whether clients can log in though nobody is listed.
 fn may_do_without_users(config: &Config) -> bool {
-    config.auth.query_user.is_some() || matches!(config.auth.method, Method::Trust | Method::Any | Method::Hba)
+    config.auth.query_user.is_some()
+        || matches!(config.auth.method, Method::Trust | Method::Any | Method::Hba | Method::Ldap | Method::Pam)
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use weir_auth::{Hba, IdentMaps, Method, RequireAuth};
+use weir_auth::{Hba, IdentMaps, Ldap, Method, RequireAuth};
 use weir_base::{OnDirty, PoolMode, Span, Target};
 
 use crate::accounts::Accounts;
@@ -188,6 +188,12 @@ pub struct Auth {
     pub ident_file: Option<PathBuf>,
     /// The maps of `ident_file`.
     pub ident: Arc<IdentMaps>,
+    /// Where and how passwords are checked with [`Method::Ldap`], as written; it may hold a password.
+    pub ldap_options: Option<String>,
+    /// The same, read; present with [`Method::Ldap`], unless rules decide.
+    pub ldap: Option<Arc<Ldap>>,
+    /// The service of PAM that checks passwords with [`Method::Pam`].
+    pub pam_service: String,
     /// The user who asks the server about users that `file` does not list (`auth_user`); `None`: nobody does.
     pub query_user: Option<String>,
     /// What is asked (`auth_query`): one parameter, the user's name; the first two columns are the user and the secret.
@@ -196,6 +202,8 @@ pub struct Auth {
     pub query_database: Option<String>,
     /// How long an answer may be used again; zero: not at all.
     pub query_cache: Span,
+    /// Whether a user whom no server knows is treated as one with another password; otherwise the client learns it.
+    pub hide_unknown_users: bool,
     /// How often passwords that are stored as such are hashed for SCRAM.
     pub scram_iterations: u32,
     /// The pause before a client is told that its login failed; it doubles with each failure from the same address, up

@@ -93,7 +93,10 @@ pub fn keep_restart_settings(old: &Config, new: &mut Config) {
 }
 
 fn users_differ(old: &Config, new: &Config) -> bool {
-    let access = |config: &'_ Config| (config.auth.hba.clone(), config.auth.ident.clone());
+    let access = |config: &'_ Config| {
+        let auth = &config.auth;
+        (auth.hba.clone(), auth.ident.clone(), auth.ldap.clone())
+    };
     old.auth.users != new.auth.users || old.users != new.users || access(old) != access(new)
 }
 

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use weir_auth::Method;
+use weir_auth::{Ldap, Method};
 
 use crate::kind::Kind;
 use crate::model::{Config, Pool};
@@ -73,6 +73,13 @@ pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> 
         return Err(SetError::Unfit(
             "type hba needs rules that have to be read: change the settings' file, and RELOAD".into(),
         ));
+    }
+    config.auth.ldap = None;
+    if config.auth.method == Method::Ldap {
+        let options = config.auth.ldap_options.as_deref();
+        let options =
+            options.ok_or_else(|| SetError::Unfit("type ldap needs auth_ldap_options: set it first".into()))?;
+        config.auth.ldap = Some(Ldap::parse(options).map_err(refused)?);
     }
     if config.auth.method != Method::Hba {
         config.auth.hba = None;

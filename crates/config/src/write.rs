@@ -25,7 +25,7 @@ impl Setting {
             FieldMut::U64(v) => *v = self.number(text)?,
             FieldMut::Span(v) | FieldMut::Millis(v) => *v = self.time(text)?,
             FieldMut::Flag(v) => *v = flag(text)?,
-            FieldMut::Text(v) => *v = Some(self.text(text)?),
+            FieldMut::Text(v) | FieldMut::Concealed(v) => *v = Some(self.text(text)?),
             FieldMut::Line(v) => *v = self.plain_text(text)?,
             FieldMut::Query(v) => *v = query(self.plain_text(text)?),
             FieldMut::Path(v) => *v = Some(PathBuf::from(self.text(text)?)),
@@ -57,7 +57,7 @@ impl Setting {
     pub(crate) fn write_ini(&self, field: FieldMut<'_>, text: &str) -> Result<(), String> {
         if text.is_empty() {
             match field {
-                FieldMut::Text(v) => *v = None,
+                FieldMut::Text(v) | FieldMut::Concealed(v) => *v = None,
                 FieldMut::Path(v) => *v = None,
                 FieldMut::Inert(v) => v.clear(),
                 field => return self.write(field, &Raw::One(String::new())),

@@ -65,6 +65,8 @@ pub(crate) enum FollowUp {
 pub(crate) enum Job {
     /// A client's password is hashed.
     ClientSalt(Peer),
+    /// A client's password is checked elsewhere.
+    CheckPassword(Peer),
     /// What the operating system calls a user.
     NameOfUser(u32),
     /// The password of our login at a server is hashed.
@@ -84,6 +86,8 @@ pub(crate) struct Common {
     /// The time of the input that is being handled.
     now: Time,
     last_id: u64,
+    /// Apart from `last_id`: ids of SHOW CLIENTS and SHOW SERVERS count connections, and nothing else (PgBouncer).
+    last_connection: u64,
     timers: Timers,
     follow_ups: VecDeque<FollowUp>,
     jobs: HashMap<u64, Job>,
@@ -106,6 +110,7 @@ impl Common {
             random: ChaCha12Rng::from_seed(seed),
             now: Time::START,
             last_id: 0,
+            last_connection: 0,
             timers: Timers::default(),
             follow_ups: VecDeque::new(),
             jobs: HashMap::new(),
@@ -151,10 +156,16 @@ impl Common {
         self.wall_at_start + at.micros()
     }
 
-    /// A number that no other thing of the process has.
+    /// A number that no other message, job or table of the process has.
     pub(crate) fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id * u64::from(self.workers) + u64::from(self.worker.0)
+    }
+
+    /// A number that no other client or server of the process has. With one worker, the next one.
+    pub(crate) fn next_connection_id(&mut self) -> u64 {
+        self.last_connection += 1;
+        self.last_connection * u64::from(self.workers) + u64::from(self.worker.0)
     }
 
     pub(crate) fn random_bytes<const N: usize>(&mut self) -> [u8; N] {

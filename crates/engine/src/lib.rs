@@ -18,6 +18,7 @@ mod entry;
 mod flows;
 mod handles;
 mod log;
+mod password_check;
 mod peers;
 mod pools;
 mod secured;
@@ -156,6 +157,9 @@ impl Engine {
     fn helped<I: Io>(&mut self, now: Time, job: u64, answer: port::Answer, io: &mut I) {
         match (self.common.end_job(job), answer) {
             (Some(Job::ClientSalt(peer)), port::Answer::Salted(salted)) => self.client_hashed(now, peer, &salted, io),
+            (Some(Job::CheckPassword(peer)), port::Answer::Checked(result)) => {
+                self.password_checked(now, peer, result, io);
+            }
             (Some(Job::NameOfUser(uid)), port::Answer::UserName(name)) => {
                 self.user_named(now, uid, name.as_deref(), io);
             }

@@ -142,6 +142,8 @@ pub(crate) struct ServerSlot {
     pub(crate) used: bool,
     /// Close it at its release (KILL, RECONNECT).
     pub(crate) marked_for_close: bool,
+    /// Its client has only been told what it reported: that is no use of it.
+    pub(crate) unused: bool,
 }
 
 /// Where a server connection is in its life; the same names in SHOW SERVERS.
@@ -325,6 +327,7 @@ impl ServerSlot {
             fatal_error: None,
             used: false,
             marked_for_close: false,
+            unused: false,
         }
     }
 

@@ -25,6 +25,7 @@ use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
 use weir_config::{Config, Edit, SslMode};
 
 use crate::cluster::messages::Message;
+pub use crate::password_check::{Authority, PasswordCheck};
 pub use crate::secured::{Certificate, Secured};
 
 /// What happened.
@@ -214,6 +215,9 @@ pub enum Work {
         /// The iteration count.
         iterations: u32,
     },
+    /// Whether a client's password is right, by LDAP or PAM. It may take as long as its `limit`, and no other kind of work
+    /// waits for it.
+    CheckPassword(Box<PasswordCheck>),
     /// What the operating system calls the user with this number.
     NameOfUser(u32),
     /// Read and validate the configuration files again.
@@ -230,6 +234,7 @@ impl fmt::Debug for Work {
         f.write_str(match self {
             Work::SaltServer { .. } => "SaltServer",
             Work::SaltClient { .. } => "SaltClient",
+            Work::CheckPassword(_) => "CheckPassword",
             Work::NameOfUser(_) => "NameOfUser",
             Work::LoadConfig => "LoadConfig",
             Work::ApplyTls(_) => "ApplyTls",
@@ -242,6 +247,8 @@ impl fmt::Debug for Work {
 pub enum Answer {
     /// For [`Work::SaltServer`] and [`Work::SaltClient`].
     Salted([u8; 32]),
+    /// For [`Work::CheckPassword`]: why it is not right, or could not be checked, in a line for the log.
+    Checked(Result<(), String>),
     /// For [`Work::NameOfUser`]; `None` where it knows no name.
     UserName(Option<String>),
     /// For [`Work::LoadConfig`]: a configuration that is valid as a whole, or one line that says what is wrong and where.
@@ -254,6 +261,7 @@ impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Answer::Salted(_) => "Salted",
+            Answer::Checked(_) => "Checked",
             Answer::UserName(_) => "UserName",
             Answer::Config(_) => "Config",
             Answer::Changed(_) => "Changed",

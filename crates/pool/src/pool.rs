@@ -109,10 +109,20 @@ impl<P> Pool<P> {
 
     /// A linked server is clean again. Where the answer is [`Release::Next`], it is linked to that client.
     pub fn release(&mut self, server: Peer, proof: P, now: Time) -> Release {
+        self.give_back(server, proof, true, now)
+    }
+
+    /// The same for a server that nothing was sent to: its one use, if it may have no more, is still to come.
+    pub fn release_unused(&mut self, server: Peer, proof: P, now: Time) -> Release {
+        self.give_back(server, proof, !self.settings.server_lifetime.is_zero(), now)
+    }
+
+    fn give_back(&mut self, server: Peer, proof: P, ages: bool, now: Time) -> Release {
         let key = self.servers.find(server).expect("a released server is in the pool");
         assert!(matches!(self.servers[key].state, State::Linked(_)), "{server:?} is released but not linked");
         self.linked -= 1;
-        if let Some(reason) = self.unwanted(key).or_else(|| self.too_old(key, now)) {
+        let unwanted = self.unwanted(key);
+        if let Some(reason) = unwanted.or_else(|| if ages { self.too_old(key, now) } else { None }) {
             self.forget(key);
             return Release::Close(reason);
         }

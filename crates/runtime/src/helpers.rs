@@ -3,7 +3,7 @@
 //! A lane for each kind of work, with its own threads and its own bounded queue, so that no kind waits for another:
 //! reading the configuration; hashing for our logins at servers, and steps of our handshakes with them; hashing for
 //! clients' logins, and steps of their handshakes, which anybody who connects can cause; names of servers and of the
-//! operating system's users, whose look-ups may hang for long. What anybody can cause runs with a lower priority than
+//! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks. What anybody can cause runs with a lower priority than
 //! all else.
 //!
 //! Answers go to the asking worker's mailbox. A worker has at most [`ASKED`] requests under way in a lane, and the
@@ -24,11 +24,14 @@ use weir_engine::port::{Answer, Work};
 
 use crate::dns::{self, Query};
 use crate::mailbox::{Mailboxes, WorkerMessage};
+use crate::passwords;
 use crate::tls::{HandshakeStep, Side, TlsFiles};
 use crate::work::WorkKind;
 
 /// Requests of one worker under way in a lane.
 const ASKED: usize = 64;
+/// Passwords that LDAP, or PAM, checks at once. Each waits for others most of the time.
+const CHECKERS: usize = 4;
 /// What the lanes for clients are nicer than the rest of the process.
 const NICER: i32 = 5;
 
@@ -63,6 +66,8 @@ pub(crate) struct Helpers {
     servers: Lane<(u64, Work)>,
     clients: Lane<(u64, Work)>,
     users: Lane<(u64, Work)>,
+    ldap: Lane<(u64, Work)>,
+    pam: Lane<(u64, Work)>,
     names: Lane<Query>,
     connects: Lane<(Peer, Box<HandshakeStep>)>,
     accepts: Lane<(Peer, Box<HandshakeStep>)>,
@@ -99,6 +104,8 @@ impl Helpers {
             servers: work(LaneSetup::new("weir-help", 1), WorkKind::Servers)?,
             clients: work(LaneSetup::new("weir-logins", 2).nicer(), WorkKind::Clients)?,
             users: work(LaneSetup::new("weir-users", 2), WorkKind::Users)?,
+            ldap: work(LaneSetup::new("weir-ldap", CHECKERS).nicer(), WorkKind::Ldap)?,
+            pam: work(LaneSetup::new("weir-pam", CHECKERS).nicer(), WorkKind::Pam)?,
             names: lane(LaneSetup::new("weir-names", 2), mailboxes, |query| WorkerMessage::Found(dns::look_up(query)))?,
             connects: lane(LaneSetup::new("weir-tls", 1), mailboxes, take_step)?,
             accepts: lane(LaneSetup::new("weir-doors", 2).nicer(), mailboxes, take_step)?,
@@ -140,6 +147,7 @@ fn help(configuring: &Configuring, work: Work) -> Answer {
         Work::SaltServer { password, salt, iterations } | Work::SaltClient { password, salt, iterations } => {
             Answer::Salted(weir_auth::salt_password(&password, &salt, iterations))
         }
+        Work::CheckPassword(check) => Answer::Checked(passwords::check(&check)),
         Work::NameOfUser(uid) => Answer::UserName(name_of_user(uid)),
         Work::LoadConfig => Answer::Config((configuring.reload)()),
         Work::ApplyTls(config) => Answer::Config(configuring.tls.apply(&config)),
@@ -204,6 +212,8 @@ pub(crate) struct HelperQueues {
     servers: Queue<(u64, Work)>,
     clients: Queue<(u64, Work)>,
     users: Queue<(u64, Work)>,
+    ldap: Queue<(u64, Work)>,
+    pam: Queue<(u64, Work)>,
     names: Queue<Query>,
     connects: Queue<(Peer, Box<HandshakeStep>)>,
     accepts: Queue<(Peer, Box<HandshakeStep>)>,
@@ -216,6 +226,8 @@ impl HelperQueues {
             servers: Queue::new(me, helpers.servers),
             clients: Queue::new(me, helpers.clients),
             users: Queue::new(me, helpers.users),
+            ldap: Queue::new(me, helpers.ldap),
+            pam: Queue::new(me, helpers.pam),
             names: Queue::new(me, helpers.names),
             connects: Queue::new(me, helpers.connects),
             accepts: Queue::new(me, helpers.accepts),
@@ -228,6 +240,8 @@ impl HelperQueues {
             WorkKind::Servers => &mut self.servers,
             WorkKind::Clients => &mut self.clients,
             WorkKind::Users => &mut self.users,
+            WorkKind::Ldap => &mut self.ldap,
+            WorkKind::Pam => &mut self.pam,
         }
     }
 

@@ -15,6 +15,7 @@
 //! | `control_queue` | the control plane's requests |
 //! | `tls` | encryption: what is agreed on with whom, handshakes, sessions |
 //! | `mailbox`, `helpers`, `signals`, `log` | messages between threads, slow work, the operator's signals, lines |
+//! | `passwords` | passwords that LDAP or PAM checks |
 //! | `files` | files that an operator names |
 //! | `supervisor` | what systemd is told |
 
@@ -30,6 +31,7 @@ mod load;
 mod log;
 mod mailbox;
 mod output;
+mod passwords;
 mod port;
 mod serve;
 mod shared;
@@ -49,6 +51,7 @@ pub use handler::{Handler, WorkerSetup};
 pub use helpers::{Change, Fit, Reload};
 pub use listen::{Bound, Inherited};
 pub use log::{LogTarget, log_start_error};
+pub use passwords::{PAM_HELPER, PamRequest};
 pub use port::MakeRing;
 pub use serve::{Options, Ready, VERSION, serve, start_engines};
 pub use signals::Signals;

@@ -1,6 +1,6 @@
 //! The kinds of an engine's slow work.
 
-use weir_engine::port::Work;
+use weir_engine::port::{Authority, Work};
 
 /// The kinds of an engine's work, of which none waits for another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,8 +11,12 @@ pub(crate) enum WorkKind {
     Servers,
     /// Hashing for clients' logins.
     Clients,
-    /// HelperQueues the operating system about its users.
+    /// Asking the operating system about its users.
     Users,
+    /// Having passwords checked by LDAP.
+    Ldap,
+    /// Having passwords checked by PAM.
+    Pam,
 }
 
 impl WorkKind {
@@ -22,6 +26,10 @@ impl WorkKind {
             Work::SaltServer { .. } => WorkKind::Servers,
             Work::SaltClient { .. } => WorkKind::Clients,
             Work::NameOfUser(_) => WorkKind::Users,
+            Work::CheckPassword(check) => match check.by {
+                Authority::Ldap(_) => WorkKind::Ldap,
+                Authority::Pam(_) => WorkKind::Pam,
+            },
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::server::{ProtocolViolation, Server};
 use crate::server_error::{ErrorRead, ServerError, read_error};
 
 /// The longest message that an answer may consist of.
-const MAX_MESSAGE: usize = 64 << 10;
+const MAX_MESSAGE: usize = 80 << 10;
 
 /// What a server knows about a user.
 #[derive(Clone, PartialEq, Eq)]

@@ -6,15 +6,16 @@
 use std::sync::Arc;
 
 use weir_auth::{
-    Denial, Exchange, Plan, ScramChallenged, ScramExpectFinal, ScramKeys, ScramOffer, ScramPolicy, ScramSource,
-    ScramStart, ScramVerifier, Secret, Shape, md5_verify, plain_verify,
+    Denial, Exchange, External, Plan, ScramChallenged, ScramExpectFinal, ScramKeys, ScramOffer, ScramPolicy,
+    ScramSource, ScramStart, ScramVerifier, Secret, Shape, md5_verify, plain_verify,
 };
 use weir_pgwire::{frontend, put_back};
 
 use crate::refusal::Refusal;
 
-/// The longest password message, in bytes. Tokens that stand for passwords have a few thousand.
-pub const MAX_PASSWORD: usize = 16 << 10;
+/// The longest password message, in bytes: a password of 65,535 (PostgreSQL's and PgBouncer's bound), with its tag, its
+/// length and its end. Tokens that stand for passwords have a few thousand.
+pub const MAX_PASSWORD: usize = 65_535 + 6;
 
 /// Randomness for one login.
 pub struct LoginNonces {
@@ -40,6 +41,11 @@ enum Stage {
     CleartextSalting {
         given: Arc<str>,
         verifier: ScramVerifier,
+    },
+    /// The password is checked elsewhere, once the client has sent it (`given`).
+    External {
+        by: External,
+        given: Option<Arc<str>>,
     },
     Md5 {
         hex: String,
@@ -74,6 +80,8 @@ pub enum LoginStep {
         /// Whether it is the stored one; otherwise it is what a client gave, and may be anything.
         stored: bool,
     },
+    /// This password must be checked; then [`Login::checked`].
+    CheckPassword(Arc<str>),
     /// The client is who it says it is.
     Accepted(LearnedCredentials),
     /// It is not, or it can't be.
@@ -110,6 +118,10 @@ impl Login {
                 let secret = secret.filter(|_| plan.reject_reason.is_none()).cloned();
                 (Stage::Cleartext { secret, mock }, LoginStep::Wait)
             }
+            Exchange::External(by) => {
+                put_back::auth_cleartext(buffer);
+                (Stage::External { by, given: None }, LoginStep::Wait)
+            }
             Exchange::Md5 { hex } => {
                 put_back::auth_md5(buffer, salt.md5);
                 (Stage::Md5 { hex, salt: salt.md5 }, LoginStep::Wait)
@@ -127,6 +139,13 @@ impl Login {
     pub fn message(&mut self, body: &[u8], policy: &ScramPolicy, buffer: &mut Vec<u8>) -> LoginStep {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Cleartext { secret, mock } => self.cleartext(body, secret, mock, policy),
+            Stage::External { by, given: None } => match cleartext(body) {
+                Ok(given) => {
+                    self.stage = Stage::External { by, given: Some(given.clone()) };
+                    LoginStep::CheckPassword(given)
+                }
+                Err(refusal) => LoginStep::Refused(refusal),
+            },
             Stage::Md5 { hex, salt } => {
                 let good = frontend::password(body).is_ok_and(|response| md5_verify(&hex, salt, response));
                 if good {
@@ -143,7 +162,7 @@ impl Login {
                 }
                 Err(_) => LoginStep::Refused(Refusal::SaslFailed),
             },
-            Stage::CleartextSalting { .. } | Stage::ScramSalting { .. } | Stage::Over => {
+            Stage::CleartextSalting { .. } | Stage::ScramSalting { .. } | Stage::External { .. } | Stage::Over => {
                 LoginStep::Refused(Refusal::Protocol("a password message that nobody asked for".into()))
             }
         }
@@ -168,6 +187,18 @@ impl Login {
         }
     }
 
+    /// Goes on after [`LoginStep::CheckPassword`]: whether the password is right.
+    pub fn checked(&mut self, good: bool) -> LoginStep {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::External { given, .. } if good => {
+                LoginStep::Accepted(LearnedCredentials { password: given, keys: None })
+            }
+            Stage::External { by: External::Ldap, .. } => LoginStep::Refused(Refusal::LdapFailed),
+            Stage::External { by: External::Pam, .. } => LoginStep::Refused(Refusal::PamFailed),
+            _ => LoginStep::Refused(Refusal::Broken("a verdict that nobody asked for")),
+        }
+    }
+
     fn cleartext(
         &mut self,
         body: &[u8],
@@ -175,13 +206,10 @@ impl Login {
         mock: Option<Shape>,
         policy: &ScramPolicy,
     ) -> LoginStep {
-        let given = frontend::password(body).ok().and_then(|p| std::str::from_utf8(p).ok());
-        let Some(given) = given else { return LoginStep::Refused(Refusal::PasswordFailed) };
-        if given.is_empty() {
-            // Whoever it is: nobody has such a password, on a server either.
-            return LoginStep::Refused(Refusal::EmptyPassword);
-        }
-        let given: Arc<str> = given.into();
+        let given = match cleartext(body) {
+            Ok(given) => given,
+            Err(refusal) => return LoginStep::Refused(refusal),
+        };
         let good = match secret {
             Some(Secret::Plain(password)) => plain_verify(&password, given.as_bytes()),
             Some(secret @ Secret::Md5(_)) => weir_auth::verify_cleartext(&secret, &self.user, given.as_bytes()),
@@ -237,6 +265,16 @@ impl Login {
                 Err(_) => LoginStep::Refused(Refusal::SaslFailed),
             },
         }
+    }
+}
+
+/// The password of a password message.
+fn cleartext(body: &[u8]) -> Result<Arc<str>, Refusal> {
+    match frontend::password(body).ok().and_then(|password| std::str::from_utf8(password).ok()) {
+        // Whoever it is: nobody has such a password, on a server either.
+        Some("") => Err(Refusal::EmptyPassword),
+        Some(given) => Ok(given.into()),
+        None => Err(Refusal::PasswordFailed),
     }
 }
 

@@ -34,6 +34,12 @@ pub enum Refusal {
     UnsupportedProtocol(String),
     /// Wrong password, unknown user: never told apart.
     PasswordFailed,
+    /// The LDAP server did not accept the password, or could not be asked; the log says why.
+    LdapFailed,
+    /// PAM did not accept the password; the log says why.
+    PamFailed,
+    /// A server that was asked knows no such user, and clients may learn that.
+    NoSuchUser,
     /// The SCRAM exchange failed: wrong password, unknown user, malformed message.
     SaslFailed,
     /// The secret of a user can't be asked for; the log says why.
@@ -152,6 +158,9 @@ impl Refusal {
         match self {
             Refusal::NoSuchDatabase(_) | Refusal::PoolGone => "3D000",
             Refusal::NoUser
+            | Refusal::LdapFailed
+            | Refusal::PamFailed
+            | Refusal::NoSuchUser
             | Refusal::PasswordFailed
             | Refusal::SaslFailed
             | Refusal::EmptyPassword
@@ -293,6 +302,9 @@ impl fmt::Display for Refusal {
             Refusal::BadParameter(name) => write!(f, "invalid value for startup parameter: {name}"),
             Refusal::UnsupportedProtocol(what) => write!(f, "unsupported protocol: {what}"),
             Refusal::PasswordFailed => f.write_str("password authentication failed"),
+            Refusal::LdapFailed => f.write_str("LDAP authentication failed"),
+            Refusal::PamFailed => f.write_str("PAM authentication failed"),
+            Refusal::NoSuchUser => f.write_str("no such user"),
             Refusal::SaslFailed => f.write_str("SASL authentication failed"),
             Refusal::EmptyPassword => f.write_str("empty password returned by client"),
             Refusal::TrustFailed => f.write_str("\"trust\" authentication failed"),

@@ -217,7 +217,9 @@ impl ServerLogin {
         match (std::mem::replace(&mut self.stage, Stage::Over), auth) {
             (Stage::Method | Stage::Verdict, Auth::Ok) => self.stage = Stage::LoggedIn,
             (Stage::Method, Auth::Cleartext) => {
-                let Some(password) = &self.credentials.password else { return self.no_secret("a password") };
+                let Some(password) = &self.credentials.password else {
+                    return self.no_secret("the server asks for a password");
+                };
                 put_front::password(buffer, password.as_bytes());
                 self.stage = Stage::Verdict;
             }
@@ -247,7 +249,7 @@ impl ServerLogin {
         let hex = match (&self.credentials.md5, &self.credentials.password) {
             (Some(hex), _) => hex.to_string(),
             (None, Some(password)) => md5_hex_secret(&self.credentials.user, password),
-            (None, None) => return self.no_secret("an md5 hash or a password"),
+            (None, None) => return self.no_secret("the server asks for an md5 hash or a password"),
         };
         put_front::password(buffer, md5_response(&hex, salt).as_bytes());
         self.stage = Stage::Verdict;
@@ -261,7 +263,10 @@ impl ServerLogin {
         };
         // Keys learnt from a client fit only where the server holds the same verifier; a password fits any.
         let Some(password) = self.credentials.password.clone() else {
-            let Some(keys) = self.credentials.keys.clone() else { return self.no_secret("a password") };
+            let Some(keys) = self.credentials.keys.clone() else {
+                // PgBouncer's words: there may be a verifier or an md5 hash, which SCRAM can't use.
+                return self.no_secret("wrong password type: the server asks for a password");
+            };
             self.answer(need, &keys, buffer);
             return ServerLoginStep::Wait;
         };
@@ -277,7 +282,7 @@ impl ServerLogin {
     }
 
     fn no_secret(&self, what: &str) -> ServerLoginStep {
-        failed(&format!("the server asks for {what}, and none is known for user \"{}\"", self.credentials.user))
+        failed(&format!("{what}, and none is known for user \"{}\"", self.credentials.user))
     }
 }
 

@@ -11,6 +11,7 @@ mod convert;
 mod events;
 mod failure;
 mod load;
+mod pam_helper;
 mod pgbouncer;
 mod pool_test;
 mod probe;
@@ -169,6 +170,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
+    if pam_helper::is_called(words.first().map(OsString::as_os_str)) {
+        return pam_helper::run();
+    }
     if pgbouncer::is_called(words.first().map(OsString::as_os_str)) {
         return conclude(pgbouncer::run(pgbouncer::parse(words)));
     }

@@ -88,7 +88,7 @@ fn behaviour_17_a_null_password_cannot_log_in() {
 #[test]
 fn behaviour_17_a_missing_user_is_indistinguishable_from_a_wrong_password() {
     for auth in ["scram-sha-256", "plain"] {
-        let site = Site::ini(&asking().set("auth_type", auth));
+        let site = Site::ini(&asking().set("auth_type", auth).set("auth_hide_unknown_users", 1));
         lookup(&site);
         let wrong = error_of(enter(&site, users::OTHER.name, "wrong"));
         let missing = error_of(enter(&site, "no_such_user", "wrong"));
@@ -96,6 +96,27 @@ fn behaviour_17_a_missing_user_is_indistinguishable_from_a_wrong_password() {
         assert_eq!(wrong.0, "08P01");
         assert_eq!(first_request(&site, users::OTHER.name), first_request(&site, "no_such_user"), "{auth}");
     }
+}
+
+#[test]
+fn behaviour_17_a_user_that_auth_query_does_not_find_is_told_so_under_every_type() {
+    for auth in ["trust", "plain", "md5", "scram-sha-256"] {
+        let site = Site::ini(&asking().set("auth_type", auth));
+        lookup(&site);
+        let (_, message) = error_of(enter(&site, "no_such_user", "x"));
+        assert_eq!(message, "no such user", "{auth}");
+    }
+}
+
+#[test]
+fn behaviour_17_trust_lets_in_whom_auth_query_finds_with_a_secret_or_without() {
+    let site = Site::ini(&asking().set("auth_type", "trust").forced(users::APP));
+    lookup(&site);
+    let without = role(&site, "without", "");
+    for name in [users::OTHER.name, &without] {
+        assert_eq!(enter(&site, name, "").unwrap().as_deref(), Some("app"), "as the forced user");
+    }
+    site.superuser().query(&format!("DROP ROLE {without}")).unwrap();
 }
 
 /// The first authentication request to a user.

@@ -95,7 +95,8 @@ pub(super) fn stats_averages(snapshot: &Snapshot<'_>) -> Vec<Row> {
 }
 
 pub(super) fn totals(snapshot: &Snapshot<'_>) -> Vec<Row> {
-    let all = DatabaseStats::sum(&snapshot.report.stats);
+    let mut all = DatabaseStats::sum(&snapshot.report.stats);
+    all.merge(&snapshot.report.console_stats);
     let rows = |half: &'static str, stats: Stats| {
         let named = TOTAL_NAMES.into_iter().zip(stats.to_array());
         named.map(move |(name, value)| vec![text(format_args!("{half}_{name}")), text(value)])
@@ -103,14 +104,10 @@ pub(super) fn totals(snapshot: &Snapshot<'_>) -> Vec<Row> {
     rows("total", all.total).chain(rows("avg", all.averages())).collect()
 }
 
-/// A row a database, by name. The console has a row, as PgBouncer's has; its commands are not counted unless the report
-/// brings counters for it.
+/// A row a database, by name. The console has a row, as PgBouncer's has.
 fn rows(snapshot: &Snapshot<'_>, values: fn(&DatabaseStats) -> Vec<u64>) -> Vec<Row> {
-    let console = DatabaseStats { database: CONSOLE_DATABASE.to_owned(), ..DatabaseStats::default() };
-    let mut all: Vec<&DatabaseStats> = snapshot.report.stats.iter().collect();
-    if !all.iter().any(|of| of.database == CONSOLE_DATABASE) {
-        all.push(&console);
-    }
+    let console = DatabaseStats { database: CONSOLE_DATABASE.to_owned(), ..snapshot.report.console_stats.clone() };
+    let mut all: Vec<&DatabaseStats> = snapshot.report.stats.iter().chain([&console]).collect();
     all.sort_by(|a, b| a.database.cmp(&b.database));
     let row = |of: &DatabaseStats| {
         let values = values(of).into_iter().map(text);

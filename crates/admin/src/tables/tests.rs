@@ -138,6 +138,7 @@ fn report() -> Report {
             addresses: vec![[10, 0, 0, 1].into(), [10, 0, 0, 2].into()],
         }],
         stats: vec![stats("zoo", 100), stats("app", 300)],
+        console_stats: stats("", 30),
         refusals: vec![
             RefusalRecord {
                 pool: Some(("app".to_owned(), "joe".to_owned())),
@@ -330,7 +331,7 @@ fn totals_and_averages_are_shown_by_database() {
         lines(Show::Stats),
         [
             "app,0,300,0,2100,0,15000,0,0,0,0,0,0,0,2,0,210,0,50,0,0,0,0,0,0",
-            "pgbouncer,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0",
+            "pgbouncer,0,30,0,210,0,1500,0,0,0,0,0,0,0,2,0,21,0,50,0,0,0,0,0,0",
             "zoo,0,100,0,700,0,5000,0,0,0,0,0,0,0,2,0,70,0,50,0,0,0,0,0,0",
         ]
     );
@@ -339,14 +340,14 @@ fn totals_and_averages_are_shown_by_database() {
 }
 
 #[test]
-fn totals_are_those_of_all_databases() {
+fn totals_are_those_of_all_databases_and_of_the_console() {
     let lines = lines(Show::Totals);
     assert_eq!(lines.len(), 24);
     assert_eq!(lines[0], "total_server_assignment_count,0");
-    assert_eq!(lines[1], "total_xact_count,400");
-    assert_eq!(lines[3], "total_client_bytes,2800");
+    assert_eq!(lines[1], "total_xact_count,430");
+    assert_eq!(lines[3], "total_client_bytes,3010");
     assert_eq!(lines[8], "total_ps_client_parse_count,0");
-    assert_eq!(lines[13], "avg_xact_count,4");
+    assert_eq!(lines[13], "avg_xact_count,6");
     assert_eq!(lines[17], "avg_xact_time,50");
     assert_eq!(lines[22], "avg_ps_bind_count,0");
 }

@@ -232,6 +232,8 @@ fn named(method: RuleMethod) -> &'static str {
         RuleMethod::ScramSha256 => "scram-sha-256",
         RuleMethod::Cert => "cert",
         RuleMethod::Peer => "peer",
+        RuleMethod::Ldap => "ldap ldapserver=h ldapprefix=p",
+        RuleMethod::Pam => "pam",
     }
 }
 

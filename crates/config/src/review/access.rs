@@ -24,8 +24,8 @@ impl Review<'_> {
         let text = match method {
             Method::Trust => format!("type trust on {address}: whoever reaches it may be any listed user"),
             Method::Any => format!("type any on {address}: whoever reaches it comes in"),
-            Method::Plain if !encrypted => {
-                format!("type plain on {address}: passwords cross the network as they are")
+            Method::Plain | Method::Ldap | Method::Pam if !encrypted => {
+                format!("type {method} on {address}: passwords cross the network as they are")
             }
             _ => return,
         };
@@ -69,7 +69,8 @@ impl Review<'_> {
         let config = self.config;
         let users = &config.auth.users;
         let asked = config.auth.query_user.is_some() || config.pools.values().any(|pool| pool.auth_user.is_some());
-        if users.is_empty() && !asked && config.auth.method != Method::Any {
+        let elsewhere = matches!(config.auth.method, Method::Any | Method::Ldap | Method::Pam);
+        if users.is_empty() && !asked && !elsewhere {
             // PgBouncer serves such a file too: a package's own, before anybody has filled it in.
             let text = "no users are listed, so nobody can log in, but for the console over the Unix socket; that \
                         holds for trust too";
@@ -80,7 +81,7 @@ impl Review<'_> {
                 format!("user {} is listed again in line {line} of the users, and the last entry counts", plain(name));
             self.warn("auth.file", text);
         }
-        if matches!(config.auth.method, Method::Trust | Method::Any | Method::Cert | Method::Hba) {
+        if elsewhere || matches!(config.auth.method, Method::Trust | Method::Cert | Method::Hba) {
             return;
         }
         self.users_who(|secret| secret.is_empty(), "without a secret can't log in");

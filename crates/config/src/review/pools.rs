@@ -5,11 +5,16 @@ use weir_base::{PoolMode, Span};
 
 use super::{Review, plain};
 use crate::model::{Limits, Pool};
+use crate::names::RESERVED_DATABASES;
 
 impl Review<'_> {
     pub(super) fn pool_login(&mut self, pool: &Pool) {
         let key = format!("pools.{}", pool.name);
         let title = self.title(pool);
+        if let Some(name) = pool.auth_database.as_deref().filter(|name| RESERVED_DATABASES.contains(name)) {
+            let text = format!("auth_dbname of {title} is {name}, the console, where nobody can be asked about users");
+            self.warn(&key, text);
+        }
         match (&pool.user, &pool.password) {
             (None, Some(_)) => self.warn(&key, format!("the password of {title} has no effect without a user")),
             (Some(user), None) if !self.has_password(user) => {

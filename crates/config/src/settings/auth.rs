@@ -17,7 +17,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         "How clients authenticate. `trust` requires no proof, but the user must be listed; `plain` requests the \
          cleartext password; `md5` a hash of it, or SCRAM from users with a SCRAM secret; `scram-sha-256` can't use \
          md5 secrets; `cert` requires a certificate with the user's name; `hba` follows `hba_file`; `any` accepts \
-         every client as the user of the pool.",
+         every client as the user of the pool; `ldap` and `pam` request the cleartext password, and an LDAP server \
+         (`ldap_options`) or the system's PAM (`pam_service`) checks it, for any user.",
     )
     .ini("auth_type")
     .ini_default("md5"),
@@ -59,6 +60,26 @@ pub(super) static SETTINGS: &[Setting] = &[
     .ini("auth_ident_file"),
     Setting::new(
         Auth,
+        "ldap_options",
+        Kind::Text,
+        "",
+        Field::Config(|c| FieldMut::Concealed(&mut c.auth.ldap_options)),
+        "Where and how type `ldap` has passwords checked: options as in a rule of PostgreSQL's `pg_hba.conf`, such as \
+         `ldapurl=\"ldap://host/dc=example,dc=net?uid?sub\"`. Never shown, as a password may be among them.",
+    )
+    .ini("auth_ldap_options"),
+    Setting::new(
+        Auth,
+        "pam_service",
+        Kind::Text,
+        "weir",
+        Field::Config(|c| FieldMut::Line(&mut c.auth.pam_service)),
+        "The service of PAM that checks passwords with type `pam`: a file of this name in `/etc/pam.d`.",
+    )
+    .ini_own("auth_pam_service")
+    .ini_default("pgbouncer"),
+    Setting::new(
+        Auth,
         "query_user",
         Kind::Text,
         "",
@@ -97,6 +118,17 @@ pub(super) static SETTINGS: &[Setting] = &[
         "How long a result is used again. 0: not at all. A failed login and a reload end this earlier.",
     )
     .ini_own("auth_query_cache")
+    .ini_default("0"),
+    Setting::new(
+        Auth,
+        "hide_unknown_users",
+        Kind::Flag,
+        "true",
+        Field::Config(|c| FieldMut::Flag(&mut c.auth.hide_unknown_users)),
+        "Whether a user whom the asked server does not know gets the exchange and the error of a wrong password. \
+         Otherwise the answer is `no such user`, as with PgBouncer: then anybody can find out which users there are.",
+    )
+    .ini_own("auth_hide_unknown_users")
     .ini_default("0"),
     Setting::new(
         Auth,

@@ -7,7 +7,6 @@ use crate::table::{Effect, Setting};
 const COUNT: Kind = Kind::Number { min: 0, max: u32::MAX as u64 };
 
 pub(super) static SETTINGS: &[Setting] = &[
-    Setting::inert("auth_ldap_options", Kind::Text, "", "logging in by LDAP is not supported yet"),
     Setting::inert("client_tls_dheparams", Kind::Text, "auto", "keys are exchanged over elliptic curves only"),
     Setting::inert(
         "client_tls_ecdhcurve",

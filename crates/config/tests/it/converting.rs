@@ -61,7 +61,8 @@ fn what_is_written_is_short_and_says_what_has_no_effect() {
          enough.\n\
          \n[general]\nmax_clients = 100\non_dirty = \"keep\"\nwarn_on_dirty = false\nrequire_auth = \"any\"\n\
          \n[listen]\nunix_socket_dir = \"/tmp\"\nbacklog = 128\n\
-         \n[auth]\ntype = \"md5\"\nfile = \"users.txt\"\nquery_cache = 0\nfailure_delay = 0\n\
+         \n[auth]\ntype = \"md5\"\nfile = \"users.txt\"\npam_service = \"pgbouncer\"\n\
+         query_cache = 0\nhide_unknown_users = false\nfailure_delay = 0\n\
          \n[process]\ncore_dumps = true\n\
          \n[log]\nsyslog_ident = \"pgbouncer\"\n\
          \n[pools.app]\nhost = \"127.0.0.1\"\nuser = \"app\"\npassword = \"x\"\n"

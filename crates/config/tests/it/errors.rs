@@ -201,8 +201,7 @@ fn an_unknown_word() {
     );
     assert_eq!(
         error("[auth]\ntype = \"ldap\""),
-        "weir.toml:2: \"type\" in [auth] can not be ldap yet: until then it must be one of trust, plain, md5, \
-         scram-sha-256, cert, hba, any; the default is type = \"scram-sha-256\""
+        "weir.toml:2: type ldap needs options; say where and how in ldap_options, as in ldapurl=\"ldap://HOST/BASE?uid?sub\""
     );
 }
 

@@ -85,9 +85,8 @@ fn bad_values() {
          mean \"transaction\"?"
     );
     assert_eq!(
-        main_error("auth_type = pam"),
-        "2: \"auth_type\" in [pgbouncer] can not be pam yet: until then it must be one of trust, plain, md5, \
-         scram-sha-256, cert, hba, any; the default is auth_type = md5"
+        main_error("auth_type = ldap\nauth_ldap_options = ldapserver=h"),
+        "3: ldap needs ldapbasedn, ldapprefix or ldapsuffix: add one"
     );
     assert_eq!(
         main_error("query_timeout = soon"),

@@ -30,6 +30,8 @@ use weir_config::Config;
 /// What this worker keeps for its operators.
 pub(crate) struct Admin {
     pub(crate) client_counts: client_counts::ClientCounts,
+    /// What the consoles of this worker were asked.
+    pub(crate) console_counts: pool_counts::PoolCounts,
     pub(crate) refusals: refusals::RefusalCounts,
     pub(crate) gatherings: gather::Gatherings,
     pub(crate) reloads: reload::Reloads,
@@ -50,6 +52,7 @@ impl Admin {
     pub(crate) fn new(config: Arc<Config>, version: &'static str) -> Admin {
         Admin {
             client_counts: client_counts::ClientCounts::default(),
+            console_counts: pool_counts::PoolCounts::new(Time::START),
             refusals: refusals::RefusalCounts::default(),
             gatherings: gather::Gatherings::default(),
             reloads: reload::Reloads::new(config),

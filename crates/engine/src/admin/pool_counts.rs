@@ -1,6 +1,6 @@
-//! What is counted of a pool, for SHOW, the log and the control plane.
+//! What is counted of a pool, or of the console, for SHOW, the log and the control plane.
 
-use weir_admin::{PoolCounters, Refusals, Stats};
+use weir_admin::{DatabaseStats, PoolCounters, Refusals, Stats};
 use weir_base::{Span, Time};
 use weir_pgwire::Dirty;
 
@@ -45,8 +45,11 @@ impl PoolCounts {
         self.latest = (self.stats, now);
     }
 
-    /// The counters at the start of the last complete period, and when that was.
-    pub(crate) fn previous(&self) -> &(Stats, Time) {
-        &self.previous
+    /// Adds the counters to those of a database.
+    pub(crate) fn add_to(&self, stats: &mut DatabaseStats, now: Time) {
+        stats.total.add(&self.stats);
+        stats.tally.add(&self.tally);
+        stats.previous.add(&self.previous.0);
+        stats.period = stats.period.max(now.since(self.previous.1));
     }
 }

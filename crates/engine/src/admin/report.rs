@@ -81,11 +81,7 @@ impl Tables<'_> {
             let entry = by_name
                 .entry(&slot.name)
                 .or_insert_with(|| DatabaseStats { database: slot.name.to_string(), ..DatabaseStats::default() });
-            entry.total.add(&slot.counts.stats);
-            entry.tally.add(&slot.counts.tally);
-            let (previous, at) = slot.counts.previous();
-            entry.previous.add(previous);
-            entry.period = entry.period.max(self.common.now().since(*at));
+            slot.counts.add_to(entry, self.common.now());
         }
         by_name.into_values().collect()
     }

@@ -134,8 +134,8 @@ impl AuthQueries {
     ) -> Result<UserSecret, Refusal> {
         let Some(query) = self.find(handle) else { return Err(Refusal::BadConfig) };
         let (name, asker, user) = (&pool.name, &pool.user, &query.query.user);
-        let text = match answer {
-            Ok(Some(found)) if found.user == **user => found.secret.filter(|secret| !secret.is_empty()),
+        let found = match answer {
+            Ok(Some(found)) if found.user == **user => Some(found.secret.filter(|secret| !secret.is_empty())),
             Ok(Some(found)) => {
                 let text = format_args!("{name}/{asker}: auth_query for \"{user}\" answers about \"{}\"", found.user);
                 log(Level::Warning, text, io);
@@ -148,21 +148,23 @@ impl AuthQueries {
                 return Err(Refusal::BadConfig);
             }
         };
-        Ok(self.with_mocks(text, pool, iterations))
+        Ok(self.with_mocks(found, pool, iterations))
     }
 
     /// Adds to a server's answer what users without a secret look like there: like those whose secrets it has answered with, and
     /// before the first of them like the asker, whose own login has shown how it was asked for a proof.
-    fn with_mocks(&mut self, text: Option<Arc<str>>, pool: &PoolSlot, iterations: u32) -> UserSecret {
+    /// `found` is the user's secret, if there is such a user and it has one.
+    fn with_mocks(&mut self, found: Option<Option<Arc<str>>>, pool: &PoolSlot, iterations: u32) -> UserSecret {
+        let (exists, text) = (found.is_some(), found.flatten());
         if let Some(secret) = text.as_ref().and_then(|text| Secret::parse(text).ok()) {
             Arc::make_mut(&mut self.seen).learn(&secret);
         }
         if !self.seen.is_empty() {
-            return UserSecret { text, mocks: self.seen.clone() };
+            return UserSecret { exists, text, mocks: self.seen.clone() };
         }
         let own = pool.credentials.hashed();
         let own = own.map(|((_, salt, iterations), _)| Shape { iterations: *iterations, salt: salt.len() });
-        UserSecret { text, mocks: Arc::new(Mocks::of_shape(own.unwrap_or(Shape::usual(iterations)))) }
+        UserSecret { exists, text, mocks: Arc::new(Mocks::of_shape(own.unwrap_or(Shape::usual(iterations)))) }
     }
 
     /// A query has lost its server.

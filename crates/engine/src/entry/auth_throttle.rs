@@ -46,7 +46,14 @@ impl AuthThrottle {
     /// is refused at once. Each delay ends with [`AuthThrottle::delay_over`].
     pub(crate) fn delay<I: Io>(&mut self, cx: &mut Cx<'_, I>, from: &ClientAddr, refusal: &Refusal) -> Option<Span> {
         let first = cx.common.config().auth.failure_delay;
-        let guessed = matches!(refusal, Refusal::PasswordFailed | Refusal::SaslFailed);
+        let guessed = matches!(
+            refusal,
+            Refusal::PasswordFailed
+                | Refusal::SaslFailed
+                | Refusal::NoSuchUser
+                | Refusal::LdapFailed
+                | Refusal::PamFailed
+        );
         if first.is_zero() || !guessed {
             return None;
         }

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use weir_admin::Role;
-use weir_auth::{Asked, ConnectionMethod, Facts, Hba, Method, Mocks, Plan, ScramPolicy, Secret, Shape, Via, decide};
+use weir_auth::{
+    Asked, ConnectionMethod, Demand, Facts, Hba, Method, Mocks, Plan, ScramPolicy, Secret, Shape, Via, decide,
+};
 use weir_base::{ClientAddr, Peer, Time};
 use weir_config::{Auth, AuthLookup, Config};
 use weir_pgwire::tag::front;
@@ -18,13 +20,14 @@ use weir_session::startup::StartupRequest;
 use crate::backends::connection::SaltedKey;
 use crate::common::{Cx, FollowUp};
 use crate::entry::auth_lookups::AuthLookups;
+use crate::entry::checks::{self, PasswordChecks};
 use crate::entry::hashing::{PasswordHashing, Requested};
 use crate::entry::secret_query::UserSecret;
 use crate::entry::state::{Awaits, Hashing, LoginPhase, Why, subject};
 use crate::entry::step::EntryStep;
 use crate::entry::user_names::UserNames;
 use crate::peers::{ClientPhase, ClientSlot};
-use crate::port::Io;
+use crate::port::{Authority, Io, PasswordCheck};
 
 /// The user as whom the owner of the process administers it (PgBouncer's `pgbouncer`).
 const OWNER: &str = "pgbouncer";
@@ -38,10 +41,13 @@ pub(crate) struct Logins {
     uid: u32,
     user_names: UserNames,
     hashing: PasswordHashing,
+    checks: PasswordChecks,
 }
 
 /// What a client's proof is checked against.
 struct Known {
+    /// Whether there is such a user.
+    exists: bool,
     /// None for a user who has none, or does not exist.
     secret: Option<Secret>,
     /// What such a user is made to look like.
@@ -59,6 +65,7 @@ impl Logins {
             uid,
             user_names: UserNames::default(),
             hashing: PasswordHashing::default(),
+            checks: PasswordChecks::default(),
         }
     }
 
@@ -147,11 +154,16 @@ impl Logins {
             Ok(known) => known,
             Err(lookup) => return EntryStep::LookUp(request, lookup),
         };
+        if known.asked.as_ref().is_some_and(|asked| !asked.exists) && !config.auth.hide_unknown_users {
+            client.phase = ClientPhase::Login(Box::new(LoginPhase { secret: known.asked, ..LoginPhase::new(request) }));
+            return EntryStep::Failed(Refusal::NoSuchUser);
+        }
         let console = weir_admin::is_console(&request.database);
         let pool = if console { None } else { config.pool(&request.database) };
         let tls = client.tls.as_deref();
         let facts = Facts {
             user: &request.user,
+            known: known.exists,
             secret: known.secret.as_ref(),
             via,
             certificate_name: tls.and_then(|tls| tls.certificate.as_ref()).map(|owner| owner.common_name.as_str()),
@@ -163,6 +175,7 @@ impl Logins {
         };
         let plan = decide(&demand, &facts);
         let mut phase = Box::new(LoginPhase::new(request));
+        phase.authority = authority(&config.auth, &demand);
         phase.why = plan.reject_reason.map(|reason| Why { reason, line: demand.rule.map(|rule| rule.line) });
         self.begin_exchange(cx, client, phase, plan, known)
     }
@@ -203,9 +216,12 @@ impl Logins {
         lookups: &AuthLookups,
         now: Time,
     ) -> Result<Known, AuthLookup> {
+        let hides = config.auth.hide_unknown_users;
         let answered = |asked: &UserSecret| Known {
+            exists: asked.exists,
             secret: asked.secret(),
-            mocks: asked.mocks.clone(),
+            // A user without a secret need not look like others where clients may learn who there is.
+            mocks: if hides { asked.mocks.clone() } else { Arc::default() },
             asked: Some(asked.clone()),
         };
         if let Some(asked) = asked {
@@ -218,6 +234,7 @@ impl Logins {
             Some(lookup) if exists => lookups.kept(&subject(request), now).map(answered).ok_or(lookup),
             // Nobody is asked about a database that does not exist.
             _ => Ok(Known {
+                exists: listed.is_some(),
                 secret: listed.filter(|_| wanted).and_then(|text| Secret::parse(text).ok()),
                 mocks: if wanted && !exists { self.mocks_without_pool(config, lookups) } else { self.mocks.clone() },
                 asked: None,
@@ -263,7 +280,7 @@ impl Logins {
             return EntryStep::Read;
         }
         let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
-        if phase.awaits == Awaits::Hash {
+        if matches!(phase.awaits, Awaits::Hash | Awaits::Check) {
             return EntryStep::Wait;
         }
         let Some(login) = &mut phase.login else { return EntryStep::Read };
@@ -290,6 +307,7 @@ impl Logins {
             LoginStep::HashPassword { password, salt, iterations, stored } => {
                 self.hash(cx, client, (password, salt, iterations), stored)
             }
+            LoginStep::CheckPassword(password) => self.check(cx, client, password),
             LoginStep::Accepted(learnt) => {
                 if let ClientPhase::Login(phase) = &mut client.phase {
                     if let Some(Hashing { key, stored: false, salted: Some(salted) }) = phase.hashing.take() {
@@ -348,10 +366,42 @@ impl Logins {
         self.advance(cx, client, next)
     }
 
+    /// Somebody else must say whether a password is right.
+    fn check<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, password: Arc<str>) -> EntryStep {
+        let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
+        let Some(by) = phase.authority.clone() else { return EntryStep::Refuse(Refusal::BadConfig) };
+        let from = match client.addr {
+            ClientAddr::Tcp(from) => from.ip().to_string(),
+            ClientAddr::Unix { .. } => "unix".to_owned(),
+        };
+        let limit = checks::limit(cx.common.config());
+        let check = PasswordCheck { by, user: client.user.clone(), password, from, limit };
+        if !self.checks.request(cx, client.peer, check) {
+            return EntryStep::Refuse(Refusal::TooManyLogins);
+        }
+        phase.awaits = Awaits::Check;
+        EntryStep::Wait
+    }
+
+    /// A helper has finished a check, whose client may be gone by now.
+    pub(crate) fn check_done<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
+        self.checks.done(cx);
+    }
+
+    /// A client's password has been checked: its login goes on.
+    pub(crate) fn checked<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, good: bool) -> EntryStep {
+        let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
+        phase.awaits = Awaits::Client;
+        let next = phase.login.as_mut().map_or(LoginStep::Wait, |login| login.checked(good));
+        self.advance(cx, client, next)
+    }
+
     /// A client is gone that had not logged in.
     pub(crate) fn leave(&mut self, client: Peer, phase: &LoginPhase) {
-        if phase.awaits == Awaits::Hash {
-            self.hashing.leave(client);
+        match phase.awaits {
+            Awaits::Hash => self.hashing.leave(client),
+            Awaits::Check => self.checks.leave(client),
+            _ => {}
         }
     }
 }
@@ -361,6 +411,18 @@ fn via(client: &ClientSlot) -> Via {
     match client.addr {
         ClientAddr::Unix { .. } => Via::Local,
         ClientAddr::Tcp(from) => Via::Tcp { from: from.ip(), tls: client.tls.is_some() },
+    }
+}
+
+/// Who checks the client's password, if not we.
+fn authority(auth: &Auth, demand: &Demand<'_>) -> Option<Authority> {
+    match demand.method {
+        ConnectionMethod::Ldap => demand.rule.map_or(&auth.ldap, |rule| &rule.ldap).clone().map(Authority::Ldap),
+        ConnectionMethod::Pam => {
+            let service = demand.rule.and_then(|rule| rule.pam_service.as_deref());
+            Some(Authority::Pam(service.unwrap_or(&auth.pam_service).into()))
+        }
+        _ => None,
     }
 }
 

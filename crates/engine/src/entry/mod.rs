@@ -3,7 +3,7 @@
 //! - `arrive`: from its first byte to its startup packet. `tls`: its encryption. `prelogin`: what unauthenticated clients may
 //!   cost.
 //! - `login`: by which method a client must prove who it is, and the steps of the proof. `hashing`: passwords that helpers
-//!   hash. `user_names`: names of the operating system's users. `auth_throttle`: failures slow the next ones down.
+//!   hash. `checks`: passwords that LDAP or PAM checks. `user_names`: names of the operating system's users. `auth_throttle`: failures slow the next ones down.
 //! - `auth_lookups`: secrets that a server is asked for. `auth_query`: how it is asked.
 //! - `welcome`: what a client is sent that has logged in.
 //! - `state`, `step`, `origin`, `secret_query`, `reported`: values that these parts take and return.
@@ -14,6 +14,7 @@ pub(crate) mod arrive;
 pub(crate) mod auth_lookups;
 pub(crate) mod auth_query;
 pub(crate) mod auth_throttle;
+mod checks;
 mod hashing;
 pub(crate) mod login;
 pub(crate) mod origin;

@@ -16,7 +16,7 @@ use crate::peers::{ClientPhase, ClientSlot, Peers};
 /// So many bytes a client may have sent whatever others have: startup packets and passwords are shorter.
 const OWN_SHARE: usize = 2 << 10;
 /// The most bytes that are held for one client: its password, and what it sends ahead of its login.
-const MAX_OF_ONE: usize = 32 << 10;
+const MAX_OF_ONE: usize = 80 << 10;
 /// The most bytes beyond the own shares.
 const MAX_OF_ALL: usize = 16 << 20;
 /// Who has been about to log in for so long makes room for others.

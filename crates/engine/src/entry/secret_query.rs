@@ -22,6 +22,8 @@ pub(crate) struct SecretQuery {
 /// A server's answer about a user.
 #[derive(Clone, Debug)]
 pub(crate) struct UserSecret {
+    /// Whether there is such a user. One that may not log in with a secret can be let in without one (`trust`).
+    pub(crate) exists: bool,
     /// The secret as written; none if there is no such user, or it may not log in with a secret.
     pub(crate) text: Option<Arc<str>>,
     /// What users without a secret are made to look like: like those about whom the server was asked.

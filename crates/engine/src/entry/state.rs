@@ -10,6 +10,7 @@ use weir_session::startup::StartupRequest;
 
 use crate::backends::connection::SaltedKey;
 use crate::entry::secret_query::{Subject, UserSecret};
+use crate::password_check::Authority;
 
 /// How a client began its TLS handshake (libpq's `sslnegotiation`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +42,8 @@ pub(crate) struct LoginPhase {
     pub(super) why: Option<Why>,
     /// What is hashed, or was.
     pub(super) hashing: Option<Hashing>,
+    /// Who checks its password, if not we.
+    pub(super) authority: Option<Authority>,
 }
 
 /// What a login waits for.
@@ -52,6 +55,8 @@ pub(crate) enum Awaits {
     UserName(u32),
     /// A helper that hashes.
     Hash,
+    /// A helper that has its password checked elsewhere.
+    Check,
     /// The answer under this number, whether there is room for one more client.
     Quota(u64),
 }
@@ -75,6 +80,7 @@ impl LoginPhase {
             awaits: Awaits::Client,
             why: None,
             hashing: None,
+            authority: None,
         }
     }
 

@@ -29,7 +29,7 @@ impl Engine {
             return io.close(peer);
         }
         self.cluster.clients.add();
-        let id = self.common.next_id();
+        let id = self.common.next_connection_id();
         let phase = arrive::first_phase(self.common.config(), &from);
         let client = self.new_client(now, peer, id, from, phase);
         self.log_client(Level::Debug, &client, format_args!("got connection"), io);

@@ -300,7 +300,10 @@ impl Engine {
             Some(Drain::Servers) => ServiceState::Paused,
             _ => admin.halt.state(),
         };
+        let mut console_stats = DatabaseStats::default();
+        admin.console_counts.add_to(&mut console_stats, self.common.now());
         let report = Report {
+            console_stats,
             refusals: admin.refusals.records(&self.pools),
             memory: report::memory(admin.client_counts, self.sessions.interner.used()),
             serving: state,

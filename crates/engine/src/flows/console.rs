@@ -27,8 +27,12 @@ impl Engine {
                 ConsoleInput::More => break,
                 ConsoleInput::Answer(answer) if answer.is_empty() => {}
                 ConsoleInput::Answer(answer) => io.send(client.peer, &answer),
-                ConsoleInput::Command(command) => self.console_command(now, &mut client, command, io),
+                ConsoleInput::Command(command) => {
+                    self.count_command();
+                    self.console_command(now, &mut client, command, io);
+                }
                 ConsoleInput::Refused(error) => {
+                    self.count_command();
                     log(Level::Error, format_args!("{error}"), io);
                     io.send(client.peer, &console::failure(&error));
                 }
@@ -37,6 +41,13 @@ impl Engine {
             }
         }
         self.peers.put(client.peer, Entry::Client(client));
+    }
+
+    /// A command is a query and a transaction in the statistics of the console's database (PgBouncer).
+    fn count_command(&mut self) {
+        let stats = &mut self.admin.console_counts.stats;
+        stats.query_count += 1;
+        stats.xact_count += 1;
     }
 
     fn console_command<I: Io>(&mut self, now: Time, client: &mut ClientSlot, command: Command, io: &mut I) {

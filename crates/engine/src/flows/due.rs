@@ -133,6 +133,7 @@ impl Engine {
     /// A statistics period has ended. Averages are those since the start of the last complete one (PgBouncer's rule), so they
     /// do not jump at its end.
     fn end_period<I: Io>(&mut self, now: Time, io: &mut I) {
+        self.admin.console_counts.end_period(now);
         for ix in self.pools.indices() {
             let slot = self.pools.get_mut(ix);
             slot.counts.end_period(now);

@@ -156,6 +156,25 @@ impl Engine {
         self.login_step(now, client, step, io);
     }
 
+    /// A client's password has been checked elsewhere.
+    pub(crate) fn password_checked<I: Io>(&mut self, now: Time, peer: Peer, result: Result<(), String>, io: &mut I) {
+        self.entry.logins.check_done(cx!(self, now, io));
+        let Some(mut client) = self.peers.take_client(peer) else {
+            if let Err(why) = &result {
+                // What took so long, perhaps.
+                log(Level::Warning, format_args!("login of a client that has left: {why}"), io);
+            }
+            return;
+        };
+        if let Err(why) = &result {
+            self.log_client(Level::Warning, &client, format_args!("login refused: {why}"), io);
+        }
+        self.unpause_client(&mut client, io);
+        let cx = cx!(self, now, io);
+        let step = self.entry.logins.checked(cx, &mut client, result.is_ok());
+        self.login_step(now, client, step, io);
+    }
+
     /// A client is gone: what it waited for in its login is given up.
     pub(crate) fn login_left<I: Io>(&mut self, now: Time, client: &ClientSlot, io: &mut I) {
         match &client.phase {
@@ -296,6 +315,7 @@ impl Engine {
         welcome::send_to_console(cx, &mut client, request);
         client.phase = ClientPhase::Console(Box::new(Console::new(role, request.database.clone())));
         self.admin.client_counts.change(&client.phase);
+        self.admin.console_counts.stats.client_login_count += 1;
         client.request_at = now;
         welcome::log_login(cx, &client, &request.database);
         self.insert_ready(client);

@@ -27,7 +27,7 @@ impl Engine {
     }
 
     fn open_server<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
-        let id = self.common.next_id();
+        let id = self.common.next_connection_id();
         if let Some(client) = self.pools.get(ix).pool.wants_reserve().and_then(|peer| self.peers.get_client(peer)) {
             self.log_client(Level::Warning, client, format_args!("taking connection from reserve_pool"), io);
         }

@@ -294,7 +294,12 @@ impl Engine {
             self.peers.put_server(server);
             return self.return_server(peer, io);
         }
-        let answer = self.pools.get_mut(ix).pool.release(peer, proof, now);
+        let pool = &mut self.pools.get_mut(ix).pool;
+        let answer = if std::mem::take(&mut server.unused) {
+            pool.release_unused(peer, proof, now)
+        } else {
+            pool.release(peer, proof, now)
+        };
         self.pass_on(now, server, answer, io);
         if self.pools.get(ix).needs_poll() || self.admin.is_watching() {
             self.common.follow_up(FollowUp::PollPool(ix));
@@ -351,6 +356,7 @@ impl Engine {
         if let ClientPhase::Welcome(_) = client.phase {
             client.link = Some(peer);
             server.link = Some(client.peer);
+            server.unused = true;
             server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Linked);
             self.peers.put_server(server);
             return self.finish_welcome(now, client, io);

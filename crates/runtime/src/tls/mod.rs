@@ -18,12 +18,14 @@
 //! | `charge` | how many bytes of handshakes are kept |
 //! | `state` | what a worker keeps for its encrypted sockets |
 //! | `blocking` | encryption to a server for who waits |
+//! | `directory` | encryption to LDAP servers |
 //! | `check` | what is wrong, or soon will be, with the files |
 
 mod blocking;
 mod charge;
 mod check;
 mod contexts;
+mod directory;
 mod identity;
 mod session;
 mod state;
@@ -39,6 +41,7 @@ pub(crate) use charge::Charge;
 pub use check::{TlsFinding, check_tls};
 pub(crate) use contexts::TlsContexts;
 pub use contexts::TlsFiles;
+pub(crate) use directory::to_directory;
 pub(crate) use session::End;
 pub(crate) use state::{Tls, TlsState};
 pub(crate) use step::{HandshakeStep, Side, StepOutcome};

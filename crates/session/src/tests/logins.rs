@@ -36,8 +36,8 @@ fn plan_among(mocks: &Mocks, method: Method, user: &str, secret: Option<&Secret>
     let demand = method.demand(&hba, &Asked { via, database: "db", user });
     let (certificate_name, os_user, forced_user) = (None, None, None);
     let maps = &IdentMaps::default();
-    let policy = &policy();
-    decide(&demand, &Facts { user, secret, via, certificate_name, os_user, forced_user, maps, mocks, policy })
+    let (known, policy) = (secret.is_some(), &policy());
+    decide(&demand, &Facts { user, known, secret, via, certificate_name, os_user, forced_user, maps, mocks, policy })
 }
 
 /// What a client with this password sees: the messages' tags and the refusal; none if it is let in.
@@ -67,6 +67,7 @@ fn attempt_bound(
                 let salted = if &*password == "right" { SALTED } else { [8; 32] };
                 login.salted(&salted)
             }
+            LoginStep::CheckPassword(password) => login.checked(&*password == "right"),
             LoginStep::Wait => {
                 let asked = each(&seen).split_off(answered);
                 answered += asked.len();
@@ -75,6 +76,25 @@ fn attempt_bound(
             }
         };
     }
+}
+
+#[test]
+fn a_password_that_is_checked_elsewhere_is_asked_for_in_clear_text_whoever_it_is() {
+    for (method, refusal) in [(Method::Ldap, Refusal::LdapFailed), (Method::Pam, Refusal::PamFailed)] {
+        // What is listed does not count.
+        for secret in [None, Some(Secret::Plain("other".into()))] {
+            assert_eq!(attempt(method, secret.clone(), "ann", "right"), ("R".into(), None));
+            assert_eq!(attempt(method, secret.clone(), "ann", "other"), ("R".into(), Some(refusal.clone())));
+            assert_eq!(attempt(method, secret, "ann", ""), ("R".into(), Some(Refusal::EmptyPassword)));
+        }
+    }
+    let (mut login, _) = Login::begin("ann", plan(Method::Ldap, "ann", None), None, salt(), None, &mut Vec::new());
+    let mut answer = Vec::new();
+    put_front::password(&mut answer, b"right");
+    let LoginStep::CheckPassword(_) = login.message(&answer[HEAD..], &policy(), &mut Vec::new()) else { panic!() };
+    let LoginStep::Accepted(learnt) = login.checked(true) else { panic!() };
+    assert_eq!(learnt.password.as_deref(), Some("right"), "the server gets it too");
+    let LoginStep::Refused(_) = login.checked(true) else { panic!("a verdict that nobody asked for") };
 }
 
 /// What a client answers to a request for proof.

@@ -1,0 +1,27 @@
+//! Passwords that somebody else checks, for helper threads: an LDAP server, or PAM. Everything here blocks, within a limit.
+
+mod ldap;
+mod ldap_conf;
+mod pam;
+
+use std::time::Duration;
+
+use weir_engine::port::{Authority, PasswordCheck};
+
+pub use pam::{PAM_HELPER, PamRequest};
+
+/// Whether a password is right.
+///
+/// # Errors
+/// A line for the log: why it is not, or could not be checked.
+pub(crate) fn check(check: &PasswordCheck) -> Result<(), String> {
+    let limit = Duration::from_micros(check.limit.micros());
+    match &check.by {
+        Authority::Ldap(options) => ldap::check(options, &check.user, &check.password, limit),
+        Authority::Pam(service) => {
+            let (service, user) = (service.to_string(), check.user.to_string());
+            let request = PamRequest { service, user, from: check.from.clone(), password: check.password.to_string() };
+            pam::check(&request, limit)
+        }
+    }
+}
