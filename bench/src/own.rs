@@ -133,6 +133,8 @@ impl Case {
         (0..rounds.div_ceil(10)).for_each(|_| world.round());
         world.reset_clock();
         (0..rounds).for_each(|_| world.round());
+        // As the optimiser made it, which no other test runs.
+        assert!(self.habit != Habit::Prepared || world.most_parses() == 1, "a prepared statement is prepared again");
         world.nanoseconds_a_transaction()
     }
 

@@ -1,4 +1,4 @@
-//! The command line of `weir-lab`: what it can be asked, and help that teaches.
+//! The command line of `weir-lab`: subcommands, options and help.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ Examples:
 Servers are started on free ports of the loopback in a temporary folder, and are gone afterwards,
 also when the lab is killed. An interrupted run goes on where it was when asked for again.";
 
-/// The whole command line.
+/// The command line.
 #[derive(Parser)]
 #[command(name = "weir-lab", bin_name = "weir lab", version, about = ABOUT, after_help = EXAMPLES)]
 #[command(arg_required_else_help = true)]
@@ -29,7 +29,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The subcommands.
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Every experiment
@@ -80,7 +80,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         options: own::Options,
     },
-    /// Two reports side by side: which figures differ by more than their spread
+    /// Compare two reports: which figures differ by more than their spread
     Compare {
         /// The report.json of the first run
         a: PathBuf,
@@ -92,17 +92,17 @@ pub(crate) enum Command {
         /// The report's folder
         folder: PathBuf,
     },
-    /// What the experiments need, what of it is here, and how to get the rest
+    /// List the programs that the experiments need, which of them are installed, and how to get the others
     Check,
     /// The web app of `products` in Rust, which the lab starts where Go is missing
     #[command(hide = true)]
     App(products::AppFlags),
 }
 
-/// What all experiments understand.
+/// The options of all experiments.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
-    /// A few minutes for everything: the shape shows, the decimals do not
+    /// A few minutes for everything: trends are visible, decimals mean nothing
     #[arg(long, conflicts_with_all = ["standard", "smoke"])]
     pub(crate) quick: bool,
     /// Under an hour for everything [default: the articles' own durations, hours]
@@ -114,7 +114,7 @@ pub(crate) struct Common {
     /// The report's folder [default: a new one below weir-lab/]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
-    /// Begin anew, though an unfinished run of the same kind could be gone on with
+    /// Start a new run, though an unfinished one of the same kind could be resumed
     #[arg(long)]
     pub(crate) fresh: bool,
     /// The weir to measure [default: the one beside this program, or in PATH]
@@ -123,7 +123,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The length asked for.
+    /// The chosen length.
     pub(crate) fn length(&self) -> Length {
         match (self.smoke, self.quick, self.standard) {
             (true, _, _) => Length::Smoke,

@@ -1,7 +1,8 @@
-//! What a run has brought so far, on disk after every step, so that an interrupted run goes on where it was.
+//! The journal of a run, written to disk after every step, so that an interrupted run can be resumed.
 //!
 //! Owns a report's folder: `run.json` (this journal), `raw/`, and the names of the finished report's files. A journal
-//! belongs to a plan: the experiments, their options, the length, and the program's version. Another plan begins anew.
+//! belongs to a plan: the experiments, their options, the length, and the program's version. Another plan starts a new
+//! one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::steps::{Outcome, Trouble};
+use crate::steps::{LabError, Outcome};
 
 const FILE: &str = "run.json";
 
-/// One run's outcomes, and their folder.
+/// The outcomes of one run, and their folder.
 #[derive(Debug)]
 pub(crate) struct Journal {
     folder: PathBuf,
@@ -24,25 +25,25 @@ pub(crate) struct Journal {
 /// The journal's content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
-    /// What was planned; equal plans have equal texts.
+    /// The plan; equal plans have equal texts.
     pub(crate) plan: String,
     /// The command line.
     pub(crate) command: String,
     /// When it began, RFC 3339.
     pub(crate) began: String,
-    /// When its report was written; `None` while something is left to do.
+    /// When its report was written; `None` while steps are left.
     pub(crate) ended: Option<String>,
     /// By experiment and step.
     pub(crate) outcomes: BTreeMap<String, BTreeMap<String, Outcome>>,
-    /// Programs and versions met so far.
+    /// Programs and their versions so far.
     pub(crate) versions: BTreeMap<String, String>,
 }
 
 impl Journal {
-    /// Begins a new run in `folder`, which is made.
-    pub(crate) fn begin(folder: PathBuf, plan: String, command: String, began: String) -> Result<Journal, Trouble> {
+    /// Starts a new run in `folder`, which is created.
+    pub(crate) fn begin(folder: PathBuf, plan: String, command: String, began: String) -> Result<Journal, LabError> {
         let raw = folder.join("raw");
-        fs::create_dir_all(&raw).map_err(|e| Trouble::at(format!("create {}", raw.display()), e))?;
+        fs::create_dir_all(&raw).map_err(|e| LabError::at(format!("create {}", raw.display()), e))?;
         let (outcomes, versions) = (BTreeMap::new(), BTreeMap::new());
         let journal = Journal { folder, run: Run { plan, command, began, ended: None, outcomes, versions } };
         journal.save()?;
@@ -50,10 +51,10 @@ impl Journal {
     }
 
     /// Reads the run in `folder`, finished or not.
-    pub(crate) fn read(folder: &Path) -> Result<Journal, Trouble> {
+    pub(crate) fn read(folder: &Path) -> Result<Journal, LabError> {
         let file = folder.join(FILE);
-        let text = fs::read(&file).map_err(|e| Trouble::at(format!("read {}", file.display()), e))?;
-        let run = serde_json::from_slice(&text).map_err(|e| Trouble::at(file.display(), e))?;
+        let text = fs::read(&file).map_err(|e| LabError::at(format!("read {}", file.display()), e))?;
+        let run = serde_json::from_slice(&text).map_err(|e| LabError::at(file.display(), e))?;
         Ok(Journal { folder: folder.to_owned(), run })
     }
 
@@ -68,12 +69,12 @@ impl Journal {
         &self.folder
     }
 
-    /// Where raw outputs are kept.
+    /// The folder of raw outputs.
     pub(crate) fn raw(&self) -> PathBuf {
         self.folder.join("raw")
     }
 
-    /// Whether this step need not be taken again: it brought figures. What failed or was missing is tried again.
+    /// Whether this step has figures. A step that failed or lacked a program is repeated.
     pub(crate) fn has(&self, experiment: &str, step: &str) -> bool {
         matches!(self.outcomes_of(experiment).and_then(|steps| steps.get(step)), Some(Outcome::Done(_)))
     }
@@ -83,21 +84,21 @@ impl Journal {
         self.run.outcomes.get(experiment)
     }
 
-    /// Notes an outcome, on disk before this returns.
-    pub(crate) fn note(&mut self, experiment: &str, step: &str, outcome: Outcome) -> Result<(), Trouble> {
+    /// Writes an outcome to disk before it returns.
+    pub(crate) fn note(&mut self, experiment: &str, step: &str, outcome: Outcome) -> Result<(), LabError> {
         self.run.outcomes.entry(experiment.to_owned()).or_default().insert(step.to_owned(), outcome);
         self.save()
     }
 
-    /// Writes it all, so that a reader sees the old text or the new one, never half of one.
-    pub(crate) fn save(&self) -> Result<(), Trouble> {
+    /// Writes the journal atomically: a reader sees the old text or the new one.
+    pub(crate) fn save(&self) -> Result<(), LabError> {
         let text = serde_json::to_vec_pretty(&self.run).expect("plain data with string keys becomes JSON");
         replace(&self.folder.join(FILE), &text)
-            .map_err(|e| Trouble::at(format!("write to {}", self.folder.display()), e))
+            .map_err(|e| LabError::at(format!("write to {}", self.folder.display()), e))
     }
 }
 
-/// Writes a file beside its place and moves it there.
+/// Writes a temporary file and renames it.
 pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let beside = path.with_extension("new");
     fs::write(&beside, text)?;

@@ -1,7 +1,7 @@
-//! The place in which experiments happen: a temporary folder, the processes in it, and the folder of raw outputs.
+//! The environment of experiments: a temporary folder, the processes in it, and the folder of raw outputs.
 //!
-//! Owns that nothing is left behind: every process works below one folder, whose caretaker ends it with us, however we
-//! end. Owns what a command's environment is, and that its output is kept. Must not know what is measured.
+//! Guarantees that nothing is left behind: every process works below one folder, whose caretaker ends it when the lab
+//! ends, in any way. Owns the environment of commands, and stores their output. Must not know what is measured.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ use crate::length::Length;
 use crate::model::Ran;
 use crate::progress::Progress;
 use crate::servers::Process;
-use crate::steps::Trouble;
+use crate::steps::LabError;
 use crate::tools::{Program, Tool};
 
-/// The place in which experiments happen.
+/// The environment of experiments.
 pub(crate) struct Lab {
     length: Length,
     /// A `weir` named on the command line.
@@ -32,23 +32,23 @@ pub(crate) struct Lab {
     progress: Progress,
     raw: PathBuf,
     found: RefCell<BTreeMap<Tool, Program>>,
-    /// Versions of what does not come from [`Tool`]: PostgreSQL's own programs, drivers.
+    /// Versions of programs that are not a [`Tool`]: PostgreSQL's own programs, drivers.
     versions: RefCell<BTreeMap<String, String>>,
-    // Dropped in this order: the folder is removed, and only then is the caretaker sent home.
+    // Dropped in this order: the folder is removed before its caretaker ends.
     folder: TempFolder,
     caretaker: Arc<Caretaker>,
 }
 
-/// What a command said, and how it ended.
+/// A command's output and exit status.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) ran: Ran,
 }
 
-/// A command that [`Lab::begin`] began; ended when dropped.
+/// A command that [`Lab::begin`] started; dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Running {
     name: String,
@@ -61,11 +61,16 @@ pub(crate) struct Running {
 
 impl Lab {
     /// A lab whose raw outputs go to `raw`.
-    pub(crate) fn new(length: Length, weir: Option<PathBuf>, raw: PathBuf, progress: Progress) -> Result<Lab, Trouble> {
+    pub(crate) fn new(
+        length: Length,
+        weir: Option<PathBuf>,
+        raw: PathBuf,
+        progress: Progress,
+    ) -> Result<Lab, LabError> {
         let account = Account::to_drop_to()?;
         let folder = TempFolder::owned_by(account.as_ref())?;
         let caretaker = Arc::new(Caretaker::of(folder.path())?);
-        fs::create_dir_all(&raw).map_err(|e| Trouble::at(format!("create {}", raw.display()), e))?;
+        fs::create_dir_all(&raw).map_err(|e| LabError::at(format!("create {}", raw.display()), e))?;
         let (found, versions) = (RefCell::default(), RefCell::default());
         Ok(Lab { length, weir, account, progress, raw, found, versions, folder, caretaker })
     }
@@ -74,41 +79,41 @@ impl Lab {
         self.length
     }
 
-    /// The temporary folder: all that is made for a run lies below it.
+    /// The temporary folder of all files of a run.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Ends the processes that are added to it, should we be killed.
+    /// Ends the processes that are added to it if this process is killed.
     pub(crate) fn caretaker(&self) -> &Arc<Caretaker> {
         &self.caretaker
     }
 
-    /// Finds a program, and notes its version for the report.
+    /// Finds a program, and records its version for the report.
     ///
     /// # Errors
-    /// [`Trouble::Missing`], with `effect` saying what is left out for it.
-    pub(crate) fn tool(&self, tool: Tool, effect: &str) -> Result<Program, Trouble> {
+    /// [`LabError::Missing`]; `effect` is what is left out without the program.
+    pub(crate) fn tool(&self, tool: Tool, effect: &str) -> Result<Program, LabError> {
         if let Some(program) = self.found.borrow().get(&tool) {
             return Ok(program.clone());
         }
         let program = tool.find(self.weir.as_deref()).map_err(|mut missing| {
             effect.clone_into(&mut missing.effect);
-            Trouble::Missing(missing)
+            LabError::Missing(missing)
         })?;
         self.note_version(program.name, &program.version);
         self.found.borrow_mut().insert(tool, program.clone());
         Ok(program)
     }
 
-    /// Notes the version of something that took part; an empty one is not worth a line.
+    /// Records a version; ignores an empty one.
     pub(crate) fn note_version(&self, name: &str, version: &str) {
         if !version.is_empty() {
             self.versions.borrow_mut().insert(name.to_owned(), version.to_owned());
         }
     }
 
-    /// What took part so far.
+    /// The versions so far.
     pub(crate) fn versions(&self) -> BTreeMap<String, String> {
         self.versions.borrow().clone()
     }
@@ -118,33 +123,34 @@ impl Lab {
         self.progress.say(line);
     }
 
-    /// Says what is being done within a step or an opening: `filling the tables`.
+    /// Shows the current activity within a step or an opening: `filling the tables`.
     pub(crate) fn doing(&self, what: &str) {
         self.progress.doing(what);
     }
 
-    /// Makes a folder below the temporary one; the ordinary user's, where we are root. It may exist already.
-    pub(crate) fn subfolder(&self, name: &str) -> Result<PathBuf, Trouble> {
+    /// Creates a folder below the temporary one, owned by the ordinary user if we are root. It may exist already.
+    pub(crate) fn subfolder(&self, name: &str) -> Result<PathBuf, LabError> {
         let path = self.folder().join(name);
-        fs::create_dir_all(&path).map_err(|e| Trouble::at(format!("create {}", path.display()), e))?;
+        fs::create_dir_all(&path).map_err(|e| LabError::at(format!("create {}", path.display()), e))?;
         self.give(&path)?;
         Ok(path)
     }
 
-    /// Writes a file for a server to read; the ordinary user's, where we are root.
-    pub(crate) fn write(&self, path: &Path, text: &str) -> Result<(), Trouble> {
-        fs::write(path, text).map_err(|e| Trouble::at(format!("write {}", path.display()), e))?;
+    /// Writes a file for a server, owned by the ordinary user if we are root.
+    pub(crate) fn write(&self, path: &Path, text: &str) -> Result<(), LabError> {
+        fs::write(path, text).map_err(|e| LabError::at(format!("write {}", path.display()), e))?;
         self.give(path)
     }
 
-    fn give(&self, path: &Path) -> Result<(), Trouble> {
+    fn give(&self, path: &Path) -> Result<(), LabError> {
         let Some(account) = &self.account else { return Ok(()) };
         chown(path, Some(account.uid), Some(account.gid))
-            .map_err(|e| Trouble::at(format!("give {} to {}", path.display(), account.name), e))
+            .map_err(|e| LabError::at(format!("give {} to {}", path.display(), account.name), e))
     }
 
-    /// A command that works in `folder` (below ours), speaks plain English, keeps its own temporary files in our folder, and
-    /// knows nothing of the caller's PG… variables. It runs as we do; servers that refuse root also need [`Lab::drop_root`].
+    /// A command with the working directory `folder` (below ours), plain English messages, its temporary files in our
+    /// folder, and without the caller's PG… variables. It runs as we do; for servers that refuse root see also
+    /// [`Lab::drop_root`].
     pub(crate) fn command(&self, program: &Path, folder: &Path) -> Command {
         debug_assert!(folder.starts_with(self.folder()), "{} is not below the lab's folder", folder.display());
         let mut command = Command::new(program);
@@ -156,52 +162,59 @@ impl Lab {
         command
     }
 
-    /// Makes a command run as the ordinary user, where we are root.
+    /// Makes a command run as the ordinary user if we are root.
     pub(crate) fn drop_root(&self, command: &mut Command) {
         if let Some(account) = &self.account {
             account.run(command);
         }
     }
 
-    /// Starts a program that goes on in the background; its output goes to `NAME.log` in our folder.
-    pub(crate) fn start(&self, name: &str, command: Command) -> Result<Process, Trouble> {
+    /// Starts a program in the background; its output goes to `NAME.log` in our folder.
+    pub(crate) fn start(&self, name: &str, command: Command) -> Result<Process, LabError> {
         Process::start(name, command, self.folder().join(format!("{name}.log")), self.caretaker())
     }
 
-    /// Runs a command to its end, or to the end of `timeout`, and keeps what it says in `raw/NAME.txt`.
+    /// Runs a command until it ends, or until `timeout`, and stores its output in `raw/NAME.txt`.
     ///
-    /// `what` is for a reader: `150 clients through Weir`. A status other than 0 is no error here; not to end in time is.
-    pub(crate) fn run(&self, name: &str, what: &str, command: Command, timeout: Duration) -> Result<Said, Trouble> {
+    /// `what` is for a reader: `150 clients through Weir`. An exit status other than 0 is no error here; a timeout is.
+    pub(crate) fn run(
+        &self,
+        name: &str,
+        what: &str,
+        command: Command,
+        timeout: Duration,
+    ) -> Result<CommandOutput, LabError> {
         self.begin(name, what, command)?.finish(self, timeout)
     }
 
-    /// Begins what [`Lab::run`] does in one; several may run at once.
-    pub(crate) fn begin(&self, name: &str, what: &str, mut command: Command) -> Result<Running, Trouble> {
-        // Its temporary folder is gone when a reader types it again.
+    /// Starts a command as [`Lab::run`] does; several may run at the same time.
+    pub(crate) fn begin(&self, name: &str, what: &str, mut command: Command) -> Result<Running, LabError> {
+        // Its temporary folder does not exist any more when a reader repeats the command.
         let line = command_line(&command).replace(&self.folder().display().to_string(), ".");
         let path = |stream: &str| self.folder().join(format!("run-{name}.{stream}"));
-        let create = |path: &Path| File::create(path).map_err(|e| Trouble::at(format!("create {}", path.display()), e));
+        let create =
+            |path: &Path| File::create(path).map_err(|e| LabError::at(format!("create {}", path.display()), e));
         let (out, err) = (path("out"), path("err"));
         command.stdout(create(&out)?).stderr(create(&err)?);
         let process = Process::of(name, command, err.clone(), self.caretaker())?;
         Ok(Running { name: name.to_owned(), what: what.to_owned(), line, out, err, process })
     }
 
-    /// Keeps a raw output that did not come from [`Lab::run`].
-    pub(crate) fn keep(&self, name: &str, what: &str, line: &str, text: &str) -> Result<Ran, Trouble> {
+    /// Stores a raw output that did not come from [`Lab::run`].
+    pub(crate) fn keep(&self, name: &str, what: &str, line: &str, text: &str) -> Result<Ran, LabError> {
         let file = self.raw.join(format!("{name}.txt"));
         fs::write(&file, format!("$ {line}\n{text}"))
-            .map_err(|e| Trouble::at(format!("write {}", file.display()), e))?;
+            .map_err(|e| LabError::at(format!("write {}", file.display()), e))?;
         Ok(Ran { what: what.to_owned(), line: line.to_owned(), raw: format!("raw/{name}.txt") })
     }
 }
 
 impl Running {
-    /// Waits for its end, and keeps what it said.
+    /// Waits for its end, and stores its output.
     ///
     /// # Errors
-    /// That it did not end in time; it is ended then.
-    pub(crate) fn finish(mut self, lab: &Lab, timeout: Duration) -> Result<Said, Trouble> {
+    /// A timeout; the command is ended then.
+    pub(crate) fn finish(mut self, lab: &Lab, timeout: Duration) -> Result<CommandOutput, LabError> {
         let status = self.process.wait(timeout);
         drop(self.process);
         let read = |path: &Path| {
@@ -214,29 +227,29 @@ impl Running {
         let text = format!("{stdout}\n--- stderr\n{stderr}\n--- {ended}\n");
         let ran = lab.keep(&self.name, &self.what, &self.line, &text)?;
         match status {
-            Some(status) => Ok(Said { status, stdout, stderr, ran }),
+            Some(status) => Ok(CommandOutput { status, stdout, stderr, ran }),
             None => {
                 let (what, line) = (&self.what, &self.line);
-                Err(Trouble::Failed(format!("{what}: not done after {} s: {line}", timeout.as_secs())))
+                Err(LabError::Failed(format!("{what}: not done after {} s: {line}", timeout.as_secs())))
             }
         }
     }
 }
 
-impl Said {
-    /// An error with the last lines of what was said, unless it ended well.
-    pub(crate) fn success(self) -> Result<Said, Trouble> {
+impl CommandOutput {
+    /// An error with the last lines of output, unless the command succeeded.
+    pub(crate) fn success(self) -> Result<CommandOutput, LabError> {
         if self.status.success() {
             return Ok(self);
         }
         let said = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
         let lines: Vec<_> = said.trim_end().lines().collect();
         let shown = lines[lines.len().saturating_sub(6)..].join("\n");
-        Err(Trouble::Failed(format!("{} ({}): {}\n{shown}", self.ran.what, self.status, self.ran.line)))
+        Err(LabError::Failed(format!("{} ({}): {}\n{shown}", self.ran.what, self.status, self.ran.line)))
     }
 }
 
-/// A command as one would type it, its file without the folders.
+/// The command line as a user would type it, its file without the folders.
 pub(crate) fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let words = command.get_args().map(|word| quote(&word.to_string_lossy()));
@@ -252,7 +265,7 @@ fn quote(word: &str) -> String {
     }
 }
 
-/// Asks again and again until it is so, or until `timeout` is over; whether it became so.
+/// Polls until the condition holds, or until `timeout`; returns whether it holds.
 pub(crate) fn eventually(timeout: Duration, mut so: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + timeout;
     loop {
@@ -285,7 +298,7 @@ mod tests {
         assert_eq!((said.stdout.as_str(), said.stderr.as_str(), said.status.code()), ("well\n", "bad\n", Some(3)));
         let kept = fs::read_to_string(out.path().join(&said.ran.raw)).unwrap();
         assert!(kept.starts_with("$ sh -c 'echo well; echo bad >&2; exit 3'\nwell\n"), "{kept}");
-        let Err(Trouble::Failed(text)) = said.success() else { panic!("a status of 3 is no success") };
+        let Err(LabError::Failed(text)) = said.success() else { panic!("a status of 3 is no success") };
         assert!(text.contains("bad") && text.contains("a try"), "{text}");
     }
 

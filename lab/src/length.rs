@@ -1,4 +1,4 @@
-//! How long a run takes: from a few minutes for a first look to the articles' own durations.
+//! The lengths of a run: from a few minutes for a first look to the articles' own durations.
 //!
 //! Owns the lengths and their names. Each experiment decides what a length means for its own steps.
 
@@ -6,24 +6,24 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How long, and so how trustworthy, a run is.
+/// How long a run is, and so how reliable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Length {
-    /// Every step for a moment: whether everything works, for tests. Its figures mean nothing.
+    /// Each step for a moment, as a test that everything works. Its figures mean nothing.
     Smoke,
-    /// All experiments in a few minutes: the shape shows, the decimals do not.
+    /// All experiments in a few minutes: trends are visible, decimals mean nothing.
     Quick,
     /// All experiments in under an hour.
     Standard,
     /// The durations of the articles: hours.
     Article,
-    /// As long as the file of a lab of one's own says.
+    /// As configured in the file of a custom experiment.
     File,
 }
 
 impl Length {
-    /// The one of four values that belongs to this length; the last where a file has no say in it.
+    /// Selects the value of this length; the last one for a custom experiment.
     pub(crate) fn pick<T>(self, smoke: T, quick: T, standard: T, article: T) -> T {
         match self {
             Length::Smoke => smoke,

@@ -1,10 +1,10 @@
-//! The machine a report was made on, as the kernel reports it, and the share of it that other programs took.
+//! The machine of a report, as the kernel reports it, and the share of it that other programs used.
 
 use std::fs;
 
 use crate::model::Machine;
 
-/// Looks.
+/// This machine.
 pub(crate) fn here() -> Machine {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let uname = nix::sys::utsname::uname();
@@ -21,7 +21,7 @@ pub(crate) fn here() -> Machine {
     }
 }
 
-/// The processors that we may use.
+/// The processors that this process may use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,7 +1,7 @@
-//! `weir-lab`: the published experiments about pooling, rerun by anyone. `weir lab` runs it.
+//! `weir-lab`: the published experiments about pooling, for anyone to repeat. `weir lab` runs it.
 //!
-//! A program of its own, so that its libraries stay out of the server. An experiment measures in steps (`steps`), which
-//! `runner` takes and `journal` keeps; what it tells is a value (`model`), which `report` draws.
+//! A separate program, so that its libraries stay out of the server. An experiment measures in steps (`steps`), which
+//! `runner` runs and `journal` stores; its evaluation is a value (`model`), which `report` renders.
 
 mod cli;
 mod experiments;
@@ -26,8 +26,8 @@ use clap::Parser;
 use cli::{Cli, Command, Common};
 use experiments::{node, own, pgbench, products, reconnect, size};
 use length::Length;
-use runner::Order;
-use steps::{Experiment, Trouble};
+use runner::RunOptions;
+use steps::{Experiment, LabError};
 
 fn main() -> ExitCode {
     match dispatch(Cli::parse().command) {
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command) -> Result<(), Trouble> {
+fn dispatch(command: Command) -> Result<(), LabError> {
     match command {
         Command::All { common } => {
             let length = common.length();
@@ -66,26 +66,26 @@ fn dispatch(command: Command) -> Result<(), Trouble> {
     }
 }
 
-fn one(experiment: Box<dyn Experiment>, common: Common) -> Result<(), Trouble> {
+fn one(experiment: Box<dyn Experiment>, common: Common) -> Result<(), LabError> {
     let length = common.length();
     measure(experiment.id(), vec![experiment], length, common)
 }
 
-/// Runs experiments and shows the report.
-fn measure(name: &str, experiments: Vec<Box<dyn Experiment>>, length: Length, common: Common) -> Result<(), Trouble> {
+/// Runs experiments and prints the report.
+fn measure(name: &str, experiments: Vec<Box<dyn Experiment>>, length: Length, common: Common) -> Result<(), LabError> {
     let words: Vec<_> = std::env::args().skip(1).collect();
     let command = format!("weir lab {}", words.join(" "));
     let Common { out, fresh, weir, .. } = common;
-    let order = Order { name: name.to_owned(), experiments, length, out, fresh, weir, command };
+    let order = RunOptions { name: name.to_owned(), experiments, length, out, fresh, weir, command };
     let (folder, report) = runner::run(&order)?;
     show(&report::text(&report))?;
     eprintln!("the report: {}", folder.join("report.html").display());
     Ok(())
 }
 
-/// Leaves the web app running to play with.
-fn serve(common: Common, options: &products::Options) -> Result<(), Trouble> {
-    // Dropped in this order: the folder is removed, and only then is the caretaker sent home.
+/// Leaves the web app running for a user.
+fn serve(common: Common, options: &products::Options) -> Result<(), LabError> {
+    // Dropped in this order: the folder is removed before its caretaker ends.
     let _caretaker;
     let out = weir_pglocal::TempFolder::new()?;
     _caretaker = weir_pglocal::Caretaker::of(out.path())?;
@@ -95,7 +95,7 @@ fn serve(common: Common, options: &products::Options) -> Result<(), Trouble> {
 
 /// Prints; a closed pipe is no error, the rest is dropped.
 #[allow(clippy::unnecessary_wraps)]
-fn show(text: &str) -> Result<(), Trouble> {
+fn show(text: &str) -> Result<(), LabError> {
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
 }

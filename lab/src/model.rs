@@ -1,7 +1,7 @@
-//! What a report says, as values: the one source of the terminal's tables, the JSON file and the HTML page.
+//! The content of a report, as values: the source of the terminal's tables, the JSON file and the HTML page.
 //!
-//! Owns the words and shapes of a report, and their JSON form, which `compare` reads again: a field that changes its
-//! meaning needs another [`FORMAT`]. Must not know how anything was measured, nor how it is drawn.
+//! Owns the parts of a report, and their JSON form, which `compare` reads: a field that changes its meaning needs
+//! another [`FORMAT`]. Must not know how anything was measured, nor how it is rendered.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) const FORMAT: u32 = 1;
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// [`FORMAT`] of the program that wrote it.
+    /// The [`FORMAT`] of the program that wrote it.
     pub(crate) format: u32,
     /// The command line that made it.
     pub(crate) command: String,
@@ -24,16 +24,16 @@ pub(crate) struct Report {
     pub(crate) began: String,
     pub(crate) ended: String,
     pub(crate) machine: Machine,
-    /// Programs and their versions, in the words of each: `pgbench` → `15.18`.
+    /// Programs and their versions, as each prints it: `pgbench` → `15.18`.
     pub(crate) versions: BTreeMap<String, String>,
     pub(crate) experiments: Vec<Experiment>,
 }
 
-/// Where it ran.
+/// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) cores: usize,
-    /// The processor's own name, where the kernel tells it.
+    /// The processor's name, if the kernel reports it.
     pub(crate) processor: String,
     pub(crate) memory_bytes: u64,
     /// Name and release, as of `uname -sr`.
@@ -42,24 +42,24 @@ pub(crate) struct Machine {
     pub(crate) system: String,
 }
 
-/// One experiment: what was asked, what came out, and what follows.
+/// One experiment: question, setup, results and verdicts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Experiment {
-    /// Short and stable: `pgbench`.
+    /// Short and permanent: `pgbench`.
     pub(crate) id: String,
     pub(crate) title: String,
-    /// What it asks, in a sentence or two.
+    /// Its question, in a sentence or two.
     pub(crate) question: String,
-    /// The article that it reruns: title, author, place. Empty for those of our own.
+    /// The repeated article: title, author, place. Empty for our own experiments.
     pub(crate) source: String,
-    /// How it was set up: one sentence an entry.
+    /// The setup: one sentence an entry.
     pub(crate) setup: Vec<String>,
     pub(crate) tables: Vec<Table>,
     pub(crate) charts: Vec<Chart>,
     pub(crate) claims: Vec<Claim>,
-    /// What the original does not say, and one should know to read its figures.
+    /// What the original does not mention, and a reader needs to know.
     pub(crate) hides: Vec<String>,
-    /// Why some figure here is not to be trusted.
+    /// Why some figures here are unreliable.
     pub(crate) warnings: Vec<String>,
     pub(crate) missing: Vec<Missing>,
     pub(crate) commands: Vec<Ran>,
@@ -83,11 +83,11 @@ pub(crate) struct Column {
     pub(crate) title: String,
     /// `ms`, `1/s`, `%`; empty for none.
     pub(crate) unit: String,
-    /// Which is better; `None` where neither is. `compare` says by it who won.
+    /// The better direction; `None` if there is none. `compare` uses it.
     pub(crate) better: Option<Better>,
 }
 
-/// Which direction of a figure is the better one.
+/// The better direction of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Better {
@@ -102,7 +102,7 @@ pub(crate) struct Row {
     pub(crate) cells: Vec<Cell>,
 }
 
-/// What was measured here, beside what was published. Both may be absent.
+/// A measured value, beside a published one. Both may be absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cell {
     pub(crate) ours: Option<Value>,
@@ -115,7 +115,7 @@ pub(crate) struct Cell {
 pub(crate) enum Value {
     Number {
         value: f64,
-        /// The least and the most of the repetitions whose median `value` is.
+        /// The minimum and maximum of the repetitions whose median is `value`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spread: Option<(f64, f64)>,
     },
@@ -129,14 +129,14 @@ pub(crate) struct Chart {
     pub(crate) kind: ChartKind,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
-    /// Of a bar chart: the name of the group at x = 0, 1, 2 …
+    /// For a bar chart: the name of the group at x = 0, 1, 2 …
     pub(crate) groups: Vec<String>,
     pub(crate) series: Vec<Series>,
     /// A sentence below it, or nothing.
     pub(crate) note: String,
 }
 
-/// How a chart is drawn.
+/// The kind of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ChartKind {
@@ -154,7 +154,7 @@ pub(crate) struct Axis {
     pub(crate) scale: Scale,
 }
 
-/// How an axis counts.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scale {
@@ -171,7 +171,7 @@ pub(crate) struct Series {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// Where a series' figures come from; drawn differently.
+/// The origin of a series' figures; each is drawn differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Origin {
@@ -179,11 +179,11 @@ pub(crate) enum Origin {
     Measured,
     /// Printed in the article.
     Published,
-    /// Follows from a law, not from a clock.
+    /// Calculated from a law.
     Calculated,
 }
 
-/// A claim of the article, or of ours, and what this run says to it.
+/// A claim of the article, or of ours, and this run's verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claim {
     pub(crate) text: String,
@@ -192,27 +192,27 @@ pub(crate) struct Claim {
     pub(crate) why: String,
 }
 
-/// What became of a claim.
+/// The verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
     Held,
     NotHeld,
-    /// What it would take to decide was not measured.
+    /// The figures that decide it were not measured.
     Open,
 }
 
-/// A program that was not there.
+/// A program that was not found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Missing {
     pub(crate) what: String,
-    /// What was left out for it.
+    /// What was left out without it.
     pub(crate) effect: String,
-    /// The command that gets it.
+    /// The command that installs it.
     pub(crate) get: String,
 }
 
-/// A command that was run, and where its output is kept.
+/// A command that was run, and the file of its output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ran {
     pub(crate) what: String,
@@ -222,7 +222,7 @@ pub(crate) struct Ran {
 }
 
 impl Experiment {
-    /// One with nothing to tell yet.
+    /// An experiment without content yet.
     pub(crate) fn empty(id: &str, title: &str) -> Experiment {
         let (id, title) = (id.to_owned(), title.to_owned());
         Experiment {
@@ -243,7 +243,7 @@ impl Experiment {
 }
 
 impl Value {
-    /// One measured figure. A division by nothing is no figure, and JSON has no word for it.
+    /// One measured figure. A division by zero is no figure, and JSON has no form for it.
     pub(crate) fn number(value: f64) -> Value {
         if value.is_finite() { Value::Number { value, spread: None } } else { Value::text("no figure") }
     }
@@ -274,19 +274,19 @@ impl Value {
 }
 
 impl Cell {
-    /// Measured, with nothing published to set beside it.
+    /// A measured value without a published one.
     pub(crate) fn ours(value: Value) -> Cell {
         Cell { ours: Some(value), published: None }
     }
 
-    /// Measured and published; either may be absent.
+    /// A measured and a published value; either may be absent.
     pub(crate) fn both(ours: Option<Value>, published: Option<Value>) -> Cell {
         Cell { ours, published }
     }
 }
 
 impl Claim {
-    /// Decided by a condition; `None` where what decides it was not measured.
+    /// A claim decided by a condition; `None` where the deciding figures were not measured.
     pub(crate) fn decided(text: impl Into<String>, held: Option<bool>, why: impl Into<String>) -> Claim {
         let verdict = match held {
             Some(true) => Verdict::Held,

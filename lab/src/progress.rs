@@ -1,7 +1,7 @@
-//! What is going on, and how long it will still take: a bar on a terminal, plain lines elsewhere.
+//! The progress of a run, and the time left: a bar on a terminal, plain lines elsewhere.
 //!
-//! Owns the bar. Its length is the run's estimated seconds; while a step runs the bar moves with the clock, up to what the
-//! step was estimated at, so the time left is honest even if a step is long.
+//! Owns the bar. Its length is the run's estimated seconds; during a step the bar moves with the clock, up to the
+//! step's estimate, so the time left is right even if a step is long.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How often the bar moves.
+/// The interval at which the bar is repainted.
 const TICK: Duration = Duration::from_millis(200);
 
 /// The progress of a run; clones show the same bar.
@@ -23,7 +23,7 @@ pub(crate) struct Progress {
 /// How lines are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lines {
-    /// Above a bar that is painted anew.
+    /// Above a repainted bar.
     AboveBar,
     /// To standard error, once.
     Plain,
@@ -33,10 +33,10 @@ enum Lines {
 }
 
 struct State {
-    /// Estimated seconds of the steps that are done, and of all.
+    /// Estimated seconds of the finished steps, and of all.
     done: f64,
     total: f64,
-    /// When the present step began, and its estimate.
+    /// When the current step began, and its estimate.
     step: Option<(Instant, f64)>,
     what: String,
 }
@@ -55,7 +55,7 @@ impl Progress {
         Progress::new(bar, lines)
     }
 
-    /// Says nothing; for tests.
+    /// Prints nothing; for tests.
     #[cfg(test)]
     pub(crate) fn silent() -> Progress {
         Progress::new(ProgressBar::hidden(), Lines::Silent)
@@ -68,7 +68,7 @@ impl Progress {
         Progress { bar, state: Arc::new(Mutex::new(state)), lines }
     }
 
-    /// Begins: so many seconds are estimated, so many of them done already in an earlier run.
+    /// Starts, with the estimated seconds of all steps, and of those that an earlier run has finished.
     pub(crate) fn begin(&self, total: f64, done: f64) {
         self.with(|state| (state.total, state.done) = (total, done));
         if self.lines == Lines::AboveBar {
@@ -83,7 +83,7 @@ impl Progress {
         }
     }
 
-    /// A step begins that should take `seconds`.
+    /// Starts a step that should take `seconds`.
     pub(crate) fn step(&self, title: &str, seconds: f64) {
         self.with(|state| {
             state.step = Some((Instant::now(), seconds));
@@ -92,13 +92,13 @@ impl Progress {
         self.bar.set_message(title.to_owned());
     }
 
-    /// Says what is being done within the step.
+    /// Shows the current activity within the step.
     pub(crate) fn doing(&self, what: &str) {
         let title = self.with(|state| state.what.clone());
         self.bar.set_message(format!("{title}: {what}"));
     }
 
-    /// The step is over, however long it took.
+    /// The step has ended, however long it took.
     pub(crate) fn step_done(&self) {
         self.with(|state| {
             if let Some((_, estimate)) = state.step.take() {
@@ -123,7 +123,7 @@ impl Progress {
         HumanDuration(Duration::from_secs_f64(seconds)).to_string()
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }

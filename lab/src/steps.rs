@@ -1,8 +1,8 @@
-//! What an experiment is to the runner: steps that are taken one by one, and an evaluation of their results.
+//! The interface of an experiment to the runner: steps that are run one by one, and an evaluation of their results.
 //!
-//! Owns the two halves that must not mix. *Measuring* (a [`Stage`]) touches the world and returns plain data; *telling*
-//! ([`Experiment::evaluate`]) is a pure function of that data, so that a report can be made again without measuring, an
-//! interrupted run resumes, and claims are tested without servers.
+//! Owns the two halves that must not mix. *Measuring* (a [`Stage`]) does I/O and returns plain data; *evaluating*
+//! ([`Experiment::evaluate`]) is a pure function of that data, so that a report can be made again without measuring,
+//! an interrupted run resumes, and claims are tested without servers.
 
 use std::collections::BTreeMap;
 
@@ -19,45 +19,45 @@ pub(crate) struct Step {
     pub(crate) id: String,
     /// For the progress: `direct, 50 clients`.
     pub(crate) title: String,
-    /// How long it should take; only the time left is computed from it.
+    /// The estimated duration; only used for the time left.
     pub(crate) seconds: f64,
 }
 
-/// An experiment: its steps, and what their results mean.
+/// An experiment: its steps, and the evaluation of their results.
 pub(crate) trait Experiment {
-    /// Short and stable: `pgbench`.
+    /// Short and permanent: `pgbench`.
     fn id(&self) -> &'static str;
 
-    /// What was asked for beyond the length: `scale=20`. A run with another one cannot be resumed.
+    /// The options beyond the length: `scale=20`. A run with other options can't be resumed.
     fn options(&self) -> String {
         String::new()
     }
 
-    /// All steps, in the order in which they are taken.
+    /// All steps, in order.
     fn steps(&self) -> Vec<Step>;
 
-    /// How long [`Experiment::open`] should take, in seconds.
+    /// The estimated duration of [`Experiment::open`], in seconds.
     fn opening_seconds(&self) -> f64 {
         5.0
     }
 
-    /// Makes what the steps need: servers, data, programs. Called only if there are steps to take.
+    /// Starts what the steps need: servers, data, programs. Called only if there are steps to run.
     ///
-    /// Fails only for what no step can do without; what some need is their own [`Trouble::Missing`].
-    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble>;
+    /// Fails only for what every step needs; what some steps need is their own [`LabError::Missing`].
+    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, LabError>;
 
-    /// The story of the results, complete or not. Commands, warnings and missing programs of the steps, and steps that
-    /// failed, are added by the runner.
+    /// Evaluates the results, complete or not. The runner adds the steps' commands, warnings and missing programs, and
+    /// failed steps.
     fn evaluate(&self, results: &Results) -> model::Experiment;
 }
 
 /// An experiment's servers and programs, which end when it is dropped.
 pub(crate) trait Stage {
-    /// Takes one step.
-    fn take(&mut self, step: &Step) -> Result<Measured, Trouble>;
+    /// Runs one step.
+    fn take(&mut self, step: &Step) -> Result<Measured, LabError>;
 }
 
-/// What a step brought.
+/// The result of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// For the progress, in one line: `344.2 TPS, 421 ms`.
@@ -66,7 +66,7 @@ pub(crate) struct Measured {
     pub(crate) data: serde_json::Value,
     pub(crate) ran: Vec<Ran>,
     pub(crate) warnings: Vec<String>,
-    /// The share of the machine's time that other programs took meanwhile, 0 to 1; noted by the runner.
+    /// The share of the machine's time that other programs used during the step, 0 to 1; set by the runner.
     #[serde(default)]
     pub(crate) foreign: f64,
 }
@@ -84,51 +84,51 @@ impl Measured {
         self
     }
 
-    /// With a reason not to trust it.
+    /// With a reason why it is unreliable.
     pub(crate) fn warn(mut self, warning: impl Into<String>) -> Measured {
         self.warnings.push(warning.into());
         self
     }
 }
 
-/// Why a step brought nothing.
+/// Why a step has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// A program is not on this machine. The rest runs on.
+pub(crate) enum LabError {
+    /// A program is not installed. The run goes on.
     Missing(Missing),
-    /// Something went wrong, in words for a reader. The rest runs on.
+    /// Another error, in words for a reader. The run goes on.
     Failed(String),
 }
 
-impl Trouble {
-    /// Something went wrong while doing `what`.
-    pub(crate) fn at(what: impl std::fmt::Display, error: impl std::fmt::Display) -> Trouble {
-        Trouble::Failed(format!("{what}: {error}"))
+impl LabError {
+    /// An error while doing `what`.
+    pub(crate) fn at(what: impl std::fmt::Display, error: impl std::fmt::Display) -> LabError {
+        LabError::Failed(format!("{what}: {error}"))
     }
 }
 
-impl From<weir_pglocal::Error> for Trouble {
-    fn from(error: weir_pglocal::Error) -> Trouble {
-        Trouble::Failed(error.to_string())
+impl From<weir_pglocal::Error> for LabError {
+    fn from(error: weir_pglocal::Error) -> LabError {
+        LabError::Failed(error.to_string())
     }
 }
 
-impl From<weir_pgclient::Error> for Trouble {
-    fn from(error: weir_pgclient::Error) -> Trouble {
-        Trouble::Failed(error.to_string())
+impl From<weir_pgclient::Error> for LabError {
+    fn from(error: weir_pgclient::Error) -> LabError {
+        LabError::Failed(error.to_string())
     }
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for LabError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Trouble::Missing(missing) => write!(f, "{} is not here; to get it: {}", missing.what, missing.get),
-            Trouble::Failed(text) => f.write_str(text),
+            LabError::Missing(missing) => write!(f, "{} is not here; to get it: {}", missing.what, missing.get),
+            LabError::Failed(text) => f.write_str(text),
         }
     }
 }
 
-/// What became of a step, as the journal keeps it.
+/// The outcome of a step in the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Outcome {
@@ -148,10 +148,10 @@ impl Results {
         Results { outcomes }
     }
 
-    /// A step's data; `None` if it was not taken or brought nothing.
+    /// A step's data; `None` if it was not run or has no result.
     ///
     /// # Panics
-    /// If the data is not a `T`: the journal's key includes the program's version, so that is a mistake of ours.
+    /// If the data is not a `T`: the journal's key includes the program's version, so that is a bug.
     pub(crate) fn get<T: DeserializeOwned>(&self, step: &str) -> Option<T> {
         match self.outcomes.get(step)? {
             Outcome::Done(measured) => {
@@ -171,7 +171,7 @@ impl Results {
         }
     }
 
-    /// A table's cell: `f` of a step's data, or the word for its lack.
+    /// A table's cell: `f` of a step's data, or the word for the reason why there is none.
     pub(crate) fn value<T: DeserializeOwned>(&self, step: &str, f: impl FnOnce(T) -> model::Value) -> model::Value {
         match (self.get(step), self.lack(step)) {
             (Some(data), _) => f(data),
@@ -179,7 +179,7 @@ impl Results {
         }
     }
 
-    /// All outcomes, by their steps' ids.
+    /// All outcomes, by step id.
     pub(crate) fn outcomes(&self) -> &BTreeMap<String, Outcome> {
         &self.outcomes
     }

@@ -1,7 +1,7 @@
-//! The programs that experiments need: how each is found, asked for its version, and had where it is missing.
+//! The programs that experiments need: how each is found, its version, and how it is installed.
 //!
-//! Owns one table, an entry a program. A program that is not here is a [`Missing`] with the command that gets it; nothing is
-//! installed by the lab itself (`make lab-deps` does that).
+//! Owns one table, an entry for each program. A program that is not found is a [`Missing`] with the command that
+//! installs it; the lab itself installs nothing (`make lab-deps` does).
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ pub(crate) enum Tool {
     Openssl,
 }
 
-/// What the experiments need, what of it is here, and how to get the rest; a line each.
+/// The programs that the experiments need, which are installed, and how to get the others; a line each.
 pub(crate) fn check() -> String {
-    let line = |entry: &Entry| match entry.tool.find(None) {
+    let line = |entry: &ToolEntry| match entry.tool.find(None) {
         Ok(program) => format!("  {:<20} {:<28} {}\n", entry.name, program.version, program.path.display()),
         Err(missing) => format!("  {:<20} missing: {}\n", entry.name, missing.get),
     };
@@ -36,28 +36,28 @@ pub(crate) fn check() -> String {
     TABLE.iter().map(line).chain([postgres]).collect()
 }
 
-/// What is known of a program.
-struct Entry {
+/// A program's entry in the table.
+struct ToolEntry {
     tool: Tool,
-    /// What people call it.
+    /// Its usual name.
     name: &'static str,
     /// The names of its file, the preferred one first.
     files: &'static [&'static str],
     /// Folders besides PATH.
     folders: &'static [&'static str],
-    /// What makes it print its version, on either stream.
+    /// The arguments that print its version, on either stream.
     version: &'static [&'static str],
-    /// How it is had.
+    /// How to install it.
     get: &'static str,
 }
 
-/// What a debug build of Weir adds to its version.
+/// The suffix of a debug build's version.
 pub(crate) const DEBUG: &str = "(debug build)";
 
 const SBIN: &[&str] = &["/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/libexec"];
 
-const TABLE: &[Entry] = &[
-    Entry {
+const TABLE: &[ToolEntry] = &[
+    ToolEntry {
         tool: Tool::Weir,
         name: "Weir",
         files: &["weir"],
@@ -65,7 +65,7 @@ const TABLE: &[Entry] = &[
         version: &["--version"],
         get: "cargo build --release -p weir, or --weir /path/to/weir",
     },
-    Entry {
+    ToolEntry {
         tool: Tool::Pgbouncer,
         name: "PgBouncer",
         files: &["pgbouncer"],
@@ -73,7 +73,7 @@ const TABLE: &[Entry] = &[
         version: &["--version"],
         get: "apt-get install pgbouncer (Fedora: dnf install pgbouncer), or make lab-deps",
     },
-    Entry {
+    ToolEntry {
         tool: Tool::Pgpool,
         name: "Pgpool-II",
         files: &["pgpool"],
@@ -81,7 +81,7 @@ const TABLE: &[Entry] = &[
         version: &["--version"],
         get: "apt-get install pgpool2 (Fedora: dnf install pgpool-II), or make lab-deps",
     },
-    Entry {
+    ToolEntry {
         tool: Tool::Mariadb,
         name: "MariaDB",
         files: &["mariadbd", "mysqld"],
@@ -89,7 +89,7 @@ const TABLE: &[Entry] = &[
         version: &["--version"],
         get: "apt-get install mariadb-server (Fedora: dnf install mariadb-server), or make lab-deps",
     },
-    Entry {
+    ToolEntry {
         tool: Tool::MariadbInstall,
         name: "mariadb-install-db",
         files: &["mariadb-install-db", "mysql_install_db"],
@@ -97,7 +97,7 @@ const TABLE: &[Entry] = &[
         version: &[],
         get: "apt-get install mariadb-server (Fedora: dnf install mariadb-server), or make lab-deps",
     },
-    Entry {
+    ToolEntry {
         tool: Tool::Node,
         name: "Node.js",
         files: &["node", "nodejs"],
@@ -105,7 +105,7 @@ const TABLE: &[Entry] = &[
         version: &["--version"],
         get: "apt-get install nodejs npm (Fedora: dnf install nodejs), or make lab-deps",
     },
-    Entry {
+    ToolEntry {
         tool: Tool::Npm,
         name: "npm",
         files: &["npm"],
@@ -113,7 +113,7 @@ const TABLE: &[Entry] = &[
         version: &["--version"],
         get: "apt-get install nodejs npm (Fedora: dnf install nodejs), or make lab-deps",
     },
-    Entry {
+    ToolEntry {
         tool: Tool::Go,
         name: "Go",
         files: &["go"],
@@ -121,7 +121,7 @@ const TABLE: &[Entry] = &[
         version: &["version"],
         get: "apt-get install golang-go (Fedora: dnf install golang), or make lab-deps",
     },
-    Entry {
+    ToolEntry {
         tool: Tool::Openssl,
         name: "openssl",
         files: &["openssl"],
@@ -131,21 +131,21 @@ const TABLE: &[Entry] = &[
     },
 ];
 
-/// A program that is here.
+/// An installed program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// What people call it.
+    /// Its usual name.
     pub(crate) name: &'static str,
     pub(crate) path: PathBuf,
-    /// `1.18.0`, or empty for one that does not tell.
+    /// `1.18.0`, or empty if unknown.
     pub(crate) version: String,
 }
 
 impl Tool {
-    /// Finds it: in PATH, then where distributions put it; Weir beside this program first.
+    /// Finds it: in PATH, then in the folders of distributions; Weir beside this program first.
     ///
     /// # Errors
-    /// What is missing and how to get it; the caller decides what that means.
+    /// The program is missing, with how to get it; the caller decides the effect.
     pub(crate) fn find(self, weir: Option<&Path>) -> Result<Program, Missing> {
         let entry = self.entry();
         let path = match (self, weir) {
@@ -165,12 +165,12 @@ impl Tool {
         Missing { what: entry.name.to_owned(), effect: String::new(), get: entry.get.to_owned() }
     }
 
-    fn entry(self) -> &'static Entry {
+    fn entry(self) -> &'static ToolEntry {
         TABLE.iter().find(|entry| entry.tool == self).expect("each tool has its entry")
     }
 }
 
-impl Entry {
+impl ToolEntry {
     fn search(&self) -> Option<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();
         let folders: Vec<_> = env::split_paths(&path).chain(self.folders.iter().map(PathBuf::from)).collect();
@@ -191,7 +191,7 @@ impl Entry {
     }
 }
 
-/// The first word that begins like a version: `PgBouncer 1.18.0`, `pgpool-II version 4.3.5 (x)`, `go version go1.26.8`.
+/// The first word that looks like a version: `PgBouncer 1.18.0`, `pgpool-II version 4.3.5 (x)`, `go version go1.26.8`.
 fn version(text: &str) -> Option<String> {
     let words = text.split_whitespace().map(|word| word.trim_start_matches("go").trim_start_matches('v'));
     let mut numbers = words.filter(|word| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.'));
@@ -201,7 +201,7 @@ fn version(text: &str) -> Option<String> {
 /// The `weir` of the same build as this program, or of the release build beside a debug one.
 fn beside_us() -> Option<PathBuf> {
     let folder = env::current_exe().ok()?.parent()?.to_owned();
-    // A test's program lies one folder deeper.
+    // A test's program is one folder deeper.
     let places = ["weir", "../release/weir", "../weir"].map(|place| folder.join(place));
     places.into_iter().filter_map(|path| path.canonicalize().ok()).find(|path| path.is_file())
 }

@@ -1,4 +1,4 @@
-//! Every experiment, for a moment each, against real servers: all steps bring something, claims get verdicts, the report
+//! Every experiment, for a moment each, against real servers: all steps have results, claims get verdicts, the report
 //! is written, and nothing is left behind.
 
 mod place;
@@ -35,7 +35,7 @@ fn every_experiment_runs_to_its_end_and_leaves_a_report() {
         assert!(read("report.html").contains(experiment["title"].as_str().expect("a title")));
     }
     panel_shows(&weir, &place, folder);
-    // Of what was missing the report speaks; what failed is a bug of ours.
+    // The report lists missing programs; a failed step is a bug.
     let outcomes: Value = serde_json::from_str(&read("run.json")).expect("a journal is JSON");
     let steps = outcomes["outcomes"].as_object().expect("experiments").values().filter_map(Value::as_object).flatten();
     let failed: Vec<_> = steps.filter(|(_, outcome)| outcome.get("failed").is_some()).collect();
@@ -43,7 +43,7 @@ fn every_experiment_runs_to_its_end_and_leaves_a_report() {
     assert!(place.folders().is_empty() && place.processes().is_empty(), "{:?}", place.processes());
 }
 
-/// Weir's control plane lists the report with what it found, and gives the page as it is.
+/// Weir's control plane lists the report with its verdicts, and serves its page unchanged.
 fn panel_shows(weir: &Path, place: &Place, report: &Path) {
     let [port, web] = [(); 2].map(|()| free_port().expect("a free port"));
     let file = place.working_folder().join("weir.toml");
@@ -71,7 +71,7 @@ fn panel_shows(weir: &Path, place: &Place, report: &Path) {
     assert_eq!(page.expect("a page"), fs::read_to_string(report.join("report.html")).expect("a file"));
 }
 
-/// An experiment that tells something: or whose programs are missing, and which says so.
+/// An experiment has results, or lists its missing programs.
 fn whole(experiment: &Value) {
     let has = |name: &str| experiment[name].as_array().is_some_and(|list| !list.is_empty());
     let id = &experiment["id"];

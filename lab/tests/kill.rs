@@ -1,4 +1,4 @@
-//! A lab that is killed, at whatever moment and by whatever signal, leaves no process and no folder behind.
+//! A lab that is killed, at any moment and by any signal, leaves no process and no folder behind.
 
 mod place;
 
@@ -12,11 +12,11 @@ use weir_pglocal::{Signal, send_signal};
 
 use place::{Place, needed, wait};
 
-/// How long clearing up may take: a caretaker gives servers six seconds to end by themselves, and the machine may be busy.
+/// The timeout of cleaning up: a caretaker gives servers six seconds to end, and the machine may be busy.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// When to kill, in ms after the start: while programs are looked for, while drivers are installed, while servers are made, and
-/// while something is measured.
+/// When to kill, in ms after the start: while programs are searched for, while drivers are installed, while servers
+/// are created, and while something is measured.
 const MOMENTS: [u64; 4] = [300, 1000, 3000, 6000];
 
 #[test]
@@ -71,7 +71,7 @@ fn a_lab_that_began_with_signals_ignored_clears_up_as_any_other() {
     }
 }
 
-/// Runs an experiment, ends it after `moment` ms by `signal`, and asserts that nothing of it is left.
+/// Runs an experiment, sends it `signal` after `moment` ms, and asserts that nothing of it is left.
 fn strike(experiment: &str, weir: &Path, moment: u64, signal: Signal) {
     let place = Place::new();
     let lab = place.lab(&[experiment, "--smoke", "--fresh"], weir);
@@ -86,14 +86,14 @@ fn end(place: &Place, mut lab: Child, experiment: &str, moment: u64, signal: Sig
     let status = wait(&mut lab, TIMEOUT);
     eprintln!("{what}: {} processes before, running: {running}, then {status:?}", before.len());
     let status = status.unwrap_or_else(|| panic!("{what}: it goes on\n{}", place.said()));
-    // The lab and its caretaker at least; or this test would not see what is left.
+    // At least the lab and its caretaker, or this test would not detect what is left.
     assert!(!running || before.len() >= 2, "{what}: only {before:?}\n{}", place.said());
     match signal {
         _ if !running => eprintln!("{what}: it had ended already:\n{}", place.said()),
         Signal::SIGKILL => assert_eq!(status.signal(), Some(signal as i32), "{what}"),
         _ => {
             assert_eq!(status.code(), Some(128 + signal as i32), "{what}: {}", place.said());
-            // What was ended under its hands is no result, and the run can be gone on with.
+            // What the signal ended is no result, and the run can be resumed.
             assert_eq!(place.unfinished(), 1, "{what}: {}", place.said());
             assert!(!place.said().contains("failed"), "{what}: {}", place.said());
         }

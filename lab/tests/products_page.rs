@@ -1,7 +1,8 @@
-//! The page of `weir lab products --serve` in a real browser: every button is pressed, and what the page shows is read.
+//! The page of `weir lab products --serve` in a real browser: every button is clicked, and the page's content is
+//! checked.
 //!
-//! The app is the one in Go where Go is, and the one in Rust everywhere. What is not here (Chromium, PostgreSQL, a
-//! built `weir`) makes a test print so and pass.
+//! The Go app if Go is installed, and the Rust app on every machine. If a program is missing (Chromium, PostgreSQL, a
+//! built `weir`), a test prints so and passes.
 
 mod browser;
 mod place;
@@ -21,9 +22,9 @@ use weir_pglocal::{Signal, send_signal};
 
 const LAB: &str = env!("CARGO_BIN_EXE_weir-lab");
 
-/// How long a server, an app and its first build may take.
+/// The timeout of a server, an app and its first build.
 const START: Duration = Duration::from_secs(180);
-/// How long 200 requests may take, on a busy machine.
+/// The timeout of 200 requests, on a busy machine.
 const BURST: Duration = Duration::from_secs(60);
 
 #[test]
@@ -60,7 +61,7 @@ fn show_each_endpoint(weir: &Path, chromium: &PathBuf, language: &str, program: 
     assert!(!notice.exists(), "nothing is served any more");
 }
 
-/// Each button once, with the pools reset before, and all of them by the one button.
+/// Clicks each button once, with the pools reset before, and then the button for all.
 fn fire_each(page: &mut Browser) {
     for way in ["new", "normal", "pooled", "weir"] {
         page.click(&format!("[data-fire={way}]"));
@@ -81,7 +82,7 @@ fn fire_each(page: &mut Browser) {
         assert_eq!(crosses, errors, "{way}: every error has its mark");
         let mean = page.value(&format!("runs.get('{way}').average"));
         assert!(mean.as_f64().is_some_and(|ms| ms > 0.0 && ms < 10_000.0), "{way}: {mean}");
-        // The page's running average is the server's own, but for the rounding to a microsecond.
+        // The page's running average equals the server's, but for the rounding to a microsecond.
         let shown = page.value(&format!("runs.get('{way}').last.average / 1000"));
         assert!(
             (shown.as_f64().unwrap_or(0.0) / mean.as_f64().unwrap_or(1.0) - 1.0).abs() < 0.25,
@@ -107,7 +108,7 @@ fn fire_each(page: &mut Browser) {
     );
 }
 
-/// With the switch off, `new` fills the server, and the next endpoint finds no connection.
+/// With the switch off, `new` uses up the server's connections, and the next endpoint finds none.
 fn without_a_reset_the_abandoned_connections_fail_the_others(page: &mut Browser) {
     page.click("#reset");
     page.until("document.getElementById('status').textContent.includes('are closed')", BURST);
@@ -134,7 +135,7 @@ fn the_last_result_opens(page: &mut Browser) {
     page.click("[data-way=pooled] summary");
 }
 
-/// Both looks are there, and nothing is wider than a telephone.
+/// Both colour schemes work, and nothing is wider than a phone.
 fn dark_and_narrow(page: &mut Browser, language: &str) {
     let paper = "getComputedStyle(document.body).backgroundColor";
     let light = page.value(paper);
@@ -153,7 +154,7 @@ fn finished(page: &mut Browser, way: &str) {
     page.until(&format!("!busy && Number.isInteger(runs.get('{way}')?.connections)"), BURST);
 }
 
-/// Served and failed, as the card shows them.
+/// The served and failed requests on the card.
 fn counts(page: &mut Browser, way: &str) -> (u64, u64) {
     let shown =
         |stat: &str| format!("parseInt(document.querySelector('[data-way={way}] [data-stat={stat}]').textContent)");
@@ -169,7 +170,7 @@ fn text(page: &mut Browser, selector: &str) -> String {
     page.value(&format!("document.querySelector({selector:?}).innerText")).as_str().unwrap_or_default().to_owned()
 }
 
-/// What a test needs, if all is here: `weir` and Chromium, besides these programs.
+/// The programs of a test, if all are installed: `weir`, Chromium, and these.
 fn needed(programs: &[&str]) -> Option<(PathBuf, PathBuf)> {
     let weir = place::needed(programs)?;
     let chromium = browser::find();
@@ -191,7 +192,7 @@ impl Served {
         command.args(["products", "--serve", "--smoke", "--app", language, "--weir"]).arg(weir);
         command.current_dir(place.working_folder());
         let lab = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the lab starts");
-        // From here on it ends with its value, whatever goes wrong.
+        // From here on it is ended on drop, whatever fails.
         let mut served = Served { lab, url: String::new() };
         let out = BufReader::new(served.lab.stdout.take().expect("piped"));
         let (sender, lines) = channel();
@@ -203,7 +204,7 @@ impl Served {
         served
     }
 
-    /// Ctrl-C ends it well.
+    /// Ends it with Ctrl-C; it must exit with success.
     fn stop(mut self) {
         send_signal(self.lab.id(), Signal::SIGINT);
         let status = self.lab.wait().expect("a child of ours");

@@ -7,16 +7,16 @@
 #   KEEP=1                               writes each driver's results into its folder, and docs/drivers.md of all of them
 #   TRACE=1                              drivers of Python and Node.js show where a check failed
 #
-# Starts its own PostgreSQL and Weir (the program `stand` of this crate); WEIR_TEST_POSTGRES=18 takes a server of that
+# Starts its own PostgreSQL and Weir (the program `with_servers` of this crate); WEIR_TEST_POSTGRES=18 takes a server of that
 # version. What a driver needs is installed, in pinned versions, into a cache below the target folder. A driver whose
 # runtime is missing, or whose packages can't be fetched, is reported as skipped. The exit status is 1 if a check failed.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 
 arguments=("$@")
-# shellcheck source-path=SCRIPTDIR source=../on_stand.sh
-. "$here/../on_stand.sh"
-on_stand drivers "$here/run.sh" --bin drivers
+# shellcheck source-path=SCRIPTDIR source=../with_servers.sh
+. "$here/../with_servers.sh"
+with_servers drivers "$here/run.sh" --bin drivers
 
 if [ $# -gt 0 ]; then
     drivers=("$@")

@@ -97,7 +97,7 @@ fn bytes_stuffed_after_a_servers_answer_close_the_connection() {
             let more = format!(
                 "[tls.server]\nmode = \"{mode}\"\nca_file = \"ca.crt\"\n[pools.stuffed]\nhost = \"127.0.0.1\"\n\
                  port = {port}\nuser = \"x\"\npassword = \"y\"\nserver_connect_timeout = \"2s\"\n\
-                 server_login_retry = \"100ms\"\n"
+                 server_login_retry = \"100ms\"\non_server_down = \"refuse\"\n"
             );
             let setup = Setup::new(Mode::Transaction).file("ca.crt", certificates.authority()).more(&more);
             let site = Site::with(setup, Mode::Transaction);

@@ -119,7 +119,7 @@ pub(crate) fn site(port: u16, cases: &[Case]) -> Site {
         more.push_str(&format!(
             "[pools.case{number}]\nhost = \"127.0.0.1\"\nport = {port}\nuser = \"x\"\npassword = \"y\"\nsize = 1\n\
              server_connect_timeout = \"500ms\"\nserver_login_retry = \"100ms\"\nquery_wait_timeout = \"5s\"\n\
-             query_timeout = \"700ms\"\nrequire_auth = \"any\"\n"
+             query_timeout = \"700ms\"\non_server_down = \"refuse\"\nrequire_auth = \"any\"\n"
         ));
     }
     let setup = Setup::new(Mode::Transaction).auth("trust").more(&more);

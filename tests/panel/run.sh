@@ -8,7 +8,7 @@
 #   ONLY=REGEX tests/panel/run.sh     only the checks of such a name
 #   SHOTS=FOLDER tests/panel/run.sh   leaves the pages' pictures there, instead of in panel-shots of the target folder
 #
-# Starts its own PostgreSQL and Weir (the program `stand` of this crate). The browser is the distribution's Chromium;
+# Starts its own PostgreSQL and Weir (the program `with_servers` of this crate). The browser is the distribution's Chromium;
 # none is downloaded. If it, Node.js or its packages are missing, nothing is checked, and the script reports that.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -17,11 +17,11 @@ arguments=("$@")
 skip() { echo "the panel is not checked: $*"; exit 0; }
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "no Chromium"
 command -v node >/dev/null && command -v npm >/dev/null || skip "no Node.js"
-# shellcheck source-path=SCRIPTDIR source=../on_stand.sh
-. "$here/../on_stand.sh"
+# shellcheck source-path=SCRIPTDIR source=../with_servers.sh
+. "$here/../with_servers.sh"
 [ -z "${SHOTS:-}" ] || SHOTS=$(realpath -m "$SHOTS")
 export SHOTS
-on_stand panel "$here/run.sh"
+with_servers panel "$here/run.sh"
 
 if ! cat "$here"/package*.json | cmp -s - "$cache/.installed"; then
     cp "$here"/package*.json "$cache/"

@@ -71,7 +71,7 @@ fn a_host_that_is_down_affects_no_client() {
 #[test]
 fn when_all_hosts_are_down_the_reason_of_each_is_reported() {
     let (a, b) = (free_port().unwrap(), free_port().unwrap());
-    let weir = weir(&[a, b], Setup::new(Mode::Transaction).size(2));
+    let weir = weir(&[a, b], Setup::new(Mode::Transaction).size(2).pool("on_server_down = \"refuse\""));
     let params = weir.params(users::APP.name, "app").password(users::APP.password);
     let error = Connection::connect(&params).map(drop).unwrap_err().to_string();
     assert!(error.contains(&format!("127.0.0.1:{a}: ")) && error.contains(&format!("127.0.0.1:{b}: ")), "{error}");
@@ -101,7 +101,9 @@ fn a_standby_is_not_used_for_writes_until_it_is_promoted() {
     standby.demote();
     let ports = [standby.port(), primary.port()];
     let start = |attrs: &str| {
-        let more = format!("target_session_attrs = \"{attrs}\"\nserver_login_retry = \"100ms\"");
+        let down = if attrs == "standby" { "refuse" } else { "wait" };
+        let more =
+            format!("target_session_attrs = \"{attrs}\"\non_server_down = \"{down}\"\nserver_login_retry = \"100ms\"");
         weir(&ports, Setup::new(Mode::Transaction).size(2).pool(&more))
     };
     for (attrs, expected) in [("read-only", standby.port()), ("prefer-standby", standby.port())] {

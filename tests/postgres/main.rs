@@ -64,6 +64,7 @@ mod startup;
 mod statements;
 mod tls;
 mod trial;
+mod upgrade;
 mod waiting;
 mod web;
 mod web_access;

@@ -1,11 +1,13 @@
 //! Servers that die: one backend, all of them, PostgreSQL as a whole.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_pgclient::{Connection, Error};
 use weir_pglocal::{Signal, send_signal};
-use weir_tests::{Batch, Mode, Postgres, Setup, Site, eventually};
+use weir_tests::{Batch, Ini, Mode, Postgres, Setup, Site, eventually, users};
 
 const KILL_ALL: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                         WHERE datname = current_database() AND usename = 'app'";
@@ -119,10 +121,108 @@ fn a_session_ends_with_its_server_and_the_next_one_starts_clean() {
     recovers(&site);
 }
 
+/// What clients saw of a server that was away.
+struct Seen {
+    /// SQLSTATEs of the errors.
+    errors: Vec<String>,
+    /// When each transaction was done.
+    served: Vec<Instant>,
+}
+
+/// Clients that send one short transaction after the other and connect again after an error, until they are told to stop.
+fn traffic(site: &Site, clients: usize, stop: &AtomicBool, meanwhile: impl FnOnce()) -> Seen {
+    let seen = Mutex::new(Seen { errors: Vec::new(), served: Vec::new() });
+    let client = || {
+        let mut connection = site.connect();
+        while !stop.load(Ordering::Relaxed) {
+            match connection.value("SELECT 'served' FROM pg_sleep(0.003)") {
+                Ok(value) => {
+                    assert_eq!(value.as_deref(), Some("served"));
+                    seen.lock().unwrap().served.push(Instant::now());
+                }
+                Err(error) => {
+                    let code = error.sqlstate().map_or_else(|| error.to_string(), str::to_owned);
+                    seen.lock().unwrap().errors.push(code);
+                    connection = site.connect();
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        (0..clients).for_each(|_| drop(scope.spawn(client)));
+        meanwhile();
+        stop.store(true, Ordering::Relaxed);
+    });
+    seen.into_inner().unwrap()
+}
+
+/// PostgreSQL is away for two seconds under 40 clients with ten servers: only transactions that were in flight fail.
+fn is_away_unnoticed(postgres: &Postgres, site: &Site) {
+    let stop = AtomicBool::new(false);
+    let mut back = Instant::now();
+    let seen = traffic(site, 40, &stop, || {
+        thread::sleep(Duration::from_millis(700));
+        postgres.server().shutdown();
+        thread::sleep(Duration::from_secs(2));
+        thread::scope(|scope| {
+            let started = scope.spawn(|| postgres.server().start_again().unwrap());
+            let direct = postgres.params(users::APP, site.database().name());
+            while Connection::connect(&direct).and_then(|mut own| own.value("SELECT 1")).is_err() {
+                thread::sleep(Duration::from_millis(2));
+            }
+            back = Instant::now();
+            started.join().unwrap();
+        });
+        thread::sleep(Duration::from_millis(1500));
+    });
+    let Seen { errors, served } = seen;
+    assert!(errors.len() <= 10, "{} errors, and no more than ten were in flight: {errors:?}", errors.len());
+    let lost = ["57P01", "08006", "08P01"];
+    assert!(errors.iter().all(|code| lost.contains(&code.as_str())), "{errors:?}");
+    let first = served.iter().filter(|at| **at > back - Duration::from_millis(500)).min().expect("they go on");
+    let after = first.saturating_duration_since(back);
+    println!("{} errors, served {after:?} after the server accepted", errors.len());
+    // A tenth of a second, and what a busy machine adds.
+    assert!(after < Duration::from_millis(1000), "{after:?}");
+}
+
 #[test]
-fn while_postgresql_is_down_clients_get_an_error_fast_and_are_served_when_it_is_back() {
+fn postgresql_away_for_two_seconds_fails_no_transaction_but_those_in_flight() {
+    let postgres = Postgres::private();
+    is_away_unnoticed(&postgres, &Site::on(&postgres, Setup::new(Mode::Transaction).size(10), Mode::Transaction));
+}
+
+#[test]
+fn nor_does_it_behind_a_pgbouncer_ini() {
+    let postgres = Postgres::private();
+    is_away_unnoticed(&postgres, &Site::ini_on(&postgres, &Ini::transaction(10)));
+}
+
+#[test]
+fn nor_does_it_where_the_pool_is_spread_over_workers() {
+    let postgres = Postgres::private();
+    let setup = Setup::new(Mode::Transaction).size(10).workers(3).spread("always");
+    is_away_unnoticed(&postgres, &Site::on(&postgres, setup, Mode::Transaction));
+}
+
+#[test]
+fn a_client_that_comes_while_postgresql_is_down_waits_and_is_served() {
     let postgres = Postgres::private();
     let site = Site::on(&postgres, setup(3), Mode::Transaction);
+    postgres.server().kill9();
+    thread::scope(|scope| {
+        let client = scope.spawn(|| site.connect().value("SELECT 'waited'"));
+        thread::sleep(Duration::from_secs(1));
+        assert!(!client.is_finished(), "it waits");
+        postgres.server().start_again().unwrap();
+        assert_eq!(client.join().unwrap().unwrap().as_deref(), Some("waited"));
+    });
+}
+
+#[test]
+fn where_clients_are_refused_they_get_an_error_fast_and_are_served_when_it_is_back() {
+    let postgres = Postgres::private();
+    let site = Site::on(&postgres, setup(3).pool("on_server_down = \"refuse\""), Mode::Transaction);
     site.connect().query("SELECT 1").unwrap();
     postgres.server().kill9();
     for _ in 0..5 {

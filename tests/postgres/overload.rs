@@ -27,6 +27,9 @@ fn at(port: u16, more: &str) -> String {
     format!("[pools.other]\nhost = \"127.0.0.1\"\nport = {port}\nuser = \"app\"\npassword = \"x\"\n{more}\n")
 }
 
+/// Clients do not wait for a server that is down.
+const REFUSE: &str = "on_server_down = \"refuse\"";
+
 /// A port without a listener.
 fn closed_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
@@ -44,7 +47,7 @@ fn a_full_pool_is_reported_and_counted_as_full() {
     assert_eq!(refusals(&site), [1, 0, 0, 0, 0]);
     eventually("the log has the reason", || {
         let log = site.weir().log();
-        if log.contains("app/app: a client waited in vain, pool full: 1 of 1 servers are in use") {
+        if log.contains("app/app: a client waited too long for a server, pool full: 1 of 1 servers are in use") {
             Ok(())
         } else {
             Err(log)
@@ -58,7 +61,10 @@ fn a_slow_login_is_reported_and_counted_as_slow() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     for (more, message) in [
-        ("server_connect_timeout = \"500ms\"", "did not finish the login within server_connect_timeout"),
+        (
+            "server_connect_timeout = \"500ms\"\non_server_down = \"refuse\"",
+            "did not finish the login within server_connect_timeout",
+        ),
         ("query_wait_timeout = \"500ms\"", "query_wait_timeout"),
     ] {
         let site = Site::with(Setup::new(Mode::Transaction).more(&at(port, more)), Mode::Transaction);
@@ -80,7 +86,7 @@ fn a_query_that_takes_too_long_is_reported_and_counted_as_slow() {
 
 #[test]
 fn a_server_that_is_down_is_reported_and_counted_as_down() {
-    let site = Site::with(Setup::new(Mode::Transaction).more(&at(closed_port(), "")), Mode::Transaction);
+    let site = Site::with(Setup::new(Mode::Transaction).more(&at(closed_port(), REFUSE)), Mode::Transaction);
     let error = error_of(&site, "other", "SELECT 1");
     assert_eq!(error.sqlstate, "08006", "{error:?}");
     assert_ne!(error.message, "query_wait_timeout");

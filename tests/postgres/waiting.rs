@@ -255,7 +255,7 @@ fn a_login_that_hangs_ends_with_server_connect_timeout() {
     let port = silent.local_addr().unwrap().port();
     let setup = pool(1).more(&format!(
         "[pools.silent]\nhost = \"127.0.0.1\"\nport = {port}\nuser = \"app\"\npassword = \"x\"\n\
-         server_connect_timeout = \"500ms\"\nserver_login_retry = \"200ms\""
+         server_connect_timeout = \"500ms\"\nserver_login_retry = \"200ms\"\non_server_down = \"refuse\""
     ));
     let site = site(setup);
     let params = site.weir().params("app", "silent").password(users::APP.password);

@@ -73,6 +73,8 @@ fn run_portal(bytes: &mut Vec<u8>, statement: &[u8]) {
 struct Server {
     asked: Vec<u8>,
     in_transaction: bool,
+    /// Parse messages that it was sent.
+    parses: u32,
 }
 
 /// The engine's port: bytes for clients are copied and forgotten, bytes for servers kept until they are answered.
@@ -161,6 +163,7 @@ impl World {
             config: Arc::new(config(servers)),
             seed: [1; 32],
             process_key: [2; 32],
+            ids_after: 0,
             statement_memory: StatementMemory::default(),
             wall_at_start: 0,
             version: "weir",
@@ -200,6 +203,11 @@ impl World {
         }
         self.asks = asks;
         self.transactions += u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
+    }
+
+    /// The most Parse messages that a server was sent.
+    pub(super) fn most_parses(&self) -> u32 {
+        self.port.peers.iter().flatten().map(|server| server.parses).max().unwrap_or_default()
     }
 
     pub(super) fn reset_clock(&mut self) {
@@ -324,7 +332,10 @@ impl Server {
                 row(out);
                 put_back::ready(out, if self.in_transaction { b'T' } else { b'I' });
             }
-            b'P' => put_back::parse_complete(out),
+            b'P' => {
+                self.parses += 1;
+                put_back::parse_complete(out);
+            }
             b'B' => put_back::bind_complete(out),
             b'D' => describe(out),
             b'E' => row(out),
@@ -387,6 +398,7 @@ mod tests {
             assert_eq!(owed, 0, "{habit:?}");
             // A client's piece and a server's for each query at the least: nobody was left waiting.
             assert!(world.turns >= 140, "{habit:?}: {} turns", world.turns);
+            assert!(habit != Habit::Prepared || world.most_parses() == 1, "it is prepared already");
         }
     }
 }

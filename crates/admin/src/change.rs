@@ -1,39 +1,39 @@
-//! Changes of the configuration that are asked for from outside: what became of one, and why one was not made.
+//! Changes of the configuration by the control plane: the result of a change, and why one was refused.
 //!
-//! Must not know how a file is written, or where it lies.
+//! Must not know how a file is written, or its path.
 
 use std::fmt;
 use std::sync::Arc;
 
 use weir_config::{Accounts, ConfigError, EntryKind, Exposure, Keys};
 
-/// Where a change that was made is kept.
+/// Where a change is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Persisted {
-    /// In the file: it outlasts the process.
+    /// In the file: it survives a restart.
     InFile,
-    /// In memory, until the process ends: why it is not in the file.
+    /// In memory, until the process ends; holds why it is not in the file.
     InMemory(String),
 }
 
-/// Why nothing was changed. Never holds a secret.
+/// Why a change was refused. Never holds a secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChangeError {
-    /// There is one of this name already.
+    /// The name is taken.
     NameTaken(EntryKind, String),
-    /// There is none of this name.
+    /// The name does not exist.
     Missing(EntryKind, String),
-    /// The configuration would not be valid.
+    /// The configuration would be invalid.
     Invalid(Box<ConfigError>),
-    /// Users are listed in this file, which is nobody's to write to but the operator's.
+    /// Users are listed in this file, which only the operator writes.
     ListedElsewhere(String),
-    /// A stored secret would go where it has not gone before.
+    /// A stored secret would be sent to a new target.
     Exposes(Box<Exposure>),
-    /// The configuration would be valid, but could not be served: why.
+    /// The configuration would be valid, but could not be served; holds why.
     Unfit(String),
-    /// The file is not as it was when it was read; holds its path.
+    /// The file has changed since it was read; holds its path.
     ChangedByHand(String),
-    /// Nothing can be changed where this process runs.
+    /// This process has no configuration file.
     Fixed,
 }
 
@@ -56,33 +56,34 @@ impl fmt::Display for ChangeError {
 
 impl std::error::Error for ChangeError {}
 
-/// What a server said when a pool's login was tried.
+/// What a server reported when a pool's login was tested.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PoolTestResult {
     /// Whether the connection was encrypted.
     pub encrypted: bool,
     /// Its version, as in `15.18`.
     pub version: String,
-    /// How long connecting, logging in and asking took, in milliseconds.
+    /// How long the connect, the login and the queries took, in milliseconds.
     pub milliseconds: f64,
-    /// How many connections it takes.
+    /// Its `max_connections`.
     pub max_connections: u64,
-    /// How many of them it keeps for superusers.
+    /// Its `superuser_reserved_connections`.
     pub superuser_reserved_connections: u64,
-    /// How many are open now, this one included.
+    /// Its open connections, this one included.
     pub connections: u64,
 }
 
-/// The configuration, as far as the control plane looks at it past the workers.
+/// The control plane's access to the configuration, beside the workers.
 pub trait ConfigAccess: Send + Sync {
-    /// Who may come to the control plane, as the file has it that was read last.
+    /// The accounts of the control plane, from the file as last read. Called for each request; cheap.
     fn accounts(&self) -> Arc<Accounts>;
 
-    /// Tries a pool before it is made: waits for its server, so on a thread that may wait.
+    /// Tests a pool before it is made. Blocks until its server has answered, so callers use a thread for blocking
+    /// work.
     ///
-    /// Logs in where the pool would. The inner error is the server's, or the network's.
+    /// Logs in like the pool would. The inner error is the server's, or the network's.
     ///
     /// # Errors
-    /// The pool could not be made like this.
+    /// The pool's keys are invalid.
     fn try_pool(&self, pool: &str, keys: Keys) -> Result<Result<PoolTestResult, String>, ChangeError>;
 }

@@ -1,9 +1,8 @@
-//! Wall-clock time as text. Reads no clock: the moment is given.
+//! Wall-clock time as text. Reads no clock: the caller passes the time.
 
-/// `2026-07-01 12:34:56 UTC` for microseconds since 1970; empty for 0, a moment that has not come.
+/// `2026-07-01 12:34:56 UTC` for microseconds since 1970; empty for 0, which stands for never.
 ///
-/// PgBouncer prints local time; here it is always UTC, which needs no file of the machine and no word of its
-/// environment.
+/// PgBouncer prints local time; here it is always UTC, which needs neither a file nor the environment.
 pub(crate) fn timestamp(micros: u64) -> String {
     if micros == 0 {
         return String::new();
@@ -14,8 +13,8 @@ pub(crate) fn timestamp(micros: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// Year, month and day of the Gregorian calendar, of a count of days since 1970-01-01. Years are counted from March, so
-/// that a leap day comes last; an era of 400 years has 146,097 days.
+/// Year, month and day of the Gregorian calendar, from a count of days since 1970-01-01. Years are counted from March,
+/// so that a leap day comes last; an era of 400 years has 146,097 days.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // from 0000-03-01 to 1970-01-01
     let (era, day_of_era) = (days / 146_097, days % 146_097);

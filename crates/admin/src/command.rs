@@ -1,11 +1,11 @@
-//! The console's language: one command a query.
+//! The console's grammar: one command a query.
 //!
-//! Owns the grammar, who may give which command, and the tag that answers it. Knows nothing of the pooler's state:
-//! whether a named database exists is for the engine to say. The grammar is PgBouncer's (its documentation, "Admin
-//! console"), a little wider: comments are skipped, a name may hold what database names usually hold (`test-pool`,
-//! `shop.eu`), and several semicolons end a command as well as one.
+//! Owns the grammar, the role that each command needs, and its command tag. Knows nothing of the pooler's state: the
+//! engine checks whether a named database exists. The grammar is PgBouncer's (its documentation, "Admin console"), a
+//! little wider: comments are skipped, a name may contain what database names usually contain (`test-pool`,
+//! `shop.eu`), and several semicolons end a command like one.
 //!
-//! Invariant: a name that was parsed is not empty, so `PAUSE ""` never pauses everything.
+//! Invariant: a parsed name is not empty, so `PAUSE ""` never pauses everything.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::error::CommandError;
 use crate::show::{Parameter, Show};
 use crate::token::{Token, tokens};
 
-/// What the operator wants.
+/// A command of the console or of the control plane.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
     /// SHOW a table.
@@ -27,17 +27,17 @@ pub enum Command {
     Reload,
     /// RECONNECT: replace the servers of one database, or all, as they are released.
     Reconnect(Option<String>),
-    /// KILL: drop the clients and servers of one database, or all, at once; it stays paused.
+    /// KILL: disconnect the clients and servers of one database, or all, at once; it stays paused.
     Kill(Option<String>),
-    /// KILL_CLIENT: drop the client with this id.
+    /// KILL_CLIENT: disconnect the client with this id.
     KillClient(u64),
     /// SHUTDOWN.
     Shutdown(ShutdownMode),
-    /// ENABLE: take new clients of a database again.
+    /// ENABLE: accept new clients of a database again.
     Enable(String),
-    /// DISABLE: take no new clients of a database.
+    /// DISABLE: refuse new clients of a database.
     Disable(String),
-    /// WAIT_CLOSE: answer when the servers that a RECONNECT or RELOAD replaces are closed.
+    /// WAIT_CLOSE: reply when the servers that a RECONNECT or RELOAD replaces are closed.
     WaitClose(Option<String>),
     /// SUSPEND: stop reading from all sockets.
     Suspend,
@@ -48,36 +48,37 @@ pub enum Command {
         /// Its new value, unquoted.
         value: String,
     },
-    /// SET of a parameter of the session, as drivers send it after connecting: ignored, and answered with a notice that
-    /// says so (PgBouncer's is `SET ignored`).
+    /// SET of a session parameter, as drivers send it after connecting: ignored, with a notice (PgBouncer's is `SET
+    /// ignored`).
     SetParameter(Parameter),
 }
 
-/// How a SHUTDOWN goes about it.
+/// What a SHUTDOWN waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShutdownMode {
-    /// At once.
+    /// Nothing.
     Now,
-    /// When the servers are released; waiting clients are dropped.
+    /// Until the servers are released; waiting clients are disconnected.
     WaitForServers,
-    /// When the clients have gone.
+    /// Until the clients have disconnected.
     WaitForClients,
 }
 
-/// What someone at the console may do; greater may do more.
+/// What a user of the console may do; a greater role may do more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Role {
-    /// A user of `stats_users`: may look.
+    /// A user of `stats_users`: may read.
     Stats,
     /// A user of `admin_users`: may do everything.
     Admin,
 }
 
-/// Reads one query of the console.
+/// Parses one query of the console.
 ///
 /// # Errors
 ///
-/// What it is not: a command, complete, about something other than the console itself. An empty query is none.
+/// The text is not a complete command, its arguments are invalid, or it names the console's database. An empty query
+/// is an error too.
 pub fn parse(text: &str) -> Result<Command, CommandError> {
     let invalid = || CommandError::invalid(text);
     let mut words = tokens(text).ok_or_else(invalid)?;
@@ -97,7 +98,7 @@ pub fn parse(text: &str) -> Result<Command, CommandError> {
     command?.ok_or_else(invalid)
 }
 
-/// What `parse` found: a command, none that is known, or one that can't be meant.
+/// A command, `None` for an unknown one, or an error in its arguments.
 type Found = Result<Option<Command>, CommandError>;
 
 fn without_argument(verb: &str) -> Found {
@@ -133,7 +134,7 @@ fn with_argument(verb: &str, argument: &str) -> Found {
     }))
 }
 
-/// The name of a database that `verb` may be applied to.
+/// Checks the name of a database for `verb`.
 fn database(verb: &'static str, name: &str) -> Result<String, CommandError> {
     match name {
         "" => Err(CommandError::BadArguments),
@@ -153,7 +154,7 @@ fn set(key: &str, value: &str) -> Result<Command, CommandError> {
 }
 
 impl Command {
-    /// Who may give it: everyone at the console may SHOW all but FDS, which tells secrets; the rest needs an admin.
+    /// The role that the command needs: any for SHOW, except SHOW FDS, which shows secrets; all others need an admin.
     pub fn needs(&self) -> Role {
         match self {
             Command::Show(Show::Fds) => Role::Admin,
@@ -162,7 +163,7 @@ impl Command {
         }
     }
 
-    /// Whether someone in this role may give it.
+    /// Checks whether this role may run the command.
     ///
     /// # Errors
     ///
@@ -190,7 +191,7 @@ impl Command {
         }
     }
 
-    /// The database that it is about, if it names one.
+    /// The database that it names, if any.
     pub fn database(&self) -> Option<&str> {
         match self {
             Command::Pause(of)
@@ -203,8 +204,7 @@ impl Command {
         }
     }
 
-    /// How the log names it when it is given, as PgBouncer's does (`PAUSE 'app'`); `None`: it changes nothing that is
-    /// worth a line.
+    /// The log line of the command, as PgBouncer logs it (`PAUSE 'app'`); `None`: it changes nothing.
     pub fn issued(&self) -> Option<String> {
         let name = self.name();
         match self {
@@ -218,7 +218,7 @@ impl Command {
         }
     }
 
-    /// What CommandComplete says when it is done.
+    /// Its tag in CommandComplete.
     pub fn tag(&self) -> Cow<'static, str> {
         match self {
             Command::Set { key, value } => Cow::Owned(format!("SET {key}={value}")),

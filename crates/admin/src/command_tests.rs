@@ -1,11 +1,11 @@
-//! The console's language in odd spellings, and who may say what.
+//! The console's grammar in unusual spellings, and the role of each command.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::show::TABLES;
 
-/// Every command there is, one of each kind, with a spelling of it.
+/// One command of each kind, with its spelling.
 fn commands() -> Vec<(&'static str, Command)> {
     let app = || Some("app".to_owned());
     let mut all = vec![
@@ -35,7 +35,7 @@ fn commands() -> Vec<(&'static str, Command)> {
     all
 }
 
-/// What to type: a table's name alone is no command.
+/// The query for a command: SHOW before a table's name.
 fn spelled(text: &str, command: &Command) -> String {
     match command {
         Command::Show(_) if !text.contains(' ') => format!("show {text}"),

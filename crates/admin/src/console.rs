@@ -1,14 +1,14 @@
-//! The console's own database: its names and its help.
+//! The console's database: its names and its help.
 
 use crate::show::Show;
 
-/// The console's database as tables show it.
+/// The console's database in tables.
 pub const CONSOLE_DATABASE: &str = "pgbouncer";
 
-/// The database names that lead to the console; no pool may have one of them.
+/// The database names of the console; no pool may have one of them.
 pub const CONSOLE_NAMES: [&str; 2] = weir_config::RESERVED_DATABASES;
 
-/// Whether a client that asks for `database` gets the console.
+/// Whether `database` is the console.
 pub fn is_console(database: &str) -> bool {
     CONSOLE_NAMES.contains(&database)
 }
@@ -31,7 +31,7 @@ const COMMANDS: [&str; 14] = [
     "SELECT is another word for SHOW",
 ];
 
-/// The tables, in the groups that share a line of the help.
+/// The tables, grouped by line of the help.
 const GROUPS: [&[Show]; 6] = [
     &[Show::Help, Show::Config, Show::Databases, Show::Pools, Show::Clients, Show::Servers, Show::Users, Show::Version],
     &[Show::Peers, Show::PeerPools],
@@ -120,7 +120,7 @@ mod tests {
         std::fs::read_to_string(path).expect("the page of the console")
     }
 
-    /// What stands under a heading of the second level.
+    /// The text under a heading of the second level.
     fn section(page: &str, heading: &str) -> String {
         let after = page.split(&format!("\n## {heading}\n")).nth(1).expect(heading);
         after.split("\n## ").next().unwrap_or_default().to_owned()

@@ -1,8 +1,8 @@
-//! What the control plane asks of running workers, and what it hears.
+//! The interface between the control plane and running workers: requests and replies.
 //!
-//! Owns the way from outside of any connection to the workers, as values and one trait. The HTTP API and the metrics
-//! stand before it, the runtime and the engines behind it. Every request is answered once, or never if the process
-//! ends; who does not wait any more says so.
+//! Owns the path to the workers that needs no connection, as values and one trait. The HTTP API and the metrics call
+//! it; the runtime and the engines implement it. Every request is answered once, or never if the process ends; a
+//! caller that stops waiting withdraws its request.
 
 use std::sync::Arc;
 
@@ -15,44 +15,44 @@ use crate::error::CommandError;
 use crate::records::{Report, SocketRecord};
 use crate::show::Connections;
 
-/// What is asked.
+/// A request to the workers.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// What all workers report, merged.
+    /// The merged report of all workers.
     Report,
-    /// Some connections: at most a page's worth, from a place on.
+    /// A page of connections, from a position on.
     Connections(Connections, Cursor),
-    /// Something is to be done; everything but SHOW, SHUTDOWN and what is about a console's own session.
+    /// Runs a command: any but SHOW, SHUTDOWN and those about a console's own session.
     Run(Command),
-    /// The configuration is to be changed, and what comes of it taken over like a RELOAD.
+    /// Changes the configuration, and applies it like a RELOAD.
     Change(Arc<Edit>),
-    /// A line is to be written into the log.
+    /// Writes a line into the log.
     Log(String),
 }
 
-/// What is answered.
+/// The answer to a request.
 #[derive(Debug)]
 pub enum Reply {
-    /// To [`Request::Report`]: it, and the configuration that is in force.
+    /// To [`Request::Report`]: the report, and the configuration in force.
     Report(Box<Report>, Arc<Config>),
-    /// To [`Request::Connections`]: some, perhaps none, and where to go on; `None`: there are no more. Each was true
-    /// when it was looked at; the whole is no snapshot.
+    /// To [`Request::Connections`]: a page, maybe empty, and the next position; `None`: there are no more. Each record
+    /// was true when it was read; together they are no snapshot.
     Connections(Vec<SocketRecord>, Option<Cursor>),
-    /// It has been done.
+    /// To [`Request::Run`] and [`Request::Log`]: done.
     Done,
-    /// To [`Request::Change`]: it has been made, and all workers have taken it over; or nothing was changed.
+    /// To [`Request::Change`]: stored, and applied by all workers; or why nothing was changed.
     Changed(Result<Persisted, ChangeError>),
 }
 
-/// A reply, or why there is none.
+/// A reply, or why the request failed.
 pub type Response = Result<Reply, CommandError>;
 
-/// Where a list of connections goes on. Connections that come and go meanwhile move nobody else's place.
+/// The position where a list of connections goes on. New and closed connections do not move the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cursor {
-    /// The worker whose turn it is.
+    /// The worker.
     pub worker: WorkerId,
-    /// The place in its table.
+    /// The slot in its table.
     pub slot: u32,
 }
 
@@ -61,14 +61,14 @@ impl Cursor {
     pub const START: Cursor = Cursor { worker: WorkerId(0), slot: 0 };
 }
 
-/// Takes a response, on some thread of the data plane: it must not wait.
+/// Receives a response, on a thread of the data plane: must not block.
 pub type Deliver = Box<dyn FnOnce(Response) + Send>;
 
-/// Running workers, as the control plane sees them.
+/// Running workers; the control plane's threads call it.
 pub trait Control: Send + Sync {
-    /// Asks; returns a number for [`forget`](Control::forget).
+    /// Sends a request; returns a number for [`forget`](Control::forget). Does not block.
     fn ask(&self, request: Request, deliver: Deliver) -> u64;
-    /// The response to this number is not wanted any more: a command that waits for others is taken back, as when an
-    /// operator leaves the console. Without effect once it has come.
+    /// Withdraws the request of this number: a command that waits is cancelled, as when an operator leaves the
+    /// console. Without effect after the response.
     fn forget(&self, number: u64);
 }

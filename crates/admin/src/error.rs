@@ -1,30 +1,30 @@
-//! Every refusal of the console: its text and its SQLSTATE, in one table.
+//! Every error of the console: its text and its SQLSTATE, in one table.
 //!
 //! Where PgBouncer has a text, ours is the same, and so is its SQLSTATE: 08P01 for nearly all, as its scripts expect.
 
 use std::fmt;
 
-/// The longest piece of a command that an error repeats, in bytes, as PgBouncer's own buffer for it.
+/// The longest part of a command that an error repeats, in bytes: the size of PgBouncer's buffer for it.
 const MAX_QUOTED: usize = 960;
 
-/// Why the console did not do what it was told.
+/// Why the console refused a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandError {
-    /// Not a command; holds what was sent, shortened if long.
+    /// Not a command; holds the text, shortened if long.
     Invalid(String),
-    /// A command whose arguments can't be meant: an empty name, say.
+    /// Invalid arguments, for example an empty name.
     BadArguments,
     /// DISABLE and ENABLE without a database.
     DatabaseRequired,
-    /// KILL_CLIENT with something that is no number.
+    /// KILL_CLIENT with something that is not a number.
     InvalidClient,
-    /// KILL_CLIENT with a number that no client has.
+    /// KILL_CLIENT with an unknown number.
     ClientNotFound,
-    /// A command that only `admin_users` may give.
+    /// A command that only `admin_users` may run.
     AdminNeeded,
     /// The named database is not configured.
     NoSuchDatabase(String),
-    /// The console itself can't be paused, killed and so on: the verb and the name.
+    /// A command that the console's own database does not support: the verb and the name.
     ConsoleDatabase(&'static str, String),
     /// PAUSE, KILL or SUSPEND while everything is paused or suspended.
     AlreadyPaused,
@@ -36,22 +36,22 @@ pub enum CommandError {
     PausedDatabases,
     /// RESUME during a shutdown.
     ShuttingDown,
-    /// RELOAD found something wrong; the line that says what and where, for the log and for whoever typed the command.
+    /// RELOAD found an error; holds the line for the log and for the operator.
     ReloadFailed(String),
-    /// SET of an unknown key, of a value out of range, or of something that can't change while running: which it is.
+    /// SET of an unknown key, of an invalid value, or of a setting that can't change while running; holds which.
     SetFailed(String),
-    /// Understood, but this version can't do it; holds the command's name.
+    /// Not supported in this version; holds the command's name.
     NotSupported(&'static str),
-    /// SHOW FDS, by which PgBouncer hands its sockets to a successor.
+    /// SHOW FDS, by which PgBouncer passes its sockets to a new process.
     NoHandOver,
     /// A Parse, Bind or Execute instead of a simple query.
     ExtendedProtocol,
-    /// So many questions of the control plane are under way that no more fit.
+    /// Too many requests of the control plane are under way.
     TooBusy,
 }
 
 impl CommandError {
-    /// That `text` is no command.
+    /// The error that `text` is not a command.
     pub(crate) fn invalid(text: &str) -> CommandError {
         let mut end = text.len().min(MAX_QUOTED);
         while !text.is_char_boundary(end) {
@@ -60,7 +60,7 @@ impl CommandError {
         CommandError::Invalid(text[..end].to_owned())
     }
 
-    /// The SQLSTATE that goes with it.
+    /// Its SQLSTATE.
     pub fn sqlstate(&self) -> &'static str {
         match self {
             CommandError::ReloadFailed(_) => "F0000",
@@ -70,7 +70,7 @@ impl CommandError {
         }
     }
 
-    /// More than the text has room for, for the error's DETAIL field.
+    /// The error's DETAIL field, if it has one.
     pub fn detail(&self) -> Option<&str> {
         match self {
             CommandError::ReloadFailed(why) | CommandError::SetFailed(why) => Some(why),
@@ -103,7 +103,7 @@ impl fmt::Display for CommandError {
                 "SHOW FDS is refused: no process can take over the sockets; use SHOW CLIENTS and SHOW SERVERS",
             ),
             CommandError::ExtendedProtocol => f.write_str("extended query protocol not supported by admin console"),
-            CommandError::TooBusy => f.write_str("too many questions are under way; try again in a moment"),
+            CommandError::TooBusy => f.write_str("too many requests are under way; try again in a moment"),
         }
     }
 }

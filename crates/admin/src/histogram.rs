@@ -1,17 +1,17 @@
-//! How long things took, as counts in buckets: the wait for a server, a query, a transaction.
+//! Histograms of durations: the wait for a server, a query, a transaction.
 //!
-//! Owns the buckets and what can be read from them. Four buckets an octave, exact below 4 µs and the last one open
-//! beyond two hours: a value is known to a quarter of itself, in 1 KiB whatever is counted. Counting is an addition and
-//! never allocates, for it is on the way of each query. Two readings subtract, and those of several workers add up.
+//! Owns the buckets and what is computed from them. Four buckets an octave, exact below 4 µs, the last one open beyond
+//! two hours: a value is known to within a quarter, in 1 KiB however many are counted. Counting is an addition and
+//! never allocates, since each query counts. Readings can be subtracted, and those of several workers added.
 
 /// Buckets an octave, as a power of two.
 const FINE: u32 = 2;
-/// How many buckets there are: a power of two, so that an index needs no check.
+/// The number of buckets: a power of two, so that an index needs no bounds check.
 const BUCKETS: usize = 128;
-/// The first value, in microseconds, that has no bucket of its own size any more: 2³³ µs, or 2.4 hours.
+/// The first value, in microseconds, that belongs to the open last bucket: 2³³ µs, or 2.4 hours.
 const END: u64 = 1 << (BUCKETS as u32 / (1 << FINE) - 1 + FINE);
 
-/// Counts of times, in microseconds.
+/// Counts of durations, in microseconds.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram([u64; BUCKETS]);
 
@@ -29,43 +29,43 @@ impl std::fmt::Debug for Histogram {
 }
 
 impl Histogram {
-    /// Counts a time.
+    /// Counts one duration. Called for each query: an addition.
     #[inline]
     pub fn count(&mut self, micros: u64) {
         self.count_many(micros, 1);
     }
 
-    /// Counts a time so often.
+    /// Counts a duration several times.
     #[inline]
     pub fn count_many(&mut self, micros: u64, times: u64) {
         self.0[index_of(micros)] += times;
     }
 
-    /// Adds what another has counted.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Histogram) {
         self.0.iter_mut().zip(&other.0).for_each(|(count, other)| *count = count.saturating_add(*other));
     }
 
-    /// What was counted since an `earlier` reading; never below zero.
+    /// The counts since an `earlier` reading; never below zero.
     #[must_use]
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         Histogram(std::array::from_fn(|index| self.0[index].saturating_sub(earlier.0[index])))
     }
 
-    /// How many times were counted.
+    /// The number of durations.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// How many of them were shorter than this, exactly if a bucket ends there: at each power of two of microseconds.
+    /// The number of durations below this one; exact at each power of two of microseconds, where a bucket ends.
     #[must_use]
     pub fn below(&self, micros: u64) -> u64 {
         self.0[..index_of(micros)].iter().sum()
     }
 
-    /// The time, in microseconds, that this share of all did not exceed, as if the times within a bucket lay evenly.
-    /// Nothing if nothing was counted.
+    /// The quantile of this share, in microseconds, assuming that values within a bucket are evenly spread. None if
+    /// nothing was counted.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let total = self.total();
@@ -94,36 +94,37 @@ fn index_of(micros: u64) -> usize {
         return micros as usize;
     }
     let octave = micros.ilog2() - FINE;
-    // The leading bit and the next ones; the leading bit moves the index on by an octave.
+    // The octave selects four buckets, the bits after the leading one select among them.
     (((octave << FINE) as usize) + (micros >> octave) as usize) & (BUCKETS - 1)
 }
 
-/// The first time of a bucket, in microseconds.
+/// The lower bound of a bucket, in microseconds.
 fn start_of(index: usize) -> u64 {
     let (octave, steps) = ((index >> FINE) as u32, (index & ((1 << FINE) - 1)) as u64);
     if octave == 0 { steps } else { ((1 << FINE) + steps) << (octave - 1) }
 }
 
-/// The three times of a pool.
+/// The histograms of a pool.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Times {
-    /// How long clients waited for a server, from their request to the grant or the refusal; nothing counts as 0.
+    /// Waits of clients for a server, from their request to the grant or the refusal; a request that did not wait
+    /// counts as 0.
     pub wait: Histogram,
-    /// How long queries took, from the request to ReadyForQuery.
+    /// Queries, from the request to ReadyForQuery.
     pub query: Histogram,
-    /// How long transactions took, idle times in them too.
+    /// Transactions, including idle time.
     pub transaction: Histogram,
 }
 
 impl Times {
-    /// Adds what others have counted.
+    /// Adds the counts of others.
     pub fn add(&mut self, other: &Times) {
         self.wait.add(&other.wait);
         self.query.add(&other.query);
         self.transaction.add(&other.transaction);
     }
 
-    /// What was counted since an `earlier` reading.
+    /// The counts since an `earlier` reading.
     #[must_use]
     pub fn since(&self, earlier: &Times) -> Times {
         Times {

@@ -1,8 +1,8 @@
-//! Commands, replies, and the tables that the console, the HTTP API and the metrics show.
+//! The console's commands and replies, and the tables that the console, the HTTP API and the metrics show.
 //!
-//! Owns the console's language ([`parse`]), what a worker reports about itself ([`Report`]) and every table made of it
+//! Owns the console's grammar ([`parse`]), a worker's report about itself ([`Report`]) and every table made of it
 //! ([`show`]). Does no I/O and knows no wire protocol: a table is columns with a type and rows of text, and the engine
-//! encodes them. The names, their order and their types are PgBouncer's; monitoring reads them by position.
+//! encodes them. The names, their order and their types are PgBouncer's, since monitoring reads columns by position.
 
 mod change;
 mod clock;

@@ -1,7 +1,7 @@
-//! What a worker reports about itself, as plain data that travels by mail and is merged over workers.
+//! A worker's report about itself: plain data that is sent in messages and merged over workers.
 //!
-//! Knows no configuration and no table. A report is a snapshot: nothing in it points into a worker. Merging does not
-//! depend on the order of the workers, but for the order of connections, which the tables sort.
+//! Knows no configuration and no table. A report is a snapshot without references into a worker. Merging does not
+//! depend on the order of the workers, except for the order of connections, which the tables sort.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ use weir_base::{PoolMode, Span};
 use crate::refusals::RefusalRecord;
 use crate::stats::DatabaseStats;
 
-/// Everything that the console, the API and the metrics show of running workers: one worker's, or merged.
+/// The state of one worker, or of all after merging: the source of the console, the API and the metrics.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Pools of databases and users; the console's own pool is not among them.
+    /// Pools of databases and users, without the console's own.
     pub pools: Vec<PoolRecord>,
     /// Counters, one entry a database.
     pub stats: Vec<DatabaseStats>,
@@ -36,27 +36,27 @@ pub struct Report {
     pub draining: bool,
     /// Databases that take no new clients.
     pub disabled: BTreeSet<String>,
-    /// The worker's tables of things, for SHOW MEM; PgBouncer's names where it has such a table.
+    /// The worker's memory by kind of object, for SHOW MEM; PgBouncer's names where it has such objects.
     pub memory: Vec<MemoryRecord>,
     /// Names of servers that were looked up.
     pub dns: Vec<DnsRecord>,
 }
 
-/// A name of servers, as it was looked up last.
+/// The last look-up of a host name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DnsRecord {
     /// The name.
     pub hostname: String,
-    /// How long the answer holds yet.
+    /// The rest of the answer's time to live.
     pub ttl: Span,
-    /// What it was.
+    /// The answer.
     pub addresses: Vec<IpAddr>,
 }
 
 /// Whether the whole process serves queries (SHOW STATE).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum ServiceState {
-    /// As usual.
+    /// Queries are served.
     #[default]
     Active,
     /// After PAUSE without a database: clients wait.
@@ -65,42 +65,42 @@ pub enum ServiceState {
     Suspended,
 }
 
-/// One pool: the servers that one user has on one database.
+/// One pool: the servers of one user on one database.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolRecord {
     /// The database as clients name it.
     pub database: String,
     /// The user that logs in to the server.
     pub user: String,
-    /// Clients that are linked to a server or idle.
+    /// Clients that are linked to a server, or idle.
     pub cl_active: u32,
     /// Clients that wait for a server.
     pub cl_waiting: u32,
     /// Cancel requests on their way to a server.
     pub cl_active_cancel_req: u32,
-    /// Cancel requests that wait for a connection.
+    /// Cancel requests that wait for a connection of their own.
     pub cl_waiting_cancel_req: u32,
     /// Servers linked to a client.
     pub sv_active: u32,
-    /// Those of them whose client is in a transaction, and asks nothing.
+    /// Servers among them whose client is idle in a transaction.
     pub sv_idle_in_transaction: u32,
     /// Connections that carry a cancel request.
     pub sv_active_cancel: u32,
-    /// Servers held back until a cancel request that aims at them is done.
+    /// Servers that are withheld until a cancel request for them is done.
     pub sv_being_canceled: u32,
     /// Servers ready for the next client.
     pub sv_idle: u32,
-    /// Servers that idled longer than `server_check_delay`.
+    /// Servers that were idle longer than `server_check_delay`.
     pub sv_used: u32,
     /// Servers that run a reset or a check query.
     pub sv_tested: u32,
     /// Servers that connect or log in.
     pub sv_login: u32,
-    /// How long the oldest waiting client has waited.
+    /// The wait of the oldest waiting client.
     pub maxwait: Span,
-    /// Bytes of statements that its clients hold.
+    /// The statements that its clients hold, in bytes.
     pub statement_bytes: u64,
-    /// When a server goes back.
+    /// The pool mode.
     pub mode: PoolMode,
 }
 
@@ -128,12 +128,12 @@ impl PoolRecord {
         }
     }
 
-    /// Clients of every kind.
+    /// The number of clients in all states.
     pub fn clients(&self) -> u32 {
         self.cl_active + self.cl_waiting + self.cl_active_cancel_req + self.cl_waiting_cancel_req
     }
 
-    /// Connections to servers of every kind.
+    /// The number of connections to servers in all states.
     pub fn servers(&self) -> u32 {
         self.sv_active
             + self.sv_active_cancel
@@ -144,12 +144,12 @@ impl PoolRecord {
             + self.sv_login
     }
 
-    /// What a pool is known by, and how pools are sorted.
+    /// The key of a pool, which is also the sort key.
     pub(crate) fn key(&self) -> (&str, &str) {
         (&self.database, &self.user)
     }
 
-    /// Adds what another part of the pool has, or another pool, where one figure stands for both.
+    /// Adds another part of the pool, or another pool where both are shown as one.
     pub fn add(&mut self, other: &PoolRecord) {
         self.cl_active += other.cl_active;
         self.cl_waiting += other.cl_waiting;
@@ -167,7 +167,7 @@ impl PoolRecord {
         self.statement_bytes += other.statement_bytes;
     }
 
-    /// Adds another worker's part of the pool; true, as `dedup_by` wants to hear that the other can go.
+    /// Adds another worker's part of the pool; returns true, so that `dedup_by` drops it.
     fn merge(&mut self, other: &PoolRecord) -> bool {
         self.add(other);
         true
@@ -177,13 +177,13 @@ impl PoolRecord {
 /// One connection: a client's or a server's.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SocketRecord {
-    /// Its number, never used twice in a process; KILL_CLIENT takes it.
+    /// Its number, unique in the process for all time; KILL_CLIENT accepts it.
     pub id: u64,
     /// The user that logged in; empty while unknown.
     pub user: String,
     /// The database as clients name it; empty while unknown.
     pub database: String,
-    /// PgBouncer's word. Clients: `active` (linked), `idle`, `waiting`, `active_cancel_req`, `waiting_cancel_req`,
+    /// PgBouncer's name. Clients: `active` (linked), `idle`, `waiting`, `active_cancel_req`, `waiting_cancel_req`,
     /// `login`. Servers: `active`, `idle`, `used`, `tested`, `new`, `active_cancel`, `being_canceled`.
     pub state: &'static str,
     /// The other end's address, `unix` for a Unix socket.
@@ -194,31 +194,31 @@ pub struct SocketRecord {
     pub local_addr: String,
     /// Our end's port.
     pub local_port: u16,
-    /// When it was connected: microseconds since 1970.
+    /// When it connected: microseconds since 1970.
     pub connect_time: u64,
     /// When its latest request began: microseconds since 1970.
     pub request_time: u64,
-    /// How long its current request waits or runs.
+    /// How long its current request has waited or run.
     pub wait: Span,
-    /// Whether it is closed as soon as it is not in use.
+    /// Whether it is marked for close.
     pub close_needed: bool,
-    /// A number that `link` of its other side repeats; unique among all connections of the process.
+    /// A number that `link` of its peer repeats; unique among all connections of the process.
     pub ptr: u64,
     /// The `ptr` of the connection that it is linked to.
     pub link: Option<u64>,
-    /// The process at the other end: of a Unix socket's client, or of the server; 0 if unknown.
+    /// The process id at the other end: of a Unix socket's client, or of the server; 0 if unknown.
     pub remote_pid: u32,
-    /// What TLS agreed on; empty without TLS.
+    /// The TLS version and cipher; empty without TLS.
     pub tls: String,
-    /// The application's name; empty if it gave none.
+    /// The application_name; empty if it gave none.
     pub application_name: String,
-    /// Prepared statements that it holds.
+    /// The number of its prepared statements.
     pub prepared_statements: u32,
-    /// Of a server: why it stays with its client, in words; nothing if only the mode holds it, or nobody does.
+    /// Of a server: why it stays linked, in words; none if only the pool mode is the reason, or if it is not linked.
     pub held_for: Option<&'static str>,
-    /// Of a server: when the transaction that it is in began, microseconds since 1970.
+    /// Of a server: when its transaction began, microseconds since 1970.
     pub transaction_time: Option<u64>,
-    /// Of a server: when the query that it runs began.
+    /// Of a server: when its query began.
     pub query_time: Option<u64>,
 }
 
@@ -227,23 +227,23 @@ pub struct SocketRecord {
 pub struct MemoryRecord {
     /// Its name, such as `client_cache`.
     pub name: &'static str,
-    /// Bytes of one.
+    /// The size of one, in bytes.
     pub size: u64,
-    /// How many are in use.
+    /// How many are used.
     pub used: u64,
-    /// How many lie ready.
+    /// How many are free.
     pub free: u64,
 }
 
 impl Report {
-    /// How many servers are logged in as each user.
+    /// The number of servers that are logged in as each user.
     pub fn servers_by_user(&self) -> BTreeMap<&str, u32> {
         let mut servers = BTreeMap::new();
         self.pools.iter().for_each(|pool| *servers.entry(pool.user.as_str()).or_default() += pool.servers());
         servers
     }
 
-    /// Adds another worker's report. Pools and counters of the same name become one; connections are put together.
+    /// Adds another worker's report. Pools and counters of the same name are summed; connections are appended.
     pub fn merge(&mut self, other: Report) {
         self.pools.extend(other.pools);
         self.pools.sort_by(|a, b| a.key().cmp(&b.key()));
@@ -274,7 +274,7 @@ impl Report {
 }
 
 impl MemoryRecord {
-    /// Adds another worker's; true, as `dedup_by` wants to hear that the other can go.
+    /// Adds another worker's memory of this kind; returns true, so that `dedup_by` drops it.
     fn merge(&mut self, other: &MemoryRecord) -> bool {
         self.used += other.used;
         self.free += other.free;

@@ -1,30 +1,30 @@
-//! Refused clients, counted by what lay behind it: overload told apart from failure.
+//! Refused clients, counted by cause: a full pool, a slow or dead server, a limit, other causes.
 //!
-//! Owns the counters and how readings of several workers become one. Must not know which refusal is of which class:
-//! that stands beside the refusals.
+//! Owns the counters and how those of several workers are merged. Must not know which refusal has which class:
+//! `crates/session` lists that.
 
-/// What the classes are called.
+/// The names of the classes.
 pub(crate) const CLASSES: [&str; 5] = ["pool_full", "server_slow", "server_down", "limit_reached", "other"];
 
-/// How many clients were refused or dropped, each under one class.
+/// How many clients were refused or disconnected, by class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Refusals {
     /// All servers of the pool were in use for too long.
     pub pool_full: u64,
     /// A server took too long: for a login, or for a query.
     pub server_slow: u64,
-    /// No server could be had, or the one in use was lost.
+    /// No server could be opened, or the one in use was lost.
     pub server_down: u64,
     /// A limit of clients, of servers or of statements was reached.
     pub limit_reached: u64,
-    /// Something else: who the client is, what it does, what the operator does.
+    /// Another cause: authentication, the client's behaviour, an operator's command.
     pub other: u64,
 }
 
-/// One pool's refusals.
+/// The refusals of one pool.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RefusalRecord {
-    /// Database and user; `None` for clients that had no pool yet, and for pools that are forgotten: a sum over all
+    /// Database and user; `None` for clients without a pool, and for pools that were dropped: so a sum over all
     /// records never shrinks.
     pub pool: Option<(String, String)>,
     /// The counters.
@@ -32,7 +32,7 @@ pub struct RefusalRecord {
 }
 
 impl Refusals {
-    /// Adds what another reading counted.
+    /// Adds the counts of another reading.
     pub fn add(&mut self, other: &Refusals) {
         self.pool_full += other.pool_full;
         self.server_slow += other.server_slow;
@@ -41,12 +41,12 @@ impl Refusals {
         self.other += other.other;
     }
 
-    /// All of them, whatever the class.
+    /// The sum over all classes.
     pub fn total(&self) -> u64 {
         self.named().iter().map(|(_, count)| count).sum()
     }
 
-    /// The counters, by the names that the console's columns, the API and the metrics have for their classes.
+    /// The counters with the names of their classes in the console's columns, the API and the metrics.
     pub fn named(&self) -> [(&'static str, u64); 5] {
         let [full, slow, down, limit, other] = CLASSES;
         [
@@ -60,7 +60,7 @@ impl Refusals {
 }
 
 impl RefusalRecord {
-    /// Makes one record of those that several workers have of the same pool; those without a pool come last.
+    /// Merges the records that several workers have of the same pool; those without a pool come last.
     pub(crate) fn merge(records: &mut Vec<RefusalRecord>) {
         records.sort_by(|a, b| (a.pool.is_none(), &a.pool).cmp(&(b.pool.is_none(), &b.pool)));
         records.dedup_by(|b, a| {

@@ -1,6 +1,6 @@
-//! What SHOW can be asked for: the tables and the parameters, by their names.
+//! The names that SHOW accepts: tables and parameters.
 //!
-//! Owns the names. Knows neither a table's columns nor where its rows come from; `tables` has an entry for each.
+//! Owns the names. Knows neither a table's columns nor the source of its rows; `tables` has an entry for each.
 
 /// The tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,11 +29,11 @@ pub enum Show {
     DnsZones,
     Peers,
     PeerPools,
-    /// Weir's own: refused clients, overload told apart from failure.
+    /// Weir's own: refused clients by cause.
     Refusals,
     /// Weir's own: session state that clients lost, or were refused.
     LostState,
-    /// One parameter of the session, which drivers ask for after connecting.
+    /// One session parameter, which drivers query after connecting.
     Parameter(Parameter),
 }
 
@@ -46,7 +46,7 @@ pub enum Connections {
     Servers,
 }
 
-/// The session's parameters that the console pretends to have, since drivers ask for them and set them unasked.
+/// The session parameters that the console emulates, since drivers query and set them on their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // Each is PostgreSQL's parameter of that name.
 pub enum Parameter {
@@ -98,8 +98,8 @@ impl Show {
         }
     }
 
-    /// The connections that the table lists, in this order. Such a table is as long as there are connections: its rows
-    /// are not made of a [`Report`](crate::Report), but of records that come in pages.
+    /// The connections that the table lists, in this order. Its rows are not part of a [`Report`](crate::Report),
+    /// since there may be very many; they come as records in pages.
     pub fn lists(self) -> &'static [Connections] {
         match self {
             Show::Clients => &[Connections::Clients],
@@ -117,7 +117,7 @@ impl Show {
 }
 
 impl Parameter {
-    /// All of them.
+    /// All parameters.
     pub(crate) const ALL: [Parameter; 6] = [
         Parameter::ClientEncoding,
         Parameter::DefaultTransactionIsolation,
@@ -127,7 +127,7 @@ impl Parameter {
         Parameter::ExtraFloatDigits,
     ];
 
-    /// Its name, which is also the column's in the answer to SHOW.
+    /// Its name, which is also the column's in the reply to SHOW.
     pub fn name(self) -> &'static str {
         match self {
             Parameter::ClientEncoding => "client_encoding",
@@ -139,7 +139,7 @@ impl Parameter {
         }
     }
 
-    /// The value that SHOW answers, whatever was SET.
+    /// The value in the reply to SHOW; SET does not change it.
     pub fn value(self) -> &'static str {
         match self {
             Parameter::ClientEncoding => "UTF-8",

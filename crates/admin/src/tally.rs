@@ -1,29 +1,28 @@
-//! What a pool has counted beside the counters of SHOW STATS: times by their length, logins, and the server's errors.
+//! A pool's counters beyond SHOW STATS: histograms of durations, logins, and the server's errors.
 //!
-//! Owns its size: a pool that nobody has used costs a pointer, and however many kinds of errors there are,
-//! [`MOST_CODES`] are told apart.
+//! Owns their size: an unused pool costs a pointer, and at most [`MOST_CODES`] kinds of errors are counted separately.
 
 use crate::histogram::Times;
 use crate::lost::LostState;
 
-/// Kinds of errors that are told apart; the rest is one count.
+/// Kinds of errors that are counted separately; the rest is one count.
 const MOST_CODES: usize = 32;
 
 /// The five characters of an SQLSTATE.
 pub type SqlState = [u8; 5];
 
-/// One pool's counts, or those of all pools of a database.
+/// The counters of one pool, or of all pools of a database.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PoolCounters {
     /// Clients that logged in.
     pub logins: u64,
-    /// Connections to servers that were begun.
+    /// Connects to servers that were begun.
     pub connects: u64,
     /// Errors that servers sent to clients.
     pub errors: Errors,
     /// Session state that clients lost, or were refused.
     pub lost: LostState,
-    /// Nothing as long as there was nothing to count.
+    /// None until something was counted.
     times: Option<Box<Times>>,
 }
 
@@ -35,19 +34,19 @@ pub struct Errors {
 }
 
 impl PoolCounters {
-    /// The times, to count one.
+    /// The histograms, to count a duration.
     #[inline]
     pub fn times(&mut self) -> &mut Times {
         self.times.get_or_insert_with(Box::default)
     }
 
-    /// The times, if any was counted.
+    /// The histograms, if anything was counted.
     #[must_use]
     pub fn counted(&self) -> Option<&Times> {
         self.times.as_deref()
     }
 
-    /// Adds what another has counted, but for its times.
+    /// Adds the counters of another, without its histograms.
     pub fn add_counts(&mut self, other: &PoolCounters) {
         self.logins += other.logins;
         self.connects += other.connects;
@@ -55,7 +54,7 @@ impl PoolCounters {
         self.lost.add(&other.lost);
     }
 
-    /// Adds what another has counted.
+    /// Adds the counters of another.
     pub fn add(&mut self, other: &PoolCounters) {
         self.add_counts(other);
         if let Some(times) = other.counted() {
@@ -65,7 +64,7 @@ impl PoolCounters {
 }
 
 impl Errors {
-    /// Counts so many errors of a kind.
+    /// Counts errors of a kind.
     pub fn count(&mut self, code: SqlState, times: u64) {
         if let Some((_, count)) = self.codes.iter_mut().find(|(known, _)| *known == code) {
             *count += times;
@@ -76,19 +75,19 @@ impl Errors {
         }
     }
 
-    /// Adds what another has counted.
+    /// Adds the counts of another.
     pub fn add(&mut self, other: &Errors) {
         other.codes.iter().for_each(|(code, times)| self.count(*code, *times));
         self.others += other.others;
     }
 
-    /// All of them.
+    /// The sum over all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.codes.iter().map(|(_, count)| count).sum::<u64>() + self.others
     }
 
-    /// By SQLSTATE, sorted; the rest, if there is any, as `other`.
+    /// By SQLSTATE, sorted; the rest, if any, as `other`.
     #[must_use]
     pub fn by_code(&self) -> Vec<(String, u64)> {
         let name = |code: &SqlState| code.iter().map(|byte| char::from(*byte)).collect();

@@ -1,11 +1,11 @@
-//! The words of a console command.
+//! The tokens of a console command.
 //!
-//! Owns how a query is cut into names, texts and signs; knows no command. Every byte belongs to a token, to space or to
-//! a comment, or the whole query is refused.
+//! Owns how a query is split into names, texts and signs; knows no command. Every byte belongs to a token, to space or
+//! to a comment, else the whole query is refused.
 
 use std::borrow::Cow;
 
-/// A word or a sign.
+/// A name, a text or a sign.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Token<'a> {
     /// A bare word or `"a quoted name"`, unquoted; case is kept.
@@ -19,7 +19,7 @@ pub(crate) enum Token<'a> {
 }
 
 impl Token<'_> {
-    /// Whether it stands between a setting and its value: `=` or `TO`.
+    /// Whether it separates a setting from its value: `=` or `TO`.
     pub(crate) fn is_assignment(&self) -> bool {
         match self {
             Token::Equals => true,
@@ -29,7 +29,7 @@ impl Token<'_> {
     }
 }
 
-/// Cuts `text` into tokens; `None` if something in it is neither, or a quote or a comment does not end.
+/// Splits `text` into tokens; `None` if a character starts no token, or a quote or a comment does not end.
 pub(crate) fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
     let mut found = Vec::new();
     let mut rest = skip_space(text)?;
@@ -47,8 +47,8 @@ pub(crate) fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
     Some(found)
 }
 
-/// What follows space and comments; `None` if a comment does not end. Comments are SQL's (PostgreSQL's documentation,
-/// section 4.1.5): to the end of the line, or between `/*` and `*/`, nested.
+/// The rest after space and comments; `None` if a comment does not end. Comments are SQL's (PostgreSQL's
+/// documentation, section 4.1.5): to the end of the line, or between `/*` and `*/`, nested.
 fn skip_space(mut text: &str) -> Option<&str> {
     loop {
         let trimmed = text.trim_start();
@@ -62,7 +62,7 @@ fn skip_space(mut text: &str) -> Option<&str> {
     }
 }
 
-/// What follows the block comment that `text` begins with.
+/// The rest after the block comment that `text` begins with.
 fn skip_block(text: &str) -> Option<&str> {
     let mut depth = 0usize;
     let mut at = 0;
@@ -79,7 +79,7 @@ fn skip_block(text: &str) -> Option<&str> {
     None
 }
 
-/// What stands between the quotes that `text` begins with, a doubled one made single, and what follows.
+/// The content of the quotes that `text` begins with, a doubled quote made single, and the rest.
 fn quoted<'a>(text: &'a str, quote: &str) -> Option<(Cow<'a, str>, &'a str)> {
     let body = &text[1..];
     let mut from = 0;
@@ -94,7 +94,7 @@ fn quoted<'a>(text: &'a str, quote: &str) -> Option<(Cow<'a, str>, &'a str)> {
     }
 }
 
-/// The bare word that `text` begins with, and what follows. It ends at a comment, so `app--x` is the word `app`.
+/// The bare word that `text` begins with, and the rest. It ends at a comment, so `app--x` is the word `app`.
 fn word(text: &str) -> Option<(Token<'_>, &str)> {
     let length = text.find(|c: char| !is_word(c)).unwrap_or(text.len());
     let length = text[..length].find("--").unwrap_or(length);

@@ -4,8 +4,10 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 /// Where a client connects from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClientAddr {
     /// Over TCP, from this address.
     Tcp(SocketAddr),
@@ -28,7 +30,7 @@ impl fmt::Display for ClientAddr {
 }
 
 /// Where a server listens, as the operator wrote it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Host {
     /// A numeric address.
     Ip(IpAddr),
@@ -62,7 +64,7 @@ impl fmt::Display for Host {
 }
 
 /// One server's address: a host and a port.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Target {
     /// The machine, or the socket's folder.
     pub host: Host,

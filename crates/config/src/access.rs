@@ -59,7 +59,7 @@ fn rules(config: &mut Config, read: ReadFile<'_>, found: &mut Found) {
         read(&path).map_err(|e| e.to_string())
     };
     let Ok(rules) = Hba::parse(&text, &beside).map_err(|errors| note(&file, errors, found)) else { return };
-    // A map is not missed where its file is wrong.
+    // No report about a missing map where the file of maps is invalid.
     let Some(maps) = maps else { return };
     if let Err(errors) = rules.check_maps(&maps) {
         note(&file, errors, found);

@@ -1,7 +1,7 @@
-//! Who may come to the control plane, and what they may do there: users with passwords, programs with tokens.
+//! Accounts of the control plane and their roles: users with passwords, programs with tokens.
 //!
-//! An account is one line of the file, a role and a hash: `ann = "admin $argon2id$…"`. Whether a password or a token is
-//! the one behind a hash is for whoever asks for it; nothing is hashed here.
+//! An account is one line of the file, a role and a hash: `ann = "admin $argon2id$…"`. Nothing is hashed here:
+//! `crates/web` compares passwords and tokens with the hashes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,18 +10,18 @@ use std::str::FromStr;
 
 use crate::toml_key::toml_key;
 
-/// What somebody may do at the control plane; greater may do more.
+/// What an account may do at the control plane; a greater role may do more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum WebRole {
-    /// Look.
+    /// Read.
     Viewer,
-    /// Pause, resume, reconnect, reload, drop clients.
+    /// Pause, resume, reconnect, reload, disconnect clients.
     Operator,
     /// Change pools and settings.
     Admin,
 }
 
-/// A role, and what proves that somebody has it.
+/// A role, and the hash that proves it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Account {
     /// What the account may do.
@@ -33,15 +33,15 @@ pub struct Account {
 /// All accounts, by their names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Accounts {
-    /// People.
+    /// Accounts of people.
     pub users: BTreeMap<String, Account>,
-    /// Programs.
+    /// Accounts of programs.
     pub tokens: BTreeMap<String, Account>,
 }
 
-/// What is wrong with listening on these addresses, `encrypted` or not, with somebody `listed` who may log in or not:
-/// one line with what to do. Whoever reaches an address that is not of the loopback must log in, and be the only one
-/// who reads the password.
+/// Why the control plane may not listen on these addresses, in one line with what to do. `encrypted`: whether it uses
+/// TLS; `listed`: whether it has accounts. An address beyond the loopback requires both, so that clients log in and no
+/// one else reads their passwords.
 pub fn web_listen_error(addresses: impl IntoIterator<Item = IpAddr>, encrypted: bool, listed: bool) -> Option<String> {
     let address = addresses.into_iter().find(|address| !address.is_loopback())?;
     let missing = match (encrypted, listed) {
@@ -54,17 +54,17 @@ pub fn web_listen_error(addresses: impl IntoIterator<Item = IpAddr>, encrypted: 
 }
 
 impl Accounts {
-    /// Whether there is none.
+    /// Whether there is no account.
     pub fn is_empty(&self) -> bool {
         self.users.is_empty() && self.tokens.is_empty()
     }
 }
 
 impl WebRole {
-    /// All of them.
+    /// All roles.
     pub const ALL: [WebRole; 3] = [WebRole::Viewer, WebRole::Operator, WebRole::Admin];
 
-    /// Who has it or more, for a sentence.
+    /// The roles that include this one, for a sentence.
     pub fn and_more(self) -> &'static str {
         match self {
             WebRole::Viewer => "viewers, operators and admins",
@@ -73,7 +73,7 @@ impl WebRole {
         }
     }
 
-    /// Its name.
+    /// The role's name.
     pub fn name(self) -> &'static str {
         match self {
             WebRole::Viewer => "viewer",
@@ -125,7 +125,7 @@ impl fmt::Display for Account {
 }
 
 impl fmt::Debug for Account {
-    // A hash never reaches a log.
+    // A hash must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.role.name())
     }

@@ -1,8 +1,8 @@
-//! Versions and cipher suites of TLS by the names that PgBouncer and OpenSSL give them.
+//! TLS versions and cipher suites by PgBouncer's and OpenSSL's names.
 //!
-//! Owns which of them are available. A cipher list is OpenSSL's (its manual, ciphers(1)): names and groups, `+` between
-//! groups that must all hold, `!` and `-` in front of what is left out. Groups without any of our suites are named to
-//! whoever asks, so that a list that means something else there does not pass unnoticed.
+//! Owns which of them are supported. A cipher list is OpenSSL's (its manual, ciphers(1)): names and groups, `+`
+//! between groups that must all match, `!` and `-` before what is removed. Groups without any supported suite are
+//! returned to the caller, so that a list that means something else in OpenSSL is reported.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ pub enum CipherSuite {
 /// The versions that a setting names.
 pub(crate) struct Versions {
     pub(crate) allowed: TlsProtocols,
-    /// Versions that are named, but not available.
+    /// Versions that are named, but not supported.
     pub(crate) missing: Vec<&'static str>,
 }
 
@@ -80,7 +80,7 @@ impl CipherSuite {
         }
     }
 
-    /// Whether it belongs to TLS 1.3.
+    /// Whether it is a suite of TLS 1.3.
     pub const fn is_tls13(self) -> bool {
         matches!(self, CipherSuite::Tls13Aes256Gcm | CipherSuite::Tls13Aes128Gcm | CipherSuite::Tls13Chacha20)
     }
@@ -153,11 +153,11 @@ impl TlsSide {
     }
 }
 
-/// The suites of TLS 1.2 that an OpenSSL cipher list or one of PgBouncer's keywords names, in its order, and the names
-/// that lead to none of them.
+/// The TLS 1.2 suites that an OpenSSL cipher list or one of PgBouncer's keywords selects, in its order, and the names
+/// that match none of them.
 pub fn resolve_ciphers(text: &str) -> (Vec<CipherSuite>, Vec<String>) {
     match text.trim() {
-        // PgBouncer's keywords. Each of them allows all that we have.
+        // PgBouncer's keywords. Each of them selects all supported suites.
         "" | "default" | "secure" | "compat" | "legacy" | "all" | "insecure" | "normal" | "fast" => {
             return (TLS12.to_vec(), Vec::new());
         }
@@ -165,7 +165,7 @@ pub fn resolve_ciphers(text: &str) -> (Vec<CipherSuite>, Vec<String>) {
     }
     let (mut chosen, mut gone, mut unmappable) = (Vec::new(), Vec::new(), Vec::new());
     for word in text.split([':', ',', ' ', ';']).filter(|word| !word.is_empty()) {
-        // Directives order by strength or ask for key sizes; ours are strong enough for all of them.
+        // Directives sort by strength or require key sizes; all supported suites satisfy each of them.
         if word.starts_with('@') {
             continue;
         }
@@ -198,7 +198,7 @@ pub fn resolve_ciphers(text: &str) -> (Vec<CipherSuite>, Vec<String>) {
     (chosen, unmappable)
 }
 
-/// The suites of TLS 1.3 that a list names, in its order, and the names that lead to none; an empty list is all.
+/// The TLS 1.3 suites that a list names, in its order, and the names that match none; an empty list selects all.
 pub fn resolve_tls13(text: &str) -> (Vec<CipherSuite>, Vec<String>) {
     let (mut chosen, mut unmappable) = (Vec::new(), Vec::new());
     for word in text.split([':', ',', ' ']).filter(|word| !word.is_empty()) {
@@ -241,7 +241,7 @@ pub(crate) fn protocols(text: &str) -> Result<Versions, String> {
     }
 }
 
-/// What is to be said about versions that a valid list asks for, and that are not available.
+/// The warning about versions that a valid list names, and that are not supported.
 pub(crate) fn remark_on_protocols(key: &str, text: &str) -> Option<ConfigWarning> {
     let missing = protocols(text).ok()?.missing;
     let names = missing.join(" and ");

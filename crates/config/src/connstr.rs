@@ -1,13 +1,13 @@
 //! Connection strings of an ini: `key=value` pairs between spaces, values in single quotes where they hold spaces, a
 //! quote within doubled (PgBouncer's documentation, "Section \[databases\]").
 //!
-//! Errors never repeat a value: one of them is a password.
+//! Errors never contain a value, since one of them is a password.
 
 /// Splits a connection string into its pairs, in their order.
 ///
 /// # Errors
 ///
-/// What is wrong, as the end of a sentence that begins with where it stands.
+/// The error, as the end of a sentence that begins with its location.
 pub(crate) fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     let mut rest = skip(text);
@@ -31,7 +31,7 @@ pub(crate) fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     Ok(pairs)
 }
 
-/// Whether a word is a key for certain, and not a part of a password whose quotes were forgotten.
+/// Whether a word is certainly a key, and not a part of a password without quotes.
 fn known(key: &str) -> bool {
     crate::settings::all().any(|s| s.ini_database.contains(&key) || s.ini_user == Some(key))
 }
@@ -40,7 +40,7 @@ fn skip(text: &str) -> &str {
     text.trim_start_matches([' ', '\t'])
 }
 
-/// Takes a value off the front; there is no empty one.
+/// Splits a value off the front; an empty one is an error.
 fn value(text: &str) -> Option<(String, &str)> {
     let Some(mut rest) = text.strip_prefix('\'') else {
         let end = text.find([' ', '\t']).unwrap_or(text.len());

@@ -1,7 +1,7 @@
-//! A configuration written down as TOML: what `weir convert` prints.
+//! A configuration as TOML: the output of `weir convert`.
 //!
-//! Only what differs from TOML's defaults is written, so that the result reads as if someone had written it. Reading it
-//! again gives the same configuration; only where it was read from, and what had no effect, is not in it.
+//! Writes only what differs from TOML's defaults, so that the result reads like a file written by hand. Reading it
+//! again gives the same configuration, except for its locations and for settings without effect.
 
 use std::fmt::Write;
 
@@ -63,7 +63,7 @@ fn opening(config: &Config) -> String {
     page
 }
 
-/// A setting, if it is not as it would be anyway.
+/// The line of a setting; empty if its value is the default.
 fn line(setting: &Setting, value: &FieldMut<'_>, usual: &FieldMut<'_>) -> String {
     let (value, usual) = (value.toml(setting.kind), usual.toml(setting.kind));
     match value {
@@ -123,7 +123,7 @@ fn user(name: &str, rules: &UserRules) -> String {
 
 fn pool_section(pool: &Pool, config: &Config) -> String {
     let mut section = format!("\n[pools.{}]\n", toml_key(&pool.name));
-    // What a pool has from the table for all, TOML gives it in the same way.
+    // A pool takes the same values from the settings for all pools in TOML.
     let (mut text, mut usual) = (PoolText::of(pool, config), PoolText::new(&pool.name, config));
     let own = Section::Pool.settings().filter(|setting| setting.section == Section::Pool);
     let shared = Section::Pool.settings().filter(|setting| setting.section != Section::Pool);

@@ -1,4 +1,4 @@
-//! The values that nobody wrote, from the table. The blanks below only give the table fields to fill; a test sees to it
+//! The default values, from the table of settings. The blanks below only give the table fields to fill; a test checks
 //! that each is filled.
 
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::field::FieldMut;
 use crate::model::{
-    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Pool, Process, SessionAttrs, SocketIo,
-    Spread, Tls, Web,
+    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, OnServerDown, Pool, Process, SessionAttrs,
+    SocketIo, Spread, Tls, Web,
 };
 use crate::origin::{FileFormat, Locations};
 use crate::pool_text::PoolText;
@@ -81,7 +81,7 @@ impl Config {
 }
 
 impl PoolText {
-    /// A pool of which only the name is known yet; it has the policies and limits of `config`.
+    /// A pool with only a name; it has the policies and limits of `config`.
     pub(crate) fn new(name: &str, config: &Config) -> PoolText {
         let mut pool = PoolText::blank(name, config);
         for setting in settings::all().filter(|s| s.section == Section::Pool && !s.default.is_empty()) {
@@ -221,6 +221,7 @@ const BLANK_LIMITS: Limits = Limits {
     server_idle_timeout: Span::ZERO,
     server_connect_timeout: Span::ZERO,
     server_login_retry: Span::ZERO,
+    on_server_down: OnServerDown::Wait,
     server_check_delay: Span::ZERO,
     cancel_wait_timeout: Span::ZERO,
     server_round_robin: false,
@@ -256,6 +257,7 @@ mod tests {
             server_idle_timeout: Span::from_secs(600),
             server_connect_timeout: Span::from_secs(15),
             server_login_retry: Span::from_secs(15),
+            on_server_down: OnServerDown::Wait,
             server_check_delay: Span::from_secs(30),
             cancel_wait_timeout: Span::from_secs(10),
             server_round_robin: false,

@@ -1,34 +1,34 @@
-//! What `sslmode` means for a connection to a server: what is tried first, and what then (libpq's rules).
+//! `sslmode` for a connection to a server: what is tried first, and what after a failure (libpq's rules).
 
 use crate::model::SslMode;
 
-/// Whether a server is asked for encryption.
+/// Whether a server is asked for TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encryption {
-    /// It is not.
+    /// Not asked.
     Off,
-    /// It is, and may refuse.
+    /// Asked; the server may refuse.
     Preferred,
-    /// It is, and must not refuse.
+    /// Asked; the server must accept.
     Required,
 }
 
-/// How a login failed that may succeed with the other choice of encryption.
+/// How a login failed, as far as it decides whether the other choice of encryption may succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoginFailure {
     /// The handshake failed.
     Handshake,
-    /// The server refused us on a connection that was, or was not, encrypted.
+    /// The server refused the login.
     Refused {
-        /// Whether it was.
+        /// Whether the connection was encrypted.
         encrypted: bool,
     },
-    /// Otherwise.
+    /// Any other failure.
     Other,
 }
 
 impl Encryption {
-    /// What a mode wants at first.
+    /// The first try of a mode.
     pub fn first(mode: SslMode) -> Encryption {
         match mode {
             SslMode::Disable | SslMode::Allow => Encryption::Off,
@@ -37,7 +37,7 @@ impl Encryption {
         }
     }
 
-    /// The other way to try the same server, if there is one that may succeed after this failure.
+    /// The next try at the same server, if one may succeed after this failure.
     pub fn other(self, mode: SslMode, ending: LoginFailure) -> Option<Encryption> {
         match (mode, self, ending) {
             (SslMode::Allow, Encryption::Off, LoginFailure::Refused { .. }) => Some(Encryption::Required),

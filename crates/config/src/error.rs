@@ -1,4 +1,4 @@
-//! What is wrong with the settings: a line for each mistake with where, what, and what to do, and all of them together.
+//! Errors in the settings: one line for each mistake with its location, text and hint, and the list of all of them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 pub struct ConfigError {
     /// The file.
     pub file: PathBuf,
-    /// The line, from 1, where one can be named.
+    /// The line, from 1, if known.
     pub line: Option<usize>,
     /// What is wrong.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
-    /// What it is about, where that is one setting or section: its dotted name, as in `pools.app.size`.
+    /// The setting or section that it is about, if it is one: its dotted name, as in `pools.app.size`.
     pub key: Option<String>,
 }
 
 impl ConfigError {
-    /// A mistake in `file`; line ends in `message` become commas, since the whole is one line.
+    /// A mistake in `file`; newlines in `message` become commas, since an error is one line.
     pub(crate) fn new(file: &Path, line: Option<usize>, message: &str, hint: Option<String>) -> ConfigError {
         let message = message.lines().map(str::trim).collect::<Vec<_>>().join(", ");
         ConfigError { file: file.to_owned(), line, message, hint, key: None }
     }
 
-    /// The same, about this setting or section.
+    /// The same mistake, about this setting or section.
     pub(crate) fn about(self, key: &str) -> ConfigError {
         ConfigError { key: Some(key.to_owned()), ..self }
     }
@@ -44,28 +44,27 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// How many mistakes are shown.
+/// How many mistakes are printed.
 const SHOWN: usize = 50;
-/// How many are looked for: enough that those shown are the first ones of an ordinary file, and no more work than that
-/// for a file that is something else altogether.
+/// How many mistakes are collected: enough that the printed ones are the first of an ordinary file, and bounded for a
+/// file that is no configuration at all.
 const SOUGHT: usize = 1_000;
 
-/// All that is wrong with a configuration, in the order of files and lines: one mistake at least, and not beyond
-/// number.
+/// The mistakes of a configuration, in the order of files and lines: at least one, and a bounded number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigErrors {
     shown: Vec<ConfigError>,
-    /// How many there are besides.
+    /// How many more there are.
     more: usize,
 }
 
 impl ConfigErrors {
-    /// The first one.
+    /// The first mistake.
     pub fn first(&self) -> &ConfigError {
         &self.shown[0]
     }
 
-    /// Those that are shown.
+    /// The printed mistakes.
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.shown.iter()
     }
@@ -78,7 +77,7 @@ impl From<ConfigError> for ConfigErrors {
 }
 
 impl fmt::Display for ConfigErrors {
-    /// A line for each.
+    /// One line for each mistake.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, error) in self.shown.iter().enumerate() {
             if i > 0 {
@@ -99,7 +98,7 @@ impl std::error::Error for ConfigErrors {}
 #[derive(Default)]
 pub(crate) struct Found {
     errors: Vec<ConfigError>,
-    /// Whether parts of a file could not be read at all.
+    /// Whether parts of a file could not be parsed.
     has_gaps: bool,
 }
 
@@ -111,32 +110,32 @@ impl Found {
         }
     }
 
-    /// The same, of a line that says nothing because it can't be understood.
+    /// Adds a mistake of a line that could not be parsed.
     pub(crate) fn note_gap(&mut self, error: ConfigError) {
         self.has_gaps = true;
         self.note(error);
     }
 
-    /// What went well, or `None` and a mistake more.
+    /// Returns the value, or `None` after adding the mistake.
     pub(crate) fn take<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
         result.map_err(|error| self.note(error)).ok()
     }
 
-    /// Whether there is no need to go on.
+    /// Whether the limit is reached, so that the reader may stop.
     pub(crate) fn is_full(&self) -> bool {
         self.errors.len() >= SOUGHT
     }
 
-    /// Whether what is missing in a section may be due to a mistake that is noted already: nobody has to hear of it
-    /// twice.
+    /// Whether a mistake that is already noted may be the cause of something missing in a section, which then is not
+    /// reported again.
     pub(crate) fn explains(&self, section: &str) -> bool {
         let mut keys = self.errors.iter().filter_map(|error| error.key.as_deref());
         self.has_gaps || keys.any(|key| key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.')))
     }
 
-    /// All of it, if there is any, of a configuration whose first file is `source`.
+    /// The mistakes, if there are any, of a configuration whose first file is `source`.
     pub(crate) fn conclude(mut self, source: &Path) -> Option<ConfigErrors> {
-        // What has no line is about the file as a whole, and comes behind what has one.
+        // Mistakes without a line are about the whole file, and follow those with one.
         let order = |error: &ConfigError| (error.file != source, error.file.clone(), error.line.unwrap_or(usize::MAX));
         self.errors.sort_by_cached_key(order);
         let more = self.errors.len().saturating_sub(SHOWN);

@@ -7,10 +7,10 @@ use weir_auth::{Method, RequireAuth};
 use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::kind::Kind;
-use crate::model::{Balance, LogFormat, Network, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols};
+use crate::model::{Balance, LogFormat, Network, OnServerDown, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols};
 use crate::units;
 
-/// The text that PgBouncer has for an empty query, since none at all means that nothing is asked.
+/// PgBouncer's text for an empty query; no text at all turns the query off.
 pub(crate) const EMPTY_QUERY: &str = "<empty>";
 
 /// A typed field, to fill or to show.
@@ -20,7 +20,7 @@ pub(crate) enum FieldMut<'a> {
     U32(&'a mut u32),
     U64(&'a mut u64),
     Span(&'a mut Span),
-    /// A time that an ini counts in milliseconds.
+    /// A time in milliseconds in an ini.
     Millis(&'a mut Span),
     Flag(&'a mut bool),
     Text(&'a mut Option<String>),
@@ -38,6 +38,7 @@ pub(crate) enum FieldMut<'a> {
     Method(&'a mut Method),
     PoolMode(&'a mut PoolMode),
     OnDirty(&'a mut OnDirty),
+    OnServerDown(&'a mut OnServerDown),
     Balance(&'a mut Balance),
     Spread(&'a mut Spread),
     SessionAttrs(&'a mut SessionAttrs),
@@ -49,7 +50,7 @@ pub(crate) enum FieldMut<'a> {
     MaybeU32(&'a mut Option<u32>),
     MaybeSpan(&'a mut Option<Span>),
     MaybeMode(&'a mut Option<PoolMode>),
-    /// The text of a setting that does nothing.
+    /// The text of a setting without effect.
     Inert(&'a mut String),
 }
 
@@ -81,6 +82,7 @@ impl FieldMut<'_> {
             FieldMut::Method(v) => v.to_string(),
             FieldMut::PoolMode(v) => v.to_string(),
             FieldMut::OnDirty(v) => v.to_string(),
+            FieldMut::OnServerDown(v) => v.to_string(),
             FieldMut::Balance(v) => v.to_string(),
             FieldMut::Spread(v) => v.to_string(),
             FieldMut::SessionAttrs(v) => v.to_string(),
@@ -95,7 +97,7 @@ impl FieldMut<'_> {
         }
     }
 
-    /// The value as TOML; `None` if there is none to be written.
+    /// The value as TOML; `None` if the field is unset.
     pub(crate) fn toml(&self, kind: Kind) -> Option<String> {
         let quoted = |text: &str| toml_edit::Value::from(text).to_string();
         let list = |items: Vec<String>| format!("[{}]", items.join(", "));

@@ -1,10 +1,10 @@
-//! PgBouncer's format: finds sections, keys and included files, and hands their values to the table.
+//! PgBouncer's format: parses sections, keys and included files, and passes their values to the table of settings.
 //!
 //! The grammar is PgBouncer's own: `;` and `#` begin comments only at the start of a line, values reach to its end and
 //! have no quotes, `%include` names a file relative to the working directory, the last of several equal keys counts,
 //! and each `[pgbouncer]` begins with the defaults again.
 //!
-//! A mistake is reported with its file and line. Values are repeated in messages only where they can't be secret.
+//! A mistake is reported with its file and line. Messages contain a value only if it can't be secret.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,11 +26,11 @@ use crate::toml::Draft;
 use crate::wording::{error_at, example, may_be_shown, plain, short};
 use crate::write::c_number;
 
-/// How deep files may include others, as in PgBouncer.
+/// How deep includes may be nested, as in PgBouncer.
 const MAX_DEPTH: usize = 10;
-/// How many files may be included in all, so that files that include each other end.
+/// How many files may be included in all, so that a circle of includes ends.
 const MAX_FILES: usize = 1_000;
-/// How much may be included in all.
+/// How many bytes may be included in all.
 const MAX_BYTES: usize = 64 << 20;
 const SECTIONS: [&str; 4] = ["pgbouncer", "databases", "users", "peers"];
 /// A section that is none of them.
@@ -51,7 +51,7 @@ const KEPT: [&str; 10] = [
     "verbose",
 ];
 
-/// Reads the text of an ini and, through `read`, the files that it includes, as far as they can be understood.
+/// Reads an ini and, through `read`, the files that it includes; continues after mistakes.
 pub(crate) fn read(file: &Path, text: &str, read: ReadFile<'_>, found: &mut Found) -> Draft {
     let mut scan = Scan::new(file, read, found);
     scan.file(None, text, 0);
@@ -81,7 +81,7 @@ struct Entries {
 struct Scan<'a> {
     source: &'a Path,
     read: ReadFile<'a>,
-    /// The section that a line belongs to; an included file can change it for the lines behind it.
+    /// The section of the current line; an included file can change it for the lines after the include.
     section: Option<&'static str>,
     /// Whether there was a `[pgbouncer]`.
     main: bool,
@@ -141,7 +141,7 @@ impl<'a> Scan<'a> {
 
     fn begin(&mut self, name: &str, location: &Location) -> Result<(), ConfigError> {
         let Some(section) = SECTIONS.into_iter().find(|section| *section == name) else {
-            // What stands in it is about nothing that is known.
+            // Keys of an unknown section are ignored.
             self.section = Some(UNKNOWN);
             let near = nearest(name, SECTIONS).map(|near| format!("did you mean [{near}]?"));
             let hint = near.unwrap_or_else(|| "there are [pgbouncer], [databases], [users] and [peers]".to_owned());
@@ -190,7 +190,8 @@ impl<'a> Scan<'a> {
     fn key(&mut self, line: &str, location: &Location) -> Result<(), ConfigError> {
         let parts = key_and_rest(line).and_then(|(key, rest)| Some((key, rest.trim_start().strip_prefix('=')?)));
         let Some((key, value)) = parts else {
-            let hint = "each line reads KEY = VALUE; other names than of letters, digits, _ . - stand in quotes";
+            let hint =
+                "each line reads KEY = VALUE; names with other characters than letters, digits, _ . - need quotes";
             return Err(self.error(location, "syntax error", Some(hint.to_owned())));
         };
         let entries = match self.section {
@@ -200,10 +201,10 @@ impl<'a> Scan<'a> {
             Some(UNKNOWN) => return Ok(()),
             Some(_) => &mut self.entries.settings,
             None => {
-                let hint = "settings stand in [pgbouncer], databases in [databases]".to_owned();
+                let hint = "settings belong in [pgbouncer], databases in [databases]".to_owned();
                 return Err(self.error(
                     location,
-                    &format!("\"{}\" stands outside of all sections", plain(&key)),
+                    &format!("\"{}\" is outside of all sections", plain(&key)),
                     Some(hint),
                 ));
             }
@@ -217,7 +218,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Takes the key off the front of a line: bare, or in single or double quotes; a double quote within is doubled.
+/// Splits the key off the front of a line: bare, or in single or double quotes; a doubled double quote stands for one.
 fn key_and_rest(line: &str) -> Option<(String, &str)> {
     if let Some(quoted) = line.strip_prefix('\'') {
         let (key, rest) = quoted.split_once('\'')?;
@@ -371,7 +372,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads a value of a single pool or user, where PgBouncer takes a negative number for none at all.
+    /// Reads a value of a single pool or user, where PgBouncer treats a negative number as unset.
     fn write_own(
         &self,
         setting: &Setting,
@@ -406,8 +407,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A key that is not known may be a part of a password whose quotes were forgotten; then only what it is near to is
-    /// said.
+    /// An unknown key may be a part of a password without quotes; then the message contains only the suggestion.
     fn unknown<'k>(
         &self,
         title: &str,
@@ -433,7 +433,7 @@ impl Reader<'_> {
     }
 }
 
-/// Where a key belongs that is in the wrong section.
+/// The section of a key that is in the wrong one.
 fn elsewhere(key: &str) -> Option<String> {
     let section = if settings::all().any(|s| s.ini == Some(key)) {
         "[pgbouncer]"

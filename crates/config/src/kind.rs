@@ -1,10 +1,10 @@
-//! What values settings take, and how a message says so.
+//! The kinds of values that settings accept, and how a message describes them.
 
 use weir_base::Span;
 
 use crate::units;
 
-/// What values a setting takes.
+/// The values that a setting accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// A whole number.
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Text,
     /// An SQL query.
     Query,
-    /// Free text that must never be shown.
+    /// Free text that must not be shown.
     Secret,
     /// A list of names.
     Names,
@@ -44,12 +44,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// A time, where zero means that there is no limit.
+    /// A time; zero means no limit.
     pub(crate) const ANY_TIME: Kind = Kind::Time { min: Span::ZERO };
-    /// The longest time a setting takes: a hundred years, because files say 999999999 for ever.
+    /// The longest time that a setting accepts: a hundred years, because files use 999999999 for ever.
     pub(crate) const LONGEST: Span = Span::from_secs(36_500 * 86_400);
 
-    /// Its name, for programs that offer settings to a person.
+    /// Its name, for programs that show settings to a person.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Kind::Number { .. } => "number",
@@ -66,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// Says what is expected, as the end of the sentence "must be …".
+    /// The expected values, as the end of the sentence "must be …".
     pub(crate) fn describe(&self) -> String {
         match *self {
             Kind::Number { min, max } => format!("a whole number from {min} to {max}"),

@@ -1,8 +1,8 @@
-//! What the operator said: text in, values out.
+//! The configuration: text in, values out.
 //!
-//! Owns the one table of settings and its readers: Weir's TOML, and PgBouncer's ini. Opens nothing itself: files and
-//! the environment are reached through the functions given to `load`, so it behaves the same in a test, in a simulator
-//! and in production.
+//! Owns the table of settings and its readers: Weir's TOML, and PgBouncer's ini. Does no I/O: `load` reaches files and
+//! the environment through the functions that it is given, so it behaves the same in a test, in a simulator and in
+//! production.
 
 mod access;
 mod accounts;
@@ -53,8 +53,8 @@ pub use error::{ConfigError, ConfigErrors};
 pub use load::{load, load_lenient, load_with};
 pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use model::{
-    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Network, Pool, Process, SessionAttrs,
-    SocketIo, Spread, SslMode, Tls, TlsProtocols, TlsSide, UserRules, Web,
+    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Network, OnServerDown, Pool, Process,
+    SessionAttrs, SocketIo, Spread, SslMode, Tls, TlsProtocols, TlsSide, UserRules, Web,
 };
 pub use names::RESERVED_DATABASES;
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};

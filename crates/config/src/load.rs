@@ -1,5 +1,5 @@
-//! From a file's text to a [`Config`]: fetches users and passwords through the functions it is given, resolves pools,
-//! and checks what concerns several settings at once. The same for every file format.
+//! From a file's text to a [`Config`]: reads users and passwords through the given functions, resolves pools, and
+//! checks what concerns several settings. The same for every file format.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ use crate::toml::{self, Draft};
 use crate::users::Users;
 use crate::wording;
 
-/// Reads the settings in the file `path`, and what it refers to, through `read` and `env`. A file whose name ends in
-/// `.ini` is PgBouncer's, and so is one that begins like it.
+/// Reads the settings in the file `path`, and the files that it refers to, through `read` and `env`. A file is
+/// PgBouncer's if its name ends in `.ini`, or if it has PgBouncer's sections.
 ///
 /// # Errors
 ///
@@ -33,7 +33,7 @@ pub fn load(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>) -> Result<Config,
     load_with(path, read, env, &Edits::default())
 }
 
-/// The same, with changes laid over what the file says.
+/// Reads as [`load`] does, and applies changes to the content of the file.
 ///
 /// # Errors
 ///
@@ -45,8 +45,8 @@ pub fn load_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edit
     }
 }
 
-/// Reads as [`load`] does, and returns what could be understood beside the mistakes: it may not be served, but looked
-/// at for others.
+/// Reads as [`load`] does, and returns what could be parsed beside the mistakes: not valid for serving, but `weir
+/// check` can look for other mistakes in it.
 pub fn load_lenient(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>) -> (Config, Option<ConfigErrors>) {
     read_with(path, read, env, &Edits::default())
 }
@@ -74,7 +74,7 @@ fn read_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -
     (config, found.conclude(path))
 }
 
-/// How a file is written: by its name, or else by the sections that only PgBouncer has.
+/// The format of a file: from its name, or else from the sections that only PgBouncer has.
 fn detect_format(path: &Path, text: &str) -> FileFormat {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("ini") => FileFormat::Ini,
@@ -120,7 +120,7 @@ impl Loader<'_> {
         config
     }
 
-    /// Remembers in which file a pool's password is.
+    /// Remembers the file that contains a pool's password.
     fn note_password(&self, config: &mut Config, pool: &PoolText) {
         let own = || config.locations.file_and_line(&format!("pools.{}.password", pool.name), self.path).0;
         let file = pool.password_file.as_ref().map(|file| self.beside(Path::new(file)));
@@ -130,7 +130,7 @@ impl Loader<'_> {
         }
     }
 
-    /// Users can't be asked for at the console.
+    /// The console can't answer an auth_query.
     fn check_auth_database(&mut self, config: &Config, key: &str, name: Option<&str>) {
         let Some(name) = name.filter(|name| RESERVED_DATABASES.contains(name)) else { return };
         let message = format!("cannot use the reserved \"{name}\" database as an auth_dbname");
@@ -156,7 +156,7 @@ impl Loader<'_> {
         }
     }
 
-    /// TOML's paths are relative to its file; PgBouncer's to the working directory, as they are for whoever opens them.
+    /// TOML's paths are relative to its file; PgBouncer's to the working directory, so they stay as they are.
     fn resolve_paths(&self, config: &mut Config) {
         if config.format == FileFormat::Ini {
             return;
@@ -202,7 +202,7 @@ impl Loader<'_> {
                 }
                 Users::default()
             }),
-            // PgBouncer goes on without users.
+            // PgBouncer starts without users.
             Err(error) if config.format == FileFormat::Ini => {
                 let text = format!("could not open auth_file {}: {error}", file.display());
                 config.remarks.push(ConfigWarning { key: "auth.file".to_owned(), text });
@@ -217,7 +217,7 @@ impl Loader<'_> {
         }
     }
 
-    /// `None` if something of it is wrong.
+    /// `None` if a part of it is invalid.
     fn pool(&mut self, config: &Config, text: PoolText) -> Option<Pool> {
         let named = self.check_name(config, &text.name);
         let named = self.found.take(named);
@@ -276,7 +276,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// The pool as messages name it.
+    /// The pool's name in messages.
     fn title(&self, config: &Config, pool: &PoolText) -> String {
         match config.format {
             FileFormat::Toml => format!("[pools.{}]", pool.name),
@@ -322,14 +322,14 @@ impl Loader<'_> {
     fn host(&self, config: &Config, pool: &PoolText, text: &str) -> Result<Host, ConfigError> {
         let key = format!("pools.{}.host", pool.name);
         if text.contains("://") || text.contains('=') || text.contains('@') && !text.starts_with('@') {
-            // It is not repeated: a password may stand in it.
+            // Not shown in the message: it may contain a password.
             let message = format!("\"host\" in {} is a whole connection string", self.title(config, pool));
             let hint = "write its parts as host, port, database, user and password";
             return Err(self.error(config, &key, &message, hint));
         }
         let host = Host::parse(text.trim());
         let hint = match &host {
-            Host::Name(name) if name.starts_with('@') => "sockets without a file are not supported; name a folder",
+            Host::Name(name) if name.starts_with('@') => "abstract Unix sockets are not supported; name a folder",
             Host::Name(name) if name.contains(':') || name.starts_with('[') => {
                 "write the address without brackets, and the port as \"port\""
             }
@@ -338,7 +338,7 @@ impl Loader<'_> {
             }
             _ => return Ok(host),
         };
-        let message = format!("\"host\" in {} is no host: \"{}\"", self.title(config, pool), wording::plain(text));
+        let message = format!("\"host\" in {} is not a host: \"{}\"", self.title(config, pool), wording::plain(text));
         Err(self.error(config, &key, &message, hint))
     }
 
@@ -362,8 +362,8 @@ impl Loader<'_> {
             }
             (None, None, Some(name)) => {
                 if !is_variable(name) {
-                    // It is not repeated: it may be a password in the wrong place.
-                    let message = format!("\"password_env\" in {title} is no name of an environment variable");
+                    // Not shown in the message: it may be a password.
+                    let message = format!("\"password_env\" in {title} is not the name of an environment variable");
                     let hint = "name one, of letters, digits and _; a password itself is \"password\"";
                     return Err(self.error(config, &key("password_env"), &message, hint));
                 }
@@ -391,24 +391,24 @@ impl Loader<'_> {
         }
     }
 
-    /// A path of the file, which is relative to the file's folder.
+    /// A path in the file, relative to the file's folder.
     fn beside(&self, path: &Path) -> PathBuf {
         self.path.parent().map_or_else(|| path.to_owned(), |folder| folder.join(path))
     }
 
-    /// Notes a mistake in the setting `key`.
+    /// Adds a mistake in the setting `key`.
     fn fault(&mut self, config: &Config, key: &str, message: &str, hint: &str) {
         let error = self.error(config, key, message, hint);
         self.found.note(error);
     }
 
-    /// A mistake in the setting `key`; its place is that of the nearest thing written.
+    /// A mistake in the setting `key`; its line is that of the nearest key or section in the file.
     fn error(&self, config: &Config, key: &str, message: &str, hint: &str) -> ConfigError {
         wording::error_at(self.path, config.locations.nearest(key), message, Some(hint.to_owned())).about(key)
     }
 }
 
-/// Whether a text may name an environment variable, and so be shown.
+/// Whether a text may be the name of an environment variable, so that a message may show it.
 fn is_variable(name: &str) -> bool {
     let begins = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     begins && name.len() <= 128 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

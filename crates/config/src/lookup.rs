@@ -1,7 +1,7 @@
-//! Which rules hold for a client: the pool that its database names, and what its user changes in it.
+//! The rules for a client: the pool of its database, with the rules of its user.
 //!
-//! Precedence is PgBouncer's (its documentation, "Section [users]"): what a user has, then what the pool has, which has
-//! what is the same for all where it has nothing of its own.
+//! Precedence is PgBouncer's (its documentation, "Section [users]"): the user's rule, then the pool's setting, which
+//! is the global one where the pool has none of its own.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use crate::origin::FileFormat;
 
 /// What is asked about users that `auth_file` does not list, unless `auth_query` says otherwise.
 ///
-/// Every name is qualified, the operators' too: whatever the search_path finds first, the server's own catalogue
-/// answers. A password whose time is over (VALID UNTIL) is NULL, and nobody logs in with NULL.
+/// Every name is schema-qualified, operators included, so the catalogue of the server answers whatever the search_path
+/// is. An expired password (VALID UNTIL) is NULL, and no user can log in with NULL.
 pub const AUTH_QUERY: &str = "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<) pg_catalog.now() THEN NULL \
      ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname OPERATOR(pg_catalog.=) $1 AND rolcanlogin";
 
-/// How the secret of a user is asked for that `auth_file` does not list.
+/// How the secret of a user who is not in `auth_file` is queried.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct AuthLookup {
-    /// Where: the name of a pool.
+    /// The pool in which the query runs.
     pub database: String,
-    /// As whom.
+    /// The user who runs the query.
     pub user: String,
-    /// What: one parameter, the user's name.
+    /// The query; its one parameter is the user's name.
     pub query: String,
 }
 
 impl Config {
-    /// How the secret of a user is asked for who wants to enter `database` and whom `auth_file` does not list; `None`:
-    /// it is not, nobody may enter who is not listed. The console has no database of its own to ask in.
+    /// How to query the secret of an unlisted user who connects to `database`; `None`: no query, unlisted users are
+    /// refused. The console has no database of its own to query.
     pub fn auth_lookup(&self, database: &str) -> Option<AuthLookup> {
         let auth = &self.auth;
         let pool = if RESERVED_DATABASES.contains(&database) { None } else { self.pool(database) };
@@ -38,7 +38,7 @@ impl Config {
         let place = own(|pool| &pool.auth_database).or_else(|| auth.query_database.clone());
         let place = place.filter(|name| !name.is_empty());
         if pool.is_none() && place.is_none() && !RESERVED_DATABASES.contains(&database) {
-            // There is no such database to ask in, which only users of the pooler may learn.
+            // The database of the query does not exist; only known users may learn that.
             return None;
         }
         let query = own(|pool| &pool.auth_query).unwrap_or_else(|| auth.query.clone());
@@ -49,14 +49,14 @@ impl Config {
         })
     }
 
-    /// Whether anybody's secret is asked for as this user.
+    /// Whether secrets are queried as this user.
     pub fn asks_as(&self, user: &str) -> bool {
         let of_pools = self.pools.values().chain(&self.fallback).filter_map(|pool| pool.auth_user.as_deref());
         of_pools.chain(self.auth.query_user.as_deref()).any(|asker| asker == user)
     }
 
-    /// The pool for clients that name `database`: the one of that name, or one made on demand of the fallback (`*`),
-    /// whose database on the server is the one that the client named unless the fallback names one.
+    /// The pool for clients that name `database`: the one of that name, or one made from the fallback (`*`), whose
+    /// database on the server is the one that the client named unless the fallback names one.
     pub fn pool(&self, database: &str) -> Option<Arc<Pool>> {
         if let Some(pool) = self.pools.get(database) {
             return Some(pool.clone());
@@ -70,12 +70,12 @@ impl Config {
         Some(Arc::new(pool))
     }
 
-    /// Whether the pool of this name is made on demand.
+    /// Whether the pool of this name is made from the fallback.
     pub fn is_on_demand(&self, database: &str) -> bool {
         self.fallback.is_some() && !self.pools.contains_key(database)
     }
 
-    /// A pool as it is for `user`, who is the user on the server.
+    /// A pool with the rules of `user`, the user on the server.
     pub fn pool_of_user(&self, pool: &Arc<Pool>, user: &str) -> Arc<Pool> {
         let Some(rules) = self.users.get(user) else { return pool.clone() };
         let mut pool = Pool::clone(pool);
@@ -105,7 +105,7 @@ impl Config {
         pool.map_or(0, |pool| pool.limits.max_db_connections)
     }
 
-    /// Whether the servers of a database and a user are under a limit that they share with other pools.
+    /// Whether a limit that several pools share applies to the servers of a database and a user.
     pub fn is_limited(&self, database: &str, user: &str) -> bool {
         self.db_connections(database) > 0 || self.user_connections(user) > 0
     }

@@ -1,4 +1,4 @@
-//! What the settings mean: typed, checked, complete. Nothing here knows how it was written.
+//! The settings as values: typed, checked, complete, and the same for every file format.
 //!
 //! Invariants: each pool's limits are resolved (its own over the global ones over the defaults); no `Debug` output
 //! holds a secret.
@@ -17,7 +17,7 @@ use crate::accounts::Accounts;
 use crate::origin::{ConfigWarning, FileFormat, Locations};
 use crate::users::Users;
 
-/// Everything the operator said, checked.
+/// The whole configuration, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Where clients connect.
@@ -26,52 +26,52 @@ pub struct Config {
     pub auth: Auth,
     /// Users who may do everything on the console.
     pub admin_users: Vec<String>,
-    /// Users who may look at everything on the console.
+    /// Users who may read everything on the console.
     pub stats_users: Vec<String>,
     /// Worker threads.
     pub workers: u16,
-    /// When clients of one pool live on several of them.
+    /// When clients of one pool are spread over several workers.
     pub spread: Spread,
-    /// What workers wait for their sockets with.
+    /// How workers wait for their sockets.
     pub io: SocketIo,
-    /// The most clients at once; the runtime lowers it to what the descriptors allow.
+    /// The limit of clients; the runtime lowers it to what the descriptor limit allows.
     pub max_clients: u32,
-    /// How often averages are formed and, if asked for, logged.
+    /// The interval over which averages are computed and, if configured, logged.
     pub stats_period: Span,
     /// What is logged.
     pub log: Log,
-    /// The mode of pools that do not name their own.
+    /// The mode of pools without one of their own.
     pub mode: PoolMode,
-    /// What pools that do not say otherwise do with a server that a client changed.
+    /// What pools without a setting of their own do with a server whose session state a client changed.
     pub on_dirty: OnDirty,
-    /// Whether clients are warned of session state that they lose, in pools that do not say otherwise.
+    /// Whether clients are warned of session state that they lose; for pools without a setting of their own.
     pub warn_on_dirty: bool,
-    /// Run at the release of a server in session mode, in pools that do not say otherwise; empty: nothing is.
+    /// Runs when a server is released in session mode; for pools without a setting of their own. Empty: no query.
     pub reset_query: String,
-    /// Run at each release, whatever the mode, in pools that do not say otherwise.
+    /// Runs `reset_query` at each release, in all modes; for pools without a setting of their own.
     pub reset_always: bool,
-    /// Run before a server is handed out that was unused for long, in pools that do not say otherwise. `None`: nothing
-    /// is, an empty text is an empty query.
+    /// Runs before a server that was unused for long is handed out; for pools without a setting of their own. `None`:
+    /// no query; an empty text is an empty query.
     pub check_query: Option<String>,
-    /// How servers may ask our logins for a proof, in pools that do not say otherwise.
+    /// The authentication methods that our logins accept from servers; for pools without a setting of their own.
     pub require_auth: RequireAuth,
-    /// The limits of pools that do not name their own.
+    /// The limits of pools without their own.
     pub limits: Limits,
     /// The pools, by the name that clients give as their database.
     pub pools: BTreeMap<String, Arc<Pool>>,
-    /// Startup parameters that are dropped instead of refused.
+    /// Startup parameters that are ignored instead of refused.
     pub ignore_startup_parameters: Vec<String>,
     /// Parameters that follow a client from server to server, besides the ones that always do.
     pub track_extra_parameters: Vec<String>,
-    /// How long a client may take to log in; zero: any time.
+    /// How long a login of a client may take; zero: no limit.
     pub client_login_timeout: Span,
-    /// After this long a shutdown stops waiting for clients; zero: it waits as long as it takes.
+    /// When a shutdown stops waiting for clients; zero: never.
     pub shutdown_timeout: Span,
-    /// After this long a SUSPEND closes what could not be flushed; zero: it waits as long as it takes.
+    /// When a SUSPEND closes connections that could not be flushed; zero: never.
     pub suspend_timeout: Span,
-    /// The pool of every database that has none of its own (`*`): a pattern, whose name and database are the client's.
+    /// The pool for every database without its own (`*`): a template, whose name and database are the client's.
     pub fallback: Option<Arc<Pool>>,
-    /// A pool made of `fallback` that is unused for longer is forgotten; zero: never.
+    /// A pool made from `fallback` is dropped when unused for longer; zero: never.
     pub autodb_idle_timeout: Span,
     /// A pool without clients for longer closes its servers and is forgotten; zero: never.
     pub pool_idle_timeout: Span,
@@ -79,7 +79,7 @@ pub struct Config {
     pub users: BTreeMap<String, UserRules>,
     /// The most server connections of a user, over all pools; 0 is unlimited.
     pub max_user_connections: u32,
-    /// The most logins under way at once at one host and port, over all pools; 0 is unlimited.
+    /// The limit of concurrent logins at one host and port, over all pools; 0 is unlimited.
     pub max_logins_per_host: u32,
     /// The most clients of a user, over all pools; 0 is unlimited.
     pub max_user_client_connections: u32,
@@ -91,13 +91,13 @@ pub struct Config {
     pub pending_tls: Option<Box<Tls>>,
     /// How names of servers are looked up.
     pub dns: Dns,
-    /// What the process does with itself.
+    /// Settings of the process itself.
     pub process: Process,
     /// The control plane.
     pub web: Web,
     /// Adds the client's address to its application_name.
     pub application_name_add_host: bool,
-    /// A notice for each client that logs in; empty: none.
+    /// A notice for each client that logs in; empty: no notice.
     pub login_notify_message: String,
     /// Refuses the simple protocol's queries.
     pub disable_pqexec: bool,
@@ -105,19 +105,19 @@ pub struct Config {
     pub max_packet_size: u32,
     /// Closes servers at once instead of at their release, after RECONNECT or a change of their address.
     pub server_fast_close: bool,
-    /// Values of PgBouncer's settings that do nothing here, by PgBouncer's name; they are only shown.
+    /// Values of PgBouncer's settings without effect here, by PgBouncer's name; only shown.
     pub inert: BTreeMap<&'static str, String>,
-    /// The file all this was read from.
+    /// The file from which the configuration was read.
     pub source: PathBuf,
-    /// How that file is written.
+    /// The format of that file.
     pub format: FileFormat,
-    /// Where each setting stands, for messages.
+    /// The file and line of each setting, for messages.
     pub locations: Locations,
-    /// What a reader found odd, and could live with.
+    /// The readers' warnings.
     pub remarks: Vec<ConfigWarning>,
-    /// The files that hold passwords of pools and secrets of users, each once.
+    /// The files with passwords of pools and secrets of users, each once.
     pub password_files: Vec<PathBuf>,
-    /// What is to be said in the log when this configuration takes effect.
+    /// Lines for the log when this configuration takes effect.
     pub warnings: Vec<String>,
 }
 
@@ -134,14 +134,13 @@ pub struct Listen {
     pub unix_socket_mode: u32,
     /// The group of the Unix socket's file; `None`: the process's own.
     pub unix_socket_group: Option<String>,
-    /// Connections the system may hold ready for us to accept.
+    /// The listen backlog.
     pub backlog: u32,
     /// Several processes may listen on the same port (SO_REUSEPORT).
     pub reuse_port: bool,
-    /// The networks of balancers whose clients come with a PROXY header (v1 or v2), as `address/bits`; empty: none
-    /// does.
+    /// The networks of load balancers that send a PROXY header (v1 or v2), as `address/bits`; empty: none.
     pub proxy_from: Vec<Network>,
-    /// How vanished ends of connections are noticed.
+    /// TCP keepalive and socket options.
     pub keepalive: Keepalive,
 }
 
@@ -150,31 +149,31 @@ pub struct Listen {
 pub struct Network {
     /// Any address of it.
     pub address: IpAddr,
-    /// How many leading bits count.
+    /// The number of leading bits that count.
     pub bits: u8,
 }
 
-/// How the system notices that the other end of a connection has vanished. Zero: the system's own value.
+/// How the kernel detects that the other end of a connection has vanished. Zero: the kernel's default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Keepalive {
-    /// Whether it asks at all.
+    /// Whether keepalive is on.
     pub on: bool,
-    /// Silence before the first question (TCP_KEEPIDLE).
+    /// Idle time before the first probe (TCP_KEEPIDLE).
     pub idle: Span,
-    /// The pause between questions (TCP_KEEPINTVL).
+    /// The interval between probes (TCP_KEEPINTVL).
     pub interval: Span,
-    /// Unanswered questions until it is given up (TCP_KEEPCNT).
+    /// Unanswered probes before the connection fails (TCP_KEEPCNT).
     pub count: u32,
     /// How long sent bytes may stay unacknowledged (TCP_USER_TIMEOUT).
     pub user_timeout: Span,
-    /// The system's buffers of each socket, in bytes (SO_SNDBUF, SO_RCVBUF).
+    /// The size of each socket's kernel buffers, in bytes (SO_SNDBUF, SO_RCVBUF).
     pub buffer: u32,
 }
 
-/// Who may log in, and how it is proven.
+/// Authentication of clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Auth {
-    /// How a client proves who it is.
+    /// The authentication method.
     pub method: Method,
     /// The file of users, resolved against the folder of the settings file.
     pub file: Option<PathBuf>,
@@ -196,9 +195,9 @@ pub struct Auth {
     pub pam_service: String,
     /// The user who asks the server about users that `file` does not list (`auth_user`); `None`: nobody does.
     pub query_user: Option<String>,
-    /// What is asked (`auth_query`): one parameter, the user's name; the first two columns are the user and the secret.
+    /// The query (`auth_query`): one parameter, the user's name; its first two columns are the user and the secret.
     pub query: String,
-    /// Where it is asked (`auth_dbname`); `None`: in the client's database.
+    /// The database of the query (`auth_dbname`); `None`: the client's.
     pub query_database: Option<String>,
     /// How long an answer may be used again; zero: not at all.
     pub query_cache: Span,
@@ -206,42 +205,42 @@ pub struct Auth {
     pub hide_unknown_users: bool,
     /// How often passwords that are stored as such are hashed for SCRAM.
     pub scram_iterations: u32,
-    /// The pause before a client is told that its login failed; it doubles with each failure from the same address, up
-    /// to 32 times. Zero: none.
+    /// The delay of a failed login's error; it doubles with each failure from the same address, up to 32 times. Zero:
+    /// none.
     pub failure_delay: Span,
 }
 
-/// Where the control plane is reached by HTTP.
+/// The control plane's HTTP server.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Web {
-    /// Addresses to listen on; empty: nowhere. Others than those of the loopback want encryption and logins.
+    /// Addresses to listen on; empty: none. Addresses beyond the loopback require TLS and accounts.
     pub addresses: Vec<IpAddr>,
     /// The port.
     pub port: u16,
-    /// The certificate, PEM; with it, all connections are encrypted.
+    /// The certificate, PEM; with it, all connections use TLS.
     pub tls_cert_file: Option<PathBuf>,
     /// Its key, PEM.
     pub tls_key_file: Option<PathBuf>,
-    /// Who may come, and what they may do; empty: everybody on this machine, everything.
+    /// The accounts; empty: every client on this machine is an admin.
     pub accounts: Arc<Accounts>,
-    /// The folder of the history of pools; `None`: it is kept in memory.
+    /// The folder for the history of pools; `None`: it is kept in memory.
     pub history: Option<PathBuf>,
-    /// The folder of the lab's reports; `None`: the panel lists none.
+    /// The folder of the lab's reports; `None`: the panel lists no reports.
     pub lab: Option<PathBuf>,
 }
 
-/// Rules of one user (`[users]`); what is not given is the pool's or the process's.
+/// Rules of one user (`[users]`); for unset ones the pool's or the process's value holds.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct UserRules {
-    /// How long a client keeps its server.
+    /// The pool mode.
     pub mode: Option<PoolMode>,
     /// The size of each of the user's pools.
     pub pool_size: Option<u32>,
     /// The reserve of each of the user's pools.
     pub reserve_size: Option<u32>,
-    /// The most server connections, over all pools; 0 is unlimited.
+    /// The limit of server connections, over all pools; 0 is unlimited.
     pub max_connections: Option<u32>,
-    /// The most clients, over all pools; 0 is unlimited.
+    /// The limit of clients, over all pools; 0 is unlimited.
     pub max_client_connections: Option<u32>,
     /// How long a query may run.
     pub query_timeout: Option<Span>,
@@ -258,22 +257,22 @@ pub struct UserRules {
 /// Encryption.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Tls {
-    /// Towards clients: `mode` is what is asked of them.
+    /// Towards clients: `mode` is what clients must do.
     pub client: TlsSide,
     /// Towards servers: `mode` is libpq's.
     pub server: TlsSide,
 }
 
-/// Encryption of one side. Paths are resolved against the settings file's folder.
+/// TLS of one side. Paths are resolved against the settings file's folder.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TlsSide {
-    /// What is wanted.
+    /// The required protection.
     pub mode: SslMode,
     /// Our private key, PEM.
     pub key_file: Option<PathBuf>,
-    /// Our certificate and those that lead to its root, PEM.
+    /// Our certificate and its chain, PEM.
     pub cert_file: Option<PathBuf>,
-    /// The certificates that the other side's must lead to, PEM.
+    /// The certificate authorities for the other side's certificate, PEM.
     pub ca_file: Option<PathBuf>,
     /// Towards servers: begins with the handshake instead of asking for it (libpq's `sslnegotiation=direct`).
     pub direct: bool,
@@ -285,25 +284,25 @@ pub struct TlsSide {
     pub tls13_ciphers: String,
 }
 
-/// What is wanted of the other side (libpq's `sslmode`); later ones want more.
+/// The required protection (libpq's `sslmode`); later ones require more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum SslMode {
     /// No encryption.
     #[default]
     Disable,
-    /// Clients choose; servers are asked for it only after they refused us without.
+    /// Clients choose; a server is asked for TLS only after it refused a connection without TLS.
     Allow,
-    /// Clients choose; servers are asked for it, and do without if they have none.
+    /// Clients choose; a server is asked for TLS, and used without it if it refuses.
     Prefer,
-    /// Encrypted, whoever it is.
+    /// Encrypted, with any certificate.
     Require,
-    /// Encrypted, with a certificate that leads to `ca_file`.
+    /// Encrypted, with a certificate that chains to `ca_file`.
     VerifyCa,
-    /// As before, and for the host's name (of clients: as before).
+    /// As `VerifyCa`, and the certificate names the host (for clients: as `VerifyCa`).
     VerifyFull,
 }
 
-/// Versions of TLS that are allowed. TLS 1.0 and 1.1 are not available.
+/// Allowed TLS versions. TLS 1.0 and 1.1 are not supported.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TlsProtocols {
     /// TLS 1.2.
@@ -318,113 +317,113 @@ impl Default for TlsProtocols {
     }
 }
 
-/// How names of servers are looked up.
+/// DNS look-ups of servers.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Dns {
-    /// The longest time that an answer is used, whatever its own says.
+    /// The longest time that an answer is cached, whatever its own TTL is.
     pub max_ttl: Span,
-    /// How long a name that does not exist is not asked for again.
+    /// How long the answer that a name does not exist is cached.
     pub nxdomain_ttl: Span,
-    /// Another file than /etc/resolv.conf.
+    /// Used in place of /etc/resolv.conf.
     pub resolv_conf: Option<PathBuf>,
 }
 
-/// What the process does with itself.
+/// Settings of the process itself.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Process {
-    /// Where its process id is written.
+    /// The PID file.
     pub pid_file: Option<PathBuf>,
-    /// The operating system's user that it becomes, if it was started by root.
+    /// The operating system's user to switch to, if started by root.
     pub user: Option<String>,
-    /// Whether a crash may leave an image of the memory, in which the secrets are.
+    /// Whether core dumps are allowed; they contain the secrets.
     pub core_dumps: bool,
 }
 
-/// What is logged.
+/// Logging.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
     /// The file that is appended to; opened again at each reload. `None`: standard error.
     pub file: Option<PathBuf>,
-    /// How lines are written.
+    /// The format of lines.
     pub format: LogFormat,
-    /// To the system's log too.
+    /// Whether lines go to syslog too.
     pub syslog: bool,
-    /// Under this name.
+    /// The syslog identity.
     pub syslog_ident: String,
-    /// Under this facility.
+    /// The syslog facility.
     pub syslog_facility: String,
 
-    /// Log-ins.
+    /// Whether logins are logged.
     pub connections: bool,
-    /// Disconnections, with their reasons.
+    /// Whether disconnections are logged, with their reasons.
     pub disconnections: bool,
-    /// Errors that the pooler itself sends to clients.
+    /// Whether errors that the pooler itself sends to clients are logged.
     pub pooler_errors: bool,
-    /// The averages of each period.
+    /// Whether the averages of each period are logged.
     pub stats: bool,
     /// More detail with each step; 0 is the usual amount.
     pub verbose: u8,
 }
 
-/// What workers wait for their sockets with.
+/// How workers wait for their sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SocketIo {
     /// io_uring where the kernel has it and lets us, epoll elsewhere.
     #[default]
     Auto,
-    /// Readiness, and a call for each read and write.
+    /// epoll: readiness, and a call for each read and write.
     Epoll,
-    /// Completions, one call a round; epoll all the same where there is none, with a warning.
+    /// io_uring: completions, one call a round; epoll with a warning where io_uring is not available.
     IoUring,
 }
 
-/// How lines of the log are written.
+/// The format of log lines.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum LogFormat {
-    /// PgBouncer's form.
+    /// PgBouncer's format.
     #[default]
     Text,
     /// One JSON object a line.
     Json,
-    /// For the journal: without the time, with its priority in front.
+    /// For systemd's journal: without the time, with a priority prefix.
     Journal,
 }
 
-/// One pool: a server, how to log in there, and the rules of sharing.
+/// One pool: its servers, the login there, and the rules of pooling.
 #[derive(Clone, PartialEq)]
 pub struct Pool {
     /// The name that clients give as their database.
     pub name: String,
-    /// The servers, at least one; several are the places of one database.
+    /// The servers, at least one; several are hosts of one database.
     pub targets: Vec<Target>,
     /// How connections are spread over several servers.
     pub balance: Balance,
-    /// Which of them are good for anything (libpq's `target_session_attrs`).
+    /// Which servers may be used (libpq's `target_session_attrs`).
     pub session_attrs: SessionAttrs,
     /// The database on the server.
     pub database: String,
-    /// The user on the server; `None`: each client's own, and one pool a user.
+    /// The user on the server; `None`: each client's own, with a pool for each user.
     pub user: Option<String>,
     /// The password of `user` on the server.
     pub password: Option<Arc<str>>,
-    /// How long a client keeps its server.
+    /// The pool mode.
     pub mode: PoolMode,
-    /// What happens to a server that a client changed.
+    /// What happens to a server whose session state a client changed.
     pub on_dirty: OnDirty,
     /// Whether clients are warned of session state that they lose.
     pub warn_on_dirty: bool,
-    /// Run at the release of a server in session mode (`server_reset_query`); empty: nothing is.
+    /// Runs when a server is released in session mode (`server_reset_query`); empty: no query.
     pub reset_query: String,
-    /// Run at each release, whatever the mode (`server_reset_query_always`).
+    /// Runs `reset_query` at each release, in all modes (`server_reset_query_always`).
     pub reset_always: bool,
-    /// Run before a server is handed out that was unused for long (`server_check_query`); `None`: nothing is, an empty
+    /// Runs before a server that was unused for long is handed out (`server_check_query`); `None`: no query; an empty
     /// text is an empty query.
     pub check_query: Option<String>,
-    /// How servers may ask our logins for a proof.
+    /// The authentication methods that our logins accept from servers.
     pub require_auth: RequireAuth,
-    /// Run on each new server before its first client (`connect_query`).
+    /// Runs on each new server before its first client (`connect_query`).
     pub connect_query: Option<String>,
-    /// Parameters that our own logins ask for: client_encoding, DateStyle, TimeZone, application_name.
+    /// Startup parameters of our logins: client_encoding, DateStyle, TimeZone, application_name.
     pub startup: Vec<(String, String)>,
     /// Overrides [`Auth::query_user`] for this pool.
     pub auth_user: Option<String>,
@@ -439,47 +438,57 @@ pub struct Pool {
 /// How the connections of a pool are spread over its servers (`load_balance_hosts`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Balance {
-    /// In turn.
+    /// Round robin.
     #[default]
     RoundRobin,
-    /// The first one that can be reached; the others are for the time when it can't.
+    /// The first reachable one, in the listed order.
     Disable,
 }
 
 /// When clients of one pool are spread over several workers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Spread {
-    /// When the worker where the pool lives is busy, and another one is not.
+    /// When the pool's owner worker is busy, and another one is not.
     #[default]
     Busy,
-    /// In turn, however little there is to do.
+    /// Round robin, at any load.
     Always,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
-/// Which servers are good for a pool (libpq's `target_session_attrs`).
+/// Which servers a pool may use (libpq's `target_session_attrs`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SessionAttrs {
-    /// All.
+    /// All servers.
     #[default]
     Any,
-    /// Those that take writes by default.
+    /// Servers that accept writes by default.
     ReadWrite,
-    /// Those that do not.
+    /// Servers that do not.
     ReadOnly,
-    /// Those that are not in recovery.
+    /// Servers that are not in recovery.
     Primary,
-    /// Those in recovery.
+    /// Servers in recovery.
     Standby,
-    /// Those in recovery, or any if there is none.
+    /// Servers in recovery, or any if there is none.
     PreferStandby,
+}
+
+/// What becomes of clients while no server of their pool can be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum OnServerDown {
+    /// They wait for one, for `query_wait_timeout` at the most.
+    #[default]
+    Wait,
+    /// They get the error of the last attempt at once.
+    Refuse,
 }
 
 /// How much, how many, how long. A span of zero means no limit, unless its setting says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most server connections of a pool.
+    /// The limit of a pool's server connections.
     pub size: u32,
     /// Server connections kept open even when idle.
     pub min_size: u32,
@@ -495,65 +504,67 @@ pub struct Limits {
     pub query_wait_notify: Span,
     /// How long a query may run.
     pub query_timeout: Span,
-    /// How long a transaction may idle.
+    /// How long a transaction may be idle.
     pub idle_transaction_timeout: Span,
     /// How long a transaction may last.
     pub transaction_timeout: Span,
-    /// How long a client without a server may idle.
+    /// How long a client without a server may be idle.
     pub client_idle_timeout: Span,
-    /// The age at which an unused server connection is replaced.
+    /// The age at which an idle server connection is replaced.
     pub server_lifetime: Span,
-    /// How long a server connection may be unused.
+    /// How long a server connection may be idle.
     pub server_idle_timeout: Span,
-    /// How long connecting and logging in to a server may take.
+    /// How long a connect with its login may take.
     pub server_connect_timeout: Span,
     /// The pause after a failed login.
     pub server_login_retry: Span,
+    /// What becomes of clients while no server can be reached.
+    pub on_server_down: OnServerDown,
     /// A server unused for longer is checked before it is handed out; zero: at every hand-out.
     pub server_check_delay: Span,
     /// How long a cancel request may wait.
     pub cancel_wait_timeout: Span,
-    /// Hand out the server that was unused the longest instead of the one used last.
+    /// Hands out the server that was unused the longest instead of the one used last.
     pub server_round_robin: bool,
-    /// The most connects to a server that a pool begins within a second.
+    /// How many connects to a server a pool may begin within a second.
     pub connects_per_second: u32,
     /// The most server connections of the database, over all its pools; 0 is unlimited.
     pub max_db_connections: u32,
     /// The most clients of the database, over all its pools; 0 is unlimited.
     pub max_db_client_connections: u32,
-    /// The most prepared statements a client may hold.
+    /// How many prepared statements a client may hold.
     pub client_statements: u32,
-    /// The most bytes of statements that a client may hold; 0 is an eighth of all. [`Limits::client_share`] says how
-    /// many.
+    /// The limit of a client's statements, in bytes; 0 is an eighth of `statement_memory`. [`Limits::client_share`]
+    /// computes it.
     pub client_statement_memory: u64,
-    /// The most bytes of statements that a pool may hold; 0 is half of all. [`Limits::pool_share`] says how many.
+    /// The limit of a pool's statements, in bytes; 0 is half of `statement_memory`. See [`Limits::pool_share`].
     pub pool_statement_memory: u64,
-    /// The most bytes of statements that the process keeps; the same for all pools.
+    /// The limit of all statements of the process, in bytes; the same for all pools.
     pub statement_memory: u64,
 }
 
 impl Limits {
-    /// The most bytes of statements that a client may hold.
+    /// The limit of a client's statements, in bytes.
     pub fn client_share(&self) -> u64 {
         if self.client_statement_memory > 0 { self.client_statement_memory } else { self.statement_memory / 8 }
     }
 
-    /// The most bytes of statements that a pool may hold.
+    /// The limit of a pool's statements, in bytes.
     pub fn pool_share(&self) -> u64 {
         if self.pool_statement_memory > 0 { self.pool_statement_memory } else { self.statement_memory / 2 }
     }
 
-    /// The most servers of a pool for one user, its reserve among them; `None`: any number.
+    /// How many servers a pool may have for one user, with its reserve; `None`: no limit.
     pub fn max_servers(&self) -> Option<u64> {
         (self.size > 0).then(|| u64::from(self.size) + u64::from(self.reserve_size))
     }
 }
 
-/// Gives an enum the words that settings use, both ways.
+/// Converts an enum to and from its words in the settings.
 macro_rules! words {
     ($kind:ident: $($variant:ident = $word:literal),+) => {
         impl $kind {
-            /// The words that settings use, in the order of the variants.
+            /// The words in the settings, in the order of the variants.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
         }
 
@@ -580,6 +591,7 @@ words!(SslMode: Disable = "disable", Allow = "allow", Prefer = "prefer", Require
 words!(SocketIo: Auto = "auto", Epoll = "epoll", IoUring = "io_uring");
 words!(LogFormat: Text = "text", Json = "json", Journal = "journal");
 words!(Spread: Busy = "busy", Always = "always", Never = "never");
+words!(OnServerDown: Wait = "wait", Refuse = "refuse");
 words!(Balance: RoundRobin = "round-robin", Disable = "disable");
 words!(SessionAttrs: Any = "any", ReadWrite = "read-write", ReadOnly = "read-only", Primary = "primary",
     Standby = "standby", PreferStandby = "prefer-standby");
@@ -593,14 +605,14 @@ impl Pool {
         self.targets.first().expect("a pool has a server")
     }
 
-    /// All servers, as `host:port` with commas.
+    /// All servers, as `host:port` separated by commas.
     pub fn places(&self) -> String {
         self.targets.iter().map(Target::to_string).collect::<Vec<_>>().join(",")
     }
 }
 
 impl Network {
-    /// Whether an address belongs to it. An IPv4 address also counts in the form that IPv6 sockets give it.
+    /// Whether an address is in the network. An IPv4-mapped IPv6 address counts as its IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let bits = u32::from(self.bits);
         match (self.address.to_canonical(), address.to_canonical()) {

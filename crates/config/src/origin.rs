@@ -1,7 +1,7 @@
-//! Where settings come from: the file format they were read in, the file and line of each, and what was odd about them.
+//! Where settings come from: their file format, the file and line of each, and the readers' warnings.
 //!
-//! Names are the dotted ones of TOML in either file format (`pools.app.size`, `limits.size`), so that what looks a
-//! place up need not know the file format.
+//! Names are the dotted ones of TOML in either file format (`pools.app.size`, `limits.size`), so a lookup does not
+//! depend on the file format.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 /// Reads a file as text.
 pub(crate) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
-/// Reads a variable of the environment.
+/// Reads an environment variable.
 pub(crate) type ReadEnv<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// How a file of settings is written.
+/// The format of a settings file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FileFormat {
     /// Weir's own.
@@ -23,25 +23,25 @@ pub enum FileFormat {
     Ini,
 }
 
-/// Where something stands.
+/// The file and line of a setting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Location {
-    /// The file, if it is another than the one that was named first (`%include`).
+    /// The file, if it is not the main file (`%include`).
     pub file: Option<Arc<Path>>,
     /// The line, from 1.
     pub line: usize,
 }
 
-/// Where each setting stands, by its dotted name.
+/// The location of each setting, by its dotted name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Locations(BTreeMap<String, Option<Location>>);
 
-/// What is odd about a setting, though it can be lived with. Holds no secret.
+/// A warning about a valid setting. Holds no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigWarning {
-    /// The dotted name of what it is about, or as much of it as there is.
+    /// The dotted name of its setting, or of a section.
     pub key: String,
-    /// The remark, on one line.
+    /// The text, on one line.
     pub text: String,
 }
 
@@ -51,17 +51,17 @@ impl Locations {
         self.get(name).map(|location| location.line)
     }
 
-    /// Where a dotted name stands, if a file has it.
+    /// The location of a dotted name, if a file has it.
     pub fn get(&self, name: &str) -> Option<&Location> {
         self.0.get(name)?.as_ref()
     }
 
-    /// Whether a dotted name was given, in a file or by a change that no file has.
+    /// Whether a dotted name is set, in a file or by a change that is in no file.
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Where a dotted name stands, or else the nearest section around it.
+    /// The location of a dotted name, or else of the nearest section around it.
     pub fn nearest(&self, name: &str) -> Option<&Location> {
         let outer = || name.rsplit_once('.').and_then(|(outer, _)| self.get(outer));
         self.get(name).or_else(outer)
@@ -78,7 +78,7 @@ impl Locations {
         self.0.insert(name, Some(location));
     }
 
-    /// A dotted name was given by a change that no file has.
+    /// Records a dotted name that was set by a change that is in no file.
     pub(crate) fn insert_nowhere(&mut self, name: String) {
         self.0.insert(name, None);
     }

@@ -1,4 +1,4 @@
-//! The keys that a pool's section may have, for programs that offer them to a person.
+//! The keys of a pool's section, for programs that show them to a person.
 
 use crate::kind::Kind;
 use crate::table::{Section, Setting};
@@ -8,18 +8,18 @@ use crate::table::{Section, Setting};
 pub struct PoolKey {
     /// Its name in TOML.
     pub key: &'static str,
-    /// What values it takes: `number`, `time`, `size`, `flag`, `word`, `text`, `query`, `secret`, `list`, or `numbers`
-    /// (one or a list of them).
+    /// The kind of its values: `number`, `time`, `size`, `flag`, `word`, `text`, `query`, `secret`, `list`, or
+    /// `numbers` (one or a list of them).
     pub kind: &'static str,
-    /// The words that one of kind `word` may be; none for the others.
+    /// The accepted words of kind `word`; none for the others.
     pub words: &'static [&'static str],
-    /// The setting for all that holds for pools without this key, by the name of SHOW CONFIG.
+    /// The global setting that applies to pools without this key, by its name in SHOW CONFIG.
     pub setting: Option<&'static str>,
-    /// What it does, in sentences of Markdown.
+    /// What it does, in Markdown.
     pub description: &'static str,
 }
 
-/// Every key that a pool may have, in the order of the reference.
+/// All keys of a pool, in the order of the reference.
 pub fn pool_key_table() -> impl Iterator<Item = PoolKey> {
     let key = |setting: &'static Setting| PoolKey {
         key: setting.name,

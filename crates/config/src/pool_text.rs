@@ -1,4 +1,4 @@
-//! A pool as it is written, before passwords are fetched, hosts read and limits resolved.
+//! A pool as written, before passwords are read, hosts parsed and limits resolved.
 //!
 //! Holds secrets, hence no `Debug`.
 
@@ -7,7 +7,7 @@ use weir_base::{OnDirty, PoolMode};
 
 use crate::model::{Balance, Config, Limits, Pool, SessionAttrs};
 
-/// A pool as it is written.
+/// A pool as written.
 #[derive(Clone)]
 pub(crate) struct PoolText {
     pub(crate) name: String,
@@ -39,7 +39,7 @@ pub(crate) struct PoolText {
 }
 
 impl PoolText {
-    /// A pool without keys of its own; `defaults` fills in what the table of settings says.
+    /// A pool without keys of its own; `defaults` fills in the table's values.
     pub(crate) fn blank(name: &str, config: &Config) -> PoolText {
         PoolText {
             name: name.to_owned(),
@@ -71,7 +71,7 @@ impl PoolText {
         }
     }
 
-    /// How a resolved pool would be written; the reverse of what `load` makes of it.
+    /// The written form of a resolved pool; the reverse of `load`.
     pub(crate) fn of(pool: &Pool, config: &Config) -> PoolText {
         let mut ports: Vec<u16> = pool.targets.iter().map(|target| target.port).collect();
         if ports.iter().all(|port| Some(port) == ports.first()) {
@@ -106,7 +106,7 @@ impl PoolText {
         }
     }
 
-    /// The parameters that our own logins ask for, by the names that PgBouncer sends.
+    /// The startup parameters of our logins, by the names that PgBouncer sends.
     pub(crate) fn startup(&self) -> Vec<(String, String)> {
         let named = [
             ("client_encoding", &self.client_encoding),

@@ -1,4 +1,4 @@
-//! The reference page `docs/settings.md`, printed from the table of settings.
+//! The reference page `docs/settings.md`, generated from the table of settings.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What a reload changes, and what it can't.
+//! What changes with a reload, and what needs a restart.
 
 use crate::model::{Config, Listen, Pool, Web};
 use crate::names::FALLBACK;
@@ -11,28 +11,28 @@ use crate::table::Effect;
 pub struct Change {
     /// The setting with its section, as in `listen.port`.
     pub key: String,
-    /// What it was.
+    /// The old value.
     pub old: String,
-    /// What it is to be.
+    /// The new value.
     pub new: String,
 }
 
 /// What differs between two configurations. Holds no secrets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Differences {
-    /// Pools that are new.
+    /// New pools.
     pub added: Vec<String>,
-    /// Pools that are gone.
+    /// Removed pools.
     pub removed: Vec<String>,
     /// Pools whose servers must be replaced: another server, database, user or password.
     pub reconnect: Vec<String>,
     /// Pools of which only sizes, limits or policies changed.
     pub adjusted: Vec<String>,
-    /// Settings that change with the reload.
+    /// Settings that take effect with the reload.
     pub live: Vec<Change>,
-    /// Settings that keep their old value until Weir is started again.
+    /// Settings that keep their old value until a restart.
     pub restart: Vec<Change>,
-    /// Whether users, their secrets, their rules, or the rules of who may log in changed.
+    /// Whether users, their secrets, their rules, or the HBA rules changed.
     pub users: bool,
 }
 
@@ -43,7 +43,7 @@ impl Differences {
     }
 }
 
-/// Compares a configuration in force with one that is to follow it.
+/// Compares the configuration in force with the next one.
 pub fn differences(old: &Config, new: &Config) -> Differences {
     let mut found = Differences { users: users_differ(old, new), ..Differences::default() };
     found.removed.extend(old.pools.keys().filter(|name| !new.pools.contains_key(*name)).cloned());
@@ -74,9 +74,9 @@ pub fn differences(old: &Config, new: &Config) -> Differences {
     found
 }
 
-/// Gives `new` the old values of all settings that a reload can't change, so that it says what is in force.
+/// Copies the old values of all settings that need a restart into `new`, so that it shows what is in force.
 pub fn keep_restart_settings(old: &Config, new: &mut Config) {
-    // All of them: see the test.
+    // All fields of the section; a test checks this.
     let kept = Listen { keepalive: new.listen.keepalive, ..old.listen.clone() };
     new.listen = kept;
     new.workers = old.workers;

@@ -1,4 +1,4 @@
-//! What `weir check` says about settings that can be read: what was understood, what has no effect, what will not fit.
+//! The findings of `weir check` about valid settings: what was understood, what has no effect, what does not fit.
 
 mod access;
 mod pools;
@@ -13,46 +13,46 @@ use crate::origin::FileFormat;
 use crate::settings;
 use crate::table::{Section, Setting};
 
-/// Descriptors that are neither clients nor servers: standard streams, listeners, poll, wake-ups, cancels under way.
+/// Descriptors that are neither clients nor servers: standard streams, listeners, epoll, wakers, cancels under way.
 const OTHER_DESCRIPTORS: u64 = 64;
-/// Connections beyond `max_clients`: clients that are refused, cancels, operators who log in all the same.
+/// Connections beyond `max_clients`: clients that are refused, cancels, operators who may log in anyway.
 const BEYOND: u64 = 140;
 
-/// How many of `limit` descriptors are kept for others than `max_clients` clients and the pools' servers.
+/// How many of `limit` descriptors are reserved for others than `max_clients` clients and the pools' servers.
 pub fn reserved_descriptors(limit: u64) -> u64 {
     OTHER_DESCRIPTORS + BEYOND.min(limit / 8)
 }
 
-/// What the machine allows.
+/// The limits of the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct HostLimits {
-    /// How many files the process may open: the hard limit, since the soft one is raised to it at start.
+    /// The limit of open files: the hard limit, since the soft one is raised to it at start.
     pub descriptors: u64,
-    /// How many cores there are.
+    /// The number of cores.
     pub cores: usize,
 }
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
     /// What was understood.
     Note,
-    /// It works, but maybe not as meant.
+    /// It works, but maybe not as intended.
     Warning,
     /// It will not work.
     Error,
 }
 
-/// One remark on the settings. Holds no secret.
+/// One finding. Holds no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
-    /// The file it is about; another than the one that was named first where that includes it.
+    /// The file; not the main one if that includes it.
     pub file: PathBuf,
-    /// The line of the file, where one can be named.
+    /// The line of the file, if known.
     pub line: Option<usize>,
-    /// The remark, on one line.
+    /// The text, on one line.
     pub text: String,
 }
 
@@ -66,8 +66,8 @@ impl fmt::Display for Severity {
     }
 }
 
-/// The most server connections that all pools together may open. A pool without a user counts once a listed user, and
-/// one that may open any number not at all. Pools of one user open no more together than that user may have.
+/// The limit of server connections of all pools together. A pool without a user counts once for each listed user, and
+/// a pool without a limit not at all. Pools of one user together count at most that user's limit.
 pub fn max_servers(config: &Config) -> u64 {
     let mut by_user: BTreeMap<Option<&str>, u64> = BTreeMap::new();
     for pool in config.pools.values() {
@@ -80,7 +80,7 @@ pub fn max_servers(config: &Config) -> u64 {
     by_user.into_iter().map(of_user).sum()
 }
 
-/// Looks at what was read with the eyes of someone who has to run it.
+/// Checks a configuration against the machine and for settings without effect; `weir check` prints the findings.
 pub fn review(config: &Config, facts: &HostLimits) -> Vec<Finding> {
     let mut review = Review { config, findings: Vec::new() };
     review.understood();
@@ -142,7 +142,7 @@ impl Review<'_> {
             "{clients} clients and {servers} servers need {need} open files, and {limit} are allowed: at most {left} \
              clients will be served; {raise}"
         );
-        // Who did not ask for a number gets what fits.
+        // Without a configured number, what fits is used.
         if config.locations.line("general.max_clients").is_some() {
             self.warn("general.max_clients", text);
         } else {
@@ -150,7 +150,7 @@ impl Review<'_> {
         }
     }
 
-    /// What the readers found odd, and the settings that are only shown.
+    /// The readers' warnings, and the settings without effect.
     fn without_effect(&mut self) {
         for remark in &self.config.remarks {
             self.warn(&remark.key, remark.text.clone());
@@ -167,23 +167,23 @@ impl Review<'_> {
         }
     }
 
-    /// The name of something in the file format that was read.
+    /// A word in the file format that was read.
     fn term<'w>(&self, toml: &'w str, ini: &'w str) -> &'w str {
         if self.config.format == FileFormat::Ini { ini } else { toml }
     }
 
-    /// A setting as it is named in the file format that was read.
+    /// The name of a setting in the file format that was read.
     fn name(&self, section: Section, name: &'static str) -> &'static str {
         section.find(name).filter(|_| self.config.format == FileFormat::Ini).map_or(name, Setting::shown_name)
     }
 
-    /// A setting of a pool as it is named in the file format that was read.
+    /// The name of a pool's setting in the file format that was read.
     fn pool_setting(&self, name: &'static str) -> &'static str {
         let theirs = Section::Pool.find(name).and_then(|setting| setting.ini_database.first().copied());
         theirs.filter(|_| self.config.format == FileFormat::Ini).unwrap_or(name)
     }
 
-    /// A pool as messages name it.
+    /// A pool's name in messages.
     fn title(&self, pool: &Pool) -> String {
         match self.config.format {
             FileFormat::Toml => format!("[pools.{}]", pool.name),
@@ -191,7 +191,7 @@ impl Review<'_> {
         }
     }
 
-    /// What would keep Weir from being of use is an error, but PgBouncer starts with it all the same.
+    /// Weir would serve no client, which is an error; in an ini a warning, since PgBouncer starts with it.
     fn fail(&mut self, key: &str, text: String) {
         let severity = if self.config.format == FileFormat::Ini { Severity::Warning } else { Severity::Error };
         self.find(severity, key, text);
@@ -205,7 +205,7 @@ impl Review<'_> {
         self.find(Severity::Warning, key, text);
     }
 
-    /// Keeps a finding with the line of the setting `key`, or else of what holds it.
+    /// Adds a finding with the line of the setting `key`, or else of its section.
     fn find(&mut self, severity: Severity, key: &str, text: String) {
         let (file, line) = self.config.locations.file_and_line(key, &self.config.source);
         self.findings.push(Finding { severity, file, line, text });

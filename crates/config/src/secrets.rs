@@ -1,12 +1,12 @@
-//! Which files of a configuration hold secrets, for whoever can look at the files.
+//! Which files of a configuration contain secrets, for a check of their permissions.
 
 use std::path::PathBuf;
 
 use crate::model::Config;
 
 impl Config {
-    /// The files that this was read from or refers to, and what of others' concern is in each; nothing in the file of
-    /// settings, if it holds no secret.
+    /// The settings' file and the files that it refers to, each with the kind of its secrets; none for a settings'
+    /// file without secrets.
     pub fn secret_files(&self) -> Vec<(PathBuf, Option<&'static str>)> {
         let mut files: Vec<(PathBuf, Option<&'static str>)> = Vec::new();
         let mut add = |path: &PathBuf, what| {

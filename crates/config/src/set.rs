@@ -1,7 +1,7 @@
-//! One setting changed while Weir runs: the console's SET.
+//! The console's SET: changes one setting while Weir runs.
 //!
-//! Pools follow the value for all, unless their own stands in the file. What a file has to be read for is not changed
-//! this way, for nothing is read here.
+//! Pools follow the global value, unless the file gives them their own. A setting that requires reading a file can't
+//! be changed this way, since this crate does no I/O.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,19 +22,19 @@ pub enum SetError {
     Unknown(String),
     /// It can't be changed this way.
     Fixed(String),
-    /// It can't have this value.
+    /// The value is invalid.
     Unfit(String),
 }
 
 impl SetError {
-    /// Why, in a line.
+    /// The reason, in one line.
     pub fn reason(&self) -> &str {
         let (SetError::Unknown(why) | SetError::Fixed(why) | SetError::Unfit(why)) = self;
         why
     }
 }
 
-/// Begins with PgBouncer's words for it.
+/// Begins with PgBouncer's text.
 impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SET failed: {}", self.reason())
@@ -49,7 +49,7 @@ impl std::error::Error for SetError {}
 ///
 /// # Errors
 ///
-/// There is no such setting, it can't be changed while Weir runs, or the value does not suit it.
+/// There is no such setting, it can't be changed while Weir runs, or the value is invalid.
 pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> {
     let setting = find_changeable(key)?;
     if ["auth.file", "auth.hba_file", "auth.ident_file"].contains(&setting.key().as_str()) {
@@ -128,7 +128,7 @@ pub(crate) fn find_changeable(key: &str) -> Result<&'static Setting, SetError> {
     Ok(setting)
 }
 
-/// The setting that is one for all.
+/// The global setting.
 pub(crate) fn find(key: &str) -> Result<&'static Setting, SetError> {
     let is_one_for_all =
         |s: &&Setting| !matches!(s.field, Field::Pool(_) | Field::User(_) | Field::Apart) && s.kind != Kind::Users;
@@ -141,9 +141,9 @@ pub(crate) fn find(key: &str) -> Result<&'static Setting, SetError> {
     })
 }
 
-/// A pool after `setting` was changed for all.
+/// A pool after the global `setting` has changed.
 fn followed(setting: &Setting, config: &Config, pool: &Arc<Pool>, value: &str) -> Arc<Pool> {
-    // TOML calls a setting of a pool as it calls the one for all.
+    // In TOML a pool's setting has the name of the global one.
     if config.locations.contains(&format!("pools.{}.{}", pool.name, setting.name)) {
         return pool.clone();
     }

@@ -19,7 +19,7 @@ pub struct ShowRow {
     pub changeable: bool,
 }
 
-/// The settings that are one for all, by key. Settings of single pools and secrets are not among them.
+/// The global settings, by key. Settings of single pools and secrets are left out.
 pub fn show(config: &Config) -> Vec<ShowRow> {
     let (mut config, mut default) = (config.clone(), Config::of_format(config.format));
     let source = config.source.display().to_string();
@@ -40,11 +40,11 @@ pub fn show(config: &Config) -> Vec<ShowRow> {
     rows
 }
 
-/// The settings whose default PgBouncer shows as NULL; an empty text is the default of others.
+/// The settings whose default PgBouncer shows as NULL; for others an unset default is an empty text.
 const WITHOUT_DEFAULT: [&str; 5] = ["auth_dbname", "auth_file", "auth_user", "conffile", "user"];
 
-/// A default as PgBouncer shows it: permissions as they are written in the file, in octal, though it shows their value
-/// as a decimal number.
+/// A default as PgBouncer shows it: permissions in octal as in the file, though their value is shown as a decimal
+/// number.
 fn shown_default(kind: Kind, field: &FieldMut<'_>) -> String {
     match (kind, field) {
         (Kind::Permissions, FieldMut::U32(bits)) => format!("{bits:04o}"),

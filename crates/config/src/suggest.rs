@@ -1,8 +1,8 @@
-//! The known word that a mistyped one was probably meant to be.
+//! Suggests the known word that a mistyped one probably means.
 
 /// The nearest of `known`, if it is near enough: at most a third of the letters differ, swaps counted once.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A word far longer than any setting's name is no typing error, and comparing it would be slow.
+    // A word far longer than any setting's name is no typing error, and the comparison would be slow.
     if word.len() > 64 {
         return None;
     }
@@ -13,7 +13,7 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     (distance <= (longer / 3).max(1) && distance < longer).then_some(nearest)
 }
 
-/// The least number of letters to insert, drop, change or swap with the next (optimal string alignment).
+/// The edit distance: letters to insert, delete, replace or swap with the next (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();

@@ -1,46 +1,46 @@
-//! The syntax of TOML, with all that is wrong in it: where one line can't be read, the others are.
+//! The syntax of TOML, with all of a text's errors: lines without errors are parsed all the same.
 //!
-//! The parser ends at the first error. So what it can't read is blanked out, and the rest is parsed again, with every
-//! byte at its old broken. Knows nothing of settings.
+//! The parser stops at the first error. So the lines that it can't read are blanked out, and the text is parsed again,
+//! with every byte at its old offset. Knows nothing of settings.
 
 use std::ops::Range;
 
 use toml_edit::Document;
 
-/// How many errors are looked for: for each, the text is parsed again.
+/// How many errors are collected: for each, the text is parsed again.
 const MOST_ERRORS: usize = 50;
-/// Of a text longer than this only the first error is looked for.
+/// Of a text longer than this, in bytes, only the first error is reported.
 const LONG: usize = 256 * 1024;
-/// What the parser says of a key or a section that is there already.
+/// The parser's message about a repeated key or section.
 const DUPLICATE: &str = "duplicate key";
 
-/// A text that is no TOML.
+/// A text that is not valid TOML.
 pub(crate) struct Broken {
-    /// What is wrong.
+    /// The errors.
     pub(crate) errors: Vec<SyntaxError>,
-    /// What can be read without the broken lines, unless nothing can.
+    /// What can be parsed without the broken lines, if anything.
     pub(crate) rest: Option<Box<Document<String>>>,
 }
 
 /// One error.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct SyntaxError {
-    /// The offset of its broken in the text.
+    /// Its byte offset in the text.
     pub(crate) at: Option<usize>,
     pub(crate) message: String,
     pub(crate) cause: Cause,
 }
 
-/// What most likely is behind an error, for the parser says what it expected.
+/// The most likely cause of an error, since the parser reports only what it expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cause {
-    /// The same stands further up.
+    /// The key or section is repeated.
     Twice,
-    /// Something begins in this line that is not ended where the parser expects it.
+    /// A quote or bracket of this line is not closed where the parser expects it.
     Open,
-    /// A value of the line is text without quotes.
+    /// The line's value is text without quotes.
     Bare,
-    /// None of these.
+    /// Another cause.
     Other,
 }
 
@@ -50,7 +50,7 @@ impl Cause {
         match self {
             Cause::Twice => Some("keep one of them"),
             Cause::Open => Some("what begins in this line must be closed"),
-            Cause::Bare => Some("text stands in quotes, as in name = \"value\""),
+            Cause::Bare => Some("text needs quotes, as in name = \"value\""),
             Cause::Other => None,
         }
     }
@@ -72,7 +72,7 @@ pub(crate) fn parse(text: &str) -> Result<Document<String>, Broken> {
         let cause = broken.as_ref().map_or(Cause::Other, |broken| broken.cause);
         let begin = broken.as_ref().filter(|_| cause == Cause::Open).map(|broken| broken.lines.start);
         let error = SyntaxError { at: begin.or(at), message, cause };
-        // What stays where it was has its cause further up.
+        // An error that stays at its offset has its cause further up.
         let is_same = last.replace((at, error.message.clone())) == Some((at, error.message.clone()));
         match errors.last_mut().filter(|_| is_same) {
             Some(before) => *before = error,
@@ -85,7 +85,7 @@ pub(crate) fn parse(text: &str) -> Result<Document<String>, Broken> {
     }
 }
 
-/// The lines that an error spoils.
+/// The lines that an error makes unreadable.
 struct BrokenLines {
     lines: Range<usize>,
     cause: Cause,
@@ -97,7 +97,7 @@ impl BrokenLines {
         let line = &text[own.clone()];
         let cause = if message == DUPLICATE { Cause::Twice } else { Cause::Other };
         if line.trim_start().starts_with('[') && (message == DUPLICATE || is_wrong(line)) {
-            // Without its first line, a section's keys would be those of the section above.
+            // Without its first line, a section's keys would belong to the section above.
             return Some(BrokenLines { lines: own.start..next_section(text, own.end), cause });
         }
         if message == DUPLICATE {
@@ -118,18 +118,18 @@ impl BrokenLines {
     }
 }
 
-/// Whether a line is no TOML by itself.
+/// Whether a line alone is not valid TOML.
 fn is_wrong(line: &str) -> bool {
     Document::parse(line).is_err()
 }
 
-/// Whether a line gives a key a value that is neither quoted nor a list nor a table.
+/// Whether a line gives a key a value without quotes, list or table.
 fn is_bare(line: &str) -> bool {
     let value = line.split_once('=').map_or("", |(_, value)| value.trim());
     value.starts_with(|c: char| !"\"'[{#=".contains(c))
 }
 
-/// The line around an offset, with its end.
+/// The line around an offset, with its line end.
 fn line_at(text: &str, at: usize) -> Range<usize> {
     let bytes = text.as_bytes();
     let start = bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |before| before + 1);
@@ -145,7 +145,7 @@ fn next_section(text: &str, from: usize) -> usize {
     at
 }
 
-/// Where the value ends that begins in a line: it may be a list of several lines.
+/// The end of the value that begins in a line: a list may have several lines.
 fn end_of_value(text: &str, line: &Range<usize>) -> usize {
     let mut end = line.end;
     while end < text.len() && is_wrong(&text[line.start..end]) {
@@ -163,7 +163,7 @@ fn blank_out(text: &mut String, lines: Range<usize>) {
 mod tests {
     use super::*;
 
-    /// The lines of the errors, those of what is not closed with a minus, and the keys that were read all the same.
+    /// The lines of the errors, negative if something is not closed, and the keys that were read.
     fn broken(text: &str) -> (Vec<isize>, Vec<String>) {
         let Err(Broken { errors, rest }) = parse(text) else { panic!("{text} is TOML") };
         let line = |error: &SyntaxError| {

@@ -1,8 +1,8 @@
-//! The shape of a setting: names in both faces, kind, range, defaults, when a change takes effect, documentation, and
-//! the field it fills. The entries are in `settings`; the readers, SHOW CONFIG, SET, reload, `weir convert` and the
-//! reference use them.
+//! The type of a setting: names in both file formats, kind, range, defaults, when a change takes effect,
+//! documentation, and the field that it fills. The entries are in `settings`; the readers, SHOW CONFIG, SET, reload,
+//! `weir convert` and the reference use them.
 //!
-//! Must not know any file format: a reader turns what it found into a [`Raw`] or a text, and [`Setting::write`] or
+//! Must not know any file format: a reader turns its input into a [`Raw`] or a text, and [`Setting::write`] or
 //! [`Setting::write_ini`] into a value.
 
 use crate::field::FieldMut;
@@ -20,7 +20,7 @@ pub(crate) struct Setting {
     pub(crate) name: &'static str,
     /// Other names that TOML accepts: PgBouncer's, where ours is shorter.
     pub(crate) aliases: &'static [&'static str],
-    /// Its name in `[pgbouncer]` of an ini; also what SHOW CONFIG calls it.
+    /// Its name in `[pgbouncer]` of an ini, and in SHOW CONFIG.
     pub(crate) ini: Option<&'static str>,
     /// Its names in a connection string of `[databases]` of an ini.
     pub(crate) ini_database: &'static [&'static str],
@@ -28,9 +28,9 @@ pub(crate) struct Setting {
     pub(crate) ini_user: Option<&'static str>,
     /// Whether PgBouncer has it.
     pub(crate) origin: Origin,
-    /// What values it takes.
+    /// The values that it accepts.
     pub(crate) kind: Kind,
-    /// Its default as text; empty: none.
+    /// Its default as text; empty: no default.
     pub(crate) default: &'static str,
     /// Its default in an ini, where PgBouncer's differs.
     pub(crate) ini_default: Option<&'static str>,
@@ -40,7 +40,7 @@ pub(crate) struct Setting {
     pub(crate) reach: Reach,
     /// The field it fills.
     pub(crate) field: Field,
-    /// What it does, in sentences; of a setting that does nothing, why.
+    /// What it does, in sentences; for a setting without effect, why.
     pub(crate) doc: &'static str,
 }
 
@@ -77,16 +77,16 @@ pub(crate) enum Effect {
     Live,
     /// With the reload; the pool's servers are replaced as they become free.
     Reconnect,
-    /// When Weir is started again.
+    /// After a restart.
     Restart,
 }
 
 /// Whether a pool may have its own value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reach {
-    /// One value for the whole process, or a setting of a pool anyway.
+    /// One value for the whole process, or a setting that only pools have.
     One,
-    /// A pool's own value wins over the one for all.
+    /// A pool's own value overrides the global one.
     PerPool,
 }
 
@@ -96,16 +96,16 @@ pub(crate) enum Field {
     Config(fn(&mut Config) -> FieldMut<'_>),
     Limits(fn(&mut Limits) -> FieldMut<'_>),
     Pool(fn(&mut PoolText) -> FieldMut<'_>),
-    /// One for all, and one in each pool.
+    /// A global one, and one in each pool.
     Shared(fn(&mut Config) -> FieldMut<'_>, fn(&mut PoolText) -> FieldMut<'_>),
     User(fn(&mut UserRules) -> FieldMut<'_>),
     /// Kept under its name in the ini, and only shown.
     Inert,
-    /// Read by itself: it is not a single value.
+    /// Read by code of its own: not a single value.
     Apart,
 }
 
-/// A value as a reader found it.
+/// A value as a reader parsed it.
 pub(crate) enum Raw {
     One(String),
     Many(Vec<String>),
@@ -147,7 +147,7 @@ impl Section {
         }
     }
 
-    /// How a person names it.
+    /// Its name in messages.
     pub(crate) fn title(self) -> String {
         match self {
             Section::Pool | Section::User => format!("[{}.NAME]", self.name()),
@@ -187,7 +187,7 @@ impl Setting {
         }
     }
 
-    /// A setting of PgBouncer's that does nothing here, with the reason.
+    /// A setting of PgBouncer without effect here, with the reason.
     pub(crate) const fn inert(name: &'static str, kind: Kind, default: &'static str, why: &'static str) -> Setting {
         Setting::new(Section::Foreign, name, kind, default, Field::Inert, why).ini(name)
     }
@@ -197,7 +197,7 @@ impl Setting {
         Setting { ini: Some(name), origin: Origin::PgBouncer, ..self }
     }
 
-    /// The name in an ini of a setting that PgBouncer does not have.
+    /// The name in an ini of a setting that only Weir has.
     pub(crate) const fn ini_own(self, name: &'static str) -> Setting {
         Setting { ini: Some(name), origin: Origin::Weir, ..self }
     }
@@ -206,7 +206,7 @@ impl Setting {
         Setting { ini_database: names, origin: Origin::PgBouncer, ..self }
     }
 
-    /// The name in a connection string of a setting that PgBouncer does not have.
+    /// The name in a connection string of a setting that only Weir has.
     pub(crate) const fn database_own(self, names: &'static [&'static str]) -> Setting {
         Setting { ini_database: names, ..self }
     }
@@ -231,12 +231,12 @@ impl Setting {
         Setting { reach, ..self }
     }
 
-    /// The name that SHOW CONFIG gives it: PgBouncer's where there is one, so that what reads it there reads it here.
+    /// Its name in SHOW CONFIG: PgBouncer's where there is one, so that PgBouncer's tools find it.
     pub(crate) fn shown_name(&self) -> &'static str {
         self.ini.unwrap_or(self.name)
     }
 
-    /// Its name with its section, as in `listen.port`: by which `Locations` knows it.
+    /// Its name with its section, as in `listen.port`: its key in `Locations`.
     pub(crate) fn key(&self) -> String {
         format!("{}.{}", self.section.name(), self.name)
     }
@@ -249,12 +249,12 @@ impl Setting {
         }
     }
 
-    /// Whether it does nothing.
+    /// Whether it has no effect.
     pub(crate) fn is_inert(&self) -> bool {
         matches!(self.field, Field::Inert)
     }
 
-    /// The field that this setting fills in `config`, if it is one for all.
+    /// The field that this setting fills in `config`, if it is a global one.
     pub(crate) fn field_mut<'a>(&self, config: &'a mut Config) -> Option<FieldMut<'a>> {
         match self.field {
             Field::Config(field) | Field::Shared(field, _) => Some(field(config)),

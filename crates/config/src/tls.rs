@@ -1,4 +1,4 @@
-//! Whether the settings of encryption can work together.
+//! Checks whether the TLS settings fit together.
 
 use crate::model::{Config, SslMode, TlsSide};
 use crate::origin::FileFormat;
@@ -47,7 +47,7 @@ fn check_suites(key: &'static str, side: &TlsSide) -> Option<Unfit> {
     Some(Unfit { key, message, hint: "use \"default\", or suites like ECDHE-RSA-AES256-GCM-SHA384" })
 }
 
-/// Who is to be encrypted needs a certificate; who is to verify one, an authority.
+/// TLS for clients needs a certificate; verifying them needs an authority.
 fn check_client(config: &Config) -> Option<Unfit> {
     let client = &config.tls.client;
     let names = match config.format {
@@ -66,7 +66,7 @@ fn check_client(config: &Config) -> Option<Unfit> {
     Some(Unfit { key: "tls.client.mode", message, hint: "name the file, in PEM, or disable it" })
 }
 
-/// A certificate is nothing without its key, nor a key without its certificate.
+/// A certificate needs its key, and a key its certificate.
 fn check_web(config: &Config) -> Option<Unfit> {
     let names = match config.format {
         FileFormat::Toml => ["tls_cert_file", "tls_key_file"],

@@ -1,7 +1,6 @@
-//! The TOML format: finds sections and keys, and hands their values to the table. Opens nothing.
+//! The TOML format: parses sections and keys, and passes their values to the table of settings. Does no I/O.
 //!
-//! A mistake is reported with the line where it stands. Values are repeated in messages only where they can't be
-//! secret.
+//! A mistake is reported with its line. Messages contain a value only if it can't be secret.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,22 +22,22 @@ use crate::table::{Raw, Section, Setting};
 use crate::users::Users;
 use crate::wording::{example, may_be_shown, plain, short, toml_name_of};
 
-/// The section whose keys are sections.
+/// The section that contains sections.
 const TLS: &str = "tls";
 
-/// What a file says, before other files are read.
+/// The content of a file, before other files are read.
 pub(crate) struct Draft {
-    /// The settings of the process; users of a file and pools are still missing.
+    /// The settings of the process; without pools and the users of a file.
     pub(crate) config: Config,
-    /// The users, if they are listed in place.
+    /// The users, if this file lists them.
     pub(crate) users: Option<Users>,
-    /// Secrets that are laid over those of the users, wherever these are listed.
+    /// Secrets that override those of the users, wherever these are listed.
     pub(crate) secrets: Vec<(String, Option<String>)>,
     /// The pools as written, in the file's order.
     pub(crate) pools: Vec<PoolText>,
 }
 
-/// Reads the text of a TOML file, as far as it can be understood.
+/// Reads a TOML file; continues after mistakes.
 pub(crate) fn read(file: &Path, text: &str, found: &mut Found) -> Draft {
     let mut reader = Reader { file, line_ends: line_ends(text), locations: Locations::default(), found };
     let mut draft = match syntax::parse(text) {
@@ -57,7 +56,7 @@ pub(crate) fn read(file: &Path, text: &str, found: &mut Found) -> Draft {
     draft
 }
 
-/// Gives a pool the values of some keys, as if its section had them.
+/// Sets a pool's keys, as if they were in its section.
 pub(crate) fn fill_pool(file: &Path, keys: &Table, pool: &mut PoolText, found: &mut Found) {
     let mut reader = Reader { file, line_ends: Vec::new(), locations: Locations::default(), found };
     let name = pool.name.clone();
@@ -66,14 +65,14 @@ pub(crate) fn fill_pool(file: &Path, keys: &Table, pool: &mut PoolText, found: &
     });
 }
 
-/// The same for a user's rules.
+/// Sets a user's rules in the same way.
 pub(crate) fn fill_user(file: &Path, name: &str, keys: &Table, rules: &mut UserRules, found: &mut Found) {
     let mut reader = Reader { file, line_ends: Vec::new(), locations: Locations::default(), found };
     reader.user(name, keys, rules);
 }
 
 impl Draft {
-    /// Of a file that says nothing.
+    /// The content of an empty file.
     fn empty() -> Draft {
         Draft { config: Config::default(), users: None, secrets: Vec::new(), pools: Vec::new() }
     }
@@ -81,7 +80,7 @@ impl Draft {
 
 struct Reader<'a> {
     file: &'a Path,
-    /// Where lines end. A file of many pools has many places to be found.
+    /// The offsets of line ends, computed once: a file of many pools has many locations.
     line_ends: Vec<usize>,
     locations: Locations,
     found: &'a mut Found,
@@ -109,7 +108,7 @@ impl Reader<'_> {
                 section => self.section_keys(section, table, config, users),
             }
         }
-        // Pools start from the limits and policies of all, wherever those are in the file.
+        // Pools start from the global limits and policies, wherever those are in the file.
         if let Some(table) = root.get(Section::Pool.name()).and_then(Item::as_table_like) {
             draft.pools = self.pools(table, config);
         }
@@ -128,8 +127,8 @@ impl Reader<'_> {
             let hint = near.map_or(format!("there are {known}"), |near| format!("did you mean [{near}]?"));
             return Err(self.error(line, &format!("unknown section [{}]", plain(name)), Some(hint)));
         }
-        let hint = elsewhere(name, None).unwrap_or_else(|| "each key stands in a section, as in [listen]".to_owned());
-        Err(self.error(line, &format!("key \"{}\" stands outside of all sections", plain(name)), Some(hint)))
+        let hint = elsewhere(name, None).unwrap_or_else(|| "each key belongs in a section, as in [listen]".to_owned());
+        Err(self.error(line, &format!("key \"{}\" is outside of all sections", plain(name)), Some(hint)))
     }
 
     fn not_a_section(&self, table: &dyn TableLike, name: &str, title: &str) -> ConfigError {
@@ -151,7 +150,7 @@ impl Reader<'_> {
                 _ => {
                     let line = self.key_line(sides, name);
                     let message = format!("unknown key \"{}\" in [tls]", plain(name));
-                    let hint = Some(format!("settings stand in {TITLES}"));
+                    let hint = Some(format!("settings belong in {TITLES}"));
                     self.found.note(self.error(line, &message, hint));
                     continue;
                 }
@@ -168,7 +167,7 @@ impl Reader<'_> {
         for (name, item) in table.iter() {
             let line = self.key_line(table, name);
             let Some(keys) = item.as_table_like() else {
-                let hint = "write [users.NAME] and the user's rules below it; secrets stand in [auth.users]";
+                let hint = "write [users.NAME] and the user's rules below it; secrets belong in [auth.users]";
                 let message = format!("\"{}\" in [users] must be a section", plain(name));
                 self.found.note(self.error(line, &message, Some(hint.to_owned())));
                 continue;
@@ -259,7 +258,7 @@ impl Reader<'_> {
         pool
     }
 
-    /// Gives each key of a named section to `write`.
+    /// Passes each key of a named section to `write`.
     fn fill(
         &mut self,
         section: Section,
@@ -360,7 +359,7 @@ impl Reader<'_> {
         Ok(accounts)
     }
 
-    /// Takes a value over as text, if TOML's type suits the setting.
+    /// Converts a value to text, if TOML's type fits the setting.
     fn raw(&self, setting: &Setting, title: &str, line: Option<usize>, item: &Item) -> Result<Raw, ConfigError> {
         item.as_value().and_then(|value| raw(setting.kind, value)).ok_or_else(|| {
             let found = match item.type_name() {
@@ -398,7 +397,7 @@ impl Reader<'_> {
     ) -> Result<(), ConfigError> {
         if let Some(first) = self.locations.line(&name) {
             let others = setting.aliases.join(", ");
-            let hint = format!("it stands in line {first} already; {others} are other names for it");
+            let hint = format!("line {first} has it already; {others} are other names for it");
             return Err(self.error(line, &format!("\"{}\" in {title} is given twice", setting.name), Some(hint)));
         }
         self.remember(name, line);
@@ -413,7 +412,7 @@ impl Reader<'_> {
 
     fn key_line(&self, table: &dyn TableLike, key: &str) -> Option<usize> {
         let (key, item) = table.get_key_value(key)?;
-        // The key of an implicit table has no place of its own; its first key has.
+        // The key of an implicit table has no span of its own; its first key has.
         let span = key.span().or_else(|| item.span())?;
         Some(self.line_at(span.start))
     }
@@ -431,7 +430,7 @@ fn line_ends(text: &str) -> Vec<usize> {
     text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect()
 }
 
-/// A value as text, if its type suits `kind`.
+/// A value as text, if its type fits `kind`.
 fn raw(kind: Kind, value: &Value) -> Option<Raw> {
     let text = match (kind, value) {
         (Kind::Permissions, Value::Integer(v)) => format!("{:o}", v.value()),
@@ -456,7 +455,7 @@ fn raw(kind: Kind, value: &Value) -> Option<Raw> {
     Some(Raw::One(text))
 }
 
-/// Where a key belongs that is in the wrong place, or bears PgBouncer's name.
+/// Where a key belongs that is in the wrong section, or has PgBouncer's name.
 fn elsewhere(key: &str, here: Option<Section>) -> Option<String> {
     let same = settings::all()
         .find(|s| Some(s.section) != here && !s.is_inert() && (s.name == key || s.aliases.contains(&key)));
@@ -471,7 +470,7 @@ fn known_keys(section: Section) -> Option<String> {
     Some(format!("known there are {}", keys.join(", ")))
 }
 
-/// Versions of TLS that were asked for, and are not available.
+/// Warns of TLS versions that are not supported.
 fn remark(setting: &Setting, raw: &Raw, config: &mut Config) {
     if let (Kind::Protocols, Raw::One(text)) = (setting.kind, raw) {
         config.remarks.extend(ciphers::remark_on_protocols(&setting.key(), text));

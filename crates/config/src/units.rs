@@ -5,7 +5,7 @@ use weir_base::Span;
 const TIME_UNITS: &[(&str, u64)] =
     &[("us", 1), ("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000), ("h", 3_600_000_000), ("d", 86_400_000_000)];
 
-/// Sizes count in steps of 1024, as PostgreSQL's settings do, whichever way the unit is spelled.
+/// Sizes count in steps of 1024, as in PostgreSQL's settings, whichever way the unit is spelled.
 const SIZE_UNITS: &[(&str, u64)] = &[
     ("B", 1),
     ("kB", 1 << 10),
@@ -35,7 +35,7 @@ pub(crate) fn seconds(span: Span) -> String {
     format!("{whole}.{micros:06}").trim_end_matches('0').to_owned()
 }
 
-/// A time as a person writes it, in the largest unit that leaves a whole number.
+/// A time in the largest unit that gives a whole number.
 pub(crate) fn brief(span: Span) -> String {
     let micros = span.micros();
     if micros == 0 {
@@ -46,14 +46,14 @@ pub(crate) fn brief(span: Span) -> String {
     format!("{}{unit}", micros / length)
 }
 
-/// A size as a person writes it, in the largest unit that leaves a whole number.
+/// A size in the largest unit that gives a whole number.
 pub(crate) fn brief_size(bytes: u64) -> String {
     let binary = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let fit = binary.iter().find(|(_, length)| bytes != 0 && bytes.is_multiple_of(*length));
     fit.map_or_else(|| bytes.to_string(), |(unit, length)| format!("{}{unit}", bytes / length))
 }
 
-/// A number, maybe with a fraction, times its unit; what is below the smallest unit is dropped.
+/// A number, maybe with a fraction, times its unit; fractions of the smallest unit are dropped.
 fn scaled(text: &str, units: &[(&str, u64)], bare: u64) -> Option<u64> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

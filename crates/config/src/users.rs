@@ -1,10 +1,10 @@
-//! The users and their secrets, as PgBouncer's `auth_file` lists them. Secrets are kept as written (plain, `md5…` or
+//! The users and their secrets, as in PgBouncer's `auth_file`. Secrets are kept as written (plain, `md5…` or
 //! `SCRAM-SHA-256$…`) and never printed.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A list with so many bad lines is no list of users.
+/// A file with so many bad lines is not a list of users.
 const MOST_ERRORS: usize = 1_000;
 
 /// The users who may log in, by name, each with its secret as written.
@@ -14,7 +14,7 @@ pub struct Users {
     repeated: Vec<(String, usize)>,
 }
 
-/// A line of a userlist that can't be understood.
+/// An invalid line of a userlist.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UserlistError {
     /// The line, from 1.
@@ -24,12 +24,12 @@ pub struct UserlistError {
 }
 
 impl Users {
-    /// Reads a userlist: lines of `"user" "secret"`, a quote within written twice, what follows the secret ignored;
-    /// empty lines and lines that begin with `;` or `#` are skipped. Of a repeated user the last line counts.
+    /// Reads a userlist: lines of `"user" "secret"`, a quote within is doubled, text after the secret is ignored;
+    /// empty lines and lines that begin with `;` or `#` are skipped. The last line of a repeated user counts.
     ///
     /// # Errors
     ///
-    /// Each line that is neither, up to a number that nobody reads to the end.
+    /// The invalid lines, up to a limit.
     pub fn parse(text: &str) -> Result<Users, Vec<UserlistError>> {
         let (mut users, mut errors) = (Users::default(), Vec::new());
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -49,14 +49,14 @@ impl Users {
         if errors.is_empty() { Ok(users) } else { Err(errors) }
     }
 
-    /// Adds a user of line `line`.
+    /// Adds the user of a line.
     pub(crate) fn insert(&mut self, name: String, secret: String, line: usize) {
         if self.secrets.insert(name.clone(), secret.into_boxed_str()).is_some() {
             self.repeated.push((name, line));
         }
     }
 
-    /// Gives a user this secret, or takes the user away.
+    /// Sets a user's secret, or removes the user.
     pub(crate) fn set(&mut self, name: String, secret: Option<String>) {
         match secret {
             Some(secret) => drop(self.secrets.insert(name, secret.into_boxed_str())),
@@ -74,17 +74,17 @@ impl Users {
         self.secrets.iter().map(|(name, secret)| (name.as_str(), secret.as_ref()))
     }
 
-    /// How many users there are.
+    /// The number of users.
     pub fn len(&self) -> usize {
         self.secrets.len()
     }
 
-    /// Whether nobody is listed.
+    /// Whether no user is listed.
     pub fn is_empty(&self) -> bool {
         self.secrets.is_empty()
     }
 
-    /// Users that are listed more than once, with the later line.
+    /// Repeated users, with the later line.
     pub(crate) fn repeated(&self) -> &[(String, usize)] {
         &self.repeated
     }
@@ -110,16 +110,16 @@ impl fmt::Debug for Users {
 }
 
 fn entry(line: &str) -> Result<(String, String), &'static str> {
-    let (name, rest) = quoted(line, "a user must stand in double quotes", "the user's closing quote is missing")?;
+    let (name, rest) = quoted(line, "a user must be in double quotes", "the user's closing quote is missing")?;
     let (secret, _) =
-        quoted(rest, "the secret must stand in double quotes after the user", "the secret's closing quote is missing")?;
+        quoted(rest, "the secret must follow the user in double quotes", "the secret's closing quote is missing")?;
     if name.is_empty() {
         return Err("the user's name is empty");
     }
     Ok((name, secret))
 }
 
-/// Takes one quoted field off the front.
+/// Splits one quoted field off the front.
 fn quoted<'a>(
     text: &'a str,
     unopened: &'static str,
@@ -158,10 +158,10 @@ mod tests {
 
     #[test]
     fn a_broken_line_is_named() {
-        assert_eq!(error("\n\napp secret"), (3, "a user must stand in double quotes".into()));
+        assert_eq!(error("\n\napp secret"), (3, "a user must be in double quotes".into()));
         assert_eq!(error("\"app"), (1, "the user's closing quote is missing".into()));
-        assert_eq!(error("\"app\" x"), (1, "the secret must stand in double quotes after the user".into()));
-        assert_eq!(error("\"app\""), (1, "the secret must stand in double quotes after the user".into()));
+        assert_eq!(error("\"app\" x"), (1, "the secret must follow the user in double quotes".into()));
+        assert_eq!(error("\"app\""), (1, "the secret must follow the user in double quotes".into()));
         assert_eq!(error("\"app\" \"x\"\""), (1, "the secret's closing quote is missing".into()));
         assert_eq!(error("\"\" \"x\""), (1, "the user's name is empty".into()));
     }

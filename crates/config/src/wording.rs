@@ -1,4 +1,4 @@
-//! Words that messages of both readers share.
+//! Texts of messages that both readers share.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use crate::origin::{FileFormat, Location};
 use crate::settings;
 use crate::table::Setting;
 
-/// Text of the file for use within a message: on one line, without control characters.
+/// Text of the file for a message: on one line, without control characters.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().take(64).flat_map(char::escape_debug).collect()
 }
 
-/// A value of the file for use within a message.
+/// A value of the file for a message, shortened.
 pub(crate) fn short(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'-') && text.len() <= 20 {
         return text.to_owned();
@@ -21,7 +21,7 @@ pub(crate) fn short(text: &str) -> String {
     format!("\"{}\"", plain(text))
 }
 
-/// What the setting would be without a word, as it would be written.
+/// The default of a setting, as a file would have it.
 pub(crate) fn example(setting: &Setting, name: &str, format: FileFormat) -> Option<String> {
     let default = setting.default_in(format);
     let shown = match (setting.kind, format) {
@@ -36,18 +36,18 @@ pub(crate) fn example(setting: &Setting, name: &str, format: FileFormat) -> Opti
     Some(format!("the default is {name} = {shown}"))
 }
 
-/// Whether a value of this kind may be repeated in a message.
+/// Whether a message may contain a value of this kind.
 pub(crate) fn may_be_shown(kind: Kind) -> bool {
     !matches!(kind, Kind::Secret | Kind::Text | Kind::Query)
 }
 
-/// A mistake at a place of the file `source`, or of one that it includes.
+/// A mistake at a location in the file `source`, or in one that it includes.
 pub(crate) fn error_at(source: &Path, location: Option<&Location>, message: &str, hint: Option<String>) -> ConfigError {
     let file = location.and_then(|location| location.file.as_deref()).unwrap_or(source);
     ConfigError::new(file, location.map(|location| location.line), message, hint)
 }
 
-/// What PgBouncer's setting `key` is called in TOML.
+/// The name in TOML of PgBouncer's setting `key`.
 pub(crate) fn toml_name_of(key: &str) -> Option<String> {
     let mut settings = settings::all().filter(|s| !s.is_inert());
     let theirs = settings.find(|s| s.ini == Some(key) || s.ini_database.contains(&key))?;

@@ -32,6 +32,7 @@ impl Setting {
             FieldMut::Method(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
             FieldMut::PoolMode(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
             FieldMut::OnDirty(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
+            FieldMut::OnServerDown(v) => *v = text.parse()?,
             FieldMut::Balance(v) => *v = text.parse()?,
             FieldMut::Spread(v) => *v = text.parse()?,
             FieldMut::SessionAttrs(v) => *v = text.parse()?,
@@ -52,8 +53,8 @@ impl Setting {
         Ok(())
     }
 
-    /// Reads the text of an ini: numbers as C reads them, any number as yes or no, words in any case, and nothing for
-    /// what is not set.
+    /// Reads the text of an ini: numbers as C reads them, any number as a flag, words in any case, and an empty text
+    /// as unset.
     pub(crate) fn write_ini(&self, field: FieldMut<'_>, text: &str) -> Result<(), String> {
         if text.is_empty() {
             match field {
@@ -115,8 +116,8 @@ impl Setting {
     }
 
     fn plain_text(&self, text: &str) -> Result<String, String> {
-        // Names end up in messages of one line; passwords and queries only in messages to the server, which end at a
-        // zero byte.
+        // Names are parts of one-line messages; passwords and queries only go into messages to the server, which end
+        // at a zero byte.
         let one_line = !matches!(self.kind, Kind::Secret | Kind::Query);
         if text.contains(|c: char| c == '\0' || (one_line && c.is_control())) {
             return Err("must not contain control characters".to_owned());
@@ -132,7 +133,7 @@ impl Setting {
         value.ok_or_else(|| format!("must be {}", self.kind.describe()))
     }
 
-    /// The text of a setting that does nothing, if it is one that PgBouncer takes.
+    /// The text of a setting without effect, if PgBouncer accepts it.
     fn inert_text(&self, text: &str) -> Result<String, String> {
         match self.kind {
             Kind::Number { .. } => self.number::<u64>(text).map(|n| n.to_string()),
@@ -178,7 +179,8 @@ pub(crate) fn c_number(text: &str) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// A time that C's `strtod` reads, but we would not: with an exponent, a sign, or without digits around the point.
+/// A time that C's `strtod` accepts and our parser does not: with an exponent, a sign, or without digits around the
+/// point.
 fn seconds_of_c(text: &str) -> Option<String> {
     if units::span(text).is_some() {
         return None;
@@ -188,7 +190,7 @@ fn seconds_of_c(text: &str) -> Option<String> {
     Some(format!("{span:.0}us"))
 }
 
-/// `*` is every address; `localhost` is 127.0.0.1, since it can be bound on every machine.
+/// `*` is every address; `localhost` is 127.0.0.1, which every machine can bind.
 fn addresses(items: &[String]) -> Result<Vec<IpAddr>, String> {
     let mut found = Vec::new();
     for item in items {

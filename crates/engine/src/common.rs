@@ -1,8 +1,8 @@
-//! What every part of an engine may use: who it is, its configuration, chance, numbers, timers, and what is still to be
-//! done in this turn.
+//! What every part of an engine uses: the worker's id, its configuration, random numbers, ids, timers, and follow-ups
+//! of the current input.
 //!
-//! Owns no rule. A part is lent all of it as a [`Cx`], the first argument of its methods, together with the time and the
-//! port.
+//! Owns no rule. A part borrows all of it as a [`Cx`], the first argument of its methods, together with the time and
+//! the port.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::port::Io;
 use crate::sessions::Sessions;
 use crate::timers::{Timers, Who};
 
-/// The narrow context of one call: the time, the port, and what all parts share.
+/// The context of one call: the time, the port, and what all parts share.
 pub(crate) struct Cx<'a, I> {
     pub(crate) now: Time,
     pub(crate) io: &'a mut I,
     pub(crate) common: &'a mut Common,
-    /// What sessions of this worker share.
+    /// State that all sessions of this worker share.
     pub(crate) sessions: &'a mut Sessions,
 }
 
@@ -49,18 +49,20 @@ macro_rules! cx {
 }
 pub(crate) use cx;
 
-/// Work that is queued in a turn and done before it ends, first in, first out: so no chain of waiters nests calls.
+/// Work that is queued for the end of the input, first in, first out: so calls never nest along a chain of waiters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FollowUp {
-    /// This server may have become free.
+    /// The server may have become free.
     Release(Peer),
-    /// This client may go on with what it sent.
+    /// The client may go on with its buffered input.
     Feed(Peer),
     /// This pool may have something to ask for.
     PollPool(PoolIx),
+    /// This client or server may be free to leave for another process.
+    HandOver(Peer),
 }
 
-/// What a helper works for.
+/// The purpose of a helper's work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Job {
     /// A client's password is hashed.
@@ -69,7 +71,7 @@ pub(crate) enum Job {
     CheckPassword(Peer),
     /// What the operating system calls a user.
     NameOfUser(u32),
-    /// The password of our login at a server is hashed.
+    /// The hash of a password for our login at a server.
     ServerSalt(Peer),
     /// The configuration is read or changed.
     Reload,
@@ -94,7 +96,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// What is common to the parts of worker `worker` of `workers`.
+    /// For worker `worker` of `workers`.
     pub(crate) fn new(
         worker: WorkerId,
         workers: u16,
@@ -117,13 +119,13 @@ impl Common {
         }
     }
 
-    /// Which worker this is.
+    /// This worker's id.
     #[inline]
     pub(crate) fn worker(&self) -> WorkerId {
         self.worker
     }
 
-    /// How many workers there are.
+    /// The number of workers.
     pub(crate) fn workers(&self) -> u16 {
         self.workers
     }
@@ -134,7 +136,7 @@ impl Common {
         &self.config
     }
 
-    /// Another configuration is in force from now on.
+    /// Puts a configuration in force.
     pub(crate) fn set_config(&mut self, config: Arc<Config>) {
         self.config = config;
     }
@@ -145,13 +147,13 @@ impl Common {
         self.now
     }
 
-    /// A turn begins.
+    /// A new input is handled.
     #[inline]
     pub(crate) fn set_now(&mut self, now: Time) {
         self.now = now;
     }
 
-    /// The wall clock at a moment, in microseconds since 1970.
+    /// The wall clock at a time, in microseconds since 1970.
     pub(crate) fn wall(&self, at: Time) -> u64 {
         self.wall_at_start + at.micros()
     }
@@ -168,6 +170,18 @@ impl Common {
         self.last_connection * u64::from(self.workers) + u64::from(self.worker.0)
     }
 
+    /// A number that none is greater of those given out here or by another process before.
+    pub(crate) fn last_id(&self) -> u64 {
+        (self.last_id.max(self.last_connection) + 1) * u64::from(self.workers)
+    }
+
+    /// All numbers from now on are greater than `last`.
+    pub(crate) fn begin_ids_after(&mut self, last: u64) {
+        let last = last / u64::from(self.workers) + 1;
+        self.last_id = self.last_id.max(last);
+        self.last_connection = self.last_connection.max(last);
+    }
+
     pub(crate) fn random_bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.random.fill_bytes(&mut bytes);
@@ -178,7 +192,7 @@ impl Common {
         self.random.next_u64()
     }
 
-    /// Wakes `who` at `when`, unless that is never; `armed` is its own note of its earliest wake-up.
+    /// Wakes `who` at `when`, unless that is never; `armed` is the caller's record of its earliest timer.
     #[inline]
     pub(crate) fn arm(&mut self, who: Who, when: Time, armed: &mut Time) {
         self.timers.arm(who, when, armed);
@@ -188,36 +202,37 @@ impl Common {
         &mut self.timers
     }
 
-    /// When the next wake-up is due.
+    /// When the next timer is due.
     pub(crate) fn next_deadline(&self) -> Time {
         self.timers.next()
     }
 
-    /// Queues something for the end of this turn.
+    /// Queues work for the end of this input.
     #[inline]
     pub(crate) fn follow_up(&mut self, work: FollowUp) {
         self.follow_ups.push_back(work);
     }
 
-    /// What is to be done next in this turn.
+    /// The next queued work of this input.
     #[inline]
     pub(crate) fn next_follow_up(&mut self) -> Option<FollowUp> {
         self.follow_ups.pop_front()
     }
 
     /// Whether this turn has nothing left to do.
+    #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.follow_ups.is_empty()
     }
 
-    /// Numbers a job for [`Io::help`], and remembers what it is for.
+    /// The number of a new job for [`Io::help`], whose purpose is recorded.
     pub(crate) fn begin_job(&mut self, job: Job) -> u64 {
         let id = self.next_id();
         self.jobs.insert(id, job);
         id
     }
 
-    /// A helper has finished: what was the job for?
+    /// A helper has finished a job; returns its purpose.
     pub(crate) fn end_job(&mut self, id: u64) -> Option<Job> {
         self.jobs.remove(&id)
     }

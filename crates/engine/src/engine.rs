@@ -1,4 +1,4 @@
-//! [`Engine`]: the parts of one worker. `lib.rs` dispatches to them, `flows` orders what takes several of them.
+//! [`Engine`]: the parts of one worker. `lib.rs` dispatches inputs to them, `flows` orders calls of several parts.
 
 use std::sync::Arc;
 
@@ -14,26 +14,30 @@ use crate::entry;
 use crate::peers::Peers;
 use crate::pools::Pools;
 use crate::sessions::Sessions;
+use crate::takeover::TakeOver;
 use crate::timers::Who;
 
-/// What an engine needs to know to begin.
+/// The configuration of an engine.
 pub struct Setup {
-    /// Which worker it is.
+    /// The worker's id.
     pub worker: WorkerId,
-    /// How many there are; at most 127.
+    /// The number of workers; at most 127.
     pub workers: u16,
     /// The configuration, valid as a whole.
     pub config: Arc<Config>,
-    /// Randomness for this engine alone.
+    /// Random bytes for this engine alone.
     pub seed: [u8; 32],
-    /// Randomness that all engines of the process share: the same statement has the same name with each of them.
+    /// Random bytes that all engines of the process share: so the same statement has the same name in each of them.
     pub process_key: [u8; 32],
-    /// What the statements of all engines of the process are charged to.
+    /// The account of statements of all engines of the process.
     pub statement_memory: StatementMemory,
     /// The wall clock at [`Time::START`], in microseconds since 1970.
     pub wall_at_start: u64,
     /// The program's name and version, as SHOW VERSION says it.
     pub version: &'static str,
+    /// The highest number that another process has given to its clients and servers, where this one takes over from it;
+    /// otherwise 0.
+    pub ids_after: u64,
     /// The operating system's user that the process runs as: the same one may administer it over the Unix socket.
     pub uid: u32,
 }
@@ -48,10 +52,11 @@ pub struct Engine {
     pub(crate) backends: Backends,
     pub(crate) cluster: Cluster,
     pub(crate) admin: Admin,
+    pub(crate) takeover: TakeOver,
 }
 
 impl Engine {
-    /// A worker's engine, without sessions yet.
+    /// An engine without sessions.
     pub fn new(setup: Setup) -> Self {
         let config = setup.config;
         let mut hash_key = [0; 16];
@@ -63,9 +68,13 @@ impl Engine {
             entry: entry::ClientEntry::new(setup.process_key, setup.uid, &config),
             backends: Backends::default(),
             cluster: Cluster::default(),
+            takeover: TakeOver::default(),
             admin: Admin::new(config.clone(), setup.version),
             common: Common::new(setup.worker, setup.workers, config, setup.seed, setup.wall_at_start),
         };
+        if setup.ids_after > 0 {
+            engine.common.begin_ids_after(setup.ids_after);
+        }
         let stats_at = Time::START + period(engine.common.config());
         engine.common.arm(Who::Stats, stats_at, &mut engine.admin.stats_at);
         engine.create_forced_pools(Time::START);
@@ -73,7 +82,7 @@ impl Engine {
     }
 }
 
-/// The statistics' period, never zero.
+/// The statistics period, never zero.
 pub(crate) fn period(config: &Config) -> Span {
     config.stats_period.max(Span::from_secs(1))
 }

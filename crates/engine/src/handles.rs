@@ -1,4 +1,4 @@
-//! Names that several parts give to the same things: pools, and who waits in a pool's queue.
+//! Handles that several parts use: of pools, and of the waiters in a pool's queue.
 
 use weir_base::Peer;
 use weir_pool::lending::BorrowRequest;
@@ -6,21 +6,21 @@ use weir_pool::lending::BorrowRequest;
 /// Index of a pool in the engine's table.
 pub(crate) type PoolIx = u32;
 
-/// A `PoolIx` for clients that have no pool.
+/// The `PoolIx` of clients without a pool.
 pub(crate) const NO_POOL: PoolIx = PoolIx::MAX;
 
-/// The first slot of handles that name no socket but a question. Sockets stay far below: the key of a cancel request has
-/// 24 bits for them.
+/// The first slot of handles that name queries instead of sockets. Sockets stay far below: the key of a cancel request
+/// has 24 bits for them.
 pub(crate) const FIRST_QUERY: u32 = 1 << 31;
 
-/// Who waits in a pool's queue.
+/// A waiter in a pool's queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiter {
     /// A client, by its socket's handle.
     Client(Peer),
-    /// A query of ours for a user's secret.
+    /// An auth_query.
     AuthQuery(Peer),
-    /// Another worker, which is a guest of the pool.
+    /// Another worker, a borrower of the pool.
     Borrower(BorrowRequest),
 }
 

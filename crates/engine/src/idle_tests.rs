@@ -1,14 +1,14 @@
-//! What idle clients cost everybody else: nothing. Counted in slots that are looked at, not in time.
+//! Idle clients cost other clients nothing. Counted in visited slots, not in time.
 
 use weir_base::{Peer, Span};
 
 use crate::admin::stream::PAGE;
 use crate::world::*;
 
-/// More than any turn of these tests may look at, and far less than there are idle clients.
+/// More slots than any input of these tests may visit, and far fewer than there are idle clients.
 const FEW: u64 = 64;
 
-/// An engine with so many idle clients; one who asks, its server, and an operator.
+/// An engine with this many idle clients; one active client, its server, and an operator.
 struct ManyIdle {
     world: World,
     client: Peer,
@@ -27,12 +27,12 @@ impl ManyIdle {
         let server = world.server();
         let console = world.arrival("admin", "pgbouncer");
         world.idle_clients(idle);
-        // Who has logged in is woken once more, when its login would have been too long.
+        // A logged-in client's timer fires once more, at the end of its login timeout.
         world.pass_only(Span::from_secs(61));
         ManyIdle { world, client, server, console }
     }
 
-    /// How many slots are looked at meanwhile.
+    /// The number of visited slots during `act`.
     fn looks(&mut self, act: impl FnOnce(&mut ManyIdle)) -> u64 {
         let before = self.world.engine.peers.looks();
         act(self);
@@ -48,7 +48,7 @@ impl ManyIdle {
         assert!(self.world.heard(self.client).ends_with(&ready(b'I')), "it is answered");
     }
 
-    /// A period of the statistics and all that is due in it.
+    /// A statistics period and everything due in it.
     fn tick(&mut self) {
         assert!(self.world.engine.next_deadline() <= self.world.now + Span::from_secs(60), "something is due");
         self.world.pass_only(Span::from_secs(60));
@@ -92,7 +92,7 @@ fn a_table_of_100_000_clients_comes_in_turns_that_look_at_a_bounded_number() {
             break;
         }
         (turns, most) = (turns + 1, most.max(looks));
-        // Somebody else is served in between, at its usual price.
+        // Another client is served in between, at the usual cost.
         assert!(many_idle.looks(ManyIdle::transact) <= FEW);
     }
     assert!(many_idle.world.heard(console).ends_with(&ready(b'I')), "the table has come to its end");

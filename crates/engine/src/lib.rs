@@ -1,11 +1,12 @@
-//! One worker's whole brain: its sessions and its pools, without I/O.
+//! The decisions of one worker: its sessions and its pools, without I/O.
 //!
-//! [`Engine::handle`] is given one [`port::Input`] at a time and answers through [`port::Io`]; it owns no socket, clock or
-//! thread. The engine is made of parts, each of which owns its fields and shows by what it returns, or by a
-//! [`FollowUp`](common::FollowUp), what others must do:
+//! [`Engine::handle`] gets one [`port::Input`] at a time and answers through [`port::Io`]; it owns no socket, clock or
+//! thread. The engine consists of parts, each of which owns its fields and returns what others must do, or queues it
+//! as a [`FollowUp`](common::FollowUp):
 //!
 //! - `entry`: a client's way in. `traffic`: what passes between clients and servers. `backends`: connections to servers.
 //! - `cluster`: what workers say to each other. `admin`: what operators ask for. `flows`: what takes several parts.
+//! - `takeover`: what moves to another process, which takes over.
 //! - `common`: what every part may use. `sessions`: what all sessions share. `peers`, `pools`: the two tables.
 //! - `timers`: who is woken when. `log`: lines about peers. `handles`: names for pools and for those who wait.
 
@@ -23,6 +24,7 @@ mod peers;
 mod pools;
 mod secured;
 mod sessions;
+mod takeover;
 mod timers;
 mod traffic;
 
@@ -37,6 +39,7 @@ mod world;
 pub use cluster::messages::Message;
 pub use engine::{Engine, Setup};
 pub use flows::lending::PoolQueue;
+pub use takeover::moved::FORMAT as TAKEOVER_FORMAT;
 
 pub mod port;
 
@@ -50,12 +53,28 @@ use crate::peers::Entry;
 use crate::port::{Input, Io, Level};
 
 impl Engine {
-    /// Handles one input. `now` never runs backwards. Deadlines are kept by [`Input::Tick`] alone, so that what came in
-    /// time is heard first, however late it is.
+    /// Handles one input. `now` never goes backwards. Deadlines are handled only by [`Input::Tick`], so that input
+    /// that arrived in time is handled first, however late that is.
     pub fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
         self.common.set_now(now);
         match input {
             Input::Bytes { peer, bytes } => self.bytes(now, peer, bytes, io),
+            other => self.event(now, other, io),
+        }
+        if !self.common.is_done() {
+            self.work_off(now, io);
+        }
+        if self.admin.halt.is_flushing() {
+            self.check_flushed(io);
+        }
+    }
+
+    /// Handles an input that is not [`Input::Bytes`], of which a query has none. Out of line: what it needs of the stack is
+    /// not needed for bytes.
+    #[inline(never)]
+    fn event<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
+        match input {
+            Input::Bytes { .. } => {}
             Input::Accepted { peer, from } => self.accepted(now, peer, from, io),
             Input::Closed { peer, .. } => self.closed(now, peer, io),
             Input::Ending { peer } => self.ending(now, peer, io),
@@ -70,14 +89,12 @@ impl Engine {
             Input::Helped { job, answer } => self.helped(now, job, answer, io),
             Input::Message { from, message, socket } => self.message(now, from, message, socket, io),
             Input::Load(percent) => self.loaded(percent, io),
+            Input::HandOver(step) => self.hand_over(now, step, io),
+            Input::Inherited { value, socket } => self.inherit(now, value, socket, io),
             Input::Signal(signal) => self.signal(now, signal, io),
             Input::Asked { number, request } => self.control_request(now, number, request, io),
             Input::AskedNoMore { number } => self.control_request_dropped(now, number, io),
             Input::Tick => self.ticks(now, io),
-        }
-        self.work_off(now, io);
-        if self.admin.halt.is_flushing() {
-            self.check_flushed(io);
         }
     }
 
@@ -87,13 +104,13 @@ impl Engine {
     }
 
     /// Does what is queued for this turn, until nothing is.
-    #[inline]
     fn work_off<I: Io>(&mut self, now: Time, io: &mut I) {
         while let Some(work) = self.common.next_follow_up() {
             match work {
                 FollowUp::Release(server) => self.release(now, server, io),
                 FollowUp::Feed(client) => self.feed_waiting(now, client, io),
                 FollowUp::PollPool(pool) => self.poll_pool(now, pool, io),
+                FollowUp::HandOver(peer) => self.give(now, peer, io),
             }
         }
     }
@@ -127,6 +144,7 @@ impl Engine {
                 self.canceller_arrived(now, peer, id, addr);
                 self.cancel(now, peer, pid, &secret, io);
             }
+            (Payload::ClientCame, _) => self.cluster.clients.add(),
             (Payload::ClientGone, _) => self.cluster.clients.remove(),
             (Payload::QuotaRequest(request), _) => self.quota_requested(from, *request, io),
             (Payload::QuotaReply(reply), _) => self.quota_replied(now, *reply, io),
@@ -166,7 +184,7 @@ impl Engine {
             (Some(Job::ServerSalt(peer)), port::Answer::Salted(salted)) => self.server_salted(now, peer, &salted, io),
             (Some(Job::Reload), port::Answer::Config(read)) => self.config_read(now, read, io),
             (Some(Job::Reload), port::Answer::Changed(made)) => self.config_changed(now, made, io),
-            _ => log::log(Level::Error, format_args!("a helper's answer that nobody waits for"), io),
+            _ => log::log(Level::Error, format_args!("an answer of a helper without a request"), io),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Lines of the log that are about a client or a server, in one form.
+//! Lines of the log about a client or a server, in one form.
 //!
-//! Owns how a peer is named there. Must not decide what is worth a line.
+//! Owns how a line names a peer. Must not decide what is logged.
 
 use std::fmt;
 
 use crate::peers::{ClientSlot, ServerSlot};
 use crate::port::{About, Io, Level, Side};
 
-/// A line about a client, which has named this database.
+/// A line about a client that has named this database.
 pub(crate) fn log_client<I: Io>(
     level: Level,
     client: &ClientSlot,

@@ -1,7 +1,7 @@
-//! The table of peers: what stands behind each handle.
+//! The table of peers: the session of each handle.
 //!
-//! Owns the states of clients, servers and cancel requests as the engine sees them. A session is taken out of the table
-//! while it is worked on, so that both ends of a link can be changed at once, and put back after.
+//! Owns the states of clients, servers and cancel requests. A session is taken out of the table while it is changed,
+//! so that both ends of a link can be changed at once, and put back after.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::traffic::reading::ServerReading;
 /// What stands behind a handle.
 #[derive(Default)]
 pub(crate) enum Entry {
-    /// Nothing, or what is taken out just now.
+    /// Free, or taken out now.
     #[default]
     Free,
     Client(Box<ClientSlot>),
@@ -45,40 +45,40 @@ pub(crate) struct ClientSlot {
     pub(crate) pool: PoolIx,
     /// Its server.
     pub(crate) link: Option<Peer>,
-    /// What it sent that can't be handled yet. Bounded: the client is paused while this holds anything, so it is what one
-    /// turn of the runtime reads.
+    /// Input that can't be handled yet. Bounded: the client is paused while this is not empty, so it holds at most one
+    /// read of the runtime.
     pub(crate) waiting: Vec<u8>,
     pub(crate) pause: Pause,
-    /// Its server was lost in the middle of a message to it: nothing more can be sent to it.
+    /// Its server was lost within a message to it: nothing more can be sent to it.
     pub(crate) cut: bool,
     /// It has closed its side while it had a server and was not read from.
     pub(crate) ended: bool,
     /// The log has a line that it reached a limit on statements.
     pub(crate) statements_refused: bool,
     pub(crate) user: Arc<str>,
-    /// What its handshake has shown; `None` without encryption.
+    /// The result of its TLS handshake; `None` without encryption.
     pub(crate) tls: Option<Box<Secured>>,
-    /// What it counts for, where clients are limited and it is admitted.
+    /// The keys under which it counts, if clients are limited and it is admitted.
     pub(crate) counts_for: Option<Box<ClientUse>>,
     pub(crate) connected_at: Time,
-    /// When it last asked for a server, or was last heard of.
+    /// When it last requested a server, or sent something.
     pub(crate) request_at: Time,
-    /// Its earliest wake-up in the timers.
+    /// Its earliest timer.
     pub(crate) armed: Time,
-    /// What it is charged for while it is unauthenticated.
+    /// Its charge while it is unauthenticated, in bytes.
     pub(crate) charged: u32,
-    /// What a cancel request must name.
+    /// The secret that a cancel request must contain.
     pub(crate) cancel: CancelSecret,
 }
 
-/// Why a client is not read from. Reading goes on when none is left.
+/// Why a client is paused. Reading goes on when no reason is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Pause {
     /// It waits: for a server, a prelude, a helper.
     pub(crate) waits: bool,
     /// Its server's socket is full.
     pub(crate) peer_full: bool,
-    /// Its own socket is full: it does not read what it asked for, so it may not ask for more.
+    /// Its own socket is full: it does not read its replies, so it may not request more.
     pub(crate) full: bool,
     /// Everything is suspended.
     pub(crate) suspended: bool,
@@ -90,31 +90,31 @@ impl Pause {
     }
 }
 
-/// Where a client is in its life.
+/// The phase of a client.
 pub(crate) enum ClientPhase {
-    /// It is a load balancer: a PROXY header is awaited.
+    /// It is a load balancer: a PROXY header must follow.
     Header,
-    /// Its first packet is awaited; it may ask for encryption so many times yet.
+    /// Its first packet must follow; it may still send this many requests for encryption.
     Opening { asks_left: u8 },
-    /// A handshake is under way, which it asked for like this.
+    /// A TLS handshake is under way, which it began like this.
     Handshake(SslNegotiation),
-    /// Its socket is on the way to another worker.
+    /// Its socket is being moved to another worker.
     Moving(Box<Handoff>),
-    /// A server is asked for its secret.
+    /// An auth_query for its secret is under way.
     AuthLookup(Box<StartupRequest>),
-    /// It proves who it is.
+    /// Authentication.
     Login(Box<LoginPhase>),
-    /// It failed to, and its refusal is delayed.
+    /// Authentication has failed, and the refusal is delayed.
     Delayed(Box<Delayed>),
-    /// It is authenticated, and waits for what its pool's servers report.
+    /// It is authenticated, and waits for the parameters of its pool's servers.
     Welcome(Box<LoginPhase>),
     /// It may ask.
     Ready(Client),
     /// It is an operator.
     Console(Box<Console>),
-    /// It asked for a cancel, and is closed when that is done.
+    /// It sent a cancel request, and is closed when that has ended.
     Canceller,
-    /// It is being taken out.
+    /// It is being removed.
     Gone,
 }
 
@@ -124,21 +124,21 @@ pub(crate) struct ServerSlot {
     pub(crate) id: u64,
     pub(crate) pool: PoolIx,
     pub(crate) state: ServerState,
-    /// Where it is, and how it was reached.
+    /// Its target, and how it was connected.
     pub(crate) connection: Connection,
-    /// Its client; also while the link is being made.
+    /// Its client; also while the link is being prepared.
     pub(crate) link: Option<Peer>,
-    /// When things happened on its link.
+    /// The times of events on its link.
     pub(crate) clock: LinkClock,
-    /// Whether it is read from.
+    /// Whether it is paused.
     pub(crate) reading: ServerReading,
-    /// Its earliest wake-up in the timers.
+    /// Its earliest timer.
     pub(crate) armed: Time,
-    /// Cancel requests under way for it: it is not given away before they are over.
+    /// Cancel requests under way for it: it gets no other client before they have ended.
     pub(crate) cancels: u32,
     /// Its last error, if that was fatal.
     pub(crate) fatal_error: Option<Refusal>,
-    /// A client has had it since it was last reset.
+    /// It had a client since its last reset.
     pub(crate) used: bool,
     /// Close it at its release (KILL, RECONNECT).
     pub(crate) marked_for_close: bool,
@@ -146,60 +146,62 @@ pub(crate) struct ServerSlot {
     pub(crate) unused: bool,
 }
 
-/// Where a server connection is in its life; the same names in SHOW SERVERS.
+/// The state of a server connection; the same names in SHOW SERVERS.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum ServerState {
     Connecting,
-    /// Asked whether it can encrypt; one byte is awaited.
+    /// SSLRequest is sent; one byte must follow.
     SslRequest,
-    /// In the handshake.
+    /// In the TLS handshake.
     TlsHandshake,
     Login(Box<ServerLogin>),
-    /// Logged in, and doing this. Inline: a server's slot is boxed as a whole, and all but its first moments are these.
+    /// Logged in, in this phase. Not boxed: a server's slot is boxed as a whole, and is nearly always in this state.
     Up(Server, ServerPhase),
 }
 
-/// What a server that is logged in is doing.
+/// The phase of a server that is logged in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ServerPhase {
-    /// Answering whether it is good for the pool. Its pool knows it as logging in.
+    /// Answers whether it is fit for the pool. For its pool it is still logging in.
     CheckingRole,
-    /// Running the query that each new server begins with. Its pool knows it as logging in.
+    /// Runs connect_query. For its pool it is still logging in.
     ConnectQuery,
     /// Idle in the pool.
     Idle,
-    /// Answering a check before it is linked.
+    /// Runs a check before it is linked.
     Checking,
-    /// Taking over its next client's parameters.
+    /// Sets its next client's parameters.
     SyncingParameters,
     /// Working for its client.
     Linked,
     /// Being cleaned of what its client left.
     Resetting(Reset),
-    /// Running the query that it began with once more, after a reset.
+    /// Runs connect_query again, after a reset.
     ConnectQueryAgain,
-    /// Being asked for a user's secret; the question's handle.
+    /// Runs an auth_query, with this handle.
     AuthQuery(Peer),
-    /// On its way to a guest of the pool, for this request; `check`: to be checked there first.
+    /// On its way to a borrower of the pool, for this request; `check`: it must be checked there first.
     Lending { request: BorrowRequest, check: bool },
     /// On its way home from a guest.
     Returning,
+    /// On its way to another process, which takes over. The pool has forgotten it.
+    Leaving,
 }
 
-/// Why a server is being cleaned.
+/// Why a server is being reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reset {
-    /// Its client left something, and `on_dirty` asks for it.
+    /// Its client left session state, and `on_dirty` requires a reset.
     Left,
-    /// The operator wants this query at each release.
+    /// The operator configured this query for each release.
     Query,
 }
 
 impl ClientPhase {
-    /// How clients begin, but for balancers: they may ask for encryption once for each kind.
+    /// The first phase of clients, except for load balancers: each kind of encryption request is allowed once.
     pub(crate) const OPENING: ClientPhase = ClientPhase::Opening { asks_left: 2 };
 
-    /// Whether the client has not proven who it is.
+    /// Whether the client is not authenticated.
     pub(crate) fn is_unauthenticated(&self) -> bool {
         match self {
             ClientPhase::Header
@@ -219,7 +221,7 @@ impl ClientPhase {
 }
 
 impl ClientSlot {
-    /// Where it is, for SHOW CLIENTS.
+    /// Its state in SHOW CLIENTS.
     pub(crate) fn state(&self) -> &'static str {
         match self.phase {
             ClientPhase::Canceller => "active_cancel_req",
@@ -230,7 +232,8 @@ impl ClientSlot {
         }
     }
 
-    /// Whether a shutdown that waits for clients waits for it. Who comes during one is an operator, or is refused.
+    /// Whether a shutdown that waits for clients waits for it. A client that connects during one is an operator, or is
+    /// refused.
     pub(crate) fn is_waited_for(&self) -> bool {
         match &self.phase {
             ClientPhase::Header | ClientPhase::Opening { .. } | ClientPhase::Handshake(_) | ClientPhase::Console(_) => {
@@ -241,7 +244,7 @@ impl ClientSlot {
         }
     }
 
-    /// A client that has just come.
+    /// A new client.
     pub(crate) fn new(
         peer: Peer,
         id: u64,
@@ -278,7 +281,7 @@ impl ClientSlot {
         (self.pool != NO_POOL).then_some(self.pool)
     }
 
-    /// The database that it has asked for, as long as it has no pool; operators, all the time.
+    /// The database that it requested, while it has no pool; for operators always.
     pub(crate) fn requested_database(&self) -> &str {
         match &self.phase {
             ClientPhase::Console(console) => console.database(),
@@ -304,7 +307,7 @@ impl ClientSlot {
         matches!(self.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_))
     }
 
-    /// The session, once it may ask.
+    /// The session, if it is ready for queries.
     pub(crate) fn ready(&mut self) -> Option<&mut Client> {
         if let ClientPhase::Ready(client) = &mut self.phase { Some(client) } else { None }
     }
@@ -341,12 +344,12 @@ impl ServerSlot {
         if let ServerState::Up(_, phase) = &self.state { Some(*phase) } else { None }
     }
 
-    /// Whether its client is in a transaction, and asks nothing.
+    /// Whether its client is idle in a transaction.
     pub(crate) fn is_idle_in_transaction(&self) -> bool {
         self.link.is_some() && self.clock.holding().silence != Time::NEVER
     }
 
-    /// Whether its pool knows it as logging in still.
+    /// Whether it is still logging in for its pool.
     pub(crate) fn is_new(&self) -> bool {
         matches!(self.phase(), None | Some(ServerPhase::CheckingRole | ServerPhase::ConnectQuery))
     }
@@ -356,26 +359,26 @@ impl ServerSlot {
 #[derive(Default)]
 pub(crate) struct Peers {
     slots: Vec<(u32, Entry)>,
-    /// How many slots have been looked at, for tests: work that grows with the number of clients shows here.
+    /// The number of visited slots, for tests: work that grows with the number of clients shows here.
     #[cfg(test)]
     looks: std::cell::Cell<u64>,
 }
 
 impl Peers {
-    /// A slot is looked at.
+    /// Counts a visited slot.
     #[inline]
     fn look(&self) {
         #[cfg(test)]
         self.looks.set(self.looks.get() + 1);
     }
 
-    /// How many slots have been looked at so far.
+    /// The number of visited slots so far.
     #[cfg(test)]
     pub(crate) fn looks(&self) -> u64 {
         self.looks.get()
     }
 
-    /// Puts a new peer in. A handle whose slot is still taken breaks the port's rules.
+    /// Adds a new peer. A handle whose slot is in use breaks the port's rules.
     pub(crate) fn put(&mut self, peer: Peer, entry: Entry) {
         let slot = peer.slot as usize;
         if slot >= self.slots.len() {
@@ -384,7 +387,7 @@ impl Peers {
         self.slots[slot] = (peer.generation, entry);
     }
 
-    /// Takes a peer out to work on it, or for good.
+    /// Takes a peer out, to change or to remove it.
     #[inline]
     pub(crate) fn take(&mut self, peer: Peer) -> Entry {
         self.look();
@@ -394,13 +397,13 @@ impl Peers {
         }
     }
 
-    /// Puts a client back that was taken out, or a new one in.
+    /// Puts a client back, or adds a new one.
     #[inline]
     pub(crate) fn put_client(&mut self, client: Box<ClientSlot>) {
         self.put_back(client.peer, Entry::Client(client));
     }
 
-    /// Puts a server back that was taken out, or a new one in.
+    /// Puts a server back, or adds a new one.
     #[inline]
     pub(crate) fn put_server(&mut self, server: Box<ServerSlot>) {
         self.put_back(server.peer, Entry::Server(server));
@@ -409,40 +412,37 @@ impl Peers {
     #[inline]
     fn put_back(&mut self, peer: Peer, entry: Entry) {
         match self.slots.get_mut(peer.slot as usize) {
-            Some((generation, place @ Entry::Free)) if *generation == peer.generation => *place = entry,
+            Some((generation, place @ Entry::Free)) if *generation == peer.generation => {
+                // Nothing is to be dropped there, which an assignment would ask.
+                std::mem::forget(std::mem::replace(place, entry));
+            }
             _ => self.put(peer, entry),
         }
     }
 
     #[inline]
     pub(crate) fn take_client(&mut self, peer: Peer) -> Option<Box<ClientSlot>> {
-        match self.take(peer) {
-            Entry::Client(client) => Some(client),
-            other => {
-                self.put_if(peer, other);
-                None
+        self.look();
+        match self.slots.get_mut(peer.slot as usize) {
+            Some((generation, entry @ Entry::Client(_))) if *generation == peer.generation => {
+                if let Entry::Client(client) = std::mem::take(entry) { Some(client) } else { None }
             }
+            _ => None,
         }
     }
 
     #[inline]
     pub(crate) fn take_server(&mut self, peer: Peer) -> Option<Box<ServerSlot>> {
-        match self.take(peer) {
-            Entry::Server(server) => Some(server),
-            other => {
-                self.put_if(peer, other);
-                None
+        self.look();
+        match self.slots.get_mut(peer.slot as usize) {
+            Some((generation, entry @ Entry::Server(_))) if *generation == peer.generation => {
+                if let Entry::Server(server) = std::mem::take(entry) { Some(server) } else { None }
             }
+            _ => None,
         }
     }
 
-    fn put_if(&mut self, peer: Peer, entry: Entry) {
-        if !matches!(entry, Entry::Free) {
-            self.put(peer, entry);
-        }
-    }
-
-    /// How many slots there are; some are free.
+    /// The number of slots; some are free.
     pub(crate) fn slots(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -459,7 +459,7 @@ impl Peers {
         if let Some((_, Entry::Server(server))) = self.slots.get(slot as usize) { Some(server) } else { None }
     }
 
-    /// A server to look at.
+    /// A server, for reading.
     pub(crate) fn get_server(&self, peer: Peer) -> Option<&ServerSlot> {
         self.look();
         match self.slots.get(peer.slot as usize) {
@@ -468,7 +468,7 @@ impl Peers {
         }
     }
 
-    /// A client to look at.
+    /// A client, for reading.
     pub(crate) fn get_client(&self, peer: Peer) -> Option<&ClientSlot> {
         self.look();
         match self.slots.get(peer.slot as usize) {
@@ -493,7 +493,7 @@ impl Peers {
         }
     }
 
-    /// A connection for a cancel request, to look at.
+    /// A connection of a cancel request, for reading.
     pub(crate) fn get_cancel(&self, peer: Peer) -> Option<&CancelSlot> {
         match self.slots.get(peer.slot as usize) {
             Some((generation, Entry::Cancel(cancel))) if *generation == peer.generation => Some(cancel),
@@ -522,7 +522,7 @@ impl Peers {
         }
     }
 
-    /// The client in a slot, whatever its generation.
+    /// The client in a slot, with any generation.
     pub(crate) fn client_in_slot(&mut self, slot: u32) -> Option<&mut ClientSlot> {
         self.look();
         match self.slots.get_mut(slot as usize) {

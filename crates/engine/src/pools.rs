@@ -1,12 +1,13 @@
-//! Which pools there are, what they ask for, and what a new configuration changes.
+//! The pools of this worker, and their adjustment to a new configuration.
 //!
-//! Owns the table of pools of this worker: one for each pair of a configured pool and a user on the server. Must not know
-//! sessions' insides.
+//! Owns the table of pools of this worker: one for each pair of a configured pool and a user on the server. Must not
+//! know the inside of sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weir_base::{PoolMode, Time};
+use weir_base::{PoolMode, Span, Time};
+use weir_config::{Config, FileFormat};
 use weir_pool::lending::borrower_settings;
 use weir_pool::{Pool, Settings};
 use weir_session::{Clean, PoolStatements};
@@ -26,13 +27,13 @@ use crate::traffic::cancel_state::PoolCancels;
 /// The pools of a worker.
 #[derive(Default)]
 pub(crate) struct Pools {
-    /// Hosts of pools that are forgotten are used again.
+    /// The slots of dropped pools are reused.
     slots: Vec<Option<Box<PoolSlot>>>,
     free: Vec<PoolIx>,
     by_name: HashMap<(Arc<str>, Arc<str>), PoolIx>,
 }
 
-/// One pool and what its sessions share.
+/// One pool and the state that its sessions share.
 pub(crate) struct PoolSlot {
     /// The name that clients give as their database.
     pub(crate) name: Arc<str>,
@@ -40,35 +41,35 @@ pub(crate) struct PoolSlot {
     pub(crate) user: Arc<str>,
     pub(crate) config: Arc<weir_config::Pool>,
     pub(crate) pool: Pool<Clean>,
-    /// Its earliest wake-up in the timers.
+    /// Its earliest timer.
     pub(crate) armed: Time,
-    /// What is counted of it.
+    /// Its counters.
     pub(crate) counts: PoolCounts,
-    /// What a server has reported, for clients that log in.
+    /// The login messages for clients, from a server's reported parameters.
     pub(crate) welcome: Option<Welcome>,
     /// The statements that its servers have accepted.
     pub(crate) accepted: PoolStatements,
-    /// What it knows besides its configuration to log in at its servers.
+    /// Its credentials for its servers, besides the configuration.
     pub(crate) credentials: KnownCredentials,
-    /// Which of its hosts is next.
+    /// The state of its hosts.
     pub(crate) hosts: Hosts,
-    /// How its logins have gone.
+    /// Its failed logins.
     pub(crate) failures: LoginFailures,
-    /// Clients logged in.
+    /// Its logged-in clients.
     pub(crate) clients: u32,
-    /// Questions about secrets that it carries.
+    /// Its auth_queries.
     pub(crate) lookups: u32,
     pub(crate) cancels: PoolCancels,
-    /// It is not in the configuration any more, or unused for long.
+    /// It is no longer in the configuration, or was unused for long.
     pub(crate) removed: bool,
-    /// Since when it is unused, and since when it has no servers either; never if it is not so.
+    /// Since when it is unused, and since when it has no servers either; never if that does not hold.
     pub(crate) idle_since: Time,
     pub(crate) empty_since: Time,
-    /// Its login, as the throttle of its hosts knows it.
+    /// The throttle's state of its login.
     pub(crate) login: PoolLogin,
-    /// Its requests for servers, where they are limited.
+    /// Its requests for servers, if they are limited.
     pub(crate) quota: PoolQuota,
-    /// What this worker is to it.
+    /// This worker's role for it.
     pub(crate) lending: LendingRole,
 }
 
@@ -83,7 +84,7 @@ impl Pools {
         self.slots[ix as usize].as_deref_mut().expect("an index in use names a pool")
     }
 
-    /// The pool of an index that may have been forgotten; its place may hold another by now.
+    /// The pool of an index that may have been dropped; the slot may be another pool's now.
     pub(crate) fn find_mut(&mut self, ix: PoolIx) -> Option<&mut PoolSlot> {
         self.slots.get_mut(ix as usize)?.as_deref_mut()
     }
@@ -112,7 +113,7 @@ impl Pools {
         ix
     }
 
-    /// The pool has no name any more, and goes when the last who use it have gone.
+    /// Removes the pool's name; the pool is dropped when its last users have gone.
     pub(crate) fn remove(&mut self, ix: PoolIx) {
         let slot = self.get_mut(ix);
         slot.removed = true;
@@ -127,7 +128,7 @@ impl Pools {
         self.free.push(ix);
     }
 
-    /// The pools that a command's argument means.
+    /// The pools that a command's argument selects.
     pub(crate) fn named(&self, name: Option<&str>) -> Vec<PoolIx> {
         let fits = |ix: &PoolIx| name.is_none_or(|n| &*self.get(*ix).name == n);
         self.indices().into_iter().filter(fits).collect()
@@ -136,21 +137,30 @@ impl Pools {
 
 impl LendingRole {
     /// The limits of a configured pool, as this worker's pool goes by them.
-    pub(crate) fn settings(&self, pool: &weir_config::Pool) -> Settings {
-        if self.is_borrower() { borrower_settings(settings(pool)) } else { settings(pool) }
+    pub(crate) fn settings(&self, config: &Config, pool: &weir_config::Pool) -> Settings {
+        let settings = settings(pool, wait_limit(config, pool).0);
+        if self.is_borrower() { borrower_settings(settings) } else { settings }
     }
 }
 
+/// How long a client may wait for a server, and whether query_timeout says so: with a `pgbouncer.ini` that covers waits, too,
+/// as in PgBouncer.
+pub(crate) fn wait_limit(config: &Config, pool: &weir_config::Pool) -> (Span, bool) {
+    let (wait, query) = (pool.limits.query_wait_timeout, config.limits.query_timeout);
+    let covered = config.format == FileFormat::Ini && !query.is_zero() && (wait.is_zero() || query < wait);
+    (if covered { query } else { wait }, covered)
+}
+
 /// The limits of a configured pool, as the pool wants them.
-fn settings(pool: &weir_config::Pool) -> Settings {
+fn settings(pool: &weir_config::Pool, query_wait_timeout: Span) -> Settings {
     let limits = &pool.limits;
     Settings {
         size: limits.size,
         min_size: limits.min_size,
-        // Without a time to wait for it, the reserve is off.
+        // A reserve_timeout of zero turns the reserve off.
         reserve_size: if limits.reserve_timeout.is_zero() { 0 } else { limits.reserve_size },
         reserve_timeout: limits.reserve_timeout,
-        query_wait_timeout: limits.query_wait_timeout,
+        query_wait_timeout,
         query_wait_notify: limits.query_wait_notify,
         server_lifetime: limits.server_lifetime,
         server_idle_timeout: limits.server_idle_timeout,
@@ -165,7 +175,7 @@ fn settings(pool: &weir_config::Pool) -> Settings {
 }
 
 /// Takes a pool's new configuration over; whether servers that are lent may have to go.
-pub(crate) fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> bool {
+pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config::Pool>, now: Time) -> bool {
     let old = &slot.config;
     let elsewhere = old.targets != config.targets
         || old.database != config.database
@@ -175,11 +185,14 @@ pub(crate) fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: T
         || old.connect_query != config.connect_query
         || old.startup != config.startup
         || old.require_auth != config.require_auth;
-    let (before, after) = (settings(old), settings(&config));
-    let most = |settings: &Settings| settings.most(settings.reserve_size);
-    let fewer = most(&after) < most(&before);
-    if before != after {
-        slot.pool.resize(slot.lending.settings(&config), now);
+    let most = |pool| {
+        let settings = settings(pool, Span::ZERO);
+        settings.most(settings.reserve_size)
+    };
+    let fewer = most(&config) < most(old);
+    let settings = slot.lending.settings(all, &config);
+    if slot.pool.settings() != &settings {
+        slot.pool.resize(settings, now);
     }
     if elsewhere {
         slot.welcome = None;
@@ -194,18 +207,19 @@ pub(crate) fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: T
 }
 
 impl PoolSlot {
-    /// Whether somebody waits for one of its servers, here or, as far as is known, at another worker; or an operator does.
+    /// Whether a client waits for one of its servers, here or, as far as is known, at another worker; or an operator
+    /// does.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.pool.oldest_wait().is_some() || self.pool.is_paused() || self.lending.is_wanted_elsewhere()
     }
 
-    /// What other workers know it by.
+    /// Its id for other workers.
     pub(crate) fn id(&self) -> PoolId {
         PoolId { database: self.name.clone(), user: self.user.clone() }
     }
 
-    /// A pool that nobody has used yet.
+    /// A new pool.
     pub(crate) fn new(
         (name, user): (Arc<str>, Arc<str>),
         config: Arc<weir_config::Pool>,
@@ -241,9 +255,9 @@ impl PoolSlot {
 
     /// Whether something may have to be done for it now that a server was released or linked. A pool that has clients, and
     /// nothing to do with other workers or limits, wants something only when its own deadline says so.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn needs_poll(&self) -> bool {
-        let alone = matches!(&self.lending, LendingRole::Owner(lender) if lender.lent_count() == 0);
+        let alone = matches!(&self.lending, LendingRole::Owner(lender) if !lender.lends());
         let plain = alone && !self.removed && !self.quota.is_limited() && self.clients > 0 && self.login.is_idle();
         !plain || self.pool.next_deadline() < self.armed
     }
@@ -268,23 +282,23 @@ impl PoolSlot {
         self.config.mode
     }
 
-    /// Whether nobody uses it.
+    /// Whether it is unused.
     pub(crate) fn is_idle(&self) -> bool {
         self.clients == 0 && self.lookups == 0 && self.lending.is_unused() && self.cancels.is_empty()
     }
 
-    /// Whether nothing is left of it.
+    /// Whether it is empty, so that it can be dropped.
     pub(crate) fn is_vacant(&self) -> bool {
         self.is_idle() && self.lending.is_vacant() && self.pool.is_empty() && self.quota.is_empty()
     }
 
-    /// Asserts what must hold between inputs.
+    /// Asserts its invariants.
     pub(crate) fn check(&self) {
         self.quota.check(self.pool.len(), &self.name);
     }
 
-    /// Whether its user is the one that clients of the database have on the server. It is not where secrets are asked for
-    /// as somebody else than the user that the database forces on its clients.
+    /// Whether its user is the one that clients of the database have on the server. That is not so for an auth_query
+    /// as another user than the one that the database forces on its clients.
     pub(crate) fn is_own(&self) -> bool {
         self.config.user.as_deref().is_none_or(|user| user == &*self.user)
     }

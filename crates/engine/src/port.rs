@@ -1,18 +1,18 @@
-//! The port: everything an engine is told, and everything it may ask for.
+//! The port: all inputs of an engine, and all its calls.
 //!
-//! The runtime implements [`Io`] with sockets, the simulator with a model of them. Rules that both keep:
+//! The runtime implements [`Io`] with sockets, the simulator with a model of them. Both keep these rules:
 //!
-//! - Inputs come one at a time; what [`Io::forward`] and [`Io::send`] queued is written when the input has been handled
-//!   (a *turn*), in order, as one gathered write a peer. What the socket refuses is copied and kept; then the engine is
-//!   told [`Input::Blocked`], and [`Input::Drained`] when the last of it is gone. Whoever feeds a blocked peer must be
-//!   paused by the engine, so the copy is bounded by what one turn may produce.
-//! - After [`Io::close`] a peer's handle is dead for the engine: no further input names it. Queued bytes are still offered
-//!   to the socket for a few seconds, then the socket is closed.
+//! - Inputs come one at a time; what [`Io::forward`] and [`Io::send`] queued is written when the input has been
+//!   handled (a *turn*), in order, as one gathered write for each peer. What the socket refuses is copied and kept;
+//!   then the engine gets [`Input::Blocked`], and [`Input::Drained`] when all of it is written. The engine must pause
+//!   the sender of a blocked peer's bytes, so the copy is bounded by the output of one turn.
+//! - After [`Io::close`] a peer's handle is dead for the engine: no further input names it. Queued bytes are still
+//!   written to the socket for a few seconds, then the socket is closed.
 //! - After [`Input::Closed`] and [`Input::ConnectFailed`] the handle is dead too, and must not be closed again.
 //! - A connect always ends in exactly one of [`Input::Connected`], [`Input::ConnectFailed`] (or in [`Io::close`]).
 //! - Bytes that arrived before an end of file are delivered before [`Input::Closed`].
 //! - A paused peer delivers neither bytes nor an end of file, but an error (a reset) may still close it, and
-//!   [`Input::Ending`] may say that its end has been announced.
+//!   [`Input::Ending`] may report that its end has arrived.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ use crate::cluster::messages::Message;
 pub use crate::password_check::{Authority, PasswordCheck};
 pub use crate::secured::{Certificate, Secured};
 
-/// What happened.
+/// An event for the engine.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// A client connected to one of our listeners.
@@ -40,129 +40,138 @@ pub enum Input<'a> {
     },
     /// Bytes arrived; they stay valid for this turn only.
     Bytes {
-        /// From whom.
+        /// The sender.
         peer: Peer,
-        /// What; never empty.
+        /// The bytes; never empty.
         bytes: &'a [u8],
     },
     /// The peer closed its connection, or it broke.
     Closed {
-        /// Who is gone; the handle is dead.
+        /// The peer; its handle is dead.
         peer: Peer,
         /// How.
         cause: Gone,
     },
-    /// A peer that is paused has closed its side, or shut it down; bytes of it may stand unread before the end.
+    /// A paused peer has closed its side, or shut it down; bytes of it may be unread before the end.
     Ending {
-        /// Who has no more to say.
+        /// The peer.
         peer: Peer,
     },
-    /// The socket refused bytes; they wait.
+    /// The socket refused bytes, which are kept.
     Blocked {
-        /// Whose socket is full.
+        /// The peer whose socket is full.
         peer: Peer,
     },
-    /// All bytes that waited have been taken by the socket.
+    /// The socket has accepted all kept bytes.
     Drained {
-        /// Whose socket has room again.
+        /// The peer whose socket has room again.
         peer: Peer,
     },
     /// A connect succeeded.
     Connected {
         /// The handle that [`Io::connect`] returned.
         peer: Peer,
-        /// Our end, for SHOW SERVERS: address and port as text, or the socket's path.
+        /// Our address, for SHOW SERVERS: address and port as text, or the socket's path.
         local: String,
         /// The other end's address; `None` for a Unix socket.
         remote: Option<IpAddr>,
     },
-    /// A handshake that [`Io::start_tls`] asked for is done: from now on bytes are those within the encryption.
+    /// A handshake of [`Io::start_tls`] has succeeded: from now on bytes are decrypted ones.
     Secured {
-        /// Whose connection.
+        /// The peer.
         peer: Peer,
-        /// What came of it.
+        /// The result.
         tls: Box<Secured>,
     },
     /// A handshake failed; the handle is dead.
     TlsFailed {
-        /// Whose connection it was.
+        /// The peer.
         peer: Peer,
-        /// Why, in words for the log.
+        /// The error, for the log.
         error: String,
     },
-    /// A name of servers has been looked up, for a connect or because the last answer has grown old.
+    /// A host name has been looked up, for a connect or because the last answer has expired.
     Resolved {
-        /// The name, as it stands in a [`Target`].
+        /// The name, as in a [`Target`].
         name: Arc<str>,
-        /// Its addresses; empty if there is none.
+        /// Its addresses; empty if there are none.
         addresses: Vec<IpAddr>,
-        /// How long the answer holds.
+        /// How long the answer may be used.
         ttl: Span,
     },
     /// A connect failed; the handle is dead.
     ConnectFailed {
         /// The handle that [`Io::connect`] returned.
         peer: Peer,
-        /// The operating system's or the resolver's words.
+        /// The error text of the operating system or the resolver.
         error: String,
     },
-    /// A socket has been taken out of this worker's loop, as [`Io::detach`] asked; it can now be sent with a message.
+    /// A socket has been detached from this worker's loop, after [`Io::detach`]; it can now be sent with a message.
     Detached {
-        /// Whose socket.
+        /// The peer.
         peer: Peer,
     },
-    /// A helper finished.
+    /// A helper has finished.
     Helped {
-        /// The number given with [`Io::help`].
+        /// The number that was passed to [`Io::help`].
         job: u64,
         /// Its result.
         answer: Answer,
     },
     /// A message from another worker's engine.
     Message {
-        /// Who sent it.
+        /// The sender.
         from: WorkerId,
-        /// What it says.
+        /// The message.
         message: Message,
-        /// The socket that travelled with it, under its new handle here; no input names it before this one does.
+        /// The socket that came with it, under its new handle here; no input names it before this one.
         socket: Option<Peer>,
     },
-    /// In so many per cent of its time this worker has had something to do of late; a hint, told when it has changed.
+    /// This worker's recent load, in per cent of its time; a hint, sent when it has changed.
     Load(u8),
-    /// The control plane asks something (delivered to worker 0 only); answered by [`Io::answer`], once.
+    /// A request of the control plane (delivered to worker 0 only); answered by [`Io::answer`], once.
     Asked {
-        /// What the answer will be under; never used twice.
+        /// The number of the answer; never used twice.
         number: u64,
-        /// What is asked.
+        /// The request.
         request: Request,
     },
-    /// The answer of this number is not wanted any more; one may be given all the same.
+    /// The request of this number was withdrawn; it may be answered all the same.
     AskedNoMore {
-        /// As it was asked.
+        /// The request's number.
         number: u64,
+    },
+    /// Another process takes over: this step is due.
+    HandOver(HandOver),
+    /// Something of another process comes, from which this one takes over; or something that was to leave comes back.
+    Inherited {
+        /// What [`Io::hand_over`] was given.
+        value: &'a [u8],
+        /// The socket that came with it, under its new handle here.
+        socket: Option<Peer>,
     },
     /// The operating system sent a signal to the process (delivered to worker 0 only).
     Signal(Signal),
-    /// The moment that [`Engine::next_deadline`](crate::Engine::next_deadline) named has come, and what came before it
-    /// has been heard: an answer that was in time must not be too late because nobody listened.
+    /// The time of [`Engine::next_deadline`](crate::Engine::next_deadline) has come, and all input that arrived before
+    /// has been delivered: an answer that arrived in time must not count as late because the worker was busy.
     Tick,
 }
 
-/// Which handshake is wanted.
+/// The side of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handshake {
-    /// With a client; `received` is what it has sent of its handshake already (with direct TLS, its first bytes).
+    /// With a client; `received` is the part of its handshake that has arrived (with direct TLS, its first bytes).
     Accept {
         /// Bytes of the client's that belong to the handshake.
         received: Vec<u8>,
     },
     /// With a server.
     Connect {
-        /// The name or address that its certificate must be for, where the mode asks for that.
+        /// The name or address that its certificate must have, if the mode requires that.
         host: Host,
-        /// What is asked of its certificate.
+        /// The requirements for its certificate.
         mode: SslMode,
-        /// Begin with the handshake at once, agreeing on `postgresql` by ALPN, instead of after its answer `S`.
+        /// Begin with the handshake at once, with ALPN `postgresql`, instead of after the server's answer `S`.
         direct: bool,
     },
 }
@@ -176,12 +185,24 @@ pub enum Gone {
     Error,
 }
 
+/// A step of a take-over by another process. Every worker is given each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HandOver {
+    /// Another process asks to take over; answered by [`Io::hand_over_begins`].
+    Ask,
+    /// It serves: what is free leaves, and what becomes free from now on. Given again and again; answered by
+    /// [`Io::hand_over_left`].
+    Give,
+    /// It is gone: what is here stays.
+    Stay,
+}
+
 /// The signals an operator may send; PgBouncer's meanings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
     /// HUP: reload the configuration.
     Reload,
-    /// INT: safe shutdown; waits for servers, drops waiting clients.
+    /// INT: safe shutdown; waits for servers, disconnects waiting clients.
     ShutdownServers,
     /// TERM: waits for clients; a second one exits at once.
     ShutdownClients,
@@ -195,8 +216,8 @@ pub enum Signal {
 
 /// Work too slow for a worker's loop.
 pub enum Work {
-    /// `SaltedPassword` of SCRAM-SHA-256 (RFC 5802, section 3), PBKDF2 over a normalised password, for a login of ours at a
-    /// server. Clients never hold it up.
+    /// `SaltedPassword` of SCRAM-SHA-256 (RFC 5802, section 3), PBKDF2 over a normalised password, for a login of ours
+    /// at a server. Work for clients never delays it.
     SaltServer {
         /// The password as configured.
         password: Arc<str>,
@@ -205,8 +226,7 @@ pub enum Work {
         /// The iteration count.
         iterations: u32,
     },
-    /// The same for a client's login. An engine has few of these asked for at once; they may take each other's time and
-    /// nothing else's.
+    /// The same for a client's login. An engine requests only a few at a time; they delay only each other.
     SaltClient {
         /// The password as stored, or as the client gave it.
         password: Arc<str>,
@@ -229,7 +249,7 @@ pub enum Work {
 }
 
 impl fmt::Debug for Work {
-    // A password never reaches a log.
+    // A password must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Work::SaltServer { .. } => "SaltServer",
@@ -243,7 +263,7 @@ impl fmt::Debug for Work {
     }
 }
 
-/// What a helper found.
+/// The result of a helper's work.
 pub enum Answer {
     /// For [`Work::SaltServer`] and [`Work::SaltClient`].
     Salted([u8; 32]),
@@ -251,9 +271,9 @@ pub enum Answer {
     Checked(Result<(), String>),
     /// For [`Work::NameOfUser`]; `None` where it knows no name.
     UserName(Option<String>),
-    /// For [`Work::LoadConfig`]: a configuration that is valid as a whole, or one line that says what is wrong and where.
+    /// For [`Work::LoadConfig`]: a valid configuration, or one line with the error and its location.
     Config(Result<Arc<Config>, String>),
-    /// For [`Work::ChangeConfig`]: the configuration that is to follow, and where the change is kept; or why there is none.
+    /// For [`Work::ChangeConfig`]: the next configuration, and where the change is stored; or why there is none.
     Changed(Result<(Arc<Config>, Persisted), ChangeError>),
 }
 
@@ -269,7 +289,7 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// How much a line of the log matters.
+/// The level of a line of the log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     /// For developers.
@@ -282,7 +302,7 @@ pub enum Level {
     Error,
 }
 
-/// What a line of the log is about.
+/// The subject of a line of the log.
 #[derive(Clone, Copy, Debug)]
 pub enum About<'a> {
     /// The process, or a pool.
@@ -297,7 +317,7 @@ pub enum About<'a> {
         database: &'a str,
         /// The user; empty while unknown.
         user: &'a str,
-        /// The other end, as `address:port`.
+        /// Its address, as `address:port`.
         address: &'a str,
     },
 }
@@ -312,7 +332,7 @@ pub enum Side {
 }
 
 impl fmt::Display for About<'_> {
-    /// The front of a line as PgBouncer writes it: `C-0x1f: database/user@address:port `; nothing for the process.
+    /// PgBouncer's prefix of a line: `C-0x1f: database/user@address:port `; empty for the process.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let About::Peer { side, id, database, user, address } = self else { return Ok(()) };
         let letter = if *side == Side::Client { 'C' } else { 'S' };
@@ -322,47 +342,61 @@ impl fmt::Display for About<'_> {
     }
 }
 
-/// What an engine may ask for.
+/// The calls of an engine. None of them blocks.
 pub trait Io {
-    /// Queues a part of the bytes of the current [`Input::Bytes`] for `to`, without copying them.
+    /// Queues a part of the current [`Input::Bytes`] for `to`, without copying it.
     fn forward(&mut self, to: Peer, range: Range<usize>);
-    /// Queues bytes of our own for `to`.
+    /// Queues bytes of Weir for `to`; copies them.
     fn send(&mut self, to: Peer, bytes: &[u8]);
-    /// Begins a connection; a name is looked up on the way, unless its last answer still holds.
+    /// Begins a connect; looks the name up first, unless its last answer is still valid.
     fn connect(&mut self, to: &Target) -> Peer;
-    /// Looks a name up, whether or not its last answer holds; answered by [`Input::Resolved`].
+    /// Looks a name up, also if its last answer is still valid; answered by [`Input::Resolved`].
     fn look_up(&mut self, name: &Arc<str>);
-    /// Closes a connection, after what is queued for it.
+    /// Closes a connection, after its queued output.
     fn close(&mut self, peer: Peer);
-    /// Stops reading from a peer.
+    /// Pauses reading from a peer.
     fn pause(&mut self, peer: Peer);
-    /// Reads from a peer again; what arrived meanwhile is delivered.
+    /// Resumes reading from a peer; what arrived meanwhile is delivered.
     fn resume(&mut self, peer: Peer);
-    /// Asks for a socket to leave this worker's loop; answered by [`Input::Detached`] (or by [`Input::Closed`]). From this
+    /// Detaches a socket from this worker's loop; answered by [`Input::Detached`] (or by [`Input::Closed`]). From this
     /// call on the peer delivers no bytes.
     fn detach(&mut self, peer: Peer);
     /// Sends a message to another worker (or to this one), with a detached socket where `socket` names one.
     fn post(&mut self, to: WorkerId, message: Message, socket: Option<Peer>);
-    /// Begins a handshake, after what is queued for the peer; answered by [`Input::Secured`], [`Input::TlsFailed`] or
+    /// Begins a handshake, after the peer's queued output; answered by [`Input::Secured`], [`Input::TlsFailed`] or
     /// [`Input::Closed`]. Until then the peer delivers no bytes, and nothing may be sent to it.
     fn start_tls(&mut self, peer: Peer, handshake: Handshake);
-    /// Gives slow work to a helper. It is answered when a helper of its kind is free, never dropped: work of one kind does
-    /// not wait for work of another.
+    /// Passes slow work to a helper. It is answered when a helper of its kind is free, never dropped: no kind of work
+    /// waits for another.
     fn help(&mut self, job: u64, work: Work);
-    /// Whether lines of this level are written: what is not need not be made.
+    /// Whether lines of this level are written: others need not be formatted.
     fn logs(&self, level: Level) -> bool {
         let _ = level;
         true
     }
-    /// Answers what the control plane has asked by [`Input::Asked`].
+    /// Answers a request of [`Input::Asked`].
     fn answer(&mut self, number: u64, response: Response);
-    /// Writes a line to the log, without ever waiting for it.
+    /// Writes a line to the log, without blocking.
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>);
-    /// A configuration is in force from now on: what the port itself goes by (the log, its sockets' options) follows.
+    /// A configuration is in force from now on: the port applies its own settings (the log, socket options).
     fn adopt(&mut self, config: &Arc<Config>);
     /// Stops (`false`) or starts (`true`) accepting clients by TCP, for the whole process. Over the Unix socket they are
     /// accepted always, so that the console stays reachable; the engine refuses the others.
     fn accept(&mut self, on: bool);
+    /// Answers [`HandOver::Ask`]: the highest number given to a client or a server so far, or why another process may not
+    /// take over now.
+    fn hand_over_begins(&mut self, answer: Result<u64, &'static str>) {
+        let _ = answer;
+    }
+    /// Gives a value to the process that takes over, with a detached socket where `socket` names one. Values of one `route`
+    /// go to one worker there.
+    fn hand_over(&mut self, route: u64, value: Vec<u8>, socket: Option<Peer>) {
+        let _ = (route, value, socket);
+    }
+    /// Answers [`HandOver::Give`]: how many are left here that another process has to wait for.
+    fn hand_over_left(&mut self, left: usize) {
+        let _ = left;
+    }
     /// Ends the process in order, with this exit status.
     fn exit(&mut self, status: i32);
 }

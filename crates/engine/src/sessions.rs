@@ -1,4 +1,4 @@
-//! What all sessions of a worker share: statements, parameters, buffers.
+//! State that all sessions of a worker share: statements, parameters, buffers.
 
 use weir_base::OnDirty;
 use weir_config::Config;
@@ -7,16 +7,16 @@ use weir_session::{
     StatementMemory, from_client,
 };
 
-/// Most buffers kept for waiting clients.
+/// The limit of spare buffers for waiting clients.
 const MAX_BLOCKS: usize = 1024;
-/// The largest buffer that is kept.
+/// The largest buffer that is kept, in bytes.
 const BLOCK_SIZE: usize = 16 << 10;
 
 /// See the head of the file.
 pub(crate) struct Sessions {
     pub(crate) interner: Interner,
     pub(crate) params: ParamTable,
-    /// Buffers that held unnamed statements.
+    /// Spare buffers for unnamed statements.
     spare: Vec<Vec<u8>>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) counts: StatementCounts,
@@ -27,7 +27,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// `hash_key` names statements, and is the same in all workers of the process.
+    /// `hash_key` is the key of statements' names, the same in all workers of the process.
     pub(crate) fn new(hash_key: [u8; 16], memory: &StatementMemory, config: &Config) -> Sessions {
         Sessions {
             interner: Interner::new(hash_key, memory, config.limits.statement_memory),
@@ -40,13 +40,13 @@ impl Sessions {
         }
     }
 
-    /// Takes over what a new configuration says about sessions.
+    /// Applies a configuration.
     pub(crate) fn adopt(&mut self, config: &Config) {
         self.messages = messages(config);
         self.interner.set_limit(config.limits.statement_memory);
     }
 
-    /// What a session is fed with.
+    /// The context for feeding a session.
     #[inline]
     pub(crate) fn context<'a>(
         &'a mut self,
@@ -72,18 +72,18 @@ impl Sessions {
         }
     }
 
-    /// Whether what a client without a server sends certainly needs one, so that it need not be fed to find out.
+    /// Whether the input of a client without a server certainly needs one, so that it need not be parsed first.
     #[inline]
     pub(crate) fn need_server(&self, client: &Client, input: &[u8]) -> bool {
         from_client::needs_server(client, input, self.messages)
     }
 
-    /// A buffer for what a client sends while it waits.
+    /// A buffer for the input of a waiting client.
     pub(crate) fn block(&mut self) -> Vec<u8> {
         self.blocks.pop().unwrap_or_default()
     }
 
-    /// Keeps such a buffer for the next.
+    /// Keeps such a buffer for reuse.
     pub(crate) fn recycle(&mut self, mut block: Vec<u8>) {
         if (1..=BLOCK_SIZE).contains(&block.capacity()) && self.blocks.len() < MAX_BLOCKS {
             block.clear();

@@ -1,13 +1,14 @@
-//! One engine's deadlines, lazily re-armed: a deadline that moves away costs nothing until its old moment comes.
+//! The deadlines of one engine, lazily re-armed: a deadline that moves away costs nothing until its old time comes.
 //!
-//! Owns the order of moments. Must not know what is due: whoever is woken computes its real deadline and arms again.
+//! Owns the order of times. Must not know what is due: the owner of a timer computes its real deadline when it fires,
+//! and arms it again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use weir_base::{Peer, Time};
 
-/// Who wants to be woken.
+/// The owner of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Who {
     /// The session of a peer.
@@ -16,6 +17,8 @@ pub(crate) enum Who {
     Pool(u32),
     /// Answers about names that have grown old.
     Dns,
+    /// Hosts that are away.
+    AwayHosts,
     /// The end of a statistics period.
     Stats,
     /// A command that waits for workers.
@@ -28,17 +31,17 @@ pub(crate) enum Who {
     Flush,
 }
 
-/// The queue of wake-ups.
+/// The queue of timers.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Time, Who)>>,
-    /// Wake-ups whose sleepers are gone.
+    /// The number of timers whose owners are gone.
     dead: usize,
 }
 
 impl Timers {
-    /// Wakes `who` at `when`, unless that is never. `armed` is who's own note of its earliest wake-up in the queue; a
-    /// later one is left in place.
+    /// Wakes `who` at `when`, unless that is never. `armed` is the owner's record of its earliest timer in the queue;
+    /// a later timer is left in place.
     pub(crate) fn arm(&mut self, who: Who, when: Time, armed: &mut Time) {
         if when < *armed {
             *armed = when;
@@ -46,34 +49,34 @@ impl Timers {
         }
     }
 
-    /// The next one who is due, and the moment it was armed for. Only if that is its own note is it the latest word.
+    /// The next owner that is due, and the time of its timer. The timer is outdated if the owner's record differs.
     pub(crate) fn due(&mut self, now: Time) -> Option<(Time, Who)> {
         let Reverse((when, _)) = *self.heap.peek()?;
         (when <= now).then(|| self.heap.pop().map(|Reverse(entry)| entry)).flatten()
     }
 
-    /// Puts back a wake-up that [`Timers::due`] gave out too early.
+    /// Puts back a timer that [`Timers::due`] returned too early.
     pub(crate) fn put_back(&mut self, when: Time, who: Who) {
         self.heap.push(Reverse((when, who)));
     }
 
-    /// Whoever armed a wake-up is gone, and the wake-up is still queued.
+    /// The owner of a queued timer is gone.
     pub(crate) fn forget(&mut self) {
         self.dead += 1;
     }
 
-    /// Whether most wake-ups are for nobody.
+    /// Whether most timers have no owner.
     pub(crate) fn is_littered(&self) -> bool {
         self.dead > 1024 && self.dead * 2 > self.heap.len()
     }
 
-    /// Drops the wake-ups for which `keep` does not hold. What they cost is shared by the many that were forgotten.
+    /// Drops the timers for which `keep` is false. The cost is shared by the many that were dropped.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Time, Who) -> bool) {
         self.heap.retain(|Reverse((when, who))| keep(*when, *who));
         self.dead = 0;
     }
 
-    /// When the next one is due.
+    /// When the next timer is due.
     pub(crate) fn next(&self) -> Time {
         self.heap.peek().map_or(Time::NEVER, |Reverse((when, _))| *when)
     }

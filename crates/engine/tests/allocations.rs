@@ -1,5 +1,5 @@
 //! In steady state the relay allocates nothing. A program of its own and without the test harness, whose main thread
-//! allocates when it likes: what is counted here is the whole process.
+//! allocates at any time: this test counts the whole process.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! 250,000 idle clients in one engine: what each costs is flat, and those who ask are served. A program of its own, as what
-//! is counted is the memory of the whole process.
+//! 250,000 idle clients in one engine: the cost of each is constant, and active ones are served. A program of its own,
+//! as it counts the memory of the whole process.
 
 mod common;
 
@@ -15,7 +15,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// The clients, in steps.
 const STEP: usize = 50_000;
 const STEPS: usize = 5;
-/// What a client may keep allocated in the engine; its place in tables that double is counted apart.
+/// What a client may keep allocated in the engine, in bytes; tables that double are counted separately.
 const EACH: usize = 640;
 
 fn main() {

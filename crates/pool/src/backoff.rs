@@ -4,21 +4,28 @@ use weir_base::{Span, Time};
 
 use crate::types::ConnectFailure;
 
-/// The pause after the first failed login, if `server_login_retry` allows it, and while a server starts up.
+/// The pause after the first failed login that nobody waits for, or that waiting can't change, if `server_login_retry`
+/// allows it.
 const FIRST_RETRY: Span = Span::from_secs(1);
 
-/// The shortest pause after a failed login, whatever `server_login_retry` says: a dead server must not cost a busy
-/// loop.
+/// The shortest of these pauses, whatever `server_login_retry` says: a dead server must not cost a busy loop.
 const SHORTEST_RETRY: Span = Span::from_millis(100);
+
+/// The pauses while clients wait for a server that is away: short, so that they are served within a tenth of a second
+/// after it is back. An attempt that nobody answers costs little.
+const AWAY: (Span, Span) = (Span::from_millis(20), Span::from_millis(50));
+
+/// The same for servers that answer and do not serve yet: each attempt costs them a login.
+const NOT_READY: (Span, Span) = (Span::from_millis(100), Span::from_secs(1));
 
 /// What the logins so far say about the server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Health {
     /// The last login succeeded, or there was none.
     Fine,
-    /// The last login failed because the server was starting up.
-    StartingUp,
-    /// This many logins in a row have failed.
+    /// This many logins in a row have failed, and clients wait: the server is away, or not ready.
+    Away(u32),
+    /// This many logins in a row have failed, and clients are refused.
     Down(u32),
 }
 
@@ -27,16 +34,17 @@ pub(crate) enum Health {
 pub(crate) struct Backoff {
     health: Health,
     opens: Time,
+    opens_unwanted: Time,
 }
 
 impl Backoff {
     pub(crate) fn new() -> Self {
-        Backoff { health: Health::Fine, opens: Time::START }
+        Backoff { health: Health::Fine, opens: Time::START, opens_unwanted: Time::START }
     }
 
-    /// When the next login may begin.
-    pub(crate) fn opens(&self) -> Time {
-        self.opens
+    /// When the next login may begin; `wanted`: a client waits for it.
+    pub(crate) fn opens(&self, wanted: bool) -> Time {
+        if wanted { self.opens } else { self.opens_unwanted }
     }
 
     pub(crate) fn health(&self) -> Health {
@@ -48,38 +56,46 @@ impl Backoff {
         matches!(self.health, Health::Down(_)) && now < self.opens
     }
 
-    /// Somebody else tries the logins, and says that the server is down until then.
+    /// Another worker tries the logins, and reports that the server is down until then.
     pub(crate) fn mark_down(&mut self, until: Time) {
-        *self = Backoff { health: Health::Down(1), opens: until };
+        *self = Backoff { health: Health::Down(1), opens: until, opens_unwanted: until };
     }
 
     pub(crate) fn succeeded(&mut self) {
         *self = Backoff::new();
     }
 
-    /// Closes the backoff for a while: a second for a server that starts up; otherwise a second, doubled with each
-    /// failure in a row, up to `longest`. Up to an eighth less, so that pools do not come back together. A failure that
-    /// leaves another way open closes nothing.
+    /// Closes the backoff for a while: a second, doubled with each failure in a row, up to `longest`. While clients wait for
+    /// a server that is away or not ready, the pauses are shorter ([`ConnectFailure`] says how long), and `longest` caps
+    /// them, too. Up to an eighth less, so that pools do not come back together. A failure that leaves another way open
+    /// closes nothing.
     pub(crate) fn failed(&mut self, failure: ConnectFailure, longest: Span, jitter: &mut Jitter, now: Time) {
-        let longest = longest.max(SHORTEST_RETRY);
-        let pause = match (failure, self.health) {
-            (ConnectFailure::Elsewhere, _) => return,
-            (ConnectFailure::StartingUp, _) => {
-                self.health = Health::StartingUp;
-                FIRST_RETRY
-            }
-            (ConnectFailure::Refused, Health::Down(failures)) => {
-                self.health = Health::Down(failures.saturating_add(1));
-                Span::from_micros(FIRST_RETRY.micros() << failures.min(20)).min(longest)
-            }
-            (ConnectFailure::Refused, _) => {
-                self.health = Health::Down(1);
-                FIRST_RETRY.min(longest)
-            }
+        let before = match self.health {
+            Health::Fine => 0,
+            Health::Away(failures) | Health::Down(failures) => failures,
         };
-        let less = jitter.up_to(Span::from_micros(pause.micros() / 8));
-        self.opens = now + Span::from_micros(pause.micros() - less.micros());
+        let failures = before.saturating_add(1);
+        let slow = doubled(FIRST_RETRY, before, longest.max(SHORTEST_RETRY));
+        let fast = |(first, most): (Span, Span)| doubled(first, before, most.min(longest.max(first)));
+        let (health, pause) = match failure {
+            ConnectFailure::Elsewhere => return,
+            ConnectFailure::Away => (Health::Away(failures), fast(AWAY)),
+            ConnectFailure::NotReady => (Health::Away(failures), fast(NOT_READY)),
+            ConnectFailure::Refused => (Health::Down(failures), slow),
+        };
+        let mut after = |pause: Span| {
+            let less = jitter.up_to(Span::from_micros(pause.micros() / 8));
+            now + Span::from_micros(pause.micros() - less.micros())
+        };
+        self.health = health;
+        self.opens = after(pause);
+        self.opens_unwanted = if pause == slow { self.opens } else { after(slow).max(self.opens) };
     }
+}
+
+/// `first`, doubled so often, and `most` at the most.
+fn doubled(first: Span, times: u32, most: Span) -> Span {
+    Span::from_micros(first.micros() << times.min(20)).min(most)
 }
 
 /// At most so many connects a second, with bursts of a second's worth.
@@ -147,13 +163,14 @@ mod tests {
         let now = Time::from_micros(5_000_000);
         for secs in [1, 2, 4, 8, 15, 15, 15] {
             backoff.failed(ConnectFailure::Refused, Span::from_secs(15), &mut jitter, now);
-            let pause = backoff.opens() - now;
+            let pause = backoff.opens(true) - now;
             assert!(pause <= Span::from_secs(secs) && pause >= Span::from_millis(secs * 875), "{pause:?} of {secs} s");
+            assert_eq!(backoff.opens(false), backoff.opens(true), "whoever waits");
             assert!(backoff.is_down(now));
-            assert!(!backoff.is_down(backoff.opens()));
+            assert!(!backoff.is_down(backoff.opens(true)));
         }
         backoff.succeeded();
-        assert_eq!(backoff.opens(), Time::START);
+        assert_eq!(backoff.opens(true), Time::START);
         assert_eq!(backoff.health(), Health::Fine);
     }
 
@@ -162,17 +179,38 @@ mod tests {
         let (mut backoff, mut jitter) = (Backoff::new(), Jitter::new(1));
         for _ in 0..100 {
             backoff.failed(ConnectFailure::Refused, Span::ZERO, &mut jitter, Time::START);
-            assert!(backoff.opens() >= Time::START + Span::from_millis(87));
+            assert!(backoff.opens(true) >= Time::START + Span::from_millis(87));
+            backoff.failed(ConnectFailure::Away, Span::ZERO, &mut jitter, Time::START);
+            assert!(backoff.opens(true) >= Time::START + Span::from_millis(17));
+            assert!(backoff.opens(false) >= Time::START + Span::from_millis(87));
         }
     }
 
     #[test]
-    fn a_server_that_starts_up_is_not_down() {
+    fn a_server_that_is_away_is_not_down_and_tried_often_while_a_client_waits() {
         let (mut backoff, mut jitter) = (Backoff::new(), Jitter::new(1));
-        backoff.failed(ConnectFailure::Refused, Span::from_secs(15), &mut jitter, Time::START);
-        backoff.failed(ConnectFailure::StartingUp, Span::from_secs(15), &mut jitter, Time::START);
-        assert!(!backoff.is_down(Time::START));
-        assert!(backoff.opens() <= Time::START + Span::from_secs(1));
+        for (failure, waited, alone) in
+            [(1, 20, 1_000), (2, 40, 2_000), (3, 50, 4_000), (4, 50, 8_000), (5, 50, 15_000), (6, 50, 15_000)]
+        {
+            backoff.failed(ConnectFailure::Away, Span::from_secs(15), &mut jitter, Time::START);
+            assert!(!backoff.is_down(Time::START));
+            for (wanted, millis) in [(true, waited), (false, alone)] {
+                let pause = backoff.opens(wanted) - Time::START;
+                assert!(pause <= Span::from_millis(millis), "failure {failure}: {pause:?} of {millis} ms");
+                assert!(pause.micros() >= millis * 875, "failure {failure}: {pause:?} of {millis} ms");
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_ready_is_tried_up_to_once_a_second() {
+        let (mut backoff, mut jitter) = (Backoff::new(), Jitter::new(1));
+        for millis in [100, 200, 400, 800, 1_000, 1_000] {
+            backoff.failed(ConnectFailure::NotReady, Span::from_secs(15), &mut jitter, Time::START);
+            assert!(!backoff.is_down(Time::START));
+            let pause = backoff.opens(true) - Time::START;
+            assert!(pause <= Span::from_millis(millis) && pause.micros() >= millis * 875, "{pause:?} of {millis} ms");
+        }
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl World {
             _ => {
                 // A server that is down is tried again when somebody asks.
                 let deadline = self.pool.next_deadline();
-                let backoff = self.pool.backoff.opens();
+                let backoff = self.pool.backoff.opens(false);
                 assert!(deadline != Time::NEVER || backoff > self.now, "nothing will ever happen again");
                 if deadline == Time::NEVER {
                     self.now = backoff;

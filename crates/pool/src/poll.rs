@@ -172,7 +172,7 @@ impl<P> Pool<P> {
             return Time::NEVER;
         }
         let ready = self.rate.ready(self.settings.connects_per_second);
-        wanted.max(self.backoff.opens()).max(self.declined_until).max(ready)
+        wanted.max(self.backoff.opens(!self.queue.is_empty())).max(self.declined_until).max(ready)
     }
 
     /// From when on one more server is wanted.
@@ -232,6 +232,6 @@ impl<P> Pool<P> {
             && linked + idle + closing + login == self.servers.len()
             && (self.run_state != RunState::Running
                 || self.backoff.health() != Health::Fine
-                || self.backoff.opens() == Time::START)
+                || self.backoff.opens(false) == Time::START)
     }
 }

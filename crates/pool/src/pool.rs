@@ -79,6 +79,7 @@ impl<P> Pool<P> {
     }
 
     /// A client needs a server. It must neither wait nor have one.
+    #[inline]
     pub fn acquire(&mut self, client: Peer, now: Time) -> Acquire {
         if let Some(answer) = self.answer_at_once(client, now) {
             return answer;
@@ -424,7 +425,7 @@ impl<P> Pool<P> {
             waiting: self.queue.len(),
             oldest_wait: self.queue.oldest().map_or(Span::ZERO, |since| now - since),
             paused: self.is_paused(),
-            retry_at: (self.backoff.health() != Health::Fine).then_some(self.backoff.opens()),
+            retry_at: (self.backoff.health() != Health::Fine).then_some(self.backoff.opens(!self.queue.is_empty())),
         }
     }
 
@@ -439,6 +440,7 @@ impl<P> Pool<P> {
     }
 
     /// What a client is told that need not or must not wait.
+    #[inline]
     fn answer_at_once(&mut self, client: Peer, now: Time) -> Option<Acquire> {
         match self.run_state {
             RunState::Shut => Some(Acquire::Refused(RefuseReason::ShuttingDown)),
@@ -452,6 +454,7 @@ impl<P> Pool<P> {
     }
 
     /// Links the next idle server, if there is one, to `client`.
+    #[inline(always)]
     pub(crate) fn link_idle(&mut self, client: Peer, now: Time) -> Option<(Peer, bool)> {
         let key = if self.settings.round_robin { self.idle.last() } else { self.idle.first() }?;
         let unused = now - self.idle_since(key);
@@ -462,6 +465,7 @@ impl<P> Pool<P> {
     }
 
     /// Gives a clean server, which is in no list, to the next client or to the idle ones.
+    #[inline(always)]
     fn assign(&mut self, key: Key, proof: P, check: bool, now: Time) -> Release {
         if self.run_state == RunState::Running
             && let Some((client, since)) = self.queue.pop()
@@ -479,6 +483,7 @@ impl<P> Pool<P> {
     }
 
     /// Why a server that has just become free must not stay, its age aside.
+    #[inline]
     fn unwanted(&self, key: Key) -> Option<CloseReason> {
         let stale = self.servers[key].epoch != self.epoch;
         let reason = self.run_state.closes().or(stale.then_some(CloseReason::Reconnect));
@@ -486,6 +491,7 @@ impl<P> Pool<P> {
     }
 
     /// Whether a server that is released must be closed for its age; counts it as closed if so.
+    #[inline]
     fn too_old(&mut self, key: Key, now: Time) -> Option<CloseReason> {
         let used_once = self.settings.server_lifetime.is_zero();
         let old = used_once || (self.servers[key].expires <= now && self.next_expiry <= now);

@@ -286,23 +286,50 @@ fn with_a_server_left_clients_wait_for_it() {
     assert_eq!(effects(&mut pool, START), [down(2), down(3)]);
 }
 
-#[test]
-fn a_server_that_starts_up_is_waited_out() {
+/// When a pool tries again whose logins all fail, for a client that waits all the time.
+fn retries(failure: ConnectFailure, count: u32) -> Vec<u64> {
     let mut pool = pool(defaults());
     queue(&mut pool, 1, START);
     let mut opened = Vec::new();
     let mut now = START;
-    for slot in 0..5 {
+    for slot in 0..count {
         while pool.poll(now) != Some(Effect::Open) {
             now = pool.next_deadline().max(now);
         }
         opened.push(now - START);
         pool.opening(server(slot), now);
-        pool.connect_failed(server(slot), ConnectFailure::StartingUp, now);
+        pool.connect_failed(server(slot), failure, now);
     }
-    let gaps = opened.windows(2).map(|two| two[1].micros() - two[0].micros());
-    gaps.for_each(|gap| assert!((875_000..=1_000_000).contains(&gap), "{gap}"));
-    assert_eq!(pool.acquire(client(2), now), Acquire::Queued);
+    assert_eq!(pool.acquire(client(2), now), Acquire::Queued, "and nobody is refused");
+    opened.windows(2).map(|two| two[1].micros() - two[0].micros()).collect()
+}
+
+#[test]
+fn a_server_that_is_away_is_waited_for_and_tried_every_twentieth_of_a_second() {
+    let gaps = retries(ConnectFailure::Away, 6);
+    assert!((17_500..=20_000).contains(&gaps[0]), "{gaps:?}");
+    assert!(gaps[2..].iter().all(|gap| (43_750..=50_000).contains(gap)), "{gaps:?}");
+}
+
+#[test]
+fn a_server_that_is_not_ready_is_waited_for_and_tried_every_second() {
+    let gaps = retries(ConnectFailure::NotReady, 7);
+    assert!((87_500..=100_000).contains(&gaps[0]), "{gaps:?}");
+    assert!(gaps[4..].iter().all(|gap| (875_000..=1_000_000).contains(gap)), "{gaps:?}");
+}
+
+#[test]
+fn a_server_that_is_away_is_tried_seldom_while_nobody_waits_and_at_once_for_a_client() {
+    let mut pool = pool(Settings { min_size: 1, ..defaults() });
+    pool.set_demand(true);
+    assert_eq!(effects(&mut pool, START), [Effect::Open]);
+    pool.opening(server(1), START);
+    pool.connect_failed(server(1), ConnectFailure::Away, START);
+    assert_eq!(effects(&mut pool, START), []);
+    assert!(pool.next_deadline() >= START + Span::from_millis(875), "nobody waits");
+    let soon = START + Span::from_millis(30);
+    assert_eq!(pool.acquire(client(1), soon), Acquire::Queued);
+    assert_eq!(effects(&mut pool, soon), [Effect::Open]);
 }
 
 #[test]

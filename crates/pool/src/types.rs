@@ -24,7 +24,8 @@ pub struct Settings {
     pub server_idle_timeout: Span,
     /// A server that has not finished its login after this time is closed.
     pub server_connect_timeout: Span,
-    /// The longest pause after a failed login; the first pauses are shorter (see [`ConnectFailure`]).
+    /// The longest pause after a failed login; the first pauses are shorter, and so are all while clients wait for a
+    /// server that is away (see [`ConnectFailure`]).
     pub server_login_retry: Span,
     /// A server unused for this long is checked when it is handed out; zero: at every hand-out.
     pub server_check_delay: Span,
@@ -66,7 +67,7 @@ pub enum Acquire {
 pub enum RefuseReason {
     /// The pool was full for all of `query_wait_timeout`.
     WaitTimeout,
-    /// No server is left and the last login failed.
+    /// No server is left, and the last login failed in a way that waiting does not change.
     ServerDown,
     /// `max_waiting` clients wait already.
     TooManyWaiting,
@@ -95,11 +96,15 @@ pub enum Release {
 /// How a login to the server ended without a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectFailure {
-    /// Unreachable, or the login was refused. The next try waits for 1 s, doubling up to `server_login_retry`;
+    /// The login failed, and waiting would not help. The next try waits for 1 s, doubling up to `server_login_retry`;
     /// meanwhile, with no server left, waiting clients and newcomers are refused at once.
     Refused,
-    /// The server said that it is starting up (SQLSTATE 57P03): clients wait on, and it is tried again every second.
-    StartingUp,
+    /// The server is away: unreachable, shutting down, starting up. Clients wait on. While one does, the next try comes
+    /// after 20 ms, doubling up to 50 ms; else as after [`ConnectFailure::Refused`].
+    Away,
+    /// The server answers, and is not ready for this pool. Clients wait on. While one does, the next try comes after
+    /// 100 ms, doubling up to 1 s.
+    NotReady,
     /// There is another way to a server, which has not been tried since the last success: it may be tried at once, and
     /// nobody is refused for this.
     Elsewhere,

@@ -1,7 +1,7 @@
-//! A bare forwarder: each client gets a connection of its own, and no byte is looked at. What it costs is what the
-//! runtime costs, without an engine: the floor of every measurement.
+//! A bare forwarder: each client gets a server connection of its own, and no byte is inspected. Its cost is that of
+//! the runtime without an engine: the lower bound of every measurement.
 //!
-//! `cargo run --release -p weir-runtime --example forward -- 6433 127.0.0.1:5432`, or a socket's path for the address.
+//! `cargo run --release -p weir-runtime --example forward -- 6433 127.0.0.1:5432`, or a Unix socket's path as address.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use weir_engine::port::{Input, Io};
 use weir_runtime::{Handler, Inherited, LogTarget, Plan, Signals, TlsFiles, WorkerSetup, start};
 use weir_uring::Ring;
 
-/// The other end of each peer, by the peer's slot.
+/// The peer of each peer, by slot.
 struct Forward {
     to: Target,
     other: Vec<Peer>,
@@ -87,6 +87,8 @@ fn plan(port: u16) -> Plan {
         logging: Config::default().log,
         dns: Config::default().dns,
         inherited: Inherited::default(),
+        predecessor: None,
+        upgrade_socket: None,
         greeting: "up".to_owned(),
         warnings: Vec::new(),
         signals: Signals::Handle,

@@ -1,10 +1,10 @@
-//! The clock of the process: the only place where Weir's data plane reads the time.
+//! The process's clock: the only place where the data plane reads the time.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_base::Time;
 
-/// Microseconds since the process began, the same for all workers.
+/// Microseconds since the start of the process, the same for all workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -14,6 +14,12 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn start() -> Self {
         Clock { start: Instant::now(), wall: unix_micros() }
+    }
+
+    /// Goes on where another process's clock, which began at `wall`, stands at `now`.
+    pub(crate) fn continuing((wall, now): (u64, u64)) -> Self {
+        let start = Instant::now();
+        Clock { start: start.checked_sub(Duration::from_micros(now)).unwrap_or(start), wall }
     }
 
     #[inline]

@@ -1,7 +1,7 @@
-//! The control queue: requests of the control plane on their way to worker 0, and who waits for each response.
+//! The control queue: requests of the control plane to worker 0, and the callback of each response.
 //!
-//! Owns the numbers of requests and who waits for each. Requests go to worker 0's mailbox. Nothing here is touched on
-//! the path of a query; a lock is held for a look into a table, never over an answer's delivery.
+//! Owns the numbers of requests and their callbacks. Requests go to worker 0's mailbox. No query uses this; the lock
+//! is held for table operations only, never while a response is delivered.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use weir_base::WorkerId;
 
 use crate::mailbox::{Mailboxes, WorkerMessage};
 
-/// The most requests under way at once; more are refused.
+/// The most requests under way at the same time; more are refused.
 const MOST: usize = 1024;
 
-/// Running workers, as the control plane sees them; cheap to clone.
+/// The `Control` of running workers; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ControlQueue(Arc<Inner>);
 
@@ -30,7 +30,7 @@ impl ControlQueue {
         ControlQueue(Arc::new(Inner { mailboxes, number: AtomicU64::new(1), waiting: Mutex::default() }))
     }
 
-    /// An engine has answered.
+    /// Delivers an engine's response.
     pub(crate) fn answer(&self, number: u64, response: Response) {
         if let Some(deliver) = self.take(number) {
             deliver(response);
@@ -41,7 +41,7 @@ impl ControlQueue {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&number)
     }
 
-    /// Has this one wait; gives it back if too many do.
+    /// Registers a callback; returns it if there are too many.
     fn enter(&self, number: u64, deliver: Deliver) -> Result<(), Deliver> {
         let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() >= MOST {
@@ -57,7 +57,7 @@ impl Control for ControlQueue {
         let number = self.0.number.fetch_add(1, Ordering::Relaxed);
         match self.enter(number, deliver) {
             Err(deliver) => deliver(Err(CommandError::TooBusy)),
-            // Without workers there is no answer: dropping who waits says so.
+            // Without workers there is no response: dropping the callback tells the caller.
             Ok(()) if !self.0.mailboxes.send(WorkerId(0), WorkerMessage::Asked { number, request }) => {
                 drop(self.take(number))
             }

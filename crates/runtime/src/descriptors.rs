@@ -1,4 +1,4 @@
-//! How many descriptors the process may open.
+//! The limit of open descriptors.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -8,11 +8,11 @@ pub fn descriptors() -> (u64, u64) {
     getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((0, 0))
 }
 
-/// Raises the soft limit to the hard one; where that is refused the old limit stays.
+/// Raises the soft limit to the hard one; if the system refuses, the old limit stays.
 pub(crate) fn raise_descriptors() {
     let (soft, hard) = descriptors();
     if soft < hard {
-        // Refused only where something forbids it; the limit that counts is asked for afterwards.
+        // A refusal is no error: callers read the limit afterwards.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }

@@ -1,14 +1,14 @@
-//! Files that an operator names: read as a whole, and only where that ends.
+//! Reads files that an operator configured: whole, with a limit, and without blocking on a pipe.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// Where a shell puts what it pipes to a program: the only files that need not be ordinary ones.
+/// The paths of pipes from a shell: the only files that need not be regular ones.
 const PIPES: [&str; 3] = ["/dev/fd/", "/dev/stdin", "/proc/self/fd/"];
 
-/// The bytes of a file, `most` of them at most. A named pipe would be waited for, and a device might have no end: both
-/// are refused.
+/// The content of a file, `most` bytes at most; blocks on the disk. A named pipe could block for ever, and a device
+/// could be endless: both are refused.
 pub fn read_ordinary(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let unfit = |why: String| Err(io::Error::new(ErrorKind::InvalidData, why));
     let piped = path.to_str().is_some_and(|name| PIPES.iter().any(|pipe| name.starts_with(pipe)));
@@ -37,7 +37,7 @@ mod tests {
         assert_eq!(refused("/dev/zero"), "it is no ordinary file");
         assert_eq!(refused("/"), "it is a folder");
         let this = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/files.rs");
-        assert!(read_ordinary(&this, 1 << 20).unwrap().starts_with(b"//! Files"));
+        assert!(read_ordinary(&this, 1 << 20).unwrap().starts_with(b"//! "));
         assert_eq!(read_ordinary(&this, 10).unwrap_err().to_string(), "it is larger than 0 MiB");
     }
 }

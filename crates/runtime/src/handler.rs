@@ -1,27 +1,29 @@
-//! What drives a worker: an engine, or in tests something smaller.
+//! The handler of a worker's inputs: an engine, or in tests something smaller.
 
 use weir_base::{Time, WorkerId};
 use weir_engine::port::{Input, Io};
 
-/// What a worker's loop serves. [`Engine`](weir_engine::Engine) is the one that pools.
+/// The handler that a worker's loop calls; in production an [`Engine`](weir_engine::Engine).
 pub trait Handler: Send + 'static {
-    /// Handles one input: a turn.
+    /// Handles one input: a turn. Must not block.
     fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I);
-    /// When [`Input::Tick`] is due; [`Time::NEVER`] for not at all.
+    /// When [`Input::Tick`] is due; [`Time::NEVER`] for never.
     fn next_deadline(&self) -> Time;
 }
 
-/// What a handler is told about its place when it is made.
+/// What a handler receives when it is made.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerSetup {
     /// Its worker.
     pub worker: WorkerId,
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: u16,
     /// The wall clock at [`Time::START`], in microseconds since 1970.
     pub wall_at_start: u64,
-    /// Randomness of the operating system, different for each worker.
+    /// Random bytes from the operating system, different for each worker.
     pub seed: [u8; 32],
     /// Randomness of the operating system, the same for all workers.
     pub process_key: [u8; 32],
+    /// The highest number that another process has given, where this one takes over from it; otherwise 0.
+    pub ids_after: u64,
 }

@@ -1,14 +1,14 @@
-//! Helper threads, for work that would hold up a worker's loop.
+//! Helper threads, for work that would block a worker's loop.
 //!
-//! A lane for each kind of work, with its own threads and its own bounded queue, so that no kind waits for another:
+//! Each kind of work has a lane, with its own threads and its own bounded queue, so that no kind waits for another:
 //! reading the configuration; hashing for our logins at servers, and steps of our handshakes with them; hashing for
 //! clients' logins, and steps of their handshakes, which anybody who connects can cause; names of servers and of the
 //! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks. What anybody can cause runs with a lower priority than
 //! all else.
 //!
-//! Answers go to the asking worker's mailbox. A worker has at most [`ASKED`] requests under way in a lane, and the
-//! queues hold that many for each worker: so they are never full, and what a worker has beyond that waits in the
-//! worker, in order. How much that can be is bounded by who asks: the engine for hashing, `tls` for handshakes.
+//! Answers go to the mailbox of the worker that asked. A worker has at most [`ASKED`] requests under way in a lane,
+//! and the queues have room for that many of each worker: so they are never full, and further requests wait in the
+//! worker, in order. Their number is bounded by the callers: the engine for hashing, `tls` for handshakes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -35,13 +35,13 @@ const CHECKERS: usize = 4;
 /// What the lanes for clients are nicer than the rest of the process.
 const NICER: i32 = 5;
 
-/// Reads the configuration again; an error is one line.
+/// Reads the configuration again, on a helper thread; an error is one line.
 pub type Reload = Arc<dyn Fn() -> Result<Arc<Config>, String> + Send + Sync>;
 
-/// Says how a configuration that is valid will be served, or in one line why it can't be.
+/// Returns the configuration as it will be served, or in one line why it can't be.
 pub type Fit<'a> = &'a dyn Fn(Arc<Config>) -> Result<Arc<Config>, String>;
 
-/// Changes the configuration: nothing, unless the result is valid and fits.
+/// Changes the configuration, on a helper thread: only if the result is valid and fits.
 pub type Change = Arc<dyn Fn(&Edit, Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> + Send + Sync>;
 
 /// What makes another configuration.
@@ -73,7 +73,7 @@ pub(crate) struct Helpers {
     accepts: Lane<(Peer, Box<HandshakeStep>)>,
 }
 
-/// How a lane's threads are made.
+/// How the threads of a lane are made.
 #[derive(Clone, Copy)]
 struct LaneSetup {
     name: &'static str,
@@ -124,7 +124,7 @@ fn lane<T: Send + 'static>(
         let (mailboxes, queue, answer) = (mailboxes.clone(), queue.clone(), answer.clone());
         thread::Builder::new().name(setup.name.into()).spawn(move || {
             if setup.nicer != 0 {
-                // Linux means the calling thread by this. A system that refuses has one priority for all.
+                // On Linux this changes the calling thread only. If the system refuses, all threads have one priority.
                 let own = rustix::process::getpriority_process(None).unwrap_or(0);
                 let _ = rustix::process::setpriority_process(None, (own + setup.nicer).min(19));
             }
@@ -158,7 +158,7 @@ fn help(configuring: &Configuring, work: Work) -> Answer {
     }
 }
 
-/// A user without a name is nobody's; so is one whose name can't be found out now.
+/// The name of a user; `None` without one, or if the look-up failed.
 fn name_of_user(uid: u32) -> Option<String> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name)
 }
@@ -190,7 +190,7 @@ impl<T> Queue<T> {
         self.pass_on();
     }
 
-    /// One of them has been answered.
+    /// A request has been answered.
     fn answered(&mut self) {
         self.under_way -= 1;
         self.pass_on();
@@ -252,37 +252,37 @@ impl HelperQueues {
         }
     }
 
-    /// Asks for work to be done.
+    /// Queues work.
     pub(crate) fn help(&mut self, job: u64, work: Work) {
         self.work(WorkKind::of(&work)).ask((job, work));
     }
 
-    /// Asks for a name's addresses.
+    /// Queues a look-up of a name.
     pub(crate) fn look_up(&mut self, query: Query) {
         self.names.ask(query);
     }
 
-    /// Work has been answered.
+    /// The answer of some work has arrived.
     pub(crate) fn helped(&mut self, kind: WorkKind) {
         self.work(kind).answered();
     }
 
-    /// A name has been answered.
+    /// The answer of a look-up has arrived.
     pub(crate) fn found(&mut self) {
         self.names.answered();
     }
 
-    /// Whether a step of such a handshake can be asked for now.
+    /// Whether a step of such a handshake can be queued now.
     pub(crate) fn may_step(&mut self, side: Side) -> bool {
         self.steps(side).has_room()
     }
 
-    /// Asks for a step of a handshake.
+    /// Queues a step of a handshake.
     pub(crate) fn step(&mut self, peer: Peer, step: Box<HandshakeStep>) {
         self.steps(step.side()).ask((peer, step));
     }
 
-    /// A step has been taken.
+    /// The result of a step has arrived.
     pub(crate) fn stepped(&mut self, side: Side) {
         self.steps(side).answered();
     }

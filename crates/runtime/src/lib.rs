@@ -1,22 +1,23 @@
 //! Threads, epoll, sockets, name look-ups, helpers, signals and the log: all of the data plane's I/O, and no decisions.
 //!
 //! A worker is a thread with its own epoll and its own handler (see [`Handler`]; in production an engine). The handler
-//! is told what happened and asks for what it wants through [`weir_engine::port`]; this crate keeps that port's rules.
-//! Workers share nothing on the path of a query; they send each other messages.
+//! gets inputs and calls [`weir_engine::port`], whose rules this crate keeps. Workers share nothing on the path of a
+//! query; they send each other messages.
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `serve` | a configuration's engines as handlers |
+//! | `serve` | starts the runtime with engines as handlers |
 //! | `start` | binding, starting and ending everything |
 //! | `worker` | the loop: events in, turns, deadlines |
 //! | `port` | what a handler asks for, done with sockets: its own, connects, accepts, the ring, encryption |
 //! | `slots`, `socket`, `output` | the peers, one socket, what is to be written and what was refused |
-//! | `listen` | the listeners: binding, accepting |
+//! | `listen`, `socket_file` | the listeners: binding, accepting; files of Unix sockets |
 //! | `control_queue` | the control plane's requests |
 //! | `tls` | encryption: what is agreed on with whom, handshakes, sessions |
 //! | `mailbox`, `helpers`, `signals`, `log` | messages between threads, slow work, the operator's signals, lines |
 //! | `passwords` | passwords that LDAP or PAM checks |
 //! | `files` | files that an operator names |
+//! | `takeover` | one process takes over from another: listening sockets, clients, servers |
 //! | `supervisor` | what systemd is told |
 
 mod clock;
@@ -38,9 +39,11 @@ mod shared;
 mod signals;
 mod slots;
 mod socket;
+mod socket_file;
 mod start;
 mod start_error;
 mod supervisor;
+mod takeover;
 mod tls;
 mod work;
 mod worker;
@@ -57,4 +60,5 @@ pub use serve::{Options, Ready, VERSION, serve, start_engines};
 pub use signals::Signals;
 pub use start::{Handle, Plan, Running, start};
 pub use start_error::StartError;
+pub use takeover::{NotTaken, Predecessor, UpgradeSocket, upgrade_socket};
 pub use tls::{ServerTls, TlsFiles, TlsFinding, check_tls};

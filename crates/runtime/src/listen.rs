@@ -1,36 +1,38 @@
-//! Listeners: binding them, and accepting from them without ever spinning.
+//! Listeners: binding them, and accepting from them without busy loops.
 //!
 //! Owns the listening sockets (worker 0 has them all) and the Unix socket's file. TCP_NODELAY and SO_KEEPALIVE are set
-//! on the listener, from which Linux hands them on to each accepted socket, so that a login costs no calls for them.
-//! When descriptors run out, accepting rests until one is free or a second has passed.
+//! on the listener; Linux copies them to each accepted socket, so that a login costs no calls for them. When
+//! descriptors run out, accepting pauses until one is free or a second has passed.
 
 use std::fmt;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Group;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with, sockopt,
-};
+use rustix::net::{AddressFamily, bind, listen, sockopt};
 use weir_base::{ClientAddr, Span, Time};
 use weir_config::Listen;
 
 use crate::slots::WAKER;
 use crate::socket::{Socket, socket_path, tune};
+use crate::socket_file::{SocketFile, remove_stale, stream_socket, unix_address};
 use crate::start_error::StartError;
+use crate::takeover::{ListenerKind, Offered, UpgradeSocket};
 
 /// How long accepting rests when the system refuses, unless a descriptor is freed earlier.
 const REST: Span = Span::from_secs(1);
 
-/// Where a pooler really listens.
+/// The bound addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
     /// Addresses and ports.
@@ -39,31 +41,17 @@ pub struct Bound {
     pub unix: Option<PathBuf>,
 }
 
-/// The Unix socket's file; removed with this value, if it is still ours.
-#[derive(Debug)]
-struct SocketFile {
-    path: PathBuf,
-    identity: (u64, u64),
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            // The folder may have become unwritable; the next start removes the file then.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
 /// Listening sockets that somebody opened for us, such as systemd (its socket activation, sd_listen_fds(3)).
 #[derive(Debug, Default)]
 pub struct Inherited {
     tcp: Vec<std::net::TcpListener>,
     unix: Vec<std::os::unix::net::UnixListener>,
+    /// Paths whose files are ours, though another process made them.
+    files: Vec<PathBuf>,
 }
 
 impl Inherited {
-    /// Takes over what the environment names (`LISTEN_PID`, `LISTEN_FDS`).
+    /// Takes the sockets that the environment names (`LISTEN_PID`, `LISTEN_FDS`).
     pub fn from_environment() -> Inherited {
         let mut inherited = Inherited::default();
         let mut given = listenfd::ListenFd::from_env();
@@ -77,6 +65,23 @@ impl Inherited {
         inherited
     }
 
+    /// Those of a process that this one takes over from, and the socket of the next take-over.
+    pub(crate) fn from_process(offered: Offered) -> io::Result<(Inherited, Option<UpgradeSocket>)> {
+        let (mut inherited, mut upgrade) = (Inherited::default(), None);
+        for (kind, fd) in offered {
+            match kind {
+                ListenerKind::Tcp => inherited.tcp.push(fd.into()),
+                ListenerKind::Unix(path, ours) => {
+                    inherited.unix.push(fd.into());
+                    inherited.files.extend(ours.then_some(path));
+                }
+                ListenerKind::Upgrade(path) => upgrade = Some(UpgradeSocket::inherited(fd.into(), &path)?),
+                ListenerKind::Web => {}
+            }
+        }
+        Ok((inherited, upgrade))
+    }
+
     /// Whether nothing was handed to us.
     pub fn is_empty(&self) -> bool {
         self.tcp.is_empty() && self.unix.is_empty()
@@ -88,8 +93,10 @@ impl Inherited {
         for listener in self.unix {
             listener.set_nonblocking(true)?;
             bound.unix = listener.local_addr()?.as_pathname().map(Path::to_owned);
-            // The file is its opener's.
-            listeners.push(Listener::Unix(UnixListener::from_std(listener), None));
+            // The file is its opener's, who may have left it to us.
+            let ours = bound.unix.as_ref().filter(|path| self.files.contains(path));
+            let file = ours.map(|path| SocketFile::of(path)).transpose()?;
+            listeners.push(Listener::Unix(UnixListener::from_std(listener), file));
         }
         for listener in self.tcp {
             listener.set_nonblocking(true)?;
@@ -104,7 +111,7 @@ impl Inherited {
 #[derive(Debug)]
 enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, #[expect(dead_code, reason = "held for its Drop")] Option<SocketFile>),
+    Unix(UnixListener, Option<SocketFile>),
 }
 
 impl Listener {
@@ -123,9 +130,9 @@ impl Listener {
             }
             Listener::Unix(l, _) => {
                 let (socket, _) = l.accept()?;
-                // One whose credentials are unknown is refused.
+                // A client with unknown credentials is refused.
                 let who = getsockopt(&socket, PeerCredentials).map_err(|_| ErrorKind::ConnectionAborted)?;
-                // The kernel says 0 where the process lives in another namespace.
+                // The kernel returns 0 for a process in another namespace.
                 let pid = u32::try_from(who.pid()).unwrap_or_default();
                 Ok((Socket::Unix(socket), ClientAddr::Unix { pid, uid: who.uid() }))
             }
@@ -133,25 +140,40 @@ impl Listener {
     }
 }
 
-/// All listeners of the process, and whether there is something to accept.
+/// All listeners of the process, and which of them may have clients to accept.
 #[derive(Debug)]
 pub(crate) struct Listening {
     plan: Listen,
     bound: Bound,
     /// Unix sockets first.
     listeners: Vec<Listener>,
-    /// By listener: it may have more clients for us.
+    /// By listener: whether it may have more clients to accept.
     ready: Vec<bool>,
-    /// The listener to be asked first, so that each has its turn.
+    /// The listener that is tried first, so that they are served alternately.
     first: usize,
-    /// Accepting rests until then.
+    /// Accepting pauses until then.
     rests_until: Time,
     complained: bool,
+    /// Set when another process has taken over: the files are its.
+    gone: Arc<AtomicBool>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if !self.gone.load(Ordering::Acquire) {
+            return;
+        }
+        for listener in &self.listeners {
+            if let Listener::Unix(_, Some(file)) = listener {
+                file.disown();
+            }
+        }
+    }
 }
 
 impl Listening {
-    /// Binds everything, or nothing.
-    pub(crate) fn bind(plan: Listen, inherited: Inherited) -> Result<Listening, StartError> {
+    /// Binds everything, or nothing. `gone` is set when another process has taken over.
+    pub(crate) fn bind(plan: Listen, inherited: Inherited, gone: Arc<AtomicBool>) -> Result<Listening, StartError> {
         let (listeners, bound) = if inherited.is_empty() {
             let addresses: Vec<SocketAddr> = plan.addresses.iter().map(|ip| SocketAddr::new(*ip, plan.port)).collect();
             bind_all(&addresses, &plan)?
@@ -159,10 +181,10 @@ impl Listening {
             inherited.take(&plan).map_err(|e| StartError::new(format!("an inherited socket can't be used: {e}")))?
         };
         let ready = vec![false; listeners.len()];
-        Ok(Listening { plan, bound, listeners, ready, first: 0, rests_until: Time::START, complained: false })
+        Ok(Listening { plan, bound, listeners, ready, first: 0, rests_until: Time::START, complained: false, gone })
     }
 
-    /// Listens by TCP again, on the ports of the first time also where the system had chosen them.
+    /// Listens on TCP again, on the same ports as before, also where the system had chosen them.
     fn rebind(&mut self, registry: &Registry) -> Result<(), StartError> {
         let staying = self.local();
         for listener in bind_tcp_all(&self.bound.tcp, &self.plan)? {
@@ -172,7 +194,7 @@ impl Listening {
         self.register_from(staying, registry).map_err(|error| StartError::new(format!("can't listen: {error}")))
     }
 
-    /// How many listeners are no TCP listeners; they stand first.
+    /// The number of listeners that are not TCP listeners; these are first in the list.
     fn local(&self) -> usize {
         self.listeners.iter().take_while(|listener| matches!(listener, Listener::Unix(..))).count()
     }
@@ -181,7 +203,7 @@ impl Listening {
         &self.bound
     }
 
-    /// Has all listeners watched.
+    /// Registers all listeners with epoll.
     pub(crate) fn register(&mut self, registry: &Registry) -> io::Result<()> {
         self.register_from(0, registry)
     }
@@ -193,7 +215,7 @@ impl Listening {
         Ok(())
     }
 
-    /// An event came under a token that is no peer's.
+    /// Handles an event whose token is not a peer's.
     pub(crate) fn event(&mut self, event: Token) {
         if let Some(ready) = self.ready.get_mut(WAKER.0 - 1 - event.0) {
             *ready = true;
@@ -208,7 +230,8 @@ impl Listening {
         Some(i)
     }
 
-    /// Accepts a client, if one waits and accepting does not rest. An error is the system's refusal to accept anybody.
+    /// Accepts a client, if one waits and accepting is not paused. An error means that the system accepts no client at
+    /// all.
     pub(crate) fn accept(&mut self, now: Time) -> io::Result<Option<(Socket, ClientAddr)>> {
         if now < self.rests_until {
             return Ok(None);
@@ -221,7 +244,7 @@ impl Listening {
                         self.ready[i] = false;
                         self.complained = false;
                     }
-                    // This client is gone already; the next one may wait.
+                    // This client has disconnected already; the next one may wait.
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset => {}
                     ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {}
                     _ => return Err(error),
@@ -231,19 +254,19 @@ impl Listening {
         Ok(None)
     }
 
-    /// The system refused: accepting rests for [`REST`]. Returns whether it is the first refusal since a client was
-    /// accepted.
+    /// Pauses accepting for [`REST`] after a refusal of the system. Returns whether it is the first one since a client
+    /// was accepted.
     pub(crate) fn rest(&mut self, now: Time) -> bool {
         self.rests_until = now + REST;
         !std::mem::replace(&mut self.complained, true)
     }
 
-    /// Accepts again from now on: a descriptor has become free.
+    /// Ends the pause: a descriptor has become free.
     pub(crate) fn end_rest(&mut self, now: Time) {
         self.rests_until = now;
     }
 
-    /// Closes the TCP listeners, or binds them again. The Unix socket stays: operators reach the console by it.
+    /// Closes the TCP listeners, or binds them again. The Unix socket stays, since operators use it for the console.
     pub(crate) fn set_accepting(&mut self, on: bool, registry: &Registry) -> Result<(), StartError> {
         let local = self.local();
         if !on {
@@ -255,13 +278,34 @@ impl Listening {
         Ok(())
     }
 
+    /// Accepts, or leaves that to another process, which has the same sockets.
+    pub(crate) fn listen(&mut self, on: bool, registry: &Registry) -> io::Result<()> {
+        self.ready.fill(false);
+        if on {
+            return self.register(registry);
+        }
+        self.listeners.iter_mut().try_for_each(|listener| registry.deregister(listener.source()))
+    }
+
+    /// The sockets, for a process that takes over. One that can't be duplicated is not offered.
+    pub(crate) fn offer(&self) -> Offered {
+        let offer = |listener: &Listener| match listener {
+            Listener::Tcp(tcp) => Some((ListenerKind::Tcp, tcp.as_fd().try_clone_to_owned().ok()?)),
+            Listener::Unix(unix, file) => {
+                let path = self.bound.unix.clone().unwrap_or_default();
+                Some((ListenerKind::Unix(path, file.is_some()), unix.as_fd().try_clone_to_owned().ok()?))
+            }
+        };
+        self.listeners.iter().filter_map(offer).collect()
+    }
+
     /// When to call again for what waits to be accepted: now, at the end of a rest, or not at all.
     pub(crate) fn deadline(&self) -> Time {
         if self.ready.contains(&true) { self.rests_until } else { Time::NEVER }
     }
 }
 
-/// Listeners have the tokens just below the waker's.
+/// The tokens of listeners are just below the waker's.
 fn token(i: usize) -> Token {
     Token(WAKER.0 - 1 - i)
 }
@@ -304,25 +348,12 @@ fn bind_tcp(address: SocketAddr, plan: &Listen) -> io::Result<TcpListener> {
     Ok(TcpListener::from_std(socket.into()))
 }
 
-/// A socket that is not blocking, and not inherited by programs that are started.
-fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socket_with(family, SocketType::STREAM, flags, None)?)
-}
-
-/// # Errors
-///
-/// `InvalidInput`: the path is too long for a socket.
-fn unix_address(path: &Path) -> io::Result<SocketAddrUnix> {
-    SocketAddrUnix::new(path).map_err(|_| ErrorKind::InvalidInput.into())
-}
-
 /// Binds the Unix socket. Its permissions are in place before it listens, so nobody can connect before.
 fn bind_unix(path: &Path, plan: &Listen) -> io::Result<Listener> {
     remove_stale(path)?;
     let socket = stream_socket(AddressFamily::UNIX)?;
     bind(&socket, &unix_address(path)?)?;
-    let file = SocketFile { path: path.to_owned(), identity: identity(path)? };
+    let file = SocketFile::of(path)?;
     if let Some(group) = &plan.unix_socket_group {
         let found = Group::from_name(group)?.ok_or_else(|| io::Error::other(format!("there is no group {group}")))?;
         nix::unistd::chown(path, None, Some(found.gid))?;
@@ -330,30 +361,6 @@ fn bind_unix(path: &Path, plan: &Listen) -> io::Result<Listener> {
     fs::set_permissions(path, Permissions::from_mode(plan.unix_socket_mode))?;
     listen(&socket, i32::try_from(plan.backlog).unwrap_or(i32::MAX))?;
     Ok(Listener::Unix(UnixListener::from_std(socket.into()), Some(file)))
-}
-
-/// Removes a socket that a process left behind: only a socket, and only if nothing answers on it.
-fn remove_stale(path: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-        Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::Error::new(ErrorKind::AlreadyExists, "a file of this name exists and is no socket"));
-        }
-        Ok(_) => {}
-    }
-    // Without blocking: one whose queue is full is alive, too.
-    let probe = stream_socket(AddressFamily::UNIX)?;
-    match connect(&probe, &unix_address(path)?).map_err(|error| io::Error::from(error).kind()) {
-        Err(ErrorKind::ConnectionRefused) => fs::remove_file(path),
-        Err(ErrorKind::NotFound) => Ok(()),
-        Ok(()) | Err(ErrorKind::WouldBlock) => Err(ErrorKind::AddrInUse.into()),
-        Err(kind) => Err(kind.into()),
-    }
-}
-
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    fs::symlink_metadata(path).map(|m| (m.dev(), m.ino()))
 }
 
 /// One line that says what could not be listened on, why, and what to do.
@@ -366,7 +373,7 @@ fn refused(what: &dyn fmt::Display, error: &io::Error) -> StartError {
         ErrorKind::PermissionDenied => "permission denied; set a port above 1023, or a folder we may write to".into(),
         ErrorKind::NotFound => "the folder does not exist; create it, or set another one".into(),
         ErrorKind::NotADirectory => "that is no folder; set another one".into(),
-        // Of a path, before the system has seen it.
+        // For a path, before the system has seen it.
         ErrorKind::InvalidInput => "the path is too long for a socket; set a folder with a shorter one".into(),
         _ => error.to_string(),
     };

@@ -1,19 +1,19 @@
-//! How busy a worker is: its thread's share of CPU time, for whoever decides where clients live.
+//! A worker's load: its thread's share of CPU time, for the placement of clients.
 //!
-//! Costs a comparison a round, and a system call a second. Must not know what the figure is for.
+//! Costs a comparison a round, and a system call a second. Must not know the purpose of the figure.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use weir_base::{Span, Time};
 
-/// How often the load is looked at.
+/// The interval between measurements.
 const PERIOD: Span = Span::from_secs(1);
 
-/// The min_level change that is told, in per cent.
+/// The smallest change that is reported, in per cent.
 const CHANGE: u8 = 5;
 
-/// The load of the thread that looks at it.
+/// The load of the calling thread.
 #[derive(Debug)]
 pub(crate) struct Load {
     since: Time,
@@ -23,17 +23,17 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// `alone`: there is no other worker, so nobody wants to know.
+    /// `alone`: there is no other worker, so the load is never reported.
     pub(crate) fn new(alone: bool, now: Time) -> Load {
         Load { since: now, due: if alone { Time::NEVER } else { now + PERIOD }, used: Duration::ZERO, told: 0 }
     }
 
-    /// Until when the loop may sleep: one that was busy must tell that it is not any more.
+    /// Until when the loop may sleep: a worker that was busy must report that it no longer is.
     pub(crate) fn deadline(&self) -> Time {
         if self.told == 0 { Time::NEVER } else { self.due }
     }
 
-    /// The load since it was looked at last, in per cent, if it has changed.
+    /// The load since the last measurement, in per cent, if it has changed.
     #[inline]
     pub(crate) fn changed(&mut self, now: Time) -> Option<u8> {
         if now < self.due { None } else { self.look(now, used()) }

@@ -1,8 +1,9 @@
-//! Mailboxes: how workers, helpers and the signal thread reach a worker's loop.
+//! Mailboxes: how workers, helpers and the signal thread send messages to a worker's loop.
 //!
-//! A mailbox is a queue and a waker. The loop is woken once however many messages come before the worker looks, so
-//! sending to a busy worker costs no system call. A message carries the socket that moves with it: one that is never
-//! taken closes its socket. What bounds the queue is the engines' protocol (answers to a bounded number of requests).
+//! A mailbox is a queue and a waker. The loop is woken once however many messages arrive before the worker reads them,
+//! so sending to a busy worker needs no system call. A message contains the socket that moves with it, so dropping the
+//! message closes the socket. The queue is bounded by the engines' protocol: messages are answers to a bounded number
+//! of requests.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use mio::{Registry, Waker};
 
 use weir_base::{Peer, WorkerId};
 use weir_engine::Message;
-use weir_engine::port::{Answer, Request, Signal};
+use weir_engine::port::{Answer, HandOver, Request, Signal};
 
 use crate::dns::Found;
 use crate::slots::WAKER;
@@ -21,35 +22,43 @@ use crate::socket::Socket;
 use crate::tls::{HandshakeStep, StepOutcome, Tls};
 use crate::work::WorkKind;
 
-/// What a worker can be told.
+/// A message to a worker.
 pub(crate) enum WorkerMessage {
-    /// From another engine, or from its own.
+    /// From another engine, or from the worker's own.
     Message { from: WorkerId, message: Message, socket: Option<Handoff> },
     /// A helper's answer.
     Helped { kind: WorkKind, job: u64, answer: Answer },
-    /// A name's addresses.
+    /// The result of a look-up.
     Found(Found),
     /// A helper took a step of a handshake.
     Stepped { peer: Peer, step: Box<HandshakeStep>, outcome: StepOutcome },
-    /// The control plane's question; to worker 0.
+    /// A request of the control plane; to worker 0.
     Asked { number: u64, request: Request },
-    /// Its answer is not wanted any more; to worker 0.
+    /// The request was withdrawn; to worker 0.
     AskedNoMore { number: u64 },
-    /// The operator's signal; to worker 0.
+    /// A signal of the operator; to worker 0.
     Signal(Signal),
     /// Start or stop accepting; to worker 0.
     Accept(bool),
+    /// Another process takes over: this step is due.
+    HandOver(HandOver),
+    /// A value of another process's engine, or one that came back; with its socket.
+    Inherited { value: Vec<u8>, socket: Option<Handoff> },
+    /// The listening sockets are offered to another process; to worker 0.
+    OfferListeners,
+    /// Accept, or leave the listening sockets to another process, without closing them; to worker 0.
+    Listen(bool),
     /// A descriptor is free again; to worker 0, when it could not accept for the lack of one.
     Room,
     /// The process ends.
     End,
 }
 
-/// A socket on its way to another worker, with its encryption.
+/// A socket on its way to another worker, with its TLS session.
 pub(crate) struct Handoff {
     pub(crate) socket: Socket,
     pub(crate) tls: Option<Tls>,
-    /// Bytes of it that came before it left.
+    /// Bytes that were received before it left.
     pub(crate) held: Vec<u8>,
 }
 
@@ -64,7 +73,7 @@ struct Mailbox {
 pub(crate) struct Mailboxes(Arc<[Mailbox]>);
 
 impl Mailboxes {
-    /// Opens a mailbox at each of these loops.
+    /// Opens a mailbox for each of these loops.
     pub(crate) fn open(registries: &[&Registry]) -> io::Result<(Mailboxes, Vec<Receiver<WorkerMessage>>)> {
         let mut boxes = Vec::new();
         let mut inboxes = Vec::new();
@@ -76,20 +85,20 @@ impl Mailboxes {
         Ok((Mailboxes(boxes.into()), inboxes))
     }
 
-    /// How many workers there are.
+    /// The number of workers.
     pub(crate) fn workers(&self) -> u16 {
         self.0.len() as u16
     }
 
-    /// Sends a message; `false` if there is no such worker, or no more.
+    /// Sends a message; `false` if there is no such worker, or it has ended.
     pub(crate) fn send(&self, to: WorkerId, message: WorkerMessage) -> bool {
         let Some(mailbox) = self.0.get(to.0 as usize) else { return false };
         if mailbox.messages.send(message).is_err() {
             return false;
         }
-        // A waker that was rung and not yet heard is enough: the worker looks after it has reset the waker.
+        // One wake-up is enough: the worker reads the queue after it has reset the flag.
         if !mailbox.rung.swap(true, Ordering::AcqRel) {
-            // The counter behind the waker can't overflow, and nothing else can fail.
+            // The counter of the waker can't overflow, and nothing else can fail.
             let _ = mailbox.waker.wake();
         }
         true
@@ -116,23 +125,23 @@ impl Inbox {
         Inbox { me, mailboxes, messages, waiting: false }
     }
 
-    /// Sends a message to another worker or to this one; `false` if there is no such worker, or no more.
+    /// Sends a message to any worker, its own included; `false` if there is no such worker, or it has ended.
     pub(crate) fn send(&mut self, to: WorkerId, message: WorkerMessage) -> bool {
         if to != self.me {
             return self.mailboxes.send(to, message);
         }
-        // No waker is needed for who is awake.
+        // The worker is running, so it needs no waker.
         self.waiting = true;
         self.mailboxes.0[to.0 as usize].messages.send(message).is_ok()
     }
 
-    /// The waker rang.
+    /// The waker was triggered.
     pub(crate) fn ring(&mut self) {
         self.waiting = true;
         self.mailboxes.0[self.me.0 as usize].rung.swap(false, Ordering::AcqRel);
     }
 
-    /// Whether messages may wait.
+    /// Whether there may be messages.
     pub(crate) fn waits(&self) -> bool {
         self.waiting
     }

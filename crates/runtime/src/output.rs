@@ -1,9 +1,9 @@
-//! What a turn wants written, and what sockets refused.
+//! The output of a turn, and the bytes that sockets refused.
 //!
-//! Owns the segments of the current turn (ranges of its input or of the arena, in order, a list a peer) and the
-//! backlogs. Decides nothing: whether a peer's feeder must pause is the engine's business. All of it is reused, so that
-//! a turn allocates nothing once it has seen its like. Invariant: a peer with a backlog is written to through its
-//! backlog only, so bytes never overtake each other.
+//! Owns the segments of the current turn (ranges of its input or of the arena, in order, a list for each peer) and the
+//! backlogs. Decides nothing: the engine decides whether a peer's sender must pause. All memory is reused, so that in
+//! steady state a turn allocates nothing. Invariant: all output of a peer with a backlog goes through the backlog, so
+//! bytes are never reordered.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;
@@ -13,25 +13,26 @@ use weir_base::{Peer, Slab};
 use crate::slots::{NONE, Slot};
 use crate::socket::Socket;
 
-/// Pieces of one gathered write.
+/// Segments of one gathered write.
 const GATHER: usize = 16;
-/// More pieces than that, and as small as these together, are copied into one: a client may send thousands of messages
-/// in a turn, each of which is forwarded in pieces, and a system call for every few of them would hold the worker up.
+/// More segments than that, and together no larger than this, are copied into one: a client may send thousands of
+/// messages in a turn, each of which is forwarded in pieces, and a system call for every few of them would block the
+/// worker.
 const COPIED: usize = 16 * 1024;
-/// An arena or a spare buffer that grew beyond this is given back to the allocator.
+/// An arena or a spare buffer larger than this is freed.
 const KEEP: usize = 256 * 1024;
-/// Spare buffers kept for the next backlogs.
+/// Spare buffers for the next backlogs.
 const SPARES: usize = 16;
-/// More than this never waits for one peer; it is broken then. What an engine produces in one turn (a large table of
-/// the console is the most) stays far below.
+/// The limit of a peer's backlog; beyond it the peer fails. The most that an engine produces in one turn (a large
+/// table of the console) is far below.
 pub(crate) const BACKLOG_LIMIT: usize = 256 * 1024 * 1024;
 
-/// From where a segment's bytes come.
+/// The source of a segment's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
-    /// The bytes of the turn's input.
+    /// The turn's input.
     Input,
-    /// The arena: bytes of our own.
+    /// The arena: bytes that Weir made.
     Arena,
 }
 
@@ -46,7 +47,7 @@ struct Segment {
 /// A peer with output in this turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touched {
-    /// Who.
+    /// The peer.
     pub(crate) peer: Peer,
     first: u32,
     last: u32,
@@ -104,7 +105,7 @@ impl Output {
         self.touched.get(i).copied()
     }
 
-    /// Forgets the turn.
+    /// Clears the output.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.touched.clear();
@@ -115,7 +116,7 @@ impl Output {
         }
     }
 
-    /// Writes what is queued for one peer straight to its socket.
+    /// Writes a peer's output directly to its socket.
     #[inline]
     pub(crate) fn write<'a>(&'a self, touched: Touched, input: &'a [u8], socket: &mut Socket) -> io::Result<Rest<'a>> {
         let mut rest = Rest { output: self, input, next: touched.first, skip: 0 };
@@ -129,13 +130,13 @@ impl Output {
         Ok(rest)
     }
 
-    /// All that is queued for one peer, unwritten.
+    /// All output of a peer, before anything is written.
     pub(crate) fn unwritten<'a>(&'a self, touched: Touched, input: &'a [u8]) -> Rest<'a> {
         Rest { output: self, input, next: touched.first, skip: 0 }
     }
 }
 
-/// What has not been written of a peer's output.
+/// The unwritten part of a peer's output.
 #[derive(Clone, Copy)]
 pub(crate) struct Rest<'a> {
     output: &'a Output,
@@ -155,7 +156,7 @@ impl<'a> Rest<'a> {
         Pieces(*self)
     }
 
-    /// Goes on by `taken` bytes.
+    /// Skips `taken` bytes.
     #[inline]
     fn advance(&mut self, mut taken: usize) {
         while self.next != NONE {
@@ -171,7 +172,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// Writes the next small pieces as one.
+    /// Writes the next small segments as one.
     #[cold]
     fn copy(&mut self, socket: &mut Socket) -> io::Result<Copied> {
         let mut buffer = [0; COPIED];
@@ -209,13 +210,13 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// What a socket took of what was copied for it.
+/// How much of a copied part a socket accepted.
 enum Copied {
     All,
     Part,
 }
 
-/// The pieces of a [`Rest`], in order.
+/// The segments of a [`Rest`], in order.
 #[derive(Clone)]
 pub(crate) struct Pieces<'a>(Rest<'a>);
 
@@ -237,7 +238,7 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// What a write took: nothing where the socket has no room.
+/// The result of a write: 0 where the socket has no room.
 #[inline]
 pub(crate) fn take(mut write: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
@@ -263,17 +264,17 @@ pub(crate) struct Backlogs {
     spares: Vec<Vec<u8>>,
 }
 
-/// What became of a backlog that was offered to its socket.
+/// The result of writing a backlog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Offer {
-    /// Everything was taken.
+    /// All was accepted.
     Drained,
-    /// Some is left.
+    /// A part is left.
     Waits,
 }
 
 impl Backlogs {
-    /// Keeps bytes for the peer in `slot`, behind what already waits. `false` if that is more than may wait.
+    /// Appends bytes to the backlog of the peer in `slot`. `false` if that exceeds the limit.
     pub(crate) fn keep<'a>(&mut self, slot: &mut Slot, pieces: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
         if slot.backlog == NONE {
             let bytes = self.spares.pop().unwrap_or_default();
@@ -289,7 +290,7 @@ impl Backlogs {
         backlog.bytes.len() - backlog.taken <= BACKLOG_LIMIT
     }
 
-    /// Keeps bytes for the peer in `slot`, before what already waits. `false` if that is more than may wait.
+    /// Puts bytes before the backlog of the peer in `slot`. `false` if that exceeds the limit.
     pub(crate) fn keep_first(&mut self, slot: &mut Slot, bytes: &[u8]) -> bool {
         if let Some(backlog) = self.all.get_mut(slot.backlog) {
             backlog.bytes.splice(..backlog.taken, bytes.iter().copied());
@@ -299,7 +300,7 @@ impl Backlogs {
         self.keep(slot, std::iter::once(bytes))
     }
 
-    /// Offers what waits to the socket; gives the buffer back when all is taken.
+    /// Writes the backlog to the socket; drops the backlog when it is empty.
     pub(crate) fn offer(&mut self, slot: &mut Slot) -> io::Result<Offer> {
         let (Some(backlog), Some(socket)) = (self.all.get_mut(slot.backlog), slot.socket.as_mut()) else {
             return Ok(Offer::Drained);
@@ -312,7 +313,7 @@ impl Backlogs {
         Ok(Offer::Drained)
     }
 
-    /// Forgets the backlog at `index`; [`NONE`] is none.
+    /// Drops the backlog at `index`; [`NONE`] is none.
     pub(crate) fn drop(&mut self, index: u32) {
         let Some(mut backlog) = self.all.remove(index) else { return };
         if self.spares.len() < SPARES && backlog.bytes.capacity() <= KEEP {
@@ -329,7 +330,8 @@ mod tests {
 
     use super::*;
 
-    /// A turn's output for one peer: of `input` every other piece of so many bytes, and bytes of our own between them.
+    /// A turn's output for one peer: every other piece of `input` of this many bytes, and bytes of our own between
+    /// them.
     fn output(input: &[u8], piece: usize) -> (Output, Vec<u8>) {
         let (mut output, mut whole) = (Output::default(), Vec::new());
         let mut peers = crate::slots::Peers::new();

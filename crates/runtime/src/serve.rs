@@ -1,9 +1,11 @@
-//! Serving a configuration: the engine takes its setup at each worker.
+//! Serving a configuration: starts the runtime with an engine in each worker.
 //!
-//! This is the one place of the crate that knows that a handler is an engine.
+//! Only this file of the crate knows that a handler is an engine.
 
 use std::any::Any;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weir_base::Time;
 use weir_config::Config;
@@ -20,71 +22,98 @@ use crate::signals::Signals;
 use crate::start::{Plan, Running, start};
 use crate::start_error::StartError;
 use crate::supervisor;
+use crate::takeover::{Predecessor, upgrade_socket};
 use crate::tls::TlsFiles;
 
-/// What SHOW VERSION says. It begins with the PgBouncer whose console this is: what watches one takes the version
-/// apart.
+/// The reply to SHOW VERSION. It begins with the version of the PgBouncer that Weir replaces, since monitoring parses
+/// it.
 pub const VERSION: &str = concat!("PgBouncer 1.25.2 (Weir ", env!("CARGO_PKG_VERSION"), ")");
 
 /// What follows when clients may come: something that is kept as long as serving lasts, and ends with it.
-pub type Ready = Box<dyn FnOnce(&Running) -> Result<Box<dyn Any>, StartError>>;
+pub type Ready = Box<dyn FnOnce(&mut Running) -> Result<Box<dyn Any>, StartError>>;
 
 /// What it takes to serve a configuration.
 pub struct Options {
-    /// The configuration to begin with.
+    /// The first configuration.
     pub config: Arc<Config>,
-    /// Reads it again, on a helper thread, when the engine asks.
+    /// Reads the configuration again; called on a helper thread when the engine requests it.
     pub reload: Reload,
-    /// Changes it, on a helper thread, when the control plane asks.
+    /// Changes the configuration; called on a helper thread when the control plane requests it.
     pub change: Option<Change>,
-    /// Where the log goes.
+    /// The target of the log.
     pub log: LogTarget,
-    /// Whether the process's signals are ours.
+    /// Whether to handle the process's signals.
     pub signals: Signals,
     /// Listening sockets that somebody opened for us.
     pub inherited: Inherited,
+    /// The process that this one takes over from.
+    pub predecessor: Option<Predecessor>,
     /// Called once everything is bound and runs.
     pub ready: Ready,
+    /// Called when clients may come.
+    pub serving: Box<dyn FnOnce()>,
 }
 
-/// Serves a configuration until it is told to end; returns the exit status. Nothing runs if this fails.
+/// Serves a configuration until it is stopped; blocks, and returns the exit status. After an error nothing is left
+/// running.
 pub fn serve(options: Options) -> Result<i32, StartError> {
     let ready = options.ready;
     let reload = options.reload;
-    // A supervisor that watches is told when a reload begins and when it is over, whatever came of it.
+    // A supervisor is told when a reload begins and when it ends, also with an error.
     let reload: Reload = Arc::new(move || {
         supervisor::reloading();
         let loaded = reload();
         supervisor::ready();
         loaded
     });
-    let running = start_with(options.config, reload, options.change, options.log, options.signals, options.inherited)?;
-    let beside = ready(&running)?;
+    let process = Process {
+        log: options.log,
+        signals: options.signals,
+        inherited: options.inherited,
+        predecessor: options.predecessor,
+        upgrade_socket: Some(upgrade_socket(&options.config.listen)),
+    };
+    let mut running = start_with(options.config, reload, options.change, process)?;
+    let beside = ready(&mut running)?;
+    running.take_over()?;
+    (options.serving)();
     supervisor::ready();
+    let gone = running.is_gone();
     let status = running.wait();
     drop(beside);
-    supervisor::stopping();
+    if !gone.load(Ordering::Acquire) {
+        supervisor::stopping();
+    }
     Ok(status)
 }
 
-/// Starts serving a configuration, for programs that run the pooler inside themselves.
+/// Starts serving a configuration, for programs that embed the pooler. Does not block.
 pub fn start_engines(
     config: Arc<Config>,
     reload: Reload,
     log: LogTarget,
     signals: Signals,
 ) -> Result<Running, StartError> {
-    start_with(config, reload, None, log, signals, Inherited::default())
+    let process = Process { log, signals, inherited: Inherited::default(), predecessor: None, upgrade_socket: None };
+    start_with(config, reload, None, process)
+}
+
+/// What a process is beside its configuration.
+struct Process {
+    log: LogTarget,
+    signals: Signals,
+    inherited: Inherited,
+    predecessor: Option<Predecessor>,
+    upgrade_socket: Option<PathBuf>,
 }
 
 fn start_with(
     config: Arc<Config>,
     reload: Reload,
     change: Option<Change>,
-    log: LogTarget,
-    signals: Signals,
-    inherited: Inherited,
+    process: Process,
 ) -> Result<Running, StartError> {
+    let Process { log, signals, inherited, predecessor, upgrade_socket } = process;
     raise_descriptors();
     let config = fitted(config);
     let tls = TlsFiles::load(&config).map_err(StartError::new)?;
@@ -109,6 +138,8 @@ fn start_with(
         logging: config.log.clone(),
         dns: config.dns.clone(),
         inherited,
+        predecessor,
+        upgrade_socket,
         greeting: greeting(&config),
         warnings: config.warnings.clone(),
         signals,
@@ -118,7 +149,7 @@ fn start_with(
     start(plan, |setup| engine(setup, config.clone(), statement_memory.clone()))
 }
 
-/// The line that the log begins with.
+/// The first line of the log.
 fn greeting(config: &Config) -> String {
     let (clients, workers, (limit, _)) = (config.max_clients, config.workers, descriptors());
     format!("process up: {VERSION}; open files: {limit}, clients: {clients}, workers: {workers}")
@@ -131,6 +162,7 @@ fn engine(setup: WorkerSetup, config: Arc<Config>, statement_memory: StatementMe
         config,
         seed: setup.seed,
         process_key: setup.process_key,
+        ids_after: setup.ids_after,
         statement_memory,
         wall_at_start: setup.wall_at_start,
         version: VERSION,
@@ -138,8 +170,8 @@ fn engine(setup: WorkerSetup, config: Arc<Config>, statement_memory: StatementMe
     })
 }
 
-/// The configuration with no more clients than the descriptors allow beside all servers. Thousands of pools may have
-/// more servers on paper than there are descriptors; clients keep half of them all the same.
+/// The configuration with `max_clients` lowered to what the descriptors allow beside all servers. Thousands of pools
+/// may have more servers in total than there are descriptors; half of them is always reserved for clients.
 fn fitted(config: Arc<Config>) -> Arc<Config> {
     let (limit, _) = descriptors();
     let all = limit.saturating_sub(weir_config::reserved_descriptors(limit));

@@ -1,4 +1,4 @@
-//! What all workers of a process share. Nothing here is touched on the path of a query.
+//! The state that all workers of a process share. No query uses it.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -8,20 +8,23 @@ use crate::control_queue::ControlQueue;
 use crate::helpers::Helpers;
 use crate::log::Log;
 use crate::mailbox::{Mailboxes, WorkerMessage};
+use crate::takeover::Giver;
 use crate::tls::TlsContexts;
 
-/// A worker's view of the process; cheap to clone.
+/// A worker's handle of the process; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) log: Log,
     pub(crate) helpers: Helpers,
-    /// Worker 0 can't accept for the lack of a descriptor.
+    /// Whether worker 0 can't accept for lack of a descriptor.
     pub(crate) starved: Arc<AtomicBool>,
     pub(crate) ending: Ending,
-    /// Where the control plane asks.
+    /// The requests of the control plane.
     pub(crate) control_queue: ControlQueue,
     pub(crate) tls_contexts: Arc<TlsContexts>,
+    /// Who gives to a process that takes over.
+    pub(crate) giver: Giver,
 }
 
 impl Shared {
@@ -31,7 +34,7 @@ impl Shared {
     }
 }
 
-/// How the process is ended, and whether it is ending.
+/// How the process is ended, and whether it is.
 #[derive(Clone)]
 pub(crate) struct Ending {
     status: Arc<OnceLock<i32>>,
@@ -49,7 +52,7 @@ impl Ending {
         }
     }
 
-    /// The exit status, once the process is to end.
+    /// The exit status, if the process is ending.
     #[inline]
     pub(crate) fn status(&self) -> Option<i32> {
         self.status.get().copied()

@@ -1,7 +1,6 @@
-//! The process's signals, turned into messages to worker 0.
+//! The process's signals, forwarded as messages to worker 0.
 //!
-//! SIGPIPE needs nothing here: Rust's runtime ignores it from the start, and a write to a closed socket answers with an
-//! error.
+//! SIGPIPE needs no handling: Rust's runtime ignores it, and a write to a closed socket returns an error.
 
 use std::io;
 use std::thread::{self, JoinHandle};
@@ -14,12 +13,12 @@ use weir_engine::port::{Level, Signal};
 use crate::log::Log;
 use crate::mailbox::{Mailboxes, WorkerMessage};
 
-/// Whether the process's signals are ours.
+/// Whether to handle the process's signals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signals {
-    /// HUP, INT, TERM, QUIT, USR1 and USR2 go to worker 0's engine.
+    /// HUP, INT, TERM, QUIT, USR1 and USR2 are forwarded to worker 0's engine.
     Handle,
-    /// They are left alone, for programs that run the pooler inside themselves.
+    /// Signals are not touched, for programs that embed the pooler.
     Leave,
 }
 
@@ -29,8 +28,7 @@ pub(crate) struct SignalThread {
     thread: JoinHandle<()>,
 }
 
-/// Signals that are kept for us from now on. Taken before anything listens, so that none finds the process without an
-/// answer of its own.
+/// Registered signals. Made before anything listens, so that no signal meets its default action afterwards.
 pub(crate) struct CaughtSignals(Incoming);
 
 impl CaughtSignals {
@@ -60,7 +58,7 @@ impl SignalThread {
     /// Ends the thread.
     pub(crate) fn finish(self) {
         self.handle.close();
-        // It only forwards signals; a panic there has been reported.
+        // It only forwards signals; a panic there has been printed.
         let _ = self.thread.join();
     }
 }

@@ -1,8 +1,8 @@
-//! The table of a worker's peers: what the runtime itself has to remember about each socket, in a few bytes.
+//! The table of a worker's peers: the runtime's state of each socket, in a few bytes.
 //!
-//! Owns the handles: a slot's generation grows with each use, so that a late event or a late wish of the engine for a
-//! peer that is gone finds nothing. Slots lie in chunks that never move and are reused last-in first-out; an idle peer
-//! has no buffer. Knows nothing of what the peers say.
+//! Owns the handles: a slot's generation grows with each use, so that a late event or call for a closed peer finds no
+//! slot. Slots are in chunks that never move and are reused last-in first-out; an idle peer has no buffer. Knows
+//! nothing of the content of connections.
 
 use mio::Token;
 
@@ -10,15 +10,15 @@ use weir_base::Peer;
 
 use crate::socket::Socket;
 
-/// Slots a chunk; a power of two.
+/// Slots of a chunk; a power of two.
 const CHUNK: usize = 256;
-/// Generations stay below this, so that a token's highest bit is free to mark tokens that are no peers.
+/// Generations stay below this, so that a token's highest bit marks tokens that are not peers'.
 const GENERATIONS: u32 = 1 << 31;
 /// No index.
 pub(crate) const NONE: u32 = u32::MAX;
 
 const _: () = assert!(usize::BITS == 64, "a token holds a slot and its generation");
-// In debug builds mio keeps more with each socket, to check its use.
+// In debug builds mio stores more with each socket, to check its use.
 const _: () = assert!(cfg!(debug_assertions) || size_of::<Slot>() <= 32, "a slot is what every idle client costs");
 
 /// The state of a peer.
@@ -30,31 +30,31 @@ pub(crate) enum Stage {
     Connecting,
     /// Connected.
     Open,
-    /// Waits for its backlog to drain, then leaves this worker.
+    /// Detaches as soon as its backlog is empty.
     Detaching,
-    /// Out of the loop, ready to move to another worker.
+    /// Detached from the loop, ready to move to another worker.
     Detached,
-    /// Closed for the engine; queued bytes are still offered to the socket.
+    /// Closed by the engine; its backlog is still written.
     Lingering,
 }
 
-/// What the last events and reads say about a socket.
+/// The state of a socket's input, from the last events and reads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Ready {
     /// Nothing to read, until an event says otherwise.
     Nothing,
     /// There may be bytes.
     Bytes,
-    /// The end has been announced: reads go on until they meet it.
+    /// The other end has shut down: it is read to the end.
     Ending,
-    /// A write failed: reads go on as long as there are bytes, then the peer is gone.
+    /// A write failed: it is read as long as there are bytes, then the peer is closed.
     Broken,
 }
 
 /// What epoll watches a socket for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Watch {
-    /// It is not registered.
+    /// Not registered.
     Nothing,
     /// Readable.
     Reads,
@@ -75,54 +75,54 @@ impl Watch {
         }
     }
 
-    /// Whether that is for room.
+    /// Whether it includes room.
     pub(crate) fn has_room(self) -> bool {
         matches!(self, Watch::Room | Watch::Both)
     }
 }
 
-/// Who tells of a peer's bytes.
+/// How a peer's bytes are received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reader {
-    /// Epoll tells that there are some, and they are read from the socket.
+    /// epoll reports them, and they are read from the socket.
     Epoll,
     /// The worker's ring receives them ahead.
     Ring,
-    /// The ring has been asked to end that, and has not ended yet.
+    /// The ring's receive is being cancelled.
     Leaving,
 }
 
-/// What is on its way to a peer through the worker's ring.
+/// Output of a peer in the worker's ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outgoing {
     /// Nothing.
     Nothing,
-    /// Bytes that are handed in at the round's end.
+    /// Bytes that are submitted at the end of the round.
     Staged,
-    /// Bytes whose fate is not known yet.
+    /// Bytes that were submitted, without a completion yet.
     InFlight,
 }
 
 /// One peer.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// The socket; none while a name is looked up.
+    /// The socket; none during the look-up of a name.
     pub(crate) socket: Option<Socket>,
-    /// Index of what the socket refused, or [`NONE`]. For a vacant slot: the next vacant one.
+    /// Index of its backlog, or [`NONE`]. In a vacant slot: the next vacant one.
     pub(crate) backlog: u32,
     /// Index into the turn's list of peers with output, or [`NONE`].
     pub(crate) touched: u32,
-    /// Index of its encryption, or [`NONE`].
+    /// Index of its TLS state, or [`NONE`].
     pub(crate) tls: u32,
     generation: u32,
     pub(crate) stage: Stage,
     pub(crate) ready: Ready,
     pub(crate) watch: Watch,
-    /// Whether the engine wants no bytes now.
+    /// Whether the engine has paused reading.
     pub(crate) paused: bool,
     /// Whether it is in the run queue.
     pub(crate) queued: bool,
-    /// Whether bytes of it are held that came ahead.
+    /// Whether bytes of it are stored that were received while it was paused.
     pub(crate) held: bool,
     pub(crate) reader: Reader,
     pub(crate) outgoing: Outgoing,
@@ -147,34 +147,34 @@ impl Slot {
         }
     }
 
-    /// Whether bytes for it wait, or are on their way: it can't be closed yet, or leave.
+    /// Whether there is output that is not sent yet: then the peer can't be closed or detached.
     #[inline]
     pub(crate) fn owes(&self) -> bool {
         self.backlog != NONE || self.outgoing != Outgoing::Nothing
     }
 
-    /// Whether more is to be read than a portion of held bytes that has just been taken: further ones, an end, or what
-    /// nobody but us reads.
+    /// Whether there is more to read after a portion of stored bytes: further ones, an end, or bytes that only this
+    /// worker reads.
     pub(crate) fn has_more_than_held(&self) -> bool {
         self.held || self.ready > Ready::Bytes || self.reader != Reader::Ring
     }
 
-    /// Whether bytes that arrive go to the engine now.
+    /// Whether received bytes go to the engine now.
     #[inline]
     pub(crate) fn reads(&self) -> bool {
         self.stage == Stage::Open && !self.paused
     }
 }
 
-/// What a peer leaves behind.
+/// The state of a removed peer.
 #[derive(Debug)]
 pub(crate) struct Removed {
     pub(crate) socket: Option<Socket>,
     /// Index of its backlog, or [`NONE`].
     pub(crate) backlog: u32,
-    /// Index of its encryption, or [`NONE`].
+    /// Index of its TLS state, or [`NONE`].
     pub(crate) tls: u32,
-    /// Whether bytes are held for it.
+    /// Whether bytes of it are stored.
     pub(crate) held: bool,
     pub(crate) reader: Reader,
 }
@@ -191,7 +191,7 @@ impl Peers {
         Peers { chunks: Vec::new(), free: NONE }
     }
 
-    /// Takes a slot into use.
+    /// Allocates a slot.
     pub(crate) fn insert(&mut self, socket: Option<Socket>, stage: Stage) -> Peer {
         if self.free == NONE {
             self.grow();
@@ -205,7 +205,7 @@ impl Peers {
         Peer::new(index, generation)
     }
 
-    /// The slot of `peer`, whatever its stage, as long as it is in use.
+    /// The slot of `peer` in any stage, unless it is vacant.
     #[inline]
     pub(crate) fn get(&mut self, peer: Peer) -> Option<&mut Slot> {
         let slot = self.cell(peer.slot)?;
@@ -218,7 +218,7 @@ impl Peers {
         self.get(peer).filter(|slot| slot.stage != Stage::Lingering)
     }
 
-    /// Gives a slot back; returns what it had.
+    /// Frees a slot; returns its state.
     pub(crate) fn remove(&mut self, peer: Peer) -> Option<Removed> {
         let free = self.free;
         let slot = self.get(peer)?;
@@ -240,7 +240,7 @@ impl Peers {
     fn grow(&mut self) {
         let first = (self.chunks.len() * CHUNK) as u32;
         let last = first + CHUNK as u32 - 1;
-        // Each vacant slot names its successor; the last one ends the list.
+        // Each vacant slot has the index of the next; the last one ends the list.
         let slots: Vec<Slot> = (first..=last).map(|i| Slot::vacant(if i == last { NONE } else { i + 1 })).collect();
         self.chunks.push(slots.into_boxed_slice().try_into().expect("a chunk's length"));
         self.free = first;

@@ -1,7 +1,7 @@
-//! One stream socket, TCP or Unix, as the worker's loop uses it.
+//! One stream socket, TCP or Unix.
 //!
-//! Invariant: the socket is non-blocking; no call here ever waits. Reading and writing, which every query pays for, go
-//! to the kernel without libc's cancellation points, which a process with threads pays for at each call.
+//! Invariant: the socket is non-blocking; no call here blocks. Reads and writes, which every query uses, call the
+//! kernel without libc's cancellation points, which cost time in a process with threads.
 
 use std::io::{self, IoSlice, Write};
 use std::net::Shutdown;
@@ -44,7 +44,7 @@ impl Socket {
         }
     }
 
-    /// The error that the system keeps for this socket, if any; asking clears it.
+    /// The kernel's pending error of this socket, if any; reading clears it.
     pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
         match self {
             Socket::Tcp(s) => s.take_error(),
@@ -52,7 +52,7 @@ impl Socket {
         }
     }
 
-    /// Whether a connect has ended: fails with `NotConnected` as long as it has not.
+    /// Whether a connect has ended: fails with `NotConnected` while it has not.
     pub(crate) fn check_connected(&self) -> io::Result<()> {
         match self {
             Socket::Tcp(s) => s.peer_addr().map(drop),
@@ -68,7 +68,7 @@ impl Socket {
         }
     }
 
-    /// Ends both directions; the number stays ours.
+    /// Shuts down both directions; the descriptor stays open.
     pub(crate) fn shutdown(&self) -> io::Result<()> {
         match self {
             Socket::Tcp(s) => s.shutdown(Shutdown::Both),
@@ -107,7 +107,7 @@ pub(crate) fn socket_path(dir: &Path, port: u16) -> PathBuf {
     dir.join(format!(".s.PGSQL.{port}"))
 }
 
-/// Makes a TCP socket what all of them here are: prompt, and noticed when its other end vanishes.
+/// Sets the options of all TCP sockets: TCP_NODELAY and keepalive.
 pub(crate) fn tune(socket: impl AsFd, keepalive: &Keepalive) -> io::Result<()> {
     let socket = socket.as_fd();
     let time = |span: Span| Duration::from_micros(span.micros());
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
         #[cfg(target_os = "linux")]
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_millis(1_234)));
-        // Linux gives twice of what is asked for, for its own book-keeping.
+        // Linux doubles the requested size, for its own overhead.
         let buffer = socket.recv_buffer_size().unwrap();
         assert!(buffer != usual && [32_768, 65_536].contains(&buffer), "{buffer}, {usual} before");
 

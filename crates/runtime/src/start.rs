@@ -1,8 +1,10 @@
 //! Starting and ending: everything is bound before anything runs, and everything ends together.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use mio::Poll;
@@ -25,54 +27,67 @@ use crate::port::{MakeRing, Port, RING_SIZE};
 use crate::shared::{Ending, Shared};
 use crate::signals::{CaughtSignals, SignalThread, Signals};
 use crate::start_error::StartError;
+use crate::takeover::{GiveThread, Giver, Giving, Predecessor, UpgradeSocket};
 use crate::tls::TlsFiles;
 use crate::worker::Worker;
 
-/// The exit status when a worker died of a broken invariant.
+/// The exit status when a worker panicked.
 const PANICKED: i32 = 101;
 
-/// What the runtime itself has to know, whatever its handlers do.
+/// The runtime's configuration, for any handler.
 pub struct Plan {
-    /// Where clients connect.
+    /// The listeners.
     pub listen: Listen,
-    /// Worker threads; at min_level one runs.
+    /// Worker threads; at least one runs.
     pub workers: u16,
-    /// What they wait for their sockets with.
+    /// How workers wait for their sockets.
     pub io: SocketIo,
-    /// How a worker makes its io_uring, if it waits with one.
+    /// Makes a worker's io_uring.
     pub ring: MakeRing,
-    /// Reads the configuration again, on a helper thread.
+    /// Reads the configuration again; called on a helper thread.
     pub reload: Reload,
-    /// Changes the configuration, on a helper thread, where it can be changed.
+    /// Changes the configuration, if that is possible; called on a helper thread.
     pub change: Option<Change>,
-    /// Where the log goes.
+    /// The target of the log.
     pub log: LogTarget,
-    /// What is logged, how, and where else.
+    /// The settings of the log.
     pub logging: weir_config::Log,
     /// Listening sockets that somebody opened for us: used instead of those of `listen`.
     pub inherited: Inherited,
+    /// The process that this one takes over from.
+    pub predecessor: Option<Predecessor>,
+    /// Where another process asks to take over from this one; `None`: nowhere.
+    pub upgrade_socket: Option<PathBuf>,
     /// How names of servers are looked up, until a configuration is adopted that says otherwise.
     pub dns: weir_config::Dns,
-    /// The first words of the log.
+    /// The beginning of the log's first line.
     pub greeting: String,
-    /// What is warned of next.
+    /// Warnings for the log.
     pub warnings: Vec<String>,
-    /// Whether the process's signals are ours.
+    /// Whether to handle the process's signals.
     pub signals: Signals,
-    /// What handshakes go by.
+    /// The keys and certificates.
     pub tls: TlsFiles,
 }
 
-/// A runtime that serves. Dropping it ends it.
+/// A running runtime. Dropping it ends it.
 pub struct Running {
     bound: Bound,
     handle: Handle,
     workers: Vec<JoinHandle<()>>,
     signals: Option<SignalThread>,
+    upgrade: Option<GiveThread>,
+    /// The control plane's listening sockets, which go to a process that takes over.
+    web: Arc<Mutex<Vec<TcpListener>>>,
+    /// The process that this one takes over from, until it does.
+    predecessor: Option<Predecessor>,
+    /// Set when another process has taken over.
+    gone: Arc<AtomicBool>,
+    plain_log: Log,
     log: Option<LogThread>,
 }
 
-/// Reaches a running runtime from outside; cheap to clone.
+/// A handle to a runtime, for other threads; cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     ending: Ending,
@@ -81,12 +96,12 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Ends it at once, with this exit status. The first one counts.
+    /// Ends the process's pooling at once, with this exit status. Later calls have no effect.
     pub fn stop(&self, status: i32) {
         self.ending.end(status);
     }
 
-    /// The workers, for a control plane to ask.
+    /// The workers' interface for a control plane.
     pub fn control(&self) -> Arc<dyn Control> {
         Arc::new(self.control_queue.clone())
     }
@@ -97,13 +112,20 @@ impl Handle {
     }
 }
 
-/// Binds everything, then starts the workers, each with a handler of its own. Nothing runs if this fails.
+/// Binds all listeners, then starts the workers, each with a handler of its own. After an error nothing is left
+/// running.
 pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> Result<Running, StartError> {
     raise_descriptors();
     let signals = (plan.signals == Signals::Handle).then(CaughtSignals::catch).transpose();
     let signals = signals.map_err(StartError::because("can't wait for signals"))?;
     let keepalive = plan.listen.keepalive;
-    let mut listening = Listening::bind(plan.listen, plan.inherited)?;
+    let (mut predecessor, gone) = (plan.predecessor, Arc::<AtomicBool>::default());
+    let (inherited, mut upgrade) = match predecessor.as_mut() {
+        Some(old) => Inherited::from_process(old.take_listeners())
+            .map_err(StartError::because("can't take over the listening sockets"))?,
+        None => (plan.inherited, None),
+    };
+    let mut listening = Listening::bind(plan.listen, inherited, gone.clone())?;
     let bound = listening.bound().clone();
     let count = plan.workers.max(1);
     let polls = (0..count).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>();
@@ -118,10 +140,23 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     for place in places.chain(bound.unix.iter().map(|path| format!("unix:{}", path.display()))) {
         log.line(Level::Info, format_args!("listening on {place}"));
     }
+    if let (None, Some(path)) = (&upgrade, &plan.upgrade_socket) {
+        match UpgradeSocket::bind(path) {
+            Ok(socket) => upgrade = Some(socket),
+            Err(error) => log.line(
+                Level::Warning,
+                format_args!("no other process can take over from this one: {}: {error}", path.display()),
+            ),
+        }
+    }
+    let process_key = predecessor.as_ref().map_or_else(random, Predecessor::process_key);
+    let ids_after = predecessor.as_ref().map_or(0, Predecessor::last_id);
+    let (giver, given) = Giver::new();
     let tls_contexts = plan.tls.0.clone();
     let configuring = Configuring { reload: plan.reload, change: plan.change, tls: plan.tls };
     let shared = Shared {
-        clock: Clock::start(),
+        clock: predecessor.as_ref().map_or_else(Clock::start, |old| Clock::continuing(old.clock())),
+        giver,
         log,
         helpers: Helpers::start(&mailboxes, &configuring).map_err(StartError::because("can't start a thread"))?,
         starved: Arc::new(AtomicBool::new(false)),
@@ -138,8 +173,27 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
         },
         workers: Vec::new(),
         signals: None,
+        upgrade: None,
+        web: Arc::default(),
+        predecessor,
+        gone,
+        plain_log: shared.log.clone(),
         log: Some(log_thread),
     };
+    if let Some(socket) = upgrade {
+        let giving = Giving {
+            socket,
+            given,
+            mailboxes: mailboxes.clone(),
+            log: shared.log.clone(),
+            clock: shared.clock,
+            process_key,
+            ending: shared.ending.clone(),
+            web: running.web.clone(),
+            gone: running.gone.clone(),
+        };
+        running.upgrade = Some(GiveThread::start(giving).map_err(StartError::because("can't start a thread"))?);
+    }
     if let Some(kept) = signals {
         let thread = SignalThread::start(kept, mailboxes.clone(), shared.log.clone());
         running.signals = Some(thread.map_err(StartError::because("can't wait for signals"))?);
@@ -147,16 +201,18 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let mut listening = Some(listening);
     let ports = polls.into_iter().zip(inboxes).enumerate().map(|(i, (poll, messages))| {
         let inbox = Inbox::new(WorkerId(i as u16), mailboxes.clone(), messages);
-        // The first worker takes the listeners.
+        // The first worker gets the listeners.
         let mut port = Port::new(shared.clone(), poll, inbox, listening.take(), keepalive);
         port.connects.adopt(&plan.dns);
         port
     });
-    running.workers = spawn(ports.collect(), handler, by_ring.then_some(plan.ring))?;
+    let keys = (process_key, ids_after);
+    running.workers = spawn(ports.collect(), handler, keys, by_ring.then_some(plan.ring))?;
     Ok(running)
 }
 
-/// Whether workers wait with an io_uring. Writes the log's first line, which says so, and why not where there is none.
+/// Whether workers use io_uring. Writes the log's first line, which reports it, with the reason where io_uring is not
+/// available.
 fn choose_io(io: SocketIo, greeting: &str, log: &Log) -> bool {
     let refused = match io {
         SocketIo::Epoll => None,
@@ -168,7 +224,7 @@ fn choose_io(io: SocketIo, greeting: &str, log: &Log) -> bool {
     }
     match (io, refused) {
         (SocketIo::Auto, Some(refused)) => {
-            log.line(Level::Info, format_args!("{greeting}, io: epoll, for {refused}"));
+            log.line(Level::Info, format_args!("{greeting}, io: epoll ({refused})"));
         }
         (_, refused) => {
             log.line(Level::Info, format_args!("{greeting}, io: epoll"));
@@ -181,7 +237,7 @@ fn choose_io(io: SocketIo, greeting: &str, log: &Log) -> bool {
     false
 }
 
-/// Why there can't be a ring; on a thread of its own, because the end of a ring interrupts calls of the thread that
+/// Why io_uring is not available; on a thread of its own, since the end of a ring interrupts calls of the thread that
 /// made it.
 fn probe() -> Option<RingError> {
     let thread = thread::Builder::new().spawn(|| Ring::new(RING_SIZE).err()).ok()?;
@@ -191,16 +247,16 @@ fn probe() -> Option<RingError> {
 fn spawn<B: Handler>(
     ports: Vec<Port>,
     mut handler: impl FnMut(WorkerSetup) -> B,
+    (process_key, ids_after): ([u8; 32], u64),
     ring: Option<MakeRing>,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let workers = ports.len() as u16;
     // All handlers exist before the first thread does, so that the first message finds its reader.
-    let process_key = random();
     let made: Vec<Worker<B>> = ports
         .into_iter()
         .map(|port| {
             let wall_at_start = port.shared.clock.wall_at_start();
-            let setup = WorkerSetup { worker: port.me, workers, wall_at_start, seed: random(), process_key };
+            let setup = WorkerSetup { worker: port.me, workers, wall_at_start, seed: random(), process_key, ids_after };
             Worker::new(handler(setup), port, ring)
         })
         .collect();
@@ -209,7 +265,7 @@ fn spawn<B: Handler>(
         let begun = begun.clone();
         thread::Builder::new().name(format!("weir-{i}")).spawn(move || {
             let _ends_all = EndsAll(worker.ending());
-            // Nobody listens any more if a thread could not be started.
+            // The receiver is gone if a thread could not be started.
             worker.run(move || {
                 let _ = begun.send(());
             });
@@ -218,7 +274,7 @@ fn spawn<B: Handler>(
     let threads: Result<Vec<_>, _> = made.into_iter().enumerate().map(start).collect();
     let threads = threads.map_err(StartError::because("can't start a thread"))?;
     drop(begun);
-    // One that died before it began has let go of its end, too.
+    // A thread that ended before it began has dropped its sender, too.
     begins.iter().take(threads.len()).for_each(drop);
     Ok(threads)
 }
@@ -229,7 +285,7 @@ fn random() -> [u8; 32] {
     bytes
 }
 
-/// Ends the whole process's pooling when a worker dies: half a pooler would leave its clients hanging.
+/// Ends the whole process when a worker panics: its clients would hang otherwise.
 struct EndsAll(Ending);
 
 impl Drop for EndsAll {
@@ -241,14 +297,39 @@ impl Drop for EndsAll {
 }
 
 impl Running {
-    /// Where it listens.
+    /// The bound addresses.
     pub fn bound(&self) -> &Bound {
         &self.bound
     }
 
-    /// A way to reach it while somebody waits for its end.
+    /// A handle for other threads.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// The control plane's listening sockets of the process that this one takes over from.
+    pub fn take_web(&mut self) -> Vec<TcpListener> {
+        self.predecessor.as_mut().map(Predecessor::take_web).unwrap_or_default()
+    }
+
+    /// A process that takes over gets these listening sockets, too.
+    pub fn offer_web(&self, listeners: Vec<TcpListener>) {
+        *self.web.lock().unwrap_or_else(PoisonError::into_inner) = listeners;
+    }
+
+    /// Everything serves: takes over from the other process, if there is one.
+    ///
+    /// # Errors
+    /// The other process is gone, or gave up waiting.
+    pub(crate) fn take_over(&mut self) -> Result<(), StartError> {
+        let Some(old) = self.predecessor.take() else { return Ok(()) };
+        old.take_over(self.handle.mailboxes.clone(), self.plain_log.clone())
+            .map_err(StartError::because("can't take over"))
+    }
+
+    /// Whether another process has taken over.
+    pub(crate) fn is_gone(&self) -> Arc<AtomicBool> {
+        self.gone.clone()
     }
 
     /// Waits for its end and returns its exit status.
@@ -264,6 +345,9 @@ impl Running {
         }
         if let Some(signals) = self.signals.take() {
             signals.finish();
+        }
+        if let Some(upgrade) = self.upgrade.take() {
+            upgrade.finish(self.gone.load(Ordering::Acquire));
         }
         if let Some(log) = self.log.take() {
             log.finish();

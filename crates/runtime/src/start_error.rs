@@ -1,14 +1,14 @@
-//! Why the runtime could not be started.
+//! Why the runtime could not start.
 
 use std::error::Error;
 use std::fmt;
 
-/// Why nothing was started: one line, with what to do about it.
+/// Why the runtime could not start: one line, with what to do about it.
 #[derive(Debug)]
 pub struct StartError(String);
 
 impl StartError {
-    /// Of this line.
+    /// With this line.
     pub fn new(text: String) -> Self {
         StartError(text)
     }

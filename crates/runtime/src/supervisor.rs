@@ -1,18 +1,23 @@
-//! What a supervisor hears that watches the process (systemd's sd_notify(3)). Without one nothing happens.
+//! Notifications to a supervisor such as systemd (sd_notify(3)). Without a supervisor they have no effect.
 
 use sd_notify::{NotifyState, notify};
 
-/// Clients may come, or a reload is over.
+/// Clients can connect, or a reload has ended.
 pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// The configuration is being read again.
+/// A reload has begun.
 pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
         Err(_) => tell(&[NotifyState::Reloading]),
     }
+}
+
+/// The service's main process is another one from now on.
+pub(crate) fn main_process(pid: u32) {
+    tell(&[NotifyState::MainPid(pid)]);
 }
 
 /// The process is about to end.

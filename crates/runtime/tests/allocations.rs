@@ -1,5 +1,5 @@
-//! In steady state the path of a query allocates nothing. A program of its own and without the test harness, whose main
-//! thread allocates when it likes: what is counted here is the whole process.
+//! In steady state the path of a query allocates nothing. A program of its own and without the test harness, whose
+//! main thread allocates at any time: this test counts the whole process.
 
 mod common;
 
@@ -15,7 +15,7 @@ use common::*;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Answers each byte with two, on connections that it accepts, until they end.
+/// Answers each byte with two, on accepted connections, until they end.
 fn serve_answers(listener: TcpListener, clients: usize) {
     for _ in 0..clients {
         let (mut stream, _) = listener.accept().unwrap();
@@ -56,7 +56,7 @@ fn main() {
     let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| client(&pooler)).collect();
     clients.iter_mut().for_each(|c| ask(c, 100));
     server.join().unwrap();
-    // A thread of the process that begins late allocates once; what a turn allocates shows in every measurement.
+    // A thread that starts late allocates once; an allocation in a turn shows in every measurement.
     let measured: Vec<_> = (0..5).map(|_| measure(&mut clients)).collect();
     assert!(measured.contains(&(0, 0)), "allocations in 8,000 turns, measured again and again: {measured:?}");
     println!("test result: ok. 1 passed; 0 failed; forwarding allocates nothing");

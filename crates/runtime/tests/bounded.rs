@@ -1,4 +1,4 @@
-//! What waits is bounded. Alone in its program, as it measures the program's memory.
+//! Stored output is bounded. In a program of its own, as it measures the program's memory.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn a_hundred_megabytes_echo_through_a_slow_reader_in_bounded_memory() {
         (0..TOTAL / STEP).for_each(|i| writer.write_all(&pattern(i * STEP, STEP)).unwrap());
         writer.shutdown(Shutdown::Write).unwrap();
     });
-    // Nobody reads at first: the kernel's buffers fill, and the rest must wait with the sender.
+    // The test reads nothing at first: the kernel's buffers fill, and the rest must wait with the sender.
     thread::sleep(Duration::from_millis(500));
     assert!(resident().saturating_sub(before) < 32 << 20, "what waits is bounded");
     for i in 0..TOTAL / STEP {

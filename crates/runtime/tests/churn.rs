@@ -1,4 +1,4 @@
-//! Connections that come and go in every manner leave nothing behind. Alone in its program, as it counts descriptors.
+//! Connections that end in every way leave nothing behind. In a program of its own, as it counts descriptors.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn after_all_have_gone_no_descriptor_is_left() {
             let mut stream = connect(at);
             let length = 1 + (seed * 7919 + i * 104_729) % 200_000;
             let ending = (seed + i) % 5;
-            // Whoever resets or leaves without reading may meet an error; the others may not.
+            // A client that resets or closes without reading may get an error; the others may not.
             let sent = stream.write_all(&pattern(0, length.min(if ending < 2 { 200_000 } else { 20_000 })));
             match ending {
                 0 => socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap(),

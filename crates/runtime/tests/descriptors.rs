@@ -1,4 +1,4 @@
-//! Descriptors run out: nobody is lost, nothing spins. Alone in its program, as it takes all of them.
+//! Descriptors run out: no client is lost, no loop is busy. In a program of its own, as it uses all of them.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn without_descriptors_clients_wait_and_are_served_when_one_is_free() {
     let first = client(&running);
     assert_eq!(next(&heard), "accepted");
 
-    // All descriptors but one are taken; that one is the next client's own end.
+    // All descriptors but one are used; that one is for the next client's own end.
     let mut taken = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         taken.push(file);
@@ -46,7 +46,7 @@ fn without_descriptors_clients_wait_and_are_served_when_one_is_free() {
     let text = lines.text();
     assert_eq!(text.matches("could not accept a client").count(), 1, "{text}");
 
-    // The runtime's own end of the first client is the descriptor that the second one needs.
+    // The second client needs the descriptor of the runtime's end of the first one.
     let freed = Instant::now();
     drop(first);
     second.set_read_timeout(Some(Duration::from_secs(5))).unwrap();

@@ -1,5 +1,5 @@
-//! What peers send that are not read waits with them and in the kernel, and arrives once they are read again. Alone in its
-//! program, as it measures the program's memory.
+//! What paused peers send waits with them and in the kernel, and arrives once they are read again. In a program of its
+//! own, as it measures the program's memory.
 
 mod common;
 
@@ -59,7 +59,7 @@ fn many_paused_peers_cost_no_memory_of_ours_and_lose_no_byte() {
                 stream.shutdown(Shutdown::Write).unwrap();
             });
         }
-        // By now each has sent what the kernel takes.
+        // By now each has sent what the kernel accepts.
         thread::sleep(Duration::from_millis(500));
         assert!(resident().saturating_sub(before) < 32 << 20, "what is not read is not taken either");
         running.handle().signal(Signal::Resume);

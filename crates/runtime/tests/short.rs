@@ -1,8 +1,8 @@
-//! Submissions that the kernel cuts short: no byte goes to a socket that has only the number of an earlier one, nothing
-//! spins, nothing is kept. Tests that count descriptors and calls, one at a time.
+//! Submissions that the kernel cuts short: no byte goes to a socket that reuses the descriptor of an earlier one, no
+//! loop is busy, nothing is kept. Tests that count descriptors and calls, one at a time.
 //!
-//! The workers' rings are real; a switch decides what each of their calls hands in. Where the kernel has no io_uring for
-//! us, each test says so and ends.
+//! The workers' rings are real; a switch decides what each of their calls submits. Without io_uring in the kernel,
+//! each test says so and ends.
 
 mod common;
 
@@ -23,7 +23,7 @@ use weir_uring::{Ring, RingError, RingSize};
 
 use common::*;
 
-/// What the kernel takes.
+/// What the kernel accepts.
 const ALL: u32 = 0;
 const NOTHING: u32 = 1;
 const SOME: u32 = 2;
@@ -33,7 +33,7 @@ static CHANCE: AtomicU64 = AtomicU64::new(0);
 const PATIENCE: Duration = Duration::from_secs(20);
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A number below `bound` that nobody foresees (splitmix64).
+/// A pseudo-random number below `bound` (splitmix64).
 fn chance(bound: u64) -> u64 {
     let mut z = CHANCE.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -80,8 +80,8 @@ fn reset(stream: TcpStream) {
     drop(stream);
 }
 
-/// Answers `q` with `answer to N`, N being the port the client comes from; the kernel takes nothing from then on if it was
-/// `Q`. Tells what it is told.
+/// Answers `q` with `answer to N`, N being the client's port; after a `Q` the kernel accepts nothing. Reports its
+/// inputs.
 fn answering(told_to: std::sync::mpsc::Sender<String>) -> impl Handler {
     script(move |_, input, io| {
         let _ = told_to.send(told(&input));
@@ -96,7 +96,7 @@ fn answering(told_to: std::sync::mpsc::Sender<String>) -> impl Handler {
     })
 }
 
-/// What comes within a moment; nothing else is waited for.
+/// What arrives within a moment.
 fn whatever_comes(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = vec![0; 100];
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -146,7 +146,8 @@ fn a_receive_that_was_not_handed_in_takes_no_bytes_from_who_got_its_socket_s_num
         let (mut arrived, mut due) = (Vec::new(), Time::NEVER);
         script(move |now, input, io| {
             match input {
-                // The first ones are closed some rounds after they were accepted, when their receives have been asked for.
+                // The first ones are closed some rounds after they were accepted, when their receives have been
+                // requested.
                 Input::Accepted { peer, .. } if arrived.len() < COUNT => {
                     TAKES.store(NOTHING, Relaxed);
                     arrived.push(peer);
@@ -172,7 +173,7 @@ fn a_receive_that_was_not_handed_in_takes_no_bytes_from_who_got_its_socket_s_num
     // They see that they are closed, although their sockets' numbers are not free.
     first.iter_mut().for_each(|stream| assert_eq!(stream.read(&mut [0]).unwrap(), 0));
     drop(first);
-    // One after the other, so that both ends of each get numbers that have become free.
+    // One after the other, so that both ends of each get descriptors that have become free.
     let mut others: Vec<TcpStream> = (0..2 * COUNT)
         .map(|_| {
             let stream = client(&running);
@@ -204,7 +205,7 @@ fn while_the_kernel_takes_nothing_a_worker_neither_spins_nor_keeps_who_is_gone()
     let calls = CALLS.load(Relaxed);
     thread::sleep(Duration::from_millis(500));
     let calls = CALLS.load(Relaxed) - calls;
-    // Each call that takes nothing is followed by a millisecond's wait.
+    // Each call that submits nothing is followed by a wait of a millisecond.
     assert!(calls < 2_000, "{calls} calls in half a second");
     for _ in 0..300 {
         drop(client(&running));
@@ -232,7 +233,7 @@ fn a_worker_ends_although_the_kernel_takes_nothing() {
     TAKES.store(ALL, Relaxed);
 }
 
-/// Says who it is in each request, and checks that each answer is its own; some leave in the middle.
+/// Sends its name in each request, and checks that each answer is for it; some leave in the middle.
 fn visit(at: SocketAddr, number: u64) {
     let mut stream = connect(at);
     for round in 0..1 + chance(4) {
@@ -263,7 +264,7 @@ fn whatever_part_the_kernel_takes_clients_that_come_and_go_get_their_own_answers
         for thread in 0..4 {
             scope.spawn(move || (0..200).for_each(|i| visit(at, thread * 1000 + i)));
         }
-        // Now and then it takes nothing for a while.
+        // At times it accepts nothing for a while.
         for _ in 0..20 {
             thread::sleep(Duration::from_millis(20));
             TAKES.store(NOTHING, Relaxed);

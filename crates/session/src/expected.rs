@@ -76,6 +76,12 @@ impl Expected {
         matches!(self, Expected::LocalParse | Expected::LocalClose | Expected::LocalDeallocate | Expected::LocalForget)
     }
 
+    /// Whether no reply of the server's answers it: we do, or nobody.
+    #[inline]
+    pub(crate) fn is_unanswered(self) -> bool {
+        self.is_local() || self == Expected::CopyEnd
+    }
+
     /// Whether the server's unnamed slot holds something else once it has run.
     pub(crate) fn changes_unnamed(self) -> bool {
         matches!(

@@ -110,38 +110,45 @@ impl<O: Out> Walk<'_, '_, O> {
         if let Some(what) = self.client.fails.filter(|_| self.client.stream.is_between()) {
             self.fail_discarded(what)?;
         }
-        match self.next(input, at)? {
+        // The beginning of a message that came in pieces.
+        let mut held = Vec::new();
+        let (view, head) = match self.next(input, at)? {
             Piece::End => {
                 self.client.stream.charge(self.ctx.statements.account());
-                Err(StopReason::EndOfInput)
+                return Err(StopReason::EndOfInput);
             }
             Piece::Rest(range, Disposition::Forward) => {
                 if let Some(server) = self.server.as_deref_mut() {
                     server.request_streams(&input[range.clone()], !self.client.stream.is_forwarding());
                     self.out.server_range(range);
                 }
-                Ok(())
+                return Ok(());
             }
-            Piece::Rest(_, Disposition::Discard) => Ok(()),
-            Piece::Here(here, head) => {
-                let view = View::in_input(input, here, head);
-                self.message(view, head)?;
-                *at += view.bytes.len();
-                Ok(())
-            }
+            Piece::Rest(_, Disposition::Discard) => return Ok(()),
+            Piece::Here(here, head) => (View::in_input(input, here, head), head),
             Piece::Held(head) => {
-                let held = self.client.stream.take_held();
-                let done = self.message(View::held(&held, head), head);
-                match done {
-                    Ok(()) => self.client.stream.give_back(held),
-                    Err(_) => {
-                        self.client.stream.keep(held);
-                        self.client.stream.charge(self.ctx.statements.account());
-                    }
-                }
-                done
+                held = self.client.stream.take_held();
+                (View::held(&held, head), head)
             }
+        };
+        let here = view.bytes.len();
+        let done = self.message(view, head);
+        if !held.is_empty() {
+            self.put_away(held, done.is_ok());
+        } else if done.is_ok() {
+            *at += here;
         }
+        done
+    }
+
+    /// The beginning of a message that came in pieces was decided on, or must wait.
+    #[cold]
+    fn put_away(&mut self, held: Vec<u8>, done: bool) {
+        if done {
+            return self.client.stream.give_back(held);
+        }
+        self.client.stream.keep(held);
+        self.client.stream.charge(self.ctx.statements.account());
     }
 
     /// The next thing to do with the input.
@@ -195,10 +202,10 @@ impl<O: Out> Walk<'_, '_, O> {
             return Err(if answers { ReplyWait::Termination.into() } else { StopReason::Terminate });
         }
         if self.ctx.messages.excludes(head) {
-            return Err(StopReason::Refuse(Refusal::MessageTooLong));
+            return Err(StopReason::refuse(Refusal::MessageTooLong));
         }
         if head.tag == front::QUERY && self.ctx.messages.simple == SimpleQueries::Refused {
-            return Err(StopReason::Refuse(Refusal::SimpleQuery));
+            return Err(StopReason::refuse(Refusal::SimpleQuery));
         }
         Ok(())
     }
@@ -303,7 +310,10 @@ impl<O: Out> Walk<'_, '_, O> {
             texts => link.pass_through(view.bytes, head, texts == Texts::Read).map(Ok),
         };
         match about_text {
-            Some(Err(StopReason::Refuse(Refusal::StatementLimit(what)))) => Ok(link.fail(what)),
+            Some(Err(StopReason::Refuse(refusal))) => match *refusal {
+                Refusal::StatementLimit(what) => Ok(link.fail(what)),
+                other => Err(StopReason::refuse(other)),
+            },
             Some(rewrite) => rewrite,
             None => control(link.server, head.tag),
         }
@@ -334,20 +344,22 @@ impl<O: Out> Walk<'_, '_, O> {
             self.out.server(self.ctx.scratch);
             self.ctx.trim_scratch();
         }
-        match rewrite {
-            Rewrite::Unchanged => self.forward_from(0, view, head),
-            Rewrite::After(at) => self.forward_from(at, view, head),
+        let from = match rewrite {
+            Rewrite::Unchanged => 0,
+            Rewrite::After(at) => at,
             Rewrite::Replaced => {
                 self.discard(view, head);
                 if let Some(server) = self.server.as_deref_mut() {
                     server.emit_local_replies(self.ctx.scratch, self.out);
                 }
+                return;
             }
-        }
+        };
+        self.forward_from(from, view, head);
     }
 
     /// The message goes on to the server from this byte on; so does what is still to come of it.
-    #[inline]
+    #[inline(always)]
     fn forward_from(&mut self, at: usize, view: View<'_>, head: Head) {
         view.to_server(at..view.bytes.len(), self.out);
         let left = head.total() - view.bytes.len();

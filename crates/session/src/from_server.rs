@@ -16,6 +16,7 @@ use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
 use crate::out::{Out, View};
 use crate::params::Reported;
+use crate::pending::Reply;
 use crate::refusal::Refusal;
 use crate::server::{ProtocolViolation, Server};
 use crate::server_error::{ErrorRead, ServerError, read_error};
@@ -24,7 +25,7 @@ use crate::state_messages;
 
 /// How much of an error is held: its first fields always, and in practice all of it.
 pub(crate) const ERROR_PREFIX: usize = 8 << 10;
-/// How much of a command's tag is looked at.
+/// How many bytes of a command tag are inspected.
 const TAG_PREFIX: usize = 64;
 /// The SQLSTATE of a request that we refuse.
 const REFUSED: &[u8; 5] = b"54000";
@@ -34,8 +35,6 @@ const MAX_PARAMETER: usize = 16 << 10;
 /// What a stretch of a server's output meant, beside what was passed on.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ServerOutcome {
-    /// A query of our own ended: well, or with this error.
-    pub own_query_done: Option<Result<(), ServerError>>,
     /// ReadyForQuery messages for the client: queries that ended.
     pub queries: u32,
     /// Those that left the transaction idle: transactions that ended.
@@ -44,6 +43,15 @@ pub struct ServerOutcome {
     pub answered: bool,
     /// A transaction has ended, whatever ReadyForQuery says: `COMMIT AND CHAIN` begins the next one.
     pub committed: bool,
+    /// What most output does not tell: it is nothing but replies.
+    pub unusual: Option<Box<Unusual>>,
+}
+
+/// What a stretch of a server's output meant that was more than replies.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Unusual {
+    /// A query of our own ended: well, or with this error.
+    pub own_query_done: Option<Result<(), ServerError>>,
     /// The SQLSTATEs of errors that the client was sent.
     pub errors: Vec<[u8; 5]>,
     /// Requests that were refused, by the message that the client received.
@@ -62,8 +70,15 @@ pub struct ServerOutcome {
 
 impl ServerOutcome {
     /// Whether the client did what ends its link: whatever its server says from here on is not for it.
+    #[inline]
     fn ends_link(&self) -> bool {
-        self.block_in_statement_mode || self.copy_violated
+        self.unusual.as_ref().is_some_and(|unusual| unusual.block_in_statement_mode || unusual.copy_violated)
+    }
+
+    /// For what is more than replies.
+    #[cold]
+    fn unusual(&mut self) -> &mut Unusual {
+        self.unusual.get_or_insert_default()
     }
 }
 
@@ -79,9 +94,11 @@ pub fn feed<O: Out>(
     out: &mut O,
 ) -> Result<ServerOutcome, ProtocolViolation> {
     let mut at = 0;
+    // The beginning of a message that came in pieces.
+    let mut held = Vec::new();
     let mut walk = Walk { server, client, ctx, out, outcome: ServerOutcome::default() };
     while !walk.outcome.ends_link() {
-        match walk.server.stream.next(input, &mut at, need)? {
+        let (view, head) = match walk.server.stream.next(input, &mut at, need)? {
             Piece::End => break,
             Piece::Rest(range, disposition) => {
                 if disposition == Disposition::Forward && walk.client.is_some() {
@@ -89,17 +106,21 @@ pub fn feed<O: Out>(
                 }
                 // Replies of ours have waited for the end of this message.
                 walk.emit_local_replies();
+                continue;
             }
             Piece::Here(here, head) => {
                 let view = View::in_input(input, here, head);
-                walk.message(view, head)?;
                 at += view.bytes.len();
+                (view, head)
             }
             Piece::Held(head) => {
-                let held = walk.server.stream.take_held();
-                walk.message(View::held(&held, head), head)?;
-                walk.server.stream.give_back(held);
+                held = walk.server.stream.take_held();
+                (View::held(&held, head), head)
             }
+        };
+        walk.message(view, head)?;
+        if !held.is_empty() {
+            walk.server.stream.give_back(std::mem::take(&mut held));
         }
     }
     Ok(walk.outcome)
@@ -130,6 +151,7 @@ struct Walk<'s, 'c, O> {
 }
 
 impl<O: Out> Walk<'_, '_, O> {
+    /// Decides on the message that `view` holds the beginning of.
     #[inline]
     fn message(&mut self, view: View<'_>, head: Head) -> Result<(), ProtocolViolation> {
         if self.ctx.messages.excludes(head) {
@@ -148,9 +170,8 @@ impl<O: Out> Walk<'_, '_, O> {
             }
             back::NOTIFICATION => Disposition::Forward,
             back::PARAMETER_STATUS => self.parameter(view, head),
-            back::COMMAND_COMPLETE => self.command_complete(view)?,
             back::READY => self.ready(view)?,
-            tag => self.reply(tag)?,
+            tag => self.reply(tag, view)?,
         };
         self.pass(disposition, view, head);
         Ok(())
@@ -173,23 +194,25 @@ impl<O: Out> Walk<'_, '_, O> {
         self.emit_local_replies();
     }
 
-    /// A reply that tells us nothing but that it came.
+    /// A reply that tells us little but that it came.
     #[inline]
-    fn reply(&mut self, tag: u8) -> Result<Disposition, ProtocolViolation> {
+    fn reply(&mut self, tag: u8, view: View<'_>) -> Result<Disposition, ProtocolViolation> {
         let reply =
             self.server.pending.reply(tag).map_err(|_| ProtocolViolation("a reply that no request explains"))?;
-        if tag == back::COPY_IN {
-            self.outcome.copy_violated |= self.server.pending.is_breached();
+        if reply.last {
+            self.outcome.answered = true;
+            if reply.to.is_logged() {
+                self.keep_change();
+            } else if reply.to == Expected::OwnClose {
+                self.server.closes.take();
+            }
         }
-        if tag == back::PORTAL_SUSPENDED || tag == back::FUNCTION_RESULT {
+        match tag {
+            back::COMMAND_COMPLETE => self.command_complete(reply, view),
+            back::COPY_IN if self.server.pending.is_breached() => self.outcome.unusual().copy_violated = true,
             // A portal was run in part, or a function was called by its number.
-            self.server.state.answered(reply.effects, None);
-        }
-        self.outcome.answered |= reply.last;
-        if reply.last && reply.to.is_logged() {
-            self.keep_change();
-        } else if reply.to == Expected::OwnClose {
-            self.server.closes.take();
+            back::PORTAL_SUSPENDED | back::FUNCTION_RESULT => self.server.state.answered(reply.effects, None),
+            _ => {}
         }
         Ok(if reply.to.is_own() { Disposition::Discard } else { Disposition::Forward })
     }
@@ -202,21 +225,19 @@ impl<O: Out> Walk<'_, '_, O> {
     }
 
     #[inline]
-    fn command_complete(&mut self, view: View<'_>) -> Result<Disposition, ProtocolViolation> {
-        let effects = self.server.pending.head_effects();
-        let disposition = self.reply(back::COMMAND_COMPLETE)?;
+    fn command_complete(&mut self, reply: Reply, view: View<'_>) {
         let tag = &view.bytes[HEAD..];
+        // The tags of queries that leave nothing behind are the common ones; they are recognised by their first letters.
+        let common = matches!(tag.first(), Some(b'I' | b'U' | b'B' | b'M')) || tag.starts_with(b"SELECT ");
+        if common && reply.effects == Effects::NONE && !reply.to.is_own() {
+            return;
+        }
         let tag = tag.strip_suffix(&[0]).unwrap_or(tag);
-        if disposition == Disposition::Discard {
+        if reply.to.is_own() {
             self.server.own_tag(tag, self.ctx.params);
         } else {
-            // The tags of queries that leave nothing behind are the common ones; they are recognised by their first letters.
-            let common = matches!(tag.first(), Some(b'I' | b'U' | b'B' | b'M')) || tag.starts_with(b"SELECT ");
-            if !common || effects != Effects::NONE {
-                self.unusual_tag(tag, effects);
-            }
+            self.unusual_tag(tag, reply.effects);
         }
-        Ok(disposition)
     }
 
     #[cold]
@@ -270,7 +291,7 @@ impl<O: Out> Walk<'_, '_, O> {
             self.server.dropping_all = None;
         }
         if to.is_own() {
-            self.outcome.own_query_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
+            self.outcome.unusual().own_query_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
             return Ok(Disposition::Discard);
         }
         if to == Expected::QueryLogged {
@@ -283,7 +304,7 @@ impl<O: Out> Walk<'_, '_, O> {
             self.transaction_ended();
         } else if self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Statement) {
             // An error takes the place of this ReadyForQuery, and of all that would follow it.
-            self.outcome.block_in_statement_mode = true;
+            self.outcome.unusual().block_in_statement_mode = true;
             return Ok(Disposition::Discard);
         }
         Ok(Disposition::Forward)
@@ -305,7 +326,7 @@ impl<O: Out> Walk<'_, '_, O> {
     #[cold]
     fn lose(&mut self, lost: Dirty) {
         let Some(client) = self.client.as_deref_mut().filter(|c| c.mode != PoolMode::Session) else { return };
-        self.outcome.lost.insert(lost);
+        self.outcome.unusual().lost.insert(lost);
         if self.ctx.state.warn {
             self.ctx.scratch.clear();
             state_messages::warn(lost, &mut client.warned, self.ctx.scratch);
@@ -315,7 +336,7 @@ impl<O: Out> Walk<'_, '_, O> {
 
     fn notice(&mut self) -> Disposition {
         if self.client.is_none() && self.server.pending.is_empty() {
-            // Nobody asked for anything: what the notice announces concerns the next client, who must not meet it.
+            // An unsolicited notice concerns the next client, which must not get this server.
             self.server.unusable = true;
         }
         if self.server.pending.head().is_some_and(Expected::is_own) {
@@ -364,7 +385,7 @@ impl<O: Out> Walk<'_, '_, O> {
     fn error(&mut self, view: View<'_>, head: Head) {
         let ErrorRead { error, fatal, code, statements_doubtful } = read_error(&view.bytes[HEAD..]);
         if fatal {
-            self.outcome.fatal = Some(error.clone());
+            self.outcome.unusual().fatal = Some(error.clone());
             self.server.unusable = true;
         }
         let refused = self.refused().filter(|_| !fatal);
@@ -380,8 +401,9 @@ impl<O: Out> Walk<'_, '_, O> {
         };
         let disposition = self.end_failed(asked, error);
         if disposition == Disposition::Forward && self.client.is_some() {
-            self.outcome.errors.push(if refused.is_some() { *REFUSED } else { code });
-            self.outcome.refused.extend(refused);
+            let unusual = self.outcome.unusual();
+            unusual.errors.push(if refused.is_some() { *REFUSED } else { code });
+            unusual.refused.extend(refused);
             if let Some(rewritten) = rewritten {
                 self.out.client(&rewritten);
                 return self.pass(Disposition::Discard, view, head);
@@ -413,7 +435,7 @@ impl<O: Out> Walk<'_, '_, O> {
 
     /// The error for what was refused, in place of the server's own.
     fn refused_state(&mut self, effects: Effects) -> Vec<u8> {
-        self.outcome.refused_state.insert(effects.leaves);
+        self.outcome.unusual().refused_state.insert(effects.leaves);
         let mut error = Vec::new();
         state_messages::refusal(effects, &mut error);
         error
@@ -433,7 +455,7 @@ impl<O: Out> Walk<'_, '_, O> {
 
     /// Sends the client what there is of a message, or drops it, and decides the same for its rest. The replies of ours whose
     /// turn has come follow.
-    #[inline]
+    #[inline(always)]
     fn pass(&mut self, disposition: Disposition, view: View<'_>, head: Head) {
         if disposition == Disposition::Forward && self.client.is_some() {
             view.to_client(0..view.bytes.len(), self.out);
@@ -444,7 +466,7 @@ impl<O: Out> Walk<'_, '_, O> {
 
     #[inline]
     fn emit_local_replies(&mut self) {
-        if !self.outcome.block_in_statement_mode {
+        if !self.outcome.unusual.as_ref().is_some_and(|unusual| unusual.block_in_statement_mode) {
             self.server.emit_local_replies(self.ctx.scratch, self.out);
         }
     }

@@ -7,7 +7,8 @@
 //! - [`param_sync`]: a server is given its client's parameters. [`auth_query`]: a server is asked for a user's secret.
 //! - [`Refusal`]: everything a client is refused with.
 //!
-//! A session is a value without pointers into a worker: [`frozen`] turns a client into bytes and back.
+//! A session is a value without pointers into a worker: [`frozen`] turns a client into bytes and back, [`frozen_server`] a
+//! server.
 
 mod budget;
 mod cause;
@@ -31,6 +32,7 @@ mod server;
 mod server_error;
 mod session_state;
 mod skip;
+mod spelling;
 mod state_messages;
 mod statements;
 mod stop;
@@ -44,6 +46,7 @@ pub mod auth_query;
 pub mod from_client;
 pub mod from_server;
 pub mod frozen;
+pub mod frozen_server;
 pub mod login;
 pub mod param_sync;
 pub mod server_login;

@@ -150,7 +150,7 @@ impl Link<'_, '_> {
             return Ok(());
         }
         if self.client.prepared() >= self.ctx.client_statements {
-            return Err(StopReason::Refuse(Refusal::StatementLimit(
+            return Err(StopReason::refuse(Refusal::StatementLimit(
                 "too many prepared statements (client_statements)",
             )));
         }

@@ -12,8 +12,14 @@ use crate::out::Out;
 use crate::params::ParamTable;
 use crate::server::Server;
 
+/// Whether both hold the same parameters in common: nothing is to be sent then.
+#[inline]
+pub fn are_shared(server: &Server, client: &Client) -> bool {
+    Arc::ptr_eq(&client.params, &server.params)
+}
+
 /// Before a link: sends the server what sets its parameters to the client's. Returns whether a query was sent, whose end
-/// must be awaited ([`ServerOutcome::own_query_done`](crate::from_server::ServerOutcome::own_query_done)).
+/// must be awaited ([`Unusual::own_query_done`](crate::from_server::Unusual::own_query_done)).
 pub fn start(
     server: &mut Server,
     client: &mut Client,
@@ -21,7 +27,7 @@ pub fn start(
     scratch: &mut Vec<u8>,
     out: &mut impl Out,
 ) -> bool {
-    if Arc::ptr_eq(&client.params, &server.params) {
+    if are_shared(server, client) {
         return false;
     }
     let mut query = String::new();

@@ -9,6 +9,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use crate::spelling;
+
 /// What PgBouncer tracks, IntervalStyle among it, and what common drivers and frameworks send at startup.
 const TRACKED: [&str; 19] = [
     "client_encoding",
@@ -107,6 +109,7 @@ impl ParamTable {
         if value.len() > MAX_VALUE {
             return Err(BadParam::Value);
         }
+        let value = spelling::of_server(name, value).unwrap_or(value);
         let value = if self.names[index].eq_ignore_ascii_case("application_name") {
             // As PostgreSQL itself does to this one (guc.c, check_application_name), so that the spelling agrees.
             value.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).collect::<String>().into()
@@ -154,6 +157,11 @@ impl ParamTable {
     /// Fills what `params` does not say from what a server reports.
     pub fn fill(&self, params: &mut Params, server: &Params) {
         params.reported = server.reported;
+        if let (Some(given), Some(has)) = (self.get(params, TRACKED[1]), self.get(server, TRACKED[1]))
+            && let Some(spelled) = spelling::date_style(given, has)
+        {
+            params.values[1] = Some(spelled.into());
+        }
         for index in 0..self.names.len() {
             if params.values[index].is_none() && server.reports(index) {
                 params.values[index].clone_from(&server.values[index]);
@@ -226,7 +234,7 @@ impl ParamTable {
     }
 
     /// Takes a ParameterStatus of a login into a set of its own.
-    pub(crate) fn take_report(&self, server: &mut Params, name: &str, value: &str) {
+    pub fn take_report(&self, server: &mut Params, name: &str, value: &str) {
         if let Some(index) = self.index_of_report(name).filter(|_| value.len() <= MAX_VALUE) {
             server.values[index] = Some(value.into());
             server.reported |= 1 << index;

@@ -68,6 +68,8 @@ pub(crate) struct PendingReplies {
     segment: u32,
     /// Segments whose ReadyForQuery is pending.
     ends: u32,
+    /// Requests in `runs` that no reply of the server's answers ([`Expected::is_unanswered`]).
+    unanswered: u32,
     /// How many requests are in `runs`, and how many of them were sent since the client last asked for answers: the server
     /// may keep those answers to itself until it is asked (PostgreSQL documentation, "Message Flow", Flush).
     length: u32,
@@ -283,7 +285,7 @@ impl PendingReplies {
     /// Whether what comes next is a reply of ours, or nothing at all.
     #[inline]
     pub(crate) fn has_local_next(&self) -> bool {
-        self.head().is_some_and(|head| head.is_local() || head == Expected::CopyEnd)
+        self.unanswered > 0 && self.head().is_some_and(Expected::is_unanswered)
     }
 
     /// Sends the client the local replies that are due. `status` is the transaction's.
@@ -335,8 +337,26 @@ impl PendingReplies {
     }
 
     /// Matches a reply other than an error, a notice, a notification or a parameter's status with its request.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reply(&mut self, tag: u8) -> Result<Reply, UnexpectedReply> {
+        // What most replies are, decided as below.
+        if let Some(&Run { what: to @ Expected::Query, effects, .. }) = self.runs.front()
+            && matches!(tag, back::ROW_DESCRIPTION | back::DATA_ROW | back::COMMAND_COMPLETE | back::READY)
+            && !self.copy_in
+            && !self.half
+        {
+            let last = tag == back::READY;
+            if last {
+                self.pop();
+            }
+            return Ok(Reply { to, last, effects });
+        }
+        self.reply_to_any(tag)
+    }
+
+    /// See [`PendingReplies::reply`].
+    #[inline(never)]
+    fn reply_to_any(&mut self, tag: u8) -> Result<Reply, UnexpectedReply> {
         // Until the client ends the COPY, or its message, there is nothing to answer but by an error.
         if self.copy_in || (self.half && self.only_half_is_pending()) {
             return Err(UnexpectedReply);
@@ -462,9 +482,10 @@ impl PendingReplies {
         }
     }
 
-    /// Takes one request out of the second run.
+    /// Takes one CopyEnd out of the second run.
     fn take_second(&mut self) {
         self.shorten(1);
+        self.unanswered -= 1;
         match self.runs.get_mut(1) {
             Some(run) if run.count > 1 => run.count -= 1,
             _ => drop(self.runs.remove(1)),
@@ -475,6 +496,7 @@ impl PendingReplies {
     fn push(&mut self, what: Expected, effects: Effects) {
         let ends = what.ends_with_ready();
         self.ends += u32::from(ends);
+        self.unanswered += u32::from(what.is_unanswered());
         self.flushed = false;
         self.length += 1;
         self.progress = self.progress.wrapping_add(1);
@@ -505,6 +527,7 @@ impl PendingReplies {
     fn pop(&mut self) {
         if let Some(run) = self.runs.front_mut() {
             self.ends -= u32::from(run.what.ends_with_ready());
+            self.unanswered -= u32::from(run.what.is_unanswered());
             run.count -= 1;
             if run.count == 0 {
                 self.runs.pop_front();

@@ -24,7 +24,7 @@ impl Link<'_, '_> {
         let environment = self.ctx.parse_environment(&self.client.params);
         self.ctx.interner.intern(self.ctx.statements, rest, environment).map_err(|why| match why {
             NotInterned::NoRoom(limit) => no_room(limit),
-            NotInterned::Collision => StopReason::Refuse(Refusal::Broken("two statements with one name")),
+            NotInterned::Collision => StopReason::refuse(Refusal::Broken("two statements with one name")),
         })
     }
 
@@ -150,13 +150,13 @@ pub(crate) fn make_room(
     let more = ClientStatements::cost_of(name, cost(rest));
     if client.statement_bytes() + more > ctx.client_memory {
         let what = "prepared statements of one client exceed client_statement_memory";
-        return Err(StopReason::Refuse(Refusal::StatementLimit(what)));
+        return Err(StopReason::refuse(Refusal::StatementLimit(what)));
     }
     client.statements_mut().make_room(name, ctx.statements.account()).map_err(no_room)
 }
 
 fn no_room(limit: NoRoom) -> StopReason {
-    StopReason::Refuse(match limit {
+    StopReason::refuse(match limit {
         NoRoom::Pool => Refusal::StatementLimit("prepared statements of one pool exceed pool_statement_memory"),
         NoRoom::Process => Refusal::StatementLimit("prepared statements exceed statement_memory"),
     })

@@ -116,6 +116,17 @@ impl ServerStatements {
         self.free.clear();
     }
 
+    /// All of them, least recently used first, and whether each can be trusted.
+    pub(crate) fn by_use(&self) -> impl Iterator<Item = (Key, bool)> {
+        let mut next = (!self.slots.is_empty()).then_some(self.oldest);
+        std::iter::from_fn(move || {
+            let at = next?;
+            let node = &self.nodes[at as usize];
+            next = (at != self.newest).then_some(node.newer);
+            Some((node.key, node.prepared == Some(self.epoch)))
+        })
+    }
+
     /// None is to be trusted any more.
     pub(crate) fn invalidate_all(&mut self) {
         self.epoch += 1;

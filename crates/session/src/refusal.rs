@@ -60,6 +60,8 @@ pub enum Refusal {
     NoForcedUser,
     /// The login was not finished in time.
     LoginTimeout,
+    /// The login was not finished in time, since no server of the pool has ever been reached.
+    LoginTimeoutServerDown,
     /// More clients are logging in than can be verified in time.
     TooManyLogins,
     /// All client connections are taken.
@@ -74,6 +76,13 @@ pub enum Refusal {
     NotAllowed,
     /// The wait for a server exceeded query_wait_timeout.
     QueryWaitTimeout {
+        /// Why it did.
+        cause: Cause,
+        /// The same with names and figures, in sentences.
+        detail: String,
+    },
+    /// The wait for a server exceeded query_timeout, which covers it where a `pgbouncer.ini` sets it.
+    WaitQueryTimeout {
         /// Why it did.
         cause: Cause,
         /// The same with names and figures, in sentences.
@@ -180,13 +189,15 @@ impl Refusal {
             | Refusal::Protocol(_)
             | Refusal::TransactionInStatementMode => "08P01",
             Refusal::BadParameter(_) => "22023",
-            Refusal::LoginTimeout => "08P01",
+            Refusal::LoginTimeout | Refusal::LoginTimeoutServerDown => "08P01",
             Refusal::TooManyLogins
             | Refusal::TooManyClients
             | Refusal::TooManyDatabaseClients
             | Refusal::TooManyUserClients
             | Refusal::TooManyAddressClients => "53300",
-            Refusal::QueryWaitTimeout { cause, .. } => Cause::sqlstate(*cause),
+            Refusal::QueryWaitTimeout { cause, .. } | Refusal::WaitQueryTimeout { cause, .. } => {
+                Cause::sqlstate(*cause)
+            }
             Refusal::QueryTimeout => "57014",
             Refusal::ClientIdleTimeout => "57P05",
             Refusal::IdleTransactionTimeout => "25P03",
@@ -208,11 +219,14 @@ impl Refusal {
     /// What lay behind it.
     pub fn class(&self) -> Class {
         match self {
-            Refusal::QueryWaitTimeout { cause, .. } => cause.class(),
+            Refusal::QueryWaitTimeout { cause, .. } | Refusal::WaitQueryTimeout { cause, .. } => cause.class(),
             Refusal::QueryTimeout | Refusal::ServerSlow { .. } => Class::ServerSlow,
             // A server that has no room is not down: it has reached its max_connections.
             Refusal::ServerDown { sqlstate, .. } if sqlstate.starts_with("53") => Class::LimitReached,
-            Refusal::ServerDown { .. } | Refusal::ServerLost | Refusal::ServerUnexpected => Class::ServerDown,
+            Refusal::ServerDown { .. }
+            | Refusal::ServerLost
+            | Refusal::ServerUnexpected
+            | Refusal::LoginTimeoutServerDown => Class::ServerDown,
             Refusal::TooManyLogins
             | Refusal::TooManyClients
             | Refusal::TooManyDatabaseClients
@@ -255,7 +269,11 @@ impl Refusal {
     /// What is particular about this case, beside the text that is the same for all.
     pub fn detail(&self) -> Option<&str> {
         match self {
-            Refusal::QueryWaitTimeout { detail, .. } if !detail.is_empty() => Some(detail),
+            Refusal::QueryWaitTimeout { detail, .. } | Refusal::WaitQueryTimeout { detail, .. }
+                if !detail.is_empty() =>
+            {
+                Some(detail)
+            }
             _ => None,
         }
     }
@@ -271,7 +289,7 @@ impl Refusal {
             Refusal::EncryptionRequired => Some("Connect with sslmode=require, or a stricter one."),
             Refusal::TooManyLogins => Some("Try again in a moment."),
             Refusal::TooManyClients => Some("Raise max_clients."),
-            Refusal::QueryWaitTimeout { cause, .. } => Some(cause.hint()),
+            Refusal::QueryWaitTimeout { cause, .. } | Refusal::WaitQueryTimeout { cause, .. } => Some(cause.hint()),
             Refusal::ServerSlow { .. } => Some("The pool has no server now. A retry is safe."),
             // What the server itself refuses (a database that does not exist, a password) stays refused.
             Refusal::ServerDown { sqlstate, .. }
@@ -314,6 +332,7 @@ impl fmt::Display for Refusal {
             Refusal::NoRule => f.write_str("no authentication method is found"),
             Refusal::NoForcedUser | Refusal::BadConfig => f.write_str("bouncer config error"),
             Refusal::LoginTimeout => f.write_str("client_login_timeout"),
+            Refusal::LoginTimeoutServerDown => f.write_str("client_login_timeout (server down)"),
             Refusal::TooManyLogins => f.write_str("too many clients are logging in at once"),
             Refusal::TooManyClients => f.write_str("no more connections allowed (max_client_conn)"),
             Refusal::TooManyDatabaseClients => f.write_str("client connections exceeded (max_db_client_connections)"),
@@ -321,6 +340,7 @@ impl fmt::Display for Refusal {
             Refusal::TooManyAddressClients => f.write_str("client connections exceeded (max_address_connections)"),
             Refusal::NotAllowed => f.write_str("not allowed"),
             Refusal::QueryWaitTimeout { .. } => f.write_str("query_wait_timeout"),
+            Refusal::WaitQueryTimeout { .. } => f.write_str("query_timeout"),
             Refusal::QueryTimeout => f.write_str("query timeout"),
             Refusal::ClientIdleTimeout => f.write_str("client_idle_timeout"),
             Refusal::IdleTransactionTimeout => f.write_str("idle transaction timeout"),

@@ -221,6 +221,11 @@ impl Server {
         self.role = Role { standby: says(IN_HOT_STANDBY), read_only: says("default_transaction_read_only") };
     }
 
+    /// Its part in replication, as another process knew it.
+    pub(crate) fn restore_role(&mut self, role: Role) {
+        self.role = role;
+    }
+
     /// It was promoted, or says for another reason that its part has changed.
     pub(crate) fn reports(&mut self, name: &str, value: &str) {
         if name == IN_HOT_STANDBY {

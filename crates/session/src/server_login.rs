@@ -86,7 +86,9 @@ pub enum ServerLoginStep {
     },
     /// The server is ready.
     Ready(Box<LoggedIn>),
-    /// The login failed, with the server's error or ours.
+    /// The server has refused the login, with this error.
+    Refused(ServerError),
+    /// We can't log in there: what the server sent will not do, or a secret is missing.
     Failed(ServerError),
 }
 
@@ -172,7 +174,7 @@ impl ServerLogin {
                 Ok(auth) => self.authentication(auth, nonce, buffer),
                 Err(malformed) => failed(malformed.0),
             },
-            back::ERROR => ServerLoginStep::Failed(read_error(body).error),
+            back::ERROR => ServerLoginStep::Refused(read_error(body).error),
             back::NOTICE | back::NEGOTIATE => ServerLoginStep::Wait,
             back::PARAMETER_STATUS => self.parameter(body, table),
             back::BACKEND_KEY_DATA => match backend::backend_key(body) {

@@ -57,6 +57,16 @@ impl SessionState {
         self.dirty
     }
 
+    /// Whether a temporary object may be there.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.temporary
+    }
+
+    /// A temporary object may be there, as another process knew.
+    pub(crate) fn set_temporary(&mut self, temporary: bool) {
+        self.temporary = temporary;
+    }
+
     /// Something may be on the server now.
     pub(crate) fn leave(&mut self, kinds: Dirty) {
         self.dirty.insert(kinds);
@@ -104,7 +114,10 @@ impl SessionState {
     #[inline]
     pub(crate) fn may_be_temporary(&mut self, effects: Dirty) -> bool {
         let temporary = effects.contains(Dirty::TEMP);
-        self.temporary |= temporary;
+        // Not by `|=`, of which rustc 1.95 makes an unconditional `true` where this is inlined (`weir-bench own` shows it).
+        if temporary {
+            self.temporary = true;
+        }
         temporary
     }
 

@@ -413,7 +413,7 @@ impl PoolStatements {
     }
 
     /// How often definitions have changed.
-    pub(crate) fn schema_changes(&self) -> u64 {
+    pub fn schema_changes(&self) -> u64 {
         self.schema_version.0.load(Ordering::Acquire)
     }
 
@@ -432,6 +432,13 @@ impl PoolStatements {
     /// The count that another worker's part of the pool is to hold in common with this one.
     pub fn schema_version(&self) -> SchemaVersion {
         self.schema_version.clone()
+    }
+
+    /// The count, as another process had it, is at least this here.
+    pub fn raise_schema_version(&mut self, count: u64) {
+        if self.schema_version.0.fetch_max(count, Ordering::AcqRel) < count {
+            self.keys.clear();
+        }
     }
 
     /// Counts with the others from now on.

@@ -15,8 +15,8 @@ pub enum StopReason {
     AwaitReplies(ReplyWait),
     /// The client sent Terminate.
     Terminate,
-    /// The client must be refused.
-    Refuse(Refusal),
+    /// The client must be refused. In a box, so that what each step of a walk returns fits two registers.
+    Refuse(Box<Refusal>),
 }
 
 /// What a client's next message waits for, where its server must reply to earlier ones first.
@@ -37,10 +37,16 @@ pub enum ReplyWait {
 }
 
 impl StopReason {
+    /// The client must be refused.
+    #[cold]
+    pub fn refuse(why: Refusal) -> StopReason {
+        StopReason::Refuse(Box::new(why))
+    }
+
     /// The client broke the protocol.
     #[cold]
     pub(crate) fn protocol(what: impl Into<String>) -> StopReason {
-        StopReason::Refuse(Refusal::Protocol(what.into()))
+        StopReason::refuse(Refusal::Protocol(what.into()))
     }
 }
 

@@ -8,7 +8,7 @@ use weir_pgwire::{Dirty, Effects, HEAD, Head, SqlHead, sql};
 use crate::context::Context;
 use crate::params::Params;
 
-/// How much of a simple query is looked at: enough for any head that matters.
+/// How many bytes of a simple query are inspected: enough for any head that matters.
 pub(crate) const QUERY_PREFIX: usize = 512;
 
 /// A text as far as it is there.
@@ -47,8 +47,8 @@ impl<'a> Text<'a> {
         self.cut.is_none()
     }
 
-    /// What command it is.
-    #[inline]
+    /// What command it is. Inlined: for most texts the compiler sees that it is another one than those which matter.
+    #[inline(always)]
     pub(crate) fn head(self) -> SqlHead<'a> {
         if self.cut.is_none() { sql::head(self.bytes) } else { sql::head_of_prefix(self.bytes) }
     }

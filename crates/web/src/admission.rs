@@ -1,10 +1,10 @@
-//! Connections: how many there may be, of whom, and which one is closed to make room for another.
+//! Connections: how many there may be, how many of one address, and which one is closed to make room for another.
 //!
-//! Whoever has shown no login holds nothing for long: a connection that is new is served, and for it the oldest of the
-//! address with the most is closed that waits for a request, or else that serves one without a login. Only requests
-//! with a login keep their place, and there are always fewer of those than connections; beyond that they are refused.
-//! So neither idle connections nor slow requests, from whatever address, keep a question about our health from being
-//! answered.
+//! A connection without a login keeps its place only while there is room. A new connection is always served; beyond
+//! the limit, one of the address with the most connections is closed for it: the oldest that waits for a request, else
+//! the oldest that serves a request without a login. Only requests with a login keep their place. Their limit is below
+//! that of connections, and more are refused, so neither idle connections nor slow requests can keep health checks
+//! from being answered.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -19,23 +19,23 @@ use tokio::sync::Notify;
 use crate::error::ApiError;
 use crate::lock::lock;
 
-/// Connections at once, and those of an address.
+/// Connections at the same time, and those of one address.
 const MOST: usize = 128;
 const OF_ADDRESS: usize = 96;
-/// Requests with a login that are served at once, and those of an address.
+/// Requests with a login that are served at the same time, and those of one address.
 const KNOWN: usize = 96;
 const KNOWN_OF_ADDRESS: usize = 80;
 
-/// What a connection does; an earlier one is closed rather than a later one.
+/// What a connection does; connections in an earlier state are closed first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum State {
-    /// It shakes hands, or sends the head of a request, or nothing.
+enum ConnectionState {
+    /// In a handshake, receiving the head of a request, or idle.
     Waiting,
-    /// Its request has shown no login.
+    /// Serves a request that has shown no login.
     Unknown,
-    /// Its request is about our health.
+    /// Serves a health check.
     Health,
-    /// Its request has shown a login, or needs none here: it is not closed.
+    /// Serves a request that has shown a login, or needs none here: it is not closed.
     Known,
 }
 
@@ -43,44 +43,44 @@ enum State {
 #[derive(Clone, Default)]
 pub(crate) struct Admission(Arc<Mutex<Table>>);
 
-/// By their age.
+/// Ordered by age.
 #[derive(Default)]
 struct Table {
     next: u64,
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, OpenConnection>,
 }
 
-struct Entry {
+struct OpenConnection {
     network: IpAddr,
-    state: State,
+    state: ConnectionState,
     close: Arc<Notify>,
 }
 
-/// A connection that was let in. Dropping it ends it.
+/// An admitted connection. Dropping it ends it.
 pub(crate) struct Connection {
     ticket: Ticket,
     close: Arc<Notify>,
 }
 
-/// What a request has of its connection.
+/// The handle by which a request changes the state of its connection.
 #[derive(Clone)]
 pub(crate) struct Ticket {
     id: u64,
     admission: Admission,
 }
 
-/// A request that is served. Dropping it says that its answer is complete.
+/// A request that is served. Dropping it marks its answer as complete.
 pub(crate) struct ServedRequest(Ticket);
 
 impl Admission {
-    /// Lets a connection in; another one may be closed for it.
+    /// Admits a connection; may close another one for it.
     pub(crate) fn admit(&self, address: IpAddr) -> Connection {
         let (network, close) = (network(address), Arc::new(Notify::new()));
         let mut table = lock(&self.0);
         table.make_room(network);
         let id = table.next;
         table.next += 1;
-        table.entries.insert(id, Entry { network, state: State::Waiting, close: close.clone() });
+        table.entries.insert(id, OpenConnection { network, state: ConnectionState::Waiting, close: close.clone() });
         Connection { ticket: Ticket { id, admission: self.clone() }, close }
     }
 }
@@ -93,7 +93,7 @@ impl Table {
             (false, true) => self.most_connected(),
             (false, false) => None,
         };
-        let of = |entry: &Entry| Some(entry.network) == from && entry.state != State::Known;
+        let of = |entry: &OpenConnection| Some(entry.network) == from && entry.state != ConnectionState::Known;
         let closable = self.entries.iter().filter(|(_, entry)| of(entry));
         let first = closable.min_by_key(|(id, entry)| (entry.state, **id)).map(|(id, _)| *id);
         if let Some(entry) = first.and_then(|id| self.entries.remove(&id)) {
@@ -101,27 +101,29 @@ impl Table {
         }
     }
 
-    /// Who has the most connections that may be closed.
+    /// The address with the most connections that may be closed.
     fn most_connected(&self) -> Option<IpAddr> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        let closable = self.entries.values().filter(|entry| entry.state != State::Known);
+        let closable = self.entries.values().filter(|entry| entry.state != ConnectionState::Known);
         closable.for_each(|entry| *counts.entry(entry.network).or_default() += 1);
         counts.into_iter().max_by_key(|(_, count)| *count).map(|(network, _)| network)
     }
 
     fn known(&self, of: Option<IpAddr>) -> usize {
-        let counts = |entry: &&Entry| entry.state == State::Known && of.is_none_or(|network| entry.network == network);
+        let counts = |entry: &&OpenConnection| {
+            entry.state == ConnectionState::Known && of.is_none_or(|network| entry.network == network)
+        };
         self.entries.values().filter(counts).count()
     }
 }
 
 impl Connection {
-    /// What its requests have of it.
+    /// The handle for its requests.
     pub(crate) fn ticket(&self) -> Ticket {
         self.ticket.clone()
     }
 
-    /// Waits until it is closed to make room for another.
+    /// Waits until this connection is closed to make room for another.
     pub(crate) async fn closed(&self) {
         self.close.notified().await;
     }
@@ -134,26 +136,26 @@ impl Drop for Connection {
 }
 
 impl Ticket {
-    /// A request begins, about our health or not.
+    /// A request begins; `health`: it is a health check.
     pub(crate) fn serve(self, health: bool) -> ServedRequest {
-        self.set(if health { State::Health } else { State::Unknown });
+        self.set(if health { ConnectionState::Health } else { ConnectionState::Unknown });
         ServedRequest(self)
     }
 
     /// The request has shown a login, or needs none here.
     pub(crate) fn is_known(&self) -> Result<(), ApiError> {
         let mut table = lock(&self.admission.0);
-        let Some(entry) = table.entries.get(&self.id).filter(|entry| entry.state == State::Unknown) else {
+        let Some(entry) = table.entries.get(&self.id).filter(|entry| entry.state == ConnectionState::Unknown) else {
             return Ok(());
         };
         if table.known(None) >= KNOWN || table.known(Some(entry.network)) >= KNOWN_OF_ADDRESS {
             return Err(ApiError::TooManyRequests);
         }
-        table.entries.entry(self.id).and_modify(|entry| entry.state = State::Known);
+        table.entries.entry(self.id).and_modify(|entry| entry.state = ConnectionState::Known);
         Ok(())
     }
 
-    fn set(&self, state: State) {
+    fn set(&self, state: ConnectionState) {
         if let Some(entry) = lock(&self.admission.0).entries.get_mut(&self.id) {
             entry.state = state;
         }
@@ -162,11 +164,11 @@ impl Ticket {
 
 impl Drop for ServedRequest {
     fn drop(&mut self) {
-        self.0.set(State::Waiting);
+        self.0.set(ConnectionState::Waiting);
     }
 }
 
-/// Of an IPv6 address the network counts, which one customer has alone.
+/// The network of an IPv6 address, since one customer has all addresses of it; an IPv4 address as it is.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX))),
@@ -174,10 +176,10 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The body of an answer, which is served until it has been sent.
+/// The body of an answer; the request counts as served until the body has been sent.
 pub(crate) struct HeldBody {
     pub(crate) body: Body,
-    /// Only kept.
+    /// Held only for its `Drop`.
     pub(crate) _serving: ServedRequest,
 }
 

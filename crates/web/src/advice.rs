@@ -1,31 +1,31 @@
 //! Advice: which size a pool needs by Little's law, and what its signs say about the cause.
 //!
-//! Owns the arithmetic and the table of signs, as pure functions of what was measured; where the figures come from is
-//! not its affair. Little's law: of what arrives λ times a second and holds a server for W seconds, λ·W hold one at a
-//! time on average. So the peak of λ·W over minutes is what a pool must have, and a quarter more leaves room for
-//! chance. A full pool hides its demand, as no more can arrive than are served: then the law gives its own size, the
-//! quarter is a step, and the next measurement says whether another is needed.
+//! Owns the arithmetic and the table of signs, as pure functions of measured figures. Little's law: if λ transactions
+//! arrive a second and each holds a server for W seconds, λ·W servers are in use on average. So a pool needs the peak
+//! of λ·W over minutes, and a quarter more for chance. A full pool hides its demand, since no more can arrive than are
+//! served: then the law gives the pool's own size, the quarter is a step, and the next measurement says whether
+//! another is needed.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use weir_base::PoolMode;
 
-/// Servers beyond what is needed on average.
+/// Servers beyond the average need, as a factor.
 const ROOM: f64 = 1.25;
-/// Waits that a client feels: half the time that a fast query takes over a network.
+/// Waits that a client notices: half the time that a fast query takes over a network.
 const FELT_MS: f64 = 5.0;
-/// From this share of its size on a pool is busy.
+/// A pool is busy from this share of its size on.
 const BUSY: f64 = 0.9;
-/// From this share on the time in transactions is mostly the application's.
+/// From this share on, the time in transactions is mostly the application's.
 const IDLE: f64 = 0.5;
-/// Moments of the recent past that must be known before anything is said about waits: half a minute.
+/// Moments of the recent past that must be known before there is advice about waits: half a minute.
 const ENOUGH: usize = 30;
-/// Minutes that must be known before a pool is called too large: two days, but for an hour of restarts.
+/// Minutes that must be known before a pool is called too large: two days, less an hour for restarts.
 const DAYS: usize = 2 * 24 * 60 - 60;
-/// No pool is made smaller than this: two clients at once are nothing unusual.
+/// No pool is made smaller than this: two clients at the same time are common.
 const LEAST: u32 = 2;
 
-/// What was known of a pool at one moment, or on average in a minute; `None` where nothing is known.
+/// A pool's figures at one moment, or on average in a minute; `None` where a figure is unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moment {
     pub(crate) transactions_per_second: Option<f64>,
@@ -38,41 +38,41 @@ pub(crate) struct Moment {
     pub(crate) idle_in_transaction_share: Option<f64>,
 }
 
-/// What advice is made of.
+/// The input of advice.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) pool: String,
     pub(crate) size: u32,
     pub(crate) mode: PoolMode,
-    /// The last minutes, by the second.
+    /// The last minutes, one moment a second.
     pub(crate) recent: Vec<Moment>,
-    /// The last days, by the minute.
+    /// The last days, one moment a minute.
     pub(crate) past: Vec<Moment>,
-    /// What the database has room for, where it was asked.
+    /// The free connections of the database, where they were requested.
     pub(crate) room: Option<FreeConnections>,
 }
 
-/// What a database has room for.
+/// The limit of a database's connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FreeConnections {
     pub(crate) max_connections: u32,
-    /// How many more it would take now from whoever is no superuser.
+    /// How many more connections it would accept now from users who are not superusers.
     pub(crate) free: u32,
 }
 
-/// What is to be done, and why.
+/// What to change, and why.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Advice {
     pool: String,
     sign: Sign,
     cause: &'static str,
     evidence: Map<String, Value>,
-    /// Keys of the pool and their new values; nothing where no setting helps.
+    /// Keys of the pool and their new values; none where no setting helps.
     change: Option<Map<String, Value>>,
     text: String,
 }
 
-/// What is seen.
+/// The observed condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Sign {
@@ -82,7 +82,7 @@ enum Sign {
     NobodyWaitsAndServersIdle,
 }
 
-/// The law's figures at the busiest moment.
+/// The figures of Little's law at the busiest moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peak {
     per_second: f64,
@@ -90,19 +90,19 @@ struct Peak {
     needed: f64,
 }
 
-/// What a pool's figures say; mostly nothing.
+/// The advice for a pool; mostly none.
 pub(crate) fn advise(of: &Measured) -> Option<Advice> {
     waits(of).or_else(|| idles(of))
 }
 
-/// Clients wait: why?
+/// Advice for a pool whose clients wait.
 fn waits(of: &Measured) -> Option<Advice> {
     if of.recent.len() < ENOUGH {
         return None;
     }
     let wait = mean(of.recent.iter().filter_map(|moment| moment.wait_ms_p95)).unwrap_or(0.0);
     let waiting = mean_of(&of.recent, |moment| moment.clients_waiting);
-    // Either many waits have ended, or nobody is served and the queue stands.
+    // Either many waits have ended, or none ends and the queue does not move.
     if waiting < 0.5 || (wait < FELT_MS && waiting < 1.0) {
         return None;
     }
@@ -139,15 +139,15 @@ fn waits(of: &Measured) -> Option<Advice> {
     Some(Advice::new(of, sign, evidence, peak, size))
 }
 
-/// A step up: what the law asks for, but at least a quarter more, at most twice as many, and no more than the database
-/// takes.
+/// A larger size: what the law requires, but at least a quarter more, at most twice as many, and no more than the
+/// database accepts.
 fn grown(size: u32, needed: f64, room: Option<FreeConnections>) -> u32 {
     let step = with_room(f64::from(size));
     let wanted = with_room(needed).clamp(step, size.saturating_mul(2).max(step));
     room.map_or(wanted, |room| wanted.min(size.saturating_add(room.free)))
 }
 
-/// Nobody waited for days, and most servers were of no use.
+/// Advice for a pool whose clients did not wait for days, while most servers were unused.
 fn idles(of: &Measured) -> Option<Advice> {
     let known = of.past.len();
     let nobody = of.past.iter().chain(&of.recent).all(|moment| moment.clients_waiting < 0.5);
@@ -161,8 +161,8 @@ fn idles(of: &Measured) -> Option<Advice> {
     Some(Advice::new(of, Sign::NobodyWaitsAndServersIdle, evidence, peak, Some(size)))
 }
 
-/// The busiest moment by the law. A session holds its server as long as it lasts, so there the servers in use are
-/// counted.
+/// The busiest moment by the law. In session mode a client holds its server as long as it is connected, so the servers
+/// in use are counted there.
 fn peak<'a>(mode: PoolMode, moments: impl IntoIterator<Item = &'a Moment>) -> Peak {
     let of = |moment: &Moment| {
         let per_second = moment.transactions_per_second.unwrap_or(0.0);
@@ -186,7 +186,7 @@ fn mean_of(moments: &[Moment], of: fn(&Moment) -> f64) -> f64 {
     mean(moments.iter().map(of)).unwrap_or(0.0)
 }
 
-/// A figure in a sentence: whole from ten on, with a tenth below it where there is one.
+/// A figure for a sentence: whole from ten on, with one decimal below ten where it is not zero.
 fn in_words(value: f64) -> String {
     let digits = usize::from(value < 9.95);
     let text = format!("{value:.digits$}");
@@ -198,7 +198,7 @@ fn figures(named: &[(&str, f64)]) -> Map<String, Value> {
 }
 
 impl Advice {
-    /// Whether it makes the pool larger: then what the database has room for matters.
+    /// Whether the advice makes the pool larger: then the database's free connections matter.
     pub(crate) fn grows(&self) -> bool {
         self.sign == Sign::WaitsAndServersBusy
     }
@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    /// The same pool, with a transaction now and then.
+    /// The same pool with few transactions.
     fn quiet() -> Moment {
         Moment {
             transactions_per_second: Some(40.0),

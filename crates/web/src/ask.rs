@@ -1,4 +1,4 @@
-//! Questions to the workers, as futures: who stops waiting takes the question back.
+//! Requests to the workers, as futures: dropping the future withdraws the request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use weir_config::{Config, Edit};
 
 use crate::error::ApiError;
 
-/// The time that workers have to answer. They answer each other within ten seconds, or not at all.
+/// The time that workers have to answer. They answer each other within ten seconds, or never.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// The workers; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Workers(Arc<dyn Control>);
 
-/// Takes a request back when it is dropped; of no effect once the answer has come.
+/// Withdraws a request when it is dropped; has no effect after the answer.
 struct PendingRequest<'a> {
     control: &'a dyn Control,
     number: u64,
@@ -34,7 +34,7 @@ impl Workers {
         Workers(control)
     }
 
-    /// What all workers report, and the configuration in force.
+    /// The reports of all workers, and the configuration in force.
     pub(crate) async fn report(&self) -> Result<(Report, Arc<Config>), ApiError> {
         match self.ask(Request::Report, ANSWER_TIMEOUT).await? {
             Reply::Report(report, config) => Ok((*report, config)),
@@ -42,7 +42,7 @@ impl Workers {
         }
     }
 
-    /// Some connections, from a place on, and where to go on.
+    /// A page of connections, from a position on, and the position of the next page.
     pub(crate) async fn connections(
         &self,
         of: Connections,
@@ -54,12 +54,12 @@ impl Workers {
         }
     }
 
-    /// Has something done that is done at once.
+    /// Runs a command that completes at once.
     pub(crate) async fn run(&self, command: Command) -> Result<(), ApiError> {
         self.ask(Request::Run(command), ANSWER_TIMEOUT).await.map(drop)
     }
 
-    /// Has something done that waits for clients or servers; after `longest` it is taken back.
+    /// Runs a command that waits for clients or servers; withdraws it after `longest`.
     pub(crate) async fn run_within(&self, command: Command, longest: Duration) -> Result<(), ApiError> {
         match self.ask(Request::Run(command), longest).await {
             Err(ApiError::NoAnswer) => Err(ApiError::TakenBack(longest)),
@@ -67,7 +67,7 @@ impl Workers {
         }
     }
 
-    /// Has the configuration changed.
+    /// Changes the configuration.
     pub(crate) async fn change(&self, edit: Edit) -> Result<Persisted, ApiError> {
         match self.ask(Request::Change(Arc::new(edit)), ANSWER_TIMEOUT).await? {
             Reply::Changed(made) => made.map_err(ApiError::NotChanged),
@@ -75,19 +75,19 @@ impl Workers {
         }
     }
 
-    /// Has a line written into the log; nobody waits for it.
+    /// Writes a line into the log; does not wait for it.
     pub(crate) fn log(&self, line: String) {
         self.0.ask(Request::Log(line), Box::new(drop));
     }
 
     async fn ask(&self, request: Request, longest: Duration) -> Result<Reply, ApiError> {
         let (sender, answer) = oneshot::channel();
-        // Who does not listen any more is not told.
+        // The receiver may be gone: its future was dropped.
         let number = self.0.ask(request, Box::new(move |response| drop(sender.send(response))));
         let _pending = PendingRequest { control: &*self.0, number };
         match timeout(longest, answer).await {
             Ok(Ok(response)) => response.map_err(ApiError::Refused),
-            // The process ends.
+            // The process is shutting down.
             Ok(Err(_)) => Err(ApiError::Ending),
             Err(_) => Err(ApiError::NoAnswer),
         }

@@ -1,10 +1,9 @@
-//! Who changed what, from where, and what came of it: the last of them in memory, all changes in the log.
+//! The audit log: who changed what, from where, and the result. The last entries in memory, all changes in the log.
 //!
-//! An entry is written when its request ends, also when whoever asked did not wait for the answer. Bodies are not
-//! looked at, so no secret gets here, and what others have written is escaped once, here. What was done, what was
-//! refused to somebody who is known, and what was refused to anybody else are kept apart, so that requests that are
-//! refused push out no entry of a change. Those of anybody are counted by their address, and only some of them are
-//! logged.
+//! An entry is written when its request ends, also when the client did not wait for the answer. It never contains a
+//! body, so no secret; text from clients is escaped here. Three lists are separate, so that refused requests remove no
+//! entry of a change: what was done, what was refused to a known user, and what was refused to an unauthenticated
+//! client. The last are counted by address, and only some of them are logged.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -20,41 +19,41 @@ use crate::ask::Workers;
 use crate::clock;
 use crate::lock::lock;
 
-/// Entries of each kind that are kept in memory.
+/// Entries of each list in memory.
 const MOST: usize = 1000;
-/// Characters of a name and of a path that are kept.
+/// The longest name and path of an entry, in characters.
 const LONGEST_NAME: usize = 64;
 const LONGEST_PATH: usize = 256;
-/// Lines of the log for what was refused to who is not known, within a time.
+/// Log lines for refused unauthenticated requests, within a time.
 const LINES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Something that somebody did, or tried to.
+/// A request that changed something, or tried to.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Entry {
-    /// Seconds since 1970; of several, those of the last.
+pub(crate) struct AuditEntry {
+    /// Seconds since 1970; if it stands for several requests, the time of the last.
     at: f64,
-    /// A user or a token; none where nobody logs in.
+    /// A user or a token; none where no login is configured.
     user: Option<String>,
     from: String,
     method: String,
     path: String,
-    /// The answer's status; none if nobody waited for it.
+    /// The answer's status; none if the client did not wait for it.
     status: Option<u16>,
-    /// How many like this were refused to this address; this is the last of them.
+    /// How many such requests of this address were refused; this is the last of them.
     times: u64,
     #[serde(skip)]
     order: u64,
 }
 
-/// Of whom an entry is.
+/// The list to which an entry belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Requester {
-    /// Somebody who may do this.
+    /// A sender with the role that the request needs.
     Permitted,
-    /// Somebody who has shown a login, and may not.
+    /// A logged-in sender without that role.
     Authenticated,
-    /// Anybody.
+    /// An unauthenticated sender.
     Anonymous(IpAddr),
 }
 
@@ -68,14 +67,14 @@ pub(crate) struct Audit {
 #[derive(Default)]
 struct AuditLog {
     next: u64,
-    done: VecDeque<Entry>,
-    refused: VecDeque<Entry>,
-    /// With the network that each comes from.
-    unknown: VecDeque<(IpAddr, Entry)>,
+    done: VecDeque<AuditEntry>,
+    refused: VecDeque<AuditEntry>,
+    /// With the network of each sender.
+    unknown: VecDeque<(IpAddr, AuditEntry)>,
     lines: LineLimit,
 }
 
-/// How many lines of one kind are still logged.
+/// How many more lines of one kind are logged.
 #[derive(Default)]
 struct LineLimit {
     since: Option<Instant>,
@@ -83,11 +82,11 @@ struct LineLimit {
     left_out: u64,
 }
 
-/// What somebody does now. Dropping it writes it down.
+/// A request under way. Dropping it writes its entry.
 pub(crate) struct PendingEntry {
     audit: Audit,
     of: Requester,
-    entry: Entry,
+    entry: AuditEntry,
 }
 
 impl Audit {
@@ -95,29 +94,29 @@ impl Audit {
         Audit { entries: Arc::default(), workers }
     }
 
-    /// Somebody begins to do something, and has shown no login as yet.
+    /// A request begins; its sender has shown no login yet.
     pub(crate) fn begin(&self, from: IpAddr, method: &Method, uri: &Uri) -> PendingEntry {
         let at = clock::now().as_secs_f64();
         let (method, path) = (shown(method.as_str(), LONGEST_NAME), shown(uri.path(), LONGEST_PATH));
         let of = Requester::Anonymous(network(from));
         let from = from.to_canonical().to_string();
-        let entry = Entry { at, user: None, from, method, path, status: None, times: 1, order: 0 };
+        let entry = AuditEntry { at, user: None, from, method, path, status: None, times: 1, order: 0 };
         PendingEntry { audit: self.clone(), of, entry }
     }
 
     /// The last entries, the newest first.
-    pub(crate) fn last(&self, most: usize) -> Vec<Entry> {
+    pub(crate) fn last(&self, most: usize) -> Vec<AuditEntry> {
         let entries = lock(&self.entries);
         let unknown = entries.unknown.iter().map(|(_, entry)| entry);
-        let mut all: Vec<&Entry> = entries.done.iter().chain(&entries.refused).chain(unknown).collect();
+        let mut all: Vec<&AuditEntry> = entries.done.iter().chain(&entries.refused).chain(unknown).collect();
         all.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.order));
         all.into_iter().take(most).cloned().collect()
     }
 
-    fn write(&self, of: Requester, entry: Entry) {
+    fn write(&self, of: Requester, entry: AuditEntry) {
         let user = entry.user.as_deref().unwrap_or("(no login)");
         let outcome = entry.status.map_or("nobody waited".to_owned(), |status| status.to_string());
-        let Entry { from, method, path, .. } = &entry;
+        let AuditEntry { from, method, path, .. } = &entry;
         let line = format!("control plane: {user} from {from}: {method} {path}: {outcome}");
         let mut entries = lock(&self.entries);
         let logged = !matches!(of, Requester::Anonymous(_)) || entries.lines.take(Instant::now());
@@ -134,7 +133,7 @@ impl Audit {
 }
 
 impl AuditLog {
-    fn keep(&mut self, of: Requester, mut entry: Entry) {
+    fn keep(&mut self, of: Requester, mut entry: AuditEntry) {
         self.next += 1;
         entry.order = self.next;
         let refused = entry.status.is_some_and(|status| status >= 400);
@@ -142,7 +141,7 @@ impl AuditLog {
             Requester::Permitted if !refused => push(&mut self.done, entry),
             Requester::Permitted | Requester::Authenticated => push(&mut self.refused, entry),
             Requester::Anonymous(network) => {
-                let same = |(of, one): &(IpAddr, Entry)| *of == network && one.status == entry.status;
+                let same = |(of, one): &(IpAddr, AuditEntry)| *of == network && one.status == entry.status;
                 if let Some(at) = self.unknown.iter().position(same) {
                     entry.times += self.unknown.remove(at).map_or(0, |(_, before)| before.times);
                 }
@@ -160,7 +159,7 @@ fn push<T>(ring: &mut VecDeque<T>, entry: T) {
 }
 
 impl LineLimit {
-    /// Whether one more is logged.
+    /// Whether one more line is logged.
     fn take(&mut self, now: Instant) -> bool {
         if self.since.is_none_or(|since| now >= since + WINDOW) {
             (self.since, self.written) = (Some(now), 0);
@@ -175,25 +174,25 @@ impl LineLimit {
 }
 
 impl PendingEntry {
-    /// Somebody has shown a login, and may do this or not.
+    /// The sender is logged in; `admitted`: it has the role.
     pub(crate) fn by(mut self, user: Option<&str>, admitted: bool) -> PendingEntry {
         self.of = if admitted { Requester::Permitted } else { Requester::Authenticated };
         self.claims(user);
         self
     }
 
-    /// Somebody says to be this user.
+    /// The sender claims to be this user; not proven.
     pub(crate) fn claims(&mut self, user: Option<&str>) {
         self.entry.user = user.map(|user| shown(user, LONGEST_NAME));
     }
 
-    /// What came of it.
+    /// The status of the answer.
     pub(crate) fn ends(mut self, status: StatusCode) {
         self.entry.status = Some(status.as_u16());
     }
 }
 
-/// What others have written, not too much of it, and so that it may be shown.
+/// A client's text, cut to `most` characters and escaped.
 fn shown(text: &str, most: usize) -> String {
     let text: String = text.chars().take(most).collect();
     Printable(&text).to_string()

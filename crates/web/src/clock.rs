@@ -1,4 +1,4 @@
-//! The time of day, as the API and the history write it.
+//! The time of day, for the API and the history.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Every error of the API: its status, its text, and what to do about it, in one table.
+//! Every error of the API, in one table: its status, its text, and a hint.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,56 +12,56 @@ use serde::Serialize;
 use weir_admin::{ChangeError, CommandError};
 use weir_config::{ConfigError, SetError, WebRole};
 
-/// Why a request was not answered as asked.
+/// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum ApiError {
-    /// The workers said no.
+    /// The workers refused the command.
     Refused(CommandError),
     /// The configuration was not changed.
     NotChanged(ChangeError),
     /// The workers did not answer in time.
     NoAnswer,
-    /// A command waited for so long, and was taken back.
+    /// A command waited for so long, and was withdrawn.
     TakenBack(Duration),
-    /// The process ends.
+    /// The process is shutting down.
     Ending,
-    /// There is no such thing: what kind, and its name.
+    /// No such object: its kind and its name.
     Unknown(&'static str, String),
-    /// Nothing is at this path.
+    /// The path does not exist.
     NoSuchPath,
-    /// Something is at this path, but it does not take this method.
+    /// The path does not accept this method.
     NoSuchMethod,
-    /// A parameter or a body that can't be meant.
+    /// An invalid parameter or body.
     Bad(String),
-    /// A setting can't have this value, or none other.
+    /// A setting does not accept this value, or can't be changed.
     InvalidSetting(SetError),
     /// An error that is about a field of the body, or a setting: its name.
     Field(String, Box<ApiError>),
-    /// A body that can't be read, or can't be meant.
+    /// A body that can't be parsed, or is invalid.
     BadBody(JsonRejection),
-    /// A name of a host that is not ours.
+    /// The `Host` header names another host.
     ForeignHost,
-    /// A page of another origin has sent it.
+    /// The request comes from a page of another origin.
     ForeignOrigin,
-    /// It comes from a browser, and not from our page.
+    /// The request comes from a browser, and not from the panel.
     NotThePage,
-    /// Nobody is logged in.
+    /// The sender is not logged in.
     LoginNeeded,
-    /// Somebody is, with less than this role.
+    /// The sender is logged in, but lacks this role.
     NotAllowed(WebRole),
-    /// A user or a password that does not fit the other.
+    /// The user is unknown, or the password is wrong.
     WrongPassword,
-    /// Too many have tried to log in; when one may again.
+    /// Too many attempts to log in; how long to wait.
     TooManyLogins(Duration),
     /// A file of the history can't be read.
     Unreadable(String),
-    /// As many listen to events as may.
+    /// The limit of event streams is reached.
     TooManyStreams,
-    /// As many requests are served as may be.
+    /// The limit of concurrent requests is reached.
     TooManyRequests,
-    /// The request took too long to come, or to be answered.
+    /// The request took too long to arrive, or to be answered.
     TooSlow,
-    /// Its body has more bytes than any may have.
+    /// The body exceeds the limit.
     TooLong,
 }
 
@@ -73,7 +73,7 @@ struct ErrorBody {
     detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<Cow<'static, str>>,
-    /// The field of the body that it is about.
+    /// The field of the body that caused the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
 }
@@ -87,7 +87,7 @@ impl ErrorBody {
         ErrorBody { hint: Some(hint.into()), ..self }
     }
 
-    /// Of a configuration that would not be valid: the key is that of the pool's field.
+    /// The configuration would be invalid: the key is that of the pool's field.
     fn invalid(error: &ConfigError) -> ErrorBody {
         let place = error.line.map(|line| format!("{}:{line}", error.file.display()));
         let key =
@@ -114,7 +114,7 @@ impl From<PathRejection> for ApiError {
 }
 
 impl ApiError {
-    /// The same, about this field or setting.
+    /// The same error, for this field or setting.
     pub(crate) fn about(self, key: &str) -> ApiError {
         ApiError::Field(key.to_owned(), Box::new(self))
     }
@@ -157,7 +157,7 @@ impl ApiError {
         }
     }
 
-    /// As it is sent where no status can be.
+    /// The JSON of the error, where no status can be sent.
     pub(crate) fn json(&self) -> String {
         serde_json::to_string(&self.body()).unwrap_or_default()
     }
@@ -168,23 +168,26 @@ impl ApiError {
             ApiError::Refused(error) => {
                 ErrorBody { detail: error.detail().map(str::to_owned), ..ErrorBody::plain(error.to_string()) }
             }
-            ApiError::NotChanged(why) => unmade(why),
+            ApiError::NotChanged(why) => change_error(why),
             ApiError::NoAnswer => plain("the workers did not answer in time", "look at the log; try again"),
             ApiError::TakenBack(longest) => {
-                ErrorBody::plain(format!("it was not done within {} s, and is taken back", longest.as_secs()))
-                    .hint("some servers are still in use; GET /api/v1/servers says by whom; ask with a longer timeout")
+                ErrorBody::plain(format!("not completed within {} s, and withdrawn", longest.as_secs())).hint(
+                    "some servers are still in use, GET /api/v1/servers lists their clients; use a longer timeout",
+                )
             }
-            ApiError::Ending => plain("the process ends", "try again when it has been started anew"),
+            ApiError::Ending => plain("the process ends", "try again after its restart"),
             ApiError::Unknown(kind, name) => ErrorBody::plain(format!("no such {kind}: {name}")),
             ApiError::NoSuchPath => plain("nothing is here", "GET /api/v1/openapi.json lists what there is"),
-            ApiError::NoSuchMethod => plain("not with this method", "GET /api/v1/openapi.json lists what there is"),
+            ApiError::NoSuchMethod => {
+                plain("this path does not accept this method", "GET /api/v1/openapi.json lists what there is")
+            }
             ApiError::BadBody(rejection) => ErrorBody::plain(rejection.body_text()),
             ApiError::Bad(why) => ErrorBody::plain(why.clone()),
             ApiError::InvalidSetting(error) => ErrorBody::plain(error.reason()),
             ApiError::Field(key, error) => ErrorBody { key: Some(key.clone()), ..error.body() },
             ApiError::ForeignHost => plain(
                 "this host name is not served",
-                "reach it as 127.0.0.1, [::1] or localhost; other names may be somebody else's",
+                "reach it as 127.0.0.1, [::1] or localhost; another name may belong to an attacker",
             ),
             ApiError::ForeignOrigin => plain(
                 "a page of another origin may not change or load anything",
@@ -199,31 +202,31 @@ impl ApiError {
             }
             ApiError::NotAllowed(least) => ErrorBody::plain(format!("only {} may do this", least.and_more()))
                 .hint("ask one, or log in as another user"),
-            ApiError::WrongPassword => plain("this user and password do not fit", "[web.users] lists who may log in"),
-            ApiError::TooManyLogins(wait) => ErrorBody::plain("there were too many attempts to log in")
-                .hint(format!("wait {} s", wait.as_secs() + 1)),
+            ApiError::WrongPassword => plain("wrong user or password", "[web.users] lists who may log in"),
+            ApiError::TooManyLogins(wait) => {
+                ErrorBody::plain("too many attempts to log in").hint(format!("wait {} s", wait.as_secs() + 1))
+            }
             ApiError::Unreadable(why) => ErrorBody::plain(format!("the history can't be read: {why}"))
                 .hint("look at the disk that [web] history is on"),
-            ApiError::TooManyStreams => plain(
-                "as many listen to events as may",
-                "close a page that watches, or ask for figures without staying",
-            ),
-            ApiError::TooManyRequests => plain("as many requests are served as may be", "try again in a second"),
+            ApiError::TooManyStreams => {
+                plain("too many streams of events are open", "close a page of the panel, or poll for the figures")
+            }
+            ApiError::TooManyRequests => plain("too many requests are being served", "try again in a second"),
             ApiError::TooLong => plain("the body is too long", "no request needs more than 64 KiB"),
             ApiError::TooSlow => plain("the request took too long", "send it in one piece"),
         }
     }
 }
 
-fn unmade(why: &ChangeError) -> ErrorBody {
+fn change_error(why: &ChangeError) -> ErrorBody {
     let body = ErrorBody::plain(why.to_string());
     match why {
         ChangeError::Invalid(error) => ErrorBody::invalid(error),
         ChangeError::Exposes(exposure) => ErrorBody { key: Some(exposure.key.to_owned()), ..body }.hint(exposure.hint),
         ChangeError::NameTaken(..) => ErrorBody { key: Some("name".to_owned()), ..body }.hint("change it with PATCH"),
         ChangeError::ListedElsewhere(_) => ErrorBody { key: Some("password".to_owned()), ..body }
-            .hint("put a line \"user\" \"password\" into it, and have it read with POST /api/v1/reload; or list users in [auth.users]"),
-        ChangeError::ChangedByHand(_) => body.hint("have it read again with POST /api/v1/reload, look at it, and ask again"),
+            .hint("put a line \"user\" \"password\" into it, and reload it with POST /api/v1/reload; or list users in [auth.users]"),
+        ChangeError::ChangedByHand(_) => body.hint("reload it with POST /api/v1/reload, check it, and send the change again"),
         ChangeError::Missing(..) | ChangeError::Unfit(_) | ChangeError::Fixed => body,
     }
 }
@@ -236,7 +239,7 @@ impl IntoResponse for ApiError {
             ApiError::TooManyLogins(wait) => {
                 ([(RETRY_AFTER, (wait.as_secs() + 1).to_string())], response).into_response()
             }
-            // Who asks too much does not keep a connection, which another may need.
+            // An overloading client does not keep its connection, which another client may need.
             ApiError::TooManyStreams | ApiError::TooManyRequests | ApiError::TooSlow | ApiError::TooLong => {
                 ([(CONNECTION, "close".to_owned())], response).into_response()
             }

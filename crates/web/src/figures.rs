@@ -1,6 +1,6 @@
-//! Figures as the API and the metrics both give them: their names, and how they are made of what workers report.
+//! Figures that the API and the metrics share: their names, and how they are computed from the workers' reports.
 //!
-//! States have PgBouncer's words, but that all that has to do with a cancel is one. Times are in seconds.
+//! States have PgBouncer's names, but all states of a cancel are one. Times are in seconds.
 
 use serde::Serialize;
 use weir_admin::PoolRecord;
@@ -66,7 +66,7 @@ pub(crate) fn seconds(span: Span) -> f64 {
     seconds_of(span.micros())
 }
 
-/// Microseconds in seconds.
+/// Converts microseconds to seconds.
 pub(crate) fn seconds_of(micros: u64) -> f64 {
     micros as f64 / 1e6
 }

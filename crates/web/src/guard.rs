@@ -1,9 +1,10 @@
-//! What is refused before anything is looked at: requests that a browser sends for somebody else's page.
+//! The first check of a request: refuses what a browser sends for a page of another origin.
 //!
-//! Two attacks reach a server of the loopback through its user's browser. A page may send requests that change
-//! something (cross-site request forgery): browsers say so in `Origin` and `Sec-Fetch-Site` (Fetch standard, "Origin
-//! header"; W3C Fetch Metadata). And a name of the attacker's may be made to mean 127.0.0.1 (DNS rebinding), so that
-//! the page is of the same origin: its `Host` gives it away. Programs send neither header, and call us by our own name.
+//! Two attacks reach a server on the loopback through its user's browser. A page may send requests that change
+//! something (cross-site request forgery): browsers mark these with `Origin` and `Sec-Fetch-Site` (Fetch standard,
+//! "Origin header"; W3C Fetch Metadata). And the attacker's host name may resolve to 127.0.0.1 (DNS rebinding), so
+//! that the page has the same origin: the `Host` header shows that name. Other programs send neither header, and use
+//! our own name.
 
 use axum::extract::{Request, State};
 use axum::http::header::{HOST, HeaderName, ORIGIN};
@@ -19,7 +20,7 @@ const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const PANEL: HeaderName = HeaderName::from_static("x-weir-panel");
 
-/// What every answer says that does not say otherwise: no script, no frame, no guess at its type, no copy kept.
+/// Headers of every answer that does not set its own: no scripts, no frames, no guessed types, no caching.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -30,7 +31,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
 
 /// Lets a request pass, or refuses it.
 pub(crate) async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
-    let mut response = match judge(request.method(), request.headers(), access.is_secure()) {
+    let mut response = match check_origin(request.method(), request.headers(), access.is_secure()) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     };
@@ -40,14 +41,14 @@ pub(crate) async fn guard(State(access): State<Access>, request: Request, next: 
     response
 }
 
-/// With encryption any name will do: a browser has compared it with the certificate.
-fn judge(method: &Method, headers: &HeaderMap, secure: bool) -> Result<(), ApiError> {
+/// With TLS any name is accepted: the browser has compared it with the certificate.
+fn check_origin(method: &Method, headers: &HeaderMap, secure: bool) -> Result<(), ApiError> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text(HOST).filter(|host| secure || is_ours(host)).ok_or(ApiError::ForeignHost)?;
     let scheme = if secure { "https://" } else { "http://" };
     let foreign = text(FETCH_SITE).is_some_and(|site| site != "same-origin" && site != "none");
     if method.is_safe() {
-        // A link may lead here. What a page of another origin loads it can't read, but it would have us work for it.
+        // A link may lead here. A page of another origin can't read what it loads, but loading it costs us work.
         let link = text(FETCH_MODE) == Some("navigate") && text(FETCH_DEST) == Some("document");
         return if foreign && !link { Err(ApiError::ForeignOrigin) } else { Ok(()) };
     }
@@ -59,7 +60,7 @@ fn judge(method: &Method, headers: &HeaderMap, secure: bool) -> Result<(), ApiEr
         Some(Ok(origin)) if origin.strip_prefix(scheme) == Some(host) => {}
         Some(_) => return Err(ApiError::ForeignOrigin),
     }
-    // No other origin may send this header without asking us first, and nobody here would say yes.
+    // A page of another origin may send this header only after a preflight request, which is never granted.
     let browser = [ORIGIN, FETCH_SITE].iter().any(|name| headers.contains_key(name)) || has_session(headers);
     if browser && !headers.contains_key(PANEL) { Err(ApiError::NotThePage) } else { Ok(()) }
 }
@@ -79,11 +80,11 @@ fn is_ours(host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn judged(method: Method, headers: &[(&str, &str)]) -> Result<(), ApiError> {
+    fn checked(method: Method, headers: &[(&str, &str)]) -> Result<(), ApiError> {
         let headers = headers.iter().map(|(name, value)| {
             (name.parse::<HeaderName>().expect("a name"), HeaderValue::from_str(value).expect("a value"))
         });
-        judge(&method, &headers.collect(), false)
+        check_origin(&method, &headers.collect(), false)
     }
 
     #[test]
@@ -94,30 +95,30 @@ mod tests {
         for host in ["", "evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.evil.example:8432", "[::2]"] {
             assert!(!is_ours(host), "{host}");
         }
-        assert!(matches!(judged(Method::GET, &[("host", "evil.example")]), Err(ApiError::ForeignHost)));
-        assert!(matches!(judged(Method::GET, &[]), Err(ApiError::ForeignHost)));
+        assert!(matches!(checked(Method::GET, &[("host", "evil.example")]), Err(ApiError::ForeignHost)));
+        assert!(matches!(checked(Method::GET, &[]), Err(ApiError::ForeignHost)));
     }
 
     #[test]
     fn pages_of_other_origins_may_look_at_nothing_new_and_change_nothing() {
         let host = ("host", "127.0.0.1:8432");
-        assert!(judged(Method::POST, &[host]).is_ok());
+        assert!(checked(Method::POST, &[host]).is_ok());
         let (ours, page) = (("origin", "http://127.0.0.1:8432"), ("x-weir-panel", "1"));
-        assert!(judged(Method::POST, &[host, ours, page]).is_ok());
+        assert!(checked(Method::POST, &[host, ours, page]).is_ok());
         for browser in [ours, ("sec-fetch-site", "same-origin"), ("cookie", "a=b; weir_session=x")] {
-            assert!(matches!(judged(Method::POST, &[host, browser]), Err(ApiError::NotThePage)), "{browser:?}");
+            assert!(matches!(checked(Method::POST, &[host, browser]), Err(ApiError::NotThePage)), "{browser:?}");
             assert!(
-                judged(Method::POST, &[host, browser, page]).is_ok() && judged(Method::GET, &[host, browser]).is_ok()
+                checked(Method::POST, &[host, browser, page]).is_ok() && checked(Method::GET, &[host, browser]).is_ok()
             );
         }
-        assert!(judged(Method::GET, &[host, ("origin", "http://evil.example")]).is_ok(), "its answer can't be read");
+        assert!(checked(Method::GET, &[host, ("origin", "http://evil.example")]).is_ok(), "its answer can't be read");
         let loads =
             [host, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "image")];
-        assert!(matches!(judged(Method::GET, &loads), Err(ApiError::ForeignOrigin)), "a stream of events, say");
+        assert!(matches!(checked(Method::GET, &loads), Err(ApiError::ForeignOrigin)), "a stream of events, say");
         let follows = [loads[0], loads[1], ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
-        assert!(judged(Method::GET, &follows).is_ok(), "a link to the panel");
+        assert!(checked(Method::GET, &follows).is_ok(), "a link to the panel");
         let frames = [loads[0], loads[1], ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")];
-        assert!(judged(Method::GET, &frames).is_err());
+        assert!(checked(Method::GET, &frames).is_err());
         for sent in [
             ("origin", "http://evil.example"),
             ("origin", "null"),
@@ -127,7 +128,7 @@ mod tests {
             ("sec-fetch-site", "same-site"),
         ] {
             for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH] {
-                assert!(matches!(judged(method, &[host, page, sent]), Err(ApiError::ForeignOrigin)), "{sent:?}");
+                assert!(matches!(checked(method, &[host, page, sent]), Err(ApiError::ForeignOrigin)), "{sent:?}");
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Is it alive, and may clients be sent to it: `/healthz` and `/readyz`, for supervisors and balancers.
+//! `/healthz` and `/readyz`, for supervisors and load balancers: whether the process is alive, and accepts clients.
 //!
-//! Anybody may ask, as often as they like, and the workers answer for all who ask at once: one question at a time, and
-//! so many a second. Nobody hears what was found before they asked.
+//! Any client may ask, as often as it likes. Concurrent requests share one question to the workers, and the rate of
+//! questions is limited. An answer is never older than the request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use crate::ask::Workers;
 
 type Answer = (StatusCode, &'static str);
 
-/// From one question to the workers to the next, at least.
+/// The minimum between two questions to the workers.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How the workers are; cheap to clone.
+/// The workers' state; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Probe {
     workers: Workers,
     last: Arc<Mutex<Option<Finding>>>,
 }
 
-/// When they were asked, and what they said; nothing if they said nothing.
+/// When the workers were asked, and their answer; none if they gave none.
 #[derive(Clone, Copy)]
 struct Finding {
     asked: Instant,
-    said: Option<(ServiceState, bool)>,
+    answer: Option<(ServiceState, bool)>,
 }
 
 impl Probe {
@@ -38,20 +38,20 @@ impl Probe {
         Probe { workers, last: Arc::default() }
     }
 
-    /// Whether they serve, and whether they shut down.
+    /// Whether the workers serve, and whether they shut down.
     async fn ask(&self) -> Option<(ServiceState, bool)> {
         let came = Instant::now();
         let mut last = self.last.lock().await;
         if let Some(found) = *last {
             if found.asked >= came {
-                return found.said;
+                return found.answer;
             }
             sleep_until(found.asked + PAUSE).await;
         }
         let asked = Instant::now();
-        let said = self.workers.report().await.ok().map(|(report, _)| (report.serving, report.draining));
-        *last = Some(Finding { asked, said });
-        said
+        let answer = self.workers.report().await.ok().map(|(report, _)| (report.serving, report.draining));
+        *last = Some(Finding { asked, answer });
+        answer
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) async fn alive(State(probe): State<Probe>) -> Answer {
     }
 }
 
-/// Ready: clients who come now are let in and served.
+/// Ready: new clients are accepted and served.
 pub(crate) async fn ready(State(probe): State<Probe>) -> Answer {
     let no = |why| (StatusCode::SERVICE_UNAVAILABLE, why);
     let Some((serving, draining)) = probe.ask().await else { return no("the workers do not answer\n") };

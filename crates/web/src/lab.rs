@@ -1,8 +1,8 @@
-//! The lab's reports: which there are in its folder, what each found, and the files of one.
+//! The lab's reports: the list of its folder, the verdicts of each report, and the files of one.
 //!
 //! Owns the bounds: the newest [`MOST`] reports, files of [`LARGEST`] bytes, and no name that leads out of the folder.
-//! The lab (`weir lab`) writes the folder and owns the form of `report.json` and of `products.url`; of the former only
-//! what the panel lists is read here. Everything here may wait for a disk, so it is called where that is no harm.
+//! The lab (`weir lab`) writes the folder and owns the format of `report.json` and of `products.url`; this file reads
+//! only what the panel lists. Every function may block on a disk: callers use a thread for blocking work.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,29 +15,29 @@ use serde::{Deserialize, Serialize};
 
 /// Reports that are listed.
 const MOST: usize = 50;
-/// Bytes of a file that are read.
+/// The largest file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
-/// The form of `report.json` that is understood.
+/// The version of `report.json` that this file reads.
 const FORMAT: u32 = 1;
-/// The file that says where the products page is served, locked for as long as it is.
+/// The file with the address of the products page, locked while the page is served.
 const PRODUCTS: &str = "products.url";
 
 /// The folder of the lab's reports, if there is one; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Lab(Option<Arc<Path>>);
 
-/// What the folder has.
+/// The content of the folder.
 #[derive(Default, Serialize)]
 pub(crate) struct ReportList {
     /// The folder, or none.
     folder: Option<String>,
-    /// Where the products page is served now.
+    /// The address of the products page, if it is served now.
     products: Option<String>,
     /// The newest first.
     reports: Vec<ReportEntry>,
 }
 
-/// A report, as it is listed.
+/// A report in the list.
 #[derive(Serialize)]
 struct ReportEntry {
     /// The name of its folder.
@@ -46,7 +46,7 @@ struct ReportEntry {
     summary: Option<ReportSummary>,
 }
 
-/// What is taken from a `report.json`.
+/// The fields of `report.json` that the list shows.
 #[derive(Deserialize, Serialize)]
 struct ReportSummary {
     #[serde(skip_serializing)]
@@ -64,7 +64,7 @@ struct Experiment {
     verdicts: Verdicts,
 }
 
-/// How many of an experiment's claims came out so.
+/// How many of an experiment's claims have each verdict.
 #[derive(Default, Serialize)]
 struct Verdicts {
     held: usize,
@@ -80,11 +80,11 @@ pub(crate) struct ReportFile {
 
 impl Lab {
     pub(crate) fn new(folder: Option<PathBuf>) -> Lab {
-        // Whoever reads of it does not know where Weir was started.
+        // Absolute, since a reader of the path does not know Weir's working directory.
         Lab(folder.map(|folder| std::path::absolute(&folder).unwrap_or(folder).into()))
     }
 
-    /// All there is. A folder that is not there yet has nothing; a report that can't be understood has a name.
+    /// The list. A folder that does not exist yet is empty; of a report that can't be parsed only the name is listed.
     pub(crate) fn list(&self) -> ReportList {
         let Some(folder) = &self.0 else { return ReportList::default() };
         let mut found: Vec<(SystemTime, String)> =
@@ -130,8 +130,7 @@ fn summary(report: &Path) -> Option<ReportSummary> {
     (summary.format == FORMAT).then_some(summary)
 }
 
-/// Where something is served: only while somebody holds the file's lock, so that one who was killed leaves nothing that
-/// misleads.
+/// The address in a file, only while a process holds the file's lock: the file of a killed process is ignored.
 fn served(file: &Path) -> Option<String> {
     let open = File::open(file).ok()?;
     if flock(&open, FlockOperation::NonBlockingLockShared).is_ok() {
@@ -148,7 +147,7 @@ fn read(file: &Path) -> Option<Vec<u8>> {
     (bytes.len() as u64 <= LARGEST).then_some(bytes)
 }
 
-/// Whether a name is one of a file, and not of a way elsewhere.
+/// Whether a name is that of a file, without a path.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
 }

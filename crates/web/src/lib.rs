@@ -1,12 +1,12 @@
 //! The control plane by HTTP: the API, health, metrics for Prometheus, and the panel's files.
 //!
-//! Owns one thread, its listeners, and everything that HTTP means here. Knows the workers only through
-//! [`Control`](weir_admin::Control): it asks, and shows what it is told. Nothing here is on the way of a query, and
-//! what goes wrong here costs no client of a pool anything.
+//! Owns one thread, its listeners, and everything about HTTP. Knows the workers only through
+//! [`Control`](weir_admin::Control): it sends requests and shows the answers. No query passes through this crate, and
+//! its failures affect no client of a pool.
 //!
-//! What a page of another origin sends is refused (`guard`), and who may do what is asked before each path (`access`).
-//! Others than this machine are served only with encryption and logins. Connections are limited (`admission`), and so
-//! are bodies and the time that a request may take (`serve`).
+//! `guard` refuses requests from pages of another origin, and `access` checks the role that each path needs. Other
+//! machines are served only with TLS and logins. Connections are limited (`admission`), and so are bodies and the time
+//! of a request (`serve`).
 
 mod access;
 mod admission;

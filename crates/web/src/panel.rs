@@ -1,9 +1,8 @@
-//! The panel's files, as they were built into `crates/web/panel` (from `panel/`, which see) and into this binary.
+//! The panel's files, as built from `panel/` into `crates/web/panel` and embedded in this binary.
 //!
-//! Owns their paths, types, and how long a browser may keep them. Names below `assets/` change with their content, so
-//! they may be kept for good; the others are asked for again each time, and answered with 304 while they are the same.
-//! The page may run and load what comes from here, and nothing else: no script or style in the text of a page, no other
-//! host.
+//! Owns their paths, types, and caching. Names below `assets/` change with their content, so browsers may keep them
+//! for ever; the others are revalidated each time, and answered with 304 if unchanged. The page may run and load only
+//! what comes from here: no inline script or style, no other host.
 
 use axum::Router;
 use axum::extract::Path;
@@ -22,7 +21,7 @@ struct Files;
 const INDEX: &str = "index.html";
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-/// A year, which is as long as anything is kept.
+/// A year, the longest time that caches keep anything.
 const FOR_GOOD: &str = "public, max-age=31536000, immutable";
 const ASK_AGAIN: &str = "no-cache";
 
@@ -42,7 +41,7 @@ fn file(name: &str, asked: &HeaderMap) -> Response {
     let tag = entity_tag(&file);
     let keep = if name.starts_with("assets/") { FOR_GOOD } else { ASK_AGAIN };
     let weak = format!("W/{tag}");
-    // Said with 304, too, and of what is too small to be compressed (RFC 9110, section 15.4.5).
+    // Sent with 304, too, and with answers too small to be compressed (RFC 9110, section 15.4.5).
     let vary = (VARY, "accept-encoding");
     let headers = [(CACHE_CONTROL, keep), (CONTENT_SECURITY_POLICY, POLICY), (ETAG, weak.as_str()), vary];
     let same = asked.get_all(IF_NONE_MATCH).iter().any(|given| names(given, &tag));
@@ -52,7 +51,7 @@ fn file(name: &str, asked: &HeaderMap) -> Response {
     ([(CONTENT_TYPE, kind)], headers, file.data).into_response()
 }
 
-/// The types that there are. What has another is not served: it is about the build.
+/// The types that are served. A file of another type belongs to the build and is not served.
 fn content_type(name: &str) -> Option<&'static str> {
     Some(match name.rsplit_once('.')?.1 {
         "html" => "text/html; charset=utf-8",
@@ -63,8 +62,8 @@ fn content_type(name: &str) -> Option<&'static str> {
     })
 }
 
-/// A tag (RFC 9110, section 8.8.3) of the content's hash. It is given as a weak one: the bytes that are sent may be
-/// compressed, or not.
+/// A tag (RFC 9110, section 8.8.3) of the content's hash. It is a weak tag: the bytes that are sent may be compressed,
+/// or not.
 fn entity_tag(file: &EmbeddedFile) -> String {
     let hash = file.metadata.sha256_hash();
     let digits: String = hash[..16].iter().map(|byte| format!("{byte:02x}")).collect();

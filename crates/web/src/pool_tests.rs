@@ -1,4 +1,4 @@
-//! Logins at a pool's server that the API asks for: a few at a time, their results remembered for a moment.
+//! Test logins at a pool's server, for the API: a few at a time; their results are cached for a minute.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,12 +14,12 @@ use crate::advice::FreeConnections;
 use crate::error::ApiError;
 use crate::lock::lock;
 
-/// Tests at once: each waits on a thread of its own for its server.
+/// Concurrent tests: each blocks a thread on its server.
 const TESTS: usize = 4;
-/// How long an asker waits, for a permit and for the answer. A test ends by itself before, unless the system holds it
-/// up: over a look-up of a name, say. Then it keeps its permit, and nobody waits for it.
+/// How long a request waits, for a permit and for the answer. A test ends before by itself, unless the system blocks
+/// it, in a look-up of a name for example. Then it keeps its permit, and its request fails.
 const LONGEST: Duration = Duration::from_secs(15);
-/// For how long it is believed what a database had room for.
+/// How long a database's free connections are cached.
 const FRESH: Duration = Duration::from_secs(60);
 
 /// Tests pools; cheap to clone.
@@ -30,7 +30,7 @@ pub(crate) struct PoolTests {
     rooms: Arc<Mutex<HashMap<String, KnownRoom>>>,
 }
 
-/// When a database was asked, and what it said; nothing if it could not be asked.
+/// When a database was asked, and its answer; none if it could not be asked.
 type KnownRoom = (Instant, Option<FreeConnections>);
 
 impl PoolTests {
@@ -38,7 +38,7 @@ impl PoolTests {
         PoolTests { config, permits: Arc::new(Semaphore::new(TESTS)), rooms: Arc::default() }
     }
 
-    /// Logs in where a pool with these keys would; the inner error is the server's, or the network's.
+    /// Logs in like a pool with these keys; the inner error is the server's, or the network's.
     pub(crate) async fn login(&self, pool: String, keys: Keys) -> Result<Result<PoolTestResult, String>, ApiError> {
         let test = timeout(LONGEST, self.attempt(pool, keys)).await;
         test.unwrap_or_else(|_| Ok(Err("the server did not answer in time".to_owned())))
@@ -55,8 +55,8 @@ impl PoolTests {
         test.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::NotChanged)
     }
 
-    /// What the database of a pool that is there has room for; nothing if it does not say so, as when only clients know
-    /// its passwords.
+    /// The free connections of an existing pool's database; none if they are unknown, as when only clients know its
+    /// passwords.
     pub(crate) async fn room(&self, pool: &str) -> Option<FreeConnections> {
         let now = Instant::now();
         let remembered = {
@@ -74,7 +74,7 @@ impl PoolTests {
     }
 }
 
-/// The connection that asked is over, and its place free again.
+/// The test's own connection is closed, so its place counts as free.
 fn room_of(server: &PoolTestResult) -> FreeConnections {
     let for_others = server.max_connections.saturating_sub(server.superuser_reserved_connections);
     let free = for_others.saturating_sub(server.connections.saturating_sub(1));

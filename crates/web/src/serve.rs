@@ -1,7 +1,7 @@
 //! The thread of the control plane: listeners, connections, and their limits.
 //!
-//! Everything is bound before the thread runs, so that a taken port is an error at the start. A connection has a time
-//! for its headers, a request one for its body and its answer; how many there are is for `admission` to say. Dropping a
+//! All listeners are bound before the thread runs, so that a taken port is an error at the start. A connection has a
+//! time for its headers, a request one for its body and its answer; `admission` limits their number. Dropping a
 //! [`Web`] ends it, whatever slow work is under way.
 
 use std::future::poll_fn;
@@ -39,63 +39,68 @@ use crate::timeouts::Timeouts;
 use crate::tls::Tls;
 use crate::watch::Watch;
 
-/// How long a connection may live. Long enough for the longest request.
+/// How long a connection may last. Enough for the longest request.
 const LIFETIME: Duration = Duration::from_secs(300);
-/// Bytes of a request's head, or of what is read ahead.
+/// Bytes of a request's head, or of a read.
 const BUFFER: usize = 32 << 10;
-/// The pause after an accept that failed, as for the lack of a descriptor.
+/// The pause after a failed accept, for example without a free descriptor.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What it takes to serve.
+/// The configuration of the control plane.
 pub struct Options {
     /// Where to listen; port 0 is any. Others than those of the loopback want encryption, and somebody who may log in.
     pub addresses: Vec<SocketAddr>,
+    /// Listening sockets of a process that this one takes over from: used for their addresses.
+    pub inherited: Vec<TcpListener>,
     /// With it all connections are encrypted.
     pub tls: Option<Arc<Tls>>,
-    /// The folder that the history of pools is kept in; without one it ends with the process.
+    /// The folder for the history of pools; without one the history ends with the process.
     pub history: Option<PathBuf>,
-    /// The folder of the lab's reports, if the panel is to list them.
+    /// The folder of the lab's reports, for the panel.
     pub lab: Option<PathBuf>,
-    /// Whom to ask.
+    /// The workers.
     pub control: Arc<dyn Control>,
-    /// Who may come, and who tries pools before they are made.
+    /// The accounts, and the tests of pools.
     pub config: Arc<dyn ConfigAccess>,
-    /// How long others may take.
+    /// The time limits of clients.
     pub timeouts: Timeouts,
-    /// What SHOW VERSION says.
+    /// The version that SHOW VERSION shows.
     pub version: &'static str,
 }
 
-/// What is served, and how.
+/// The state of the server.
 #[derive(Clone)]
 struct Site {
     router: Router,
     tls: Option<Arc<Tls>>,
-    /// How long a connection may take for a head.
+    /// How long a connection may take to send a head.
     head: Duration,
 }
 
-/// A control plane that serves. Dropping it ends it.
+/// A running control plane. Dropping it ends it.
 #[derive(Debug)]
 pub struct Web {
     bound: Vec<SocketAddr>,
+    /// The listening sockets once more.
+    offered: Vec<TcpListener>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Web {
-    /// Binds everything, then serves on a thread of its own.
+    /// Binds all addresses, then serves on a thread of its own.
     ///
     /// # Errors
     ///
-    /// An address that is not available or would be open to everybody, or a thread that can't be started.
+    /// An address that is not available or would be open to every host, or a thread that can't be started.
     pub fn start(options: Options) -> Result<Web, WebError> {
         let (addresses, listed) = (options.addresses.iter().map(SocketAddr::ip), !options.config.accounts().is_empty());
         weir_config::web_listen_error(addresses, options.tls.is_some(), listed)
             .map_or(Ok(()), |why| Err(WebError(why)))?;
         let exposed = options.addresses.iter().any(|address| !address.ip().is_loopback());
         let (tls, timeouts) = (options.tls, options.timeouts);
-        let listeners = options.addresses.iter().copied().map(bind).collect::<Result<Vec<_>, _>>()?;
+        let listeners = listeners(&options.addresses, options.inherited)?;
+        let offered = listeners.iter().filter_map(|listener| listener.try_clone().ok()).collect();
         let bound = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let failed = |error: std::io::Error| WebError(format!("can't start the thread of the HTTP API: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -116,14 +121,19 @@ impl Web {
         let site = Site { router, tls, head: timeouts.head };
         let run = move || {
             run(&runtime, listeners, &site, watching, ended);
-            // A server that is tried, say, may take its time; the process does not wait for it.
+            // A blocked task, such as a test of a server, does not delay the end of the process.
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("weir-web".into()).spawn(run).map_err(failed)?;
-        Ok(Web { bound, end: Some(end), thread: Some(thread) })
+        Ok(Web { bound, offered, end: Some(end), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The listening sockets, for a process that takes over.
+    pub fn listeners(&self) -> Vec<TcpListener> {
+        self.offered.iter().filter_map(|listener| listener.try_clone().ok()).collect()
+    }
+
+    /// The bound addresses.
     pub fn bound(&self) -> &[SocketAddr] {
         &self.bound
     }
@@ -133,7 +143,7 @@ impl Drop for Web {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // A panic has been printed; pooling goes on without us.
+            // The panic has been printed; pooling goes on without the control plane.
             let _ = thread.join();
         }
     }
@@ -144,6 +154,17 @@ fn watch(history: Option<&Path>) -> Result<Watch, WebError> {
         let folder = history.unwrap_or(Path::new("")).display();
         WebError(format!("can't keep a history in {folder}: {error}; change [web] history, or make it writable"))
     })
+}
+
+/// A socket for each address: that of the process that this one takes over from, where it has one, or a new one.
+fn listeners(addresses: &[SocketAddr], mut inherited: Vec<TcpListener>) -> Result<Vec<TcpListener>, WebError> {
+    let mut find = |address: &SocketAddr| {
+        let same = |listener: &TcpListener| listener.local_addr().is_ok_and(|bound| bound == *address);
+        let at = inherited.iter().position(same)?;
+        let listener = inherited.swap_remove(at);
+        listener.set_nonblocking(true).ok().map(|()| listener)
+    };
+    addresses.iter().map(|address| find(address).map_or_else(|| bind(*address), Ok)).collect()
 }
 
 fn bind(address: SocketAddr) -> Result<TcpListener, WebError> {
@@ -165,7 +186,7 @@ fn run(
         let mut tasks = JoinSet::new();
         tasks.spawn(watching);
         for listener in listeners {
-            // Within a runtime, a socket that does not block always is taken.
+            // Within a runtime, a non-blocking socket is always accepted.
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { continue };
             tasks.spawn(accept(listener, site.clone(), admission.clone()));
         }
@@ -180,7 +201,7 @@ async fn accept(listener: tokio::net::TcpListener, site: Site, admission: Admiss
             Ok((stream, caller)) => {
                 let connection = admission.admit(caller.ip());
                 drop(connections.spawn(serve(stream, caller, site.clone(), connection)));
-                // What has come on those that are there is looked at before one of them is closed for the next.
+                // Input of open connections is read before one of them is closed for the next.
                 yield_now().await;
             }
             Err(_) => sleep(PAUSE).await,
@@ -225,6 +246,6 @@ async fn talk(
         router.call(request)
     });
     let connection = http.serve_connection(TokioIo::new(stream), service);
-    // What goes wrong with a connection is its other end's affair.
+    // A failed connection is reported to its client alone.
     let _ = timeout(LIFETIME, connection).await;
 }

@@ -1,8 +1,8 @@
-//! Why the control plane can't be served.
+//! Why the control plane can't start.
 
 use std::fmt;
 
-/// Why nothing is served: one line, with what to do about it.
+/// Why the control plane can't start: one line, with what to do about it.
 #[derive(Debug)]
 pub struct WebError(pub(crate) String);
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// How long clients of the control plane may take.
+/// The time limits of clients of the control plane.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// With a handshake, and with the head of a request; a connection that asks nothing is closed after it, too.
+    /// For a handshake, and for the head of a request; an idle connection is closed after it, too.
     pub head: Duration,
-    /// With the body of a request.
+    /// For the body of a request.
     pub body: Duration,
-    /// With a request, its body and its answer included: longer than any command may be waited for.
+    /// For a request, its body and its answer included: longer than the longest wait of a command.
     pub request: Duration,
 }
 

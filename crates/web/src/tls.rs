@@ -1,6 +1,6 @@
-//! Encryption of the control plane: its certificate, read at the start and again with each reload.
+//! TLS of the control plane: its certificate, read at the start and again with each reload.
 //!
-//! A connection keeps what it began with. A certificate that can't be used changes nothing.
+//! A connection keeps the certificate that it began with. A certificate that can't be used changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::lock::lock;
 use crate::start_error::WebError;
 
-/// A certificate and its key in their files, both PEM, and what was read from them last.
+/// The files of a certificate and its key, both PEM, and what was last read from them.
 #[derive(Debug)]
 pub struct Tls {
     certificate: PathBuf,
@@ -27,13 +27,13 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// They can't be used: in one line, with the file and what to do.
+    /// They can't be used: one line, with the file and what to do.
     pub fn read(certificate: &Path, key: &Path) -> Result<Tls, WebError> {
         let current = Mutex::new(config(certificate, key)?);
         Ok(Tls { certificate: certificate.to_owned(), key: key.to_owned(), current })
     }
 
-    /// Reads them again; what is returned puts them in force, for connections that begin after it.
+    /// Reads them again; the returned function puts them in force, for new connections.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
-//! `weir account`: the line of `weir.toml` for an account of the control plane.
+//! `weir account`: prints a line of `weir.toml` for an account of the control plane.
 //!
-//! Writes no file, and keeps nothing: a password is read without being shown, and only its hash is printed.
+//! Writes no file, and stores nothing: a password is read without echo, and only its hash is printed.
 
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
@@ -10,19 +10,19 @@ use weir_config::{Account, WebRole};
 use crate::failure::Failure;
 use weir_terminal::print_line;
 
-/// Whom the account is for.
+/// The kind of account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Somebody with a password.
+    /// A user with a password.
     Person,
     /// A program with a token.
     Program,
 }
 
-/// The fewest characters of a password: anybody who reaches the port may guess.
+/// The shortest password, in characters: any client that reaches the port may guess.
 const MIN_PASSWORD: usize = 8;
 
-/// Prints the line, and where it belongs.
+/// Prints the line, and its section.
 pub(crate) fn run(name: &str, role: WebRole, kind: Kind) -> Result<(), Failure> {
     if name.is_empty() || name.chars().any(char::is_control) {
         return Err(Failure::Message("this can't be the name of an account".to_owned()));
@@ -44,7 +44,7 @@ fn password() -> Result<String, Failure> {
     let mut password = String::new();
     if stdin().is_terminal() {
         eprint!("Password: ");
-        // Nothing can be done about a terminal that is gone.
+        // A closed terminal can't be handled.
         let _ = stderr().flush();
         let _hidden = Hidden::begin();
         read_line(&mut password)?;
@@ -63,7 +63,7 @@ fn read_line(text: &mut String) -> Result<(), Failure> {
     stdin().lock().read_line(text).map(drop).map_err(|error| Failure::at("can't read the password", error))
 }
 
-/// The terminal shows nothing of what is typed, until this is dropped.
+/// Turns the terminal's echo off, until this is dropped.
 struct Hidden(Termios);
 
 impl Hidden {

@@ -1,4 +1,4 @@
-//! `weir check`: what a configuration means, and what is wrong with it.
+//! `weir check`: what a configuration means, and its errors and warnings.
 //!
 //! Prints the configuration as understood to standard output. Changes nothing; connects to servers only with `--connect`.
 
@@ -14,16 +14,16 @@ use crate::readable_secrets;
 use crate::web_tls::web_tls;
 use weir_terminal::{Term, columns, print_line};
 
-/// What is checked.
+/// The scope of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Only what the file says.
+    /// Only the file.
     File,
     /// The servers too.
     Servers,
 }
 
-/// Checks a file. Fails if Weir could not work with it.
+/// Checks a file. Fails if Weir could not serve it.
 pub(crate) fn run(file: &Path, scope: Scope) -> Result<(), Failure> {
     let (config, mistakes) = load::load_as_far(file);
     if let Some(mistakes) = mistakes {
@@ -31,7 +31,7 @@ pub(crate) fn run(file: &Path, scope: Scope) -> Result<(), Failure> {
     }
     let term = Term::stdout();
     let mut findings = weir_config::review(&config, &load::facts());
-    // The table says what the notes on pools say.
+    // The table has the content of the notes on pools.
     findings.retain(|finding| !is_note_on_pool(finding, &config));
     let (notes, mut problems): (Vec<_>, Vec<_>) =
         findings.into_iter().partition(|finding| finding.severity == Severity::Note);
@@ -62,10 +62,10 @@ pub(crate) fn run(file: &Path, scope: Scope) -> Result<(), Failure> {
     conclude(term, file, &mut problems)
 }
 
-/// Why a file can't be served that was read with mistakes: these, and what else is wrong of what was understood.
+/// Why a file with mistakes can't be served: the mistakes, and further errors in the part that could be read.
 pub(crate) fn mistaken(mut config: Config, mistakes: &ConfigErrors) -> Failure {
     let mut lines: Vec<String> = mistakes.to_string().lines().map(str::to_owned).collect();
-    // What is known to be wrong is not looked at again.
+    // A setting with a mistake is not checked again.
     let is_about =
         |side: &str| mistakes.iter().any(|mistake| mistake.key.as_ref().is_some_and(|k| k.starts_with(side)));
     if is_about("tls.client") {
@@ -78,7 +78,7 @@ pub(crate) fn mistaken(mut config: Config, mistakes: &ConfigErrors) -> Failure {
     Failure::Messages(lines)
 }
 
-/// What keeps a configuration that could be read from being served, a line each.
+/// The errors of a configuration that could be read, one line each.
 pub(crate) fn errors(config: &Config, facts: &HostLimits) -> Vec<String> {
     let findings = weir_config::review(config, facts);
     let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
@@ -90,13 +90,13 @@ pub(crate) fn errors(config: &Config, facts: &HostLimits) -> Vec<String> {
     errors.map(place_and_text).chain(web).chain(tls).collect()
 }
 
-/// A finding as an error is written.
+/// A finding in the format of an error.
 pub(crate) fn place_and_text(finding: &Finding) -> String {
     let line = finding.line.map(|line| format!("{line}:")).unwrap_or_default();
     format!("{}:{line} {}", finding.file.display(), finding.text)
 }
 
-/// A finding about keys and certificates; the text names their file.
+/// A finding about keys and certificates; its text contains their file.
 fn about_tls(file: &Path, found: TlsFinding) -> Finding {
     let (severity, text) = match found {
         TlsFinding::Error(text) => (Severity::Error, text),
@@ -105,7 +105,7 @@ fn about_tls(file: &Path, found: TlsFinding) -> Finding {
     Finding { severity, file: file.to_owned(), line: None, text }
 }
 
-/// Prints the problems, the worst last, and one line with the result.
+/// Prints the problems, sorted by severity with the worst last, and one line with the result.
 fn conclude(term: Term, file: &Path, problems: &mut [Finding]) -> Result<(), Failure> {
     problems.sort_by_key(|finding| (finding.severity, finding.file.clone(), finding.line));
     if !problems.is_empty() {

@@ -1,6 +1,6 @@
-//! `weir demo` and `weir lab`: programs of their own, so that what only they need is not in the pooler.
+//! `weir demo` and `weir lab`: separate programs, so that the pooler does not contain what only they need.
 //!
-//! Owns where they are looked for: beside this program, then in PATH.
+//! Owns where they are found: beside this program, then in PATH.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::failure::Failure;
 
-/// A program that comes with Weir, by its name, which is also its package's.
+/// A program that is installed with Weir, by its name, which is also its package's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Companion(pub(crate) &'static str);
 

@@ -1,4 +1,4 @@
-//! The configuration of a running process: its file, and what was changed over the control plane.
+//! The configuration of a running process: its file, and the changes of the control plane.
 //!
 //! Owns the order of a change: read the file again and compare it with the text in force, make the change on its text, check
 //! the whole as at the start, check that no stored secret goes to a new host, and only then write. A change that can't be
@@ -21,7 +21,7 @@ use crate::{load, pool_test, readable_secrets};
 /// The configuration's file, and the configuration in force.
 pub(crate) struct ConfigStore {
     file: PathBuf,
-    /// What the command line changes in each configuration that is read.
+    /// Applies the command line to each configuration that is read.
     adjust: Box<dyn Fn(&mut Config) + Send + Sync>,
     current: Mutex<Current>,
     /// The accounts in force, under a lock of their own: each request reads them, and must not wait for a change.
@@ -29,24 +29,24 @@ pub(crate) struct ConfigStore {
 }
 
 struct Current {
-    /// The file as it was read.
+    /// The file's text as last read.
     text: String,
-    /// What was changed, and is not in the file.
+    /// Changes that are not in the file.
     edits: Edits,
     config: Arc<Config>,
 }
 
-/// A change that has not been made yet.
+/// A change, prepared but not made.
 struct Plan {
-    /// All that would not be in the file, should it not be written.
+    /// All changes that would not be in the file, if it can't be written.
     edits: Edits,
-    /// The file's next text, or why it can't have one.
+    /// The file's new text, or why it can't be written.
     text: Result<String, String>,
     config: Arc<Config>,
 }
 
 impl ConfigStore {
-    /// Reads the file. The configuration is as the file has it: not adjusted.
+    /// Reads the file. The configuration is the file's, without the command line.
     pub(crate) fn open(
         file: &Path,
         adjust: impl Fn(&mut Config) + Send + Sync + 'static,
@@ -58,7 +58,7 @@ impl ConfigStore {
         Ok((ConfigStore { file: file.to_owned(), adjust: Box::new(adjust), current, accounts }, config))
     }
 
-    /// Reads the file again, and lays over it what it could not take.
+    /// Reads the file again, and applies the changes that could not be written.
     pub(crate) fn reload(&self) -> Result<Arc<Config>, String> {
         let mut current = self.current();
         let read = load::load_text_with(&self.file, &current.edits);
@@ -71,7 +71,7 @@ impl ConfigStore {
         Ok(config)
     }
 
-    /// Makes a change, or none.
+    /// Makes a change, or returns why not.
     pub(crate) fn change(&self, edit: &Edit, fit: Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> {
         let mut current = self.current();
         self.check_unchanged(&current)?;
@@ -126,14 +126,14 @@ impl ConfigStore {
     }
 
     fn write(&self, current: &mut Current, text: String) -> Result<(), ReplaceError> {
-        // What was only in memory until now is written with it.
+        // Changes that were only in memory are written with it.
         replace(&self.file, &current.text, &text)?;
         (current.text, current.edits) = (text, Edits::default());
         Ok(())
     }
 
-    /// An error if the file was changed by hand, which would be lost. A file that can't be read is reported when it is
-    /// written.
+    /// An error if the file was edited since, which a change would overwrite. A file that can't be read is reported
+    /// when it is written.
     fn check_unchanged(&self, current: &Current) -> Result<(), ChangeError> {
         match load::read(&self.file) {
             Ok(text) if text != current.text => Err(self.changed_by_hand()),
@@ -166,7 +166,7 @@ impl ConfigAccess for ConfigStore {
     fn try_pool(&self, name: &str, keys: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
         let config = {
             let current = self.current();
-            // Keys that are not given keep their values: the password of a known pool need not be given again.
+            // Keys that are left out keep their values: the password of a known pool is not needed again.
             let act = if has(&current.config, name) { Operation::Alter(keys) } else { Operation::Create(keys) };
             self.plan(&current, &Edit::Pool(name.to_owned(), act))?.config
         };

@@ -1,4 +1,4 @@
-//! `weir convert`: PgBouncer's configuration as Weir's own.
+//! `weir convert`: PgBouncer's configuration as Weir's.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::load;
 use weir_terminal::print_line;
 
-/// Prints the TOML that means the same as an ini.
+/// Prints the TOML with the same meaning as an ini.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
     let config = load::load(file).map_err(|mistakes| Failure::lines(&mistakes))?;
     if config.format == FileFormat::Toml {

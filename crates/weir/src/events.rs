@@ -1,6 +1,6 @@
-//! The stream of the API's events: its address, its token, and the certificates that are trusted.
+//! The API's stream of events: its address, its token, and the trusted certificates.
 //!
-//! Must not know what is in an event.
+//! Must not know the content of an event.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,9 +12,9 @@ use rustls::crypto::aws_lc_rs;
 use ureq::Agent;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
 
-/// The variable of the environment with a token, where a login is needed: arguments can be seen by others.
+/// The environment variable with a token, for an API with logins: other users can read a process's arguments.
 const TOKEN: &str = "WEIR_TOKEN";
-/// How long a connection may take.
+/// How long a connect may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A source of events.
@@ -24,8 +24,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// At this address; if it is encrypted, with a certificate that leads to one of `ca_file`, or to one that this machine
-    /// trusts. An error is one line, with what to do.
+    /// A stream from this address; with https, its certificate must chain to one in `ca_file`, or to one that this
+    /// machine trusts. An error is one line, with what to do.
     pub(crate) fn new(url: &str, ca_file: Option<&Path>) -> Result<Stream, String> {
         let mut config = Agent::config_builder().timeout_connect(Some(TIMEOUT));
         if url.starts_with("https:") {
@@ -39,7 +39,7 @@ impl Stream {
         Ok(Stream { agent: config.build().into(), url: url.to_owned() })
     }
 
-    /// Asks for events.
+    /// Requests the events.
     pub(crate) fn open(&self) -> Result<impl BufRead + use<>, String> {
         let mut request = self.agent.get(&self.url);
         if let Ok(token) = std::env::var(TOKEN) {
@@ -50,7 +50,7 @@ impl Stream {
     }
 }
 
-/// What this machine trusts; what of it can't be read is left out.
+/// The machine's trusted certificates, without those that can't be read.
 fn trusted() -> Vec<Certificate<'static>> {
     let found = rustls_native_certs::load_native_certs().certs;
     found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect()

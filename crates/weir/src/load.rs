@@ -1,4 +1,4 @@
-//! A configuration from the disk: gives the reader of settings its files and environment.
+//! Loads a configuration from disk: gives the reader of settings access to files and the environment.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
@@ -6,25 +6,25 @@ use std::path::Path;
 
 use weir_config::{Config, ConfigErrors, Edits, HostLimits};
 
-/// A longer file is no configuration.
+/// A longer file, in bytes, is no configuration.
 const MAX_FILE: u64 = 256 << 20;
 
-/// Reads a configuration and the files it names.
+/// Reads a configuration and the files that it names.
 pub(crate) fn load(file: &Path) -> Result<Config, ConfigErrors> {
     weir_config::load(file, &read, &env)
 }
 
-/// The same, with what could be understood in spite of mistakes.
+/// Reads as [`load`] does, and returns what could be parsed beside the mistakes.
 pub(crate) fn load_as_far(file: &Path) -> (Config, Option<ConfigErrors>) {
     weir_config::load_lenient(file, &read, &env)
 }
 
-/// The same, with the text of the file.
+/// Reads as [`load`] does, and returns the file's text too.
 pub(crate) fn load_text(file: &Path) -> Result<(String, Config), ConfigErrors> {
     load_text_with(file, &Edits::default())
 }
 
-/// The same, with changes laid over what the file says.
+/// Reads as [`load_text`] does, and applies changes to the content of the file.
 pub(crate) fn load_text_with(file: &Path, edits: &Edits) -> Result<(String, Config), ConfigErrors> {
     let text = RefCell::new(String::new());
     let read = |path: &Path| {
@@ -38,13 +38,13 @@ pub(crate) fn load_text_with(file: &Path, edits: &Edits) -> Result<(String, Conf
     Ok((text.into_inner(), config))
 }
 
-/// The configuration that the file would be with this text, with changes laid over it.
+/// The configuration of the file if it had this text, with changes applied.
 pub(crate) fn load_changed(file: &Path, text: &str, edits: &Edits) -> Result<Config, ConfigErrors> {
     let read = |path: &Path| if path == file { Ok(text.to_owned()) } else { read(path) };
     weir_config::load_with(file, &read, &env, edits)
 }
 
-/// The text of a file, which must be one that ends, and text.
+/// The text of a file, which must be a regular file in UTF-8.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let unfit = |why: String| io::Error::new(ErrorKind::InvalidData, why);
     let bytes = weir_runtime::read_ordinary(path, MAX_FILE)?;
@@ -69,7 +69,7 @@ fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// What this machine allows; the hard limit of descriptors, because serving raises the soft one to it.
+/// The limits of this machine; the hard limit of descriptors, since serving raises the soft one to it.
 pub(crate) fn facts() -> HostLimits {
     let (_, descriptors) = weir_runtime::descriptors();
     HostLimits { descriptors, cores: std::thread::available_parallelism().map_or(1, usize::from) }

@@ -1,7 +1,7 @@
 //! The `weir` command: its subcommands, and the module of each.
 //!
-//! Owns flags, help and exit statuses: 0 for done, 1 for an error (a clear line on stderr), 2 for a command line that
-//! was not understood. No logic of its own.
+//! Owns flags, help and exit statuses: 0 for success, 1 for an error (a clear line on stderr), 2 for an invalid
+//! command line. No logic of its own.
 
 mod account;
 mod check;
@@ -20,6 +20,7 @@ mod readable_secrets;
 mod replace;
 mod serve;
 mod top;
+mod upgrade;
 mod web_tls;
 
 use std::ffi::OsString;
@@ -150,10 +151,13 @@ enum Command {
     /// Show Weir in half a minute, on a temporary server (`weir demo --help`)
     #[command(disable_help_flag = true)]
     Demo {
-        /// What weir-demo understands
+        /// The arguments of weir-demo
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
+    /// Replace a running Weir by this program, or by another configuration, without losing a client
+    #[command(after_help = upgrade::HELP)]
+    Upgrade(upgrade::Arguments),
     /// Watch a running Weir: its pools, once a second
     #[command(after_help = TOP_EXAMPLES)]
     Top(top::Arguments),
@@ -162,7 +166,7 @@ enum Command {
     /// Rerun the published experiments about pooling, or your own (`weir lab --help`)
     #[command(disable_help_flag = true)]
     Lab {
-        /// What weir-lab understands
+        /// The arguments of weir-lab
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
@@ -190,6 +194,7 @@ fn main() -> ExitCode {
         }
         Command::Demo { arguments } => companion::DEMO.exec(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Pgbouncer(arguments) => pgbouncer::run(arguments),
         Command::Lab { arguments } => companion::LAB.exec(&arguments),
     };

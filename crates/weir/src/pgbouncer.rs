@@ -1,6 +1,6 @@
-//! `weir pgbouncer`, and `weir` when it is called by the name `pgbouncer`: PgBouncer's own command line.
+//! `weir pgbouncer`, and `weir` when it is started by the name `pgbouncer`: PgBouncer's own command line.
 //!
-//! Owns those flags and what they change. What is served, and how, is `serve`'s.
+//! Owns those flags and their effects. `serve` does the serving.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use weir_config::Config;
 
 use crate::failure::Failure;
 use crate::process::{self, RunMode};
-use crate::serve::{self, Console};
+use crate::serve::{self, Console, Start};
+use crate::upgrade;
 
 /// PgBouncer's command line.
 #[derive(Parser, Clone, PartialEq, Eq, Debug)]
@@ -28,19 +29,19 @@ pub(crate) struct Arguments {
     /// Run in the background; needs pidfile and logfile (or syslog)
     #[arg(short, long)]
     daemon: bool,
-    /// Take over a running process: not possible yet, and refused
+    /// Take over from the process that serves this file: its sockets, clients and servers
     #[arg(short = 'R', long)]
     reboot: bool,
-    /// Log to the file and the system's log only, not to the terminal
+    /// Log to the file and to syslog only, not to the terminal
     #[arg(short, long)]
     quiet: bool,
     /// Log more; twice: even more
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
-    /// Become this user of the operating system
+    /// Switch to this user of the operating system
     #[arg(short, long, value_name = "USER")]
     user: Option<String>,
-    /// Say the version, and end
+    /// Print the version, and exit
     #[arg(short = 'V', long)]
     version: bool,
     /// The configuration, a pgbouncer.ini
@@ -48,32 +49,27 @@ pub(crate) struct Arguments {
     file: Option<PathBuf>,
 }
 
-/// Whether the program was called by PgBouncer's name.
+/// Whether the program was started by PgBouncer's name.
 pub(crate) fn is_called(program: Option<&OsStr>) -> bool {
     program.map(Path::new).and_then(Path::file_stem).is_some_and(|name| name == "pgbouncer")
 }
 
-/// Reads the command line of a program called `pgbouncer`; ends the process for help and for mistakes, with PgBouncer's
-/// exit status 1 for these.
+/// Parses the command line of a program named `pgbouncer`; exits after printing help, and with PgBouncer's exit status
+/// 1 for a mistake.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Arguments {
     Arguments::try_parse_from(words).unwrap_or_else(|error| {
-        // Nothing can be done about a terminal that is gone.
+        // A closed terminal can't be handled.
         let _ = error.print();
         std::process::exit(i32::from(error.use_stderr()))
     })
 }
 
-/// Does what the command line says.
+/// Executes the command line.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     if arguments.version {
         weir_terminal::print_line(weir_runtime::VERSION);
         weir_terminal::print_line("This is Weir, with the files, the command line and the console of that PgBouncer.");
         return Ok(());
-    }
-    if arguments.reboot {
-        let text = "-R, taking over a running process, is not possible yet: stop the other one first (its clients \
-                    finish after SHUTDOWN WAIT_FOR_CLIENTS), or let both listen with so_reuseport = 1";
-        return Err(Failure::Message(text.into()));
     }
     let Some(file) = arguments.file else {
         return Err(Failure::Message("Need config file. See pgbouncer -h for usage.".into()));
@@ -89,7 +85,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let run_mode = if arguments.daemon { RunMode::Background } else { RunMode::Foreground };
     let console = if arguments.quiet || arguments.daemon { Console::Quiet } else { Console::Verbose };
-    serve::serve(store, config, run_mode, console)
+    let predecessor = if arguments.reboot { upgrade::predecessor(&config)? } else { None };
+    serve::serve(store, config, Start { predecessor, ..Start::new(run_mode, console) })
 }
 
 #[cfg(test)]
@@ -119,12 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_to_come_is_said() {
+    fn what_is_missing_is_said() {
         let said = |words: &[&str]| match run(read(words)) {
             Err(Failure::Message(text)) => text,
             other => panic!("{other:?}"),
         };
         assert_eq!(said(&["pgbouncer"]), "Need config file. See pgbouncer -h for usage.");
-        assert!(said(&["pgbouncer", "-R", "x.ini"]).contains("is not possible yet"));
     }
 }

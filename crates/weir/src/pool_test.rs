@@ -1,7 +1,7 @@
 //! The test of a pool's server: log in as the pool would, query its version and its limits, disconnect.
 //!
-//! Encrypted as the configuration says for servers, with the second attempt that `allow` and `prefer` make. The server is
-//! not trusted: the whole has a deadline and a limit on bytes, and the password is sent in clear text only where [`Cleartext`]
+//! Uses TLS as configured for servers, with the second attempt of `allow` and `prefer`. The server is not trusted: the
+//! whole test has a deadline and a limit of bytes, and the password is sent in clear text only where [`Cleartext`]
 //! allows it.
 
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub(crate) enum Login {
         user: String,
         password: Option<String>,
     },
-    /// The pool logs in as its clients, and no password of theirs is known.
+    /// The pool logs in as its clients, and none of their passwords is known.
     Unknown,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn login(config: &Config, pool: &Pool) -> Login {
     listed(config).next().map_or(Login::Unknown, |(user, password)| Login::As { user, password })
 }
 
-/// The listed users whose passwords are known, without those of the console: no server need know these.
+/// The listed users with known passwords, except the console's: no server needs to know those.
 pub(crate) fn listed(config: &Config) -> impl Iterator<Item = (String, Option<String>)> + '_ {
     let hashed =
         |secret: &str| secret.starts_with("SCRAM-SHA-256$") || (secret.len() == 35 && secret.starts_with("md5"));
@@ -68,11 +68,11 @@ pub(crate) fn listed(config: &Config) -> impl Iterator<Item = (String, Option<St
 /// Why a test failed.
 pub(crate) struct TestError {
     pub(crate) text: String,
-    /// Whether it refused this user, and may take another.
+    /// Whether the server refused this user, and may accept another.
     pub(crate) about_user: bool,
 }
 
-/// Asks a pool's server as this user. An error says which server it was.
+/// Tests a pool's server as this user. An error contains the server's address.
 pub(crate) fn ask(
     config: &Config,
     pool: &Pool,
@@ -130,7 +130,7 @@ impl LoginAttempt<'_> {
     fn connect_once(&self, encryption: Encryption) -> Result<(Connection, bool), (Error, LoginFailure)> {
         let other = |error| (error, LoginFailure::Other);
         let mut connection = Connection::open(&self.params).map_err(other)?;
-        // A Unix socket is never encrypted, as with the pools.
+        // A Unix socket is never encrypted, as for the pools.
         let asks = encryption != Encryption::Off && !matches!(self.host, Host::SocketDir(_));
         let encrypted = asks && connection.ask_for_encryption().map_err(other)?;
         if encrypted {
@@ -146,7 +146,7 @@ impl LoginAttempt<'_> {
         let params = Params { clear: verified || self.cleartext == Cleartext::Allowed, ..self.params.clone() };
         match connection.login(&params) {
             Ok(()) => Ok((connection, encrypted)),
-            // Only this class of errors depends on whether it is encrypted (pg_hba.conf).
+            // Only errors of this class depend on encryption (pg_hba.conf).
             Err(error) if error.sqlstate() == Some("28000") => Err((error, LoginFailure::Refused { encrypted })),
             Err(error) => Err(other(error)),
         }
@@ -183,8 +183,8 @@ mod tests {
 
     use super::*;
 
-    /// Asks a server that sends `first`, and then `again` for as long as anybody takes it; returns why that was no login, and
-    /// what the server had received.
+    /// Tests against a server that sends `first`, and then `again` until the connection is closed; returns the error,
+    /// and what the server received.
     fn test_against(mode: &str, first: Vec<u8>, again: Vec<u8>) -> (String, Vec<u8>) {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let text = format!(
@@ -205,7 +205,7 @@ mod tests {
                     break;
                 }
             }
-            // What else comes, until the other side is gone.
+            // Until the client closes.
             let _ = stream.read_to_end(&mut received);
             received
         });
@@ -214,7 +214,7 @@ mod tests {
         let login = ("app", Some("hush"));
         let why =
             ask_with_timeout(timeout, &config, &config.pools["app"], login, Cleartext::OverVerifiedTls).unwrap_err();
-        // It would be hours otherwise.
+        // Without the deadline it would take hours.
         assert!(begun.elapsed() < 60 * timeout);
         (why.text, play.join().unwrap())
     }
@@ -240,7 +240,7 @@ mod tests {
         // Each read finds something.
         let (why, _) = test_against("disable", vec![b'N', 0, 0, 200, 0], vec![0]);
         assert!(why.contains("did not answer in time"), "{why}");
-        // Within a handshake: a record that is long, a few bytes at a time.
+        // Within a handshake: a long record, a few bytes at a time.
         let (why, _) = test_against("require", b"S".to_vec(), vec![22, 3, 3, 64, 0]);
         assert!(why.contains("did not answer in time") || why.contains("timed out"), "{why}");
     }

@@ -1,6 +1,7 @@
-//! `weir check --connect`: does each pool's server answer, as whom, and has it room for the pools?
+//! `weir check --connect`: whether each pool's server answers, the user of the login, and whether the server has room
+//! for the pools.
 //!
-//! Each server is tested once (`pool_test`); the totals are made here.
+//! Each server is tested once (`pool_test`); this file computes the totals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,21 +11,21 @@ use weir_config::{Config, Finding, Pool, Severity, max_servers};
 
 use crate::pool_test::{Cleartext, TestError, ask, listed};
 
-/// So many of the listed users are tried at the server of a pool that has none of its own.
+/// How many of the listed users are tested for a pool without a user of its own.
 const MAX_USERS: usize = 10;
 
 /// What the servers reported.
-pub(crate) struct Report {
-    /// A header, and a row a pool.
+pub(crate) struct ProbeResult {
+    /// A header, and one row for each pool.
     pub(crate) table: Vec<Vec<String>>,
-    /// What is wrong.
+    /// The errors and warnings.
     pub(crate) findings: Vec<Finding>,
 }
 
-/// Asks the server of each pool.
-pub(crate) fn probe(config: &Config) -> Report {
+/// Tests the server of each pool.
+pub(crate) fn probe(config: &Config) -> ProbeResult {
     let header = ["pool", "login", "answer", "PostgreSQL", "servers", "room"];
-    let mut report = Report { table: vec![header.map(str::to_owned).to_vec()], findings: Vec::new() };
+    let mut report = ProbeResult { table: vec![header.map(str::to_owned).to_vec()], findings: Vec::new() };
     let (mut rooms, wanted) = (BTreeMap::new(), servers_by_address(config));
     for pool in config.pools.values() {
         let tried = match &pool.user {
@@ -72,14 +73,14 @@ pub(crate) fn probe(config: &Config) -> Report {
     report
 }
 
-/// Nobody is listed whose password is known.
+/// No listed user has a known password.
 struct NoKnownUser;
 
-/// The user that was tried last, and what became of it.
+/// The user of the last test, and its result.
 type Tried = (String, Result<PoolTestResult, (Severity, String)>);
 
-/// Asks the server of a pool that logs in as each client: as some of those who are listed, until one is let in. Not each of
-/// them need be known there.
+/// Tests the server of a pool that logs in as each client: as some of the listed users, until one is accepted. The
+/// server need not know all of them.
 fn ask_as_listed_users(config: &Config, pool: &Pool) -> Result<Tried, NoKnownUser> {
     let mut last = Err(NoKnownUser);
     for (user, password) in listed(config).take(MAX_USERS) {
@@ -97,7 +98,7 @@ fn ask_as_listed_users(config: &Config, pool: &Pool) -> Result<Tried, NoKnownUse
     last
 }
 
-impl Report {
+impl ProbeResult {
     fn find(&mut self, config: &Config, pool: &Pool, severity: Severity, text: String) {
         let (file, line) = config.locations.file_and_line(&format!("pools.{}", pool.name), &config.source);
         self.findings.push(Finding { severity, file, line, text });
@@ -108,7 +109,7 @@ fn row(pool: &Pool, user: &str, answer: &str, version: &str, servers: &str, room
     [&pool.name, user, answer, version, servers, room].map(str::to_owned).to_vec()
 }
 
-/// The most connections that the pools may open, server by server.
+/// The limit of the pools' connections, by server.
 fn servers_by_address(config: &Config) -> BTreeMap<String, u64> {
     let mut pools: BTreeMap<String, BTreeMap<String, Arc<Pool>>> = BTreeMap::new();
     for (name, pool) in &config.pools {

@@ -1,6 +1,6 @@
-//! What a server process does before it serves: drops to another user, goes to the background, writes its pidfile.
+//! What a server process does before it serves: switches to another user, goes to the background, writes its pidfile.
 //!
-//! All of it happens before the first thread exists. Must not know what is served.
+//! All of it happens before the first thread starts.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -17,25 +17,46 @@ use crate::failure::Failure;
 /// Where the process runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RunMode {
-    /// On the terminal where it was started.
+    /// On the terminal that started it.
     Foreground,
     /// A daemon, without a terminal.
     Background,
 }
 
-/// The file with our process id, removed on drop.
+/// The pidfile, removed on drop.
 #[derive(Debug)]
 pub(crate) struct PidFile(PathBuf);
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // A folder that has become unwritable leaves a stale file, which the next start removes.
-        let _ = fs::remove_file(&self.0);
+        // Another process may have taken over, and the file with it.
+        if fs::read_to_string(&self.0).is_ok_and(|text| text.trim() == getpid().to_string()) {
+            // A folder that has become unwritable leaves a stale file, which the next start removes.
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+}
+
+/// Whether a process of the same kind serves already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Other {
+    /// None may.
+    None,
+    /// This one takes over from it; the pidfile is its until [`PidFile::take_over`].
+    TakenOver,
+}
+
+impl PidFile {
+    /// Another process has been taken over from: the file has our process id from now on.
+    pub(crate) fn take_over(path: &Path) -> Result<PidFile, Failure> {
+        let written = fs::write(path, format!("{}\n", getpid()));
+        written.map_err(|e| Failure::at(format_args!("can't write the pidfile {}", path.display()), e))?;
+        Ok(PidFile(path.to_owned()))
     }
 }
 
 /// Becomes what the configuration and the command line ask for.
-pub(crate) fn prepare(config: &Config, run_mode: RunMode) -> Result<Option<PidFile>, Failure> {
+pub(crate) fn prepare(config: &Config, run_mode: RunMode, other: Other) -> Result<Option<PidFile>, Failure> {
     if !config.process.core_dumps {
         // While still the user who started it: another user may not change this.
         keep_memory_private();
@@ -44,7 +65,7 @@ pub(crate) fn prepare(config: &Config, run_mode: RunMode) -> Result<Option<PidFi
         become_user(name)?;
     }
     let pid_file = config.process.pid_file.as_deref();
-    if let Some(path) = pid_file {
+    if let Some(path) = pid_file.filter(|_| other == Other::None) {
         refuse_second(path)?;
     }
     if run_mode == RunMode::Background {
@@ -56,21 +77,20 @@ pub(crate) fn prepare(config: &Config, run_mode: RunMode) -> Result<Option<PidFi
         }
         daemon(true, false).map_err(|e| Failure::at("can't go to the background", e))?;
     }
-    pid_file.map(write).transpose()
+    pid_file.filter(|_| other == Other::None).map(write).transpose()
 }
 
-/// Has a crash leave nothing of the memory behind, where passwords and keys are: no file, and in what the system hands to a
-/// program (core_pattern) no memory (core(5), "Controlling which mappings are written").
+/// Keeps memory, which contains passwords and keys, out of core dumps: no core file, and no memory for a program that
+/// the system passes dumps to (core_pattern; core(5), "Controlling which mappings are written").
 ///
-/// The process stays what /proc and a debugger of the same user can look at: that (PR_SET_DUMPABLE) would take its
-/// descriptors and its memory's figures from those who watch it.
+/// PR_SET_DUMPABLE is not used: it would hide the descriptors and the memory figures in /proc from monitoring.
 fn keep_memory_private() {
-    // Neither is refused to anybody; where a system has no such file, it has no such dumps.
+    // Neither call requires a privilege; a system without this file has no such dumps.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     let _ = fs::write("/proc/self/coredump_filter", "0");
 }
 
-/// Whether we would serve as root, which nothing here needs.
+/// Whether it would serve as root, which it does not need.
 pub(crate) fn is_root() -> bool {
     getuid().is_root()
 }
@@ -129,13 +149,13 @@ mod tests {
         let path = std::env::temp_dir().join(format!("weir-pid-{}", getpid()));
         // The highest process id that Linux gives out is below this.
         fs::write(&path, "99999999\n").unwrap();
-        let guard = prepare(&config(&path), RunMode::Foreground).unwrap();
+        let guard = prepare(&config(&path), RunMode::Foreground, Other::None).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap().trim(), getpid().to_string());
         drop(guard);
         assert!(!path.exists());
         let parent = nix::unistd::getppid();
         fs::write(&path, parent.to_string()).unwrap();
-        let Err(Failure::Message(text)) = prepare(&config(&path), RunMode::Foreground) else {
+        let Err(Failure::Message(text)) = prepare(&config(&path), RunMode::Foreground, Other::None) else {
             panic!("a second instance")
         };
         assert!(text.starts_with("pidfile exists, another instance running?"), "{text}");
@@ -146,7 +166,7 @@ mod tests {
     fn a_user_that_does_not_exist_is_named() {
         let mut config = Config::default();
         config.process.user = Some("no-such-user-here".into());
-        let Err(Failure::Message(text)) = prepare(&config, RunMode::Foreground) else {
+        let Err(Failure::Message(text)) = prepare(&config, RunMode::Foreground, Other::None) else {
             panic!("a user out of nothing")
         };
         assert_eq!(text, "can't become user no-such-user-here: there is no such user");

@@ -1,6 +1,6 @@
-//! Files with secrets that everybody on the machine can read or change.
+//! Files with secrets that every user of the machine can read or change.
 //!
-//! Only warned of: how files are kept is the operator's decision, and a machine may have no other users.
+//! Only a warning: file modes are the operator's decision, and a machine may have no other users.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,13 +8,13 @@ use std::path::Path;
 
 use weir_config::Config;
 
-/// A line for each such file that the configuration was read from or refers to.
+/// A warning for each such file that the configuration was read from or refers to.
 pub(crate) fn warnings(config: &Config) -> Vec<String> {
     config.secret_files().into_iter().filter_map(|(path, what)| warning(&path, what)).collect()
 }
 
 fn warning(path: &Path, what: Option<&str>) -> Option<String> {
-    // A missing file is reported where it is read.
+    // A missing file is reported by its reader.
     let mode = fs::metadata(path).ok()?.permissions().mode() & 0o7777;
     let can = match (mode & 0o002 != 0, mode & 0o004 != 0, what) {
         (true, _, _) => "changed",

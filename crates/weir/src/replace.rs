@@ -1,7 +1,7 @@
-//! A file replaced as a whole: a reader finds the old text or the new one, also after a crash.
+//! Replaces a file as a whole: a reader finds the old text or the new one, also after a crash.
 //!
-//! The new text is written beside it, with the same mode and owner, and takes its name. Where that can't be done, nothing
-//! has happened.
+//! The new text is written to a file beside it, with the same mode and owner, which is then renamed. On an error the
+//! file is unchanged.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -13,13 +13,13 @@ use nix::unistd::{AccessFlags, access};
 /// Why a file was not replaced.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReplaceError {
-    /// It does not have the expected text.
+    /// The file does not have the expected text.
     Changed,
-    /// It can't be: why.
+    /// The file can't be replaced; holds why.
     Refused(String),
 }
 
-/// Gives the file at `path`, or what a link there leads to, another text, if it still has the `expected` one.
+/// Replaces the text of the file at `path`, or of a link's target, if it still has the `expected` one.
 pub(crate) fn replace(path: &Path, expected: &str, text: &str) -> Result<(), ReplaceError> {
     let refused = |error: io::Error| ReplaceError::Refused(format!("{} can't be written: {error}", path.display()));
     let target = fs::canonicalize(path).map_err(refused)?;
@@ -29,22 +29,22 @@ pub(crate) fn replace(path: &Path, expected: &str, text: &str) -> Result<(), Rep
     }
     let beside = name_beside(&target);
     let done = write(&beside, &old, text).map_err(refused).and_then(|()| {
-        // As late as can be: what is changed after this look is lost.
+        // As late as possible: an edit after this check is lost.
         match fs::read_to_string(&target) {
             Ok(now) if now == expected => fs::rename(&beside, &target).map_err(refused),
             _ => Err(ReplaceError::Changed),
         }
     });
     match done {
-        // It has its name; a folder that can't be synchronised only makes it a little later that this is certain.
+        // The rename is done; if the folder can't be synced, it only becomes durable later.
         Ok(()) => drop(target.parent().map(|folder| File::open(folder).and_then(|folder| folder.sync_all()))),
-        // It may not be there.
+        // The file may not exist.
         Err(_) => drop(fs::remove_file(&beside)),
     }
     done
 }
 
-/// The name that a text has until it is the file's: hidden, and the same each time, so that none is left behind for long.
+/// The temporary file's name: hidden, and the same each time, so that a crash leaves at most one.
 fn name_beside(target: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(target.file_name().unwrap_or_default());
@@ -53,7 +53,7 @@ fn name_beside(target: &Path) -> PathBuf {
 }
 
 fn write(path: &Path, like: &Metadata, text: &str) -> io::Result<()> {
-    // One that a crash has left. It is not written through: it may be a link.
+    // Left by a crash. It is removed, not opened: it may be a link.
     let _ = fs::remove_file(path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let own = file.metadata()?;
@@ -104,7 +104,7 @@ mod tests {
         let file = folder.file("weir.toml", 0o640);
         let link = folder.0.join("link.toml");
         symlink("weir.toml", &link).unwrap();
-        // What a crash left is no obstacle, and a link there is not followed.
+        // A file left by a crash is no obstacle, and a link is not followed.
         let other = folder.file("other", 0o600);
         symlink(&other, folder.0.join(".weir.toml.new")).unwrap();
         replace(&link, "old", "new").unwrap();

@@ -1,41 +1,60 @@
-//! `weir serve`: reads the configuration, and hands it to the runtime.
+//! `weir serve`: reads the configuration, and starts the runtime.
 //!
 //! Everything is checked and bound before anything runs; an error leaves nothing half-started.
 
+use std::cell::Cell;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_config::{Config, Finding, HostLimits, Severity};
-use weir_runtime::{Bound, Inherited, LogTarget, Options, Running, Signals, StartError, VERSION};
+use weir_runtime::{Bound, Inherited, LogTarget, Options, Predecessor, Running, Signals, StartError, VERSION};
 use weir_web::{Timeouts, Tls, Web};
 
 use crate::check::{self, place_and_text};
 use crate::config_store::ConfigStore;
 use crate::failure::Failure;
 use crate::load;
-use crate::process::{self, RunMode};
+use crate::process::{self, Other, PidFile, RunMode};
 use crate::web_tls::web_tls;
 
-/// The warning of a process that serves as root.
+/// The warning for a process that serves as root.
 const ROOT: &str = "it serves as root, which it does not need to: name a user of the operating system as \"user\" in \
                     [process], which it switches to, or start it as that user";
 
-/// What is printed on the terminal while serving.
+/// What is printed on the terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Console {
     /// The log, and a line when clients may connect.
     Verbose,
-    /// Only what keeps it from starting.
+    /// Only errors that keep it from starting.
     Quiet,
+}
+
+/// How a process comes to serve.
+pub(crate) struct Start {
+    pub(crate) run_mode: RunMode,
+    pub(crate) console: Console,
+    /// The process that it takes over from.
+    pub(crate) predecessor: Option<Predecessor>,
+    /// Called when clients may come.
+    pub(crate) serving: Box<dyn FnOnce()>,
+}
+
+impl Start {
+    /// On the terminal, and from nothing.
+    pub(crate) fn new(run_mode: RunMode, console: Console) -> Start {
+        Start { run_mode, console, predecessor: None, serving: Box::new(|| {}) }
+    }
 }
 
 /// Serves until told to stop.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
     let (store, config) = open(file, |_| {})?;
-    serve(store, config, RunMode::Foreground, Console::Verbose)
+    serve(store, config, Start::new(RunMode::Foreground, Console::Verbose))
 }
 
-/// Reads a file to serve; errors are those of `weir check`.
+/// Reads a file for serving; errors are those of `weir check`.
 pub(crate) fn open(
     file: &Path,
     adjust: impl Fn(&mut Config) + Send + Sync + 'static,
@@ -44,14 +63,24 @@ pub(crate) fn open(
 }
 
 /// Serves `config`, whose file is `store`'s.
-pub(crate) fn serve(
-    store: ConfigStore,
-    mut config: Config,
-    run_mode: RunMode,
-    console: Console,
-) -> Result<(), Failure> {
+pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Result<(), Failure> {
+    let Start { run_mode, console, predecessor, serving } = start;
     review(&config, &load::facts(), console)?;
-    let _pid_file = process::prepare(&config, run_mode)?;
+    let other = if predecessor.is_some() { Other::TakenOver } else { Other::None };
+    // Of a process that takes over: written when it has.
+    let pid_file = Rc::new(Cell::new(process::prepare(&config, run_mode, other)?));
+    let (taken, path) = (pid_file.clone(), config.process.pid_file.clone().filter(|_| other == Other::TakenOver));
+    let serving = move || {
+        if let Some(path) = path {
+            match PidFile::take_over(&path) {
+                Ok(file) => taken.set(Some(file)),
+                // It serves all the same.
+                Err(Failure::Message(text)) => eprintln!("weir: warning: {text}"),
+                Err(_) => {}
+            }
+        }
+        serving();
+    };
     if process::is_root() {
         config.warnings.push(ROOT.to_owned());
     }
@@ -65,8 +94,11 @@ pub(crate) fn serve(
         log: if console == Console::Verbose { LogTarget::Stderr } else { LogTarget::Quiet },
         signals: Signals::Handle,
         inherited: Inherited::from_environment(),
+        predecessor,
+        serving: Box::new(serving),
         ready: Box::new(move |running| {
             let web = start_web(&config, running, store, tls)?;
+            running.offer_web(web.iter().flat_map(Web::listeners).collect());
             if console == Console::Verbose {
                 announce(running.bound(), &config, web.as_ref());
             }
@@ -83,12 +115,12 @@ pub(crate) fn serve(
     });
     match status? {
         0 => Ok(()),
-        // The log says why.
+        // The log has the reason.
         _ => Err(Failure::Reported),
     }
 }
 
-/// Prints warnings, and that fewer clients fit than configured; fails with all errors.
+/// Prints warnings, and whether fewer clients fit than configured; fails with all errors.
 fn review(config: &Config, facts: &HostLimits, console: Console) -> Result<(), Failure> {
     for finding in weir_config::review(config, facts) {
         match finding.severity {
@@ -103,12 +135,12 @@ fn review(config: &Config, facts: &HostLimits, console: Console) -> Result<(), F
     if errors.is_empty() { Ok(()) } else { Err(Failure::Messages(errors)) }
 }
 
-/// The one note that is worth a line at each start: the default of `max_clients` is more than descriptors allow.
+/// The one note that is printed at each start: the default of `max_clients` is more than descriptors allow.
 fn is_about_fewer_clients(finding: &Finding) -> bool {
     finding.text.contains("clients will be served")
 }
 
-/// Reads everything again: the file, and the control plane's certificate, both or neither.
+/// Reads the configuration and the control plane's certificate again; applies both or neither.
 fn reload(store: Arc<ConfigStore>, tls: Option<Arc<Tls>>) -> weir_runtime::Reload {
     Arc::new(move || {
         let fresh = tls.as_ref().map(|tls| tls.read_again()).transpose().map_err(|error| error.to_string())?;
@@ -118,10 +150,10 @@ fn reload(store: Arc<ConfigStore>, tls: Option<Arc<Tls>>) -> weir_runtime::Reloa
     })
 }
 
-/// The control plane, where the configuration wants one.
+/// Starts the control plane, if it is configured.
 fn start_web(
     config: &Config,
-    running: &Running,
+    running: &mut Running,
     store: Arc<ConfigStore>,
     tls: Option<Arc<Tls>>,
 ) -> Result<Option<Web>, StartError> {
@@ -132,8 +164,18 @@ fn start_web(
     let (history, lab) = (config.web.history.clone(), config.web.lab.clone());
     let control = running.handle().control();
     let timeouts = Timeouts::default();
-    let options =
-        weir_web::Options { addresses, tls, history, lab, control, config: store, timeouts, version: VERSION };
+    let inherited = running.take_web();
+    let options = weir_web::Options {
+        addresses,
+        inherited,
+        tls,
+        history,
+        lab,
+        control,
+        config: store,
+        timeouts,
+        version: VERSION,
+    };
     Web::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
 }
 

@@ -1,6 +1,6 @@
 //! `weir top`: the overview of a running Weir in a terminal, from its HTTP API.
 //!
-//! Owns what is shown of an event, and when the screen is repainted. The figures are those of `GET /api/v1/events`.
+//! Owns what is shown of an event, and when the screen is repainted. The figures come from `GET /api/v1/events`.
 
 use std::io::{BufRead, Write, stdout};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::events::Stream;
 use crate::failure::Failure;
 use weir_terminal::{Output, Term, columns, print_line};
 
-/// The pause before the next attempt, when a stream has ended.
+/// The pause before reconnecting, when a stream has ended.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The arguments of `weir top`.
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     /// The authority of its certificate, PEM [default: those of this machine]
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Print the figures once, and end
+    /// Print the figures once, and exit
     #[arg(long)]
     once: bool,
     /// At most so many pools, the busiest ones
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     pools: u16,
 }
 
-/// Shows what happens until Ctrl-C, or once.
+/// Shows figures until Ctrl-C, or once.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let term = Term::stdout();
     let paints = term.output == Output::Terminal && !arguments.once;
@@ -43,23 +43,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     loop {
         let problem = match stream.open() {
             Ok(stream) => {
-                let mut heard = false;
+                let mut received = false;
                 for event in events(stream) {
                     show(&screen(&event, term, room(paints)), paints);
-                    (shown, heard) = (true, true);
+                    (shown, received) = (true, true);
                     if arguments.once {
                         return Ok(());
                     }
                 }
-                if heard {
-                    // A stream ends with its connection, after some minutes.
+                if received {
+                    // The control plane closes a connection after some minutes.
                     continue;
                 }
                 "the connection has ended".to_owned()
             }
             Err(error) => error,
         };
-        // Who has seen figures once may wait for more; a wrong address is an error at once.
+        // After the first figures it retries; before them an error, such as a wrong address, ends it.
         if !shown || arguments.once {
             let hint = match problem.contains("certificate") {
                 true => "name the certificate of its authority with --ca-file",
@@ -89,27 +89,27 @@ fn show(lines: &[String], paints: bool) {
     if !paints {
         return lines.iter().for_each(print_line);
     }
-    // Painted over what was there, so that nothing flickers; then what is left of it is cleared.
+    // Overwrites the old lines, so that nothing flickers; then clears the rest.
     let lines: String = lines.iter().map(|line| format!("{line}\x1b[K\n")).collect();
     let mut out = stdout();
     let _ = write!(out, "\x1b[H{lines}\x1b[J").and_then(|()| out.flush());
 }
 
-/// Columns and lines that there are to fill: of a terminal that is painted, as it is now.
+/// The columns and lines of the terminal, if it is repainted.
 fn room(paints: bool) -> Option<(usize, usize)> {
     let size = paints.then(|| rustix::termios::tcgetwinsize(stdout()).ok()).flatten()?;
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col.into(), size.ws_row.into()))
 }
 
-/// What one column shows.
+/// A column of the table.
 struct Column {
-    /// Where there is no room for all, those with the largest go first.
+    /// Where there is no room for all, columns with the largest value are dropped first.
     spare: u8,
     title: &'static str,
     of: fn(&Value) -> String,
 }
 
-/// The columns that are shown however narrow it is.
+/// Columns that are shown at any width.
 const FEWEST_COLUMNS: usize = 3;
 
 const COLUMNS: [Column; 13] = [
@@ -132,12 +132,12 @@ const COLUMNS: [Column; 13] = [
     Column { spare: 3, title: "errors/s", of: |pool| whole(&pool["errors_per_second"]) },
 ];
 
-/// What an event shows: a line about the whole, the titles, and a line a pool; as much of it as there is room for.
+/// An event as text: a line about the whole, the titles, and a line for each pool; as much as fits.
 fn screen(event: &Value, term: Term, room: Option<(usize, usize)>) -> Vec<String> {
     let mut pools: Vec<(&String, &Value)> = event["pools"].as_object().into_iter().flatten().collect();
     pools.sort_by(|(_, a), (_, b)| load(b).total_cmp(&load(a)));
     if let Some((_, height)) = room {
-        // Four lines stand above and below them, and the cursor on another.
+        // Four other lines are shown, and the cursor takes another.
         pools.truncate(height.saturating_sub(5).max(1));
     }
     let (width, waiting) =
@@ -160,7 +160,7 @@ fn workers(event: &Value) -> String {
     format!("CPU of workers: {}", workers.join(", "))
 }
 
-/// Titles, pools, and all of them: with every column, or those that fit into this width.
+/// Titles, pools, and the sum: with every column, or those that fit into this width.
 fn table(pools: &[(&String, &Value)], all: &Value, width: usize) -> Vec<String> {
     let mut shown: Vec<&Column> = COLUMNS.iter().collect();
     loop {
@@ -181,13 +181,13 @@ fn table(pools: &[(&String, &Value)], all: &Value, width: usize) -> Vec<String> 
     }
 }
 
-/// What pools are sorted by: waiting clients first, then work.
+/// The sort key of pools: waiting clients first, then transactions.
 fn load(pool: &Value) -> f64 {
     let figure = |name: &str| pool[name].as_f64().unwrap_or(0.0);
     figure("clients_waiting") * 1e9 + figure("transactions_per_second")
 }
 
-/// A count or a rate; what is small has a digit behind the point, and what is unknown is a dash.
+/// A count or a rate; small values have a decimal, and unknown ones are a dash.
 fn whole(value: &Value) -> String {
     match value.as_f64() {
         None => "–".to_owned(),
@@ -196,7 +196,7 @@ fn whole(value: &Value) -> String {
     }
 }
 
-/// Milliseconds in the unit that suits them.
+/// Milliseconds in a suitable unit.
 fn time(milliseconds: Option<f64>) -> String {
     match milliseconds {
         None => "–".to_owned(),

@@ -1,4 +1,4 @@
-//! The certificate and the key of the control plane, from the files that the configuration names.
+//! The certificate and the key of the control plane, from the configured files.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use weir_config::Config;
 use weir_runtime::StartError;
 use weir_web::Tls;
 
-/// A longer file is no certificate and no key.
+/// A longer file, in bytes, is neither a certificate nor a key.
 const MAX_PEM: u64 = 16 << 20;
 
-/// The certificate of the control plane, where it has one.
+/// The certificate of the control plane, if configured.
 pub(crate) fn web_tls(config: &Config) -> Result<Option<Arc<Tls>>, StartError> {
     match (&config.web.tls_cert_file, &config.web.tls_key_file) {
         (Some(certificate), Some(key)) if !config.web.addresses.is_empty() => {

@@ -1,8 +1,8 @@
-//! The build's own check of the structure: who may know whom, that no files import each other in a circle, what the
-//! crates without I/O must not name, that nothing is unsafe, and that files stay readable. ARCHITECTURE.md explains the
-//! arrows; this file enforces them.
-//!
+//! Checks of the structure: which crate may depend on which, no circles of imports between files, names that crates
+//! without I/O must not use, no unsafe code, the length of files. ARCHITECTURE.md explains the arrows; this file
+//! enforces them.
 //! It reads `cargo metadata` and the sources as text. A crate that is not in [`ARROWS`] is an error too: a new crate
+//! begins with the decision of what it may depend on.
 //! begins with the decision of what it may know.
 
 use std::collections::BTreeSet;
@@ -48,13 +48,13 @@ const PRODUCT: &[&str] = &[
     "pgclient", "terminal", "weir",
 ];
 
-/// The crates without I/O. `config` is one of them: it is given what it reads.
+/// The crates without I/O. `config` is one of them: its callers read the files.
 const WITHOUT_IO: &[&str] = &["base", "pgwire", "auth", "pool", "config", "session", "admin", "engine"];
 
 /// Libraries that do I/O, which the crates without I/O must not depend on.
 const IO_LIBRARIES: &[&str] = &["io-uring", "mio", "nix", "signal-hook", "socket2", "tokio", "hyper", "axum"];
 
-/// Where one of [`FORBIDDEN`] may be named all the same, and why.
+/// Exceptions from [`FORBIDDEN`], with their reasons.
 const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/session/src/budget.rs", "Mutex", "workers find the account of a pool; taken when a pool is made"),
     (
@@ -64,8 +64,8 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What the crates without I/O must not name: the world's files, sockets, threads, clocks, chance and terminal, and the
-/// locks that would betray a second thread. Inputs bring all of it.
+/// What the crates without I/O must not use: files, sockets, threads, clocks, chance and the terminal, and locks,
+/// which only several threads need. They get all of it as inputs.
 const FORBIDDEN: &[&str] = &[
     "std::fs",
     "std::thread",
@@ -92,7 +92,7 @@ const FORBIDDEN: &[&str] = &[
     "RwLock",
     "Condvar",
     "mpsc",
-    // One module of std a line, so that this check sees each.
+    // One module of std a line, so that this check finds each.
     "std::{",
 ];
 
@@ -129,7 +129,7 @@ fn every_arrow_between_crates_is_drawn_in_the_design() {
 
 #[test]
 fn arrows_never_run_in_a_circle() {
-    // Removing crates that know nobody left must end with none.
+    // Removing crates that depend on no remaining crate must leave none.
     let mut left: Vec<_> = ARROWS.to_vec();
     while !left.is_empty() {
         let names: Vec<&str> = left.iter().map(|(name, _)| *name).collect();
@@ -244,7 +244,7 @@ fn a_circle_is_found_through_re_exports_and_paths_and_nothing_else_is_one() {
     assert_eq!(sample(&[root, text, ("b", "use crate::a::A as X;"), bystander]), [""; 0]);
 }
 
-/// The crates of the workspace, as cargo sees them.
+/// The crates of the workspace, from cargo.
 fn crates() -> Vec<Crate> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps"])
@@ -268,7 +268,7 @@ fn crate_of(package: &Value) -> Crate {
     }
 }
 
-/// The short name of a crate of ours; none for other people's.
+/// The short name of a crate of the workspace; none for other crates.
 fn ours(package: &str) -> Option<String> {
     if package == "weir" { Some(package.to_owned()) } else { package.strip_prefix("weir-").map(str::to_owned) }
 }
@@ -304,7 +304,7 @@ fn code_lines(text: &str) -> Vec<(usize, String)> {
     (1..).zip(code).collect()
 }
 
-/// A folder's files but for those that are there for tests only.
+/// The files of a folder that are not only for tests.
 fn product_files(folder: &Path) -> Vec<PathBuf> {
     let files = rust_files(folder);
     let only_tests: BTreeSet<PathBuf> = files.iter().flat_map(|file| files_for_tests(file)).collect();
@@ -312,7 +312,7 @@ fn product_files(folder: &Path) -> Vec<PathBuf> {
     files.into_iter().filter(|file| !for_tests(file)).collect()
 }
 
-/// The code of a crate's files by their module paths.
+/// The code of a crate's files, by module path.
 fn sources(folder: &Path) -> Sources {
     let module = |file: &Path| {
         let path = file.strip_prefix(folder).expect("a file of the folder").with_extension("");
@@ -324,7 +324,7 @@ fn sources(folder: &Path) -> Sources {
     product_files(folder).iter().map(|file| (module(file), code(file))).collect()
 }
 
-/// The files that `file` declares as modules for tests only; their own modules lie in folders of the same name.
+/// The files that `file` declares as test modules; their own modules are in folders of the same name.
 fn files_for_tests(file: &Path) -> Vec<PathBuf> {
     let text = read(file);
     let lines: Vec<&str> = text.lines().collect();
@@ -343,7 +343,7 @@ fn files_for_tests(file: &Path) -> Vec<PathBuf> {
     declared.collect()
 }
 
-/// Whether `line` has `word` in it, not as a part of a longer word.
+/// Whether `line` contains `word` as a whole word.
 fn mentions(line: &str, word: &str) -> bool {
     let part_of_word = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {

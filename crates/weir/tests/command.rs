@@ -1,4 +1,4 @@
-//! The command as a person meets it: exit statuses, one clear line, and what `check` says of real servers.
+//! The command line as a user sees it: exit statuses, one clear line, and what `check` reports about real servers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -102,10 +102,7 @@ fn every_mistake_of_every_file_is_said_at_once_by_each_command() {
             lines[1].starts_with("weir: weir.toml:15: the environment variable WEIR_NO_SUCH_VARIABLE"),
             "{complaint}"
         );
-        assert!(
-            lines[2].starts_with("weir: weir.toml:16: ") && lines[2].contains("text stands in quotes"),
-            "{complaint}"
-        );
+        assert!(lines[2].starts_with("weir: weir.toml:16: ") && lines[2].contains("text needs quotes"), "{complaint}");
         assert!(lines[3].starts_with("weir: users.txt:2: "), "{complaint}");
         assert!(
             complaint.contains("no.crt") && complaint.contains("gone.crt") | complaint.contains("gone.key"),
@@ -142,7 +139,7 @@ fn a_file_that_is_no_text_or_never_ends_is_refused_in_a_line() {
     refused(&path, "line 2 is no text in UTF-8");
     fs::write(&path, b"\xff\xfe[\0l\0").unwrap();
     refused(&path, "it is UTF-16");
-    // The same of files that it names.
+    // The files that it names are checked in the same way.
     for line in ["file = \".\"", "file = \"pipe.toml\"", "file = \"link.toml\""] {
         fs::write(&path, format!("[auth]\n{line}\n")).unwrap();
         refused(&path, ":2: the auth file");
@@ -195,7 +192,7 @@ fn ini(folder: &TempFolder) -> PathBuf {
     );
     let path = folder.path().join("pgbouncer.ini");
     fs::write(&path, text).unwrap();
-    // Others may not read what holds secrets.
+    // Other users may not read files with secrets.
     for file in [&users, &path] {
         fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
     }
@@ -276,16 +273,16 @@ fn check_tries_no_user_of_the_console_and_none_need_be_known_at_each_server() {
         "{}",
         said(&output)
     );
-    // Nobody but the console's users is known: that is no mistake of the file.
+    // Only the console's users are listed: that is not an error in the file.
     let output = check(&write(&folder, &config("")), &["--connect"]);
     assert!(output.status.success(), "{}", said(&output));
     assert!(said(&output).contains("pool app could not be tried"), "{}", said(&output));
     assert!(!server.log().contains("\"admin\"") && !server.log().contains("a_monitor"), "{}", server.log());
-    // Nor is it if those who are listed are not let in: others may be.
+    // Nor is it if the server refuses all listed users: it may accept others.
     let output = check(&write(&folder, &config("another = \"elsewhere\"\n")), &["--connect"]);
     assert!(output.status.success(), "{}", said(&output));
     assert!(said(&output).contains("lets in none of the listed users"), "{}", said(&output));
-    // A database that is not there is one, whoever asks.
+    // A missing database is an error for every user.
     let text = config("ann = \"secret\"\n").replace("\"postgres\"", "\"nowhere\"");
     let output = check(&write(&folder, &text), &["--connect"]);
     assert_eq!(output.status.code(), Some(1));
@@ -316,7 +313,7 @@ fn check_warns_of_secrets_that_everybody_can_read() {
         assert!(text.contains(&format!("can be {word} by everybody on this machine (mode {mode:04o})")), "{text}");
         assert!(text.contains("chmod 600") && output.status.success(), "{text}");
     }
-    // What a file refers to, too.
+    // Files that it refers to are checked, too.
     let elsewhere = config(5432, "x", 3).replace("[auth.users]\nann = \"secret\"\n", "file = \"users.txt\"\n");
     let elsewhere = elsewhere.replace("password = \"x\"", "password_file = \"password\"");
     let path = write(&folder, &elsewhere);

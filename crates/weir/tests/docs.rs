@@ -243,7 +243,7 @@ fn pages() -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
         entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect::<Vec<_>>()
     };
-    [in_folder(root()), in_folder(root().join("docs")), in_folder(root().join("docs/howto"))].concat()
+    ["", "docs", "docs/articles", "docs/howto"].map(|folder| in_folder(root().join(folder))).concat()
 }
 
 /// The cells of every table's row that begins with something in backticks.

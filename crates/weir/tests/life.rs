@@ -1,6 +1,6 @@
-//! The life of a server process, from the outside: PgBouncer's command line, the background, the log, signals, systemd.
+//! The life of a server process from outside: PgBouncer's command line, daemon, log, signals, systemd.
 //!
-//! Needs no database: all that is asked for here happens before a query does.
+//! Needs no database: no test here runs a query.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, getuid};
 
-/// How long anything here may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Whom root becomes; every system has it.
-const SOMEBODY: &str = "nobody";
+/// How long any step may take on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The user that root switches to; every system has it.
+const ORDINARY_USER: &str = "nobody";
 
 /// A folder with a `pgbouncer.ini`, for one test.
 struct Place {
@@ -66,7 +66,7 @@ impl Place {
         Pid::from_raw(self.read("pid").trim().parse().unwrap())
     }
 
-    /// Starts it in the foreground and waits until clients may come.
+    /// Starts it in the foreground and waits until it accepts clients.
     fn start(&self, words: &[&str]) -> Running {
         let running = Running(pgbouncer(words).arg(self.ini()).stderr(Stdio::null()).spawn().unwrap());
         self.log_says("process up");
@@ -77,14 +77,14 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Ok(pid) = self.read("pid").trim().parse() {
-            // It has usually ended already.
+            // It has usually ended before.
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         fs::remove_dir_all(&self.folder).unwrap();
     }
 }
 
-/// A child that does not outlive its test.
+/// A child process that is killed at the end of its test.
 struct Running(Child);
 
 impl Running {
@@ -109,12 +109,12 @@ fn weir() -> Command {
     Command::new(env!("CARGO_BIN_EXE_weir"))
 }
 
-/// `weir pgbouncer`, as an ordinary user where we are root.
+/// `weir pgbouncer`, as an ordinary user if the test runs as root.
 fn pgbouncer(words: &[&str]) -> Command {
     let mut command = weir();
     command.arg("pgbouncer").args(words);
     if getuid().is_root() {
-        command.args(["-u", SOMEBODY]);
+        command.args(["-u", ORDINARY_USER]);
     }
     command
 }
@@ -127,7 +127,7 @@ fn free_port() -> u16 {
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let since = Instant::now();
     while !holds() {
-        assert!(since.elapsed() < PATIENCE, "{what}");
+        assert!(since.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -151,7 +151,7 @@ fn a_daemon_leaves_its_number_logs_to_its_file_and_ends_at_term() {
     TcpStream::connect(("127.0.0.1", place.port)).unwrap();
     if getuid().is_root() {
         let owner = fs::metadata(format!("/proc/{pid}")).unwrap().uid();
-        assert_eq!(owner, User::from_name(SOMEBODY).unwrap().unwrap().uid.as_raw());
+        assert_eq!(owner, User::from_name(ORDINARY_USER).unwrap().unwrap().uid.as_raw());
     }
     let second = pgbouncer(&["-d"]).arg(place.ini()).output().unwrap();
     assert!(said(&second).contains("pidfile exists, another instance running?"), "{}", said(&second));
@@ -239,7 +239,7 @@ fn lines_are_json_where_the_file_says_so() {
     let _running = place.start(&["-q"]);
     for line in place.read("log").lines() {
         let value: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
-        // There may be warnings, as of files that others may read.
+        // There may be warnings, for example about files that other users can read.
         assert!(value["level"] == "log" || value["level"] == "warning", "{line}");
     }
 }
@@ -251,13 +251,14 @@ fn a_socket_of_systemds_is_used_and_readiness_is_told() {
     let given = listener.local_addr().unwrap();
     let notify = UnixDatagram::bind(place.path("notify")).unwrap();
     fs::set_permissions(place.path("notify"), fs::Permissions::from_mode(0o777)).unwrap();
-    notify.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The shell moves the socket to descriptor 3, where systemd puts the first one, and knows the process's number.
+    notify.set_read_timeout(Some(TIMEOUT)).unwrap();
+    // The shell moves the socket to descriptor 3, the first one of systemd's protocol, and its `$$` is the process's
+    // id.
     let script = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_weir"), "pgbouncer", "-q"]);
     if getuid().is_root() {
-        command.args(["-u", SOMEBODY]);
+        command.args(["-u", ORDINARY_USER]);
     }
     command.arg(place.ini()).stdin(OwnedFd::from(listener)).env("NOTIFY_SOCKET", place.path("notify"));
     let mut running = Running(command.spawn().unwrap());

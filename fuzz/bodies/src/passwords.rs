@@ -179,7 +179,7 @@ pub(crate) fn server_login(data: &[u8]) {
                 assert!(welcome.server.prove_clean().is_some());
                 return;
             }
-            ServerLoginStep::Failed(_) => return,
+            ServerLoginStep::Refused(_) | ServerLoginStep::Failed(_) => return,
             ServerLoginStep::Wait | ServerLoginStep::HashPassword { .. } => {}
         }
     }

@@ -347,7 +347,8 @@ impl<'a> World<'a> {
             written.client.is_empty() && written.server.is_empty(),
             "neither end receives replies to our own query"
         );
-        let done = outcome.is_ok_and(|outcome| outcome.own_query_done == Some(Ok(())));
+        let done =
+            outcome.is_ok_and(|outcome| outcome.unusual.is_some_and(|unusual| unusual.own_query_done == Some(Ok(()))));
         done && honest && b"CZ".iter().all(|tag| server.contract.reply(*tag)) && server.server.prove_clean().is_some()
     }
 
@@ -414,7 +415,8 @@ fn note_rows(server: &mut ServerEnd, piece: &[u8]) {
 
 /// Whether an engine would keep a link after this outcome.
 fn keeps_link(outcome: &ServerOutcome) -> bool {
-    !outcome.block_in_statement_mode && !outcome.copy_violated && outcome.fatal.is_none()
+    let Some(unusual) = &outcome.unusual else { return true };
+    !unusual.block_in_statement_mode && !unusual.copy_violated && unusual.fatal.is_none()
 }
 
 /// Messages of both sides, whole and in pieces: both ends get the same bytes, and the sessions end in the same state.

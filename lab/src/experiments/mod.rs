@@ -1,4 +1,4 @@
-//! The experiments, each in a folder of its own: its options, its steps, its stage, and what it tells.
+//! The experiments, each in a folder of its own: its options, its steps, its stage, and its evaluation.
 
 pub(crate) mod node;
 pub(crate) mod own;
@@ -10,7 +10,7 @@ pub(crate) mod size;
 use crate::length::Length;
 use crate::steps::Experiment;
 
-/// All published ones and `size`, with their default options, in the order in which a report tells them.
+/// All published experiments and `size`, with their default options, in the order of a report.
 pub(crate) fn all(length: Length) -> Vec<Box<dyn Experiment>> {
     vec![
         products::new(length, &products::Options::default()),

@@ -1,8 +1,8 @@
-//! Puts HTTP load on an address: so many connections at once, for a time or for a number of requests.
+//! An HTTP load: a number of connections, for a time or for a number of requests.
 //!
-//! Owns what a request's time is (from sending it to the last byte of its reply, on a connection that is kept), what an
-//! error is, and two ways to count: by the wall's clock, and as the articles' tool counts. It shares the machine with
-//! what it loads. Must not know what the replies mean.
+//! Owns the definition of a request's time (from sending it to the last byte of its reply, on a persistent
+//! connection), of an error, and two ways to count: by wall-clock time, and as the articles' tool counts. It shares
+//! the machine with its target. Must not know the meaning of replies.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -14,73 +14,73 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use ureq::Agent;
 
-use crate::steps::Trouble;
+use crate::steps::LabError;
 
-/// The complaint of a reply that is not begun in time.
+/// The error of a reply that does not begin in time.
 const LATE: &str = "no reply in time";
-/// How long a body may take. No honest one takes so long; a stuck one must not hold the lab up.
+/// The timeout of a body, which only a hanging one reaches.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much of a body is looked at; the rest is counted.
+/// Bytes of a body that are inspected; the rest is counted.
 const HEAD: usize = 512;
-/// How many different complaints are kept.
+/// The limit of different error messages.
 const COMPLAINTS: usize = 5;
-/// Enough for a request; 200 threads with the usual 8 MB each would be rude.
+/// Enough for a request; 200 threads with the default of 8 MB each would be excessive.
 const STACK: usize = 512 * 1024;
 
-/// What is asked for.
+/// The load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) url: &'a str,
-    /// Connections, each with one request under way at a time.
+    /// The connections, each with one request at a time.
     pub(crate) connections: usize,
     pub(crate) until: Until,
-    /// How long a reply's head may take to come.
+    /// The timeout of a reply's head.
     pub(crate) timeout: Duration,
-    /// What a reply's first bytes say of its time at the server, in ms.
+    /// The server time in a reply's first bytes, in ms.
     pub(crate) server_ms: fn(&[u8]) -> Option<f64>,
 }
 
-/// When it is enough.
+/// The end of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// No request is begun after this time.
+    /// No request begins after this time.
     Over(Duration),
-    /// So many requests in all, as fast as the connections take them.
+    /// This many requests, as fast as the connections allow.
     Requests(usize),
 }
 
-/// What came of it. Times are of successful requests, in ms; 0 without any.
+/// The result. Times are of successful requests, in ms; 0 without any.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Load {
     pub(crate) connections: usize,
-    /// Replies with a status of success that came in whole.
+    /// Complete replies with a status of success.
     pub(crate) served: u64,
-    /// All that did not succeed, those that timed out among them.
+    /// All failed requests, including those that timed out.
     pub(crate) errors: u64,
-    /// No reply in time: too slow, not refused.
+    /// Timeouts: slow, not refused.
     pub(crate) late: u64,
     /// From the first request to the last reply, in seconds.
     pub(crate) wall: f64,
-    /// Of the bodies of the successes.
+    /// Bytes of the successful bodies.
     pub(crate) bytes: u64,
     pub(crate) average_ms: f64,
     pub(crate) fastest_ms: f64,
     pub(crate) slowest_ms: f64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
-    /// The average of what the replies say of themselves.
+    /// The average of the server times in the replies.
     pub(crate) server_ms: f64,
-    /// What went wrong and how often, the commonest first.
+    /// Error messages and their counts, the most frequent first.
     pub(crate) complaints: Vec<(String, u64)>,
 }
 
 impl Load {
-    /// Successes by the wall's clock, a second: what users of the endpoint got.
+    /// Successful requests a second of wall-clock time: the throughput for the endpoint's users.
     pub(crate) fn rate(&self) -> f64 {
         ratio(self.served as f64, self.wall)
     }
 
-    /// Megabytes of successes by the wall's clock, a second.
+    /// Megabytes of successful replies a second of wall-clock time.
     pub(crate) fn megabytes(&self) -> f64 {
         ratio(self.bytes as f64 / 1e6, self.wall)
     }
@@ -92,7 +92,7 @@ impl Load {
         ratio(self.served as f64, self.tool_seconds())
     }
 
-    /// Its figure for the transfer, in megabytes (of 2^20 bytes, as it counts them) a second.
+    /// The tool's transfer rate, in megabytes (of 2^20 bytes, as it counts them) a second.
     pub(crate) fn tool_megabytes(&self) -> f64 {
         ratio(self.bytes as f64 / f64::from(1 << 20), self.tool_seconds())
     }
@@ -102,13 +102,13 @@ impl Load {
     }
 }
 
-/// Runs it.
-pub(crate) fn run(plan: &Plan<'_>) -> Result<Load, Trouble> {
-    // Held until all threads are there, so that they begin at once; passed on empty-handed if some can't be had.
+/// Runs the load.
+pub(crate) fn run(plan: &Plan<'_>) -> Result<Load, LabError> {
+    // Held until all threads have started, so that they begin at once; released without work if some can't be started.
     let (gate, enough, taken) = (RwLock::new(()), AtomicBool::new(false), AtomicUsize::new(0));
     let worker = || {
         drop(gate.read());
-        if enough.load(Ordering::Acquire) { Seen::default() } else { work(plan, &taken) }
+        if enough.load(Ordering::Acquire) { Tally::default() } else { work(plan, &taken) }
     };
     let (seen, wall) = thread::scope(|scope| {
         let closed = gate.write();
@@ -117,21 +117,21 @@ pub(crate) fn run(plan: &Plan<'_>) -> Result<Load, Trouble> {
         enough.store(workers.is_err(), Ordering::Release);
         let began = Instant::now();
         drop(closed);
-        let workers = workers.map_err(|e| Trouble::at(format!("start {} threads", plan.connections), e))?;
+        let workers = workers.map_err(|e| LabError::at(format!("start {} threads", plan.connections), e))?;
         let seen: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        Ok::<_, Trouble>((seen, began.elapsed()))
+        Ok::<_, LabError>((seen, began.elapsed()))
     })?;
-    let mut all = Seen::default();
+    let mut all = Tally::default();
     for one in seen {
-        all.merge(one.map_err(|_| Trouble::Failed(format!("a thread that loaded {} broke", plan.url)))?);
+        all.merge(one.map_err(|_| LabError::Failed(format!("a thread that loaded {} broke", plan.url)))?);
     }
     Ok(all.load(plan.connections, wall))
 }
 
-/// One connection's requests, one after another.
-fn work(plan: &Plan<'_>, taken: &AtomicUsize) -> Seen {
+/// The requests of one connection, one after another.
+fn work(plan: &Plan<'_>, taken: &AtomicUsize) -> Tally {
     let agent = agent(plan.timeout);
-    let mut seen = Seen::default();
+    let mut seen = Tally::default();
     let began = Instant::now();
     let more = || match plan.until {
         Until::Over(time) => began.elapsed() < time,
@@ -168,7 +168,7 @@ struct Reply {
     bytes: u64,
 }
 
-/// One request; its error is a complaint in words, without figures that differ from one to the next.
+/// One request; its error is a message without varying figures.
 fn request(agent: &Agent, url: &str) -> Result<Reply, String> {
     let mut response = agent.get(url).call().map_err(|error| words(&error))?;
     let status = response.status();
@@ -197,18 +197,18 @@ fn words(error: &ureq::Error) -> String {
     }
 }
 
-/// What one connection saw, or all.
+/// The results of one connection, or of all.
 #[derive(Debug, Default)]
-struct Seen {
+struct Tally {
     times: Vec<Duration>,
     bytes: u64,
-    /// Summed up.
+    /// The sum.
     server_ms: f64,
     complaints: HashMap<String, u64>,
 }
 
-impl Seen {
-    fn merge(&mut self, other: Seen) {
+impl Tally {
+    fn merge(&mut self, other: Tally) {
         self.times.extend(other.times);
         self.bytes += other.bytes;
         self.server_ms += other.server_ms;
@@ -243,13 +243,13 @@ impl Seen {
     }
 }
 
-/// The smallest value that so many per cent do not exceed; 0 of nothing.
+/// The smallest value that this percentage does not exceed; 0 without values.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
-/// A quotient; 0 where nothing was to be divided by.
+/// A quotient; 0 for a divisor of 0.
 fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }
@@ -264,7 +264,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A server that answers every third request with an error, on connections that it keeps.
+    /// A server that answers every third request with an error, on persistent connections.
     fn serve() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_reply_that_is_late_is_an_error_of_its_own_kind() {
-        // Connections wait in its queue, and nobody takes them.
+        // Connections wait in its backlog, and are never accepted.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let plan = Plan { url: &url, connections: 1, until: Until::Requests(1), timeout: SECOND, server_ms: |_| None };

@@ -1,4 +1,4 @@
-//! What puts load on a server, and what watches it meanwhile.
+//! Load on a server, and the sampling of its resources.
 
 pub(crate) mod http;
 pub(crate) mod pgbench;

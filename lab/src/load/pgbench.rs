@@ -1,7 +1,7 @@
-//! Runs pgbench and reads what it says.
+//! Runs pgbench and parses its output.
 //!
-//! Unlike a benchmark that throws a bad run away, an experiment wants to know *how* a run went wrong: clients that were
-//! refused, aborted or disconnected are a result here.
+//! A benchmark would discard a failed run, but for an experiment *how* a run failed is a result: clients that were
+//! refused, aborted or disconnected.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,18 +10,18 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weir_pglocal::Programs;
 
-use crate::lab::{Lab, Running, Said};
+use crate::lab::{CommandOutput, Lab, Running};
 use crate::model::Ran;
-use crate::steps::Trouble;
+use crate::steps::LabError;
 
-/// Where pgbench connects to.
+/// The target of pgbench's connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// A name or address, or the folder of a Unix socket.
+    /// A host name or address, or the folder of a Unix socket.
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) user: String,
-    /// Given by the environment, never on the command line; empty for none.
+    /// Passed in the environment, never on the command line; empty for none.
     pub(crate) password: String,
     /// The database, or the pool's name.
     pub(crate) database: String,
@@ -36,42 +36,42 @@ impl Target {
     }
 }
 
-/// What one run of pgbench brought.
+/// The result of one run of pgbench.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
     /// Transactions that were committed.
     pub(crate) transactions: u64,
-    /// Transactions that failed without ending their client.
+    /// Transactions that failed without aborting their client.
     pub(crate) failed: u64,
-    /// By pgbench's own count: without the time it took to connect at first; with `-C`, with it. 0 if it stopped before it began.
+    /// As counted by pgbench: without the initial connects; with `-C`, with them. 0 if it stopped before it began.
     pub(crate) tps: f64,
-    /// Average and standard deviation in ms; 0 if it said none.
+    /// Average and standard deviation in ms; 0 if it printed none.
     pub(crate) latency_ms: f64,
     pub(crate) stddev_ms: f64,
-    /// Average time of one connect in ms, which it says with `-C` only; 0 if it did not.
+    /// Average time of a connect in ms, printed with `-C` only; else 0.
     #[serde(default)]
     pub(crate) connect_ms: f64,
     /// Its progress lines (`-P`): seconds since the start, TPS, latency in ms.
     pub(crate) progress: Vec<(f64, f64, f64)>,
-    /// Clients whose run was aborted, or that could not connect.
+    /// Clients that were aborted, or could not connect.
     pub(crate) aborted: u32,
-    /// The first complaint, such as `FATAL:  sorry, too many clients already`; empty for none.
+    /// The first error message, such as `FATAL:  sorry, too many clients already`; empty for none.
     pub(crate) complaint: String,
     /// Whether it ended with status 0.
     pub(crate) success: bool,
 }
 
-/// The pgbench that belongs to a PostgreSQL's programs.
+/// The pgbench of a PostgreSQL installation.
 #[derive(Clone, Debug)]
 pub(crate) struct Pgbench {
     path: PathBuf,
 }
 
 impl Pgbench {
-    /// Finds it; it comes with PostgreSQL's client or contrib package.
-    pub(crate) fn of(programs: &Programs) -> Result<Pgbench, Trouble> {
+    /// Finds it; it is part of PostgreSQL's client or contrib package.
+    pub(crate) fn of(programs: &Programs) -> Result<Pgbench, LabError> {
         let missing = || {
-            Trouble::Missing(crate::model::Missing {
+            LabError::Missing(crate::model::Missing {
                 what: "pgbench".into(),
                 effect: "all that is measured with it".into(),
                 get: "apt-get install postgresql (Fedora: dnf install postgresql-contrib)".into(),
@@ -80,8 +80,8 @@ impl Pgbench {
         Ok(Pgbench { path: programs.pgbench().ok_or_else(missing)? })
     }
 
-    /// Makes the tables, `scale` × 100,000 accounts.
-    pub(crate) fn initialize(&self, lab: &Lab, name: &str, target: &Target, scale: u32) -> Result<Ran, Trouble> {
+    /// Creates the tables, `scale` × 100,000 accounts.
+    pub(crate) fn initialize(&self, lab: &Lab, name: &str, target: &Target, scale: u32) -> Result<Ran, LabError> {
         lab.doing(&format!("filling pgbench's tables, scale {scale}"));
         let args = ["-i", "-q", "-s", &scale.to_string()].map(str::to_owned);
         let timeout = Duration::from_secs(120 + 10 * u64::from(scale));
@@ -89,9 +89,9 @@ impl Pgbench {
         Ok(lab.run(name, "fill pgbench's tables", command, timeout)?.success()?.ran)
     }
 
-    /// Runs it with these arguments, the target's not among them; `seconds` is what `-T` among them says.
+    /// Runs it with these arguments, without the target's; `seconds` is the value of `-T` among them.
     ///
-    /// `name` names the raw output, `what` says it to a reader. A run that went wrong is no error: [`Run`] says how.
+    /// `name` names the raw output, `what` is for a reader. A failed run is no error: [`Run`] describes it.
     pub(crate) fn run(
         &self,
         lab: &Lab,
@@ -100,11 +100,11 @@ impl Pgbench {
         target: &Target,
         args: &[String],
         seconds: u32,
-    ) -> Result<(Run, Ran), Trouble> {
+    ) -> Result<(Run, Ran), LabError> {
         self.begin(lab, name, what, target, args, seconds)?.finish(lab)
     }
 
-    /// The same with a timeout, for runs that may get stuck.
+    /// The same with a timeout, for runs that may hang.
     pub(crate) fn run_within(
         &self,
         lab: &Lab,
@@ -113,11 +113,11 @@ impl Pgbench {
         target: &Target,
         args: &[String],
         timeout: Duration,
-    ) -> Result<(Run, Ran), Trouble> {
+    ) -> Result<(Run, Ran), LabError> {
         self.begin_within(lab, name, what, target, args, timeout)?.finish(lab)
     }
 
-    /// Begins what [`Pgbench::run`] does in one; several may run at once.
+    /// Starts it as [`Pgbench::run`] does; several may run at the same time.
     pub(crate) fn begin(
         &self,
         lab: &Lab,
@@ -126,8 +126,9 @@ impl Pgbench {
         target: &Target,
         args: &[String],
         seconds: u32,
-    ) -> Result<Begun, Trouble> {
-        // A pool that is stuck must not hold the lab up for ever; a slow login of hundreds of clients is not stuck.
+    ) -> Result<Begun, LabError> {
+        // A run that hangs must not block the lab for ever; slow logins of hundreds of clients must not count as
+        // hanging.
         let timeout = Duration::from_secs(u64::from(seconds) * 2 + 90);
         self.begin_within(lab, name, what, target, args, timeout)
     }
@@ -140,7 +141,7 @@ impl Pgbench {
         target: &Target,
         args: &[String],
         timeout: Duration,
-    ) -> Result<Begun, Trouble> {
+    ) -> Result<Begun, LabError> {
         let running = lab.begin(name, what, self.command(lab, target, args))?;
         Ok(Begun { running, timeout })
     }
@@ -156,7 +157,7 @@ impl Pgbench {
     }
 }
 
-/// A pgbench that runs; ended when dropped.
+/// A running pgbench; dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Begun {
     running: Running,
@@ -164,9 +165,9 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// Waits for its end and reads what it said.
-    pub(crate) fn finish(self, lab: &Lab) -> Result<(Run, Ran), Trouble> {
-        let Said { status, stdout, stderr, ran } = self.running.finish(lab, self.timeout)?;
+    /// Waits for its end and parses its output.
+    pub(crate) fn finish(self, lab: &Lab) -> Result<(Run, Ran), LabError> {
+        let CommandOutput { status, stdout, stderr, ran } = self.running.finish(lab, self.timeout)?;
         let mut run = parse(&stdout, &stderr);
         run.success = status.success();
         Ok((run, ran))

@@ -1,8 +1,8 @@
-//! Watches servers while a load runs: CPU time, memory, processes, and how busy the load's own program is.
+//! Samples servers during a load: CPU time, memory, processes, and how busy the load generator is.
 //!
-//! Owns the sampling thread and the series it makes. Processes are followed as families, the dead included, so that no CPU time
-//! is lost when a backend ends; memory is proportional (`Pss`), so that shared buffers count once. Must not know what the
-//! load is.
+//! Owns the sampling thread and its series. Processes are followed as families, ended ones included, so that no CPU
+//! time is lost when a backend ends; memory is proportional (`Pss`), so that shared buffers count once. Must not know
+//! the load.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -12,45 +12,46 @@ use serde::{Deserialize, Serialize};
 use weir_pgclient::{Connection, Params};
 use weir_pglocal::proc::{self, Family, Snapshot};
 
-/// Memory is looked at this often only: walking the page tables of a hundred backends takes a tenth of a second.
+/// The interval of memory samples, in seconds: walking the page tables of a hundred backends takes a tenth of a
+/// second.
 const MEMORY_EVERY: f64 = 5.0;
-/// When memory is first looked at, by default.
+/// The time of the first memory sample, by default.
 const MEMORY_FIRST: Duration = Duration::from_secs(1);
-/// The share of its threads' time from which on the load's program is taken for the limit.
+/// From this share of its threads' time on the load generator counts as the bottleneck.
 const BUSY: f64 = 0.9;
 
-/// What to watch.
+/// The processes to sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
-    /// The server's first process; its children belong to it.
+    /// The server's main process; its children belong to it.
     pub(crate) server: Option<u32>,
-    /// The pooler's first process.
+    /// The pooler's main process.
     pub(crate) pooler: Option<u32>,
-    /// The name of the load's program, a child of ours: `pgbench`.
+    /// The name of the load generator, a child of ours: `pgbench`.
     pub(crate) client: &'static str,
-    /// A server whose processes are not here is asked for its connections instead.
+    /// A server without local processes, whose connections are queried instead.
     pub(crate) ask: Option<Params>,
-    /// How often.
+    /// The interval.
     pub(crate) every: Duration,
 }
 
-/// What was seen. Times are seconds since the watch began.
+/// The samples. Times are seconds since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Samples {
     pub(crate) seconds: f64,
     pub(crate) server: Usage,
     pub(crate) pooler: Usage,
     pub(crate) client: Usage,
-    /// What a server without processes here said of its connections: all, and those at work.
+    /// The connections of a server without local processes: all, and active ones.
     pub(crate) connections: Vec<(f64, f64, f64)>,
 }
 
-/// One family's use of the machine.
+/// The resources of one family of processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Usage {
-    /// CPU in percent of one processor, over the time since the sample before.
+    /// CPU in per cent of one processor, since the sample before.
     pub(crate) cpu: Vec<(f64, f64)>,
-    /// CPU time of the whole watch, in seconds.
+    /// Total CPU time, in seconds.
     pub(crate) cpu_seconds: f64,
     /// Memory in bytes, shared memory counted once.
     pub(crate) memory: Vec<(f64, f64)>,
@@ -59,36 +60,36 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// CPU in percent of one processor, over all samples; `None` without any.
+    /// CPU in per cent of one processor, over all samples; `None` without any.
     pub(crate) fn mean_cpu(&self) -> Option<f64> {
         mean(&self.cpu)
     }
 
-    /// The same while the load was at work, from `from` to `to` seconds; of all samples where none lie between.
+    /// The same while the load was at work, from `from` to `to` seconds; over all samples if none are between.
     pub(crate) fn steady_cpu(&self, from: f64, to: f64) -> Option<f64> {
         let between: Vec<_> = self.cpu.iter().copied().filter(|(at, _)| (from..=to).contains(at)).collect();
         mean(&between).or_else(|| self.mean_cpu())
     }
 
-    /// CPU milliseconds of the whole watch for each of so many transactions; `None` if nothing was watched or done.
+    /// CPU milliseconds for each of this many transactions; `None` if nothing was sampled or done.
     pub(crate) fn cpu_ms_each(&self, transactions: u64) -> Option<f64> {
         #[allow(clippy::cast_precision_loss)]
         (transactions > 0 && self.cpu_seconds > 0.0).then(|| self.cpu_seconds * 1000.0 / transactions as f64)
     }
 
-    /// The most memory seen, in bytes.
+    /// The maximum of the memory, in bytes.
     pub(crate) fn peak_memory(&self) -> Option<f64> {
         peak(&self.memory)
     }
 
-    /// The most processes seen.
+    /// The maximum of the processes.
     pub(crate) fn peak_processes(&self) -> Option<f64> {
         peak(&self.processes)
     }
 }
 
 impl Samples {
-    /// That the load's program was the limit, not what it loads; `threads` is how many it has.
+    /// The warning that the load generator was the bottleneck; `threads` is how many it has.
     pub(crate) fn client_limit(&self, threads: u32) -> Option<String> {
         let cpu = self.client.mean_cpu()?;
         let cores = crate::machine::cores().min(threads as usize);
@@ -109,7 +110,7 @@ fn peak(series: &[(f64, f64)]) -> Option<f64> {
     series.iter().map(|(_, value)| *value).reduce(f64::max)
 }
 
-/// A watch that goes on until it is stopped.
+/// A running sampler.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     stop: Sender<()>,
@@ -117,12 +118,12 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Begins. Memory is first looked at after a second.
+    /// Starts it. The first memory sample is after a second.
     pub(crate) fn start(watch: Watch) -> Sampler {
         Sampler::start_with(watch, MEMORY_FIRST)
     }
 
-    /// Begins, with memory first looked at after `memory_after`, when the load should be at work.
+    /// Starts it, with the first memory sample after `memory_after`, when the load should be at work.
     pub(crate) fn start_with(watch: Watch, memory_after: Duration) -> Sampler {
         let (stop, stopped) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -136,14 +137,14 @@ impl Sampler {
         Sampler { stop, thread }
     }
 
-    /// Ends it; whatever went wrong with watching is missing from the series.
+    /// Stops it; samples that failed are missing from the series.
     pub(crate) fn stop(self) -> Samples {
         drop(self.stop);
         self.thread.join().unwrap_or_default()
     }
 }
 
-/// Whether a look is the last one; the load is over then, and its memory gone.
+/// Whether a sample is the last one; then the load has ended, and its memory is freed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edge {
     Between,
@@ -167,7 +168,7 @@ impl Sampling {
         let first = |root: Option<u32>| Follower::new(root.map(|root| snapshot.family(root).seconds));
         let (server, pooler) = (first(watch.server), first(watch.pooler));
         let asked = watch.ask.as_ref().and_then(|params| Connection::connect(params).ok());
-        // The load's program has not begun: it will have used no time before us.
+        // The load generator has not started, so it has used no time before.
         let client = Follower::new(Some(0.0));
         let (samples, memory_at) = (Samples::default(), memory_after.as_secs_f64());
         Sampling { watch, began: Instant::now(), server, pooler, client, asked, memory_at, samples }
@@ -202,7 +203,7 @@ fn clients(snapshot: &Snapshot, name: &str) -> Option<Family> {
         .reduce(|a, b| Family { pids: a.pids.into_iter().chain(b.pids).collect(), seconds: a.seconds + b.seconds })
 }
 
-/// Connections to this database, and those at work; ours does not count.
+/// The connections to this database, and active ones; ours does not count.
 fn ask(connection: &mut Connection) -> Option<(f64, f64)> {
     let sql = "select count(*), count(*) filter (where state = 'active') from pg_stat_activity \
                where datname = current_database() and pid <> pg_backend_pid()";
@@ -212,9 +213,9 @@ fn ask(connection: &mut Connection) -> Option<(f64, f64)> {
     Some((number(0)?, number(1)?))
 }
 
-/// Turns a family's growing time into a series.
+/// Converts a family's growing CPU time to a series.
 struct Follower {
-    /// CPU seconds when the watch began, and at the look before; `None` if there is nothing to follow.
+    /// CPU seconds at the start, and at the sample before; `None` without a family.
     first: Option<f64>,
     last: f64,
     last_at: f64,
@@ -231,7 +232,7 @@ impl Follower {
         if edge == Edge::Last {
             return;
         }
-        // One that ends leaves its time in ticks, which may be less than it was.
+        // The time of a process that ended is in ticks, which may be less than before.
         let (used, passed) = ((family.seconds - self.last).max(0.0), at - self.last_at);
         if passed > 0.0 {
             usage.cpu.push((at, used / passed * 100.0));

@@ -1,13 +1,13 @@
-//! Repetitions of one figure: their order, their median and spread, and whether two sets of them differ.
+//! Repetitions of one figure: their order, their median and spread, and whether two sets differ.
 //!
-//! Owns when a difference counts: only between spreads that do not meet. One repetition has no spread, and then any
-//! difference counts, which is why a single repetition proves little.
+//! Two sets differ only if their spreads do not overlap. One repetition has no spread, and then any difference counts,
+//! which is why a single repetition proves little.
 
 use std::fmt;
 
 use crate::model::Value;
 
-/// The median of repetitions between the least and the most of them.
+/// The median of repetitions between their minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -15,17 +15,17 @@ pub(crate) struct Spread {
     pub(crate) most: f64,
 }
 
-/// How two sets of repetitions lie to each other.
+/// The relation of two sets of repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compared {
     More,
     Less,
-    /// Their spreads meet.
+    /// Their spreads overlap.
     Alike,
 }
 
 impl Spread {
-    /// Of these repetitions; `None` without any.
+    /// The spread of these values; `None` without any.
     pub(crate) fn of(values: &[f64]) -> Option<Spread> {
         let median = Value::median(values)?.as_number()?;
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -44,7 +44,7 @@ impl Spread {
         }
     }
 
-    /// How much more than the other, as a share of it: 0.33, or -0.1 for a tenth less.
+    /// The relative difference to the other: 0.33, or -0.1 for a tenth less.
     pub(crate) fn gain_on(self, other: Spread) -> f64 {
         if other.median == 0.0 { 0.0 } else { self.median / other.median - 1.0 }
     }
@@ -59,14 +59,14 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Another order for each repetition, the same in every run, so that a run can be resumed and drift favours nobody.
+/// Another order for each repetition, the same in every run, so that a run can be resumed and drift favours none.
 pub(crate) fn shuffled<T: Copy>(items: &[T], repetition: u32) -> Vec<T> {
     let mut items = items.to_vec();
     shuffle(&mut items, &mut u64::from(repetition));
     items
 }
 
-/// Fisher and Yates's, with the numbers of splitmix64: `dice` is its state, and a seed at first.
+/// Fisher and Yates's shuffle, with the numbers of splitmix64: `dice` is its state, at first a seed.
 pub(crate) fn shuffle<T>(items: &mut [T], dice: &mut u64) {
     for last in (1..items.len()).rev() {
         *dice = dice.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,7 +1,7 @@
-//! Two runs side by side: which figures changed by more than their spread, who is better, and which verdicts changed.
+//! Compares two runs: which figures changed by more than their spread, in which direction, and which verdicts changed.
 //!
-//! A figure is the same one in both if its experiment, table, row and column have the same names. It changed if the
-//! ranges of the repetitions are apart; where there was one repetition only, [`ALONE`] replaces its range.
+//! Two figures are the same one if their experiment, table, row and column have the same names. It changed if the
+//! ranges of the repetitions are apart; for a single repetition [`ALONE`] replaces its range.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use super::{figures, words};
 use crate::length::Length;
 use crate::model::{Better, Claim, Column, Experiment, Report, Value};
 
-/// How far a figure without repetitions may lie from another and count as the same: as a share of itself.
+/// The relative difference up to which figures without repetitions count as equal.
 const ALONE: f64 = 0.05;
 
-/// The figures' outcome.
+/// How the figures changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Better,
     Worse,
-    /// Neither direction is the better one.
+    /// Changed, without a better direction.
     Other,
     Same,
 }
@@ -71,7 +71,7 @@ fn name(report: &Report) -> String {
     format!("{} ({}; {})", report.command, report.length, words::when(report))
 }
 
-/// What makes the two runs hard to compare.
+/// Differences in the conditions of the two runs.
 fn conditions(a: &Report, b: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     for (what, a, b) in [
@@ -210,7 +210,7 @@ fn all(experiment: &Experiment) -> Vec<Figure<'_>> {
 
 fn change(a: &Value, b: &Value, better: Option<Better>) -> Change {
     let (Some(one), Some(other)) = (a.as_number(), b.as_number()) else {
-        // A figure is better than words (`refused`) where one of the directions is better at all.
+        // A figure is better than words (`refused`) where a figure has a better direction.
         return match (a.as_number(), b.as_number(), better) {
             (None, None, _) if a == b => Change::Same,
             (None, Some(_), Some(_)) => Change::Better,
@@ -229,7 +229,7 @@ fn change(a: &Value, b: &Value, better: Option<Better>) -> Change {
     }
 }
 
-/// Where a figure's repetitions lie.
+/// The range of a figure's repetitions.
 fn range(value: &Value, number: f64) -> (f64, f64) {
     match value {
         Value::Number { spread: Some(spread), .. } => *spread,
@@ -263,7 +263,7 @@ fn grid(changed: &[Compared<'_>], paper: Paper) -> String {
     grid.to_string()
 }
 
-/// Claims of the same text whose verdicts differ.
+/// Claims of the same text with different verdicts.
 fn verdicts<'a>(a: &'a Experiment, b: &'a Experiment) -> Vec<(&'a Claim, &'a Claim)> {
     let twin = |claim: &'a Claim| b.claims.iter().find(|other| other.text == claim.text).map(|other| (claim, other));
     a.claims.iter().filter_map(twin).filter(|(a, b)| a.verdict != b.verdict).collect()

@@ -1,20 +1,20 @@
-//! How figures and times are written: the same in a table, a chart, a page and a comparison.
+//! The format of figures and times: the same in a table, a chart, a page and a comparison.
 //!
-//! What was measured is shown to three significant digits, for more would be noise; what was printed in an article is
-//! shown as it was printed there. Thousands are set apart by a narrow space that does not break.
+//! Measured figures have three significant digits, since more would be noise; an article's figures are shown as
+//! printed there. Thousands are separated by a narrow no-break space.
 
 use jiff::Timestamp;
 
 use crate::model::Value;
 
-/// Sets thousands apart.
+/// The separator of thousands.
 const THIN: char = '\u{202f}';
-/// When one side of a spread is so many times the other, both are shown.
+/// If one side of a spread is this many times the other, both are shown.
 const LOPSIDED: f64 = 2.5;
-/// Stands where a figure is not a number.
+/// Shown in place of NaN.
 const NONE: &str = "–";
 
-/// A measured figure: three significant digits, whole numbers whole.
+/// A measured figure: three significant digits, whole numbers without decimals.
 pub(super) fn measured(value: f64) -> String {
     write(value, decimals(value))
 }
@@ -36,8 +36,8 @@ pub(super) fn tick(value: f64) -> String {
     trimmed(measured(value))
 }
 
-/// How far the repetitions lie from the figure at most: `± 12`, or `+40 −3` where one side is far the longer; `None`
-/// where there was one only.
+/// The largest distance of a repetition from the figure: `± 12`, or `+40 −3` if one side is far longer; `None` for one
+/// repetition.
 pub(super) fn spread(value: &Value) -> Option<String> {
     let Value::Number { value, spread: Some((least, most)) } = value else { return None };
     let (below, above) = ((value - least).max(0.0), (most - value).max(0.0));
@@ -91,7 +91,7 @@ pub(super) fn count(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
-/// A moment of RFC 3339, for people: `2026-11-21 06:24 UTC`. What can't be read is left as it is.
+/// An RFC 3339 time for people: `2026-11-21 06:24 UTC`. An invalid one is left as it is.
 pub(super) fn moment(rfc3339: &str) -> String {
     match rfc3339.parse::<Timestamp>() {
         Ok(when) => when.strftime("%Y-%m-%d %H:%M UTC").to_string(),
@@ -99,7 +99,7 @@ pub(super) fn moment(rfc3339: &str) -> String {
     }
 }
 
-/// The time between two moments of RFC 3339: `8 min`.
+/// The time between two RFC 3339 times: `8 min`.
 pub(super) fn between(began: &str, ended: &str) -> Option<String> {
     let (began, ended) = (began.parse::<Timestamp>().ok()?, ended.parse::<Timestamp>().ok()?);
     let seconds = u64::try_from(ended.as_second() - began.as_second()).ok()?;

@@ -1,7 +1,7 @@
-//! A report as one HTML file that needs nothing else: no script, no font, no picture from elsewhere.
+//! A report as one self-contained HTML file: no script, no font, no picture from elsewhere.
 //!
-//! Everything is escaped by construction. The policy in its head forbids a browser to fetch anything at all. Links lead
-//! to places within the page, and to the raw outputs beside it.
+//! Everything is escaped by construction. The policy in its head forbids a browser to fetch anything. Links lead to
+//! anchors within the page, and to the raw outputs beside it.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -10,16 +10,16 @@ use crate::length::Length;
 use crate::model::{Better, Cell, Claim, Column, Experiment, Missing, Ran, Report, Table, Value, Verdict};
 
 const STYLE: &str = include_str!("style.css");
-/// Nothing is fetched; only the style within the page counts.
+/// Nothing is fetched; only the page's own style applies.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// A cell's words up to this length stay on one line.
+/// A cell's words up to this length are not broken.
 const LONG: usize = 14;
 
-/// Above so many characters, a row's label has room of its own.
+/// A longer label of a row gets more room.
 const SHORT: usize = 8;
 
-/// Whether an experiment has the page to itself: then the page's title is its own, and need not be said again.
+/// Whether an experiment is alone on the page: then the page's title is its own, and is not repeated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Company {
     Alone,
@@ -263,7 +263,7 @@ fn table(table: &Table) -> Markup {
     }
 }
 
-/// The second line of a head: which of two columns is ours.
+/// The second line of a head: which of two columns is measured here.
 fn halves(published: &[bool]) -> Markup {
     html! {
         tr class="halves" {
@@ -346,7 +346,7 @@ fn foot() -> Markup {
     }
 }
 
-/// The patterns that bars wear on paper, where colours may be grey.
+/// The patterns of bars on paper, where colours may be grey.
 fn weaves() -> Markup {
     let weave = |n: usize, path: &str| {
         html! {
@@ -382,7 +382,7 @@ fn class(verdict: Verdict) -> &'static str {
     }
 }
 
-/// An experiment's id as a place within the page.
+/// The anchor of an experiment within the page.
 fn anchor(id: &str) -> String {
     id.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect()
 }

@@ -1,9 +1,9 @@
-//! A report as Markdown, to be pasted where people talk; and the pages below `docs`, whose figures come from a kept
+//! A report as Markdown, for pasting into discussions; and the pages below `docs`, whose figures come from a stored
 //! report.
 //!
-//! Owns the blocks `<!-- lab:ID -->` … `<!-- /lab -->` of such a page: the text between the marks is written by
-//! `WEIR_BLESS=1 cargo test -p weir-lab`, and compared by the same test without it, so that no page tells of a figure
-//! that nobody measured.
+//! Owns the blocks `<!-- lab:ID -->` … `<!-- /lab -->` of such a page: `WEIR_BLESS=1 cargo test -p weir-lab` writes
+//! the text between the marks, and the same test without it compares the text, so that no page contains a figure that
+//! was not measured.
 
 use std::fmt::Write as _;
 
@@ -32,7 +32,7 @@ const BEGIN: &str = "<!-- lab:";
 #[cfg(test)]
 const END: &str = "<!-- /lab -->";
 
-/// What of an experiment a block shows.
+/// The parts of an experiment in a block.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
@@ -47,7 +47,7 @@ enum Part {
 /// The page with its blocks filled from the report.
 ///
 /// # Errors
-/// A block without an end, or of an experiment that the report does not hold.
+/// A block without an end, or of an experiment that is not in the report.
 #[cfg(test)]
 fn fill(page: &str, report: &Report) -> Result<String, String> {
     if !page.contains(BEGIN) {
@@ -89,7 +89,7 @@ fn block(name: &str, report: &Report) -> Result<String, String> {
     Ok(text)
 }
 
-/// Ours, and the published figure in brackets.
+/// Our figures, with the published ones in brackets.
 fn table(table: &Table) -> String {
     let heads = table.columns.iter().map(|column| words::with_unit(&column.title, &column.unit));
     let heads: Vec<_> = std::iter::once(table.rows_are.clone()).chain(heads).map(|head| escape(&head)).collect();

@@ -1,10 +1,10 @@
-//! A report in its forms: the terminal's tables, the JSON file, Markdown, and one self-contained HTML page.
+//! The formats of a report: the terminal's tables, the JSON file, Markdown, and one self-contained HTML page.
 
 use std::path::Path;
 
 use crate::journal::replace;
 use crate::model::{FORMAT, Report};
-use crate::steps::Trouble;
+use crate::steps::LabError;
 
 mod chart;
 mod compare;
@@ -17,7 +17,7 @@ mod terminal;
 mod words;
 
 /// Writes `report.html`, `report.json`, `report.md` and `report.txt` into a folder.
-pub(crate) fn write(folder: &Path, report: &Report) -> Result<(), Trouble> {
+pub(crate) fn write(folder: &Path, report: &Report) -> Result<(), LabError> {
     let json = serde_json::to_vec_pretty(report).expect("plain data with string keys becomes JSON");
     let text = terminal::text(report, terminal::Paper::FILE);
     let html = html::page(report).into_string();
@@ -30,23 +30,23 @@ pub(crate) fn write(folder: &Path, report: &Report) -> Result<(), Trouble> {
     ];
     for (file, bytes) in files {
         let path = folder.join(file);
-        replace(&path, &bytes).map_err(|e| Trouble::at(format!("write {}", path.display()), e))?;
+        replace(&path, &bytes).map_err(|e| LabError::at(format!("write {}", path.display()), e))?;
     }
     Ok(())
 }
 
-/// Reads a `report.json` again.
+/// Reads a `report.json`.
 ///
 /// # Errors
-/// If it can't be read, or another version of the program wrote it in a form that this one does not know.
-pub(crate) fn read(file: &Path) -> Result<Report, Trouble> {
-    let text = std::fs::read(file).map_err(|e| Trouble::at(format!("read {}", file.display()), e))?;
-    let report: Report = serde_json::from_slice(&text).map_err(|e| Trouble::at(file.display(), e))?;
+/// It can't be read, or it has another format version.
+pub(crate) fn read(file: &Path) -> Result<Report, LabError> {
+    let text = std::fs::read(file).map_err(|e| LabError::at(format!("read {}", file.display()), e))?;
+    let report: Report = serde_json::from_slice(&text).map_err(|e| LabError::at(file.display(), e))?;
     if report.format == FORMAT {
         Ok(report)
     } else {
         let (file, format) = (file.display(), report.format);
-        Err(Trouble::Failed(format!("{file} has format {format}, and this program reads {FORMAT}")))
+        Err(LabError::Failed(format!("{file} has format {format}, and this program reads {FORMAT}")))
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
         let mut report = sample::report();
         write(folder.path(), &report).unwrap();
         let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
-        // A float may come back as its neighbour, so that what is compared is what one sees.
+        // A float may come back as its neighbour, so the visible text is compared.
         let again = read(&folder.path().join("report.json")).unwrap();
         assert_eq!(html::page(&again).into_string(), page);
         assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
@@ -81,7 +81,7 @@ mod tests {
         assert!(read(&folder.path().join("report.json")).unwrap_err().to_string().contains("format"));
     }
 
-    /// For looking at it: `REPORT_SAMPLE=/tmp/sample cargo test -p weir-lab sample_for_the_eye`.
+    /// For a visual check: `REPORT_SAMPLE=/tmp/sample cargo test -p weir-lab sample_for_the_eye`.
     #[test]
     fn a_sample_for_the_eye_is_written_where_asked() {
         let Some(folder) = std::env::var_os("REPORT_SAMPLE") else { return };

@@ -1,11 +1,11 @@
-//! A made-up report with a little of everything, for tests and for looking at.
+//! A made-up report with a little of everything, for tests and visual checks.
 
 use std::collections::BTreeMap;
 
 use crate::length::Length;
 use crate::model::*;
 
-/// A report of four experiments: figures are plausible, and measured by nobody.
+/// A report of four experiments, with plausible made-up figures.
 pub(super) fn report() -> Report {
     let versions = [
         ("PostgreSQL", "15.18"),
@@ -34,7 +34,7 @@ pub(super) fn report() -> Report {
     }
 }
 
-/// All that an experiment says in words.
+/// All sentences of an experiment.
 pub(super) fn sentences(experiment: &Experiment) -> Vec<String> {
     let mut all = vec![experiment.title.clone(), experiment.question.clone(), experiment.source.clone()];
     all.extend(experiment.setup.iter().chain(&experiment.hides).chain(&experiment.warnings).cloned());

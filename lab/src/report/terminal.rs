@@ -1,7 +1,7 @@
 //! A report as text for a terminal, and for `report.txt`.
 //!
-//! Everything that one needs to read the figures: tables with the published ones beside, claims, what was missing. How
-//! it was set up, what the originals hide and the charts are in the HTML page, which the last line names.
+//! Contains what a reader of the figures needs: tables with the published ones beside, claims, missing programs. The
+//! setup, what the originals do not mention and the charts are in the HTML page; the last line has its path.
 
 use std::io::IsTerminal;
 
@@ -13,9 +13,9 @@ use super::{figures, words};
 use crate::length::Length;
 use crate::model::{Cell, Claim, Column, Experiment, Missing, Report, Table, Value, Verdict};
 
-/// Columns of a text whose reader is not a terminal.
+/// The width of a text that is not for a terminal, in columns.
 const WIDTH: usize = 100;
-/// A terminal's columns that are made use of, and needed.
+/// The columns of a terminal that are used, and needed.
 const NARROWEST: usize = 60;
 const WIDEST: usize = 140;
 /// Light lines, one below the head and none between the rows; the order is that of the library.
@@ -23,7 +23,7 @@ const LINES: &str = "││──├─┼┤│    ┬┴┌┐└┘";
 /// The same with a line between the rows, for rows of several lines.
 const RULED: &str = "││──├─┼┤│─┼├┤┬┴┌┐└┘";
 
-/// What a text is drawn for.
+/// The medium of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Paper {
     pub(super) width: usize,
@@ -37,10 +37,10 @@ pub(super) enum Colours {
     Ansi,
 }
 
-/// Words of a cell that are longer may be broken.
+/// Longer words of a cell may be broken.
 const BROKEN: usize = 15;
 
-/// A style, by what it means.
+/// A style, by its meaning.
 #[derive(Clone, Copy)]
 pub(super) enum Ink {
     Plain,
@@ -55,7 +55,7 @@ impl Paper {
     /// A file: no colours, and a fixed width.
     pub(super) const FILE: Paper = Paper { width: WIDTH, colours: Colours::None };
 
-    /// The standard output: colours if it is a terminal, unless NO_COLOR asks for none (<https://no-color.org>).
+    /// The standard output: colours if it is a terminal, unless NO_COLOR is set (<https://no-color.org>).
     pub(super) fn stdout() -> Paper {
         if !std::io::stdout().is_terminal() {
             return Paper::FILE;
@@ -81,7 +81,7 @@ impl Paper {
         }
     }
 
-    /// A paragraph, its first line after `first`, the others indented as far.
+    /// A paragraph, its first line after `first`, the others with the same indent.
     pub(super) fn paragraph(self, out: &mut String, first: (Ink, &str), ink: Ink, text: &str) {
         let indent = first.1.chars().count();
         for (i, line) in wrapped(text, self.width.saturating_sub(indent)).iter().enumerate() {
@@ -148,7 +148,7 @@ fn head(out: &mut String, report: &Report, paper: Paper) {
     }
 }
 
-/// An experiment; its title, where the report has not said it yet.
+/// An experiment; its title, if the report has not printed it yet.
 fn experiment_section(out: &mut String, experiment: &Experiment, title: &str, paper: Paper) {
     let name = format!("━━ {} ", experiment.id);
     let line = "━".repeat(paper.width.saturating_sub(name.chars().count()));
@@ -194,7 +194,7 @@ fn missing(out: &mut String, missing: &Missing, paper: Paper) {
     }
 }
 
-/// How a cell sets what was published beside what was measured.
+/// How a cell combines published and measured values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Setting {
     Beside,
@@ -253,7 +253,7 @@ fn table(out: &mut String, table: &Table, paper: Paper) {
     }
 }
 
-/// What the table takes if no line is broken.
+/// The table's width if no line is broken.
 fn natural_width(table: &Table) -> usize {
     let labels = table.rows.iter().map(|row| wide(&row.label)).chain([wide(&table.rows_are)]).max().unwrap_or(0);
     (0..table.columns.len()).map(|i| Fit::of(table, i).width() + 3).sum::<usize>() + labels + 4

@@ -1,10 +1,10 @@
-//! The sentences that all forms of a report share: the run, its machine, and how its claims came out.
+//! Sentences of all formats of a report: the run, its machine, and its verdicts.
 
 use super::figures;
 use crate::length::Length;
 use crate::model::{Claim, Experiment, Machine, Report, Verdict};
 
-/// How many claims held, did not, or stayed open.
+/// How many claims held, did not, or are open.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) held: usize,
@@ -56,7 +56,7 @@ pub(super) fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// What a report of this length is good for.
+/// The reliability of a report of this length.
 fn trust(length: Length) -> &'static str {
     match length {
         Length::Smoke => "every step ran for a moment only; no figure and no verdict here means anything",
@@ -67,7 +67,7 @@ fn trust(length: Length) -> &'static str {
     }
 }
 
-/// The length in a word, and what it is good for.
+/// The length in a word, and its reliability.
 pub(super) fn length(length: Length) -> String {
     format!("{length}: {}", trust(length))
 }

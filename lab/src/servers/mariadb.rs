@@ -1,7 +1,7 @@
-//! A throw-away MariaDB (or MySQL) server on a free port of the loopback.
+//! A temporary MariaDB (or MySQL) server on a free port of the loopback.
 //!
-//! Owns its data and its socket, which lie below the lab's folder, and that it is ended with its value. Knows nothing of the
-//! protocol but its first packet: programs fill it and measure it. Durability is off, as the data is thrown away.
+//! Owns its data and its socket, below the lab's folder, and ends the server when dropped. Knows only the first packet
+//! of the protocol: programs fill it and measure it. Durability is off, as the data is temporary.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
@@ -13,11 +13,11 @@ use weir_pglocal::free_port;
 
 use super::{Process, USER};
 use crate::lab::Lab;
-use crate::steps::Trouble;
+use crate::steps::LabError;
 use crate::tools::{Program, Tool};
 
-/// What differs from the server's defaults: nothing is written twice or flushed, results are never kept from one query to the
-/// next (`loose`: MySQL 8 has no such cache any more), and the host names of clients are not looked up.
+/// The differences from the server's defaults: nothing is written twice or flushed, no query cache (`loose`: MySQL 8
+/// has none), and no look-ups of clients' host names.
 const SETTINGS: &[&str] = &[
     "--skip-name-resolve",
     "--skip-log-bin",
@@ -29,14 +29,14 @@ const SETTINGS: &[&str] = &[
     "--max-connections=151",
 ];
 
-/// How long the making of the data's folder may take on a slow disk.
+/// How long creating the data folder may take on a slow disk.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long the server may take to answer.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often a port that another process snatched is replaced by another.
+/// How often a port that another process has taken is replaced.
 const PORT_ATTEMPTS: u32 = 3;
 
-/// A running MariaDB; ended with its value.
+/// A running MariaDB; dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Mariadb {
     port: u16,
@@ -48,8 +48,8 @@ impl Mariadb {
     /// answers.
     ///
     /// # Errors
-    /// That it is not here, with `effect` as what is left out for it; or that it did not start.
-    pub(crate) fn start(lab: &Lab, database: &str, effect: &str) -> Result<Mariadb, Trouble> {
+    /// It is not installed, with `effect` as what is left out without it; or it did not start.
+    pub(crate) fn start(lab: &Lab, database: &str, effect: &str) -> Result<Mariadb, LabError> {
         lab.doing("starting MariaDB");
         let program = lab.tool(Tool::Mariadb, effect)?;
         let folder = lab.subfolder("mariadb")?;
@@ -58,7 +58,7 @@ impl Mariadb {
         let init = folder.join("init.sql");
         lab.write(&init, &accounts(database))?;
         for attempt in 1.. {
-            let port = free_port().map_err(|e| Trouble::at("find a free port", e))?;
+            let port = free_port().map_err(|e| LabError::at("find a free port", e))?;
             let mut command = serve(lab, &program, &folder, port);
             command.arg(option("--init-file", &init));
             let mut process = lab.start(&format!("mariadb-{port}"), command)?;
@@ -76,18 +76,18 @@ impl Mariadb {
         self.port
     }
 
-    /// What differs from the server's defaults, for the report.
+    /// The differences from the server's defaults, for the report.
     pub(crate) fn settings() -> String {
         SETTINGS.join(" ")
     }
 }
 
-/// Makes the folder with the server's own tables. MariaDB brings a program for it, MySQL an option.
-fn make_data(lab: &Lab, program: &Program, folder: &Path, data: &Path, effect: &str) -> Result<(), Trouble> {
+/// Creates the folder with the server's own tables. MariaDB has a program for it, MySQL an option.
+fn make_data(lab: &Lab, program: &Program, folder: &Path, data: &Path, effect: &str) -> Result<(), LabError> {
     let mut command = if program.version.contains("MariaDB") {
         let install = lab.tool(Tool::MariadbInstall, effect)?;
         let mut command = lab.command(&install.path, folder);
-        // First, as both read it only there: no option files of this machine.
+        // First, since both read it only there: no option files of this machine.
         command.args(["--no-defaults", "--auth-root-authentication-method=normal"]);
         command.args(["--skip-test-db", "--skip-name-resolve"]);
         command
@@ -101,12 +101,12 @@ fn make_data(lab: &Lab, program: &Program, folder: &Path, data: &Path, effect: &
     lab.run("mariadb-install", "make MariaDB's own tables", command, INSTALL_TIMEOUT)?.success().map(drop)
 }
 
-/// The server in the foreground, which is what it does by default.
+/// The server in the foreground, which is its default.
 fn serve(lab: &Lab, program: &Program, folder: &Path, port: u16) -> Command {
     let mut command = lab.command(&program.path, folder);
     command.arg("--no-defaults").args(SETTINGS).arg(option("--datadir", &folder.join("data")));
     command.args(["--bind-address=127.0.0.1", &format!("--port={port}")]);
-    // The lab's folder is short enough for a socket with 20 bytes after it; this name has 15.
+    // The lab's folder leaves room for a socket with 20 bytes; this name has 15.
     command.arg(option("--socket", &socket(folder))).arg(option("--pid-file", &folder.join("pid")));
     lab.drop_root(&mut command);
     command
@@ -120,7 +120,7 @@ fn option(name: &str, path: &Path) -> String {
     format!("{name}={}", path.display())
 }
 
-/// What the server runs before it lets anyone in.
+/// The statements that the server runs before it accepts clients.
 fn accounts(database: &str) -> String {
     format!(
         "CREATE DATABASE IF NOT EXISTS {database};\n\
@@ -129,7 +129,8 @@ fn accounts(database: &str) -> String {
     )
 }
 
-/// Whether it lets clients in: it speaks first, and a greeting is version 10 of the protocol (a refusal begins with 255).
+/// Whether it accepts clients: it speaks first, and a greeting is version 10 of the protocol (a refusal begins with
+/// 255).
 fn greets(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return false };
     // Length in three bytes, number of the packet, version.
@@ -151,7 +152,7 @@ mod tests {
     use crate::length::Length;
     use crate::progress::Progress;
 
-    /// A listener that says this to the first who comes.
+    /// A listener that sends this to the first client.
     fn sayer(bytes: &'static [u8]) -> u16 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();

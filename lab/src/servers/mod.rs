@@ -1,4 +1,4 @@
-//! The servers and poolers of experiments, each started on a free port of the loopback and ended with its value.
+//! The servers and poolers of experiments, each started on a free port of the loopback and ended when dropped.
 
 mod mariadb;
 mod pgbouncer;

@@ -1,6 +1,6 @@
-//! PgBouncer before a server, as its package sets it, but for what an experiment says.
+//! PgBouncer in front of a server, with its package's defaults, except for what an experiment sets.
 //!
-//! Source: pgbouncer(5). All its files lie below the lab's folder; it runs in the foreground, so it ends with its value.
+//! Source: pgbouncer(5). All its files are below the lab's folder; it runs in the foreground, and ends when dropped.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use weir_pglocal::free_port;
 
 use super::{Mode, Process, USER};
 use crate::lab::Lab;
-use crate::steps::Trouble;
+use crate::steps::LabError;
 use crate::tools::Tool;
 
 /// How long it may take to answer its first query.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A running PgBouncer; ended with its value.
+/// A running PgBouncer; dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Pgbouncer {
     process: Process,
@@ -24,20 +24,20 @@ pub(crate) struct Pgbouncer {
 }
 
 impl Pgbouncer {
-    /// Starts it before this database of the PostgreSQL at `server`, whose user is [`USER`] without a password, and waits
+    /// Starts it for this database of the PostgreSQL at `server`, whose user is [`USER`] without a password, and waits
     /// until it answers. A pool has the default size, 20.
     ///
     /// # Errors
-    /// That there is no PgBouncer here, with `effect` as what is left out for it; or that it did not start.
+    /// PgBouncer is not installed, with `effect` as what is left out without it; or it did not start.
     pub(crate) fn start(
         lab: &Lab,
         server: SocketAddr,
         database: &str,
         mode: Mode,
         effect: &str,
-    ) -> Result<Pgbouncer, Trouble> {
+    ) -> Result<Pgbouncer, LabError> {
         let program = lab.tool(Tool::Pgbouncer, effect)?;
-        let port = free_port().map_err(|e| Trouble::at("find a free port", e))?;
+        let port = free_port().map_err(|e| LabError::at("find a free port", e))?;
         let folder = lab.subfolder(&format!("pgbouncer-{port}"))?;
         let file = folder.join("pgbouncer.ini");
         lab.write(&folder.join("userlist.txt"), &format!("\"{USER}\" \"{USER}\"\n"))?;
@@ -63,8 +63,7 @@ impl Pgbouncer {
     }
 }
 
-/// Defaults, except for where things are, who may come in, that logins are not logged (ours does not either), and that
-/// more than 100 clients may come.
+/// Defaults, except for paths, logins, that logins are not logged (neither by our Weir), and more than 100 clients.
 fn configuration(port: u16, server: SocketAddr, database: &str, mode: Mode, folder: &str) -> String {
     let mode = match mode {
         Mode::Session => "session",

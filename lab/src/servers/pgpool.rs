@@ -1,8 +1,8 @@
-//! Pgpool-II before a server, as its package sets it, but for what an experiment says.
+//! Pgpool-II in front of a server, with its package's defaults, except for what an experiment sets.
 //!
-//! Source: the manual of Pgpool-II 4.3, "Server configuration". It serves each client by a child process of its own, all
-//! started beforehand; a child accepts one client at a time, and keeps its connections to the server for the next one.
-//! All its files and sockets lie below the lab's folder; it runs in the foreground, so it ends with its value.
+//! Source: the manual of Pgpool-II 4.3, "Server configuration". It serves each client by a child process of its own,
+//! all started beforehand; a child accepts one client at a time, and keeps its connections to the server for the next
+//! one. All its files and sockets are below the lab's folder; it runs in the foreground, and ends when dropped.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use weir_pglocal::free_port;
 
 use super::{Process, USER};
 use crate::lab::Lab;
-use crate::steps::Trouble;
+use crate::steps::LabError;
 use crate::tools::Tool;
 
-/// How many children it starts if nobody says otherwise.
+/// Its default number of children.
 pub(crate) const DEFAULT_CHILDREN: u32 = 32;
 
 /// How long it may take to start its children and to answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A running Pgpool-II; ended with its value.
+/// A running Pgpool-II; dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Pgpool {
     process: Process,
@@ -29,20 +29,20 @@ pub(crate) struct Pgpool {
 }
 
 impl Pgpool {
-    /// Starts it with so many children (`num_init_children`) before the PostgreSQL at `server`, whose user is [`USER`]
-    /// without a password, and waits until it answers to a query in `database`.
+    /// Starts it with this number of children (`num_init_children`) for the PostgreSQL at `server`, whose user is
+    /// [`USER`] without a password, and waits until it answers a query in `database`.
     ///
     /// # Errors
-    /// That there is no Pgpool-II here, with `effect` as what is left out for it; or that it did not start.
+    /// Pgpool-II is not installed, with `effect` as what is left out without it; or it did not start.
     pub(crate) fn start(
         lab: &Lab,
         server: SocketAddr,
         database: &str,
         children: u32,
         effect: &str,
-    ) -> Result<Pgpool, Trouble> {
+    ) -> Result<Pgpool, LabError> {
         let program = lab.tool(Tool::Pgpool, effect)?;
-        let free = || free_port().map_err(|e| Trouble::at("find a free port", e));
+        let free = || free_port().map_err(|e| LabError::at("find a free port", e));
         let (port, pcp_port) = (free()?, free()?);
         let folder = lab.subfolder(&format!("pgpool-{port}"))?;
         let file = |name: &str| folder.join(name);
@@ -64,13 +64,13 @@ impl Pgpool {
         self.port
     }
 
-    /// The process id of the parent of its children.
+    /// The process id of its main process.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 }
 
-/// Defaults, except for where things are, the children, and the checks of a server that has no replicas.
+/// Defaults, except for paths, the children, and checks for replicas, which the server does not have.
 fn configuration(port: u16, pcp_port: u16, server: SocketAddr, children: u32, folder: &str) -> String {
     let (host, server_port) = (server.ip(), server.port());
     format!(

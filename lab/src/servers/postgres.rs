@@ -1,29 +1,29 @@
-//! The PostgreSQL of an experiment, with the settings that all of them share.
+//! The PostgreSQL of an experiment, with the settings that all experiments share.
 
 use weir_pglocal::{Options, Server};
 
 use crate::lab::Lab;
-use crate::steps::Trouble;
+use crate::steps::LabError;
 
 /// User, owner and password of everything in the experiments' databases.
 pub(crate) const USER: &str = "lab";
 
-/// What keeps a small machine's noise out of the figures; durability is off already, as the data is thrown away.
+/// Reduces noise on a small machine; durability is off already, as the data is temporary.
 const SETTINGS: &[(&str, &str)] =
     &[("shared_buffers", "256MB"), ("max_wal_size", "4GB"), ("checkpoint_timeout", "1h"), ("jit", "off")];
 
 /// For runs that fill large tables first and must not be vacuumed in the middle: a bulk load need not be logged.
 pub(crate) const FILLED: &[(&str, &str)] = &[("autovacuum", "off"), ("wal_level", "minimal"), ("max_wal_senders", "0")];
 
-/// Starts a server that takes `max_connections`, with a database of this name owned by [`USER`].
+/// Starts a server with this `max_connections`, and a database of this name owned by [`USER`].
 ///
-/// Its programs are found, or fetched, by `weir_pglocal`; `settings` are added to those that all experiments share.
+/// `weir_pglocal` finds or downloads its programs; `settings` are added to those that all experiments share.
 pub(crate) fn start(
     lab: &Lab,
     max_connections: u32,
     database: &str,
     settings: &[(&str, &str)],
-) -> Result<Server, Trouble> {
+) -> Result<Server, LabError> {
     lab.doing("starting PostgreSQL");
     let settings = SETTINGS.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let options = Options { max_connections, settings: settings.collect(), ..Options::default() };

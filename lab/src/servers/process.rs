@@ -1,6 +1,6 @@
-//! A process of ours: its log, and its end.
+//! A child process: its log, and its end.
 //!
-//! Owns that a process ends with its value, children included (each is the head of a process group of its own).
+//! Ends the process when dropped, children included (each is the head of a process group of its own).
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ use nix::unistd::Pid;
 use weir_pglocal::{Caretaker, Signal, send_signal};
 
 use crate::lab::command_line;
-use crate::steps::Trouble;
+use crate::steps::LabError;
 
-/// How long a process may take to end when asked to.
+/// How long a process may take to end after a signal.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running program; ended when dropped, with all that it started.
+/// A running program; dropping it ends it, with all its children.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: String,
@@ -35,25 +35,25 @@ impl Process {
         mut command: Command,
         log: PathBuf,
         caretaker: &Arc<Caretaker>,
-    ) -> Result<Process, Trouble> {
+    ) -> Result<Process, LabError> {
         let out = File::options().create(true).append(true).open(&log);
-        let out = out.map_err(|e| Trouble::at(format!("open {}", log.display()), e))?;
-        let errors = out.try_clone().map_err(|e| Trouble::at("duplicate a descriptor", e))?;
+        let out = out.map_err(|e| LabError::at(format!("open {}", log.display()), e))?;
+        let errors = out.try_clone().map_err(|e| LabError::at("duplicate a descriptor", e))?;
         command.stdout(out).stderr(errors);
         Process::of(name, command, log, caretaker)
     }
 
-    /// Starts `command`, whose streams are settled; `log` is where its complaints go.
+    /// Starts `command`, whose streams are set; `log` is the file of its errors.
     pub(crate) fn of(
         name: &str,
         mut command: Command,
         log: PathBuf,
         caretaker: &Arc<Caretaker>,
-    ) -> Result<Process, Trouble> {
+    ) -> Result<Process, LabError> {
         if caretaker.clearing() {
-            return Err(Trouble::Failed(format!("{name} is not started: the lab is stopping")));
+            return Err(LabError::Failed(format!("{name} is not started: the lab is stopping")));
         }
-        let child = command.spawn().map_err(|e| Trouble::at(format!("run {}", command_line(&command)), e))?;
+        let child = command.spawn().map_err(|e| LabError::at(format!("run {}", command_line(&command)), e))?;
         caretaker.watch(child.id());
         Ok(Process { name: name.to_owned(), child, log, caretaker: Arc::clone(caretaker) })
     }
@@ -63,12 +63,12 @@ impl Process {
         self.child.id()
     }
 
-    /// Whether it still runs.
+    /// Whether it is running.
     pub(crate) fn alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for its end; `None` if it still runs when `timeout` is over.
+    /// Waits for its end; `None` if it is running after `timeout`.
     pub(crate) fn wait(&mut self, timeout: Duration) -> Option<ExitStatus> {
         let end = Instant::now() + timeout;
         let mut pause = Duration::from_micros(500);
@@ -84,20 +84,20 @@ impl Process {
         }
     }
 
-    /// All that it has logged.
+    /// Its whole log.
     pub(crate) fn log(&self) -> String {
         fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
     /// An error with the last lines of its log: `pgpool: does not answer`.
-    pub(crate) fn trouble(&self, what: impl std::fmt::Display) -> Trouble {
+    pub(crate) fn trouble(&self, what: impl std::fmt::Display) -> LabError {
         let log = self.log();
         let lines: Vec<_> = log.trim_end().lines().collect();
-        Trouble::Failed(format!("{}: {what}\n{}", self.name, lines[lines.len().saturating_sub(8)..].join("\n")))
+        LabError::Failed(format!("{}: {what}\n{}", self.name, lines[lines.len().saturating_sub(8)..].join("\n")))
     }
 
-    /// Waits until `answers` is so; an error if the process ends first or `timeout` does.
-    pub(crate) fn await_ready(&mut self, timeout: Duration, mut answers: impl FnMut() -> bool) -> Result<(), Trouble> {
+    /// Waits until `answers` returns true; an error if the process ends or `timeout` is over before.
+    pub(crate) fn await_ready(&mut self, timeout: Duration, mut answers: impl FnMut() -> bool) -> Result<(), LabError> {
         let end = Instant::now() + timeout;
         while !answers() {
             if !self.alive() {

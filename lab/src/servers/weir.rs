@@ -9,7 +9,7 @@ use weir_pglocal::free_port;
 
 use super::{Process, USER};
 use crate::lab::Lab;
-use crate::steps::Trouble;
+use crate::steps::LabError;
 use crate::tools::Tool;
 
 /// How long a client keeps a server.
@@ -59,15 +59,15 @@ impl Weir {
     ///
     /// # Errors
     /// That there is no `weir` here, with `effect` as what is left out for it; or that it did not start.
-    pub(crate) fn start(lab: &Lab, server: SocketAddr, pools: &[Pool], effect: &str) -> Result<Weir, Trouble> {
+    pub(crate) fn start(lab: &Lab, server: SocketAddr, pools: &[Pool], effect: &str) -> Result<Weir, LabError> {
         Weir::start_before(lab, &server.into(), pools, effect)
     }
 
     /// Starts it before any server, one with a name and a password included; as [`Weir::start`] otherwise. To its own
     /// clients it is the same: [`USER`], who needs no password.
-    pub(crate) fn start_before(lab: &Lab, server: &Upstream, pools: &[Pool], effect: &str) -> Result<Weir, Trouble> {
+    pub(crate) fn start_before(lab: &Lab, server: &Upstream, pools: &[Pool], effect: &str) -> Result<Weir, LabError> {
         let program = lab.tool(Tool::Weir, effect)?;
-        let port = free_port().map_err(|e| Trouble::at("find a free port", e))?;
+        let port = free_port().map_err(|e| LabError::at("find a free port", e))?;
         let folder = lab.subfolder(&format!("weir-{port}"))?;
         let file = folder.join("weir.toml");
         lab.write(&folder.join("userlist.txt"), &format!("\"{USER}\" \"{USER}\"\n"))?;

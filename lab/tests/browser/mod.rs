@@ -1,7 +1,7 @@
-//! A real browser for tests: Chromium without a window, driven over a pipe by its own protocol.
+//! A real browser for tests: headless Chromium, driven over a pipe by its own protocol.
 //!
-//! Owns the process and its folder, both gone with the value. The protocol is Chrome's DevTools Protocol: JSON messages
-//! that end in a zero byte, on descriptors 3 and 4 (`--remote-debugging-pipe`); a shell puts our pipes there.
+//! Owns the process and its folder; both are removed on drop. The protocol is Chrome's DevTools Protocol: JSON
+//! messages that end in a zero byte, on descriptors 3 and 4 (`--remote-debugging-pipe`); a shell puts our pipes there.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use weir_pglocal::TempFolder;
 
-/// How long the browser may take for one answer, on a busy machine.
+/// The timeout of one answer, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A browser with one page.
@@ -28,7 +28,7 @@ pub(crate) struct Browser {
     answers: Receiver<Value>,
     session: String,
     last: u64,
-    /// What the page threw, and nobody caught.
+    /// The page's uncaught exceptions.
     pub(crate) thrown: Vec<String>,
     _folder: TempFolder,
 }
@@ -76,7 +76,7 @@ impl Browser {
         browser
     }
 
-    /// Asks the browser for something, and waits for its answer.
+    /// Sends a command to the browser, and waits for its answer.
     pub(crate) fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.last += 1;
         let mut message = json!({ "id": self.last, "method": method, "params": parameters });
@@ -102,7 +102,7 @@ impl Browser {
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'", TIMEOUT);
     }
 
-    /// As large as this, in light or dark.
+    /// Sets the window's size, and light or dark.
     pub(crate) fn look(&mut self, width: u32, height: u32, scheme: &str) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", size);
@@ -110,7 +110,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", feature);
     }
 
-    /// What a JavaScript expression is.
+    /// The value of a JavaScript expression.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.call("Runtime.evaluate", parameters);
@@ -130,7 +130,7 @@ impl Browser {
         }
     }
 
-    /// Clicks in the middle of the first element that a selector finds, with the mouse.
+    /// Clicks in the middle of the first element that matches a selector, with the mouse.
     pub(crate) fn click(&mut self, selector: &str) {
         let find = format!(
             "(() => {{ const e = document.querySelector({selector:?}); e.scrollIntoView({{ block: 'center' }}); \
@@ -143,7 +143,7 @@ impl Browser {
         }
     }
 
-    /// Keeps a picture of the whole page in the folder that `$WEIR_LAB_TEST_PICTURES` names, if it names one.
+    /// Saves a screenshot of the whole page in the folder of `$WEIR_LAB_TEST_PICTURES`, if set.
     pub(crate) fn picture(&mut self, name: &str) {
         let Some(folder) = env::var_os("WEIR_LAB_TEST_PICTURES").map(PathBuf::from) else { return };
         self.value("scrollTo(0, 0)");
@@ -155,7 +155,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The group: Chromium is a family of processes.
+        // The group: Chromium has several processes.
         let _ = killpg(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGKILL);
         let _ = self.child.wait();
     }

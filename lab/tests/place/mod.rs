@@ -1,5 +1,5 @@
-//! A temporary folder for one run of the built `weir-lab`, so that what it leaves behind is known to be
-//! its own. What is not here (PostgreSQL, Node.js, a built `weir`) makes a test print so and pass.
+//! A temporary folder for one run of the built `weir-lab`, so that what it leaves behind can be attributed to it. If a
+//! program is missing (PostgreSQL, Node.js, a built `weir`), a test prints so and passes.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -18,7 +18,7 @@ use weir_pglocal::{find_installed, restore_signals_for_children};
 
 const LAB: &str = env!("CARGO_BIN_EXE_weir-lab");
 
-/// The `weir` to measure, if it and all programs that a test needs are here.
+/// The `weir` to measure, if it and all programs of a test are installed.
 pub(crate) fn needed(programs: &[&str]) -> Option<PathBuf> {
     let folder = Path::new(LAB).parent()?;
     let named = env::var_os("WEIR_LAB_TEST_WEIR").map(PathBuf::from);
@@ -40,7 +40,7 @@ pub(crate) fn needed(programs: &[&str]) -> Option<PathBuf> {
     weir
 }
 
-/// A temporary folder for one lab, short enough for sockets, and open to the user that servers run as where we are root.
+/// A temporary folder for one lab, short enough for sockets, and accessible for the servers' user if we are root.
 pub(crate) struct Place {
     path: PathBuf,
 }
@@ -50,12 +50,12 @@ impl Place {
         let name = format!("/tmp/wl-{:08x}", RandomState::new().build_hasher().finish() >> 32);
         let path = PathBuf::from(name);
         DirBuilder::new().mode(0o755).create(&path).expect("a new folder below /tmp");
-        // Where the report goes; whoever reads the folder's name finds it in the lab's working directory as well.
+        // The folder of the report, inside of the lab's working directory.
         fs::create_dir(path.join("here")).expect("a folder in ours");
         Place { path }
     }
 
-    /// Starts a lab with these words.
+    /// Starts a lab with these arguments.
     pub(crate) fn lab(&self, words: &[&str], weir: &Path) -> Child {
         self.start(Command::new(LAB), words, weir)
     }
@@ -68,7 +68,7 @@ impl Place {
     }
 
     fn start(&self, mut command: Command, words: &[&str], weir: &Path) -> Child {
-        // Also where this test is run so.
+        // Also if this test itself runs with ignored signals.
         restore_signals_for_children();
         let said = fs::File::create(self.path.join("said")).expect("a file in our folder");
         command.args(words).arg("--weir").arg(weir);
@@ -77,12 +77,12 @@ impl Place {
         command.spawn().expect("the lab starts")
     }
 
-    /// Where labs are started.
+    /// The working directory of labs.
     pub(crate) fn working_folder(&self) -> PathBuf {
         self.path.join("here")
     }
 
-    /// What it said, for a failure's message.
+    /// Its output, for a failure's message.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(self.path.join("said")).unwrap_or_default()
     }
@@ -93,12 +93,12 @@ impl Place {
         runs.map(|entry| entry.path()).collect()
     }
 
-    /// How many runs have a journal and no report.
+    /// The number of runs with a journal and no report.
     pub(crate) fn unfinished(&self) -> usize {
         self.runs().iter().filter(|run| run.join("run.json").exists() && !run.join("report.json").exists()).count()
     }
 
-    /// The processes that work in the folder, or that name it: command lines, with ids.
+    /// The processes that work in the folder, or have it in their arguments: command lines, with ids.
     pub(crate) fn processes(&self) -> Vec<String> {
         let name = self.path.to_str().expect("the path is plain");
         let entries = fs::read_dir("/proc").expect("a Linux machine").flatten();
@@ -112,7 +112,7 @@ impl Place {
         found.collect()
     }
 
-    /// The folders that labs and servers make for themselves.
+    /// The temporary folders of labs and servers.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.path).expect("our folder is there").flatten().map(|entry| entry.path());
         entries

@@ -258,9 +258,16 @@ fn behaviour_18_clients_of_a_new_pool_wait_for_the_first_servers_parameters() {
 }
 
 #[test]
-fn behaviour_18_a_client_of_a_new_pool_without_a_server_gets_an_error() {
+fn behaviour_18_a_client_of_a_new_pool_without_a_server_waits_and_gets_an_error() {
     let away = weir_pglocal::free_port().unwrap();
-    let site = Site::ini(&Ini::transaction(1).through(away).set("server_login_retry", 1));
-    let error = Connection::connect(&site.params()).unwrap_err();
-    assert!(error.server().is_some(), "an error, not silence: {error}");
+    for (setting, message) in
+        [("query_wait_timeout", "query_wait_timeout"), ("client_login_timeout", "client_login_timeout (server down)")]
+    {
+        let site = Site::ini(&Ini::transaction(1).through(away).set(setting, 2));
+        let begin = std::time::Instant::now();
+        let error = Connection::connect(&site.params()).unwrap_err();
+        let reported = error.server().unwrap_or_else(|| panic!("an error, not silence: {error}"));
+        assert_eq!((reported.sqlstate.as_str(), reported.message.as_str()), ("08P01", message));
+        assert!(begin.elapsed() >= std::time::Duration::from_secs(2), "{:?}", begin.elapsed());
+    }
 }

@@ -154,6 +154,7 @@ const OWN: &[(&str, Effect)] = &[
     ("max_logins_per_host", Seen("a_host_gets_so_many_logins_at_once_whatever_the_number_of_pools")),
     ("require_auth", Seen("a_server_may_request_only_methods_of_require_auth")),
     ("core_dumps", Seen("a_crash_dumps_no_memory_unless_configured")),
+    ("on_server_down", Seen("where_clients_are_refused_they_get_an_error_fast_and_are_served_when_it_is_back")),
     ("connects_per_second", Seen("connects_per_second_bounds_how_fast_servers_open")),
     ("client_statements", Seen("a_client_may_not_hold_more_statements_than_its_limit")),
     ("client_statement_memory", Seen("one_client_does_not_take_the_memory_for_statements_of_others")),

@@ -55,7 +55,7 @@ fn server_fast_close_ends_sessions_whose_server_must_close() {
 fn server_connect_timeout_ends_a_login_that_hangs() {
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = silent.local_addr().unwrap().port();
-    let ini = Ini::transaction(1).set("server_connect_timeout", 1).set("server_login_retry", 1);
+    let ini = Ini::transaction(1).set("server_connect_timeout", 1).set("on_server_down", "refuse");
     let site = Site::ini(&ini.database("silent", &format!("host=127.0.0.1 port={port}")));
     let params = site.weir().params(users::APP.name, "silent").password(users::APP.password);
     let error = Connection::connect(&params).expect_err("nothing answers there");

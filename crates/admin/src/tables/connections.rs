@@ -1,11 +1,11 @@
-//! SHOW CLIENTS, SERVERS, SOCKETS and ACTIVE_SOCKETS: one row a connection.
+//! SHOW CLIENTS, SERVERS, SOCKETS and ACTIVE_SOCKETS: one row for each connection.
 
 use super::table::{Column, Row, flag, int4, int8, text, text_column};
 use crate::clock::timestamp;
 use crate::records::SocketRecord;
 use crate::show::{Connections, Show};
 
-/// `id` is an int8 here: PgBouncer's int4 wraps after two thousand million connections.
+/// `id` is an int8 here: PgBouncer's int4 wraps after 2³¹ connections.
 pub(super) const CONNECTIONS: &[Column] = SOCKETS.split_at(21).0;
 
 pub(super) const SOCKETS: &[Column] = &[
@@ -39,10 +39,10 @@ pub(super) const SOCKETS: &[Column] = &[
     int4("send_avail"),
 ];
 
-/// A connection's row, if the table has one for it. SHOW CLIENTS leaves out who is not logged in yet.
+/// A connection's row, if the table has one for it. SHOW CLIENTS leaves out clients that are not logged in yet.
 ///
-/// PgBouncer's ACTIVE_SOCKETS lists connections with something in their buffer. Here a connection has no buffer of its
-/// own; those that are in use or wait for a server stand for them.
+/// PgBouncer's ACTIVE_SOCKETS lists connections with data in their buffer. Here a connection has no buffer of its own,
+/// so the table lists those that are in use or wait for a server.
 pub(super) fn row_of(what: Show, of: Connections, record: &SocketRecord) -> Option<Row> {
     let in_use = || matches!(record.state, "active" | "waiting" | "tested" | "new" | "login");
     match (what, of) {
@@ -54,15 +54,15 @@ pub(super) fn row_of(what: Show, of: Connections, record: &SocketRecord) -> Opti
     }
 }
 
-/// A row with the columns of a debugger, all zero: what they tell of is not kept by connection. None for a cancel
-/// request, which these tables leave out.
+/// A row with the debugging columns, all zero: a connection has no such figures here. None for a cancel request, which
+/// these tables leave out.
 fn debug_row(side: Connections, socket: &SocketRecord) -> Option<Row> {
     let mut values = row(side, socket, debug_state(side, socket.state)?);
     values.resize_with(SOCKETS.len(), || text(0));
     Some(values)
 }
 
-/// The longer words that SHOW SOCKETS has for the states of SHOW CLIENTS and SERVERS.
+/// The longer names of states in SHOW SOCKETS.
 fn debug_state(side: Connections, state: &str) -> Option<&'static str> {
     Some(match (side, state) {
         (Connections::Clients, "active" | "idle") => "cl_active",

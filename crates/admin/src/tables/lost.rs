@@ -1,12 +1,11 @@
-//! SHOW LOST_STATE, which PgBouncer does not have: the session state that clients lost at the end of their
-//! transactions.
+//! SHOW LOST_STATE, which PgBouncer does not have: session state that clients lost at the end of their transactions.
 
 use super::table::{Column, Row, Snapshot, numeric, text, text_column};
 
 pub(super) const LOST_STATE: &[Column] =
     &[text_column("database"), text_column("kind"), numeric("lost"), numeric("refused")];
 
-/// A row for each database and kind.
+/// One row for each database and kind.
 pub(super) fn lost_state(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let row = |database: &str, (kind, count): (&str, crate::LostCounts)| {
         vec![text(database), text(kind), text(count.lost), text(count.refused)]

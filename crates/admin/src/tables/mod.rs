@@ -2,7 +2,7 @@
 //!
 //! Owns the table of tables: each entry has columns and a function from a snapshot to rows. A new table is one entry
 //! here, and its name in [`Show`] and in the help. Must not know how rows are sent. The columns are PgBouncer 1.25's,
-//! by name, order and type; deviations are said beside the column.
+//! by name, order and type; comments beside the columns list the deviations.
 //!
 //! Invariant: every row has as many values as the table has columns.
 
@@ -63,12 +63,12 @@ fn none(_: &Snapshot<'_>) -> Vec<Row> {
     Vec::new()
 }
 
-/// The row of a connection in a table that lists connections; `None` if it is not shown there.
+/// The row of a connection in a table that lists connections; `None` if the table leaves it out.
 pub fn connection_row(what: Show, of: Connections, record: &SocketRecord) -> Option<Row> {
     connections::row_of(what, of, record)
 }
 
-/// The table that `what` asks for; without rows if it lists connections.
+/// The table `what`; without rows if it lists connections.
 pub fn show(what: Show, snapshot: &Snapshot<'_>) -> Table {
     match what {
         Show::Parameter(parameter) => Table { columns: columns(what), rows: vec![vec![text(parameter.value())]] },
@@ -76,7 +76,7 @@ pub fn show(what: Show, snapshot: &Snapshot<'_>) -> Table {
     }
 }
 
-/// The columns of the table that `what` asks for, which do not depend on what they show.
+/// The columns of the table `what`.
 pub fn columns(what: Show) -> &'static [Column] {
     match what {
         Show::Parameter(parameter) => parameter_column(parameter),
@@ -84,7 +84,7 @@ pub fn columns(what: Show) -> &'static [Column] {
     }
 }
 
-/// The entry of a table; a parameter has none.
+/// The entry of a table. Must not be called for a parameter, which has none.
 pub(crate) fn entry(show: Show) -> &'static Entry {
     const { &TABLES }.iter().find(|entry| entry.show == show).expect("every table has its entry, which a test proves")
 }

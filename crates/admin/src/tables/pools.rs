@@ -1,4 +1,4 @@
-//! SHOW POOLS, DATABASES and USERS: what the configuration allows, and how much of it is in use.
+//! SHOW POOLS, DATABASES and USERS: the configured limits, and their use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +49,7 @@ pub(super) const DATABASES: &[Column] = &[
     int4("disabled"),
 ];
 
-/// The two sizes are texts, as PgBouncer sends them: empty where the user has none of its own.
+/// The two sizes are texts, as PgBouncer sends them: empty for a user without its own.
 pub(super) const USERS: &[Column] = &[
     text_column("name"),
     text_column("pool_size"),
@@ -61,13 +61,13 @@ pub(super) const USERS: &[Column] = &[
     int4("current_client_connections"),
 ];
 
-/// The user that the console's pool and database are shown with.
+/// The user of the console's pool and database.
 const CONSOLE_USER: &str = "pgbouncer";
 
-/// The size that PgBouncer shows for the console's pool.
+/// PgBouncer's size of the console's pool.
 const CONSOLE_POOL_SIZE: u32 = 2;
 
-/// A row a pool, by database and user, the console's among them.
+/// One row for each pool, by database and user, with the console's.
 pub(super) fn pools(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let mut console = PoolRecord::new(CONSOLE_DATABASE, CONSOLE_USER, PoolMode::Statement);
     console.cl_active = snapshot.report.console_clients;
@@ -100,7 +100,7 @@ fn pool(of: &PoolRecord, snapshot: &Snapshot<'_>) -> Row {
     ]
 }
 
-/// A row a database, by name: those that are configured, those made on demand that are in use, and the console's.
+/// One row for each database, by name: configured ones, automatic ones in use, and the console's.
 pub(super) fn databases(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let used = in_use(snapshot);
     let row = |name: &str, pool: &Pool| database(name, pool, used.get(name).copied().unwrap_or_default(), snapshot);
@@ -113,7 +113,7 @@ pub(super) fn databases(snapshot: &Snapshot<'_>) -> Vec<Row> {
     rows.into_values().collect()
 }
 
-/// What the pools of one database use together.
+/// The sums over the pools of one database.
 #[derive(Clone, Copy, Default)]
 struct InUse {
     servers: u32,
@@ -130,12 +130,12 @@ fn in_use<'a>(snapshot: &Snapshot<'a>) -> BTreeMap<&'a str, InUse> {
     used
 }
 
-/// How connections are spread over several servers; NULL where there is only one.
+/// The balancing over several servers; NULL for one server.
 fn balance(pool: &Pool) -> Option<String> {
     if pool.targets.len() > 1 { text(pool.balance) } else { None }
 }
 
-/// The mode is NULL where the database has none of its own, as with PgBouncer.
+/// The mode is NULL for a database without its own, as in PgBouncer.
 fn database(name: &str, pool: &Pool, used: InUse, snapshot: &Snapshot<'_>) -> Row {
     let limits = &pool.limits;
     vec![
@@ -181,7 +181,7 @@ fn console_database(snapshot: &Snapshot<'_>) -> Row {
     ]
 }
 
-/// A row a user that may log in here, or that we log in to servers as.
+/// One row for each user that may log in here, or that Weir uses on servers.
 pub(super) fn users(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let servers = snapshot.report.servers_by_user();
     let config = snapshot.config;
@@ -212,7 +212,7 @@ pub(super) fn user_names<'a>(snapshot: &Snapshot<'a>) -> BTreeSet<&'a str> {
     listed.chain(forced).chain(running).chain(ruled).chain([CONSOLE_USER]).collect()
 }
 
-/// Whole seconds, as PgBouncer's settings count them.
+/// Whole seconds, the unit of PgBouncer's settings.
 fn seconds(span: Span) -> Option<String> {
     text(span.micros() / 1_000_000)
 }

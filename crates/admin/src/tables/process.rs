@@ -7,12 +7,12 @@ pub(super) const LISTS: &[Column] = &[text_column("list"), int4("items")];
 
 pub(super) const VERSION: &[Column] = &[text_column("version")];
 
-/// For those who can't show the notice that SHOW HELP is on the console.
+/// For callers that can't show the notice of the console's SHOW HELP.
 pub(super) const HELP: &[Column] = &[text_column("help")];
 
 pub(super) const STATE: &[Column] = &[text_column("key"), text_column("value")];
 
-/// Sizes are int8 here: PgBouncer's int4 holds no more than 2 GB.
+/// Sizes are int8 here: PgBouncer's int4 ends at 2 GB.
 pub(super) const MEM: &[Column] = &[text_column("name"), int4("size"), int4("used"), int4("free"), int8("memtotal")];
 
 pub(super) const DNS_HOSTS: &[Column] = &[text_column("hostname"), int8("ttl"), text_column("addrs")];
@@ -47,7 +47,7 @@ pub(super) const FDS: &[Column] = &[
     bytea("scram_server_key"),
 ];
 
-/// Names of servers, with what their last look-ups said.
+/// Host names of servers, with the answers of their last look-ups.
 pub(super) fn dns_hosts(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let row = |record: &DnsRecord| {
         let addresses: Vec<String> = record.addresses.iter().map(ToString::to_string).collect();
@@ -56,7 +56,7 @@ pub(super) fn dns_hosts(snapshot: &Snapshot<'_>) -> Vec<Row> {
     snapshot.report.dns.iter().map(row).collect()
 }
 
-/// How many there are of each. The console counts as one database and one pool, as in the other tables.
+/// The number of each kind. The console counts as one database and one pool, as in the other tables.
 pub(super) fn lists(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let report = snapshot.report;
     let clients: u32 = report.pools.iter().map(PoolRecord::clients).sum();

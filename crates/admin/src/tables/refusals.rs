@@ -1,4 +1,4 @@
-//! SHOW REFUSALS, which PgBouncer does not have: who was refused, by what lay behind it.
+//! SHOW REFUSALS, which PgBouncer does not have: refused clients by cause.
 
 use super::table::{Column, Row, Snapshot, numeric, text, text_column};
 use crate::refusals::{CLASSES, RefusalRecord};
@@ -13,7 +13,7 @@ pub(super) const REFUSALS: &[Column] = &[
     numeric(CLASSES[4]),
 ];
 
-/// A row a pool, by database and user, and one for clients without.
+/// One row for each pool, by database and user, and one for clients without.
 pub(super) fn refusals(snapshot: &Snapshot<'_>) -> Vec<Row> {
     snapshot.report.refusals.iter().map(row).collect()
 }

@@ -1,11 +1,11 @@
-//! SHOW CONFIG: the settings that are one for all, with their values and defaults.
+//! SHOW CONFIG: the global settings, with their values and defaults.
 
 use super::table::{Column, Row, Snapshot, text, text_column};
 
 pub(super) const CONFIG: &[Column] =
     &[text_column("key"), text_column("value"), text_column("default"), text_column("changeable")];
 
-/// A row a setting, by key. The configuration's own list leaves secrets out.
+/// One row for each setting, by key. The configuration's own list leaves secrets out.
 pub(super) fn config(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let changeable = |yes: bool| if yes { "yes" } else { "no" };
     let rows = weir_config::show(snapshot.config).into_iter();

@@ -1,4 +1,4 @@
-//! SHOW STATS and its relatives: the counters of each database, as totals and as averages.
+//! SHOW STATS and its variants: the counters of each database, as totals and as averages.
 
 use super::table::{Column, Row, Snapshot, numeric, text, text_column};
 use crate::console::CONSOLE_DATABASE;
@@ -66,7 +66,7 @@ pub(super) const AVERAGES: &[Column] = &[
 
 pub(super) const TOTALS: &[Column] = &[text_column("name"), numeric("value")];
 
-/// What SHOW TOTALS calls the counters, in their order.
+/// The names of the counters in SHOW TOTALS, in their order.
 const TOTAL_NAMES: [&str; crate::stats::COUNT] = [
     "server_assignment_count",
     "xact_count",

@@ -1,23 +1,23 @@
-//! What a table is: its columns with their types, its rows, and what they are made of.
+//! The type of a table: columns with their types, rows, and the snapshot that rows are computed from.
 
 use weir_config::Config;
 
 use crate::records::Report;
 
-/// What tables are made of.
+/// The input of all tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
-    /// What the workers report, merged.
+    /// The merged report of all workers.
     pub report: &'a Report,
     /// The configuration in force.
     pub config: &'a Config,
-    /// The answer to SHOW VERSION, such as `Weir 0.1.0`.
+    /// The reply to SHOW VERSION, such as `Weir 0.1.0`.
     pub version: &'a str,
-    /// Now: microseconds since 1970.
+    /// The current time: microseconds since 1970.
     pub now_wall: u64,
 }
 
-/// The type of a column, as drivers see it.
+/// The type of a column, as drivers receive it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ColumnType {
     /// `text`
@@ -33,7 +33,7 @@ pub enum ColumnType {
 }
 
 impl ColumnType {
-    /// PostgreSQL's object id of the type (`pg_type.dat`).
+    /// PostgreSQL's OID of the type (`pg_type.dat`).
     pub const fn oid(self) -> u32 {
         match self {
             ColumnType::Text => 25,
@@ -44,7 +44,7 @@ impl ColumnType {
         }
     }
 
-    /// The bytes of a value in PostgreSQL's own form; -1 if they vary.
+    /// The size of a value in bytes (`typlen`); -1 if it varies.
     pub const fn size(self) -> i16 {
         match self {
             ColumnType::Int4 => 4,
@@ -63,7 +63,7 @@ pub struct Column {
     pub kind: ColumnType,
 }
 
-/// One line of a table: a value a column, as text; `None` is NULL.
+/// One row: a value for each column, as text; `None` is NULL.
 pub type Row = Vec<Option<String>>;
 
 /// A table to show.
@@ -71,7 +71,7 @@ pub type Row = Vec<Option<String>>;
 pub struct Table {
     /// The columns.
     pub columns: &'static [Column],
-    /// The rows, each with a value a column; `None` is NULL.
+    /// The rows, each with a value for each column; `None` is NULL.
     pub rows: Vec<Row>,
 }
 
@@ -100,7 +100,7 @@ pub(super) fn text(value: impl ToString) -> Option<String> {
     Some(value.to_string())
 }
 
-/// A yes or no as the number that PgBouncer prints for it.
+/// A flag as the number that PgBouncer prints for it.
 pub(super) fn flag(value: bool) -> Option<String> {
     text(u8::from(value))
 }

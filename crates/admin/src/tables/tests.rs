@@ -1,4 +1,4 @@
-//! Every table against PgBouncer's columns, and the rows of a small world against what an operator must see.
+//! Every table against PgBouncer's columns, and the rows of a small example.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use crate::records::{DnsRecord, MemoryRecord, PoolRecord, Report, ServiceState};
 use crate::refusals::{RefusalRecord, Refusals};
 use crate::stats::{DatabaseStats, Stats};
 
-/// The columns of PgBouncer 1.25, in order, with the letters of its own row descriptions: s text, i int4, q int8,
-/// N numeric, b bytea. The last one is Weir's own.
+/// The columns of PgBouncer 1.25, in order, with the letters of its row descriptions: s text, i int4, q int8, N
+/// numeric, b bytea. The last tables are Weir's own.
 const REFERENCE: [(Show, &str, &str); 24] = [
     (
         Show::Pools,
@@ -205,7 +205,7 @@ fn table(what: Show) -> Table {
     table
 }
 
-/// The table as text: columns by commas, NULL as `-`.
+/// The table as text: columns separated by commas, NULL as `-`.
 fn lines(what: Show) -> Vec<String> {
     let line = |row: &Row| row.iter().map(|v| v.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(",");
     table(what).rows.iter().map(line).collect()

@@ -1,7 +1,7 @@
-//! A setting that is one for all, given another value: by the name and in the form of the console's SET.
+//! A change of one global setting: by the name and in the form of the console's SET.
 //!
-//! An [`Assignment`] is one that may be: there is such a setting, it may change while Weir runs, and the value suits
-//! it. What only the whole configuration shows is found when that is read.
+//! An [`Assignment`] is valid by itself: the setting exists, may change while Weir runs, and accepts the value. Errors
+//! that concern several settings are found when the whole configuration is read.
 
 use std::fmt;
 
@@ -12,30 +12,30 @@ use crate::table::{Effect, Setting};
 
 use super::Value;
 
-/// A setting and its next value.
+/// A setting and its new value.
 #[derive(Clone)]
 pub struct Assignment {
     setting: &'static Setting,
     text: String,
 }
 
-/// Whether the setting that SHOW CONFIG calls `name` can be given another value while Weir runs.
+/// Whether the setting with this name in SHOW CONFIG can change while Weir runs.
 pub fn is_settable(name: &str) -> bool {
     find(name).is_ok_and(|setting| setting.effect != Effect::Restart && !setting.is_inert() && !names_file(setting))
 }
 
-/// Whether a setting names a file that is read or written: which those are, only the settings' file says.
+/// Whether a setting names a file that is read or written: only the settings' file may change that.
 fn names_file(setting: &Setting) -> bool {
     matches!(setting.field_mut(&mut Config::default()), Some(FieldMut::Path(_)))
 }
 
 impl Assignment {
-    /// Gives the setting `name` the value `text`, both as SET takes them.
+    /// Sets the setting `name` to `text`, both as SET accepts them.
     ///
     /// # Errors
     ///
-    /// There is no such setting, it can't be changed while Weir runs, it names a file, it does nothing, or the value
-    /// does not suit it.
+    /// There is no such setting, it can't be changed while Weir runs, it names a file, it has no effect, or the value
+    /// is invalid.
     pub fn new(name: &str, text: &str) -> Result<Assignment, SetError> {
         let setting = find_changeable(name)?;
         if setting.is_inert() {
@@ -52,7 +52,7 @@ impl Assignment {
         }
     }
 
-    /// The name that SHOW CONFIG gives the setting.
+    /// The setting's name in SHOW CONFIG.
     pub fn name(&self) -> &'static str {
         self.setting.shown_name()
     }
@@ -61,7 +61,7 @@ impl Assignment {
         self.setting
     }
 
-    /// The value as SET takes it.
+    /// The value in the form of SET.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -71,7 +71,7 @@ impl Assignment {
         self.setting.key()
     }
 
-    /// The value as a file has it; without one the key is taken out.
+    /// The value in the form of a file; none: the key is removed.
     pub(super) fn value(&self) -> Option<Value> {
         let mut scratch = Config::default();
         let written = self.setting.write_ini(self.setting.field_mut(&mut scratch)?, &self.text);

@@ -1,10 +1,9 @@
-//! Where stored secrets may go: a change over the control plane sends none to a place where it has not gone before.
+//! Where stored secrets may be sent: no change over the control plane sends a stored secret to a new target.
 //!
-//! Whoever may change pools is trusted with the pools, not with the passwords in the file: who moves a pool, or makes
-//! another one with its secret, must know that secret. So a change that only names a new host, port or user for a
-//! secret of the file is refused, and so is one that encrypts less, and one that names a file or a variable to read a
-//! password from. What the file itself says, read at the start or by a RELOAD, is the operator's word and is not judged
-//! here.
+//! An admin of the control plane may change pools, but must not learn the passwords in the file: moving a pool, or
+//! making another one with its secret, requires that secret. So a change is refused that gives a stored secret a new
+//! host, port or user, that encrypts less, or that names a file or a variable to read a password from. The file
+//! itself, read at the start or by a RELOAD, belongs to the operator and is not checked here.
 
 use std::collections::HashSet;
 
@@ -14,10 +13,10 @@ use crate::model::{Config, Pool};
 
 use super::{Edit, Keys, Operation, Value};
 
-/// Why a change is refused: it would send a stored secret where it has not gone before. Holds no secret.
+/// Why a change is refused: it would send a stored secret to a new target. Holds no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Exposure {
-    /// The key of the change that is missing, or too much.
+    /// The key of the change that is missing, or not allowed.
     pub key: &'static str,
     /// What would happen.
     pub message: String,
@@ -25,24 +24,24 @@ pub struct Exposure {
     pub hint: &'static str,
 }
 
-const GIVE: &str = "give the pool a password with this change, or change the file and have it read with RELOAD";
+const GIVE: &str = "give the pool a password with this change, or change the file and RELOAD";
 const AGAIN: &str = "give the password again with this change, or \"password\": null for none";
-const OWN: &str = "give the pool a user and a password of its own, or change the file and have it read with RELOAD";
-const ASKER: &str = "name a pool of a known server as auth_dbname, or change the file and have it read with RELOAD";
-const IN_FILE: &str = "change the file, and have it read with RELOAD";
+const OWN: &str = "give the pool a user and a password of its own, or change the file and RELOAD";
+const ASKER: &str = "name a pool of a known server as auth_dbname, or change the file and RELOAD";
+const IN_FILE: &str = "change the file, and RELOAD";
 
-/// A secret that is stored.
+/// A stored secret.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Secret<'a> {
     /// The password of this pool.
     OfPool(&'a str),
-    /// That of a listed user.
+    /// The secret of a listed user.
     Listed(&'a str),
-    /// Those of all listed users: each client logs in as itself.
+    /// The secrets of all listed users: each client logs in as itself.
     Clients,
 }
 
-/// A secret, as whom it logs in, and where.
+/// A secret, the user that it logs in as, and the target.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Way<'a> {
     secret: Secret<'a>,
@@ -50,17 +49,17 @@ struct Way<'a> {
     target: &'a Target,
 }
 
-/// A way, and the pools that it is there for: where the server is, and whose clients need it.
+/// A way; `through` is the pool whose server is the target, `of` the pool whose clients need it.
 struct Route<'a> {
     way: Way<'a>,
     through: &'a Pool,
     of: &'a str,
 }
 
-/// Whether the change `edit`, which makes `after` of `before`, sends a stored secret to a new place.
+/// Checks whether the change `edit`, which turns `before` into `after`, sends a stored secret to a new target.
 pub fn find_exposure(before: &Config, after: &Config, edit: &Edit) -> Option<Exposure> {
     let (name, keys) = match edit {
-        // A secret comes with the change, and whoever has no secret any more sends none.
+        // A changed user comes with its secret, and a dropped pool sends none.
         Edit::User(..) | Edit::Pool(_, Operation::Drop) => return None,
         Edit::Pool(name, Operation::Create(keys) | Operation::Alter(keys)) => (Some(name.as_str()), Some(keys)),
         Edit::Setting(_) => (None, None),
@@ -74,22 +73,22 @@ pub fn find_exposure(before: &Config, after: &Config, edit: &Edit) -> Option<Exp
     new.map(refusal).or_else(|| weaker(before, after, &routes))
 }
 
-/// Whether a change names where a password is to be read from; to be asked before anything is read.
+/// Checks whether a change names a source of a password; callers check this before they read anything.
 pub fn find_password_source(edit: &Edit) -> Option<Exposure> {
     let Edit::Pool(_, Operation::Create(keys) | Operation::Alter(keys)) = edit else { return None };
     let set = |key: &&&str| keys.keys.get(**key).is_some_and(Option::is_some);
     let key = ["password_file", "password_env"].iter().find(set)?;
     let message = format!("\"{key}\" would have Weir read a secret that was not given here");
-    Some(Exposure { key, message, hint: "give the password itself, or change the file and have it read with RELOAD" })
+    Some(Exposure { key, message, hint: "give the password itself, or change the file and RELOAD" })
 }
 
-/// Whether a password comes with the change.
+/// Whether the change contains a password.
 fn gives(keys: Option<&Keys>) -> bool {
     let password = keys.and_then(|keys| keys.keys.get("password"));
     matches!(password, Some(Some(Value::Text(text))) if !text.is_empty())
 }
 
-/// All ways on which stored secrets go.
+/// All ways of stored secrets.
 fn routes(config: &Config) -> Vec<Route<'_>> {
     let mut routes = Vec::new();
     for pool in config.pools.values().chain(&config.fallback) {
@@ -101,12 +100,12 @@ fn routes(config: &Config) -> Vec<Route<'_>> {
         add(&mut routes, secret, user, pool, &pool.name);
         ask(&mut routes, config, Some(pool));
     }
-    // For operators who come to the console, which has no pool.
+    // For operators at the console, which has no pool.
     ask(&mut routes, config, None);
     routes
 }
 
-/// The way on which it is asked about users of a pool that are not listed.
+/// The way of the auth_query for a pool's unlisted users.
 fn ask<'a>(routes: &mut Vec<Route<'a>>, config: &'a Config, pool: Option<&'a Pool>) {
     let Some((asker, place)) = asker(config, pool) else { return };
     // Where it asks as the pool's own user, it does so with the pool's password.
@@ -125,7 +124,7 @@ fn listed<'a>(config: &Config, user: &'a str) -> Option<Secret<'a>> {
     config.auth.users.get(user).filter(|secret| !secret.is_empty()).map(|_| Secret::Listed(user))
 }
 
-/// As whom it is asked about users that are not listed, and the pool whose server is asked.
+/// The user of the auth_query for unlisted users, and the pool whose server answers it.
 fn asker<'a>(config: &'a Config, pool: Option<&'a Pool>) -> Option<(&'a str, &'a Pool)> {
     let own = |get: fn(&'a Pool) -> &'a Option<String>| pool.and_then(|pool| get(pool).as_deref());
     let user = own(|pool| &pool.auth_user).or(config.auth.query_user.as_deref()).filter(|user| !user.is_empty())?;
@@ -135,13 +134,13 @@ fn asker<'a>(config: &'a Config, pool: Option<&'a Pool>) -> Option<(&'a str, &'a
     Some((user, place?))
 }
 
-/// Whether a secret goes this way already.
+/// Whether a secret is sent this way already.
 fn is_known(route: &Route<'_>, known: &HashSet<Way<'_>>, before: &Config) -> bool {
     let way = &route.way;
     known.contains(way)
         || match way.secret {
             Secret::Listed(_) => known.contains(&Way { secret: Secret::Clients, user: "", target: way.target }),
-            // Another pool's password, which was given as this one's before.
+            // Another pool's password that equals this pool's password of before.
             Secret::OfPool(_) => before.pools.values().chain(&before.fallback).any(|pool| {
                 pool.user.as_deref() == Some(way.user)
                     && pool.password == route.through.password
@@ -170,7 +169,7 @@ fn refusal(route: &Route<'_>) -> Exposure {
     Exposure { key, message: format!("{what}, where it has not gone before"), hint }
 }
 
-/// Whether secrets that go over a network would be encrypted less than before.
+/// Whether secrets would be sent over a network with weaker encryption than before.
 fn weaker(before: &Config, after: &Config, routes: &[Route<'_>]) -> Option<Exposure> {
     let (old, new) = (&before.tls.server, &after.tls.server);
     let worse = new.mode < old.mode || new.ca_file != old.ca_file;

@@ -1,10 +1,9 @@
-//! Changes of the configuration that are asked for while Weir runs: what a change is, and what it comes to.
+//! Changes of the configuration while Weir runs: what a change is, and the sum of several changes.
 //!
-//! A change names a pool or a user and some of its keys, as a file has them, or a setting that is one for all
-//! (`assign`). Changes reach a file as text (`rewrite`), with its comments and its order kept; where a file can't be
-//! written, they are laid over what is read from it (`overlay`). Either way the result is read and checked like any
-//! other file. Values may be secret, so no `Debug` here shows one. Where a stored secret may go by a change is in
-//! `exposure`.
+//! A change names a pool or a user and some of its keys, as a file has them, or a global setting (`assign`). Changes
+//! are made on a file's text (`rewrite`), with its comments and its order kept; where a file can't be written, they
+//! are applied to what is read from it (`overlay`). Either way the result is read and checked like any other file.
+//! Values may be secret, so no `Debug` here shows one. `exposure` checks where a change would send a stored secret.
 
 mod assign;
 mod exposure;
@@ -27,10 +26,10 @@ pub(crate) use overlay::lay_over;
 pub use rewrite::rewrite;
 pub use written::{ShownValue, pool_keys, user_keys};
 
-/// What a user's secret is called among the user's keys.
+/// The key of a user's secret.
 const SECRET: &str = "password";
 
-/// A value, as a file would have it.
+/// A value, in the form of a file.
 #[derive(Clone, PartialEq)]
 pub enum Value {
     /// Text; also a time or a size with its unit.
@@ -45,7 +44,7 @@ pub enum Value {
     List(Vec<Value>),
 }
 
-/// What has a section of its own name.
+/// The kinds of sections that have a name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum EntryKind {
     /// A pool: `[pools.NAME]`.
@@ -55,7 +54,7 @@ pub enum EntryKind {
     User,
 }
 
-/// Keys of a pool or a user by the names of TOML, each with its value; without one, it is taken out, and its default
+/// Keys of a pool or a user by their names in TOML, each with its value; none: the key is removed, so that its default
 /// holds.
 #[derive(Clone, PartialEq, Default)]
 pub struct Keys {
@@ -63,45 +62,45 @@ pub struct Keys {
     keys: BTreeMap<String, Option<Value>>,
 }
 
-/// What becomes of a pool or a user.
+/// What a change does to a pool or a user.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Operation {
-    /// It is created, with these keys.
+    /// Creates it, with these keys.
     Create(Keys),
-    /// These of its keys are set or taken out.
+    /// Sets or removes these keys.
     Alter(Keys),
-    /// It is deleted.
+    /// Deletes it.
     Drop,
 }
 
 /// A change.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Edit {
-    /// Of one pool: its name, and what becomes of it.
+    /// Of one pool, by name.
     Pool(String, Operation),
-    /// Of one user.
+    /// Of one user, by name.
     User(String, Operation),
-    /// Of a setting that is one for all.
+    /// Of a global setting.
     Setting(Assignment),
 }
 
-/// Changes, one after another, as what they come to for each pool, user and setting.
+/// A sequence of changes, summed up for each pool, user and setting.
 #[derive(Clone, PartialEq, Default)]
 pub struct Edits {
     sections: BTreeMap<(EntryKind, String), Sum>,
-    /// Users' secrets, set or taken away.
+    /// Users' secrets, set or removed.
     secrets: BTreeMap<String, Option<String>>,
     /// By their dotted names.
     settings: BTreeMap<String, Assignment>,
 }
 
-/// What changes come to for one section.
+/// The sum of the changes of one section.
 #[derive(Clone, PartialEq, Debug)]
 enum Sum {
-    /// The file's section, with these keys set or taken out. If the file has no such pool any more, nothing; a user is
+    /// The file's section, with these keys set or removed. If the file has no such pool any more, no effect; a user is
     /// listed in another section, and may have had no rules before.
     Altered(Keys),
-    /// A section with these keys; `hides` one that the file may have.
+    /// A new section with these keys; `hides`: it replaces one that the file may have.
     Made { keys: Keys, hides: bool },
     /// No such section.
     Gone,
@@ -126,19 +125,19 @@ impl EntryKind {
 }
 
 impl Keys {
-    /// None yet.
+    /// No keys.
     pub fn of(about: EntryKind) -> Keys {
         Keys { about, keys: BTreeMap::new() }
     }
 
-    /// Sets a key, or takes it out; PgBouncer's names mean what they mean in the file. Returns whether it was new here.
+    /// Sets or removes a key; accepts PgBouncer's names as the file does. Returns whether the key was new here.
     pub fn set(&mut self, name: &str, value: Option<Value>) -> bool {
-        // What is unknown is refused with all else, when the result is read.
+        // Unknown keys are reported when the result is read.
         let name = self.about.section().find(name).map_or(name, |setting| setting.name);
         self.keys.insert(name.to_owned(), value).is_none()
     }
 
-    /// As a table of the file has it, without those that are taken out.
+    /// The keys as a table of the file, without the removed ones.
     fn table(&self) -> Table {
         let mut table = Table::new();
         for (name, value) in &self.keys {
@@ -153,7 +152,7 @@ impl Keys {
         self.keys.extend(later.keys);
     }
 
-    /// A user's secret, which stands elsewhere.
+    /// Removes a user's secret from the keys: the file has it in another section.
     fn take_secret(&mut self) -> Option<Option<String>> {
         let text = |value| if let Value::Text(text) = value { Some(text) } else { None };
         let is_secret =
@@ -173,7 +172,7 @@ impl Value {
         }
     }
 
-    /// The value of a file; dates and tables are none that a setting could have.
+    /// The value from a file; none for dates and tables, which no setting accepts.
     fn of(value: &toml_edit::Value) -> Option<Value> {
         Some(match value {
             toml_edit::Value::String(text) => Value::Text(text.value().clone()),
@@ -185,24 +184,24 @@ impl Value {
         })
     }
 
-    /// What a field would be in a file; `None` if there is nothing to be written.
+    /// A field's value in the form of a file; `None` if nothing has to be written.
     fn of_field(field: &FieldMut<'_>, kind: Kind) -> Option<Value> {
         Value::of(&field.toml(kind)?.parse().ok()?)
     }
 }
 
 impl Edits {
-    /// Whether there is none.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.sections.is_empty() && self.secrets.is_empty() && self.settings.is_empty()
     }
 
-    /// Whether a secret of some user is among them.
+    /// Whether one of them sets or removes a user's secret.
     pub fn list_users(&self) -> bool {
         self.secrets.values().any(Option::is_some)
     }
 
-    /// Adds a later one.
+    /// Appends a change.
     pub fn add(&mut self, edit: Edit) {
         match edit {
             Edit::Pool(name, act) => self.add_to_section((EntryKind::Pool, name), act),
@@ -219,7 +218,7 @@ impl Edits {
         let listed = matches!(secret, Some(Some(_)));
         self.secrets.extend(secret.map(|secret| (name.clone(), secret)));
         match &act {
-            // Whoever is listed, or stays so, needs no section without rules.
+            // A listed user needs no section without rules.
             Operation::Create(keys) if keys.keys.is_empty() && listed => {}
             Operation::Alter(keys) if keys.keys.is_empty() => {}
             _ => self.add_to_section((EntryKind::User, name), act),
@@ -240,7 +239,7 @@ impl Edits {
                 keys.keys.retain(|_, value| value.is_some());
                 Sum::Made { keys, hides }
             }
-            // Nothing is left to say of one that only lived here.
+            // A section that existed only in the changes leaves nothing.
             (Operation::Drop, Some(Sum::Made { hides: false, .. })) => return,
             (Operation::Drop, _) => Sum::Gone,
         };
@@ -248,7 +247,7 @@ impl Edits {
     }
 }
 
-/// What a change is about, as a sentence names it.
+/// The subject of a change, for a sentence.
 impl fmt::Display for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -268,7 +267,7 @@ impl From<Edit> for Edits {
 }
 
 impl fmt::Debug for Edits {
-    // Nothing secret reaches a log.
+    // A secret must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secrets: Vec<_> = self.secrets.keys().collect();
         f.debug_tuple("Edits").field(&self.sections).field(&secrets).field(&self.settings).finish()

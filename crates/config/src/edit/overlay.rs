@@ -1,4 +1,4 @@
-//! Changes laid over what was read from a file that can't be written, in either file format.
+//! Applies changes to what was read from a file that can't be written, in either file format.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::toml::{Draft, fill_pool, fill_user};
 
 use super::{Assignment, Edits, EntryKind, Keys, Sum};
 
-/// Lays the changes over what the file `source` says.
+/// Applies the changes to the content of the file `source`.
 pub(crate) fn lay_over(draft: &mut Draft, source: &Path, edits: &Edits, found: &mut Found) {
     // First, because a pool has what is set for all unless it has its own.
     edits.settings.values().for_each(|assign| assign_to(draft, assign));
@@ -42,7 +42,7 @@ fn pool(draft: &mut Draft, source: &Path, name: &str, sum: &Sum, found: &mut Fou
     }
 }
 
-/// A user's rules. Those that are taken out are as if they had never been given: nothing.
+/// A user's rules. Removed rules are unset.
 fn user(draft: &mut Draft, source: &Path, name: &str, sum: &Sum, found: &mut Found) {
     let config = &mut draft.config;
     let before = config.users.remove(name);
@@ -71,7 +71,7 @@ fn user(draft: &mut Draft, source: &Path, name: &str, sum: &Sum, found: &mut Fou
     config.users.insert(name.to_owned(), rules);
 }
 
-/// What a user has no rule for is the pool's.
+/// Unsets a user's rule: the pool's value holds.
 fn clear(field: FieldMut<'_>) {
     match field {
         FieldMut::MaybeU32(rule) => *rule = None,
@@ -81,7 +81,7 @@ fn clear(field: FieldMut<'_>) {
     }
 }
 
-/// Gives a setting its value, and pools that have none of their own.
+/// Sets a global setting, also in pools without a value of their own.
 fn assign_to(draft: &mut Draft, assign: &Assignment) {
     let (setting, config) = (assign.setting(), &mut draft.config);
     match assign.value() {
@@ -92,7 +92,7 @@ fn assign_to(draft: &mut Draft, assign: &Assignment) {
         let written = setting.write_ini(field, assign.text());
         debug_assert!(written.is_ok(), "{}: it was tried when it was asked for", assign.name());
     }
-    // TOML calls a setting of a pool as it calls the one for all.
+    // In TOML a pool's setting has the name of the global one.
     let Some(own) = Section::Pool.find(setting.name) else { return };
     for pool in &mut draft.pools {
         if !config.locations.contains(&format!("pools.{}.{}", pool.name, own.name)) {
@@ -101,7 +101,7 @@ fn assign_to(draft: &mut Draft, assign: &Assignment) {
     }
 }
 
-/// Gives a pool the value that it has when nothing is said.
+/// Gives a pool the value that it has without a key.
 fn make_usual(setting: &Setting, pool: &mut PoolText, config: &Config) {
     let mut usual = PoolText::new(&pool.name, config);
     if let (Some(field), Some(usual)) = (setting.pool_field_mut(pool), setting.pool_field_mut(&mut usual)) {

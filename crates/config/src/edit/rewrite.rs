@@ -1,7 +1,7 @@
-//! Changes made on the text of a `weir.toml`: only what they are about differs afterwards.
+//! Changes on the text of a `weir.toml`: everything else stays as it is.
 //!
-//! A comment belongs to what stands below it, up to a blank line. It goes with a section that is deleted; everything
-//! else that was said stays, next to where it was.
+//! A comment belongs to the key or section below it, up to a blank line. It is deleted with its section; all other
+//! comments stay, near their old place.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::table::Section;
 
 use super::{Assignment, Edits, EntryKind, Keys, Sum, Value};
 
-/// The text with the changes made on it; `None` if it is no TOML, or its pools stand in no table.
+/// The text with the changes made on it; `None` if it is not TOML, or its pools are not in a table.
 pub fn rewrite(text: &str, edits: &Edits) -> Option<String> {
     let (mark, body) = text.strip_prefix('\u{feff}').map_or(("", text), |body| ("\u{feff}", body));
     let crlf = body.contains("\r\n");
@@ -41,7 +41,7 @@ fn sections(document: &mut DocumentMut, about: EntryKind) -> Option<&mut dyn Tab
     inside(document, Some(about.section().name()))
 }
 
-/// What sections stand in: the file as a whole, or the section of this name.
+/// The table that contains sections: the whole file, or the section of this name.
 fn inside<'a>(document: &'a mut DocumentMut, outer: Option<&str>) -> Option<&'a mut dyn TableLike> {
     let Some(outer) = outer else { return Some(document.as_table_mut()) };
     let item = document.entry(outer).or_insert_with(|| {
@@ -56,7 +56,7 @@ fn make(document: &mut DocumentMut, about: EntryKind, name: &str, keys: &Keys) -
     begin(document, Some(about.section().name()), name, keys)
 }
 
-/// A new section stands at the end, behind a blank line.
+/// Appends a new section to the file, after a blank line.
 fn begin(document: &mut DocumentMut, outer: Option<&str>, name: &str, keys: &Keys) -> Option<()> {
     let end = last_position(document.as_table()) + 1;
     let trailing = document.trailing().as_str().unwrap_or_default().to_owned();
@@ -68,7 +68,7 @@ fn begin(document: &mut DocumentMut, outer: Option<&str>, name: &str, keys: &Key
         return Some(());
     }
     table.set_position(end);
-    // One blank line more than the file ends with, so that deleting it leaves the file as it was.
+    // One blank line more than the file ends with, so that deleting the section restores the file.
     let blank = if trailing.is_empty() || trailing.ends_with('\n') { "\n" } else { "\n\n" };
     table.decor_mut().set_prefix(format!("{trailing}{blank}"));
     sections.insert(name, Item::Table(table));
@@ -89,7 +89,7 @@ fn alter(document: &mut DocumentMut, about: EntryKind, name: &str, keys: &Keys) 
     Some(())
 }
 
-/// A user's secret, in `[auth.users]`.
+/// Sets or removes a user's secret, in `[auth.users]`.
 fn list(document: &mut DocumentMut, user: &str, secret: Option<String>) -> Option<()> {
     let (outer, name) = (Section::Auth.name(), "users");
     let keys = Keys { about: EntryKind::User, keys: [(user.to_owned(), secret.map(Value::Text))].into() };
@@ -103,7 +103,7 @@ fn set(document: &mut DocumentMut, assign: &Assignment) -> Option<()> {
     put(document, (outer, name), Some(section), &keys)
 }
 
-/// Gives a section its keys, which is begun if it is not there.
+/// Sets keys in a section; creates the section if needed.
 fn put(
     document: &mut DocumentMut,
     (outer, name): (Option<&str>, &str),
@@ -126,8 +126,8 @@ fn put(
     }
 }
 
-/// Gives a section these keys, which have other names if the section's settings do; returns what was said above one
-/// that was its last.
+/// Sets these keys in a section, by the names that its settings have there; returns the comment above a removed last
+/// key.
 fn fill(table: &mut dyn TableLike, section: Option<Section>, keys: &Keys) -> String {
     let mut left = String::new();
     for (key, value) in &keys.keys {
@@ -148,7 +148,7 @@ fn fill(table: &mut dyn TableLike, section: Option<Section>, keys: &Keys) -> Str
     left
 }
 
-/// Takes a key out; what was said above it is said above the next key, or returned.
+/// Removes a key; a comment above it moves to the next key, or is returned.
 fn take_out(table: &mut dyn TableLike, key: &str) -> String {
     let said = table.key(key).and_then(|key| prefix(key.leaf_decor())).unwrap_or_default().to_owned();
     let names: Vec<String> = table.iter().map(|(name, _)| name.to_owned()).collect();
@@ -180,7 +180,7 @@ fn position_of(item: &Item) -> Option<isize> {
     item.as_table().and_then(Table::position)
 }
 
-/// Says it above the section that follows a position, or at the end.
+/// Puts a comment above the section that follows a position, or at the end.
 fn say_below(document: &mut DocumentMut, position: Option<isize>, said: &str) {
     if said.is_empty() {
         return;
@@ -210,7 +210,7 @@ fn last_position(table: &Table) -> isize {
     below.unwrap_or(0).max(table.position().unwrap_or(0))
 }
 
-/// The section that stands next behind a position.
+/// The first section after a position.
 fn next_section(table: &mut Table, position: isize) -> Option<&mut Table> {
     let mut nearest: Option<&mut Table> = None;
     for (_, item) in table.iter_mut() {

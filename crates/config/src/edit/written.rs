@@ -1,5 +1,4 @@
-//! What a file, and the changes laid over it, say of a pool or a user: the keys that are written, without what is
-//! secret.
+//! The keys of a pool or a user in the file and in the changes applied to it, without secrets.
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
@@ -10,24 +9,24 @@ use crate::table::{Section, Setting};
 
 use super::{SECRET, Value};
 
-/// The value of a key that is written.
+/// The value of a written key.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ShownValue {
     /// It may be shown.
     Value(Value),
-    /// It is set, and not to be shown.
+    /// It is set, but must not be shown.
     Secret,
 }
 
-/// The keys that are written of a pool, by the names of TOML; `None` if there is no such pool. The pool's other
-/// settings are those for all.
+/// The written keys of a pool, by their names in TOML; `None` if there is no such pool. Its other settings have the
+/// global values.
 pub fn pool_keys(config: &Config, name: &str) -> Option<Vec<(&'static str, ShownValue)>> {
     let fallback = config.fallback.as_ref().filter(|_| name == FALLBACK);
     let pool = config.pools.get(name).or(fallback)?;
     let mut text = PoolText::of(pool, config);
     let is_written = |setting: &&Setting| config.locations.contains(&format!("pools.{name}.{}", setting.name));
     let value = |setting: &'static Setting| {
-        // Where a password comes from may be a password in the wrong place.
+        // The value may be a password that was written in the wrong place.
         if setting.kind == Kind::Secret || setting.name.starts_with("password_") {
             return Some((setting.name, ShownValue::Secret));
         }
@@ -37,7 +36,7 @@ pub fn pool_keys(config: &Config, name: &str) -> Option<Vec<(&'static str, Shown
     Some(Section::Pool.settings().filter(is_written).filter_map(value).collect())
 }
 
-/// The same of a user: the rules, and whether there is a secret; `None` if neither is written.
+/// The written rules of a user, and whether there is a secret; `None` if the file has neither.
 pub fn user_keys(config: &Config, name: &str) -> Option<Vec<(&'static str, ShownValue)>> {
     let (rules, listed) = (config.users.get(name), config.auth.users.get(name).is_some());
     let mut own = rules.cloned().or(listed.then(UserRules::default))?;
@@ -54,7 +53,7 @@ pub fn user_keys(config: &Config, name: &str) -> Option<Vec<(&'static str, Shown
 
 fn shown(setting: &Setting, field: &FieldMut<'_>) -> Option<Value> {
     Some(match Value::of_field(field, setting.kind)? {
-        // One host stands for itself, as people write it.
+        // A single host is shown without a list.
         Value::List(mut items) if items.len() == 1 && setting.kind == Kind::Hosts => items.remove(0),
         value => value,
     })

@@ -1,4 +1,4 @@
-//! Who can log in: users and their secrets, rules, what is asked of servers, and how it is encrypted.
+//! Findings about logins: users and their secrets, rules, auth_query, TLS.
 
 use weir_auth::Method;
 
@@ -32,7 +32,7 @@ impl Review<'_> {
         self.warn("auth.type", text);
     }
 
-    /// What others than this machine reach wants encryption and logins.
+    /// A control plane that other machines reach requires TLS and accounts.
     fn open_panel(&mut self) {
         let web = &self.config.web;
         let addresses = web.addresses.iter().copied();
@@ -54,7 +54,7 @@ impl Review<'_> {
         }
     }
 
-    /// With type `any` a client's own name says nothing.
+    /// With type `any` the client's own user name is not used.
     fn forced_users(&mut self) {
         if self.config.auth.method != Method::Any {
             return;

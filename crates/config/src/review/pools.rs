@@ -1,4 +1,4 @@
-//! Whether each pool can log in, and which of its limits do something.
+//! Findings about pools: whether each can log in, and limits without effect.
 
 use weir_auth::{Method, Secret};
 use weir_base::{PoolMode, Span};
@@ -49,7 +49,7 @@ impl Review<'_> {
         }
         for (setting, why) in without_effect(pool, limits) {
             let key = format!("pools.{name}.{setting}");
-            // A setting for all pools may well suit others; only what was written for this one is worth a word.
+            // A global setting may suit other pools; only a setting of this pool is worth a warning.
             if self.config.locations.line(&key).is_some() {
                 let setting = self.pool_setting(setting);
                 self.warn(&key, format!("{setting} of {title} has no effect: {why}"));
@@ -57,7 +57,7 @@ impl Review<'_> {
         }
     }
 
-    /// Whether a password of `user` is known that a server could be shown.
+    /// Whether a password of `user` is known for a login at a server.
     fn has_password(&self, user: &str) -> bool {
         let listed = self.config.auth.users.get(user).and_then(|text| Secret::parse(text).ok());
         match listed {
@@ -68,7 +68,7 @@ impl Review<'_> {
     }
 }
 
-/// Settings that do nothing beside the others of their pool, with the reason.
+/// Settings of a pool that have no effect beside its others, with the reason.
 fn without_effect(pool: &Pool, limits: &Limits) -> Vec<(&'static str, &'static str)> {
     let mut found = Vec::new();
     let beyond = |time: Span, limit: Span| !limit.is_zero() && time >= limit;

@@ -1,4 +1,4 @@
-//! What was understood, in notes that a person reads to see whether it is what was meant.
+//! Notes on what was understood, so that a person can compare it with the intention.
 
 use weir_base::Target;
 

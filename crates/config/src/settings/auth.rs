@@ -1,4 +1,4 @@
-//! Who may log in, and how it is proven.
+//! Settings of the authentication of clients.
 
 use weir_auth::Method;
 

@@ -1,5 +1,4 @@
-//! Settings of PgBouncer's that do nothing here. They are accepted and shown, and `weir check` says why they do
-//! nothing.
+//! PgBouncer's settings without effect here. They are accepted and shown, and `weir check` gives the reason.
 
 use crate::kind::Kind;
 use crate::table::{Effect, Setting};

@@ -1,7 +1,8 @@
-//! How much, how many, how long: in `[limits]` for all pools, in a pool for itself.
+//! Limits, numbers and times: in `[limits]` for all pools, in a pool for itself.
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
+use crate::model::OnServerDown;
 use crate::table::{Field, Reach, Section::Limits, Setting};
 
 const ANY_TIME: Kind = Kind::ANY_TIME;
@@ -155,9 +156,22 @@ pub(super) static SETTINGS: &[Setting] = &[
         ANY_TIME,
         "15s",
         Field::Limits(|l| FieldMut::Span(&mut l.server_login_retry)),
-        "The longest pause between a failed login and the next attempt.",
+        "The longest pause after a failed login before the next try. While clients wait for a server that is away it \
+         is tried more often, at least every 50 ms.",
     )
     .ini("server_login_retry"),
+    Setting::new(
+        Limits,
+        "on_server_down",
+        Kind::Word(OnServerDown::WORDS),
+        "wait",
+        Field::Limits(|l| FieldMut::OnServerDown(&mut l.on_server_down)),
+        "What clients get while no server of their pool can be reached (a restart, a failover): `wait`, a server as soon \
+         as there is one, within `query_wait_timeout`; `refuse`, the error at once, which suits drivers that know \
+         several hosts. What waiting does not change, such as a wrong password, is always an error at once.",
+    )
+    .ini_own("on_server_down")
+    .database_own(&["on_server_down"]),
     Setting::new(
         Limits,
         "server_check_delay",

@@ -1,10 +1,10 @@
-//! Where clients connect, and how their connections are kept.
+//! Listeners, and the options of their sockets.
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
 use crate::table::{Effect, Field, Section::Listen, Setting};
 
-/// Anything a socket's option takes.
+/// The range of a socket option.
 const COUNT: Kind = Kind::Number { min: 0, max: i32::MAX as u64 };
 
 pub(super) static SETTINGS: &[Setting] = &[

@@ -1,4 +1,4 @@
-//! What is logged, where to, and in which form.
+//! Settings of the log.
 
 use crate::field::FieldMut;
 use crate::kind::Kind;

@@ -38,7 +38,7 @@ pub(crate) fn find_ini_database(key: &str) -> Option<&'static Setting> {
 }
 
 impl Section {
-    /// The settings that it may have; for a pool those that have a value for all too.
+    /// The settings of the section; for a pool also those that have a global value.
     pub(crate) fn settings(self) -> impl Iterator<Item = &'static Setting> {
         all().filter(move |s| s.section == self || (self == Section::Pool && s.reach == Reach::PerPool))
     }

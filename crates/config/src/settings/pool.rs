@@ -1,4 +1,4 @@
-//! Settings of one pool: its server, how to log in there, and the rules of sharing.
+//! Settings of one pool: its server, the login there, and the rules of pooling.
 
 use weir_base::{OnDirty, PoolMode};
 

@@ -1,4 +1,4 @@
-//! How names are looked up, and what the process does with itself.
+//! Settings of DNS and of the process itself.
 
 use crate::field::FieldMut;
 use crate::kind::Kind;

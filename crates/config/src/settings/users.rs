@@ -1,4 +1,4 @@
-//! Rules of single users; what is not given is the pool's, or the process's.
+//! Rules of single users; for unset ones the pool's or the process's value holds.
 
 use weir_base::PoolMode;
 

@@ -1,4 +1,4 @@
-//! Where the control plane is reached by HTTP.
+//! Settings of the control plane's HTTP server.
 
 use crate::field::FieldMut;
 use crate::kind::Kind;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use weir_config::{Config, ConfigErrors, load};
 
-/// Loads `/etc/weir/weir.toml` with this text; the files beside it and the environment are given as pairs.
+/// Loads `/etc/weir/weir.toml` with this text; `files` are beside it.
 pub(crate) fn load_with(text: &str, files: &[(&str, &str)], env: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
     let find = |pairs: &[(&str, &str)], name: &str| pairs.iter().find(|(n, _)| *n == name).map(|p| p.1.to_owned());
     let read = |path: &Path| match path.strip_prefix("/etc/weir") {

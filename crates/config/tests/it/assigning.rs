@@ -1,4 +1,4 @@
-//! Settings that are one for all, changed while Weir runs: what a change leaves of a file's text, and that laying it over
+//! Global settings changed while Weir runs: what a change leaves of a file's text, and that applying it to the values
 //! means the same.
 
 use std::path::Path;
@@ -31,7 +31,7 @@ fn load(text: &str, edits: &Edits) -> Config {
         .unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// The text after a change, which must mean what the change means when it is laid over.
+/// The text after a change; it must mean the same as the change applied to the values.
 #[track_caller]
 fn changed(before: &str, edits: &Edits) -> String {
     let after = rewrite(before, edits).expect("TOML");

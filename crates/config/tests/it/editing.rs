@@ -1,4 +1,5 @@
-//! Pools changed while Weir runs: what a change leaves of a file's text, and that laying it over means the same.
+//! Pools changed while Weir runs: what a change leaves of a file's text, and that applying it to the values means the
+//! same.
 
 use std::path::Path;
 
@@ -58,7 +59,7 @@ fn load(file: &str, text: &str, edits: &Edits) -> Result<Config, ConfigErrors> {
     load_with(Path::new(file), &|_| Ok(text.to_owned()), &|_| None, edits)
 }
 
-/// The text after a change, which must mean what the change means when it is laid over.
+/// The text after a change; it must mean the same as the change applied to the values.
 #[track_caller]
 fn changed(before: &str, edits: &Edits) -> String {
     let after = rewrite(before, edits).expect("TOML");
@@ -95,7 +96,7 @@ fn a_key_taken_out_leaves_what_was_said_above_it() {
 fn a_new_pool_stands_at_the_end() {
     let new = make("new", &[("host", text("db3")), ("size", Some(Value::Number(4)))]);
     assert_eq!(changed(FILE, &new), format!("{FILE}\n[pools.new]\nhost = \"db3\"\nsize = 4\n"));
-    // What stands at the end of the file was said of the pool above it.
+    // The comment at the end of the file belongs to the pool above it.
     let short = "[auth.users]\napp = \"x\"\n\n[pools.a]\nhost = \"h\"\n# size = 9\n";
     assert_eq!(
         changed(short, &make("b c", &[("host", text("h"))])),
@@ -189,7 +190,7 @@ fn an_ini_takes_changes_in_memory() {
     assert_eq!(config.pools.keys().collect::<Vec<_>>(), ["app", "new"]);
     assert_eq!((config.pools["app"].limits.size, config.pools["new"].limits.reserve_size), (8, 2));
     assert_eq!(config.pools["app"].mode.to_string(), "transaction");
-    // A setting changed for all reaches a pool whose own value was taken out, and no other.
+    // A global change reaches a pool whose own value was removed, and no other.
     let set = weir_config::set(&config, "reserve_pool_size", "7").unwrap();
     assert_eq!((set.pools["app"].limits.reserve_size, set.pools["new"].limits.reserve_size), (7, 2));
 }

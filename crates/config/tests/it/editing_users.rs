@@ -1,4 +1,4 @@
-//! Users changed while Weir runs: their rules and their secrets, in a file's text and laid over it.
+//! Users changed while Weir runs: their rules and their secrets, in a file's text and applied to the values.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ fn load(file: &str, text: &str, edits: &Edits) -> Result<Config, ConfigErrors> {
     load_with(Path::new(file), &|_| Ok(text.to_owned()), &|_| None, edits)
 }
 
-/// The text after changes, which must mean what they mean when they are laid over.
+/// The text after changes; it must mean the same as the changes applied to the values.
 #[track_caller]
 fn changed(before: &str, edits: impl IntoIterator<Item = Edit>) -> String {
     let mut all = Edits::default();

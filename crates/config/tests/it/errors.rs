@@ -48,7 +48,7 @@ fn a_key_twice() {
     assert_eq!(pool_error("size = 1\nsize = 2"), "weir.toml:6: duplicate key; keep one of them");
     assert_eq!(
         pool_error("size = 1\npool_size = 2"),
-        "weir.toml:6: \"size\" in [pools.app] is given twice; it stands in line 5 already; pool_size, \
+        "weir.toml:6: \"size\" in [pools.app] is given twice; line 5 has it already; pool_size, \
          default_pool_size are other names for it"
     );
 }
@@ -85,11 +85,11 @@ fn a_key_in_the_wrong_section() {
     );
     assert_eq!(
         error("workers = 2"),
-        "weir.toml:1: key \"workers\" stands outside of all sections; \"workers\" belongs in [general]"
+        "weir.toml:1: key \"workers\" is outside of all sections; \"workers\" belongs in [general]"
     );
     assert_eq!(
         error("colour = 2"),
-        "weir.toml:1: key \"colour\" stands outside of all sections; each key stands in a section, as in [listen]"
+        "weir.toml:1: key \"colour\" is outside of all sections; each key belongs in a section, as in [listen]"
     );
     assert_eq!(
         error("[pools]\nsize = 2"),
@@ -250,7 +250,7 @@ fn users_that_are_missing_or_broken() {
     );
     assert_eq!(
         error_with("[auth]\nfile = \"users\"", &[("users", "; who\n\"app\" hush\n")], &[]),
-        "users:2: the secret must stand in double quotes after the user; each line reads \"user\" \"secret\", a quote \
+        "users:2: the secret must follow the user in double quotes; each line reads \"user\" \"secret\", a quote \
          within is written twice"
     );
     assert_eq!(
@@ -301,12 +301,12 @@ fn a_pool_without_a_usable_host() {
     );
     assert_eq!(
         with("host = \"db:5432\""),
-        "weir.toml:4: \"host\" in [pools.app] is no host: \"db:5432\"; write the address without brackets, and the \
+        "weir.toml:4: \"host\" in [pools.app] is not a host: \"db:5432\"; write the address without brackets, and the \
          port as \"port\""
     );
     assert_eq!(
         with("host = \"a b\""),
-        "weir.toml:4: \"host\" in [pools.app] is no host: \"a b\"; give an address, a name, or the folder of the \
+        "weir.toml:4: \"host\" in [pools.app] is not a host: \"a b\"; give an address, a name, or the folder of the \
          server's socket"
     );
 }
@@ -347,7 +347,7 @@ fn a_password_that_is_not_there() {
     // What can't be a name may be the password itself.
     assert_eq!(
         pool_error("password_env = \"hush!\""),
-        "weir.toml:5: \"password_env\" in [pools.app] is no name of an environment variable; name one, of letters, \
+        "weir.toml:5: \"password_env\" in [pools.app] is not the name of an environment variable; name one, of letters, \
          digits and _; a password itself is \"password\""
     );
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Changes while Weir runs, and where they would send stored secrets: to no place where these have not gone before.
+//! Changes while Weir runs never send a stored secret to a new target.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use weir_config::{
     Assignment, Config, Edit, Edits, Exposure, Keys, Operation, Value, find_exposure, find_password_source, load_with,
 };
 
-/// A pool with a password, one for each client's own, one that asks about users, and one of the attacker's own.
+/// Pools with a password, with each client's own, with an auth_query, and one of the attacker's own.
 const FILE: &str = r#"
 [auth.users]
 app = "stored"
@@ -115,14 +115,14 @@ fn what_moves_no_secret_is_not_refused() {
 
 #[test]
 fn listed_secrets_go_to_no_new_place() {
-    // Each client's own, and the first of them in a trial.
+    // Each client's own, and that of the first user in a test of the pool.
     refused(made(&[("host", "evil")]), "user");
     refused(altered("clients", &[("host", "evil")]), "user");
     refused(altered("theirs", &[("user", "null"), ("password", "null")]), "user");
-    // The pool's user, whose secret is listed.
+    // The password of the pool's user, whose secret is listed.
     refused(made(&[("host", "evil"), ("user", "app")]), "password");
     refused(altered("theirs", &[("user", "app"), ("password", "null")]), "password");
-    // Who asks about users.
+    // The user of the auth_query.
     refused(altered("theirs", &[("auth_user", "asker")]), "auth_user");
     refused(altered("asked", &[("auth_dbname", "theirs")]), "auth_user");
     refused(made(&[("host", "db9"), ("user", "u"), ("password", "p"), ("auth_user", "app")]), "auth_user");

@@ -1,4 +1,4 @@
-//! Whatever a file holds, it is read or refused, in one line for each mistake; nothing panics, and what was read can be shown.
+//! Any file is read or refused, with one line for each mistake; no input panics, and what was read can be shown.
 
 use proptest::prelude::*;
 use weir_config::{Config, ConfigErrors, HostLimits, Users};

@@ -1,4 +1,4 @@
-//! PgBouncer's files mean here what they mean there.
+//! PgBouncer's files have the same meaning as in PgBouncer.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ fn read(text: &str) -> Config {
     load_ini(text, &[USERS]).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The settings of a file that says these lines in `[pgbouncer]`.
+/// The settings of a file with these lines in `[pgbouncer]`.
 fn with(lines: &str) -> Config {
     read(&format!("[pgbouncer]\n{lines}"))
 }
@@ -294,7 +294,7 @@ fn a_missing_user_file_is_lived_with() {
 #[test]
 fn the_files_of_the_distribution_are_read() {
     for name in ["/etc/pgbouncer/pgbouncer.ini", "/usr/share/doc/pgbouncer/examples/pgbouncer.ini"] {
-        // Not everywhere is PgBouncer installed, and not everyone may read its file.
+        // PgBouncer is not always installed, and its file not always readable.
         let Ok(text) = std::fs::read_to_string(name) else { continue };
         let config = weir_config::load(
             Path::new(name),

@@ -23,13 +23,13 @@ fn what_is_no_ini() {
     assert_eq!(error(""), " there is no section [pgbouncer]; write [pgbouncer] and the settings below it");
     assert_eq!(
         error("listen_port = 1"),
-        "1: \"listen_port\" stands outside of all sections; settings stand in [pgbouncer], databases in [databases]"
+        "1: \"listen_port\" is outside of all sections; settings belong in [pgbouncer], databases in [databases]"
     );
     assert_eq!(error("[pgbouncer"), "1: the section's ] is missing");
     assert_eq!(error("[database]"), "1: unknown section [database]; did you mean [databases]?");
     assert_eq!(
         main_error("listen_port"),
-        "2: syntax error; each line reads KEY = VALUE; other names than of letters, digits, _ . - stand in quotes"
+        "2: syntax error; each line reads KEY = VALUE; names with other characters than letters, digits, _ . - need quotes"
     );
     assert_eq!(
         main_error("%include gone"),
@@ -118,7 +118,7 @@ fn connection_strings_that_can_not_be_read() {
     );
     assert_eq!(
         database_error("host=a:1"),
-        "3: \"host\" in database a is no host: \"a:1\"; write the address without brackets, and the port as \"port\""
+        "3: \"host\" in database a is not a host: \"a:1\"; write the address without brackets, and the port as \"port\""
     );
     assert_eq!(
         error("[pgbouncer]\n[databases]\npgbouncer = host=x"),

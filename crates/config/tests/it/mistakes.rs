@@ -29,7 +29,7 @@ fn every_key_value_and_section_of_a_toml_is_judged_in_one_reading() {
             "weir.toml:10: \"host\" in [pools.a] must be a host or a list of hosts, as in \"127.0.0.1\" or \
              [\"one\", \"two\"], not a whole number",
             "weir.toml:11: \"mode\" in [pools.a] must be one of session, transaction, statement, not \"sesion\"",
-            "weir.toml:13: \"host\" in [pools.b] is no host: \"h:1\"",
+            "weir.toml:13: \"host\" in [pools.b] is not a host: \"h:1\"",
             "weir.toml:14: the environment variable NO_SUCH of [pools.b] is not set",
             "weir.toml:15: [pools.c] has no host",
             "weir.toml:16: the pool name \"weir\" is reserved for the console",

@@ -1,4 +1,4 @@
-//! What a file says is what the values hold.
+//! The values are those of the file.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ fn read(text: &str) -> Config {
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Users enough for a file that is about something else.
+/// Adds a user, for a file that is about something else.
 fn read_with_user(text: &str) -> Config {
     read(&format!("{text}\n[auth.users]\napp = \"secret\"\n"))
 }

@@ -1,7 +1,7 @@
-//! Client counts: how many clients this worker has, and of which kind, without looking at them.
+//! Client counts: how many clients this worker has, and of which kind, without a walk over them.
 //!
-//! What a hundred thousand idle clients do not change must not cost more with them: tables of the console and the line of
-//! figures in the log are made from these counts.
+//! Tables of the console and the statistics line of the log use these counts, so that their cost does not grow with
+//! the number of idle clients.
 
 use crate::peers::ClientPhase;
 
@@ -11,24 +11,24 @@ pub(crate) struct ClientCounts {
     all: u32,
     /// Operators at the console.
     consoles: u32,
-    /// Those that came to cancel.
+    /// Connections that sent a cancel request.
     cancellers: u32,
 }
 
 impl ClientCounts {
-    /// A client has come.
+    /// Counts a new client.
     pub(crate) fn add(&mut self, phase: &ClientPhase) {
         self.all += 1;
         self.change(phase);
     }
 
-    /// A client has become an operator, or one that cancels; none is both, or ceases to be it.
+    /// A client has become an operator, or sent a cancel request; no client is both, or stops being it.
     pub(crate) fn change(&mut self, phase: &ClientPhase) {
         self.consoles += u32::from(matches!(phase, ClientPhase::Console(_)));
         self.cancellers += u32::from(matches!(phase, ClientPhase::Canceller));
     }
 
-    /// A client has left, or gone to another worker.
+    /// A client has disconnected, or moved to another worker.
     pub(crate) fn remove(&mut self, phase: &ClientPhase) {
         self.all -= 1;
         self.consoles -= u32::from(matches!(phase, ClientPhase::Console(_)));
@@ -45,8 +45,8 @@ impl ClientCounts {
         self.consoles
     }
 
-    /// Clients that are not logged in yet: all that are in no pool, and are not here for something else. `pooled` is how
-    /// many are in pools.
+    /// Clients that are not logged in yet: all that are in no pool and are neither operators nor cancelling. `pooled`
+    /// is the number of clients in pools.
     pub(crate) fn logging_in(self, pooled: u32) -> u32 {
         self.all - self.consoles - self.cancellers - pooled
     }

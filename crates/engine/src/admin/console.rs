@@ -1,7 +1,6 @@
-//! An operator's session: what it sends, read as commands, and what it is sent.
+//! An operator's session: parses its input as commands, and encodes the replies.
 //!
-//! A console lives on the worker that accepted it. What a command's words mean is in `weir-admin`, and what comes of one is
-//! done in `flows::console`.
+//! A console stays on the worker that accepted it. `weir-admin` parses commands, `flows::console` carries them out.
 
 use std::borrow::Cow;
 
@@ -12,35 +11,35 @@ use weir_session::Refusal;
 
 use crate::admin::stream::TableStream;
 
-/// The longest query at the console.
+/// The longest query at the console, in bytes.
 const MAX_QUERY: usize = 64 << 10;
 
 /// See the head of the file.
 pub(crate) struct Console {
     role: Role,
-    /// The name it connected to.
+    /// The database name of its startup packet.
     database: String,
     /// After an error in the extended protocol, until Sync.
     skipping: bool,
     /// The command that it waits for.
     pending: Option<u64>,
-    /// The table that is on its way to it.
+    /// The table that is being sent to it.
     table: Option<Box<TableStream>>,
 }
 
-/// What an operator has sent.
+/// The input of an operator.
 pub(crate) enum ConsoleInput {
-    /// Nothing whole.
+    /// No complete message.
     More,
-    /// Something that is answered by these bytes; there may be none.
+    /// A message that these bytes answer; they may be empty.
     Answer(Vec<u8>),
-    /// A command that its role may give.
+    /// A command that its role may run.
     Command(Command),
     /// A command that is refused.
     Refused(CommandError),
-    /// Something that ends the connection.
+    /// A protocol error, which ends the connection.
     Broken(Refusal),
-    /// The end of the session.
+    /// Terminate.
     Leave,
 }
 
@@ -49,12 +48,12 @@ impl Console {
         Console { role, database, skipping: false, pending: None, table: None }
     }
 
-    /// The name it connected to.
+    /// The database name of its startup packet.
     pub(crate) fn database(&self) -> &str {
         &self.database
     }
 
-    /// Takes the first message out of what was received.
+    /// Takes the first message off the received bytes.
     pub(crate) fn read(&mut self, received: &mut Vec<u8>) -> ConsoleInput {
         let head = match Head::parse(received) {
             Ok(None) => return ConsoleInput::More,
@@ -97,7 +96,7 @@ impl Console {
         ConsoleInput::Answer(answer)
     }
 
-    /// It waits for a command; `None` while that has no number yet.
+    /// Marks it as waiting for a command; `None` while the command has no number yet.
     pub(crate) fn wait_for(&mut self, command: Option<u64>) {
         self.pending = command;
     }
@@ -107,24 +106,24 @@ impl Console {
         self.pending
     }
 
-    /// The table that is on its way to it.
+    /// The table that is being sent to it.
     pub(crate) fn table(&mut self) -> Option<&mut TableStream> {
         self.table.as_deref_mut()
     }
 
-    /// A table begins.
+    /// Begins to send a table.
     pub(crate) fn set_table(&mut self, table: TableStream) {
         self.table = Some(Box::new(table));
     }
 
-    /// Its command is answered.
+    /// Its command has been answered.
     pub(crate) fn answered(&mut self) {
         self.pending = None;
         self.table = None;
     }
 }
 
-/// The answer to a command that was carried out.
+/// The reply to a completed command.
 pub(crate) fn complete(tag: &[u8]) -> Vec<u8> {
     let mut buffer = Vec::new();
     put_back::command_complete(&mut buffer, tag);
@@ -132,7 +131,7 @@ pub(crate) fn complete(tag: &[u8]) -> Vec<u8> {
     buffer
 }
 
-/// The answer to a command that was not.
+/// The reply to a failed command.
 pub(crate) fn failure(error: &CommandError) -> Vec<u8> {
     let mut buffer = Vec::new();
     put_error(&mut buffer, error);
@@ -140,7 +139,7 @@ pub(crate) fn failure(error: &CommandError) -> Vec<u8> {
     buffer
 }
 
-/// The answer to a command that was taken back by Ctrl-C.
+/// The reply to a command that Ctrl-C cancelled.
 pub(crate) fn canceled() -> Vec<u8> {
     let mut buffer = Vec::new();
     let message = "canceling statement due to user request";
@@ -150,12 +149,12 @@ pub(crate) fn canceled() -> Vec<u8> {
     buffer
 }
 
-/// The answer to SHOW HELP.
+/// The reply to SHOW HELP.
 pub(crate) fn help() -> Vec<u8> {
     with_notice("Console usage", Some(&weir_admin::help_text()), "SHOW")
 }
 
-/// The answer to a SET of what drivers set.
+/// The reply to a SET of a session parameter.
 pub(crate) fn set_ignored() -> Vec<u8> {
     with_notice("SET ignored", None, "SET")
 }

@@ -1,7 +1,7 @@
-//! Commands that all workers carry out: sent to each with a number, answered when all have answered (scatter and gather).
+//! Commands for all workers: sent to each with a number, answered when all have answered (scatter and gather).
 //!
-//! Owns the commands that are on their way, who waits for each, and their deadline. What a command stops is in `halt`, what
-//! it shows in `report`.
+//! Owns the commands under way, the caller of each, and their deadline. `halt` has what a command stops, `report` what
+//! it shows.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use crate::common::{Common, Cx};
 use crate::port::Io;
 use crate::timers::Who;
 
-/// How long workers may take to answer, but for commands that wait for others.
+/// How long workers may take to answer, except for commands that wait for clients or servers.
 const GATHER_TIMEOUT: Span = Span::from_secs(10);
 
-/// Who wants something from all workers.
+/// The caller of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Caller {
     /// A signal, or the engine itself.
@@ -27,7 +27,7 @@ pub(crate) enum Caller {
     Control(u64),
 }
 
-/// The commands that are on their way, by their numbers.
+/// The commands under way, by number.
 #[derive(Default)]
 pub(crate) struct Gatherings {
     pending: HashMap<u64, Gathering>,
@@ -36,26 +36,26 @@ pub(crate) struct Gatherings {
 struct Gathering {
     caller: Caller,
     command: Command,
-    /// How many workers have not answered.
+    /// The number of workers that have not answered.
     left: u16,
     report: Report,
-    /// A worker has done it.
+    /// At least one worker has done it.
     done: bool,
     failed: Option<CommandError>,
     armed: Time,
 }
 
-/// What came of a command.
+/// The result of a command.
 pub(crate) struct Gathered {
     pub(crate) caller: Caller,
     pub(crate) command: Command,
     pub(crate) result: Result<(), CommandError>,
     pub(crate) report: Report,
-    /// How many workers have not answered in time.
+    /// The number of workers that have not answered in time.
     pub(crate) left: u16,
 }
 
-/// A command that was taken back: what undoes it.
+/// The command that undoes a withdrawn one.
 pub(crate) enum Undo {
     Nothing,
     /// RESUME of one database, or of all.
@@ -91,17 +91,17 @@ impl Gatherings {
         id
     }
 
-    /// Whether workers have been told to stop everything and have not all answered.
+    /// Whether a command to stop everything is under way.
     pub(crate) fn is_pausing(&self) -> bool {
         self.pending.values().any(|g| matches!(g.command, Command::Pause(None) | Command::Suspend))
     }
 
-    /// The command of this caller that is on its way.
+    /// The command of this caller that is under way.
     pub(crate) fn of(&self, caller: Caller) -> Option<u64> {
         self.pending.iter().find(|(_, gathering)| gathering.caller == caller).map(|(id, _)| *id)
     }
 
-    /// Takes back a command that waits for others; `None` if there is no such command. What it stopped must go on.
+    /// Withdraws a command that waits; `None` if there is no such command. The caller must undo what it stopped.
     pub(crate) fn take_back<I: Io>(&mut self, cx: &mut Cx<'_, I>, id: u64) -> Option<Undo> {
         let undo = match &self.pending.get(&id)?.command {
             Command::Pause(name) => Undo::Resume(name.clone()),
@@ -114,7 +114,7 @@ impl Gatherings {
         Some(undo)
     }
 
-    /// A worker has answered; what came of the command, if it was the last one.
+    /// Handles a worker's answer; returns the result of the command if it was the last one.
     pub(crate) fn answered(&mut self, id: u64, answer: WorkerAnswer) -> Option<Gathered> {
         let gathering = self.pending.get_mut(&id)?;
         match answer {
@@ -126,7 +126,7 @@ impl Gatherings {
         if gathering.left == 0 { self.finish(id) } else { None }
     }
 
-    /// A command's deadline has come; what came of it, if it is not answered yet.
+    /// A command's deadline has passed; returns its result, unless it is answered already.
     pub(crate) fn finish(&mut self, id: u64) -> Option<Gathered> {
         let mut gathering = self.pending.remove(&id)?;
         let result = gathering.result();
@@ -136,7 +136,7 @@ impl Gatherings {
 }
 
 impl Gathering {
-    /// Some commands are about something that lives on one worker: that the others know nothing of it does not count.
+    /// Some commands are about an object of one worker: the errors of workers that do not have it are ignored.
     fn result(&mut self) -> Result<(), CommandError> {
         let one_will_do = matches!(self.command, Command::KillClient(_) | Command::Resume(Some(_)));
         match self.failed.take() {

@@ -1,10 +1,10 @@
-//! What the operator has stopped, and the commands that wait for it: PAUSE, SUSPEND, KILL, DISABLE and WAIT_CLOSE.
+//! What operators have stopped, and the commands that wait for it: PAUSE, SUSPEND, KILL, DISABLE and WAIT_CLOSE.
 //!
-//! Owns which pools hand out servers, whether sockets are read, and which commands wait here until nothing works or moves
-//! any more. A SUSPEND reads from no client and no server, keeps the servers, and lets no time-out pass; what it delayed goes on
-//! at RESUME.
+//! Owns which pools hand out servers, whether sockets are read, and which commands wait here for idle servers or
+//! flushed sockets. A SUSPEND reads from no client and no server, keeps the servers, and defers timeouts; what it
+//! deferred goes on at RESUME.
 //!
-//! Invariant: every worker carries out the same commands in the same order, so all agree on what is stopped.
+//! Invariant: every worker executes the same commands in the same order, so all have the same state.
 
 use std::collections::BTreeSet;
 
@@ -19,45 +19,45 @@ use crate::timers::Who;
 
 /// What is stopped.
 pub(crate) struct Halt {
-    /// The whole process.
+    /// The state of the whole process.
     state: ServiceState,
-    /// Databases stopped by name.
+    /// Databases paused by name.
     paused: BTreeSet<String>,
-    /// Databases that take no new clients.
+    /// Databases that refuse new clients.
     disabled: BTreeSet<String>,
     /// Commands that wait here.
     watches: Vec<Watch>,
     suspension: Suspension,
 }
 
-/// What a SUSPEND has to make good.
+/// The state of a SUSPEND.
 struct Suspension {
-    /// Peers whose sockets had not taken everything when it came.
+    /// Peers whose sockets had a backlog when it began.
     flushing: BTreeSet<Peer>,
-    /// When it closes what could not be flushed.
+    /// When it closes connections that could not be flushed.
     flush_by: Time,
     armed: Time,
-    /// Deadlines that came meanwhile.
+    /// Deferred deadlines.
     deferred: Vec<(Time, Who)>,
 }
 
-/// A command that is answered when something is idle.
+/// A command that waits for a condition.
 pub(crate) struct Watch {
     pub(crate) from: WorkerId,
     pub(crate) id: u64,
-    /// The database that it is about; `None`: all.
+    /// The database of the command; `None`: all.
     pub(crate) name: Option<String>,
     pub(crate) until: Until,
 }
 
-/// What a command waits for.
+/// The condition of a waiting command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Until {
-    /// No server works (PAUSE).
+    /// No server works for a client (PAUSE).
     Quiet,
-    /// No socket has bytes left to take (SUSPEND).
+    /// No socket has a backlog (SUSPEND).
     Flushed,
-    /// The servers that are to be replaced are closed (WAIT_CLOSE).
+    /// The servers to be replaced are closed (WAIT_CLOSE).
     Closed,
 }
 
@@ -80,9 +80,14 @@ impl Default for Halt {
 
 /// What is stopped.
 impl Halt {
-    /// Whether the process serves, as a whole.
+    /// Whether the whole process serves.
     pub(crate) fn state(&self) -> ServiceState {
         self.state
+    }
+
+    /// Whether an operator has stopped anything.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state != ServiceState::Active || !self.paused.is_empty()
     }
 
     /// Whether nothing is read.
@@ -91,25 +96,25 @@ impl Halt {
         self.state == ServiceState::Suspended
     }
 
-    /// Whether a database takes no new clients.
+    /// Whether a database refuses new clients.
     pub(crate) fn is_disabled(&self, name: &str) -> bool {
         self.disabled.contains(name)
     }
 
-    /// Databases stopped by name.
+    /// Databases paused by name.
     pub(crate) fn paused(&self) -> &BTreeSet<String> {
         &self.paused
     }
 
-    /// Databases that take no new clients.
+    /// Databases that refuse new clients.
     pub(crate) fn disabled(&self) -> &BTreeSet<String> {
         &self.disabled
     }
 
-    /// Whether a command is refused because of what is stopped already.
+    /// Checks whether a command is possible in the current state.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// Why it is not.
     pub(crate) fn allows(&self, command: &Command) -> Result<(), CommandError> {
         let stopped = self.state != ServiceState::Active;
         match command {
@@ -120,7 +125,7 @@ impl Halt {
         }
     }
 
-    /// Stops or starts a pool as the operator has left it; `draining`: a shutdown waits for servers to finish.
+    /// Pauses or resumes a pool to match the current state; `draining`: a shutdown waits for servers.
     pub(crate) fn apply(&self, slot: &mut PoolSlot, draining: bool, now: Time) {
         if draining || self.state == ServiceState::Paused || self.paused.contains(&*slot.name) {
             slot.pool.pause();
@@ -144,7 +149,7 @@ impl Halt {
         self.paused.extend(names);
     }
 
-    /// RESUME. Without a name it ends everything that PAUSE, SUSPEND and KILL have stopped. Whether it ends a SUSPEND.
+    /// RESUME. Without a name it ends all PAUSEs, SUSPENDs and KILLs. Returns whether it ends a SUSPEND.
     ///
     /// # Errors
     /// The named database is not paused.
@@ -166,7 +171,7 @@ impl Halt {
         self.disabled.remove(name);
     }
 
-    /// Under a new configuration only databases that it has stay stopped.
+    /// A new configuration: drops the state of databases that it does not have.
     pub(crate) fn adopt(&mut self, config: &Config) {
         self.paused.retain(|name| config.pool(name).is_some());
         self.disabled.retain(|name| config.pool(name).is_some());
@@ -175,12 +180,12 @@ impl Halt {
 
 /// A SUSPEND.
 impl Halt {
-    /// SUSPEND: nothing more is read.
+    /// SUSPEND: reading stops.
     pub(crate) fn suspend(&mut self) {
         self.state = ServiceState::Suspended;
     }
 
-    /// What the sockets of these peers have not taken is flushed, within `suspend_timeout`.
+    /// Waits until these peers' sockets are flushed, at most `suspend_timeout`.
     pub(crate) fn flush<I: Io>(&mut self, cx: &mut Cx<'_, I>, full: impl Iterator<Item = Peer>) {
         let suspension = &mut self.suspension;
         suspension.flushing.extend(full);
@@ -188,13 +193,13 @@ impl Halt {
         cx.common.arm(Who::Flush, suspension.flush_by, &mut suspension.armed);
     }
 
-    /// Whether sockets still have to take what a SUSPEND found.
+    /// Whether a SUSPEND still waits for sockets.
     #[inline]
     pub(crate) fn is_flushing(&self) -> bool {
         !self.suspension.flushing.is_empty()
     }
 
-    /// Forgets those who have been flushed. Whether none is left.
+    /// Drops the peers that are flushed. Returns whether none is left.
     pub(crate) fn are_flushed(&mut self, is_full: impl Fn(Peer) -> bool) -> bool {
         while let Some(first) = self.suspension.flushing.first().copied() {
             if is_full(first) {
@@ -205,7 +210,7 @@ impl Halt {
         true
     }
 
-    /// A wake-up has come: those who could not be flushed in time, if it is over.
+    /// A timer has fired: returns the peers that were not flushed in time, if the time is over.
     pub(crate) fn flush_due<I: Io>(&mut self, cx: &mut Cx<'_, I>) -> Option<BTreeSet<Peer>> {
         let suspension = &mut self.suspension;
         suspension.armed = Time::NEVER;
@@ -221,7 +226,7 @@ impl Halt {
         self.suspension.deferred.push((when, who));
     }
 
-    /// A SUSPEND is over: deadlines that came meanwhile are due now.
+    /// A SUSPEND has ended: deferred deadlines are due now.
     pub(crate) fn wake<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
         self.suspension.flushing.clear();
         self.suspension.flush_by = Time::NEVER;
@@ -239,17 +244,17 @@ impl Halt {
         !self.watches.is_empty()
     }
 
-    /// A command waits here until something is idle.
+    /// Adds a waiting command.
     pub(crate) fn watch(&mut self, watch: Watch) {
         self.watches.push(watch);
     }
 
-    /// Nobody waits for this command any more.
+    /// Removes a waiting command that was withdrawn.
     pub(crate) fn unwatch(&mut self, id: u64) {
         self.watches.retain(|watch| watch.id != id);
     }
 
-    /// The commands whose wait is over.
+    /// Removes the commands whose condition holds.
     pub(crate) fn take_over(&mut self, is_over: impl Fn(&Halt, &Watch) -> bool) -> Vec<Watch> {
         let watches = std::mem::take(&mut self.watches);
         let (over, waiting) = watches.into_iter().partition(|watch| is_over(self, watch));
@@ -257,7 +262,7 @@ impl Halt {
         over
     }
 
-    /// The commands whose wait will never be over, because RESUME ends what they wait for.
+    /// Removes the commands whose condition can't hold any more, because of a RESUME.
     pub(crate) fn take_lost(&mut self, resumed: Option<&str>) -> Vec<Watch> {
         self.take_over(|_, watch| match watch.until {
             Until::Flushed => resumed.is_none(),

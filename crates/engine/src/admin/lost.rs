@@ -1,11 +1,11 @@
-//! Session state that clients lost at the end of a transaction, or were refused: counted, and logged once a kind.
+//! Session state that clients lost at the end of a transaction, or were refused: counts it, and logs each kind once.
 //!
-//! What is lost is decided in `weir-session`, which also warns the client.
+//! `weir-session` decides what is lost, and also warns the client.
 
 use weir_admin::STATE_KINDS;
 use weir_pgwire::Dirty;
 use weir_session::ParamTable;
-use weir_session::from_server::ServerOutcome;
+use weir_session::from_server::Unusual;
 
 use crate::log::log_client;
 use crate::peers::ClientSlot;
@@ -14,7 +14,7 @@ use crate::port::{Io, Level};
 
 /// Counts what a client of the pool lost or was refused; returns the kinds of which the log has no line yet.
 #[cold]
-pub(crate) fn count(pool: &mut PoolSlot, told: &ServerOutcome) -> Dirty {
+pub(crate) fn count(pool: &mut PoolSlot, told: &Unusual) -> Dirty {
     for (index, kind) in Dirty::KINDS.into_iter().enumerate() {
         let counter = pool.counts.tally.lost.of(index);
         counter.lost += u64::from(told.lost.contains(kind));
@@ -25,12 +25,11 @@ pub(crate) fn count(pool: &mut PoolSlot, told: &ServerOutcome) -> Dirty {
     new
 }
 
-/// Logs each of these kinds with the application that lost it: so an operator can find the program that needs session
-/// mode.
+/// Logs each of these kinds with the application_name: so an operator can find the program that needs session mode.
 #[cold]
 pub(crate) fn log<I: Io>(
     kinds: Dirty,
-    told: &ServerOutcome,
+    told: &Unusual,
     client: &mut ClientSlot,
     database: &str,
     table: &ParamTable,

@@ -1,12 +1,12 @@
-//! What operators ask for, at the console, by the control plane and by signals, and what is counted for them.
+//! Commands of operators, from the console, the control plane and signals, and the figures for them.
 //!
-//! - `console`: an operator's session. `stream`: long tables, in pieces. `gather`: commands that all workers carry out.
-//! - `halt`: what is stopped. `reload`: another configuration. `shutdown`: the end.
-//! - `report`: what is shown, made of the engine's tables. `wait_diagnosis`: why a client has to wait.
+//! - `console`: an operator's session. `stream`: long tables, in pieces. `gather`: commands for all workers.
+//! - `halt`: what is stopped. `reload`: a new configuration. `shutdown`: the end.
+//! - `report`: the tables' content. `wait_diagnosis`: why a client waits.
 //! - `client_counts`: how many clients there are. `refusals`: how many were refused, by cause. `lost`: session state that
 //!   was lost.
 //!
-//! Each part owns its fields and returns what is to be done, which the engine does (`flows`).
+//! Each part owns its fields and returns what must be done, which the engine does (`flows`).
 
 pub(crate) mod client_counts;
 pub(crate) mod console;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use weir_base::Time;
 use weir_config::Config;
 
-/// What this worker keeps for its operators.
+/// The state of this worker for operators.
 pub(crate) struct Admin {
     pub(crate) client_counts: client_counts::ClientCounts,
     /// What the consoles of this worker were asked.
@@ -37,13 +37,13 @@ pub(crate) struct Admin {
     pub(crate) reloads: reload::Reloads,
     pub(crate) halt: halt::Halt,
     pub(crate) shutdown: shutdown::Shutdown,
-    /// When the statistics' period ends.
+    /// When the statistics period ends.
     pub(crate) stats_at: Time,
     version: &'static str,
 }
 
 impl Admin {
-    /// Whether somebody waits for pools to come to rest.
+    /// Whether a command waits for pools to become idle.
     #[inline]
     pub(crate) fn is_watching(&self) -> bool {
         self.halt.is_watched() || self.shutdown.is_draining()

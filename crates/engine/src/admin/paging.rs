@@ -1,19 +1,19 @@
-//! What workers ask each other about connections that are listed, page by page.
+//! Messages between workers for lists of connections, page by page.
 
 use weir_admin::{Connections, SocketRecord};
 use weir_base::Peer;
 
-/// A question for a page, or its answer.
+/// A request for a page, or the reply.
 #[derive(Debug)]
 pub(crate) enum Paging {
-    /// A console's table wants some connections, from a slot on.
+    /// A console's table requests connections, from a slot on.
     Wanted { console: Peer, id: u64, of: Connections, slot: u32 },
-    /// Here they are, and where to go on; `None`: there are no more.
+    /// The reply, and where to go on; `None`: there are no more.
     Page { console: Peer, id: u64, records: Vec<SocketRecord>, next: Option<u32> },
-    /// A console wants the next rows of a table that is made already.
+    /// A console requests the next rows of a finished table.
     Rows { console: Peer, id: u64 },
     /// As [`Paging::Wanted`], for the control plane.
     WantedByControl { number: u64, of: Connections, slot: u32 },
-    /// Its answer.
+    /// The reply.
     PageForControl { number: u64, records: Vec<SocketRecord>, next: Option<u32> },
 }

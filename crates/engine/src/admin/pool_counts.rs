@@ -10,9 +10,9 @@ pub(crate) struct PoolCounts {
     pub(crate) tally: PoolCounters,
     /// Its clients that were refused.
     pub(crate) refusals: Refusals,
-    /// The kinds of lost session state that the log has named.
+    /// The kinds of lost session state that the log has mentioned.
     pub(crate) lost_logged: Dirty,
-    /// When the log had a line about its waits last.
+    /// When the log last mentioned its waits.
     pub(crate) wait_logged: Option<Time>,
     /// The counters at the start of the last complete period, and at its end.
     previous: (Stats, Time),
@@ -32,14 +32,14 @@ impl PoolCounts {
         }
     }
 
-    /// Somebody has waited so long for a server.
+    /// Counts a wait for a server.
     #[inline]
     pub(crate) fn waited(&mut self, waited: Span) {
         self.stats.wait_time += waited.micros();
         self.tally.times().wait.count(waited.micros());
     }
 
-    /// A period has ended.
+    /// Ends a statistics period.
     pub(crate) fn end_period(&mut self, now: Time) {
         self.previous = self.latest;
         self.latest = (self.stats, now);

@@ -1,7 +1,7 @@
-//! Refused clients, counted by what lay behind it, at the pool that they had or asked for.
+//! Refused clients, counted by cause, at their pool or the pool that they asked for.
 //!
-//! Owns the counts of clients without a pool. Which class a refusal is of is decided in `weir-session`; who is refused is
-//! decided all over the engine, and carried out in one place, which counts here.
+//! Owns the counts of clients without a pool. `weir-session` decides the class of a refusal; clients are refused in
+//! one place, which counts here.
 
 use weir_admin::{RefusalRecord, Refusals};
 use weir_session::{Class, Refusal};
@@ -9,14 +9,14 @@ use weir_session::{Class, Refusal};
 use crate::handles::PoolIx;
 use crate::pools::{PoolSlot, Pools};
 
-/// The counts that belong to no pool: of clients without one, and of pools that are forgotten.
+/// The counts without a pool: of clients that had none, and of pools that were dropped.
 #[derive(Default)]
 pub(crate) struct RefusalCounts {
     without_pool: Refusals,
 }
 
 impl RefusalCounts {
-    /// A client of this pool, or of none, is refused.
+    /// Counts a refused client of this pool, or of none.
     pub(crate) fn count(&mut self, pools: &mut Pools, pool: Option<PoolIx>, refusal: &Refusal) {
         let counts = match pool {
             Some(ix) => &mut pools.get_mut(ix).counts.refusals,
@@ -25,7 +25,7 @@ impl RefusalCounts {
         *counter(counts, refusal.class()) += 1;
     }
 
-    /// A pool is forgotten. What it counted stays, so that a sum over all pools never shrinks.
+    /// Keeps the counts of a dropped pool, so that a sum over all pools never shrinks.
     pub(crate) fn keep(&mut self, pool: &PoolSlot) {
         self.without_pool.add(&pool.counts.refusals);
     }
@@ -40,7 +40,7 @@ impl RefusalCounts {
         pools.iter().map(of_pool).chain([without]).collect()
     }
 
-    /// All clients that were refused so far.
+    /// The sum of all refused clients.
     pub(crate) fn sum(&self, pools: &Pools) -> Refusals {
         let mut sum = self.without_pool;
         pools.iter().for_each(|slot| sum.add(&slot.counts.refusals));
@@ -48,7 +48,7 @@ impl RefusalCounts {
     }
 }
 
-/// Which counter a class has.
+/// The counter of a class.
 fn counter(refusals: &mut Refusals, class: Class) -> &mut u64 {
     match class {
         Class::PoolFull => &mut refusals.pool_full,

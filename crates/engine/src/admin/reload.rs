@@ -15,10 +15,10 @@ use crate::common::{Cx, Job};
 use crate::log::log;
 use crate::port::{Io, Level, Work};
 
-/// What makes the next configuration.
+/// The source of the next configuration.
 #[derive(Clone, Debug)]
 pub(crate) enum Reload {
-    /// RELOAD, and who wants it.
+    /// RELOAD, and its caller.
     Read(Caller),
     /// A change of the control plane, under its number.
     Change(u64, Arc<Edit>),
@@ -34,13 +34,13 @@ pub(crate) struct SetTls {
     pub(crate) value: String,
 }
 
-/// The configurations that are to come.
+/// The requested configurations.
 pub(crate) struct Reloads {
     /// A helper works on the first.
     queue: VecDeque<Reload>,
-    /// The configuration that workers were last told to take over; the next SET builds on it.
+    /// The configuration that was last sent to the workers; the next SET builds on it.
     newest: Arc<Config>,
-    /// Where changes are stored that workers are taking over, by the control plane's numbers.
+    /// Where changes are stored that workers are adopting, by the control plane's numbers.
     persisted: HashMap<u64, Persisted>,
 }
 
@@ -49,17 +49,17 @@ impl Reloads {
         Reloads { queue: VecDeque::new(), newest: config, persisted: HashMap::new() }
     }
 
-    /// The configuration that workers were last told to take over.
+    /// The configuration that was last sent to the workers.
     pub(crate) fn newest(&self) -> &Arc<Config> {
         &self.newest
     }
 
-    /// Workers are told to take this over.
+    /// Records the configuration that is sent to the workers.
     pub(crate) fn set_newest(&mut self, config: Arc<Config>) {
         self.newest = config;
     }
 
-    /// Has a helper make a configuration when those before are done: [`Reloads::finish`].
+    /// Queues a configuration, which a helper makes after the earlier ones: [`Reloads::finish`].
     pub(crate) fn enqueue<I: Io>(&mut self, cx: &mut Cx<'_, I>, reload: Reload) {
         self.queue.push_back(reload);
         if self.queue.len() == 1 {
@@ -67,12 +67,12 @@ impl Reloads {
         }
     }
 
-    /// A helper has finished: what it was for. When that is dealt with, the next one [starts](Reloads::start).
+    /// A helper has finished: returns the request. When the result is handled, the next one [starts](Reloads::start).
     pub(crate) fn finish(&mut self) -> Option<Reload> {
         self.queue.pop_front()
     }
 
-    /// Gives the first one to a helper.
+    /// Passes the first request to a helper.
     pub(crate) fn start<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
         let work = match self.queue.front() {
             None => return,
@@ -95,13 +95,13 @@ impl Reloads {
         self.persisted.insert(number, persisted);
     }
 
-    /// All workers have taken over what the control plane asked for by this number, if it was a change.
+    /// All workers have adopted the configuration of this number; returns where it is stored, if it was a change.
     pub(crate) fn take_persisted(&mut self, number: u64) -> Option<Persisted> {
         self.persisted.remove(&number)
     }
 }
 
-/// A configuration that was read again, as far as it can take effect without a restart.
+/// A configuration that was read again, with the old values of settings that need a restart.
 pub(crate) fn without_fixed<I: Io>(old: &Config, read: Arc<Config>, io: &mut I) -> Arc<Config> {
     let fixed = differences(old, &read).restart;
     if fixed.is_empty() {

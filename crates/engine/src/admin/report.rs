@@ -1,4 +1,4 @@
-//! What a worker reports about itself for the tables of the console and the control plane: pure functions of its tables.
+//! A worker's report for the tables of the console and the control plane: pure functions of its tables.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use crate::handles::PoolIx;
 use crate::peers::{ClientPhase, ClientSlot, Peers, ServerPhase, ServerSlot, ServerState};
 use crate::pools::{PoolSlot, Pools};
 
-/// What reports are made of.
+/// The input of reports.
 pub(crate) struct Tables<'a> {
     pub(crate) common: &'a Common,
     pub(crate) params: &'a ParamTable,
@@ -28,7 +28,7 @@ pub(crate) struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// Everything about pools; what has neither clients nor servers, and is not configured by name, is left out.
+    /// The records of pools; pools without clients and servers that are not configured by name are left out.
     pub(crate) fn pools(&self) -> Vec<PoolRecord> {
         let configured = &self.common.config().pools;
         let records = self.pools.indices().into_iter().map(|ix| self.pool(ix));
@@ -40,7 +40,7 @@ impl Tables<'_> {
         let snapshot = slot.pool.snapshot(now);
         let mut record = PoolRecord::new(&*slot.name, &*slot.user, slot.mode());
         let asks = if let LendingRole::Owner(lender) = &slot.lending { lender.waiting_requests() } else { 0 };
-        // Borrowers of the pool report their clients themselves.
+        // Borrowers report their clients themselves.
         record.cl_waiting = snapshot.waiting - asks;
         let queries = if slot.lookups > 0 { self.queries.waiting(ix) } else { 0 };
         record.cl_active = (slot.clients + queries).saturating_sub(record.cl_waiting);
@@ -68,7 +68,7 @@ impl Tables<'_> {
         record
     }
 
-    /// Cancel requests of a pool that are under way, of which several may share a connection to a server.
+    /// Cancel requests of a pool that are under way; several may share a connection to a server.
     fn cancels_under_way(&self, slot: &PoolSlot) -> u32 {
         let cancels = slot.cancels.under_way().iter().filter_map(|peer| self.peers.get_cancel(*peer));
         cancels.map(|cancel| cancel.requesters.len() as u32).sum()
@@ -86,7 +86,7 @@ impl Tables<'_> {
         by_name.into_values().collect()
     }
 
-    /// Clients that have logged in, by user. Looks at all of them, and makes a text only for each name.
+    /// Logged-in clients by user. Walks over all of them, and allocates only for each name.
     pub(crate) fn clients_by_user(&self) -> BTreeMap<String, u32> {
         let mut users: HashMap<&str, u32> = HashMap::new();
         let clients = self.peers.clients().filter(|client| client.has_logged_in());
@@ -94,7 +94,7 @@ impl Tables<'_> {
         users.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
     }
 
-    /// Some connections, from slot `from` on, and where to go on. Looks at a bounded number of slots.
+    /// A page of connections, from slot `from` on, and where to go on. Visits a bounded number of slots.
     pub(crate) fn page(&self, of: Connections, from: u32) -> (Vec<SocketRecord>, Option<u32>) {
         let mut records = Vec::new();
         let end = from.saturating_add(MAX_LOOKS).min(self.peers.slots());
@@ -143,7 +143,7 @@ impl Tables<'_> {
         }
     }
 
-    /// How long a client's request has waited for a server, or its query runs by now.
+    /// How long a client's request has waited for a server, or its query has run.
     fn wait_of(&self, client: &ClientSlot, server: Option<&ServerSlot>) -> Span {
         match server {
             Some(server) if server.clock.query_at() != Time::NEVER => self.common.now().since(server.clock.query_at()),
@@ -152,7 +152,7 @@ impl Tables<'_> {
         }
     }
 
-    /// Where a client was accepted, as far as the configuration tells.
+    /// The address at which a client was accepted, as far as the configuration shows.
     fn local_address(&self, from: &ClientAddr) -> String {
         match from {
             ClientAddr::Unix { .. } => "unix".to_owned(),
@@ -196,7 +196,7 @@ impl Tables<'_> {
         }
     }
 
-    /// Where a server is in its life, for SHOW SERVERS.
+    /// A server's state in SHOW SERVERS.
     fn server_state(&self, server: &ServerSlot) -> &'static str {
         let slot = self.pools.get(server.pool);
         let free_since = slot.pool.free_since(server.peer);
@@ -217,13 +217,13 @@ impl Tables<'_> {
     }
 }
 
-/// Whether a server is closed as soon as it is free (`close_needed`).
+/// Whether a server is marked for close (`close_needed`).
 pub(crate) fn is_outdated(peers: &Peers, pools: &Pools, server: Peer) -> bool {
     let Some(slot) = peers.get_server(server) else { return false };
     slot.marked_for_close || pools.get(slot.pool).pool.is_outdated(server)
 }
 
-/// How much memory clients take, and statements.
+/// The memory of clients and statements.
 pub(crate) fn memory(counts: ClientCounts, statements: u64) -> Vec<MemoryRecord> {
     let clients = u64::from(counts.all());
     // What `statement_memory` limits, in KiB: the column holds 31 bits.
@@ -234,7 +234,7 @@ pub(crate) fn memory(counts: ClientCounts, statements: u64) -> Vec<MemoryRecord>
     ]
 }
 
-/// What the parts of `admin` know by themselves joins what the tables show.
+/// Completes a report with what needs the tables.
 pub(crate) fn with_tables(report: Report, tables: &Tables<'_>, by_user: bool) -> Report {
     Report {
         pools: tables.pools(),
@@ -244,13 +244,13 @@ pub(crate) fn with_tables(report: Report, tables: &Tables<'_>, by_user: bool) ->
     }
 }
 
-/// Whether a server that is free since then is checked before it is handed out; with a delay of 0 each is.
+/// Whether a server that is idle since then is checked before it is handed out; with a delay of 0 each is.
 fn is_used(slot: &PoolSlot, since: Time, now: Time) -> bool {
     let settings = slot.pool.settings();
     settings.checks && now.since(since) >= settings.server_check_delay
 }
 
-/// Which count of its pool a server that is not free belongs to.
+/// The counter of its pool for a server that is not idle.
 fn linked_count<'r>(record: &'r mut PoolRecord, server: &ServerSlot) -> &'r mut u32 {
     match server.phase() {
         Some(ServerPhase::Resetting(_) | ServerPhase::ConnectQueryAgain | ServerPhase::Checking) => {

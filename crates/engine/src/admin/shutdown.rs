@@ -1,7 +1,7 @@
-//! Shutdowns that wait: for clients to leave, or for servers to finish.
+//! Shutdowns that wait for clients to disconnect, or for servers to finish.
 //!
-//! Owns when the process may end. Worker 0 asks all workers, each answers once when nothing is left, and with the last
-//! answer the process ends.
+//! Owns when the process may exit. Worker 0 sends the request to all workers, each answers once when nothing is left,
+//! and the process exits with the last answer.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ impl Shutdown {
         self.draining
     }
 
-    /// Worker 0: asks all workers.
+    /// Worker 0: sends the request to all workers.
     pub(crate) fn begin<I: Io>(&mut self, cx: &mut Cx<'_, I>, drain: Drain) {
         let asked = &mut self.asked;
         asked.by = cx.now.deadline(cx.common.config().shutdown_timeout);
@@ -70,7 +70,7 @@ impl Shutdown {
         }
     }
 
-    /// This worker is asked.
+    /// The request has arrived at this worker.
     pub(crate) fn drain(&mut self, drain: Drain) {
         self.draining = Some(drain);
         self.reported = false;
@@ -97,7 +97,7 @@ impl Shutdown {
         (!std::mem::replace(&mut self.reported, true)).then_some(drain)
     }
 
-    /// Worker 0: a worker has nothing left. Whether none has, so that the process may end.
+    /// Worker 0: a worker has nothing left. Returns whether none has, so that the process may exit.
     pub(crate) fn worker_finished(&mut self, worker: WorkerId, drain: Drain, workers: u16) -> bool {
         if self.asked.drain == Some(drain) {
             self.asked.drained.insert(worker);
@@ -105,7 +105,7 @@ impl Shutdown {
         self.asked.drained.len() == usize::from(workers)
     }
 
-    /// A wake-up has come: whether `shutdown_timeout` is over.
+    /// A timer has fired: returns whether `shutdown_timeout` is over.
     pub(crate) fn is_over(&mut self, now: Time) -> bool {
         self.asked.armed = Time::NEVER;
         self.asked.by <= now

@@ -1,11 +1,12 @@
-//! Tables on their way to a console, in pieces: a table is as long as there are connections, and nobody waits for it.
+//! Tables that are sent to a console in pieces: a table may have a row for each connection, and must not block the
+//! worker.
 //!
-//! Owns how far a table has come. Records of connections are asked for page by page, from one worker after the other; each
-//! page is a turn of its own there and here, so what others ask is served in between. The next page is asked for only while
-//! the console reads: at most one page is on its way, and one more may wait for the console's socket.
+//! Owns the progress of a table. Records of connections are requested page by page, from one worker after the other;
+//! each page is an input of its own there and here, so other work is done in between. The next page is requested only
+//! while the console reads: at most one page is under way, and one more may wait for the console's socket.
 //!
-//! Invariant: no turn makes more than [`PAGE`] rows of a table that lists connections, or looks at more than [`MAX_LOOKS`]
-//! slots. A table is no snapshot: each row is true at the moment when its page was made.
+//! Invariant: no input makes more than [`PAGE`] rows of a table that lists connections, or visits more than
+//! [`MAX_LOOKS`] slots. A table is not a snapshot: each row is true at the moment when its page was made.
 
 use weir_admin::{Column, Row, Show, SocketRecord};
 use weir_base::{Peer, WorkerId};
@@ -15,22 +16,22 @@ use crate::admin::paging::Paging;
 
 /// The most rows of a piece.
 pub(crate) const PAGE: usize = 256;
-/// The most slots that are looked at for a piece.
+/// The most slots that are visited for a piece.
 pub(crate) const MAX_LOOKS: u32 = 4096;
 
-/// A table on its way.
+/// A table that is being sent.
 pub(crate) struct TableStream {
-    /// Answers to an earlier table of the same console do not fit.
+    /// Replies for an earlier table of the same console have another id.
     id: u64,
     show: Show,
     rest: Rest,
-    /// The next piece is asked for.
+    /// The next piece is requested.
     asked: bool,
 }
 
-/// What is still to be sent.
+/// The rest of a table.
 enum Rest {
-    /// Rows that are made already.
+    /// Finished rows.
     Rows(std::vec::IntoIter<Row>),
     /// Connections, from a position on.
     Connections(Position),
@@ -48,7 +49,7 @@ struct Position {
 /// Messages for the console.
 pub(crate) struct Piece {
     pub(crate) messages: Vec<u8>,
-    /// The table ends with it.
+    /// Whether it is the table's last.
     pub(crate) last: bool,
 }
 
@@ -59,7 +60,7 @@ impl TableStream {
         TableStream { id, show, rest: Rest::Connections(begin), asked: false }
     }
 
-    /// A table that is made already.
+    /// A finished table.
     pub(crate) fn of_rows(id: u64, show: Show, rows: Vec<Row>) -> TableStream {
         TableStream { id, show, rest: Rest::Rows(rows.into_iter()), asked: true }
     }
@@ -68,12 +69,12 @@ impl TableStream {
         self.id
     }
 
-    /// Whether the next piece is asked for already.
+    /// Whether the next piece is requested already.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked
     }
 
-    /// The question for the next piece, and the worker that answers it; `here` is the console's.
+    /// The request for the next piece, and the worker that answers it; `here` is the console's.
     pub(crate) fn ask(&mut self, console: Peer, here: WorkerId) -> (WorkerId, Paging) {
         self.asked = true;
         match self.rest {
@@ -85,7 +86,7 @@ impl TableStream {
         }
     }
 
-    /// A page of connections has come from one of `workers`, and its list goes on at slot `next` there, or ends.
+    /// A page of connections has arrived from one of `workers`; its list goes on at slot `next` there, or ends.
     pub(crate) fn page(&mut self, records: &[SocketRecord], next: Option<u32>, workers: u16) -> Option<Piece> {
         let Rest::Connections(at) = &mut self.rest else { return None };
         let of = self.show.lists()[at.list];
@@ -99,7 +100,7 @@ impl TableStream {
         Some(piece(&rows, at.list == self.show.lists().len()))
     }
 
-    /// The next rows of a table that is made already.
+    /// The next rows of a finished table.
     pub(crate) fn rows(&mut self) -> Option<Piece> {
         let Rest::Rows(rest) = &mut self.rest else { return None };
         let rows: Vec<Row> = rest.by_ref().take(PAGE).collect();
@@ -120,9 +121,9 @@ fn piece(rows: &[Row], last: bool) -> Piece {
     Piece { messages, last }
 }
 
-/// The message that begins a table.
+/// RowDescription.
 pub(crate) fn columns(columns: &[Column]) -> Vec<u8> {
-    // RowDescription by hand: a table's kinds carry their own type ids.
+    // Encoded here, since a table's columns have their own type OIDs.
     let mut body = (columns.len() as u16).to_be_bytes().to_vec();
     for column in columns {
         body.extend_from_slice(column.name.as_bytes());

@@ -1,9 +1,9 @@
-//! Wait diagnosis: why a client has to wait, and who holds the servers meanwhile. It is what waiting clients and the log are told.
+//! Wait diagnosis: why a client waits, and what holds the servers. Waiting clients and the log receive it.
 //!
-//! A pool can give nothing while its database idles: as many clients as it has servers have begun a transaction and gone
-//! to sleep. The age of the oldest wait shows that something is wrong, and this text shows what.
+//! A pool can be exhausted while its database idles: as many clients as it has servers have begun a transaction and
+//! stopped sending. The age of the oldest wait shows that something is wrong, and this text shows what.
 //!
-//! What keeps a pool from giving more is known at its owner alone, so a borrower asks there before it tells its clients.
+//! Only the owner knows why a pool has no free server, so a borrower asks the owner before it notifies its clients.
 
 use std::fmt::Write as _;
 
@@ -13,33 +13,37 @@ use weir_pgwire::{ErrorFields, put_back};
 use weir_pool::ServerState as InPool;
 use weir_session::{Cause, Refusal};
 
+use crate::backends::login_throttle::AwayHost;
 use crate::log::log;
 use crate::peers::{Peers, ServerPhase, ServerSlot, ServerState};
-use crate::pools::PoolSlot;
+use crate::pools::{PoolSlot, wait_limit};
 use crate::port::{Io, Level};
 use crate::traffic::holding::Holding;
 
-/// The log has one line in so long for the clients of a pool: they fail in bursts.
+/// The shortest interval between two such lines of a pool in the log: waits fail in bursts.
 const LOG_EVERY: Span = Span::from_secs(1);
 
-/// A pool whose waits are explained, and what the explanation is taken from.
+/// The input of a pool's diagnosis.
 pub(crate) struct Diagnosis<'a> {
     pub(crate) now: Time,
     pub(crate) config: &'a Config,
     pub(crate) peers: &'a Peers,
     pub(crate) pool: &'a PoolSlot,
+    /// The host that the pool waits for, if that is away.
+    pub(crate) away: Option<&'a AwayHost>,
     /// Whether a server of the pool is lent to another worker.
     pub(crate) is_lent: &'a dyn Fn(Peer) -> bool,
 }
 
-/// What a server that is in use is held by.
+/// What holds a server that is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Hold {
-    /// A query that runs, or one that its client has not sent to its end.
+    /// A running query, or one that its client has not sent completely.
     Query,
-    /// A client that must move next: in a transaction, in the middle of a message, or with an answer that it does not read.
+    /// A client that must act next: in a transaction, in the middle of a message, or with an answer that it does not
+    /// read.
     IdleTransaction,
-    /// A client that keeps its server for as long as it stays, and asks nothing.
+    /// A client in session mode without a request.
     IdleSession,
     /// Work of ours: a check, a reset, an auth_query.
     Own,
@@ -47,7 +51,7 @@ enum Hold {
     Lent,
 }
 
-/// So many servers, and since when the one that has been held longest.
+/// The number of servers, and since when the one that has been held longest.
 #[derive(Clone, Copy, Default)]
 struct Group {
     count: u32,
@@ -55,8 +59,8 @@ struct Group {
 }
 
 impl Diagnosis<'_> {
-    /// Why a wait in a pool's queue does not end, with names and figures. The pool is full if it has all the servers that
-    /// it may have without its reserve, here or lent; otherwise one more is wanted, and what keeps it from coming is the
+    /// Why a wait in a pool's queue does not end, with names and figures. The pool is full if it has all the servers
+    /// that it may have without its reserve, here or lent; otherwise it wants one more, and what prevents that is the
     /// cause.
     pub(crate) fn cause(&self) -> (Cause, String) {
         let Diagnosis { now, pool: slot, .. } = *self;
@@ -68,9 +72,13 @@ impl Diagnosis<'_> {
         if size > 0 && now_in.active + now_in.idle >= size {
             return (Cause::PoolFull, holders);
         }
-        if let (Some(_), Some((error, too_slow))) = (now_in.retry_at, slot.failures.last()) {
+        let failures = self.away.map(|away| (&away.error, away.too_slow, away.since)).or_else(|| {
+            let (error, too_slow) = now_in.retry_at.and(slot.failures.last())?;
+            Some((error, too_slow, slot.failures.since()))
+        });
+        if let Some((error, too_slow, since)) = failures {
             let cause = if too_slow { Cause::ServerSlow } else { Cause::ServerDown };
-            let since = now.since(slot.failures.since().min(now)).micros() / 1_000_000;
+            let since = now.since(since.min(now)).micros() / 1_000_000;
             return (cause, format!("Logins have failed for {since} s, the last one so: {}. {holders}", error.message));
         }
         if slot.login.waits() {
@@ -94,7 +102,7 @@ impl Diagnosis<'_> {
         format!("No other server is allowed: {}.", limits.join(", "))
     }
 
-    /// Who holds the servers of the pool, as a sentence: `3 of 3 servers are in use: 2 by clients that idle in a
+    /// What holds the servers of the pool, as a sentence: `3 of 3 servers are in use: 2 by clients that idle in a
     /// transaction, for up to 61 s; 1 by a query, for up to 2 s.`
     pub(crate) fn holders(&self) -> String {
         let (mut servers, mut used) = (0, 0);
@@ -106,7 +114,7 @@ impl Diagnosis<'_> {
             let (hold, since) = match self.peers.get_server(peer) {
                 Some(server) => hold(server, self.now),
                 None if (self.is_lent)(peer) => (Hold::Lent, self.now),
-                // It is worked on just now.
+                // It is taken out of the table: being worked on now.
                 None => (Hold::Query, self.now),
             };
             let group = &mut groups[hold as usize];
@@ -141,7 +149,7 @@ fn sentence(used: u32, servers: u32, groups: &[Group; 5]) -> String {
     text
 }
 
-/// What a server is held by, and since when.
+/// What holds a server, and since when.
 fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
     match &server.state {
         ServerState::Up(_, ServerPhase::Linked) => {
@@ -157,16 +165,26 @@ fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
 }
 
 /// A client, or a query of ours, has waited too long: what it is told. The log has it, too.
-pub(crate) fn timed_out<I: Io>(now: Time, pool: &mut PoolSlot, cause: Cause, detail: String, io: &mut I) -> Refusal {
+pub(crate) fn timed_out<I: Io>(
+    now: Time,
+    config: &Config,
+    pool: &mut PoolSlot,
+    (cause, detail): (Cause, String),
+    io: &mut I,
+) -> Refusal {
     if pool.counts.wait_logged.is_none_or(|logged| now.since(logged) >= LOG_EVERY) {
         pool.counts.wait_logged = Some(now);
-        let text = format_args!("{}/{}: a client waited in vain, {cause}: {detail}", pool.name, pool.user);
+        let text =
+            format_args!("{}/{}: a client waited too long for a server, {cause}: {detail}", pool.name, pool.user);
         log(Level::Warning, text, io);
     }
-    Refusal::QueryWaitTimeout { cause, detail }
+    match wait_limit(config, &pool.config) {
+        (_, true) => Refusal::WaitQueryTimeout { cause, detail },
+        (_, false) => Refusal::QueryWaitTimeout { cause, detail },
+    }
 }
 
-/// Tells a client that waits why it does (`query_wait_notify`); also the log.
+/// Sends a waiting client the reason for its wait (`query_wait_notify`); logs it, too.
 pub(crate) fn notify<I: Io>(peers: &Peers, pool: &PoolSlot, client: Peer, why: &str, io: &mut I) {
     let Some(client) = peers.get_client(client).filter(|client| client.pause.waits) else { return };
     if client.is_ready() {

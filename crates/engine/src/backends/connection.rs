@@ -1,4 +1,4 @@
-//! The connection of a server: where it goes, how it was made, and what the server has reported.
+//! The connection of a server: its target, how it was made, and what the server has reported.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,26 +7,26 @@ use weir_base::{Host, Target, Time};
 use crate::backends::hosts::Attempt;
 use crate::secured::Secured;
 
-/// A password that is hashed: password, salt, iterations.
+/// The input of a slow hash: password, salt, iterations.
 pub(crate) type SaltedKey = (std::sync::Arc<str>, Vec<u8>, u32);
 
 /// See the head of the file.
 pub(crate) struct Connection {
-    /// The one of the pool's hosts that it goes to.
+    /// The pool's host that it connects to.
     pub(super) target: Target,
-    /// How it was tried.
+    /// The variant of the attempt.
     pub(super) attempt: Attempt,
-    /// Our end, as text; empty until it is connected.
+    /// Our address, as text; empty until it is connected.
     local: String,
     /// The server's address, once it is connected; `None` for a Unix socket.
     remote: Option<IpAddr>,
     /// Its handshake began without a question.
     direct: bool,
-    /// What its handshake has shown; `None` without encryption.
+    /// The result of its TLS handshake; `None` without encryption.
     tls: Option<Box<Secured>>,
-    /// When it had logged in; until then, when the connect began.
+    /// When it had logged in; before that, when the connect began.
     connected_at: Time,
-    /// What the server reported about itself at its login, until it is up.
+    /// The parameters that the server reported at its login, until it is up.
     pub(super) reported: Vec<(String, String)>,
     /// What a helper hashes for its login.
     hashing: Option<SaltedKey>,
@@ -46,6 +46,11 @@ impl Connection {
             reported: Vec::new(),
             hashing: None,
         }
+    }
+
+    /// A connection that another process has made.
+    pub(crate) fn moved(target: Target, attempt: Attempt, tls: Option<Secured>, connected_at: Time) -> Connection {
+        Connection { tls: tls.map(Box::new), ..Connection::new(target, attempt, connected_at) }
     }
 
     /// The connect has succeeded.
@@ -68,7 +73,7 @@ impl Connection {
         self.tls = Some(tls);
     }
 
-    /// The server has logged in, and has reported this.
+    /// The server has logged in, and reported these parameters.
     pub(crate) fn logged_in(&mut self, reported: Vec<(String, String)>, now: Time) {
         (self.reported, self.connected_at) = (reported, now);
     }
@@ -78,24 +83,29 @@ impl Connection {
         self.hashing = Some(key);
     }
 
-    /// A helper has hashed that.
+    /// The helper has finished; returns what it hashed.
     pub(crate) fn end_hashing(&mut self) -> Option<SaltedKey> {
         self.hashing.take()
     }
 
-    /// Where it goes.
+    /// The target.
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }
 
-    /// How it was tried.
+    /// The variant of the attempt.
     pub(crate) fn attempt(&self) -> Attempt {
         self.attempt
     }
 
-    /// Our end, as text.
+    /// Our address, as text.
     pub(crate) fn local(&self) -> &str {
         &self.local
+    }
+
+    /// The server's address; `None` for a Unix socket.
+    pub(crate) fn remote(&self) -> Option<IpAddr> {
+        self.remote
     }
 
     /// What its handshake has shown; `None` without encryption.
@@ -108,7 +118,7 @@ impl Connection {
         self.connected_at
     }
 
-    /// The name that it was reached by, and the address that it is on; `None` where no name was looked up.
+    /// The host name that it was connected by, and its address; `None` if no name was looked up.
     pub(crate) fn on(&self) -> Option<(&str, IpAddr)> {
         match (&self.target.host, self.remote) {
             (Host::Name(name), Some(address)) => Some((name, address)),
@@ -116,7 +126,7 @@ impl Connection {
         }
     }
 
-    /// The very machine that it is on, whatever its name means by now.
+    /// The exact machine of this connection, whatever its name resolves to now.
     pub(crate) fn machine(&self) -> Target {
         match self.remote {
             Some(address) => Target { host: Host::Ip(address), port: self.target.port },
@@ -124,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// The server's end, for the log.
+    /// The server's address, for the log.
     pub(crate) fn address(&self) -> String {
         match (&self.target.host, self.remote) {
             (Host::SocketDir(_), _) => format!("unix:{}", self.target.port),

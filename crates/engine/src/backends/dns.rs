@@ -1,8 +1,9 @@
-//! Names of servers and their addresses, as look-ups report them.
+//! Host names of servers and their addresses, as look-ups report them.
 //!
-//! Owns what SHOW DNS_HOSTS lists, and when a name is looked up again: as its answer grows old, while servers are on it. An
-//! answer without addresses changes nothing: a name server in trouble must not cost servers that work. Which servers a
-//! changed answer leaves behind is asked here; they are closed when they are free (`flows::opening`).
+//! Owns the content of SHOW DNS_HOSTS, and when a name is looked up again: when its answer expires while servers use
+//! it. An answer without addresses changes nothing: a failing name server must not cost working servers. This file
+//! decides which servers are on addresses that their name no longer has; they are closed when they are free
+//! (`flows::opening`).
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -16,26 +17,26 @@ use crate::peers::ServerSlot;
 use crate::port::Io;
 use crate::timers::Who;
 
-/// The shortest pause between two look-ups of a name that nobody waits for.
+/// The shortest interval between two look-ups of a name that no connect waits for.
 const SHORTEST: Span = Span::from_secs(1);
 
-/// What is known of each name.
+/// The known names.
 #[derive(Default)]
 pub(crate) struct Dns {
     known: BTreeMap<Arc<str>, Known>,
-    /// The earliest wake-up in the timers.
+    /// The earliest timer.
     armed: Option<Time>,
 }
 
 /// One name's addresses.
 struct Known {
     addresses: Vec<IpAddr>,
-    /// Until when the answer holds; never while it is being looked up again.
+    /// When the answer expires; never while the name is being looked up.
     until: Time,
 }
 
 impl Dns {
-    /// Whether a server is on an address that its name has no more.
+    /// Whether a server is on an address that its name no longer has.
     pub(crate) fn has_vanished(&self, server: &ServerSlot) -> bool {
         server.connection.on().is_some_and(|(name, address)| self.has_left(name, address))
     }
@@ -46,7 +47,7 @@ impl Dns {
         known.is_some_and(|known| !known.addresses.is_empty() && !known.addresses.contains(&address))
     }
 
-    /// A name has been looked up; returns whether it has addresses now that servers may not be on.
+    /// A name has been looked up; returns whether its addresses changed, so that servers may be on old ones.
     pub(crate) fn resolved<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -65,12 +66,12 @@ impl Dns {
         found
     }
 
-    /// Whether an answer may have grown old.
+    /// Whether an answer may have expired.
     pub(crate) fn is_due(&self, now: Time) -> bool {
         self.known.values().any(|known| known.until <= now)
     }
 
-    /// Answers may have grown old: names that servers are on are looked up again, the others are forgotten.
+    /// Answers may have expired: names in use are looked up again, the others are dropped.
     pub(crate) fn renew<I: Io>(&mut self, cx: &mut Cx<'_, I>, used: &HashSet<Box<str>>) {
         self.armed = None;
         let now = cx.now;
@@ -88,7 +89,7 @@ impl Dns {
         cx.common.arm(Who::Dns, next, armed);
     }
 
-    /// What is known of names, for SHOW DNS_HOSTS.
+    /// The known names, for SHOW DNS_HOSTS.
     pub(crate) fn records(&self, now: Time) -> Vec<DnsRecord> {
         let record = |(name, known): (&Arc<str>, &Known)| DnsRecord {
             hostname: name.to_string(),

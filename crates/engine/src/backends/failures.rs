@@ -1,4 +1,4 @@
-//! How a pool's logins at its servers have gone.
+//! The failed logins of a pool at its servers.
 
 use weir_base::Time;
 use weir_session::ServerError;
@@ -6,7 +6,7 @@ use weir_session::ServerError;
 /// Why the last login of a pool failed, if it did.
 pub(crate) struct LoginFailures {
     last: Option<ServerError>,
-    /// It failed because it took too long.
+    /// Whether it failed by a timeout.
     too_slow: bool,
     /// When the first login after the last success failed; never if none has.
     since: Time,
@@ -19,7 +19,7 @@ impl Default for LoginFailures {
 }
 
 impl LoginFailures {
-    /// A login has failed: the error for clients, and whether it only took too long.
+    /// Adds a failed login: the error for clients, and whether it was a timeout.
     pub(crate) fn add(&mut self, error: ServerError, too_slow: bool, now: Time) {
         self.last = Some(error);
         self.too_slow = too_slow;
@@ -32,7 +32,7 @@ impl LoginFailures {
         self.since = Time::NEVER;
     }
 
-    /// The last failure since the last success, and whether it only took too long.
+    /// The last failure since the last success, and whether it was a timeout.
     pub(crate) fn last(&self) -> Option<(&ServerError, bool)> {
         self.last.as_ref().map(|error| (error, self.too_slow))
     }

@@ -1,50 +1,68 @@
-//! The servers of a pool, one after the other, until one is good for it.
+//! The hosts of a pool, tried one after the other until one is fit.
 //!
-//! Owns where the next connect goes, with or without encryption, the errors of the tries since the last success, and
-//! what a server must report to be taken (`target_session_attrs`). Must not know when a server is wanted.
+//! Owns the target of the next connect, with or without encryption, the errors of the attempts since the last success,
+//! and what a server must report to be fit (`target_session_attrs`). Must not know when a server is wanted.
 //!
-//! A *round* is each server once; `prefer-standby` makes it two, of which the second takes any. Only a round that failed as
-//! a whole is a failure for the pool, which then waits before the next.
+//! A *round* tries each host once; `prefer-standby` makes it two, of which the second accepts any. Only a round that
+//! failed as a whole is a failure for the pool, which then waits before the next.
 
 use weir_base::Target;
 use weir_config::{Balance, Encryption, Pool, SessionAttrs, SslMode};
 use weir_pool::ConnectFailure;
 use weir_session::{Role, ServerError};
 
+use crate::backends::outlook::Outlook;
+
 /// Where a pool's next connect goes, and how its last ones went.
 #[derive(Default)]
 pub(crate) struct Hosts {
-    /// The server that is next.
+    /// The index of the next host.
     next: usize,
-    /// The last one once more, in another way.
+    /// A second attempt at the last host, in another way.
     again: Option<Attempt>,
-    /// Which servers of the round have failed, and whether their part in replication mattered, each once: a try that was
-    /// called off has not, and the same server may fail again before its turn comes.
+    /// The hosts of the round that have failed, each once, and whether their role mattered: an attempt that was
+    /// abandoned has not failed, and the same host may fail again before the next one is tried.
     failed: Vec<(usize, bool)>,
     /// Their errors; as many as servers at the most.
     errors: Vec<(Target, ServerError)>,
-    /// One of them is starting up.
-    starting: bool,
+    /// What they let us expect; none before the first.
+    outlook: Option<Outlook>,
 }
 
-/// One try.
+/// One attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Attempt {
     host: usize,
     pub(crate) encryption: Encryption,
-    /// Its part in replication does not matter.
+    /// Any role is accepted.
     pub(crate) any: bool,
-    /// It is what is left to try after another way with the same server.
+    /// It is the second way to try the same host.
     second: bool,
+}
+
+/// A server's choices of encryption, by their numbers in [`Attempt::parts`].
+const ENCRYPTIONS: [Encryption; 3] = [Encryption::Off, Encryption::Preferred, Encryption::Required];
+
+impl Attempt {
+    /// What of a try that succeeded still counts: the choice of encryption, and whether any server would do.
+    pub(crate) fn parts(self) -> (u8, bool) {
+        (ENCRYPTIONS.iter().position(|one| *one == self.encryption).unwrap_or_default() as u8, self.any)
+    }
+
+    /// A try of another process, from its [`Attempt::parts`].
+    pub(crate) fn of_parts((encryption, any): (u8, bool)) -> Attempt {
+        let encryption = ENCRYPTIONS.get(usize::from(encryption)).copied().unwrap_or(Encryption::Required);
+        Attempt { host: 0, encryption, any, second: false }
+    }
 }
 
 /// What is known of a server's fitness for a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fitness {
     Fits,
-    /// It does not, for this reason.
+    /// It is not, for this reason.
     Unfit(&'static str),
-    /// It is fit if this query finds a row, or if it finds none; otherwise it is unfit for this reason.
+    /// A query decides: it is fit if the query returns a row, or none; otherwise unfit for this reason.
     Ask {
         query: &'static str,
         row: bool,
@@ -53,7 +71,7 @@ pub(crate) enum Fitness {
 }
 
 impl Hosts {
-    /// The next try, and where it goes.
+    /// The next attempt, and its target.
     pub(crate) fn begin(&mut self, pool: &Pool, mode: SslMode) -> (Attempt, Target) {
         // A new configuration may have fewer servers.
         self.next %= pool.targets.len();
@@ -70,26 +88,29 @@ impl Hosts {
         (attempt, pool.targets[attempt.host].clone())
     }
 
-    /// Where the next try goes.
+    /// The target of the next attempt.
     pub(crate) fn peek<'p>(&self, pool: &'p Pool) -> &'p Target {
         let again = self.again.map(|again| again.host).filter(|host| *host < pool.targets.len());
         &pool.targets[again.unwrap_or(self.next % pool.targets.len())]
     }
 
-    /// The host that is next has no room for now: the one after it comes first, unless one is to be tried once more.
+    /// The next host has no room for a login now: skips it, unless it is due for a second attempt.
     pub(crate) fn pass(&mut self, pool: &Pool) {
         if self.again.is_none() {
             self.next = (self.next + 1) % pool.targets.len();
         }
     }
 
-    /// What it counts as if the try that has just begun fails: whether another of the round is left.
-    pub(crate) fn failure(&self, pool: &Pool, attempt: Attempt) -> ConnectFailure {
+    /// What it counts as if the try that has just begun fails with this outlook: whether another of the round is left.
+    pub(crate) fn failure(&self, pool: &Pool, attempt: Attempt, outlook: Outlook) -> ConnectFailure {
         let failed = self.failed.len() + usize::from(!self.has_failed(attempt));
-        match (failed < tries(pool), self.starting) {
-            (true, _) => ConnectFailure::Elsewhere,
-            (false, true) => ConnectFailure::StartingUp,
-            (false, false) => ConnectFailure::Refused,
+        if failed < tries(pool) {
+            return ConnectFailure::Elsewhere;
+        }
+        match self.outlook.map_or(outlook, |others| others.and(outlook)) {
+            Outlook::Away => ConnectFailure::Away,
+            Outlook::NotReady => ConnectFailure::NotReady,
+            Outlook::Lasting => ConnectFailure::Refused,
         }
     }
 
@@ -97,20 +118,21 @@ impl Hosts {
         self.failed.contains(&(attempt.host, attempt.any))
     }
 
-    /// A try has failed. What it counts as for the pool, and the error for clients.
+    /// An attempt has failed. Returns what that counts as for the pool, and the error for clients.
     pub(crate) fn failed(
         &mut self,
         pool: &Pool,
         attempt: Attempt,
         error: ServerError,
+        outlook: Outlook,
         again: Option<Encryption>,
     ) -> (ConnectFailure, ServerError) {
         if let Some(encryption) = again.filter(|_| !attempt.second) {
             self.again = Some(Attempt { encryption, second: true, ..attempt });
             return (ConnectFailure::Elsewhere, error);
         }
-        self.starting |= error.sqlstate == "57P03";
-        let verdict = self.failure(pool, attempt);
+        let verdict = self.failure(pool, attempt, outlook);
+        self.outlook = Some(self.outlook.map_or(outlook, |others| others.and(outlook)));
         if !rotates(pool) && self.next == attempt.host {
             self.next += 1;
         }
@@ -128,12 +150,20 @@ impl Hosts {
         (verdict, error)
     }
 
+    /// The server that is next is known to be away: it counts as tried, and failed. What that means for the pool, and the
+    /// error for clients.
+    pub(crate) fn skip(&mut self, pool: &Pool, mode: SslMode, error: &ServerError) -> (ConnectFailure, ServerError) {
+        let (attempt, _) = self.begin(pool, mode);
+        let outlook = Outlook::Away.under(pool.limits.on_server_down, error);
+        self.failed(pool, attempt, error.clone(), outlook, None)
+    }
+
     /// A server is up: the round is over, and well.
     pub(crate) fn succeeded(&mut self) {
         *self = Hosts { next: self.next, ..Hosts::default() };
     }
 
-    /// The errors of all the round's servers; of a single one, that alone.
+    /// The errors of all hosts of the round; of a single one, only that.
     fn all_errors(&self, last: ServerError) -> ServerError {
         if self.errors.len() < 2 {
             return last;
@@ -143,7 +173,7 @@ impl Hosts {
     }
 }
 
-/// Whether a server of this role is good for a pool (PostgreSQL documentation, libpq, `target_session_attrs`).
+/// Whether a server of this role is fit for a pool (PostgreSQL documentation, libpq, `target_session_attrs`).
 pub(crate) fn fitness(attrs: SessionAttrs, any: bool, role: Role) -> Fitness {
     const RECOVERY: &str = "SELECT 1 WHERE pg_catalog.pg_is_in_recovery()";
     const READ_ONLY: &str = "SELECT 1 WHERE pg_catalog.current_setting('transaction_read_only') = 'on'";
@@ -168,8 +198,8 @@ pub(crate) fn fitness(attrs: SessionAttrs, any: bool, role: Role) -> Fitness {
     }
 }
 
-/// Whether each connect goes to the next server. Where the operator does not want it, or only one can be good, it goes to
-/// the one that was good last.
+/// Whether each connect tries the next host. If the operator turned that off, or only one host can be fit, it tries
+/// the last one that was fit.
 fn rotates(pool: &Pool) -> bool {
     pool.balance == Balance::RoundRobin
         && !matches!(pool.session_attrs, SessionAttrs::ReadWrite | SessionAttrs::Primary)

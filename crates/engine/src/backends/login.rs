@@ -1,12 +1,12 @@
-//! The steps of our login at a server: encryption, the login itself, and the questions before its first client.
+//! The steps of our login at a server: encryption, the login itself, and the queries before its first client.
 //!
 //! ```text
 //! connecting → (SSL request → TLS handshake) → login → (checking role) → (connect query) → idle
 //! idle → (checking) → (syncing parameters) → linked → (resetting → (connect query again)) → idle → … → closed
 //! ```
 //!
-//! Works on the slots that it is lent. Must not decide when servers are wanted, nor which is tried next (`hosts`); the order
-//! of the steps is in `flows::server_login`.
+//! Works on borrowed slots. Must not decide when servers are wanted, nor which host is next (`hosts`);
+//! `flows::server_login` has the order of the steps.
 
 use std::sync::Arc;
 
@@ -28,17 +28,17 @@ use crate::traffic::wire::Wire;
 /// The protocol that PostgreSQL registered for ALPN.
 const ALPN: &[u8] = b"postgresql";
 
-/// What comes after a step of a login.
+/// What follows a step of a login.
 pub(crate) enum NextStep {
-    /// The server answers something first.
+    /// Wait for the server's answer.
     Wait,
-    /// The login proper.
+    /// Begin the login itself.
     Login,
-    /// The server will not do.
+    /// The server can't be used.
     Failed(ServerError),
 }
 
-/// A server is connected: asks whether it can encrypt, if that matters.
+/// A server is connected: asks whether it supports encryption, if needed.
 pub(crate) fn connected<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot) -> NextStep {
     // A Unix socket is never encrypted, as with libpq and PgBouncer.
     if server.connection.attempt().encryption == Encryption::Off
@@ -77,7 +77,7 @@ pub(crate) fn secured(server: &ServerSlot) -> NextStep {
     }
 }
 
-/// A server's answer to the question whether it can encrypt.
+/// Handles the server's answer to SSLRequest.
 pub(crate) fn encryption_answer<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot, bytes: &[u8]) -> NextStep {
     let error = match read_answer(bytes) {
         Ok(true) => {
@@ -102,7 +102,7 @@ pub(crate) fn begin<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Ser
     cx.io.send(server.peer, &buffer);
 }
 
-/// What a pool logs in with: its own password, else what is stored of its user, else what clients' logins have taught.
+/// The credentials of a pool: its own password, else its user's stored secret, else those from clients' logins.
 fn credentials(slot: &PoolSlot, server: &ServerSlot, stored: Option<Secret>) -> Credentials {
     let password = slot.config.password.clone().filter(|_| slot.is_own());
     let mut credentials = Credentials {
@@ -130,7 +130,7 @@ fn credentials(slot: &PoolSlot, server: &ServerSlot, stored: Option<Secret>) -> 
     credentials
 }
 
-/// A server that is logging in sent something; `None` if it is not logging in.
+/// Handles input of a server that is logging in; `None` if it is not logging in.
 pub(crate) fn feed<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot, bytes: &[u8]) -> Option<ServerLoginStep> {
     let nonce = cx.common.random_bytes();
     let ServerState::Login(login) = &mut server.state else { return None };
@@ -142,7 +142,7 @@ pub(crate) fn feed<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot, bytes: &[
     Some(step)
 }
 
-/// The hashed password of a login is there; `None` if the server is not logging in.
+/// The hashed password of a login is available; `None` if the server is not logging in.
 pub(crate) fn hashed<I: Io>(server: &mut ServerSlot, salted: &[u8; 32], io: &mut I) -> Option<ServerLoginStep> {
     let ServerState::Login(login) = &mut server.state else { return None };
     let mut buffer = Vec::new();
@@ -151,14 +151,14 @@ pub(crate) fn hashed<I: Io>(server: &mut ServerSlot, salted: &[u8; 32], io: &mut
     Some(step)
 }
 
-/// Whether a server that has logged in is good for its pool, as far as it has reported.
+/// Whether a server that has logged in is fit for its pool, as far as it has reported.
 pub(crate) fn check_role(slot: &PoolSlot, server: &mut ServerSlot) -> Fitness {
     let any = server.connection.attempt().any;
     let role = server.up().map(|(up, _)| up.role()).unwrap_or_default();
     fitness(slot.config.session_attrs, any, role)
 }
 
-/// Sends a query of ours to a server that its pool does not have yet; `server_connect_timeout` covers it.
+/// Sends a query of Weir to a server that its pool does not have yet; `server_connect_timeout` covers it.
 pub(crate) fn ask<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot, query: &str, next: ServerPhase) {
     let peer = server.peer;
     if let Some((up, phase)) = server.up() {
@@ -167,7 +167,7 @@ pub(crate) fn ask<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot, query: &st
     }
 }
 
-/// A server is ready for its first client: what it has reported is sent to the pool's clients from now on.
+/// A server is ready for its first client: clients of the pool get its reported parameters from now on.
 ///
 /// # Errors
 /// It is in a transaction.
@@ -204,16 +204,15 @@ pub(crate) fn terminate<I: Io>(cx: &mut Cx<'_, I>, server: Peer) {
     cx.io.close(server);
 }
 
-/// Sends the question whether a server can encrypt; one byte answers it (PostgreSQL documentation, "SSL Session
-/// Encryption").
+/// Sends SSLRequest; one byte answers it (PostgreSQL documentation, "SSL Session Encryption").
 pub(crate) fn ask_for_encryption<I: Io>(peer: Peer, io: &mut I) {
     let mut buffer = Vec::new();
     put_front::ssl_request(&mut buffer);
     io.send(peer, &buffer);
 }
 
-/// Whether a server can encrypt. Anything beyond that one byte was sent before the handshake, perhaps by somebody else
-/// (CVE-2021-23222), and costs the connection. The words are PgBouncer's.
+/// Whether a server supports encryption. Bytes after that one byte were sent before the handshake, maybe by an
+/// attacker (CVE-2021-23222): an error. The texts are PgBouncer's.
 pub(crate) fn read_answer(bytes: &[u8]) -> Result<bool, &'static str> {
     match bytes {
         [b'S'] => Ok(true),
@@ -223,7 +222,7 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<bool, &'static str> {
     }
 }
 
-/// An error of our own, where no server has said anything.
+/// An error of Weir, where the server has sent none.
 pub(crate) fn own_error(message: String) -> ServerError {
     ServerError { sqlstate: "08006".into(), message }
 }

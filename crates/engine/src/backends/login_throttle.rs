@@ -1,47 +1,77 @@
-//! Logins at servers, so many at once to one host and no more, over all pools of this worker (max_logins_per_host).
+//! Logins at servers, so many at once to one host and no more, over all pools of this worker (max_logins_per_host); and one
+//! at a time to a host that is away.
 //!
 //! A pool paces its own logins; a host that thousands of pools come back to at once, because it was restarted, is to be
-//! protected from all of them together. Owns how many logins are under way to each host, and the queue of pools that wait
-//! for theirs. What is under way is compared with the pool whenever it is polled, so that every end of a login,
-//! whatever it was, makes room for the next.
+//! protected from all of them together. Owns how many logins are under way to each host, which hosts are away, and the queue
+//! of pools that wait for theirs. What is under way is compared with the pool whenever it is polled, so that every end of a
+//! login, whatever it was, makes room for the next.
+//!
+//! A host that is away is tried by one pool after the other, each for all: after 20 ms, doubling up to [`LONGEST_AWAY`]. As soon as
+//! it answers, whoever waits goes on. Pools that refuse their clients while a server is down pace themselves alone.
 
 use std::collections::{HashMap, VecDeque};
 
-use weir_base::Target;
-use weir_config::Config;
+use weir_base::{Span, Target, Time};
+use weir_config::{Config, OnServerDown};
+use weir_session::ServerError;
 
-use crate::backends::hosts::Hosts;
 use crate::handles::PoolIx;
+
+/// The pauses between attempts to reach a host that is away.
+const SHORTEST_AWAY: Span = Span::from_millis(20);
+const LONGEST_AWAY: Span = Span::from_millis(40);
+
+/// The log has one line in so long about a host that is away.
+const LOG_EVERY: Span = Span::from_secs(1);
 
 /// Logins under way, and who waits for one.
 #[derive(Default)]
 pub(crate) struct LoginThrottle {
     hosts: HashMap<Target, Host>,
+    /// The earliest wake-up in the timers for a host that is away and has pools waiting; none: never.
+    armed: Option<Time>,
 }
 
 #[derive(Default)]
 struct Host {
     under_way: u32,
     waiting: VecDeque<PoolIx>,
+    away: Option<AwayHost>,
 }
 
-/// What the throttle knows of a pool's login.
+/// A host that is away.
+pub(crate) struct AwayHost {
+    /// How the last attempt failed.
+    pub(crate) error: ServerError,
+    /// It took too long.
+    pub(crate) too_slow: bool,
+    /// When the first attempt failed.
+    pub(crate) since: Time,
+    /// Attempts in a row that have failed.
+    failures: u32,
+    /// The next attempt.
+    opens: Time,
+    /// When the log has last had a line about it.
+    logged_at: Time,
+}
+
+/// The throttle's state of a pool's login.
 #[derive(Default)]
 pub(crate) struct PoolLogin {
-    /// Where it is under way.
+    /// The host of the login under way.
     begun_at: Option<Target>,
-    /// Where the pool waits for room.
+    /// The host at which the pool waits.
     waits_at: Option<Target>,
 }
 
 impl PoolLogin {
-    /// Whether the pool waits for room at a host.
+    /// Whether the pool waits for a host.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         self.waits_at.is_some()
     }
 
-    /// Where the pool waits for room.
+    /// The host at which the pool waits.
     pub(crate) fn waits_at(&self) -> Option<&Target> {
         self.waits_at.as_ref()
     }
@@ -52,13 +82,13 @@ impl PoolLogin {
         self.begun_at.is_none() && self.waits_at.is_none()
     }
 
-    /// The pool was called, and waits no more.
+    /// The pool's turn has come: it waits no more.
     pub(crate) fn called(&mut self) {
         self.waits_at = None;
     }
 }
 
-/// The most logins at once to one host, of one worker.
+/// The limit of concurrent logins at one host, for one worker.
 pub(crate) fn most_logins(config: &Config, workers: u16) -> u32 {
     match config.max_logins_per_host {
         0 => u32::MAX,
@@ -66,27 +96,40 @@ pub(crate) fn most_logins(config: &Config, workers: u16) -> u32 {
     }
 }
 
+impl Host {
+    fn attempt_due(&self) -> Time {
+        let idle = self.under_way == 0 && !self.waiting.is_empty();
+        self.away.as_ref().filter(|_| idle).map_or(Time::NEVER, |away| away.opens)
+    }
+
+    /// Whether a login may begin; while the host is away, one at a time.
+    fn is_open(&self, most: u32, now: Time) -> bool {
+        let pause_over = |away: &AwayHost| self.under_way == 0 && away.opens <= now;
+        self.under_way < most && self.away.as_ref().is_none_or(pause_over)
+    }
+}
+
 impl LoginThrottle {
-    /// A pool may open a server: whether it may do so now, at the first of its hosts that has room for one more login.
-    /// Otherwise it waits for the one that is next.
-    pub(crate) fn admit(
-        &mut self,
-        ix: PoolIx,
-        login: &mut PoolLogin,
-        hosts: &mut Hosts,
-        pool: &weir_config::Pool,
-        most: u32,
-    ) -> bool {
-        for _ in 0..pool.targets.len() {
-            if self.has_room(hosts.peek(pool), most) {
-                return true;
-            }
-            hosts.pass(pool);
-        }
-        let target = hosts.peek(pool).clone();
+    /// Whether a pool may open a server now at this host, without overtaking pools that wait there.
+    pub(crate) fn has_room(&self, target: &Target, policy: OnServerDown, most: u32, now: Time) -> bool {
+        let Some(host) = self.hosts.get(target) else { return true };
+        let open = match policy {
+            OnServerDown::Wait => host.is_open(most, now),
+            OnServerDown::Refuse => host.under_way < most,
+        };
+        open && host.waiting.is_empty()
+    }
+
+    /// A host that is away, and is not to be tried by another pool now.
+    pub(crate) fn shut(&self, target: &Target, now: Time) -> Option<&AwayHost> {
+        let host = self.hosts.get(target)?;
+        host.away.as_ref().filter(|_| !host.is_open(u32::MAX, now) || !host.waiting.is_empty())
+    }
+
+    /// A pool waits for room at a host.
+    pub(crate) fn wait(&mut self, ix: PoolIx, login: &mut PoolLogin, target: &Target) {
         self.hosts.entry(target.clone()).or_default().waiting.push_back(ix);
-        login.waits_at = Some(target);
-        false
+        login.waits_at = Some(target.clone());
     }
 
     /// A login of a pool begins at a host.
@@ -95,7 +138,7 @@ impl LoginThrottle {
         login.begun_at = Some(target.clone());
     }
 
-    /// A pool's login is over, if one was under way; returns the host that has room for it.
+    /// Ends a pool's login, if one was under way; returns the host that has room for it.
     #[must_use]
     pub(crate) fn end(&mut self, login: &mut PoolLogin) -> Option<Target> {
         let target = login.begun_at.take()?;
@@ -103,7 +146,7 @@ impl LoginThrottle {
         Some(target)
     }
 
-    /// A pool waits no more; returns whether it did.
+    /// A pool stops waiting; returns whether it waited.
     pub(crate) fn leave(&mut self, ix: PoolIx, login: &mut PoolLogin) -> bool {
         let Some(target) = login.waits_at.take() else { return false };
         self.change(&target, |host| host.waiting.retain(|other| *other != ix));
@@ -111,29 +154,99 @@ impl LoginThrottle {
     }
 
     /// The pool that is next at a host, if there is room.
-    pub(crate) fn next(&mut self, target: &Target, most: u32) -> Option<PoolIx> {
-        let host = self.hosts.get_mut(target).filter(|host| host.under_way < most)?;
+    pub(crate) fn next(&mut self, target: &Target, most: u32, now: Time) -> Option<PoolIx> {
+        let host = self.hosts.get_mut(target).filter(|host| host.is_open(most, now))?;
         let next = host.waiting.pop_front();
         self.change(target, |_| ());
         next
     }
 
-    /// All who wait at a host, who wait no more.
-    pub(crate) fn take_waiting(&mut self, target: &Target) -> VecDeque<PoolIx> {
-        let waiting = self.hosts.get_mut(target).map(|host| std::mem::take(&mut host.waiting));
+    /// Those who wait at a host and of whom this holds, who wait no more.
+    pub(crate) fn take_waiting(&mut self, target: &Target, which: impl Fn(PoolIx) -> bool) -> Vec<PoolIx> {
+        let mut taken = Vec::new();
+        self.change(target, |host| {
+            host.waiting.retain(|ix| {
+                let takes = which(*ix);
+                taken.extend(takes.then_some(*ix));
+                !takes
+            });
+        });
+        taken
+    }
+
+    /// A login has shown that a host is away; whether the log is to have it. Logins that began before the last attempt
+    /// failed say nothing new.
+    pub(crate) fn is_away(&mut self, target: &Target, error: &ServerError, too_slow: bool, now: Time) -> bool {
+        let host = self.hosts.entry(target.clone()).or_default();
+        let new = host.away.is_none();
+        let away = host.away.get_or_insert_with(|| AwayHost {
+            error: error.clone(),
+            too_slow,
+            since: now,
+            failures: 0,
+            opens: now,
+            logged_at: now,
+        });
+        if away.opens <= now {
+            let pause = Span::from_micros(SHORTEST_AWAY.micros() << away.failures.min(8)).min(LONGEST_AWAY);
+            away.opens = now + pause;
+            away.failures = away.failures.saturating_add(1);
+        }
+        (away.error, away.too_slow) = (error.clone(), too_slow);
+        let logs = new || now.since(away.logged_at) >= LOG_EVERY;
+        if logs {
+            away.logged_at = now;
+        }
+        logs
+    }
+
+    /// A host answers; whether it was away.
+    pub(crate) fn is_back(&mut self, target: &Target) -> bool {
+        let Some(host) = self.hosts.get_mut(target) else { return false };
+        let was_away = host.away.take().is_some();
         self.change(target, |_| ());
-        waiting.unwrap_or_default()
+        was_away
     }
 
-    fn has_room(&self, target: &Target, most: u32) -> bool {
-        self.hosts.get(target).is_none_or(|host| host.under_way < most && host.waiting.is_empty())
+    /// What is known of a host that is away.
+    pub(crate) fn away(&self, target: &Target) -> Option<&AwayHost> {
+        self.hosts.get(target)?.away.as_ref()
     }
 
-    /// Changes a host, and forgets it if nothing is left of it.
+    /// When a host is to be tried for pools that wait there, since it is away and nobody tries it now.
+    pub(crate) fn attempt_due(&self, target: &Target) -> Time {
+        self.hosts.get(target).map_or(Time::NEVER, Host::attempt_due)
+    }
+
+    /// The note of the earliest wake-up for that.
+    pub(crate) fn armed(&mut self) -> &mut Time {
+        self.armed.get_or_insert(Time::NEVER)
+    }
+
+    /// The hosts that are to be tried now.
+    pub(crate) fn due(&mut self, now: Time) -> Vec<Target> {
+        self.armed = None;
+        let mut due: Vec<_> = self.hosts.iter().filter(|(_, host)| host.attempt_due() <= now).collect();
+        // A pool waits at one host, so this is an order, and always the same.
+        due.sort_unstable_by_key(|(_, host)| host.waiting.front());
+        due.into_iter().map(|(target, _)| target.clone()).collect()
+    }
+
+    /// The next moment at which a host is to be tried.
+    pub(crate) fn next_due(&self) -> Time {
+        self.hosts.values().map(Host::attempt_due).min().unwrap_or(Time::NEVER)
+    }
+
+    /// Forgets hosts that are away and that nobody wants to reach: another configuration may not have them.
+    pub(crate) fn forget_away(&mut self) {
+        self.hosts.retain(|_, host| host.under_way > 0 || !host.waiting.is_empty());
+    }
+
+    /// Changes a host's entry, and drops it if it is empty.
     fn change(&mut self, target: &Target, change: impl FnOnce(&mut Host)) {
         let Some(host) = self.hosts.get_mut(target) else { return };
         change(host);
-        if host.under_way == 0 && host.waiting.is_empty() {
+        if host.under_way == 0 && host.waiting.is_empty() && host.away.is_none() {
             self.hosts.remove(target);
         }
     }

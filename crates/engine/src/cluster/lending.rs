@@ -1,4 +1,4 @@
-//! What a pool keeps of the other workers, and what the workers of a pool send each other about it.
+//! A pool's state about other workers, and the messages between the workers of a pool.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,11 +16,11 @@ use crate::entry::reported::Welcome;
 use crate::handles::PoolIx;
 use crate::peers::ServerSlot;
 
-/// What a worker is to a pool.
+/// This worker's role for a pool.
 pub(crate) enum LendingRole {
-    /// It has the pool's limit, its queue and its logins.
+    /// Owner: has the pool's limit, its queue and its logins.
     Owner(Lender),
-    /// It has clients of the pool, whose servers are borrowed.
+    /// Borrower: has clients of the pool, and borrows its servers.
     Borrower(Box<Borrowing>),
 }
 
@@ -28,12 +28,12 @@ pub(crate) enum LendingRole {
 pub(crate) struct Borrowing {
     pub(crate) owner: WorkerId,
     pub(crate) borrower: Borrower,
-    /// Clients that are to be told why they wait, and whether the owner has been asked.
+    /// Clients that are to get the reason for their wait, and whether the owner has been asked for it.
     pub(crate) to_tell: Vec<Waiting>,
     pub(crate) cause_requested: bool,
 }
 
-/// A borrower's client that is to be told why there is no server.
+/// A borrower's client that is to get the reason for its wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiting {
     /// It has waited too long, and is refused.
@@ -42,12 +42,12 @@ pub(crate) enum Waiting {
     Notified(Peer),
 }
 
-/// A server that is lent, as its owner remembers it.
+/// A lent server, as the owner's record.
 #[derive(Clone, Debug)]
 pub(crate) struct LentServer {
     pub(crate) pool: PoolIx,
     pub(crate) borrower: WorkerId,
-    /// The name that it was reached by, and the address that it is on.
+    /// The host name that it was connected by, and its address.
     pub(crate) resolved: Option<(Arc<str>, IpAddr)>,
 }
 
@@ -61,24 +61,24 @@ pub(crate) struct LendingMessage {
 #[derive(Debug)]
 pub(crate) enum Body {
     ToOwner(ToOwner),
-    /// With the error of the last login, if that is why a request is refused, and whether it only took too long.
+    /// With the error of the last login, if that is why a request is refused, and whether it was a timeout.
     ToBorrower(ToBorrower, Option<(ServerError, bool)>),
-    /// To a borrower: a server in answer to a request; its socket comes with the message.
+    /// To a borrower: a server in reply to a request; its socket comes with the message.
     Lent(Box<Lent>),
-    /// To the owner: a server that was lent; its socket comes with the message.
+    /// To the owner: a lent server returns; its socket comes with the message.
     Returned {
         lent: Peer,
         server: MovedServer,
     },
-    /// To the owner: what a client's login has taught, for the logins at the server.
+    /// To the owner: credentials from a client's login, for logins at the server.
     Learnt(Box<Learnings>),
-    /// To the owner: why do the borrower's clients wait?
+    /// To the owner: requests the reason for the borrower's waits.
     RequestCause,
-    /// To a borrower: why they do.
+    /// To a borrower: that reason.
     WaitCause(Cause, String),
 }
 
-/// What is lent.
+/// The content of a lent server.
 #[derive(Debug)]
 pub(crate) struct Lent {
     /// The request's number.
@@ -87,13 +87,13 @@ pub(crate) struct Lent {
     pub(crate) lent: Peer,
     pub(crate) server: MovedServer,
     pub(crate) ages: Ages,
-    /// It has been unused for so long that it is checked first.
+    /// It was idle for so long that it must be checked first.
     pub(crate) check: bool,
     pub(crate) welcome: Option<Welcome>,
     pub(crate) schema: SchemaVersion,
 }
 
-/// What a login has taught.
+/// Credentials from a client's login.
 pub(crate) struct Learnings {
     pub(crate) learnt: LearnedCredentials,
     pub(crate) asked: Option<Secret>,
@@ -109,7 +109,7 @@ impl fmt::Debug for MovedServer {
 }
 
 impl fmt::Debug for Learnings {
-    // Nothing secret reaches a log.
+    // A secret must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Learnings")
     }
@@ -142,7 +142,7 @@ impl LendingRole {
         }
     }
 
-    /// Whether a client of another worker waits for a server, as far as a borrower knows.
+    /// Whether a client of another worker waits for a server, as far as this borrower knows.
     #[inline]
     pub(crate) fn is_wanted_elsewhere(&self) -> bool {
         matches!(self, LendingRole::Borrower(borrowing) if borrowing.borrower.is_wanted_elsewhere())

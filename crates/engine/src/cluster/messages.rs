@@ -1,4 +1,4 @@
-//! What workers send each other.
+//! The messages between workers.
 
 use std::sync::Arc;
 
@@ -15,63 +15,65 @@ use crate::entry::origin::Origin;
 use crate::entry::secret_query::{SecretQuery, UserSecret};
 use crate::secured::Secured;
 
-/// A message from one worker's engine to another's. Opaque to whoever carries it.
+/// A message from one worker's engine to another's. Opaque to the runtime, which carries it.
 #[derive(Debug)]
 pub struct Message(pub(crate) Payload);
 
 #[derive(Debug)]
 pub(crate) enum Payload {
-    /// A client whose pool lives with the receiver; its socket comes with the message.
+    /// A client whose pool is owned by the receiver; its socket comes with the message.
     Client(ClientHandoff),
     /// A cancel request for a client of the receiver; the requester's socket comes with the message.
     Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
+    /// To worker 0: a client of another process has come to the sender.
+    ClientCame,
     /// To worker 0: a client of the sender is gone.
     ClientGone,
-    /// To worker 0, about limits that hold for the process.
+    /// To worker 0, about limits of the process.
     QuotaRequest(Box<QuotaRequest>),
     /// From worker 0.
     QuotaReply(Box<QuotaReply>),
-    /// What is the secret of this user? To the worker of the pool in which the server is asked.
+    /// The request for a user's secret, to the worker of the pool that runs the auth_query.
     LookUp(Box<SecretQuery>),
-    /// Nobody waits for the answer to the question of this number any more.
+    /// Withdraws the request of this number.
     LookUpNoMore(u64),
-    /// The answer: the secret as written, nothing if nobody may enter with it, or why there is no answer.
+    /// The answer: the secret as written, none if the user can't log in with one, or why there is no answer.
     LookedUp { id: u64, answer: Result<UserSecret, Refusal> },
-    /// A login has failed with a secret that a server was asked for: what the receiver keeps of it may be old, too.
+    /// A login has failed with a secret from an auth_query: the receiver's cached answer may be old, too.
     Distrust { database: Arc<str>, user: Arc<str> },
-    /// All connections are taken: the receiver's oldest connection without a login goes.
+    /// All connections are in use: the receiver closes its oldest connection without a login.
     MakeRoom,
-    /// A login from there has failed, and its next refusal waits longer, whichever worker it comes from.
+    /// A login from this origin has failed; its next refusal is delayed longer, on each worker.
     Failed(Origin),
-    /// About a pool that spans workers, between its owner and a borrower; a server's socket may come with it.
+    /// About a pool that spans workers, between its owner and a borrower; may come with a server's socket.
     Lending(Box<LendingMessage>),
-    /// Something to be done by every worker.
+    /// A command for every worker.
     Command { id: u64, command: WorkerCommand },
-    /// It has been done.
+    /// Its answer.
     CommandAnswer { id: u64, answer: WorkerAnswer },
-    /// A piece of a long table is wanted, or comes.
+    /// A page of a long table is requested, or replied.
     Paging(Paging),
-    /// So much of its time the sender is busy, in per cent; to worker 0.
+    /// The sender's load, in per cent of its time; to worker 0.
     Load(u8),
-    /// The sender has no clients left, while a shutdown waits for that.
+    /// The sender has no clients left, for a shutdown that waits for that.
     Drained(Drain),
 }
 
-/// A client on its way to the worker of its pool, before it has proven who it is.
+/// An unauthenticated client on its way to the worker of its pool.
 #[derive(Debug)]
 pub(crate) struct ClientHandoff {
     pub(crate) hello: Box<StartupRequest>,
-    /// What it sent beyond its startup packet.
+    /// The bytes that it sent after its startup packet.
     pub(crate) leftover: Vec<u8>,
     pub(crate) id: u64,
     pub(crate) addr: ClientAddr,
-    /// What its handshake has shown.
+    /// The result of its TLS handshake.
     pub(crate) tls: Option<Box<Secured>>,
     /// All workers' clocks agree.
     pub(crate) connected_at: Time,
 }
 
-/// What every worker is asked for.
+/// The commands for every worker.
 #[derive(Clone, Debug)]
 pub(crate) enum WorkerCommand {
     /// With `counts`, clients are counted by database and user.
@@ -88,17 +90,17 @@ pub(crate) enum WorkerCommand {
     Disable(String),
     Enable(String),
     WaitClose(Option<String>),
-    /// Whoever gave the command of this number waits no longer.
+    /// The command of this number was withdrawn.
     Forget(u64),
     Drain(Drain),
 }
 
-/// How a shutdown goes about it.
+/// What a shutdown waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Drain {
-    /// Clients finish in their own time.
+    /// Clients disconnect.
     Clients,
-    /// Servers finish their transactions; waiting clients are dropped.
+    /// Servers finish their transactions; waiting clients are disconnected.
     Servers,
 }
 

@@ -1,4 +1,4 @@
-//! What the workers of a process have in common: limits that hold for all of them, and pools that span several.
+//! What the workers of a process share: limits of the process, and pools that span several workers.
 //!
 //! - `messages`: what workers send each other. `placement`: which worker a client lives on.
 //! - `quota`: how many clients and servers there may be. `lending`: what a pool that spans workers keeps of the others.
@@ -12,14 +12,14 @@ use std::collections::HashMap;
 
 use weir_base::Peer;
 
-/// What this worker knows of the others, and does for them.
+/// This worker's state about the others.
 #[derive(Default)]
 pub(crate) struct Cluster {
     /// The counts of all workers; worker 0's only.
     pub(crate) counter: quota::counter::Counter,
     pub(crate) clients: quota::clients::ClientQuota,
     pub(crate) idle_search: quota::servers::IdleSearch,
-    /// Servers of this worker's pools that are lent, by the handle they had here: the pool, and to whom.
+    /// Lent servers of this worker's pools, by their handle here: the pool, and the borrower.
     pub(crate) lent: HashMap<Peer, lending::LentServer>,
     /// How busy workers are; worker 0 wants to know.
     pub(crate) loads: placement::Loads,

@@ -1,24 +1,24 @@
-//! Which worker a client goes to: the owner of its pool, or, when that is busy, another one, which borrows its servers.
+//! The worker of a new client: the owner of its pool, or, if that is busy, another one, which borrows its servers.
 //!
-//! Worker 0, which accepts, decides. How busy a worker is comes through the port ([`crate::port::Input::Load`]) and, from
-//! the others, by a message. Clients are packed, because what two workers share costs both of them; they are spread when one
-//! worker is not enough. Must not know what lending is.
+//! Worker 0, which accepts clients, decides. Its own load comes through the port ([`crate::port::Input::Load`]), the
+//! others' in messages. Clients are kept on one worker, because sharing a pool costs CPU on both; they are spread when
+//! one worker is not enough. Must not know how lending works.
 
 use weir_base::WorkerId;
 use weir_config::Spread;
 
-/// From this share of its time on, in per cent, a worker is busy: new clients of its pools go to another one.
+/// From this load on, in per cent, a worker is busy: new clients of its pools go to another one.
 const BUSY: u8 = 80;
 
-/// By how much less another worker must have to do to be sent a client.
+/// How much lower, in per cent, another worker's load must be to get a client.
 const GAP: u8 = 25;
 
-/// What worker 0 knows of the workers' loads.
+/// Worker 0's knowledge of the workers' loads.
 #[derive(Default)]
 pub(crate) struct Loads {
-    /// In per cent of their time, as they told last.
+    /// In per cent of their time, as last reported.
     loads: Vec<u8>,
-    /// Whose turn it is where all clients are spread.
+    /// The next worker, if all clients are spread.
     turn: u16,
 }
 
@@ -35,7 +35,7 @@ impl Loads {
         self.loads.get(usize::from(worker)).copied().unwrap_or(0)
     }
 
-    /// Where the next client of a pool goes.
+    /// The worker of the next client of a pool.
     pub(crate) fn place(&mut self, owner: WorkerId, workers: u16, spread: Spread) -> WorkerId {
         match spread {
             Spread::Never => owner,

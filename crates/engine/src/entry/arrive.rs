@@ -1,6 +1,6 @@
-//! From a client's first byte to its startup packet: a balancer's PROXY header, encryption, cancel requests.
+//! From a client's first byte to its startup packet: PROXY header, encryption, cancel requests.
 //!
-//! Owns no state. Whether a connection may be accepted at all is decided here, too.
+//! Owns no state. Also decides whether a connection may be accepted at all.
 
 use std::ops::RangeInclusive;
 
@@ -17,21 +17,21 @@ use crate::log;
 use crate::peers::{ClientPhase, ClientSlot};
 use crate::port::{Io, Level};
 
-/// How many connections more than `max_clients` there may be, so that clients can be refused with a reason, or cancel: this
-/// part of `max_clients`, within these bounds.
+/// Connections beyond `max_clients`, so that clients can be refused with a reason, or cancel: this fraction of
+/// `max_clients`, within these bounds.
 const SURPLUS: (u32, RangeInclusive<u32>) = (8, 10..=100);
-/// How many more for clients of the Unix socket, and as many again for root and the user that this process runs as:
-/// operators log in whatever other connections there are.
+/// Further connections for clients of the Unix socket, and as many again for root and the user that this process runs
+/// as: so operators can log in under any load.
 const LOCAL_SURPLUS: (u32, RangeInclusive<u32>) = (32, 4..=20);
 
-/// The most connections where this one may be accepted.
+/// The limit of connections that applies to this one.
 pub(crate) fn max_connections(max_clients: u32, local: bool, privileged: bool) -> u32 {
     let part = |(part, bounds): (u32, RangeInclusive<u32>)| (max_clients / part).clamp(*bounds.start(), *bounds.end());
     let locals = if privileged { 2 } else { u32::from(local) };
     max_clients.saturating_add(part(SURPLUS)).saturating_add(locals * part(LOCAL_SURPLUS))
 }
 
-/// Where a client that has just connected begins: balancers with a PROXY header.
+/// The first phase of a new client: load balancers send a PROXY header.
 pub(crate) fn first_phase(config: &Config, from: &ClientAddr) -> ClientPhase {
     let balancer = |from: &ClientAddr| {
         let ClientAddr::Tcp(from) = from else { return false };
@@ -40,7 +40,7 @@ pub(crate) fn first_phase(config: &Config, from: &ClientAddr) -> ClientPhase {
     if balancer(from) { ClientPhase::Header } else { ClientPhase::OPENING }
 }
 
-/// Reads the header by which a balancer says for whom it connects: from now on that is where the client comes from.
+/// Reads the PROXY header of a load balancer: its address replaces the client's.
 pub(crate) fn proxy_header<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
     match proxy::header(&client.waiting) {
         Ok(None) => EntryStep::Read,
@@ -60,7 +60,7 @@ pub(crate) fn proxy_header<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -
     }
 }
 
-/// Reads a client's first packet, if there is a whole one.
+/// Reads a client's first packet, if it is complete.
 pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
     let ClientPhase::Opening { asks_left } = client.phase else { return EntryStep::Read };
     match startup::read(&client.waiting, asking(client, asks_left)) {
@@ -90,7 +90,7 @@ pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> Ent
     }
 }
 
-/// Whether a client may still ask for encryption.
+/// Which requests for encryption a client may still send.
 fn asking(client: &ClientSlot, asks_left: u8) -> EncryptionRequests {
     match (&client.tls, asks_left) {
         (Some(_), _) => EncryptionRequests::Encrypted,

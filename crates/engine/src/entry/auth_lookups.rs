@@ -1,9 +1,9 @@
-//! Secrets of users whom `auth_file` does not list, as the worker of their clients asks for them (auth_query).
+//! Secrets of users that `auth_file` does not list, on the worker of the clients that need them (auth_query).
 //!
-//! Owns one question for all clients of the same user and database, who waits for its answer, and answers that are kept for
-//! `auth_query_cache`. The server is asked by the worker of another pool, perhaps this one (`auth_query`).
+//! Owns one request for all clients of the same user and database, the clients that wait for its answer, and a cache
+//! of answers for `auth_query_cache`. Another pool's worker, maybe this one, runs the query (`auth_query`).
 //!
-//! Always true: a client waits for one question at most; an answer does not tell a client whether its user exists.
+//! Always true: a client waits for at most one request; an answer does not reveal whether its user exists.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,27 +18,27 @@ use crate::common::Cx;
 use crate::entry::secret_query::{SecretQuery, Subject, UserSecret};
 use crate::port::Io;
 
-/// The most answers that are kept of users who exist, and of those who do not.
+/// The limits of cached answers, about users that exist, and about others.
 const MAX_KEPT: usize = 4096;
 
 /// See the head of the file.
 #[derive(Default)]
 pub(crate) struct AuthLookups {
-    /// Questions that have no answer yet.
+    /// Requests without an answer yet.
     pending: HashMap<u64, Pending>,
     by_subject: HashMap<Subject, u64>,
-    /// Answers about users who exist. Those about others are kept for as long, and apart: made-up names displace no real
-    /// ones.
+    /// Answers about existing users. Those about others are cached as long, but separately: invented names replace no
+    /// real ones.
     kept: HashMap<Subject, Kept>,
     unknown: HashMap<Subject, Kept>,
-    /// What users without a secret look like, by the last answer.
+    /// The mock secrets of users without one, from the last answer.
     mocks: Option<Arc<Mocks>>,
 }
 
-/// A question, and who waits for its answer.
+/// A request, and the clients that wait for its answer.
 struct Pending {
     subject: Subject,
-    /// The worker that has it.
+    /// The worker that runs it.
     at: WorkerId,
     clients: Vec<Peer>,
 }
@@ -49,18 +49,18 @@ struct Kept {
 }
 
 impl AuthLookups {
-    /// The answer that is kept about a user.
+    /// The cached answer about a user.
     pub(crate) fn kept(&self, subject: &Subject, now: Time) -> Option<&UserSecret> {
         let kept = self.kept.get(subject).or_else(|| self.unknown.get(subject))?;
         (now < kept.until).then_some(&kept.answer)
     }
 
-    /// What users look like about whom servers are asked, where none can be asked; `usual` if none has answered.
+    /// The mock secrets for users of an auth_query, where no server can be queried; `usual` if none has answered.
     pub(crate) fn mocks(&self, usual: Shape) -> Arc<Mocks> {
         self.mocks.clone().unwrap_or_else(|| Arc::new(Mocks::of_shape(usual)))
     }
 
-    /// A client waits for a secret, which worker `at` is asked for; answered by [`AuthLookups::answered`].
+    /// A client waits for a secret, which is requested from worker `at`; ends with [`AuthLookups::answered`].
     pub(crate) fn ask<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -79,7 +79,7 @@ impl AuthLookups {
         cx.io.post(at, Message(Payload::LookUp(Box::new(query))), None);
     }
 
-    /// A question is answered: those who waited for it, who go on or are refused.
+    /// A request is answered: returns the clients that waited for it, which go on or are refused.
     pub(crate) fn answered<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -106,7 +106,7 @@ impl AuthLookups {
         }
     }
 
-    /// A client that waited is gone. A question that nobody waits for is taken back.
+    /// A waiting client has disconnected. A request without clients is withdrawn.
     pub(crate) fn leave<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: Peer, subject: &Subject) {
         let Some(id) = self.by_subject.get(subject).copied() else { return };
         let Some(pending) = self.pending.get_mut(&id) else { return };
@@ -119,24 +119,24 @@ impl AuthLookups {
         }
     }
 
-    /// A login has failed by a server's answer about its user, and the password may be a new one: the next attempt asks anew, on
-    /// whatever worker it is.
+    /// A login has failed with the answer of an auth_query, so the password may be new: the next attempt on any worker
+    /// sends a new request.
     pub(crate) fn distrust<I: Io>(&mut self, cx: &mut Cx<'_, I>, subject: Subject) {
         self.forget(&subject);
-        // Otherwise clients of one database and user all come to this worker.
+        // Otherwise all clients of a database and user are on this worker.
         if cx.common.config().spread != Spread::Never {
             let (database, user) = subject;
             cx.post_to_others(|| Payload::Distrust { database: database.clone(), user: user.clone() });
         }
     }
 
-    /// Forgets the answer about one user.
+    /// Drops the answer about one user.
     pub(crate) fn forget(&mut self, subject: &Subject) {
         self.kept.remove(subject);
         self.unknown.remove(subject);
     }
 
-    /// Forgets all answers, as a reload does.
+    /// Drops all answers, after a reload.
     pub(crate) fn forget_all(&mut self) {
         self.kept.clear();
         self.unknown.clear();

@@ -1,9 +1,10 @@
-//! Queries for users' secrets (auth_query), in the pool whose server is asked.
+//! Queries for users' secrets (auth_query), in the pool that runs them.
 //!
-//! A query waits in its pool's queue like a client, under a handle of its own kind ([`Waiter`](crate::handles::Waiter)), has
-//! a server for one exchange, and gives it back. So a pool's limits and its order hold for queries, too.
+//! A query waits in its pool's queue like a client, under a handle of its own kind
+//! ([`Waiter`](crate::handles::Waiter)), has a server for one exchange, and releases it. So a pool's limits and its
+//! order apply to queries, too.
 //!
-//! Always true: a query ends with exactly one answer to the worker that sent it, unless that worker has taken it back.
+//! Always true: a query ends with exactly one answer to the worker that sent it, unless that worker has withdrawn it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,17 +22,17 @@ use crate::pools::PoolSlot;
 use crate::port::{Io, Level};
 use crate::traffic::wire::Wire;
 
-/// How often a query may lose its server before that is its answer.
+/// How many servers a query may lose before it fails.
 const MAX_ATTEMPTS: u32 = 3;
 
-/// The queries that this worker's pools carry.
+/// The queries in this worker's pools.
 #[derive(Default)]
 pub(crate) struct AuthQueries {
     queries: Slab<Query>,
     by_id: HashMap<u64, Peer>,
     /// Distinguishes handles of the same slot.
     generation: u32,
-    /// Statistics of the secrets that servers of this worker's pools have answered with.
+    /// Statistics of the secrets in the answers of this worker's servers.
     seen: Arc<Mocks>,
 }
 
@@ -43,32 +44,32 @@ struct Query {
     pool: PoolIx,
     since: Time,
     attempts: u32,
-    /// The exchange with its server, while it has one.
+    /// The exchange with its server, if it has one.
     exchange: Option<auth_query::AuthQuery>,
 }
 
-/// What the bytes of a query's server have brought.
+/// The result of a query's input.
 pub(crate) enum QueryEvent {
     /// The answer is not complete.
     More,
     Answer(auth_query::AuthQueryResult),
-    /// Something that does not answer the query.
+    /// Input that does not answer the query.
     Unexpected(&'static str),
-    /// Nobody waits for it.
+    /// There is no such query.
     Nobody,
 }
 
-/// What becomes of a query that has lost its server.
+/// The result of a lost server for its query.
 pub(crate) enum LostServer {
-    /// It takes its old position in its pool's queue.
+    /// It returns to its old position in its pool's queue.
     Retry { pool: PoolIx, since: Time },
-    /// It has lost one too often.
+    /// It has lost too many.
     Failed,
     /// There is no such query.
     Nobody,
 }
 
-/// A query that is over: whom to answer, and under which number.
+/// A finished query: where its answer goes, and under which number.
 pub(crate) struct Over {
     pub(crate) to: WorkerId,
     pub(crate) id: u64,
@@ -76,7 +77,7 @@ pub(crate) struct Over {
 }
 
 impl AuthQueries {
-    /// Takes a query in, for a pool; returns the handle by which it asks the pool for a server.
+    /// Adds a query for a pool; returns the handle with which it requests a server.
     pub(crate) fn begin(&mut self, from: WorkerId, query: SecretQuery, pool: PoolIx, now: Time) -> Peer {
         self.generation = self.generation.wrapping_add(1);
         let id = query.id;
@@ -90,8 +91,8 @@ impl AuthQueries {
         handle
     }
 
-    /// A query has its server, and is sent; returns its pool. A server that broke unnoticed costs an attempt, so none is
-    /// checked before.
+    /// A query has its server, and is sent; returns its pool. The server is not checked before, since a broken one
+    /// costs only an attempt.
     pub(crate) fn send<I: Io>(&mut self, cx: &mut Cx<'_, I>, handle: Peer, server: &mut ServerSlot) -> Option<PoolIx> {
         let query = self.find(handle)?;
         let peer = server.peer;
@@ -106,7 +107,7 @@ impl AuthQueries {
         Some(query.pool)
     }
 
-    /// The server of a query sent something.
+    /// Handles input of a query's server.
     pub(crate) fn feed<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -123,7 +124,7 @@ impl AuthQueries {
         }
     }
 
-    /// What a server's answer means for the user that was asked for; `iterations` is how often passwords are hashed.
+    /// Converts a server's answer about the user; `iterations` is the number of SCRAM iterations.
     pub(crate) fn judge<I: Io>(
         &mut self,
         handle: Peer,
@@ -178,7 +179,7 @@ impl AuthQueries {
         }
     }
 
-    /// A query is over; it is in no queue and has no server.
+    /// A query has ended; it is in no queue and has no server.
     pub(crate) fn end(&mut self, handle: Peer) -> Option<Over> {
         self.find(handle)?;
         let query = self.queries.remove(handle.slot - FIRST_QUERY)?;
@@ -186,20 +187,20 @@ impl AuthQueries {
         Some(Over { to: query.from, id: query.query.id, pool: query.pool })
     }
 
-    /// Nobody waits for an answer any more: the query's handle, and its pool, which it leaves. One that has been sent goes
-    /// on, and its answer is ignored.
+    /// Withdraws a query: returns its handle, and its pool, whose queue it leaves. One that has been sent goes on, and
+    /// its answer is ignored.
     pub(crate) fn withdraw(&mut self, id: u64) -> Option<(Peer, PoolIx)> {
         let handle = self.by_id.get(&id).copied()?;
         self.find(handle).filter(|query| query.exchange.is_none())?;
         self.end(handle).map(|over| (handle, over.pool))
     }
 
-    /// How many queries wait in a pool's queue.
+    /// The number of queries in a pool's queue.
     pub(crate) fn waiting(&self, pool: PoolIx) -> u32 {
         self.queries.iter().filter(|(_, query)| query.pool == pool && query.exchange.is_none()).count() as u32
     }
 
-    /// Whether this handle names a query that waits in that pool; for checks.
+    /// Whether this handle is a query that waits in that pool; for checks.
     pub(crate) fn waits(&self, handle: Peer, pool: PoolIx) -> bool {
         let query = self.queries.get(handle.slot - FIRST_QUERY);
         query.is_some_and(|query| query.handle == handle && query.pool == pool && query.exchange.is_none())

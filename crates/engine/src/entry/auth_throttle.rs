@@ -1,11 +1,11 @@
 //! The throttle of failed logins.
 //!
-//! The refusal of a wrong password is delayed by `auth_failure_delay`, and twice as long with each further failure of the
-//! same origin, up to 32 times as long; after a minute without failures the origin is forgotten. Only the client that failed
-//! waits. All workers are told of each failure, and count by themselves.
+//! The refusal of a wrong password is delayed by `auth_failure_delay`, and twice as long with each further failure of
+//! the same origin, up to 32 times as long; after a minute without failures the origin is dropped. Only the client
+//! that failed waits. All workers receive each failure, and each counts for itself.
 //!
-//! Bounds: [`MAX_ORIGINS`] are remembered, and [`MAX_DELAYED`] refusals delayed at once; beyond that a failure is treated as
-//! the first of its origin, or refused at once.
+//! Bounds: [`MAX_ORIGINS`] origins, and [`MAX_DELAYED`] delayed refusals; beyond that a failure counts as the first of
+//! its origin, or is refused at once.
 
 use std::collections::HashMap;
 
@@ -17,13 +17,13 @@ use crate::common::Cx;
 use crate::entry::origin::Origin;
 use crate::port::Io;
 
-/// The most origins whose failures are remembered.
+/// The limit of origins.
 const MAX_ORIGINS: usize = 10_000;
-/// The most refusals that are delayed at once.
+/// The limit of delayed refusals.
 const MAX_DELAYED: u32 = 1_000;
 /// How often the delay doubles: five times make 32.
 const DOUBLINGS: u32 = 5;
-/// After so long without failures an origin is forgotten.
+/// An origin is dropped after this time without failures.
 const FORGET_AFTER: Span = Span::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
@@ -32,18 +32,18 @@ struct Failures {
     last: Time,
 }
 
-/// The failures of the last minute, and how many refusals are delayed.
+/// The failures of the last minute, and the number of delayed refusals.
 #[derive(Default)]
 pub(crate) struct AuthThrottle {
     origins: HashMap<Origin, Failures>,
     delayed: u32,
-    /// When origins without failures were dropped last.
+    /// When origins without failures were last dropped.
     swept_at: Time,
 }
 
 impl AuthThrottle {
-    /// A client of this worker has failed to log in, and all other workers are told: how long its refusal is delayed. `None`: it
-    /// is refused at once. Each delay ends with [`AuthThrottle::delay_over`].
+    /// A client of this worker has failed to log in: notifies the other workers, and returns the delay of its refusal.
+    /// `None`: it is refused at once. Each delay ends with [`AuthThrottle::delay_over`].
     pub(crate) fn delay<I: Io>(&mut self, cx: &mut Cx<'_, I>, from: &ClientAddr, refusal: &Refusal) -> Option<Span> {
         let first = cx.common.config().auth.failure_delay;
         let guessed = matches!(
@@ -64,14 +64,14 @@ impl AuthThrottle {
         self.hold().then_some(delay)
     }
 
-    /// Takes in one more refusal to be delayed, if there is room.
+    /// Adds a delayed refusal, if there is room.
     fn hold(&mut self) -> bool {
         let room = self.delayed < MAX_DELAYED;
         self.delayed += u32::from(room);
         room
     }
 
-    /// A client whose refusal was delayed is gone.
+    /// A client with a delayed refusal has been closed.
     pub(crate) fn delay_over(&mut self) {
         self.delayed = self.delayed.saturating_sub(1);
     }
@@ -100,7 +100,7 @@ impl AuthThrottle {
     }
 }
 
-/// A delay, longer by up to a quarter: how long it took to find out that the password is wrong does not show.
+/// A delay, longer by up to a quarter at random, which hides how long the check of the password took.
 fn longer_by_chance(delay: Span, chance: u32) -> Span {
     let more = (u128::from(delay.micros() / 4) * u128::from(chance)) >> 32;
     Span::from_micros(delay.micros().saturating_add(more as u64))

@@ -1,11 +1,11 @@
-//! Passwords of clients that helpers hash, and the results that are kept.
+//! Passwords of clients that helpers hash, and a cache of the results.
 //!
-//! Owns who waits for a helper, first come, first served, and what is remembered so that each password is hashed once. What
-//! is hashed and why is decided in `weir-session` and `weir-auth`.
+//! Owns the queue for helpers, in order of arrival, and the cache, so that each password is hashed once.
+//! `weir-session` and `weir-auth` decide what is hashed.
 //!
-//! Bounds: [`MAX_RUNNING`] jobs are with helpers at once, [`MAX_WAITING`] clients wait for theirs, and whoever comes then is
-//! refused; a wait ends with `client_login_timeout`. [`MAX_KEPT`] results are kept, of stored passwords and of given ones
-//! that proved to be right: what an unauthenticated client makes up displaces nothing.
+//! Bounds: [`MAX_RUNNING`] jobs are with helpers at the same time, [`MAX_WAITING`] clients wait, and further ones are
+//! refused; a wait ends with `client_login_timeout`. [`MAX_KEPT`] results are cached, of stored passwords and of given
+//! ones that proved right: unauthenticated clients can't replace any.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,24 +15,24 @@ use crate::backends::connection::SaltedKey;
 use crate::common::{Cx, Job};
 use crate::port::{Io, Work};
 
-/// The most hashed passwords that are kept, unless more users are listed.
+/// The limit of cached results, unless more users are listed.
 const MAX_KEPT: usize = 4096;
-/// Jobs of this worker that helpers have at once.
+/// The limit of this worker's jobs with helpers.
 const MAX_RUNNING: usize = 16;
-/// The most clients that wait for a helper: a few seconds of work for one.
+/// The limit of clients that wait for a helper: a few seconds of work for one.
 const MAX_WAITING: usize = 1000;
 
-/// What comes of the wish to have a password hashed.
+/// The result of a request to hash.
 pub(crate) enum Requested {
-    /// It was hashed before.
+    /// The result is cached.
     Known([u8; 32]),
-    /// A helper does it, or will: [`PasswordHashing::done`].
+    /// A helper hashes it, now or later: [`PasswordHashing::done`].
     Queued,
     /// Too many wait already.
     Full,
 }
 
-/// What is hashed, and was.
+/// Waiting and cached hashes.
 #[derive(Default)]
 pub(crate) struct PasswordHashing {
     kept: HashMap<SaltedKey, [u8; 32]>,
@@ -54,18 +54,18 @@ impl PasswordHashing {
         Requested::Queued
     }
 
-    /// A helper has finished a job: the next one begins.
+    /// A helper has finished a job: starts the next one.
     pub(crate) fn done<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
         self.running -= 1;
         self.start(cx);
     }
 
-    /// A client does not wait any more.
+    /// A client no longer waits.
     pub(crate) fn leave(&mut self, client: Peer) {
         self.waiting.retain(|(waiting, _)| *waiting != client);
     }
 
-    /// Keeps a result. One more than fits displaces any other.
+    /// Caches a result. Beyond the limit it replaces any other.
     pub(crate) fn keep(&mut self, key: SaltedKey, salted: [u8; 32], users: usize) {
         if self.kept.len() >= MAX_KEPT.max(users)
             && let Some(other) = self.kept.keys().next().cloned()
@@ -75,12 +75,12 @@ impl PasswordHashing {
         self.kept.insert(key, salted);
     }
 
-    /// Forgets all results, as a reload does.
+    /// Drops all results, after a reload.
     pub(crate) fn forget_all(&mut self) {
         self.kept.clear();
     }
 
-    /// Gives helpers as much work as they may have.
+    /// Passes as many jobs to helpers as allowed.
     fn start<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
         while self.running < MAX_RUNNING {
             let Some((client, (password, salt, iterations))) = self.waiting.pop_front() else { return };

@@ -1,7 +1,7 @@
-//! Logins of clients: by which method a client must prove who it is, against which secret, and the steps of the proof.
+//! Logins of clients: the authentication method, the secret, and the steps of the exchange.
 //!
-//! A login that can only fail takes the same steps as one that can succeed. Where secrets come from is decided here and
-//! nowhere else; which method a rule asks for, and what a proof is worth, is decided in `weir-auth`.
+//! A login that can only fail takes the same steps as one that can succeed. Only this file decides where secrets come
+//! from; `weir-auth` decides which method a rule requires, and whether a proof is accepted.
 
 use std::sync::Arc;
 
@@ -32,10 +32,10 @@ use crate::port::{Authority, Io, PasswordCheck};
 /// The user as whom the owner of the process administers it (PgBouncer's `pgbouncer`).
 const OWNER: &str = "pgbouncer";
 
-/// What the logins of a worker share.
+/// State that the logins of a worker share.
 pub(crate) struct Logins {
     policy: ScramPolicy,
-    /// What users who are not listed look like, where nobody is asked about them: like those who are.
+    /// Mock secrets of unlisted users without an auth_query: like those of listed users.
     mocks: Arc<Mocks>,
     /// The operating system's user that the process runs as.
     uid: u32,
@@ -50,9 +50,9 @@ struct Known {
     exists: bool,
     /// None for a user who has none, or does not exist.
     secret: Option<Secret>,
-    /// What such a user is made to look like.
+    /// The mock secrets for such a user.
     mocks: Arc<Mocks>,
-    /// What a server answered, if one was asked.
+    /// The answer of an auth_query, if there was one.
     asked: Option<UserSecret>,
 }
 
@@ -69,30 +69,30 @@ impl Logins {
         }
     }
 
-    /// Takes over what a new configuration says about logins.
+    /// Applies a configuration.
     pub(super) fn adopt(&mut self, config: &Config) {
         self.policy = policy(self.policy.key, config);
         self.mocks = mocks(config);
         self.hashing.forget_all();
     }
 
-    /// How often passwords are hashed.
+    /// The number of SCRAM iterations.
     pub(crate) fn iterations(&self) -> u32 {
         self.policy.iterations
     }
 
-    /// Whether a client is root, or the user of the operating system that this process runs as.
+    /// Whether a client is root, or the operating system's user of this process.
     pub(crate) fn is_privileged(&self, address: &ClientAddr) -> bool {
         matches!(address, ClientAddr::Unix { uid, .. } if *uid == self.uid || *uid == 0)
     }
 
-    /// Whether a client is the user of the operating system that this process runs as, and says so by PgBouncer's word for
-    /// it: it may administer what is its own, without a password.
+    /// Whether a client is the operating system's user of this process and logs in under PgBouncer's name for it: it
+    /// may administer the process without a password.
     fn is_owner(&self, client: &ClientSlot) -> bool {
         matches!(client.addr, ClientAddr::Unix { uid, .. } if uid == self.uid) && *client.user == *OWNER
     }
 
-    /// What a client may do at the console.
+    /// The role of a client at the console.
     pub(crate) fn role(&self, config: &Config, client: &ClientSlot) -> Option<Role> {
         let listed = |users: &[String]| users.iter().any(|user| **user == *client.user);
         if self.is_owner(client) || listed(&config.admin_users) {
@@ -101,7 +101,7 @@ impl Logins {
         listed(&config.stats_users).then_some(Role::Stats)
     }
 
-    /// A client's startup packet has come to the worker where it logs in.
+    /// A client's startup packet has arrived at the worker of its login.
     pub(crate) fn begin<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -127,8 +127,8 @@ impl Logins {
         self.challenge(cx, client, request, None, lookups)
     }
 
-    /// Asks a client to prove who it is, as soon as everything is known that decides how; until then it waits, and this is
-    /// called again. `asked` is what a server answered about the user, if one was asked.
+    /// Starts the exchange with a client, when everything is known that it depends on; until then the client waits,
+    /// and this is called again. `asked` is the answer of an auth_query, if there was one.
     pub(crate) fn challenge<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -180,7 +180,7 @@ impl Logins {
         self.begin_exchange(cx, client, phase, plan, known)
     }
 
-    /// Sends the request for a proof.
+    /// Sends the authentication request.
     fn begin_exchange<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -203,10 +203,10 @@ impl Logins {
         self.advance(cx, client, next)
     }
 
-    /// The secret of a user who wants to log in to a database, from the list or from a server's answer.
+    /// The secret of a user for a database, from the list or from an auth_query's answer.
     ///
     /// # Errors
-    /// A server must be asked for it first.
+    /// An auth_query must run first.
     fn known_secret(
         &self,
         config: &Config,
@@ -242,7 +242,7 @@ impl Logins {
         }
     }
 
-    /// What users look like in a database that does not exist: as in one that does.
+    /// The mock secrets in a database that does not exist: as in one that does.
     fn mocks_without_pool(&self, config: &Config, lookups: &AuthLookups) -> Arc<Mocks> {
         match &config.auth.query_user {
             Some(_) => lookups.mocks(Shape::usual(self.policy.iterations)),
@@ -263,12 +263,12 @@ impl Logins {
         EntryStep::Wait
     }
 
-    /// A helper knows what the operating system calls a user. Clients that wait for that begin anew.
+    /// A helper has found the name of an operating system's user. Clients that wait for it start again.
     pub(crate) fn learn_name<I: Io>(&mut self, cx: &mut Cx<'_, I>, uid: u32, name: Option<&str>) {
         self.user_names.learn(uid, name.map(Arc::from), cx.now);
     }
 
-    /// A password message, if there is a whole one.
+    /// Handles a password message, if it is complete.
     pub(crate) fn password<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
         let head = match Head::parse(&client.waiting) {
             Ok(None) => return EntryStep::Read,
@@ -293,12 +293,12 @@ impl Logins {
         self.advance(cx, client, next)
     }
 
-    /// Takes a login on to what its session says is next.
+    /// Goes on with the session's next step.
     fn advance<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, next: LoginStep) -> EntryStep {
         match next {
             LoginStep::Wait => {
                 if !client.waiting.is_empty() {
-                    // Its next message may be here already.
+                    // Its next message may be buffered already.
                     cx.common.follow_up(FollowUp::Feed(client.peer));
                 }
                 EntryStep::Read
@@ -311,7 +311,7 @@ impl Logins {
             LoginStep::Accepted(learnt) => {
                 if let ClientPhase::Login(phase) = &mut client.phase {
                     if let Some(Hashing { key, stored: false, salted: Some(salted) }) = phase.hashing.take() {
-                        // What the client gave, and was hashed, has proved to be a password.
+                        // The hashed password of the client has proved right.
                         self.hashing.keep(key, salted, cx.common.config().auth.users.len());
                     }
                     phase.learnt = learnt;
@@ -336,7 +336,7 @@ impl Logins {
         }
     }
 
-    /// A helper has hashed the password of a client's login, which may be gone by now.
+    /// A helper has hashed the password of a client's login; the client may have disconnected.
     pub(crate) fn hash_done<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
         self.hashing.done(cx);
     }
@@ -406,7 +406,7 @@ impl Logins {
     }
 }
 
-/// The way a client came.
+/// How a client is connected.
 fn via(client: &ClientSlot) -> Via {
     match client.addr {
         ClientAddr::Unix { .. } => Via::Local,
@@ -431,7 +431,7 @@ fn method(auth: &Auth) -> Method {
     if auth.hba.is_some() { Method::Hba } else { auth.method }
 }
 
-/// What the salts of users without one are made from, and how often passwords are hashed.
+/// The key for mock salts, and the number of SCRAM iterations.
 fn policy(key: [u8; 32], config: &Config) -> ScramPolicy {
     ScramPolicy { key, iterations: config.auth.scram_iterations }
 }

@@ -1,4 +1,4 @@
-//! A client's way in: from its first packet to its first query.
+//! The login of clients: from the first packet to the first query.
 //!
 //! - `arrive`: from its first byte to its startup packet. `tls`: its encryption. `prelogin`: what unauthenticated clients may
 //!   cost.
@@ -8,7 +8,7 @@
 //! - `welcome`: what a client is sent that has logged in.
 //! - `state`, `step`, `origin`, `secret_query`, `reported`: values that these parts take and return.
 //!
-//! Each part owns its fields, and returns what is next ([`step::EntryStep`]); the engine carries that out (`flows::login`).
+//! Each part owns its fields, and returns the next step ([`step::EntryStep`]); `flows::login` carries it out.
 
 pub(crate) mod arrive;
 pub(crate) mod auth_lookups;
@@ -50,7 +50,7 @@ impl ClientEntry {
         }
     }
 
-    /// Takes over what a new configuration says about logins.
+    /// Applies a configuration.
     pub(crate) fn adopt(&mut self, config: &Config) {
         self.logins.adopt(config);
         self.lookups.forget_all();

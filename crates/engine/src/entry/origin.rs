@@ -1,15 +1,15 @@
-//! Where clients come from, as far as failed logins are concerned.
+//! The origin of failed logins.
 
 use std::net::IpAddr;
 
 use weir_base::ClientAddr;
 
-/// The unit that the throttle of failed logins counts by.
+/// The unit by which the throttle of failed logins counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Origin {
     /// An IPv4 address.
     V4(u32),
-    /// The first half of an IPv6 address: who has one address usually has all that begin like it.
+    /// The first half of an IPv6 address: a client usually has all addresses with the same first half.
     V6(u64),
     /// The operating system's user, over the Unix socket.
     Local(u32),

@@ -1,10 +1,10 @@
-//! Unauthenticated clients: how much memory they may hold, and who of them makes room for others.
+//! Unauthenticated clients: how much memory they may hold, and which of them are closed to make room for others.
 //!
-//! Each may send a little ahead of its login; what goes beyond that they share, and whoever asks for more than is left is
-//! refused. Where all connections are taken, those who have been about to log in for longest make room for new ones.
+//! Each may send a little ahead of its login; further bytes come from a shared budget, and a client that exceeds the
+//! rest of it is refused. If all connections are in use, the oldest unauthenticated clients are closed for new ones.
 //!
-//! Bounds: [`OWN_SHARE`] bytes for each client, [`MAX_OF_ONE`] for one, [`MAX_OF_ALL`] beyond the own shares for all of a
-//! worker. Their number is bounded in `arrive`, their time by `client_login_timeout`.
+//! Bounds: [`OWN_SHARE`] bytes for each client, [`MAX_OF_ONE`] for one, [`MAX_OF_ALL`] beyond the own shares for all
+//! of a worker. `arrive` bounds their number, `client_login_timeout` their time.
 
 use std::collections::VecDeque;
 
@@ -13,23 +13,23 @@ use weir_session::Refusal;
 
 use crate::peers::{ClientPhase, ClientSlot, Peers};
 
-/// So many bytes a client may have sent whatever others have: startup packets and passwords are shorter.
+/// Bytes that each client may send in any case: startup packets and passwords are shorter.
 const OWN_SHARE: usize = 2 << 10;
 /// The most bytes that are held for one client: its password, and what it sends ahead of its login.
 const MAX_OF_ONE: usize = 80 << 10;
 /// The most bytes beyond the own shares.
 const MAX_OF_ALL: usize = 16 << 20;
-/// Who has been about to log in for so long makes room for others.
+/// After this time without a login a client may be closed to make room.
 const EVICT_AFTER: Span = Span::from_secs(5);
-/// How often other workers are asked to make room, at most.
+/// The shortest interval between requests to other workers to make room.
 const ASK_AGAIN: Span = Span::from_millis(10);
 
 /// The unauthenticated clients of a worker.
 #[derive(Default)]
 pub(crate) struct PreLogin {
-    /// In the order in which they came; some have logged in or left since.
+    /// In order of arrival; some have logged in or disconnected since.
     queue: VecDeque<Peer>,
-    /// The queue's length at which it is cleared of those.
+    /// The queue's length at which those are removed.
     sweep_at: usize,
     /// Bytes that they hold beyond their own shares.
     held: usize,
@@ -37,7 +37,7 @@ pub(crate) struct PreLogin {
 }
 
 impl PreLogin {
-    /// A client has come that has to log in yet.
+    /// A client has connected.
     pub(crate) fn begin(&mut self, peer: Peer, peers: &Peers) {
         if self.queue.len() >= self.sweep_at {
             self.queue.retain(|peer| peers.get_client(*peer).is_some_and(|client| client.phase.is_unauthenticated()));
@@ -46,11 +46,11 @@ impl PreLogin {
         self.queue.push_back(peer);
     }
 
-    /// Takes in what a client sent that can't be handled yet: all of it, or nothing if that would be too much. Clients that
-    /// have logged in are not bounded here.
+    /// Buffers input that can't be handled yet: all of it, or nothing if that exceeds a limit. Logged-in clients are
+    /// not limited here.
     ///
     /// # Errors
-    /// Why the client is refused.
+    /// The refusal for the client.
     pub(crate) fn hold(&mut self, client: &mut ClientSlot, bytes: &[u8]) -> Result<(), Refusal> {
         if !client.phase.is_unauthenticated() {
             client.waiting.extend_from_slice(bytes);
@@ -70,7 +70,7 @@ impl PreLogin {
         Ok(())
     }
 
-    /// A client's buffer or phase has changed: charges it for what it holds now.
+    /// A client's buffer or phase has changed: updates its charge.
     pub(crate) fn charge(&mut self, client: &mut ClientSlot) {
         let unauthenticated = client.phase.is_unauthenticated();
         if unauthenticated && client.waiting.is_empty() {
@@ -81,14 +81,14 @@ impl PreLogin {
         client.charged = now as u32;
     }
 
-    /// A client is gone, or goes to another worker.
+    /// A client has disconnected, or moves to another worker.
     pub(crate) fn discharge(&mut self, client: &mut ClientSlot) {
         self.held -= client.charged as usize;
         client.charged = 0;
     }
 
-    /// Who makes room for a new connection: the oldest client, if it is old enough and not `spared`. Clients whose socket is
-    /// on its way to another worker are passed over.
+    /// The client to close for a new connection: the oldest, if it is old enough and not `spared`. Clients whose
+    /// socket is on its way to another worker are skipped.
     pub(crate) fn evict(&mut self, now: Time, peers: &Peers, spared: impl Fn(&ClientAddr) -> bool) -> Option<Peer> {
         while let Some(peer) = self.queue.front().copied() {
             let client = peers.get_client(peer).filter(|client| client.phase.is_unauthenticated());
@@ -105,7 +105,7 @@ impl PreLogin {
         None
     }
 
-    /// Nobody here makes room: whether other workers are asked to, which is done so often and no more.
+    /// No client here can be closed: returns whether to send other workers a request, at a limited rate.
     pub(crate) fn asks_others(&mut self, now: Time) -> bool {
         let due = now.since(self.asked_others) >= ASK_AGAIN;
         if due {
@@ -114,7 +114,7 @@ impl PreLogin {
         due
     }
 
-    /// The bytes that are held beyond the own shares.
+    /// The bytes held beyond the own shares.
     pub(crate) fn held(&self) -> usize {
         self.held
     }

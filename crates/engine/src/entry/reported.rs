@@ -1,18 +1,18 @@
-//! What a server reported about itself, as the messages that clients are told it by (PgBouncer's welcome message).
+//! A server's reported parameters, as the messages that clients receive at their login (PgBouncer's welcome message).
 
 use std::sync::Arc;
 
 use weir_pgwire::put_back;
 use weir_session::{ParamTable, Params};
 
-/// What clients of a pool are told at their login.
+/// The login messages for clients of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Welcome {
     pub(crate) reported: Arc<Reported>,
     pub(crate) params: Arc<Params>,
 }
 
-/// ParameterStatus messages, made once: most clients of a pool are told the same.
+/// ParameterStatus messages, encoded once: most clients of a pool receive the same.
 #[derive(Debug)]
 pub(crate) struct Reported {
     messages: Vec<u8>,
@@ -25,12 +25,12 @@ struct Parameter {
     value: String,
     /// Its index among the tracked ones.
     tracked: Option<usize>,
-    /// Where its message ends.
+    /// The end of its message.
     end: usize,
 }
 
 impl Reported {
-    /// The messages for what a server reported: names and values.
+    /// The messages for a server's reported parameters: names and values.
     pub(crate) fn new(table: &ParamTable, reported: Vec<(String, String)>) -> Reported {
         let (mut messages, mut parameters) = (Vec::new(), Vec::new());
         for (name, value) in reported {
@@ -38,6 +38,11 @@ impl Reported {
             parameters.push(Parameter { tracked: table.place(&name), name, value, end: messages.len() });
         }
         Reported { messages, parameters }
+    }
+
+    /// What the server reported: names and values.
+    pub(crate) fn list(&self) -> Vec<(String, String)> {
+        self.parameters.iter().map(|parameter| (parameter.name.clone(), parameter.value.clone())).collect()
     }
 
     /// Appends what a client with these values is told: the same, but where it has a value of its own.

@@ -1,4 +1,4 @@
-//! What is kept of a client while it logs in.
+//! The state of a client during its login.
 
 use std::fmt;
 
@@ -15,30 +15,32 @@ use crate::password_check::Authority;
 /// How a client began its TLS handshake (libpq's `sslnegotiation`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SslNegotiation {
-    /// By a request that was answered.
+    /// By an SSLRequest, which was answered.
     Request,
     /// With its first bytes.
     Direct,
 }
 
-/// What a client's socket is sent to another worker for.
+/// The purpose for which a client's socket is sent to another worker.
 pub(crate) enum Handoff {
-    /// Its login there, with what it sent beyond its startup packet.
+    /// Its login there, with its input after the startup packet.
     Startup(WorkerId, Box<StartupRequest>, Vec<u8>),
     /// To cancel what a client there runs.
     Cancel { pid: u32, secret: Vec<u8> },
+    /// Another process takes over.
+    TakeOver,
 }
 
-/// A login, and what it is for.
+/// A login: the startup request and its progress.
 pub(crate) struct LoginPhase {
     pub(super) request: Box<StartupRequest>,
     /// The exchange; none before it begins and after it has succeeded.
     pub(super) login: Option<Login>,
     pub(super) learnt: LearnedCredentials,
-    /// What a server answered about its user, if one was asked.
+    /// The answer of an auth_query, if there was one.
     pub(super) secret: Option<UserSecret>,
     pub(super) awaits: Awaits,
-    /// Why it will fail, whatever the client answers: for the log.
+    /// Why it will fail in any case: for the log.
     pub(super) why: Option<Why>,
     /// What is hashed, or was.
     pub(super) hashing: Option<Hashing>,
@@ -46,7 +48,7 @@ pub(crate) struct LoginPhase {
     pub(super) authority: Option<Authority>,
 }
 
-/// What a login waits for.
+/// The event that a login waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Awaits {
     /// The client's next message.
@@ -64,7 +66,7 @@ pub(crate) enum Awaits {
 /// The password of a client's login.
 pub(crate) struct Hashing {
     pub(super) key: SaltedKey,
-    /// It is the one that is stored, and not one that the client gave.
+    /// Whether it is the stored password, not the one that the client sent.
     pub(super) stored: bool,
     pub(super) salted: Option<[u8; 32]>,
 }
@@ -84,7 +86,7 @@ impl LoginPhase {
         }
     }
 
-    /// What the client asked for.
+    /// The startup request.
     pub(crate) fn request(&self) -> &StartupRequest {
         &self.request
     }
@@ -94,7 +96,7 @@ impl LoginPhase {
         weir_admin::is_console(&self.request.database)
     }
 
-    /// Gives it up: the login begins anew.
+    /// Ends this login: it starts again with its request.
     pub(crate) fn into_request(self) -> Box<StartupRequest> {
         self.request
     }
@@ -107,23 +109,23 @@ impl LoginPhase {
         self.awaits = awaits;
     }
 
-    /// What the login taught us, for our own logins at the server.
+    /// Credentials from this login, for our own logins at the server.
     pub(crate) fn learnt(&self) -> &LearnedCredentials {
         &self.learnt
     }
 
-    /// What a server answered about its user, if one was asked.
+    /// The answer of an auth_query, if there was one.
     pub(crate) fn asked_secret(&self) -> Option<&UserSecret> {
         self.secret.as_ref()
     }
 
-    /// Why it will fail, if that is known.
+    /// Why it will fail, if known.
     pub(crate) fn why(&self) -> Option<Why> {
         self.why
     }
 }
 
-/// Whose secret a startup packet makes us ask for.
+/// The subject of the auth_query for a startup packet.
 pub(crate) fn subject(request: &StartupRequest) -> Subject {
     (request.database.as_str().into(), request.user.as_str().into())
 }

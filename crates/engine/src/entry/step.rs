@@ -1,31 +1,31 @@
-//! What is to be done next with a client that logs in: what the parts of `entry` return, and the engine carries out.
+//! The next step of a login: the result of the parts of `entry`, which the engine carries out.
 
 use weir_config::AuthLookup;
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
 
-/// What becomes of a client after one step of its login.
+/// The result of one step of a client's login.
 pub(crate) enum EntryStep {
-    /// It is read from: more bytes are needed.
+    /// Read more bytes.
     Read,
-    /// It is not read from until an answer has come: from a helper, a server, another worker, or the throttle's time.
+    /// Do not read until an event: an answer of a helper, a server or another worker, or the end of a delay.
     Wait,
-    /// Its startup packet has come: where does it log in?
+    /// The startup packet has arrived: select the worker of its login.
     Startup(Box<StartupRequest>),
-    /// It asks to cancel what another client runs.
+    /// A cancel request.
     Cancel { pid: u32, secret: Vec<u8> },
-    /// A server is asked for its user's secret; then the login begins anew.
+    /// Query a server for the user's secret; then start the login again.
     LookUp(Box<StartupRequest>, AuthLookup),
-    /// It has proven who it is.
+    /// The authentication has succeeded.
     Proven,
-    /// It has failed to.
+    /// The authentication has failed.
     Failed(Refusal),
-    /// It is refused: told why, and its connection closed.
+    /// Send an error, and close the connection.
     Refuse(Refusal),
-    /// Its connection is closed without an answer, which it would not understand; the log has why, as a warning.
+    /// Close the connection without an answer, which the client would not understand; log the reason as a warning.
     Drop(&'static str),
-    /// Its connection is closed without an answer, for this reason.
+    /// Close the connection without an answer, for this reason.
     Close(&'static str),
-    /// It has ended its connection in order.
+    /// The client has ended its connection with Terminate.
     Leave,
 }

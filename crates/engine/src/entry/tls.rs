@@ -1,6 +1,6 @@
-//! Encryption of clients: what they may ask for and get, and what a handshake leads to.
+//! Encryption of clients: which requests are allowed, their answers, and the result of a handshake.
 //!
-//! Clients on Unix sockets are never encrypted and never asked to be (PgBouncer).
+//! Clients on Unix sockets are never encrypted, and need not be (PgBouncer).
 
 use weir_base::ClientAddr;
 use weir_config::{Config, SslMode};
@@ -11,8 +11,8 @@ use crate::entry::step::EntryStep;
 use crate::peers::{ClientPhase, ClientSlot};
 use crate::port::{Handshake, Io};
 
-/// The protocol that a client must name (ALPN) when it begins with a handshake: so a request meant for another server can't
-/// be taken for one to us (PostgreSQL 17).
+/// The ALPN protocol that a client must offer with direct TLS: so a request for another kind of server can't be
+/// misused for this one (PostgreSQL 17).
 const ALPN: &[u8] = b"postgresql";
 
 /// Whether this client can be encrypted.
@@ -20,7 +20,7 @@ fn is_offered(config: &Config, client: &ClientSlot) -> bool {
     config.tls.client.is_available() && matches!(client.addr, ClientAddr::Tcp(_))
 }
 
-/// Whether this client had to be encrypted, and is not.
+/// Whether this client must use TLS, and does not.
 pub(super) fn is_missing(config: &Config, client: &ClientSlot) -> bool {
     let required = match config.tls.client.mode {
         SslMode::Disable | SslMode::Allow | SslMode::Prefer => false,
@@ -29,7 +29,7 @@ pub(super) fn is_missing(config: &Config, client: &ClientSlot) -> bool {
     required && client.tls.is_none() && is_offered(config, client)
 }
 
-/// A client asks for encryption, and sends nothing more before it is answered.
+/// A client has sent an SSLRequest, and must wait for its answer.
 pub(super) fn requested<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
     if is_offered(cx.common.config(), client) {
         cx.io.send(client.peer, b"S");
@@ -41,7 +41,7 @@ pub(super) fn requested<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> E
     EntryStep::Read
 }
 
-/// A client begins with a handshake.
+/// A client begins with a TLS handshake.
 pub(super) fn begun<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
     if !is_offered(cx.common.config(), client) {
         return EntryStep::Drop("a TLS handshake, and there is no TLS for this client");
@@ -52,7 +52,7 @@ pub(super) fn begun<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> Entry
     EntryStep::Read
 }
 
-/// A client's handshake is done: its startup packet may come.
+/// A client's handshake is done: its startup packet is next.
 pub(crate) fn done(client: &mut ClientSlot) -> EntryStep {
     let alpn = client.tls.as_ref().and_then(|tls| tls.alpn.as_deref());
     if matches!(client.phase, ClientPhase::Handshake(SslNegotiation::Direct)) && alpn != Some(ALPN) {

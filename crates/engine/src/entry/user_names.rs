@@ -1,6 +1,6 @@
-//! Names of the operating system's users, which the method `peer` compares with those that clients give.
+//! Names of the operating system's users, which the method `peer` compares with the user names of clients.
 //!
-//! Owns what helpers have answered lately, and who is being asked about: each user once, however many clients wait.
+//! Owns the recent answers of helpers, and the look-ups under way: one for each user, for all clients that wait.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use weir_base::{Span, Time};
 use crate::common::{Cx, Job};
 use crate::port::{Io, Work};
 
-/// The most names that are kept.
+/// The limit of cached names.
 const MAX_NAMES: usize = 256;
-/// For so long a name is kept.
+/// How long a name is cached.
 const KEPT_FOR: Span = Span::from_secs(60);
 
 /// See the head of the file.
@@ -24,13 +24,13 @@ pub(crate) struct UserNames {
 }
 
 impl UserNames {
-    /// The name of a user; `None` if a helper must be asked for it.
+    /// The name of a user; `None` if a helper must look it up.
     pub(crate) fn get(&self, uid: u32, now: Time) -> Option<Option<Arc<str>>> {
         let (name, since) = self.known.get(&uid)?;
         (now.since(*since) < KEPT_FOR).then(|| name.clone())
     }
 
-    /// Asks a helper for a name, answered by [`UserNames::learn`].
+    /// Has a helper look up a name, which calls [`UserNames::learn`].
     pub(crate) fn ask<I: Io>(&mut self, cx: &mut Cx<'_, I>, uid: u32) {
         if !self.asked.contains(&uid) {
             self.asked.push(uid);

@@ -1,4 +1,4 @@
-//! What a client is sent once it has logged in: parameters, its cancel key, and that it may ask.
+//! The messages to a client after its login: parameters, its cancel key, ReadyForQuery.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::peers::ClientSlot;
 use crate::port::{Io, Level};
 use crate::{log, traffic};
 
-/// The parameters that a console reports (PgBouncer's, and what drivers ask for).
+/// The parameters of a console (PgBouncer's, and what drivers expect).
 const CONSOLE_PARAMETERS: [(&str, &str); 7] = [
     ("server_version", "1.25.2/weir"),
     ("client_encoding", "UTF8"),
@@ -23,10 +23,10 @@ const CONSOLE_PARAMETERS: [(&str, &str); 7] = [
     ("is_superuser", "on"),
 ];
 
-/// Sends what a client of a pool is told about its server, and returns the parameters that its session begins with.
+/// Sends the login messages to a client of a pool, and returns its session's initial parameters.
 ///
 /// # Errors
-/// A parameter that the client asked for is refused; nothing has been sent.
+/// A startup parameter is refused; nothing has been sent.
 pub(crate) fn send<I: Io>(
     cx: &mut Cx<'_, I>,
     client: &mut ClientSlot,
@@ -37,7 +37,7 @@ pub(crate) fn send<I: Io>(
     let mut wanted = request.wanted(table, &config.ignore_startup_parameters)?;
     if config.application_name_add_host {
         let name = format!("{} - {}", request.param("application_name").unwrap_or("app"), client.addr);
-        // A name that grew too long stays what it was.
+        // A name that became too long is left unchanged.
         let _ = table.set(&mut wanted, "application_name", &name);
     }
     table.fill(&mut wanted, &welcome.params);
@@ -56,7 +56,7 @@ pub(crate) fn send<I: Io>(
     Ok(params)
 }
 
-/// Sends what an operator is told.
+/// Sends the login messages to an operator.
 pub(crate) fn send_to_console<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot, request: &StartupRequest) {
     let mut buffer = Vec::new();
     put_back::auth_ok(&mut buffer);
@@ -73,7 +73,7 @@ fn put_key<I: Io>(buffer: &mut Vec<u8>, cx: &Cx<'_, I>, client: &mut ClientSlot,
     put_back::backend_key_data(buffer, pid, client.cancel.issue(request.minor, pid));
 }
 
-/// PgBouncer calls it an attempt; it is logged once the client has logged in.
+/// PgBouncer calls it an attempt; Weir logs it after the login.
 pub(crate) fn log_login<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, database: &str) {
     if cx.common.config().log.connections {
         let tls = client.tls.as_ref().map_or("no", |tls| &tls.description);

@@ -1,6 +1,6 @@
 //! Clients that come and go between workers before their login: accept, encryption, handoff.
 
-use weir_base::{ClientAddr, Peer, Time};
+use weir_base::{ClientAddr, Peer, Time, WorkerId};
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
 
@@ -16,7 +16,7 @@ use crate::timers::Who;
 use crate::traffic::cancel_key;
 
 impl Engine {
-    /// A client has connected to one of our listeners.
+    /// A client has connected.
     pub(crate) fn accepted<I: Io>(&mut self, now: Time, peer: Peer, from: ClientAddr, io: &mut I) {
         let max_clients = self.common.config().max_clients;
         if self.cluster.clients.total() >= arrive::max_connections(max_clients, false, false) {
@@ -25,7 +25,7 @@ impl Engine {
         let local = matches!(from, ClientAddr::Unix { .. });
         let privileged = self.entry.logins.is_privileged(&from);
         if self.cluster.clients.total() >= arrive::max_connections(max_clients, local, privileged) {
-            // Too many even to be refused with a reason.
+            // Too many connections even for a refusal with a reason.
             return io.close(peer);
         }
         self.cluster.clients.add();
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// A client that worker 0 sent here to log in.
+    /// A client has arrived from worker 0, to log in here.
     pub(crate) fn arrived<I: Io>(&mut self, now: Time, peer: Peer, handoff: ClientHandoff, io: &mut I) {
         let mut client = self.new_client(now, peer, handoff.id, handoff.addr, ClientPhase::Gone);
         client.connected_at = handoff.connected_at;
@@ -50,7 +50,7 @@ impl Engine {
         self.begin_login(now, client, handoff.hello, io);
     }
 
-    /// A client that worker 0 sent here to cancel what another one runs.
+    /// A client has arrived from worker 0, with a cancel request for a client here.
     pub(crate) fn canceller_arrived(&mut self, now: Time, peer: Peer, id: u64, addr: ClientAddr) {
         let client = self.new_client(now, peer, id, addr, ClientPhase::Canceller);
         self.insert_client(client);
@@ -61,7 +61,7 @@ impl Engine {
         Box::new(ClientSlot::new(peer, id, addr, phase, now, self.common.random_bytes()))
     }
 
-    /// Puts a client into the table, with its wake-up.
+    /// Adds a client to the table, with its timer.
     pub(crate) fn insert_client(&mut self, mut client: Box<ClientSlot>) {
         self.entry.prelogin.charge(&mut client);
         let deadline = self.client_deadline(&client);
@@ -69,26 +69,26 @@ impl Engine {
         self.peers.put(client.peer, Entry::Client(client));
     }
 
-    /// The same with a client that is not read from until an answer has come.
+    /// Adds a client that is not read from until an answer has come.
     pub(crate) fn insert_waiting<I: Io>(&mut self, mut client: Box<ClientSlot>, io: &mut I) {
         self.pause_client(&mut client, io);
         self.insert_client(client);
     }
 
-    /// Bytes of a client that is not logged in yet, all of them in its buffer.
+    /// Handles bytes of a client that is not logged in yet; all of them are in its buffer.
     pub(crate) fn login_input<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         let cx = cx!(self, now, io);
         let step = match &client.phase {
             ClientPhase::Header => arrive::proxy_header(cx, &mut client),
             ClientPhase::Opening { .. } => arrive::opening(cx, &mut client),
             ClientPhase::Login(_) => self.entry.logins.password(cx, &mut client),
-            // What it sends ahead waits until it is logged in.
+            // Further input waits until it is logged in.
             _ => EntryStep::Wait,
         };
         self.login_step(now, client, step, io);
     }
 
-    /// A handshake is done.
+    /// A TLS handshake has succeeded.
     pub(crate) fn secured<I: Io>(&mut self, now: Time, peer: Peer, secured: Box<Secured>, io: &mut I) {
         match self.peers.take(peer) {
             Entry::Client(mut client) => {
@@ -108,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// A handshake failed; the handle is dead.
+    /// A TLS handshake has failed; the handle is dead.
     pub(crate) fn tls_failed<I: Io>(&mut self, now: Time, peer: Peer, error: &str, io: &mut I) {
         match self.peers.take(peer) {
             Entry::Client(client) => {
@@ -121,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// A startup packet is there: is there room, and where does the client log in?
+    /// A startup packet is complete: checks for room, and selects the worker of the login.
     pub(crate) fn startup<I: Io>(
         &mut self,
         now: Time,
@@ -153,7 +153,7 @@ impl Engine {
         self.insert_client(client);
     }
 
-    /// A socket is free to travel, as it was asked to be.
+    /// A socket is detached, as requested.
     pub(crate) fn detached<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
         if let Some(server) = self.peers.take_server(peer) {
             return self.server_detached(now, server, io);
@@ -169,26 +169,27 @@ impl Engine {
             }
             Handoff::Cancel { pid, secret } => {
                 let payload = Payload::Cancel { pid, secret, id: client.id, addr: client.addr };
-                (cancel_key::worker_of(pid), payload)
+                (WorkerId(cancel_key::worker_of(pid).0 % self.common.workers()), payload)
             }
+            Handoff::TakeOver => return self.client_leaves_process(now, client, io),
         };
         io.post(to, Message(payload), Some(peer));
     }
 
-    /// Whether a client is among the `max_clients` that may be connected, perhaps because others make room for it.
+    /// Whether a client is within `max_clients`, maybe because another one is closed for it.
     fn has_room<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) -> bool {
         let max = self.common.config().max_clients;
         if self.cluster.clients.total() <= max {
             return true;
         }
         while self.cluster.clients.total() > max && self.make_room(now, io) {}
-        // It is not in the table meanwhile, and may have lost its place in the queue.
+        // It is not in the table now, and may have lost its place in the queue.
         self.entry.prelogin.begin(peer, &self.peers);
         self.cluster.clients.total() <= max
     }
 
-    /// All connections are taken: whoever has been about to log in for longest goes, here or at another worker. Whether
-    /// there is room at once.
+    /// All connections are in use: closes the oldest unauthenticated client, here or at another worker. Returns
+    /// whether there is room at once.
     fn make_room<I: Io>(&mut self, now: Time, io: &mut I) -> bool {
         if self.evict_unauthenticated(now, io) {
             return true;
@@ -199,8 +200,8 @@ impl Engine {
         false
     }
 
-    /// Refuses the oldest unauthenticated client, if it is old enough. Nobody who may administer the process without a
-    /// password has to go.
+    /// Refuses the oldest unauthenticated client, if it is old enough, except for users who may administer the process
+    /// without a password.
     pub(crate) fn evict_unauthenticated<I: Io>(&mut self, now: Time, io: &mut I) -> bool {
         let logins = &self.entry.logins;
         let evicted = self.entry.prelogin.evict(now, &self.peers, |from| logins.is_privileged(from));
@@ -210,7 +211,8 @@ impl Engine {
         found
     }
 
-    /// The bytes that unauthenticated clients of this worker hold beyond their own shares. For tests and the simulator.
+    /// The bytes that unauthenticated clients of this worker hold beyond their own shares. For tests and the
+    /// simulator.
     pub fn held_before_login(&self) -> usize {
         self.entry.prelogin.held()
     }

@@ -1,4 +1,4 @@
-//! Queries for users' secrets: their way through the pool whose server is asked.
+//! The path of an auth_query through the pool that runs it.
 
 use weir_base::{Peer, Time, WorkerId};
 use weir_pool::Acquire;
@@ -15,7 +15,7 @@ use crate::port::{Io, Level};
 use crate::traffic::deadlines;
 
 impl Engine {
-    /// A worker asks for a user's secret.
+    /// A worker requests a user's secret.
     pub(crate) fn begin_auth_query<I: Io>(&mut self, now: Time, from: WorkerId, query: SecretQuery, io: &mut I) {
         let Some(config) = self.common.config().pool(&query.lookup.database) else {
             return send_answer(from, query.id, Err(Refusal::BadConfig), io);
@@ -49,7 +49,7 @@ impl Engine {
         deadlines::watch_own_query(cx, pool, slot);
     }
 
-    /// The server of a query sent something.
+    /// Handles input of a query's server.
     pub(crate) fn auth_query_bytes<I: Io>(
         &mut self,
         now: Time,
@@ -95,7 +95,7 @@ impl Engine {
         self.end_auth_query(handle, answer, io);
     }
 
-    /// The server of a query is gone; `error` is its last one, if it was fatal.
+    /// A query has lost its server; `error` is the server's last one, if it was fatal.
     pub(crate) fn auth_query_lost<I: Io>(&mut self, now: Time, handle: Peer, error: Option<Refusal>, io: &mut I) {
         match self.entry.queries.lost_server(handle) {
             LostServer::Retry { pool, since } => {
@@ -107,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// A query is over; it is in no queue and has no server.
+    /// A query has ended; it is in no queue and has no server.
     pub(crate) fn end_auth_query<I: Io>(&mut self, handle: Peer, answer: Result<UserSecret, Refusal>, io: &mut I) {
         let Some(over) = self.entry.queries.end(handle) else { return };
         self.pools.get_mut(over.pool).lookups -= 1;
@@ -115,7 +115,7 @@ impl Engine {
         send_answer(over.to, over.id, answer, io);
     }
 
-    /// Nobody waits for an answer any more.
+    /// A query was withdrawn.
     pub(crate) fn withdraw_auth_query(&mut self, now: Time, id: u64) {
         let Some((handle, ix)) = self.entry.queries.withdraw(id) else { return };
         let slot = self.pools.get_mut(ix);

@@ -1,4 +1,4 @@
-//! Full sockets, and clients that close their side while they are not read: who is not read from meanwhile.
+//! Full sockets, and paused clients that close their side: which peers are not read from.
 
 use weir_base::{Peer, Time};
 
@@ -11,10 +11,10 @@ use crate::traffic::deadlines::{self, Progress};
 use crate::traffic::relay::{self, change_pause};
 
 impl Engine {
-    /// A client that is not read has closed its side. One that waits for a server is gone: nobody is there for the answer,
-    /// and the server that it would be given would be lost with it, which is how a pool never gets out of a standstill that
-    /// lasted longer than its clients' patience. Others are read to their end in their time: those whose server answers, as
-    /// long as it does ([`LAST_ANSWERS`](deadlines::LAST_ANSWERS)).
+    /// A paused client has closed its side. If it waits for a server, it is removed: it would not read the answer, and
+    /// would lose the server that it would get; after a stall longer than the clients' timeouts a pool would never
+    /// recover. Others are read to their end: those whose server answers, as long as it does
+    /// ([`LAST_ANSWERS`](deadlines::LAST_ANSWERS)).
     pub(crate) fn ending<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
         let Some(mut client) = self.peers.take_client(peer) else { return };
         let waits = client.link.is_none() && client.pause.waits && !client.pause.suspended;
@@ -31,7 +31,7 @@ impl Engine {
         self.peers.put(peer, Entry::Client(client));
     }
 
-    /// A client's or a server's socket is full: its source is not read from.
+    /// A client's or a server's socket is full: its peer is paused.
     pub(crate) fn blocked<I: Io>(&mut self, peer: Peer, io: &mut I) {
         if let Some(link) = self.peers.client(peer).map(|c| c.link) {
             self.set_pause(peer, |pause| pause.full = true, io);
@@ -58,7 +58,7 @@ impl Engine {
         }
     }
 
-    /// A client's server takes bytes again, or there is none any more: what the client sent meanwhile goes on.
+    /// A client's server accepts bytes again, or the client has none any more: its buffered input goes on.
     pub(crate) fn peer_has_room<I: Io>(&mut self, client: Peer, io: &mut I) {
         self.set_pause(client, |pause| pause.peer_full = false, io);
         if self.peers.client(client).is_some_and(|client| !client.waiting.is_empty()) {
@@ -66,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// Reads no more from a server whose client's socket is full.
+    /// Pauses a server whose client's socket is full.
     fn pause_server<I: Io>(&mut self, server: Peer, io: &mut I) {
         if self.peers.server(server).is_some_and(|server| relay::pause_server(server, io)) {
             self.follow_link(server, io);
@@ -79,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// Changes why a client is not read from, and stops or starts reading.
+    /// Changes the reasons why a client is paused, and pauses or resumes it.
     pub(crate) fn set_pause<I: Io>(&mut self, client: Peer, change: impl FnOnce(&mut Pause), io: &mut I) {
         if let Some(client) = self.peers.client(client) {
             change_pause(client, change, io);
@@ -94,7 +94,7 @@ impl Engine {
         change_pause(client, |pause| pause.waits = false, io);
     }
 
-    /// A socket of a link is full, or has room again: who must move next?
+    /// A socket of a link is full, or has room again: updates which side must act next.
     pub(crate) fn follow_link<I: Io>(&mut self, server: Peer, io: &mut I) {
         let Some(client) = self.peers.get_server(server).and_then(|server| server.link) else { return };
         let Some(client) = self.peers.get_client(client) else { return };

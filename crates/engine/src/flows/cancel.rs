@@ -1,11 +1,11 @@
-//! Cancel requests: the right query or none.
+//! Cancel requests: each cancels the right query or none.
 //!
 //! A request names a client of ours by the key we gave it. It travels to the worker where that client lives, waits for a
 //! connection of its own to the client's server, and is sent only if that client still runs something there. Until the
 //! server has closed that connection (which it does after it has signalled the backend), the client's server is not given
 //! to anybody else, so a late cancel can't hit another client.
 
-use weir_base::{Peer, Time};
+use weir_base::{Peer, Time, WorkerId};
 use weir_pgwire::put_front;
 
 use crate::backends::login::{ask_for_encryption, read_answer};
@@ -19,7 +19,7 @@ use crate::traffic::cancel_key::worker_of;
 use crate::traffic::cancel_state::{CancelSlot, CancelStage};
 
 impl Engine {
-    /// A client's first packet asks for a cancel.
+    /// A client's first packet is a cancel request.
     pub(crate) fn cancel_request<I: Io>(
         &mut self,
         now: Time,
@@ -28,10 +28,8 @@ impl Engine {
         secret: Vec<u8>,
         io: &mut I,
     ) {
-        let worker = worker_of(pid);
-        if worker.0 >= self.common.workers() {
-            return self.client_leaves(now, client, io);
-        }
+        // A client of another process, which had more workers perhaps, came to this one.
+        let worker = WorkerId(worker_of(pid).0 % self.common.workers());
         let peer = client.peer;
         if worker != self.common.worker() {
             client.phase = ClientPhase::Moving(Box::new(Handoff::Cancel { pid, secret }));
@@ -46,7 +44,12 @@ impl Engine {
 
     /// Looks up whom a request means. A wrong key is told nothing, like everybody.
     pub(crate) fn cancel<I: Io>(&mut self, now: Time, requester: Peer, pid: u32, secret: &[u8], io: &mut I) {
-        let target = self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1));
+        let is_meant = |peer: &Peer| self.peers.get_client(*peer).is_some_and(|client| client.cancel.is(secret));
+        let moved = self.takeover.keys.named(pid).find(is_meant);
+        let target = match moved {
+            Some(peer) => self.peers.client(peer),
+            None => self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1)),
+        };
         let target = target.filter(|client| client.cancel.is(secret));
         if let Some(console) = target.as_ref().filter(|c| matches!(c.phase, ClientPhase::Console(_))).map(|c| c.peer) {
             self.cancel_console(now, console, io);
@@ -66,8 +69,8 @@ impl Engine {
         }
     }
 
-    /// A client that waits for a server, or for what goes before its work there: its request is answered with an error, and it
-    /// may go on. One that asks nothing is left alone.
+    /// Cancels the request of a client that waits for a server, or for a prelude: it gets an error, and may go on. A
+    /// client without a request is not affected.
     fn cancel_wait<I: Io>(&mut self, now: Time, client: Peer, ix: u32, io: &mut I) {
         let Some(slot) = self.peers.client(client).filter(|client| client.pause.waits) else { return };
         let link = slot.link;
@@ -83,18 +86,18 @@ impl Engine {
         }
     }
 
-    /// The server on which a client runs something. What we ask of a server before a client's work is not the client's.
+    /// The server that runs something for a client. Queries of Weir before a client's work are not the client's.
     fn running_on(&mut self, client: Peer) -> Option<Peer> {
         let server = self.peers.client(client)?.link?;
         let (up, phase) = self.peers.server(server)?.up()?;
         (*phase == ServerPhase::Linked && up.is_busy()).then_some(server)
     }
 
-    /// Begins as many of a pool's waiting cancel requests as may run: twice the pool's size.
+    /// Starts as many of a pool's waiting cancel requests as allowed: twice the pool's size.
     fn next_cancels<I: Io>(&mut self, now: Time, ix: u32, io: &mut I) {
         loop {
             let slot = self.pools.get_mut(ix);
-            // A pool without a limit has as many servers as it has.
+            // For a pool without a limit, the number of its servers.
             let size = if slot.config.limits.size == 0 { slot.pool.len() } else { slot.config.limits.size as usize };
             let Some((requester, client)) = slot.cancels.next(size.saturating_mul(2).max(2)) else { return };
             if self.peers.client(requester).is_none() {
@@ -111,7 +114,7 @@ impl Engine {
         for peer in self.pools.get(ix).cancels.under_way() {
             let Some(cancel) = self.peers.cancel(*peer) else { continue };
             if cancel.server == server && cancel.client == client && cancel.stage != CancelStage::Sent {
-                // One that is not sent yet will do for both.
+                // One that is not sent yet serves both.
                 return cancel.requesters.push(requester);
             }
         }
@@ -138,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// The connection for a cancel request is there. It is encrypted if that of its server is.
+    /// The connection for a cancel request is open. It is encrypted if its server's is.
     pub(crate) fn cancel_connected<I: Io>(&mut self, peer: Peer, io: &mut I) {
         let Some(server) = self.peers.cancel(peer).map(|c| c.server) else { return };
         let Some(server) = self.peers.server(server).filter(|server| server.connection.tls().is_some()) else {
@@ -156,8 +159,8 @@ impl Engine {
         }
     }
 
-    /// The server said something to a cancel request's connection: whether it can encrypt. The request itself is answered
-    /// with nothing but the end of the connection.
+    /// Handles the server's answer to SSLRequest on a cancel connection. The cancel request itself is answered only by
+    /// the end of the connection.
     pub(crate) fn cancel_bytes<I: Io>(&mut self, mut cancel: Box<CancelSlot>, bytes: &[u8], io: &mut I) {
         let peer = cancel.peer;
         if cancel.stage == CancelStage::SslRequest {
@@ -178,7 +181,7 @@ impl Engine {
         self.send_cancel(peer, io);
     }
 
-    /// A cancel request may go out now: is it still wanted?
+    /// A cancel request can be sent: checks whether it still applies.
     fn send_cancel<I: Io>(&mut self, peer: Peer, io: &mut I) {
         let Some((server, client)) = self.peers.cancel(peer).map(|c| (c.server, c.client)) else { return };
         let running = self.running_on(client) == Some(server);
@@ -198,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// A cancel request is over, whatever came of it; it is out of the table.
+    /// A cancel request has ended, in any way; it is out of the table.
     pub(crate) fn cancel_over<I: Io>(&mut self, cancel: &CancelSlot, io: &mut I) {
         let slot = self.pools.get_mut(cancel.pool);
         slot.cancels.end(cancel.peer);
@@ -213,7 +216,7 @@ impl Engine {
         self.next_cancels(self.common.now(), cancel.pool, io);
     }
 
-    /// A cancel request took too long. If it was sent, its server may still be hit by it: the server is closed.
+    /// A cancel request has timed out. If it was sent, it may still hit its server: the server is closed.
     pub(crate) fn cancel_due<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
         let Some(cancel) = self.peers.cancel(peer) else { return };
         cancel.armed = Time::NEVER;

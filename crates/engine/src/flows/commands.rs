@@ -1,4 +1,4 @@
-//! Commands of operators, carried out: asked of all workers, done by each, and answered; and the configuration, read again.
+//! Commands of operators: sent to all workers, executed by each, and answered; and reloads of the configuration.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ use crate::port::{Io, Level};
 /// How the error of a configuration begins whose certificates can't be used.
 const TLS_FAULT: &str = "TLS setup failed: ";
 
-/// What has come of a command on this worker.
+/// The result of a command on this worker.
 enum Outcome {
     Done,
     Report(Box<Report>),
-    /// It is answered later.
+    /// It is answered when this condition holds.
     Wait(Option<String>, Until),
     /// It is not answered.
     Silent,
@@ -50,7 +50,7 @@ impl Engine {
         self.admin.gatherings.scatter(cx!(self, now, io), caller, command, to_workers)
     }
 
-    /// Takes back a command that waits for others: what it stopped goes on. Returns whether there was one.
+    /// Withdraws a command that waits: what it stopped goes on. Returns whether there was one.
     pub(super) fn take_back<I: Io>(&mut self, now: Time, id: u64, io: &mut I) -> bool {
         let cx = cx!(self, now, io);
         match self.admin.gatherings.take_back(cx, id) {
@@ -63,14 +63,14 @@ impl Engine {
         true
     }
 
-    /// Carries out a command that a worker has sent, and answers it, at once, or when what it waits for has happened.
+    /// Executes a command from a worker, and answers it, at once, or when its condition holds.
     pub(crate) fn carry_out<I: Io>(&mut self, now: Time, from: WorkerId, id: u64, command: WorkerCommand, io: &mut I) {
         match self.outcome(now, command, io) {
             Ok(Outcome::Done) => answer(from, id, WorkerAnswer::Done, io),
             Ok(Outcome::Report(report)) => answer(from, id, WorkerAnswer::Report(report), io),
             Ok(Outcome::Silent) => {}
             Ok(Outcome::Wait(name, until)) => {
-                // Pools do first what this has made them want.
+                // First the follow-ups of the command in the pools.
                 self.work_off(now, io);
                 self.admin.halt.watch(Watch { from, id, name, until });
                 self.check_watches(io);
@@ -126,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// Not all workers have answered in time; what there is must do.
+    /// Not all workers have answered in time; the others' answers are used.
     pub(crate) fn gathered_too_late<I: Io>(&mut self, now: Time, id: u64, io: &mut I) {
         if let Some(gathered) = self.admin.gatherings.finish(id) {
             log(Level::Warning, format_args!("{} of the workers did not answer in time", gathered.left), io);
@@ -171,7 +171,7 @@ impl Engine {
         self.answer_console(peer, &answer, io);
     }
 
-    /// What the engine wanted to know itself: the figures for the log, or whether an operator is there.
+    /// A command of the engine itself: the figures for the log, or whether an operator is connected.
     fn gathered_for_nobody<I: Io>(&mut self, now: Time, gathered: &Gathered, io: &mut I) {
         let Gathered { command, report, left, .. } = gathered;
         match command {
@@ -185,7 +185,7 @@ impl Engine {
     }
 }
 
-/// Another configuration.
+/// Reloads.
 impl Engine {
     /// RELOAD.
     pub(crate) fn begin_reload<I: Io>(&mut self, now: Time, caller: Caller, io: &mut I) {
@@ -291,7 +291,7 @@ impl Engine {
     }
 }
 
-/// What this worker shows.
+/// This worker's report.
 impl Engine {
     /// A snapshot of everything but connections; with `by_user`, clients are counted by user.
     fn report(&self, by_user: bool) -> Report {
@@ -318,7 +318,7 @@ impl Engine {
         self.with_tables(|tables| report::with_tables(report, tables, by_user))
     }
 
-    /// Lends what reports are made of.
+    /// Calls `make` with the input of reports.
     pub(super) fn with_tables<R>(&self, make: impl FnOnce(&Tables<'_>) -> R) -> R {
         make(&Tables {
             common: &self.common,
@@ -335,7 +335,7 @@ impl Engine {
         self.admin.client_counts.logging_in(self.pools.iter().map(|slot| slot.clients).sum())
     }
 
-    /// Asserts that the counts of clients are right. Costs a look at all of them.
+    /// Asserts that the counts of clients are right. Walks over all of them.
     pub(crate) fn check_client_counts(&self) {
         let (mut counts, mut logging_in) = (crate::admin::client_counts::ClientCounts::default(), 0);
         for client in self.peers.clients() {
@@ -347,7 +347,7 @@ impl Engine {
     }
 }
 
-/// Answers a worker that has asked for something.
+/// Sends an answer to a worker.
 pub(super) fn answer<I: Io>(to: WorkerId, id: u64, answer: WorkerAnswer, io: &mut I) {
     io.post(to, Message(Payload::CommandAnswer { id, answer }), None);
 }

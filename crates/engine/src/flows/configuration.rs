@@ -1,4 +1,4 @@
-//! Which pools there are, and what a new configuration changes.
+//! The pools of this worker, and what a new configuration changes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::pools::{PoolSlot, adjust};
 use crate::port::Io;
 
 impl Engine {
-    /// The pools whose user is fixed exist from the start, so that `min_size` is kept without clients.
+    /// Creates the pools with a fixed user at the start, so that `min_size` holds without clients.
     pub(crate) fn create_forced_pools(&mut self, now: Time) {
         for (name, pool) in self.common.config().clone().pools.iter() {
             if let Some(user) = &pool.user
@@ -34,15 +34,10 @@ impl Engine {
 
     /// The worker that owns a pool.
     pub(crate) fn owner_of(&self, name: &str, user: &str) -> WorkerId {
-        // FNV-1a: the same on every worker, and in every run of a seed. The last letters reach only its lower half, so that is
-        // spread over the upper one: or all users whose names differ at the end would share a worker.
-        let bytes = name.bytes().chain([0]).chain(user.bytes());
-        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-        let hash = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        WorkerId(((hash >> 32) % u64::from(self.common.workers())) as u16)
+        WorkerId((pool_hash(name, user) % u64::from(self.common.workers())) as u16)
     }
 
-    /// The pool for a configured pool and a user; made when it is first wanted.
+    /// The pool of a configured pool and a user; created when first needed.
     pub(crate) fn pool_of(&mut self, name: &str, config: &Arc<weir_config::Pool>, user: &str, now: Time) -> PoolIx {
         let key: (Arc<str>, Arc<str>) = (name.into(), user.into());
         if let Some(ix) = self.pools.find(&key.0, &key.1) {
@@ -51,7 +46,7 @@ impl Engine {
         let config = &self.common.config().pool_of_user(config, user);
         let lending = LendingRole::new(self.owner_of(name, user), self.common.worker());
         let limited = self.common.config().is_limited(name, user) && !lending.is_borrower();
-        let pool = Pool::new(lending.settings(config), self.common.random_number(), now);
+        let pool = Pool::new(lending.settings(self.common.config(), config), self.common.random_number(), now);
         let accepted = self.sessions.interner.pool(name, user, config.limits.pool_share());
         let slot = PoolSlot::new(key, config.clone(), pool, accepted, PoolQuota::new(limited), lending, now);
         let ix = self.pools.insert(slot);
@@ -59,7 +54,7 @@ impl Engine {
         ix
     }
 
-    /// A client of the pool came (`1`) or went (`-1`).
+    /// A client of the pool was added (`1`) or removed (`-1`).
     pub(crate) fn count_client(&mut self, ix: PoolIx, change: i32) {
         let slot = self.pools.get_mut(ix);
         slot.clients = slot.clients.wrapping_add_signed(change);
@@ -68,7 +63,7 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
     }
 
-    /// Why a pool refuses, in the words for the client.
+    /// The error for a client that a pool refuses.
     pub(crate) fn refusal(&self, ix: PoolIx, why: weir_pool::RefuseReason) -> Refusal {
         let slot = self.pools.get(ix);
         match why {
@@ -88,8 +83,8 @@ impl Engine {
         }
     }
 
-    /// Takes a new configuration over. Nobody is disconnected; servers whose address or login changed are replaced as
-    /// they are released.
+    /// Adopts a configuration. No client is disconnected; servers whose address or login changed are replaced as they
+    /// are released.
     pub(crate) fn adopt<I: Io>(&mut self, now: Time, config: Arc<Config>, io: &mut I) {
         self.sessions.adopt(&config);
         self.entry.adopt(&config);
@@ -108,10 +103,12 @@ impl Engine {
                 }
                 // A pool that is shut stays shut: one that returns begins anew, under the same name.
                 Some(_) if slot.removed => {}
-                Some(pool) if adjust(slot, self.common.config().pool_of_user(&pool, &slot.user), now) => {
-                    self.recall(ix, io)
+                Some(pool) => {
+                    let all = self.common.config();
+                    if adjust(slot, all, all.pool_of_user(&pool, &slot.user), now) {
+                        self.recall(ix, io);
+                    }
                 }
-                Some(_) => {}
             }
             if other_tls {
                 // Servers under the old settings might be less secure than the new ones allow.
@@ -133,7 +130,7 @@ impl Engine {
         self.common.config().asks_as(user) || pool.user.as_deref().is_none_or(|forced| forced == user)
     }
 
-    /// A client whose pool the configuration has replaced (another user) goes on in the new one.
+    /// Moves a client to the new pool, if the configuration has replaced its pool (another user).
     pub(crate) fn move_to_successor(&mut self, now: Time, client: &mut ClientSlot) {
         let name = self.pools.get(client.pool).name.clone();
         let Some(config) = self.common.config().pool(&name) else { return };
@@ -143,7 +140,7 @@ impl Engine {
         self.count_client(client.pool, 1);
     }
 
-    /// RECONNECT of the pools that `name` means.
+    /// RECONNECT of the pools that `name` selects.
     pub(crate) fn pools_reconnect<I: Io>(&mut self, now: Time, name: Option<&str>, io: &mut I) {
         for ix in self.pools.named(name) {
             self.recall(ix, io);
@@ -153,7 +150,7 @@ impl Engine {
         }
     }
 
-    /// Servers of a pool have been given up. With `server_fast_close`, those that sessions hold are looked at now.
+    /// Servers of a pool were marked for close. With `server_fast_close`, those that sessions hold are checked now.
     pub(crate) fn recheck_linked(&mut self, ix: PoolIx) {
         if self.common.config().server_fast_close && self.pools.get(ix).mode() == PoolMode::Session {
             let linked = self.peers.servers().filter(|server| server.pool == ix && server.link.is_some());
@@ -161,7 +158,7 @@ impl Engine {
         }
     }
 
-    /// Whether a name is one of a configured pool.
+    /// Whether a configured pool has this name.
     pub(crate) fn check_name(&self, name: Option<&str>) -> Result<(), CommandError> {
         match name {
             Some(name) if self.common.config().pool(name).is_none() => {
@@ -170,4 +167,13 @@ impl Engine {
             _ => Ok(()),
         }
     }
+}
+
+/// A pool's names as a number, from which its owner follows: 32 bits.
+pub(crate) fn pool_hash(name: &str, user: &str) -> u64 {
+    // FNV-1a: the same on every worker, and in every run of a seed. The last letters reach only its lower half, so that is
+    // spread over the upper one: or all users whose names differ at the end would share a worker.
+    let bytes = name.bytes().chain([0]).chain(user.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }

@@ -1,4 +1,4 @@
-//! Operators at the console, and the control plane: what they ask for, and how it is answered.
+//! Operators at the console, and the control plane: their requests, and the replies.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::port::{Io, Level};
 
 /// The console.
 impl Engine {
-    /// An operator sent something; all of it is in the client's buffer.
+    /// Handles input of an operator; all of it is in the client's buffer.
     pub(crate) fn console_bytes<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         while !client.pause.waits {
             let ClientPhase::Console(console) = &mut client.phase else { break };
@@ -89,10 +89,10 @@ impl Engine {
         }
     }
 
-    /// What all workers are sent for a command, if it may be carried out now.
+    /// The command for all workers, if it is possible now.
     ///
     /// # Errors
-    /// Why it may not.
+    /// Why it is not.
     fn worker_command(&self, command: &Command) -> Result<WorkerCommand, CommandError> {
         self.check_name(command.database())?;
         if matches!(command, Command::Resume(None)) && self.admin.shutdown.is_draining() {
@@ -134,7 +134,7 @@ impl Engine {
         }
     }
 
-    /// An operator's session, if it is there.
+    /// An operator's session, if the operator is connected.
     pub(super) fn console(&mut self, peer: Peer) -> Option<&mut Console> {
         match &mut self.peers.client(peer)?.phase {
             ClientPhase::Console(console) => Some(console),
@@ -142,14 +142,14 @@ impl Engine {
         }
     }
 
-    /// An operator left: a command that still waits is taken back, as with PgBouncer.
+    /// An operator has disconnected: a command that still waits is withdrawn, as in PgBouncer.
     pub(crate) fn console_left<I: Io>(&mut self, now: Time, console: &Console, io: &mut I) {
         if let Some(id) = console.pending() {
             self.take_back(now, id, io);
         }
     }
 
-    /// Ctrl-C at the console: a command that still waits is taken back.
+    /// Ctrl-C at the console: a command that still waits is withdrawn.
     pub(crate) fn cancel_console<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
         let Some(console) = self.console(peer) else { return };
         let (pending, streams) = (console.pending(), console.table().is_some());
@@ -158,7 +158,7 @@ impl Engine {
         }
     }
 
-    /// Answers a console that waits, and lets it go on.
+    /// Sends a reply to a waiting console, and lets it go on.
     pub(super) fn answer_console<I: Io>(&mut self, peer: Peer, answer: &[u8], io: &mut I) {
         let Some(mut client) = self.peers.take_client(peer) else { return };
         let waits = client.pause.waits;
@@ -187,17 +187,17 @@ impl Engine {
         }
     }
 
-    /// Sends a table to a console that waits for it.
+    /// Sends a table to a waiting console.
     pub(super) fn send_table<I: Io>(&mut self, peer: Peer, show: Show, table: Table, io: &mut I) {
         let id = self.common.next_id();
-        // Its operator may have left while the workers were asked.
+        // Its operator may have disconnected meanwhile.
         let Some(console) = self.console(peer) else { return };
         console.set_table(TableStream::of_rows(id, show, table.rows));
         io.send(peer, &stream::columns(table.columns));
         self.next_rows(peer, id, io);
     }
 
-    /// A question or an answer about a list of connections.
+    /// Handles a request or reply about a list of connections.
     pub(crate) fn paging<I: Io>(&mut self, from: WorkerId, paging: Paging, io: &mut I) {
         let answer = match paging {
             Paging::Wanted { console, id, of, slot } => {
@@ -226,7 +226,7 @@ impl Engine {
         self.send_piece(console, piece, io);
     }
 
-    /// The table of this number that is on its way to a console.
+    /// The table of this number that is being sent to a console.
     fn table(&mut self, console: Peer, id: u64) -> Option<&mut TableStream> {
         self.console(console)?.table().filter(|table| table.id() == id)
     }
@@ -244,7 +244,7 @@ impl Engine {
         }
     }
 
-    /// A console reads what it is sent: the next piece of its table is asked for.
+    /// A console has read its output: requests the next piece of its table.
     pub(crate) fn console_reads<I: Io>(&mut self, peer: Peer, io: &mut I) {
         let here = self.common.worker();
         if let Some(table) = self.console(peer).and_then(Console::table).filter(|table| !table.is_asked()) {
@@ -258,15 +258,16 @@ fn ask_for_piece<I: Io>(table: &mut TableStream, console: Peer, here: WorkerId, 
     io.post(to, Message(Payload::Paging(paging)), None);
 }
 
-/// The control plane. Its requests come to worker 0, each under a number, and are answered once. Whether who asks may do so
+/// The control plane. Its requests come to worker 0, each with a number, and are answered once. The caller has checked
+/// the sender's role.
 /// was decided before.
 impl Engine {
-    /// The control plane asks something.
+    /// Handles a request of the control plane.
     pub(crate) fn control_request<I: Io>(&mut self, now: Time, number: u64, request: Request, io: &mut I) {
         let caller = Caller::Control(number);
         match request {
             Request::Report => {
-                // No answer of the control plane counts clients by user, which would be a look at all of them.
+                // No reply to the control plane counts clients by user, which would be a walk over all of them.
                 let to_workers = WorkerCommand::Report { counts: false };
                 self.scatter(now, caller, Command::Show(Show::Lists), &to_workers, io);
             }
@@ -297,7 +298,7 @@ impl Engine {
         }
     }
 
-    /// Who asked has gone: what still waits is taken back.
+    /// A request was withdrawn: a command that still waits is withdrawn, too.
     pub(crate) fn control_request_dropped<I: Io>(&mut self, now: Time, number: u64, io: &mut I) {
         if let Some(id) = self.admin.gatherings.of(Caller::Control(number)) {
             self.take_back(now, id, io);

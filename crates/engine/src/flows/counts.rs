@@ -1,4 +1,4 @@
-//! What is counted of clients where several parts meet: refusals, and session state that was lost.
+//! Counters of clients that need several parts: refusals, and lost session state.
 
 use weir_admin::Refusals;
 use weir_session::{Refusal, from_server};
@@ -9,7 +9,7 @@ use crate::peers::{ClientSlot, Entry, ServerSlot};
 use crate::port::{Io, Level};
 
 impl Engine {
-    /// A client is refused, or dropped: it is counted at its pool, or at the one that it asked for, if that is here.
+    /// A client is refused or disconnected: counts it at its pool, or at the one that it asked for, if that is here.
     pub(crate) fn count_refusal(&mut self, client: &ClientSlot, refusal: &Refusal) {
         let pool = client.pool().or_else(|| {
             let database = client.requested_database();
@@ -20,7 +20,7 @@ impl Engine {
         self.admin.refusals.count(&mut self.pools, pool, refusal);
     }
 
-    /// Requests of a client failed because of a limit on statements. The log has one line for each client.
+    /// Requests of a client failed because of a limit of statements. The log has one line for each client.
     #[inline]
     pub(crate) fn requests_refused<I: Io>(&mut self, client: &mut ClientSlot, refused: &[&'static str], io: &mut I) {
         let Some(what) = refused.first() else { return };
@@ -33,7 +33,7 @@ impl Engine {
 
     /// Counts what the client of a server lost or was refused; the log names each kind once a pool.
     #[cold]
-    pub(crate) fn count_lost<I: Io>(&mut self, server: &ServerSlot, told: &from_server::ServerOutcome, io: &mut I) {
+    pub(crate) fn count_lost<I: Io>(&mut self, server: &ServerSlot, told: &from_server::Unusual, io: &mut I) {
         let pool = self.pools.get_mut(server.pool);
         let new = lost::count(pool, told);
         let client = server.link.filter(|_| !new.is_empty()).and_then(|client| self.peers.take_client(client));
@@ -43,7 +43,7 @@ impl Engine {
         }
     }
 
-    /// All clients that were refused so far.
+    /// The sum of all refused clients.
     pub fn refusals(&self) -> Refusals {
         self.admin.refusals.sum(&self.pools)
     }

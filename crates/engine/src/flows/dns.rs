@@ -1,7 +1,7 @@
-//! Names of servers: which servers a changed answer leaves behind, and which names are looked up again.
+//! Host names of servers: which servers are on old addresses, and which names are looked up again.
 //!
-//! What is lent to another worker is checked here, at the owner: workers that got different addresses for one name
-//! would otherwise close each other's servers.
+//! Lent servers are checked here, at the owner: otherwise workers with different addresses for one name would close
+//! each other's servers.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ impl Engine {
         }
     }
 
-    /// Servers on addresses that their name has no more are closed as they become free.
+    /// Marks servers for close on addresses that their name no longer has.
     fn close_vanished<I: Io>(&mut self, now: Time, name: &str, io: &mut I) {
         let on_it = |server: &&ServerSlot| matches!(&server.connection.target().host, Host::Name(host) if host == name);
         let vanished: Vec<(Peer, u32)> = self
@@ -45,14 +45,14 @@ impl Engine {
         }
     }
 
-    /// Borrowers of servers on such addresses return them, and whatever else they have of the same pools.
+    /// Borrowers of servers on such addresses return them, and all others of the same pools.
     fn recall_vanished<I: Io>(&mut self, io: &mut I) {
         let dns = &self.backends.dns;
         let left =
             |lent: &&mut LentServer| lent.resolved.as_ref().is_some_and(|(name, address)| dns.has_left(name, *address));
         let mut told = Vec::new();
         for lent in self.cluster.lent.values_mut().filter(left) {
-            // Once: what is in use there may stay for long.
+            // Once: a server in use may stay long.
             lent.resolved = None;
             told.push((lent.pool, lent.borrower));
         }
@@ -61,13 +61,13 @@ impl Engine {
         told.into_iter().for_each(|(pool, borrower)| self.recall_from(pool, borrower, io));
     }
 
-    /// Answers may have grown old.
+    /// Answers may have expired.
     pub(crate) fn dns_due<I: Io>(&mut self, now: Time, io: &mut I) {
         let used = if self.backends.dns.is_due(now) { self.names_in_use() } else { HashSet::new() };
         self.backends.dns.renew(cx!(self, now, io), &used);
     }
 
-    /// The names that servers are on. Looks at the pools' servers, and at no client.
+    /// The names in use. Walks over the pools' servers, and over no client.
     fn names_in_use(&self) -> HashSet<Box<str>> {
         let servers = self.pools.iter().flat_map(|slot| slot.pool.servers());
         let hosts = servers.filter_map(|(peer, ..)| Some(&self.peers.get_server(peer)?.connection.target().host));

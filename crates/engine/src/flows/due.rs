@@ -1,4 +1,4 @@
-//! What is due: time-outs of clients and servers, the pools' duties, the statistics' periods.
+//! Timers: timeouts of clients and servers, the pools' deadlines, the statistics periods.
 
 use weir_admin::{Command, Show};
 use weir_base::{Peer, Time, WorkerId};
@@ -14,7 +14,7 @@ use crate::timers::Who;
 use crate::traffic::deadlines;
 
 impl Engine {
-    /// Does what is due.
+    /// Handles all timers that are due.
     pub(crate) fn ticks<I: Io>(&mut self, now: Time, io: &mut I) {
         while let Some((when, who)) = self.common.timers().due(now) {
             match who {
@@ -29,6 +29,7 @@ impl Engine {
                     }
                 }
                 Who::Dns => self.dns_due(now, io),
+                Who::AwayHosts => self.away_hosts_due(now, io),
                 Who::Stats => {
                     self.admin.stats_at = Time::NEVER;
                     self.end_period(now, io);
@@ -57,7 +58,7 @@ impl Engine {
         }
     }
 
-    /// Drops the wake-ups of sessions that are gone, if there are many.
+    /// Drops the timers of closed sessions, if there are many.
     pub(crate) fn tidy_timers(&mut self) {
         if self.common.timers().is_littered() {
             let peers = &mut self.peers;
@@ -68,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// When a client must have moved on.
+    /// The deadline of a client.
     pub(crate) fn client_deadline(&self, client: &ClientSlot) -> Time {
         deadlines::client_deadline(&self.common, &self.peers, &self.pools, client)
     }
@@ -91,6 +92,7 @@ impl Engine {
             }
             ClientPhase::Ready(_) => self.refuse(now, client, Refusal::ClientIdleTimeout, io),
             ClientPhase::Canceller => self.client_leaves(now, client, io),
+            ClientPhase::Welcome(_) => self.refuse(now, client, Refusal::LoginTimeoutServerDown, io),
             _ => self.refuse(now, client, Refusal::LoginTimeout, io),
         }
     }
@@ -104,7 +106,7 @@ impl Engine {
         }
         let ours = server.phase() != Some(ServerPhase::Linked);
         if deadline <= now && ours {
-            // Nothing of a client's was sent: it may have another server.
+            // Nothing of a client's was sent: it may get another server.
             self.log_server(Level::Warning, &server, format_args!("no answer to a query of ours"), io);
             io.close(peer);
             return self.server_gone(now, server, io);
@@ -119,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// Time-outs may have changed: those whose clients are silent are looked at in time, too.
+    /// Timeouts may have changed: sets the timers of linked servers anew.
     pub(crate) fn watch_linked(&mut self) {
         let linked = self.peers.servers().filter(|server| server.phase() == Some(ServerPhase::Linked));
         let linked: Vec<Peer> = linked.map(|server| server.peer).collect();
@@ -139,7 +141,7 @@ impl Engine {
             slot.counts.end_period(now);
         }
         if self.common.worker() == WorkerId(0) && self.common.config().log.stats {
-            // One line for the process: what all workers have counted.
+            // One line for the process: the counts of all workers.
             let ask = WorkerCommand::Report { counts: false };
             self.scatter(now, Caller::Nobody, Command::Show(Show::Stats), &ask, io);
         }

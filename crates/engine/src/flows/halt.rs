@@ -1,4 +1,4 @@
-//! What operators stop and end, carried out on this worker: PAUSE, RESUME, KILL, SUSPEND, shutdowns, signals.
+//! PAUSE, RESUME, KILL, SUSPEND, shutdowns and signals, executed on this worker.
 
 use weir_admin::{Command, CommandError, ServiceState, Show};
 use weir_base::{Peer, Time, WorkerId};
@@ -19,7 +19,7 @@ use crate::traffic::relay::change_pause;
 
 /// Pools.
 impl Engine {
-    /// Stops or starts a pool as the operator has left it.
+    /// Pauses or resumes a pool to match the operator's commands.
     pub(crate) fn halt_pool(&mut self, now: Time, ix: PoolIx) {
         let draining = self.admin.shutdown.draining() == Some(Drain::Servers);
         self.admin.halt.apply(self.pools.get_mut(ix), draining, now);
@@ -35,7 +35,7 @@ impl Engine {
         }
     }
 
-    /// PAUSE: no server is handed out, and those that are free are closed.
+    /// PAUSE: no server is handed out, and idle ones are closed.
     pub(super) fn pause_databases<I: Io>(&mut self, now: Time, name: Option<&str>, io: &mut I) {
         self.admin.halt.pause(name);
         self.halt_pools(now, name, io);
@@ -61,7 +61,7 @@ impl Engine {
         Ok(())
     }
 
-    /// KILL: the clients and servers of a database are dropped at once, and it stays paused.
+    /// KILL: the clients and servers of a database are disconnected at once, and it stays paused.
     pub(super) fn kill_databases<I: Io>(&mut self, now: Time, name: Option<&str>, io: &mut I) {
         let pools = self.pools.named(name);
         match name {
@@ -78,8 +78,8 @@ impl Engine {
         servers.into_iter().for_each(|server| self.close_server(now, server, "database removed", io));
     }
 
-    /// Something may have become idle: answers the commands that wait for that, and ends a shutdown that has nothing left to
-    /// wait for.
+    /// Something may have become idle: answers the commands that wait for it, and ends a shutdown that waits for
+    /// nothing more.
     pub(crate) fn check_watches<I: Io>(&mut self, io: &mut I) {
         if self.admin.halt.is_watched() {
             let (peers, pools) = (&self.peers, &self.pools);
@@ -88,7 +88,7 @@ impl Engine {
                 match watch.until {
                     Until::Quiet => named.all(|pool| pool.is_quiescent()),
                     Until::Flushed => !halt.is_flushing(),
-                    // What is lent is known to its pool alone.
+                    // Only its pool knows what is lent.
                     Until::Closed => !named.any(|pool| {
                         let outdated = |server| pool.is_outdated(server) || is_outdated(peers, pools, server);
                         pool.servers().any(|(server, ..)| outdated(server))
@@ -105,7 +105,7 @@ impl Engine {
 
 /// SUSPEND.
 impl Engine {
-    /// SUSPEND: nothing more is read.
+    /// SUSPEND: reading stops.
     pub(super) fn suspend<I: Io>(&mut self, now: Time, io: &mut I) {
         self.admin.halt.suspend();
         self.halt_pools(now, None, io);
@@ -116,7 +116,7 @@ impl Engine {
         self.admin.halt.flush(cx!(self, now, io), full);
     }
 
-    /// Reads no more from a peer until RESUME. Consoles go on, and so does a login of ours at a server.
+    /// Pauses a peer until RESUME, except for consoles and logins of ours at servers.
     pub(crate) fn hold<I: Io>(&mut self, peer: Peer, io: &mut I) {
         if let Some(client) = self.peers.client(peer) {
             let exempt = matches!(
@@ -128,13 +128,16 @@ impl Engine {
             }
         } else if let Some(server) = self.peers.server(peer)
             && matches!(server.state, ServerState::Up(..))
-            && !matches!(server.phase(), Some(ServerPhase::Lending { .. } | ServerPhase::Returning))
+            && !matches!(
+                server.phase(),
+                Some(ServerPhase::Lending { .. } | ServerPhase::Returning | ServerPhase::Leaving)
+            )
         {
             server.reading.suspend(|| io.pause(peer));
         }
     }
 
-    /// A SUSPEND is over: all are read from again, and deadlines that came meanwhile are kept now.
+    /// A SUSPEND has ended: all peers are read again, and deferred deadlines are handled now.
     fn wake<I: Io>(&mut self, now: Time, io: &mut I) {
         let clients: Vec<Peer> = self.peers.clients().filter(|c| c.pause.suspended).map(|c| c.peer).collect();
         for client in clients {
@@ -149,7 +152,7 @@ impl Engine {
         self.admin.halt.wake(cx!(self, now, io));
     }
 
-    /// A turn of a SUSPEND has ended: those that it waits for may have been flushed.
+    /// An input during a SUSPEND has been handled: sockets that it waits for may be flushed.
     pub(crate) fn check_flushed<I: Io>(&mut self, io: &mut I) {
         let peers = &self.peers;
         if self.admin.halt.are_flushed(|peer| is_full(peers, peer)) {
@@ -157,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// What could not be flushed within suspend_timeout is closed.
+    /// Closes connections that were not flushed within suspend_timeout.
     pub(crate) fn flush_due<I: Io>(&mut self, now: Time, io: &mut I) {
         let cx = cx!(self, now, io);
         let Some(late) = self.admin.halt.flush_due(cx) else { return };
@@ -175,7 +178,7 @@ impl Engine {
         self.check_watches(io);
     }
 
-    /// An operator left. If all is suspended, the workers are asked whether another one is there.
+    /// An operator has disconnected. If all is suspended, asks the workers for another one.
     pub(crate) fn check_operators<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.admin.halt.is_suspended() {
             let to_workers = WorkerCommand::Report { counts: false };
@@ -183,7 +186,7 @@ impl Engine {
         }
     }
 
-    /// All is suspended, and no operator is there to end it. As with PgBouncer, it is over then.
+    /// All is suspended, and no operator is connected to end it. As in PgBouncer, it ends.
     pub(super) fn resume_deserted<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.admin.halt.is_suspended() {
             log(Level::Info, format_args!("admin disappeared when suspended, doing RESUME"), io);
@@ -192,7 +195,7 @@ impl Engine {
     }
 }
 
-/// Whether a peer's socket has not taken everything yet.
+/// Whether a peer's socket has a backlog.
 fn is_full(peers: &Peers, peer: Peer) -> bool {
     match peers.get_client(peer) {
         Some(client) => client.pause.full && !matches!(client.phase, ClientPhase::Console(_)),
@@ -202,7 +205,7 @@ fn is_full(peers: &Peers, peer: Peer) -> bool {
 
 /// Signals and shutdowns.
 impl Engine {
-    /// The operating system sent a signal to the process.
+    /// The process has received a signal.
     pub(crate) fn signal<I: Io>(&mut self, now: Time, signal: Signal, io: &mut I) {
         match signal {
             Signal::Reload => self.begin_reload(now, Caller::Nobody, io),
@@ -244,7 +247,7 @@ impl Engine {
             _ if self.admin.shutdown.is_draining() => ("got SIGUSR2 while shutting down, ignoring", false),
             ServiceState::Suspended => ("got SIGUSR2, continuing from SUSPEND", true),
             ServiceState::Paused => ("got SIGUSR2, continuing from PAUSE", true),
-            // The command to pause is on its way to the workers, this one among them; this one follows it.
+            // The command to pause is on its way to the workers, this one among them; this one comes after it.
             ServiceState::Active if self.admin.gatherings.is_pausing() => ("got SIGUSR2, continuing from PAUSE", true),
             ServiceState::Active => ("got SIGUSR2, but not paused/suspended", false),
         };
@@ -261,7 +264,7 @@ impl Engine {
     /// Begins a shutdown that waits.
     pub(super) fn begin_drain<I: Io>(&mut self, now: Time, drain: Drain, io: &mut I) {
         if self.admin.halt.is_suspended() {
-            // Nobody could finish anything.
+            // No client or server could finish.
             log(Level::Info, format_args!("suspend was in progress, going down immediately"), io);
             return io.exit(0);
         }

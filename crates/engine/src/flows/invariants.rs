@@ -1,4 +1,4 @@
-//! For tests and the simulator: what must hold between inputs, and clients that are frozen and thawed.
+//! For tests and the simulator: invariants between inputs, and clients that are frozen and thawed.
 
 use weir_base::{Peer, PoolMode};
 
@@ -8,8 +8,8 @@ use crate::peers::{ClientPhase, ServerPhase, ServerSlot, ServerState};
 use crate::traffic::relay::AHEAD;
 
 impl Engine {
-    /// Turns a client into bytes and back, in place: as if it had moved. Returns whether it could be done now. For the
-    /// simulator, which does it to clients at random moments.
+    /// Freezes a client to bytes and thaws it, in place: as if it had moved. Returns whether that was possible now.
+    /// For the simulator, which does it to clients at random moments.
     pub fn refreeze(&mut self, peer: Peer) -> bool {
         let Some(mut slot) = self.peers.take_client(peer) else { return false };
         let frozen = match &slot.phase {
@@ -20,7 +20,7 @@ impl Engine {
         };
         let done = frozen.is_some();
         if let Some(bytes) = frozen {
-            // What it is charged for is let go before it is charged again.
+            // Releases its charge before it is charged again.
             slot.phase = ClientPhase::Gone;
             let pool = &self.pools.get(slot.pool).accepted;
             let thawed = weir_session::frozen::thaw(&bytes, &self.sessions.params, &mut self.sessions.interner, pool);
@@ -30,7 +30,7 @@ impl Engine {
         done
     }
 
-    /// Asserts what must hold between inputs. Costs a walk over everything.
+    /// Asserts the invariants between inputs. Walks over everything.
     ///
     /// # Panics
     /// When an invariant is broken.

@@ -1,4 +1,4 @@
-//! A client goes: everything that it was in lets go of it.
+//! A client disconnects: every part releases it.
 
 use weir_base::{Peer, Time};
 use weir_config::FileFormat;
@@ -20,7 +20,7 @@ impl Engine {
         self.remove_client(now, client, "client close request", io);
     }
 
-    /// A client's connection is gone; its handle is dead already.
+    /// A client's connection has closed; its handle is dead already.
     pub(crate) fn client_gone<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, io: &mut I) {
         self.remove_client(now, client, "client unexpected eof", io);
     }
@@ -60,12 +60,12 @@ impl Engine {
         self.leave(now, client, (&why, if timed_out { &why } else { NOT_READY }), io);
     }
 
-    /// Takes a client out of everything it was in. Its connection is closed already, or being closed.
+    /// Removes a client from all parts. Its connection is closed already, or being closed.
     pub(crate) fn remove_client<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, why: &str, io: &mut I) {
         self.leave(now, client, (why, NOT_READY), io);
     }
 
-    /// The same with two reasons: its own, and that of its server, where that has to be closed with it.
+    /// The same with two reasons: the client's, and that of its server, if that must be closed with it.
     fn leave<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, (why, servers): (&str, &str), io: &mut I) {
         if self.common.config().log.disconnections && !matches!(client.phase, ClientPhase::Canceller) {
             let age = now.since(client.connected_at).micros() / 1_000_000;
@@ -81,6 +81,8 @@ impl Engine {
             self.common.timers().forget();
             self.tidy_timers();
         }
+        self.takeover.keys.remove(client.peer);
+        self.takeover.left(client.peer);
         self.uncount_client(&mut client, io);
         self.entry.prelogin.discharge(&mut client);
         self.sessions.recycle(std::mem::take(&mut client.waiting));
@@ -94,7 +96,7 @@ impl Engine {
         self.check_drained(io);
     }
 
-    /// A client left its server; `why` is logged if the server must be closed for it.
+    /// A client left its server; `why` is logged if the server must be closed.
     pub(crate) fn abandon<I: Io>(&mut self, now: Time, client: &ClientSlot, server: Peer, why: &str, io: &mut I) {
         let Some(slot) = self.peers.server(server) else { return };
         slot.link = None;

@@ -1,11 +1,10 @@
-//! One pool over several workers, as engines carry it out: messages between a pool's owner and its borrowers, and servers
-//! whose sockets move.
+//! One pool over several workers: messages between a pool's owner and its borrowers, and servers whose sockets move.
 //!
-//! What is said when is decided in `weir_pool::lending`. A server moves only between two links, clean, so that what moves is
-//! a value, and the worker that gets it goes on as if it had always had it.
+//! `weir_pool::lending` decides which messages are sent. A server moves only between two links, clean, so that what
+//! moves is a value, and the receiving worker uses it like a server of its own.
 //!
-//! Always true: a server is in the table of one worker, or in one message; whatever becomes of it at a borrower, the owner
-//! hears of it once, because what is borrowed is compared with what is there whenever the borrower's pool is polled.
+//! Always true: a server is in the table of one worker, or in one message; the owner learns exactly once of a borrowed
+//! server's end, because what is borrowed is compared with the servers whenever the borrower's pool is polled.
 
 use std::sync::Arc;
 
@@ -25,18 +24,18 @@ use crate::peers::{Entry, ServerPhase, ServerSlot};
 use crate::port::{Io, Level};
 use crate::traffic::reading::ServerReading;
 
-/// What a worker shows of a pool, for tests and the simulator.
+/// A pool on a worker, for tests and the simulator.
 #[derive(Debug)]
 pub struct PoolQueue<'a> {
     /// The pool's name.
     pub database: &'a Arc<str>,
     /// Its user on the server.
     pub user: &'a Arc<str>,
-    /// The client of this worker that is next to be served, and since when it waits.
+    /// The client of this worker that is served next, and since when it waits.
     pub head: Option<(Peer, Time)>,
     /// Since when a server is idle here.
     pub idle: Option<Time>,
-    /// It hands nothing out now, or is to go.
+    /// It hands out no servers now, or is being removed.
     pub stopped: bool,
 }
 
@@ -74,7 +73,7 @@ impl Engine {
         io.detach(server);
     }
 
-    /// The socket of a server that is lent is free to move.
+    /// The socket of a lent server is detached.
     fn send_lent<I: Io>(&mut self, mut server: Box<ServerSlot>, request: BorrowRequest, check: bool, io: &mut I) {
         let (lent, ix) = (server.peer, server.pool);
         let resolved = server.connection.on().map(|(name, address)| (name.into(), address));
@@ -94,12 +93,12 @@ impl Engine {
         self.cluster.lent.insert(lent, LentServer { pool: ix, borrower: request.from, resolved });
         send(request.from, pool, body, Some(lent), io);
         if unwanted {
-            // The borrowers were told before this one was among them.
+            // The recall was sent before this worker was a borrower.
             self.recall_from(ix, request.from, io);
         }
     }
 
-    /// The server for a borrower's request is lost before it left.
+    /// The server for a borrower's request was lost before it left.
     pub(crate) fn lending_failed<I: Io>(&mut self, ix: PoolIx, request: BorrowRequest, io: &mut I) {
         let slot = self.pools.get_mut(ix);
         if let Some(lender) = slot.lending.lender() {
@@ -128,14 +127,14 @@ impl Engine {
         send(request.from, slot.id(), Body::ToBorrower(refused, error), None, io);
     }
 
-    /// What is lent is to be closed as it becomes free.
+    /// Lent servers must be closed as they become free.
     pub(crate) fn recall<I: Io>(&mut self, ix: PoolIx, io: &mut I) {
         if let LendingRole::Owner(lender) = &self.pools.get(ix).lending {
             lender.with_servers().for_each(|borrower| self.recall_from(ix, borrower, io));
         }
     }
 
-    /// The same, of what this borrower has.
+    /// The same for one borrower's servers.
     pub(crate) fn recall_from<I: Io>(&self, ix: PoolIx, borrower: WorkerId, io: &mut I) {
         send(borrower, self.pools.get(ix).id(), Body::ToBorrower(ToBorrower::Recall, None), None, io);
     }
@@ -145,12 +144,13 @@ impl Engine {
         self.cluster.lent.contains_key(&server)
     }
 
-    /// A borrower of a pool says something.
+    /// Handles a message from a borrower of a pool.
     fn owner_receives<I: Io>(&mut self, now: Time, from: WorkerId, pool: PoolId, message: ToOwner, io: &mut I) {
         let creates = matches!(message, ToOwner::Request { .. } | ToOwner::HasClients(true));
         let Some(ix) = self.owned_pool(now, &pool, creates) else {
             if let ToOwner::Request { id, .. } = message {
-                // A reload has taken it away, or has not brought it yet; the borrower will hear of it, too.
+                // A reload has removed the pool, or not created it yet; the borrower will adopt the same
+                // configuration.
                 let refused = ToBorrower::Refused { id, why: RefuseReason::ShuttingDown, retry_at: now };
                 send(from, pool, Body::ToBorrower(refused, None), None, io);
             }
@@ -169,7 +169,8 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
     }
 
-    /// The pool that a borrower means. One whose first clients are a borrower's is created here with its first message.
+    /// The pool of a borrower's message. If its first clients are a borrower's, it is created here with the first
+    /// message.
     fn owned_pool(&mut self, now: Time, pool: &PoolId, create: bool) -> Option<PoolIx> {
         let known = self.pools.find(&pool.database, &pool.user);
         if known.is_some() || !create {
@@ -179,7 +180,7 @@ impl Engine {
         Some(self.pool_of(&pool.database, &config, &pool.user, now))
     }
 
-    /// A server that was lent is closed, or its socket has not come with it.
+    /// A lent server has closed, or its socket has not come with it.
     fn lent_closed(&mut self, now: Time, lent: Peer) {
         let Some(LentServer { pool: ix, borrower, .. }) = self.cluster.lent.remove(&lent) else { return };
         let slot = self.pools.get_mut(ix);
@@ -189,7 +190,7 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
     }
 
-    /// A server that was lent is back.
+    /// A lent server has returned.
     fn lent_returned<I: Io>(&mut self, now: Time, lent: Peer, mut server: Box<ServerSlot>, peer: Peer, io: &mut I) {
         let Some(&LentServer { pool: ix, borrower, .. }) = self.cluster.lent.get(&lent) else { return io.close(peer) };
         let Some(proof) = self.tie(&mut server, peer, ix) else {
@@ -206,7 +207,8 @@ impl Engine {
         self.passed_on(now, ix, peer, answer, io);
     }
 
-    /// A borrower's clients are to be told why they wait. There is always an answer: they are told nothing before.
+    /// A borrower requests the reason for its clients' waits. There is always an answer, since they get no notice
+    /// before it.
     fn cause_requested<I: Io>(&mut self, now: Time, from: WorkerId, pool: PoolId, io: &mut I) {
         let (cause, detail) = match self.pools.find(&pool.database, &pool.user) {
             Some(ix) => self.cause_of_wait(now, ix),
@@ -215,7 +217,7 @@ impl Engine {
         send(from, pool, Body::WaitCause(cause, detail), None, io);
     }
 
-    /// A login at a borrower has taught something.
+    /// Takes over credentials from a login at a borrower.
     fn owner_learns(&mut self, now: Time, pool: &PoolId, learnt: &Learnings) {
         if let Some(ix) = self.owned_pool(now, pool, true) {
             self.pools.get_mut(ix).credentials.learn(&learnt.learnt, &learnt.asked);
@@ -239,7 +241,7 @@ impl Engine {
 
 /// A borrower's side.
 impl Engine {
-    /// The borrower's pool wants a server.
+    /// The borrower's pool requests a server.
     pub(crate) fn request_from_owner<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get_mut(ix);
         let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
@@ -259,7 +261,7 @@ impl Engine {
         }
     }
 
-    /// A clean server, which the borrower's pool counts as linked, is to be returned.
+    /// Returns a clean server, which the borrower's pool counts as linked.
     pub(crate) fn return_server<I: Io>(&mut self, server: Peer, io: &mut I) {
         let Some(slot) = self.peers.server(server) else { return };
         let Some((_, phase)) = slot.up() else { return };
@@ -267,7 +269,7 @@ impl Engine {
         io.detach(server);
     }
 
-    /// The socket of a server that is returned is free to move.
+    /// The socket of a returned server is detached.
     fn send_returned<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let (peer, ix) = (server.peer, server.pool);
         let slot = self.pools.get_mut(ix);
@@ -279,12 +281,12 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
     }
 
-    /// A server has come.
+    /// A lent server has arrived.
     fn lent_received<I: Io>(&mut self, now: Time, from: WorkerId, pool: PoolId, lent: Lent, peer: Peer, io: &mut I) {
         let Lent { id, lent, server: MovedServer(mut server), ages, check, welcome, schema } = lent;
         let ix = self.borrowed_pool(&pool);
         let Some((ix, proof)) = ix.and_then(|ix| self.tie(&mut server, peer, ix).map(|proof| (ix, proof))) else {
-            // The pool is gone here, or the server said something when it was about to leave.
+            // The pool has been removed here, or the server sent something as it was about to leave.
             io.close(peer);
             return self.lent_not_taken(now, from, pool, id, lent, io);
         };
@@ -301,13 +303,13 @@ impl Engine {
         self.passed_on(now, ix, peer, answer, io);
     }
 
-    /// A server that has come is of no use: the owner hears that it is closed, and another one is asked for.
+    /// A lent server can't be used: reports it to the owner as closed, and requests another one.
     fn lent_not_taken<I: Io>(&mut self, now: Time, owner: WorkerId, pool: PoolId, id: u32, lent: Peer, io: &mut I) {
         self.borrower_receives(now, &pool, ToBorrower::Failed(id), io);
         send(owner, pool, Body::ToOwner(ToOwner::Closed(lent)), None, io);
     }
 
-    /// The owner of a pool says something.
+    /// Handles a message from the owner of a pool.
     fn borrower_receives<I: Io>(&mut self, now: Time, pool: &PoolId, message: ToBorrower, io: &mut I) {
         let Some(ix) = self.pools.find(&pool.database, &pool.user) else { return };
         let slot = self.pools.get_mut(ix);
@@ -323,7 +325,7 @@ impl Engine {
         self.pools.get(ix).lending.is_borrower()
     }
 
-    /// A client is to be told why there is no server; the owner is asked when the pool is polled.
+    /// A client must get the reason for its wait; the owner is asked when the pool is polled.
     pub(crate) fn request_cause(&mut self, ix: PoolIx, client: Waiting) {
         if let LendingRole::Borrower(borrowing) = &mut self.pools.get_mut(ix).lending {
             borrowing.to_tell.push(client);
@@ -331,19 +333,19 @@ impl Engine {
         }
     }
 
-    /// The owner has said why its clients wait.
+    /// The owner has sent the reason for the waits of its pool.
     fn cause_received<I: Io>(&mut self, now: Time, pool: &PoolId, why: (Cause, String), io: &mut I) {
         let Some(ix) = self.borrowed_pool(pool) else { return };
         let LendingRole::Borrower(borrowing) = &mut self.pools.get_mut(ix).lending else { return };
         borrowing.cause_requested = false;
-        // Within a suspension nobody is told anything; RESUME asks again.
+        // During a SUSPEND no client gets a notice; RESUME asks again.
         if !self.admin.halt.is_suspended() {
             let to_tell = std::mem::take(&mut borrowing.to_tell);
             self.wait_explained(now, ix, &to_tell, why, io);
         }
     }
 
-    /// Clients that waited for a pool that is gone here are refused: the owner does not answer for them any more.
+    /// Refuses clients that waited for a pool that has been removed here: the owner no longer answers for them.
     fn refuse_untold<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get_mut(ix);
         let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
@@ -362,7 +364,7 @@ impl Engine {
         self.pools.find(&pool.database, &pool.user).filter(|ix| self.is_borrower(*ix))
     }
 
-    /// Tells the owner what a client's login has taught.
+    /// Sends the owner credentials from a client's login.
     pub(crate) fn teach<I: Io>(&mut self, ix: PoolIx, learnt: Learnings, io: &mut I) {
         let slot = self.pools.get(ix);
         if let LendingRole::Borrower(borrowing) = &slot.lending {
@@ -370,7 +372,7 @@ impl Engine {
         }
     }
 
-    /// The owner hears at once of what is closed at a borrower, within a suspension too: it counts it until then.
+    /// Reports closed servers to the owner at once, during a SUSPEND too: it counts them until then.
     pub(crate) fn report_closed<I: Io>(&mut self, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get_mut(ix);
         let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
@@ -381,7 +383,7 @@ impl Engine {
     fn settle_borrower<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Time {
         self.refuse_untold(now, ix, io);
         let slot = self.pools.get_mut(ix);
-        // Under a limit that pools share nothing may be idle where it can't be taken from.
+        // Under a limit that pools share no server may be idle where it can't be closed for another pool.
         let keep = !self.common.config().is_limited(&slot.name, &slot.user);
         let LendingRole::Borrower(borrowing) = &mut slot.lending else { return Time::NEVER };
         let settled = borrowing.borrower.settle(&mut slot.pool, keep, slot.clients > 0, now);
@@ -435,17 +437,18 @@ impl Engine {
         }
     }
 
-    /// A server's socket is free to move, as it was asked to be.
+    /// A server's socket is detached, as requested.
     pub(crate) fn server_detached<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, io: &mut I) {
         match server.phase() {
             Some(ServerPhase::Lending { request, check }) => self.send_lent(server, request, check, io),
             Some(ServerPhase::Returning) => self.send_returned(now, server, io),
+            Some(ServerPhase::Leaving) => self.server_leaves(server, io),
             _ => self.peers.put(server.peer, Entry::Server(server)),
         }
     }
 
     /// Takes a server's ties to this worker off it.
-    fn untie(&mut self, server: &mut ServerSlot) {
+    pub(crate) fn untie(&mut self, server: &mut ServerSlot) {
         if std::mem::replace(&mut server.armed, Time::NEVER) != Time::NEVER {
             self.common.timers().forget();
             self.tidy_timers();
@@ -453,7 +456,7 @@ impl Engine {
         server.reading = ServerReading::default();
     }
 
-    /// Ties a server to its new handle and pool, with the proof that it is clean.
+    /// Gives a server its new handle and pool, with the proof that it is clean.
     fn tie(&mut self, server: &mut ServerSlot, peer: Peer, ix: PoolIx) -> Option<Clean> {
         (server.peer, server.pool) = (peer, ix);
         let welcome = self.pools.get(ix).welcome.as_ref().map(|welcome| welcome.params.clone());
@@ -463,7 +466,7 @@ impl Engine {
         up.prove_clean()
     }
 
-    /// A server that has come is a peer of this worker now.
+    /// Adds a moved server to this worker's peers.
     fn add_moved<I: Io>(&mut self, server: Box<ServerSlot>, io: &mut I) {
         let peer = server.peer;
         self.peers.put(peer, Entry::Server(server));
@@ -472,8 +475,8 @@ impl Engine {
         }
     }
 
-    /// What is due between the workers of a pool, which has nothing to do by itself; and when something will be, if nothing
-    /// happens before.
+    /// Handles what is due between the workers of a pool; returns when something will be due, if nothing happens
+    /// before.
     pub(crate) fn settle_lending<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Time {
         if self.is_borrower(ix) { self.settle_borrower(now, ix, io) } else { self.settle_owner(now, ix, io) }
     }

@@ -1,4 +1,4 @@
-//! Lines of the log whose subject's names are in the tables of peers and pools.
+//! Lines of the log that need names from the tables of peers and pools.
 
 use std::fmt;
 

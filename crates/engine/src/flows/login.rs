@@ -1,4 +1,4 @@
-//! A client's login, step by step: what the parts of `entry` say is next with it is done here.
+//! A client's login, step by step: carries out the steps that the parts of `entry` return.
 
 use weir_base::{Peer, Time};
 use weir_config::AuthLookup;
@@ -20,7 +20,7 @@ use crate::peers::{ClientPhase, ClientSlot, Entry};
 use crate::port::{Io, Level};
 
 impl Engine {
-    /// Does what a step of a client's login says is next.
+    /// Carries out a step of a client's login.
     pub(crate) fn login_step<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, step: EntryStep, io: &mut I) {
         match step {
             EntryStep::Read => self.insert_client(client),
@@ -57,7 +57,7 @@ impl Engine {
         self.login_step(now, client, step, io);
     }
 
-    /// What decides how a client must prove who it is, is known.
+    /// Everything is known that the exchange depends on.
     fn challenge<I: Io>(
         &mut self,
         now: Time,
@@ -71,7 +71,7 @@ impl Engine {
         self.login_step(now, client, step, io);
     }
 
-    /// A server must be asked for the secret of a client's user.
+    /// An auth_query is needed for the secret of a client's user.
     fn look_up_secret<I: Io>(
         &mut self,
         now: Time,
@@ -95,7 +95,7 @@ impl Engine {
         self.entry.lookups.ask(cx, peer, subject, lookup, at);
     }
 
-    /// Why nothing can be asked in a database.
+    /// Why no auth_query can run in a database.
     fn bad_auth_database(&self, name: &str) -> Option<String> {
         if weir_admin::is_console(name) {
             return Some(format!("cannot use the reserved \"{name}\" database as an auth_dbname"));
@@ -104,7 +104,7 @@ impl Engine {
         missing.then(|| format!("authentication database \"{name}\" is not configured"))
     }
 
-    /// A question for a secret is answered: those who waited for it go on, or are refused.
+    /// A request for a secret is answered: the clients that waited for it go on, or are refused.
     pub(crate) fn secret_answered<I: Io>(
         &mut self,
         now: Time,
@@ -132,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// A helper knows what the operating system calls a user: whoever waits for that goes on.
+    /// A helper has found the name of an operating system's user: clients that wait for it go on.
     pub(crate) fn user_named<I: Io>(&mut self, now: Time, uid: u32, name: Option<&str>, io: &mut I) {
         self.entry.logins.learn_name(cx!(self, now, io), uid, name);
         let waits = |client: &&ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::UserName(uid));
@@ -187,12 +187,12 @@ impl Engine {
         }
     }
 
-    /// A client has failed to prove who it is. It is told less than the log, and perhaps later.
+    /// A client's authentication has failed. Its error has less detail than the log, and may be delayed.
     fn client_login_failed<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
         if let ClientPhase::Login(phase) = &client.phase {
             if phase.asked_secret().is_some() {
-                // The password may be a new one, or the user: the next attempt is checked against what the server answers then.
-                // For users who do not exist too, whose next attempt takes as long then.
+                // The password may be new, or the user: the next attempt uses a new answer of the server. For unknown
+                // users too, so that their next attempt takes as long.
                 let cx = cx!(self, now, io);
                 self.entry.lookups.distrust(cx, subject(phase.request()));
             }
@@ -204,14 +204,14 @@ impl Engine {
         let Some(delay) = self.entry.throttle.delay(cx, &client.addr, &refusal) else {
             return self.refuse(now, client, refusal, io);
         };
-        // Its lines in the log name the database.
+        // Its lines in the log contain the database.
         let database = self.database_of(&client).to_owned();
         client.phase = ClientPhase::Delayed(Box::new(Delayed { refusal, until: now.deadline(delay), database }));
         client.waiting.clear();
         self.insert_waiting(client, io);
     }
 
-    /// A client is who it says it is: may it use what it asks for?
+    /// A client is authenticated: checks whether it may use what it requests.
     fn proven<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, io: &mut I) {
         let ClientPhase::Login(phase) = &client.phase else { return self.insert_client(client) };
         let (config, name) = (self.common.config(), &phase.request().database);
@@ -228,7 +228,7 @@ impl Engine {
         }
     }
 
-    /// A client is counted, and has its place: it gets its pool.
+    /// A client is admitted: gives it a pool.
     pub(crate) fn entered<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         let ClientPhase::Login(phase) = std::mem::replace(&mut client.phase, ClientPhase::Gone) else {
             return self.insert_client(client);
@@ -272,7 +272,7 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
     }
 
-    /// A login has taught the pool something for its own logins at the server.
+    /// A login has credentials for the pool's own logins at the server.
     fn learn<I: Io>(&mut self, phase: &LoginPhase, ix: u32, io: &mut I) {
         let asked = phase.asked_secret().and_then(UserSecret::secret);
         let slot = self.pools.get_mut(ix);
@@ -282,7 +282,7 @@ impl Engine {
         }
     }
 
-    /// A client has a pool whose servers are known: from now on it may ask.
+    /// A client has a pool whose servers' parameters are known: it is ready for queries.
     pub(crate) fn welcome<I: Io>(
         &mut self,
         now: Time,
@@ -308,7 +308,7 @@ impl Engine {
 
     fn open_console<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, request: &StartupRequest, io: &mut I) {
         let Some(role) = self.entry.logins.role(self.common.config(), &client) else {
-            // A reload has taken it away since.
+            // A reload has removed it since.
             return self.refuse(now, client, Refusal::NotAllowed, io);
         };
         let cx = cx!(self, now, io);

@@ -1,4 +1,4 @@
-//! A server is lost, or closed: what becomes of its client, and who hears of it.
+//! A server is lost, or closed: the consequences for its client and its pool.
 
 use weir_base::{Peer, Time};
 use weir_config::LoginFailure;
@@ -6,23 +6,26 @@ use weir_pool::Acquire;
 use weir_session::{Refusal, ServerError};
 
 use crate::backends::login::{self, own_error};
+use crate::backends::outlook::FailedLogin;
 use crate::common::{FollowUp, cx};
 use crate::engine::Engine;
 use crate::peers::{ClientPhase, Entry, ServerPhase, ServerSlot, ServerState};
 use crate::port::{Io, Level};
 
 impl Engine {
-    /// A server's connection has ended, or is being ended because the server can't be trusted; it is out of the table.
+    /// A server's connection has ended, or is closed because the server can't be trusted; it is out of the table.
     pub(crate) fn server_gone<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let (peer, ix) = (server.peer, server.pool);
         let Some(phase) = server.phase().filter(|_| !server.is_new()) else {
             let shaking = matches!(server.state, ServerState::TlsHandshake);
             let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
-            let error = match server.fatal_error.take() {
-                Some(Refusal::ServerDown { sqlstate, message }) => ServerError { sqlstate, message },
-                _ => own_error("server closed the connection during the login".to_owned()),
+            let failed = match server.fatal_error.take() {
+                Some(Refusal::ServerDown { sqlstate, message }) => {
+                    FailedLogin::answered(ServerError { sqlstate, message })
+                }
+                _ => FailedLogin::away(own_error("server closed the connection during the login".to_owned())),
             };
-            return self.login_failed(now, server, error, ending, io);
+            return self.login_failed(now, server, failed.or(ending), io);
         };
         if self.common.config().log.disconnections {
             let age = now.since(server.connection.connected_at()).micros() / 1_000_000;
@@ -30,6 +33,7 @@ impl Engine {
             self.log_server(Level::Info, &server, text, io);
         }
         self.pools.get_mut(ix).pool.lost(peer, now);
+        self.takeover.left(peer);
         self.common.follow_up(FollowUp::PollPool(ix));
         match phase {
             ServerPhase::AuthQuery(query) => return self.auth_query_lost(now, query, server.fatal_error, io),
@@ -43,7 +47,7 @@ impl Engine {
         if matches!(phase, ServerPhase::Checking | ServerPhase::SyncingParameters)
             && matches!(client.phase, ClientPhase::Ready(_))
         {
-            // Nothing of the client's was sent yet: it may have another server, in its old place in the queue.
+            // Nothing of the client's was sent yet: it may get another server, at its old position in the queue.
             let (peer, since) = (client.peer, client.request_at);
             let cancelled = client.ready().is_some_and(|session| session.is_cancelled());
             self.peers.put(peer, Entry::Client(client));
@@ -73,17 +77,18 @@ impl Engine {
         }
     }
 
-    /// Closes a server that is up, with no client that should hear of it, and tells the pool.
+    /// Closes a server that is up and has no client to notify, and reports it to the pool.
     pub(crate) fn close_server<I: Io>(&mut self, now: Time, server: Peer, why: &str, io: &mut I) {
         if let Some(server) = self.peers.take_server(server) {
             self.close_server_slot(now, server, why, io);
         }
     }
 
-    /// The same, of one that is out of the table.
+    /// The same for one that is out of the table.
     pub(crate) fn close_server_slot<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
         let ix = server.pool;
         self.pools.get_mut(ix).pool.lost(server.peer, now);
+        self.takeover.left(server.peer);
         self.common.follow_up(FollowUp::PollPool(ix));
         let phase = server.phase();
         self.disconnect_server(server, why, io);
@@ -94,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// Closes a server that the pool has forgotten.
+    /// Closes a server that the pool no longer has.
     pub(crate) fn disconnect_server<I: Io>(&mut self, server: Box<ServerSlot>, why: &str, io: &mut I) {
         let now = self.common.now();
         match server.state {
@@ -107,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// A server is closed at its release.
+    /// Marks a server to be closed at its release.
     pub(crate) fn mark_for_close(&mut self, server: Peer) {
         if let Some(server) = self.peers.server(server) {
             server.marked_for_close = true;

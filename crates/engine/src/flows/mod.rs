@@ -1,10 +1,11 @@
-//! What takes several parts: each flow leads a client, a command or a query from one part to the next.
+//! Flows over several parts: each leads a client, a command or a query from one part to the next.
 //!
-//! A part says by the values it returns what must be done next; here is who does it. Owns no state and no rule.
+//! A part returns what must be done next; flows do it. Owns no state and no rule.
 //!
-//! - `arrival`: from accept to the worker where a client logs in. `login`: its login there. `auth_query`: a query for a
-//!   user's secret, in the pool whose server is asked.
-//! - `console`: operators and the control plane. `commands`: what all workers carry out. `halt`: what is stopped and ended.
+//! - `arrival`: from accept to the worker where a client logs in. `login`: its login there. `auth_query`: a query for
+//!   a user's secret, in the pool that runs it.
+//! - `console`: operators and the control plane. `commands`: commands for all workers. `halt`: PAUSE, SUSPEND,
+//!   shutdowns.
 //! - `query`: one query's path, from a client to its server and back, and the server's way to the next client. `prelude`:
 //!   queries of our own on a server that its pool has. `backpressure`: full sockets. `cancel`: cancel
 //!   requests.
@@ -12,6 +13,7 @@
 //! - `leave`: a client goes. `lost`: a server is lost, or closed. `due`: what is due by time.
 //! - `quotas`: clients and servers under limits that hold for the process. `lending`: pools that span several workers.
 //! - `pool`: a pool is asked what it wants. `configuration`: which pools there are.
+//! - `hand_over`: another process takes over. `inherit`: this one takes over from another.
 //! - `invariants`: what must hold between inputs, for tests.
 //! - `placement`: the worker that a client goes to. `log`: lines about a client or a server.
 //! - `waits`: the diagnosis of clients that wait. `counts`: refusals, and session state that was lost.
@@ -27,13 +29,15 @@ mod counts;
 mod dns;
 mod due;
 mod halt;
+mod hand_over;
+mod inherit;
 mod invariants;
 mod leave;
 pub(crate) mod lending;
 mod log;
 mod login;
 mod lost;
-mod opening;
+pub(crate) mod opening;
 mod placement;
 mod pool;
 mod prelude;

@@ -1,29 +1,72 @@
-//! A pool opens a server: when its host has room for one more login, and what becomes of those who wait for that.
+//! A pool opens a server: when its host has room for one more login, and the pools that wait for that.
 
 use weir_base::{Peer, Target, Time};
-use weir_pool::CloseReason;
+use weir_config::OnServerDown;
+use weir_pool::{CloseReason, ConnectFailure};
 use weir_session::ServerError;
 
 use crate::backends::login_throttle::{LoginThrottle, most_logins};
+use crate::backends::outlook::Outlook;
 use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::handles::PoolIx;
 use crate::peers::{ServerSlot, ServerState};
 use crate::port::{Io, Level};
+use crate::timers::Who;
+
+/// Why a server is closed that could not be reached (PgBouncer's words, which operators look for).
+pub(crate) const CONNECT_FAILED: &str = "connect failed";
 
 impl Engine {
     fn most_logins(&self) -> u32 {
         most_logins(self.common.config(), self.common.workers())
     }
 
-    /// The pool may open a server: it does so now, or when one of its hosts has room for one more login.
+    /// Opens a server for a pool: now, or when one of its hosts has room for one more login.
     pub(crate) fn open_when_admitted<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         self.end_login(now, ix, io);
-        let most = self.most_logins();
-        let slot = self.pools.get_mut(ix);
-        if self.backends.throttle.admit(ix, &mut slot.login, &mut slot.hosts, &slot.config, most) {
+        if self.admit(now, ix) {
             self.open_server(now, ix, io);
         }
+    }
+
+    /// Whether a pool may open a server now, at the first of its hosts that has room for one more login. Hosts before that one
+    /// that are away count as tried, and failed. Where no host has room, the pool waits for one.
+    fn admit(&mut self, now: Time, ix: PoolIx) -> bool {
+        let (most, mode) = (self.most_logins(), self.common.config().tls.server.mode);
+        let throttle = &self.backends.throttle;
+        let slot = self.pools.get_mut(ix);
+        let (config, hosts) = (slot.config.clone(), &mut slot.hosts);
+        let policy = config.limits.on_server_down;
+        let waits = policy == OnServerDown::Wait;
+        let shut = |target: &Target| throttle.shut(target, now).filter(|_| waits);
+        let at = if config.targets.iter().all(|target| shut(target).is_some()) {
+            hosts.peek(&config)
+        } else {
+            for _ in 0..config.targets.len() {
+                let target = hosts.peek(&config);
+                if throttle.has_room(target, policy, most, now) {
+                    return true;
+                }
+                let Some(away) = shut(target) else {
+                    hosts.pass(&config);
+                    continue;
+                };
+                let (failure, error) = hosts.skip(&config, mode, &away.error);
+                if failure != ConnectFailure::Elsewhere {
+                    slot.failures.add(error, away.too_slow, now);
+                    slot.pool.unreachable(failure, now);
+                    self.common.follow_up(FollowUp::PollPool(ix));
+                    return false;
+                }
+            }
+            let open = config.targets.iter().find(|target| shut(target).is_none());
+            open.unwrap_or_else(|| hosts.peek(&config))
+        };
+        let at = at.clone();
+        self.backends.throttle.wait(ix, &mut slot.login, &at);
+        self.arm_attempt(&at);
+        false
     }
 
     fn open_server<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
@@ -35,14 +78,14 @@ impl Engine {
         let (attempt, target) = slot.hosts.begin(&slot.config, self.common.config().tls.server.mode);
         let peer = io.connect(&target);
         self.backends.throttle.begin(&mut slot.login, &target);
-        slot.pool.set_timeout_failure(slot.hosts.failure(&slot.config, attempt));
+        let outlook = Outlook::Away.under(slot.config.limits.on_server_down, &too_slow(&target));
+        slot.pool.set_timeout_failure(slot.hosts.failure(&slot.config, attempt, outlook));
         slot.pool.opening(peer, now);
         slot.counts.tally.connects += 1;
         self.peers.put_server(Box::new(ServerSlot::new(peer, id, ix, target, attempt, now)));
     }
 
-    /// Sees to it that a pool's login counts only while it is under way, and that the pool waits for one only while it wants
-    /// one.
+    /// Counts a pool's login only while it is under way, and lets the pool wait for one only while it wants one.
     pub(crate) fn check_login<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         if !self.pools.get(ix).pool.wants_server() {
             self.stop_waiting_for_host(now, ix);
@@ -52,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// A pool that waits for room at a host waits no more.
+    /// A pool stops waiting for a host.
     pub(crate) fn stop_waiting_for_host(&mut self, now: Time, ix: PoolIx) {
         let slot = self.pools.get_mut(ix);
         if self.backends.throttle.leave(ix, &mut slot.login) {
@@ -66,10 +109,10 @@ impl Engine {
         }
     }
 
-    /// Those who wait for a host go on as far as there is room.
+    /// The pools that wait for a host go on as far as there is room.
     fn call_waiting<I: Io>(&mut self, now: Time, target: &Target, io: &mut I) {
         let most = self.most_logins();
-        while let Some(ix) = self.backends.throttle.next(target, most) {
+        while let Some(ix) = self.backends.throttle.next(target, most, now) {
             let slot = self.pools.get_mut(ix);
             slot.login.called();
             if !slot.pool.wants_server() {
@@ -77,15 +120,49 @@ impl Engine {
             } else if slot.hosts.peek(&slot.config) == target {
                 self.open_server(now, ix, io);
             } else {
-                // A reload has moved it.
+                // A reload has changed its host.
                 self.open_when_admitted(now, ix, io);
             }
             self.common.follow_up(FollowUp::PollPool(ix));
+        }
+        self.arm_attempt(target);
+    }
+
+    /// Sees to it that a host that is away is tried in time for those who wait for it.
+    fn arm_attempt(&mut self, target: &Target) {
+        let due = self.backends.throttle.attempt_due(target);
+        self.common.arm(Who::AwayHosts, due, self.backends.throttle.armed());
+    }
+
+    /// Hosts that are away may have to be tried.
+    pub(crate) fn away_hosts_due<I: Io>(&mut self, now: Time, io: &mut I) {
+        for target in self.backends.throttle.due(now) {
+            self.call_waiting(now, &target, io);
+        }
+        let next = self.backends.throttle.next_due();
+        self.common.arm(Who::AwayHosts, next, self.backends.throttle.armed());
+    }
+
+    /// A host has answered: whoever waits for it goes on, if it was away.
+    pub(crate) fn host_answers<I: Io>(&mut self, now: Time, target: &Target, io: &mut I) {
+        if !self.backends.throttle.is_back(target) {
+            return;
+        }
+        self.call_waiting(now, target, io);
+        for ix in self.pools.indices() {
+            let slot = self.pools.get_mut(ix);
+            let elsewhere = slot.login.waits_at().is_some_and(|at| at != target);
+            if elsewhere && slot.config.targets.contains(target) {
+                self.backends.throttle.leave(ix, &mut slot.login);
+                self.open_when_admitted(now, ix, io);
+                self.common.follow_up(FollowUp::PollPool(ix));
+            }
         }
     }
 
     /// A new configuration may leave more room, and have moved those who wait to other hosts.
     pub(crate) fn recheck_logins<I: Io>(&mut self, now: Time, io: &mut I) {
+        self.backends.throttle.forget_away();
         for ix in self.pools.indices() {
             let slot = self.pools.get_mut(ix);
             let Some(target) = slot.login.waits_at().cloned() else { continue };
@@ -99,14 +176,28 @@ impl Engine {
         }
     }
 
-    /// A host can't be reached. It can't be reached by those who wait for it either: their logins have failed as well.
-    pub(crate) fn fail_waiting(&mut self, now: Time, target: &Target, error: &ServerError, too_slow: bool) {
-        for ix in self.backends.throttle.take_waiting(target) {
+    /// A login has shown that a host is away; whether the log is to have it. Pools that refuse their clients then, and wait for
+    /// room at the host, have failed as well, if it was not even `reached`; the others wait on.
+    pub(crate) fn host_is_away(
+        &mut self,
+        now: Time,
+        target: &Target,
+        reached: bool,
+        failed: (&ServerError, bool),
+    ) -> bool {
+        let (error, too_slow) = failed;
+        let logs = self.backends.throttle.is_away(target, error, too_slow, now);
+        if reached {
+            return logs;
+        }
+        let pools = &self.pools;
+        let refuses = |ix| pools.get(ix).config.limits.on_server_down == OnServerDown::Refuse;
+        for ix in self.backends.throttle.take_waiting(target, refuses) {
             let slot = self.pools.get_mut(ix);
             slot.login.called();
             if slot.hosts.peek(&slot.config) == target {
-                let (attempt, _) = slot.hosts.begin(&slot.config, self.common.config().tls.server.mode);
-                let (failure, error) = slot.hosts.failed(&slot.config, attempt, error.clone(), None);
+                let mode = self.common.config().tls.server.mode;
+                let (failure, error) = slot.hosts.skip(&slot.config, mode, error);
                 slot.failures.add(error, too_slow, now);
                 slot.pool.unreachable(failure, now);
             } else {
@@ -114,28 +205,28 @@ impl Engine {
             }
             self.common.follow_up(FollowUp::PollPool(ix));
         }
+        logs
     }
 
-    /// The pool has let a server go.
+    /// The pool closes a server.
     pub(crate) fn pool_closes<I: Io>(&mut self, now: Time, server: Peer, reason: CloseReason, io: &mut I) {
         let Some(server) = self.peers.take_server(server) else { return };
-        if reason == CloseReason::ConnectTimeout {
-            let unreached = matches!(server.state, ServerState::Connecting);
-            let message =
-                format!("server {} did not finish the login within server_connect_timeout", server.connection.target());
-            let error = ServerError { sqlstate: "08001".into(), message };
-            let slot = self.pools.get_mut(server.pool);
-            // The pool has judged it already, by what it was given when the connect began.
-            let (_, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error.clone(), None);
-            slot.failures.add(all, true, now);
-            if unreached {
-                self.fail_waiting(now, server.connection.target(), &error, true);
-            }
+        if reason != CloseReason::ConnectTimeout {
+            return self.disconnect_server(server, reason.text(), io);
         }
-        self.disconnect_server(server, reason.text(), io);
+        let reached = !matches!(server.state, ServerState::Connecting);
+        let target = server.connection.target();
+        let error = too_slow(target);
+        self.host_is_away(now, target, reached, (&error, true));
+        let slot = self.pools.get_mut(server.pool);
+        let outlook = Outlook::Away.under(slot.config.limits.on_server_down, &error);
+        // The pool has judged it already, by what it was given when the connect began.
+        let (_, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, outlook, None);
+        slot.failures.add(all, true, now);
+        self.disconnect_server(server, if reached { reason.text() } else { CONNECT_FAILED }, io);
     }
 
-    /// Asserts that logins and pools agree. Costs a walk over all pools.
+    /// Asserts that logins and pools agree. Walks over all pools.
     pub(crate) fn check_logins(&self) {
         self.backends.throttle.check(self.pools.iter().map(|slot| &slot.login));
         for slot in self.pools.iter() {
@@ -143,4 +234,10 @@ impl Engine {
             assert!(counted, "{}: a login that is not counted", slot.name);
         }
     }
+}
+
+/// The error of a login that was not finished in time.
+fn too_slow(target: &Target) -> ServerError {
+    let message = format!("server {target} did not finish the login within server_connect_timeout");
+    ServerError { sqlstate: "08001".into(), message }
 }

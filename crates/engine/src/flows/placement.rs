@@ -1,4 +1,4 @@
-//! The worker that a new client goes to, and how workers learn of each other's loads.
+//! The worker of a new client, and the reports of workers' loads.
 
 use weir_base::WorkerId;
 

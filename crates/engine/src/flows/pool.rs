@@ -1,4 +1,4 @@
-//! A pool is asked what it wants, until it wants nothing.
+//! Polls a pool until it wants nothing.
 
 use weir_base::{Peer, Span, Time};
 use weir_pool::{Effect, RefuseReason};
@@ -11,17 +11,17 @@ use crate::log::log;
 use crate::port::{Io, Level};
 use crate::timers::Who;
 
-/// The SQLSTATE of a server that knows no such database.
+/// The SQLSTATE of a server without such a database.
 const NO_SUCH_DATABASE: &str = "3D000";
 
 impl Engine {
-    /// Does what a pool asks for, until it asks for nothing, and sees to it that it is asked again in time.
+    /// Carries out a pool's requests until there are none, and sets its timer.
     pub(crate) fn poll_pool<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         if self.pools.find_mut(ix).is_none() {
             return;
         }
         if self.admin.halt.is_suspended() {
-            // RESUME makes up for a suspension.
+            // RESUME polls it again.
             return self.report_closed(ix, io);
         }
         self.poll(now, ix, io);
@@ -67,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// One that waits in the pool's queue gets no server.
+    /// A waiter in the pool's queue gets no server.
     fn refuse_waiting<I: Io>(
         &mut self,
         now: Time,
@@ -107,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// When a pool that nobody uses is forgotten, with its statistics.
+    /// When an unused pool is dropped, with its statistics.
     fn forget_at(&mut self, now: Time, ix: PoolIx) -> Time {
         let slot = self.pools.get_mut(ix);
         let idle = slot.is_idle();
@@ -125,7 +125,7 @@ impl Engine {
         let unknown = slot.failures.last().is_some_and(|(error, _)| error.sqlstate == NO_SUCH_DATABASE);
         let empty = match &slot.welcome {
             _ if unknown => now,
-            // What nobody has ever seen is no longer kept than the pause after a failed login.
+            // A pool that never had a login is kept only for the pause after a failed login.
             None => slot.pool.snapshot(now).retry_at.unwrap_or(now),
             Some(_) => after(slot.empty_since, config.autodb_idle_timeout),
         };
@@ -133,7 +133,7 @@ impl Engine {
     }
 }
 
-/// A moment after another one; never after never, and never after no time.
+/// A time after another one; never after never, and never for a span of zero.
 fn after(since: Time, span: Span) -> Time {
     if since == Time::NEVER { Time::NEVER } else { since.deadline(span) }
 }

@@ -1,4 +1,4 @@
-//! Queries of our own on a server that its pool has: those before a client's work, and those after it.
+//! Queries of Weir on a server that its pool has: those before a client's work, and those after it.
 
 use weir_base::{OnDirty, Time};
 use weir_session::{Refusal, ServerError, param_sync};
@@ -9,11 +9,12 @@ use crate::peers::{ClientPhase, ClientSlot, Reset, ServerPhase, ServerSlot};
 use crate::port::{Io, Level};
 use crate::traffic::{links, relay};
 
-/// Our query was stopped: by a limit of time that a client before has left, or from outside. That is not about the values.
+/// The query was cancelled: by a timeout that an earlier client has set, or from outside. The values are not the
+/// cause.
 const QUERY_CANCELED: &str = "57014";
 
 impl Engine {
-    /// A query of our own on a server has ended.
+    /// A query of Weir on a server has ended.
     pub(crate) fn own_query_done<I: Io>(
         &mut self,
         now: Time,
@@ -38,7 +39,7 @@ impl Engine {
             (ServerPhase::Resetting(Reset::Query), Err(error))
                 if self.pools.get(server.pool).config.on_dirty == OnDirty::Keep =>
             {
-                // With PgBouncer's policy its errors are ignored, too.
+                // With PgBouncer's policy its errors are ignored.
                 let text = format_args!("error while executing server_reset_query: {}", error.message);
                 self.log_server(Level::Warning, &server, text, io);
                 server.up().into_iter().for_each(|(up, _)| up.was_cleaned(&self.sessions.params));
@@ -62,8 +63,8 @@ impl Engine {
         }
     }
 
-    /// A server has refused a client's parameters. All of them were one transaction, so it is as it was before, and free for
-    /// others; what it does not report by itself is set anew for the next client.
+    /// A server has refused a client's parameters. All of them were one transaction, so the server is unchanged, and
+    /// free for others; what it does not report by itself is set again for the next client.
     fn parameters_failed<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, error: ServerError, io: &mut I) {
         let client = server.link.take();
         server.up().into_iter().for_each(|(up, _)| up.params_rejected(&self.sessions.params));
@@ -75,7 +76,7 @@ impl Engine {
         self.refuse(now, client, refusal, io);
     }
 
-    /// A server has passed its check, or taken over its client's parameters.
+    /// A server has passed its check, or set its client's parameters.
     fn prelude_done<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let Some(mut client) = server.link.and_then(|client| self.peers.take_client(client)) else {
             return self.peers.put_server(server);
@@ -100,7 +101,7 @@ impl Engine {
         self.peers.put_server(server);
     }
 
-    /// A server has taken over its client's parameters: the client is sent what differs from what it asked for.
+    /// A server has set its client's parameters: the client gets those that differ from what it requested.
     fn parameters_done<I: Io>(&mut self, server: &mut ServerSlot, client: &mut ClientSlot, io: &mut I) {
         let (ClientPhase::Ready(session), Some((up, phase))) = (&mut client.phase, server.up()) else { return };
         *phase = ServerPhase::Linked;
@@ -121,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// A server has been reset, and with it what its connect_query had set: that is run once more.
+    /// A server has been reset, including what its connect_query had set: runs that query again.
     fn run_connect_query_again<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let slot = self.pools.get(server.pool);
         let Some(query) = &slot.config.connect_query else { return self.return_to_pool(now, server, io) };
@@ -129,7 +130,7 @@ impl Engine {
         self.peers.put_server(server);
     }
 
-    /// A client that waited for its pool's first server logs in, and the server is free again.
+    /// A client that waited for its pool's first server completes its login, and the server is free again.
     pub(crate) fn finish_welcome<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         if let Some(server) = client.link.take() {
             self.peers.server(server).into_iter().for_each(|server| server.link = None);

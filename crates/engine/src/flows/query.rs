@@ -1,6 +1,6 @@
-//! One query's path: from a client to its server and back, and the server's way to the next waiter.
+//! The path of one query: from a client to its server and back, and the server's path to the next waiter.
 //!
-//! A client and its server are taken out of the table once, worked on by the parts, and put back once.
+//! A client and its server are taken out of the table once, passed to the parts, and put back once.
 
 use weir_base::{Peer, Span, Time};
 use weir_pool::{Acquire, Release};
@@ -14,16 +14,6 @@ use crate::peers::{ClientPhase, ClientSlot, ServerPhase, ServerSlot};
 use crate::port::{Io, Level};
 use crate::traffic::links::{self, AfterUse, AtRest};
 use crate::traffic::relay::{self, AHEAD};
-
-/// What became of a client's wish for a server.
-enum Acquired {
-    /// It has this one, and may go on.
-    Server(Box<ServerSlot>),
-    /// It waits.
-    Waits,
-    /// It gets none.
-    Refused(Refusal),
-}
 
 impl Engine {
     /// A client sent something.
@@ -40,7 +30,7 @@ impl Engine {
         match client.phase {
             ClientPhase::Ready(_) => self.peers.put_client(client),
             ClientPhase::Console(_) => self.console_bytes(now, client, io),
-            // A client that asked for a cancel sends nothing that counts.
+            // Further input of a client that sent a cancel request is ignored.
             ClientPhase::Canceller => {
                 client.waiting.clear();
                 self.peers.put_client(client);
@@ -49,11 +39,11 @@ impl Engine {
         }
     }
 
-    /// A client goes on with what it sent while it waited.
+    /// A client goes on with the input that was buffered while it waited.
     pub(crate) fn feed_waiting<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
         let Some(mut client) = self.peers.take_client(peer) else { return };
         match client.phase {
-            // What it sent goes on when its server's socket has room: a few bytes of it may become many.
+            // The input goes on when the server's socket has room: a few bytes of it may become many.
             ClientPhase::Ready(_) if !client.pause.waits && !client.pause.peer_full => {
                 let waiting = std::mem::take(&mut client.waiting);
                 self.feed(now, client, &waiting, None, io);
@@ -65,8 +55,8 @@ impl Engine {
         }
     }
 
-    /// Feeds a client's bytes to its session, with a server as soon as it needs one. `base` is where they are in the
-    /// runtime's input, if they do.
+    /// Feeds a client's bytes to its session, with a server as soon as it needs one. `base` is their position in the
+    /// runtime's input, if they are a part of it.
     fn feed<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, bytes: &[u8], base: Option<usize>, io: &mut I) {
         let mut server = client.link.and_then(|server| self.peers.take_server(server));
         let mut at = 0;
@@ -83,9 +73,8 @@ impl Engine {
                 }
             }
             match self.acquire(now, &mut client, io) {
-                Acquired::Server(acquired) => server = Some(acquired),
-                Acquired::Waits => break StopReason::NeedServer,
-                Acquired::Refused(refusal) => break StopReason::Refuse(refusal),
+                Ok(acquired) => server = Some(acquired),
+                Err(stop) => break stop,
             }
         };
         if let Some(server) = server {
@@ -101,13 +90,22 @@ impl Engine {
                 self.pause_client(&mut client, io);
             }
             StopReason::Terminate => return self.client_leaves(now, client, io),
-            StopReason::Refuse(refusal) => return self.refuse(now, client, refusal, io),
+            StopReason::Refuse(refusal) => return self.refuse(now, client, *refusal, io),
         }
         self.peers.put_client(client);
     }
 
     /// A client needs a server now.
-    fn acquire<I: Io>(&mut self, now: Time, client: &mut ClientSlot, io: &mut I) -> Acquired {
+    ///
+    /// # Errors
+    /// It waits for one ([`StopReason::NeedServer`]), or gets none.
+    #[inline]
+    fn acquire<I: Io>(
+        &mut self,
+        now: Time,
+        client: &mut ClientSlot,
+        io: &mut I,
+    ) -> Result<Box<ServerSlot>, StopReason> {
         client.request_at = now;
         if self.pools.get(client.pool).removed {
             self.move_to_successor(now, client);
@@ -116,25 +114,25 @@ impl Engine {
         match slot.pool.acquire(client.peer, now) {
             Acquire::Granted { server, check } => {
                 slot.counts.tally.times().wait.count(0);
-                let Some(mut server) = self.peers.take_server(server) else { return Acquired::Waits };
+                let Some(mut server) = self.peers.take_server(server) else { return Err(StopReason::NeedServer) };
                 if links::link(cx!(self, now, io), slot, client, &mut server, check) {
-                    return Acquired::Server(server);
+                    return Ok(server);
                 }
                 self.peers.put_server(server);
-                Acquired::Waits
+                Err(StopReason::NeedServer)
             }
             Acquire::Queued if self.admin.shutdown.draining() == Some(Drain::Servers) => {
-                Acquired::Refused(Refusal::ServersShuttingDown)
+                Err(StopReason::refuse(Refusal::ServersShuttingDown))
             }
             Acquire::Queued => {
                 self.common.follow_up(FollowUp::PollPool(client.pool));
-                Acquired::Waits
+                Err(StopReason::NeedServer)
             }
-            Acquire::Refused(why) => Acquired::Refused(self.refusal(client.pool, why)),
+            Acquire::Refused(why) => Err(StopReason::refuse(self.refusal(client.pool, why))),
         }
     }
 
-    /// A server sent something.
+    /// Handles bytes of a server.
     #[inline]
     pub(crate) fn server_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
         server.clock.heard(now);
@@ -146,8 +144,13 @@ impl Engine {
         let mut client = server.link.and_then(|client| self.peers.take_client(client));
         let slot = self.pools.get_mut(server.pool);
         match relay::feed_server(cx!(self, now, io), slot, &mut server, client.as_deref_mut(), bytes) {
-            Ok(outcome) if is_plain(&outcome) => self.replied(now, server, client, io),
-            Ok(outcome) => self.server_outcome(now, server, client, outcome, io),
+            Ok(outcome) => {
+                if let Some(told) = outcome.unusual {
+                    let Some(both) = self.server_told(now, server, client, *told, io) else { return };
+                    (server, client) = both;
+                }
+                self.replied(now, server, client, io);
+            }
             Err(weir_session::ProtocolViolation(what)) => {
                 client.into_iter().for_each(|client| self.peers.put_client(client));
                 let text = format_args!("unexpected response from server: {what}");
@@ -159,38 +162,39 @@ impl Engine {
         }
     }
 
-    /// A server sent more than replies.
+    /// A server sent more than replies. Returns it, and its client, where it may have answered something.
     #[cold]
-    fn server_outcome<I: Io>(
+    fn server_told<I: Io>(
         &mut self,
         now: Time,
         mut server: Box<ServerSlot>,
         client: Option<Box<ClientSlot>>,
-        outcome: from_server::ServerOutcome,
+        told: from_server::Unusual,
         io: &mut I,
-    ) {
+    ) -> Option<(Box<ServerSlot>, Option<Box<ClientSlot>>)> {
         let link = server.link;
         if let Some(mut client) = client {
-            self.requests_refused(&mut client, &outcome.refused, io);
+            self.requests_refused(&mut client, &told.refused, io);
             self.peers.put_client(client);
         }
-        if !(outcome.lost.is_empty() && outcome.refused_state.is_empty()) {
-            self.count_lost(&server, &outcome, io);
+        if !(told.lost.is_empty() && told.refused_state.is_empty()) {
+            self.count_lost(&server, &told, io);
         }
-        let violation = relay::violation(&outcome);
-        if let Some(fatal) = outcome.fatal {
+        let violation = relay::violation(&told);
+        if let Some(fatal) = told.fatal {
             self.log_server(Level::Warning, &server, format_args!("the server said: {}", fatal.message), io);
             server.fatal_error = Some(Refusal::ServerDown { sqlstate: fatal.sqlstate, message: fatal.message });
         }
         if let (Some(client), Some(refusal)) = (link, violation) {
             self.peers.put_server(server);
-            return self.refuse_handle(now, client, refusal, io);
+            self.refuse_handle(now, client, refusal, io);
+            return None;
         }
-        if let Some(result) = outcome.own_query_done {
-            return self.own_query_done(now, server, result, io);
+        if let Some(result) = told.own_query_done {
+            self.own_query_done(now, server, result, io);
+            return None;
         }
-        let client = link.and_then(|client| self.peers.take_client(client));
-        self.replied(now, server, client, io);
+        Some((server, link.and_then(|client| self.peers.take_client(client))))
     }
 
     /// A server has answered something: it may be free, or its client may go on.
@@ -211,11 +215,11 @@ impl Engine {
                 && ahead <= AHEAD / 2
                 && (ahead == 0 || !self.pools.get(client.pool).is_wanted())
             {
-                // It was stopped because the server had too much to answer.
+                // It was stopped because the server had too many pending requests.
                 self.resume_waiting(client, io);
             }
         } else if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_unusable()) {
-            // It sent something that no request asked for.
+            // It has sent something that no request asked for.
             io.close(server.peer);
             return self.server_gone(now, server, io);
         }
@@ -223,14 +227,16 @@ impl Engine {
         self.peers.put_server(server);
     }
 
-    /// A server may be free: whatever it was that held it.
+    /// A server may be free, for any reason.
     pub(crate) fn release<I: Io>(&mut self, now: Time, server: Peer, io: &mut I) {
         let Some(server) = self.peers.take_server(server) else { return };
         let client = server.link.and_then(|client| self.peers.take_client(client));
         self.finish_transaction(now, server, client, io);
     }
 
-    /// A server has answered everything: ends its link if nothing holds it, and gives it to the next waiter.
+    /// A server has answered everything: ends its link if nothing holds it, and gives it to the next waiter. Inlined, as what
+    /// it ends in: a transaction passes here once, and each call would cost it what a message does.
+    #[inline(always)]
     fn finish_transaction<I: Io>(
         &mut self,
         now: Time,
@@ -251,6 +257,9 @@ impl Engine {
         let peer = client.as_ref().map(|client| client.peer);
         client.into_iter().for_each(|client| self.peers.put_client(client));
         if at_rest == AtRest::Free {
+            if self.takeover.is_giving() {
+                self.hand_over_later(peer);
+            }
             return self.clean_up(now, server, io);
         }
         self.peers.put_server(server);
@@ -259,13 +268,13 @@ impl Engine {
         }
     }
 
-    /// What a client waited for has come.
+    /// What a client waited for has happened.
     fn resume_waiting<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
         self.unpause_client(client, io);
         self.common.follow_up(FollowUp::Feed(client.peer));
     }
 
-    /// The same, by its handle.
+    /// The same by its handle.
     pub(crate) fn resume_client<I: Io>(&mut self, client: Peer, io: &mut I) {
         let Some(mut client) = self.peers.take_client(client) else { return };
         self.resume_waiting(&mut client, io);
@@ -273,6 +282,7 @@ impl Engine {
     }
 
     /// A server without a client: removes what its last one left, or closes it, or gives it to the next waiter.
+    #[inline(always)]
     pub(crate) fn clean_up<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let slot = self.pools.get(server.pool);
         match links::clean_up(cx!(self, now, io), slot, &mut server) {
@@ -283,6 +293,7 @@ impl Engine {
     }
 
     /// Gives a clean server back to its pool.
+    #[inline(always)]
     pub(crate) fn return_to_pool<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let (peer, ix) = (server.peer, server.pool);
         let slot = self.pools.get(ix);
@@ -307,7 +318,7 @@ impl Engine {
     }
 
     /// Carries out what a pool has decided about a clean server.
-    #[inline]
+    #[inline(always)]
     fn pass_on<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, answer: Release, io: &mut I) {
         let ix = server.pool;
         match answer {
@@ -316,6 +327,9 @@ impl Engine {
                 self.link_waiter(now, client, server, check, io);
             }
             Release::Idle => {
+                if self.takeover.is_giving() {
+                    self.hand_over_later(Some(server.peer));
+                }
                 self.peers.put_server(server);
                 self.report_idle(ix, io);
             }
@@ -331,14 +345,14 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
     }
 
-    /// A pool gives a server to one who waited, by their handles.
+    /// A pool gives a server to a waiter, by their handles.
     pub(crate) fn grant<I: Io>(&mut self, now: Time, waiter: Peer, server: Peer, check: bool, io: &mut I) {
         if let Some(server) = self.peers.take_server(server) {
             self.link_waiter(now, waiter, server, check, io);
         }
     }
 
-    /// Links a server to one who waited for it.
+    /// Links a server to a waiter.
     fn link_waiter<I: Io>(&mut self, now: Time, waiter: Peer, mut server: Box<ServerSlot>, check: bool, io: &mut I) {
         let peer = server.peer;
         let client = match Waiter::of(waiter) {
@@ -369,23 +383,11 @@ impl Engine {
         self.peers.put_client(client);
     }
 
-    /// A wait is over. Those of a borrower's clients are counted there.
+    /// A wait has ended. Waits of a borrower's clients are counted there.
     #[inline]
     pub(crate) fn count_wait(&mut self, ix: PoolIx, waiter: Peer, waited: Span) {
         if !matches!(Waiter::of(waiter), Waiter::Borrower(_)) {
             self.pools.get_mut(ix).counts.waited(waited);
         }
     }
-}
-
-/// Whether a server's output was nothing but replies.
-#[inline]
-fn is_plain(outcome: &from_server::ServerOutcome) -> bool {
-    outcome.own_query_done.is_none()
-        && outcome.fatal.is_none()
-        && outcome.refused.is_empty()
-        && outcome.lost.is_empty()
-        && outcome.refused_state.is_empty()
-        && !outcome.block_in_statement_mode
-        && !outcome.copy_violated
 }

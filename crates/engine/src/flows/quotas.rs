@@ -1,4 +1,4 @@
-//! Clients and servers under limits that hold for the process: between clients, pools and worker 0's counts.
+//! Clients and servers under limits of the process: between clients, pools and worker 0's counts.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::port::Io;
 
 /// The worker that counts.
 const COUNTER: WorkerId = WorkerId(0);
-/// When a pool that is to be kept filled asks again after a refusal.
+/// When a pool that must be kept filled requests again after a refusal.
 const FILL_RETRY: Span = Span::from_secs(1);
 
 /// Worker 0.
 impl Engine {
-    /// A worker asks for something.
+    /// Handles a worker's request.
     pub(crate) fn quota_requested<I: Io>(&mut self, from: WorkerId, request: QuotaRequest, io: &mut I) {
         let (config, workers) = (self.common.config(), self.common.workers());
         let replies = self.cluster.counter.receive(from, request, workers, &|key| key.limit(config));
@@ -52,14 +52,14 @@ impl Engine {
 
 /// Clients.
 impl Engine {
-    /// A client has proven who it is: it is admitted, now or when worker 0 has answered.
+    /// A client is authenticated: it is admitted, now or when worker 0 has answered.
     pub(crate) fn enter<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         let counts_for = if limits_clients(self.common.config()) { self.client_use(&client) } else { None };
         let Some(counts_for) = counts_for else { return self.entered(now, client, io) };
         if weir_admin::is_console(&counts_for.database)
             && self.entry.logins.role(self.common.config(), &client) == Some(weir_admin::Role::Admin)
         {
-            // An administrator is counted, and always admitted.
+            // An administrator is counted, but always admitted.
             self.count_in(&mut client, counts_for, io);
             return self.entered(now, client, io);
         }
@@ -71,7 +71,7 @@ impl Engine {
         self.insert_waiting(client, io);
     }
 
-    /// Worker 0 has answered for a client.
+    /// Handles worker 0's answer about a client.
     fn client_answered<I: Io>(&mut self, now: Time, id: u64, counts_for: ClientUse, full: Option<Key>, io: &mut I) {
         let waits = |client: &ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::Quota(id));
         let peer = self.cluster.clients.answered(id);
@@ -86,7 +86,7 @@ impl Engine {
                 self.entered(now, client, io);
             }
             (Some(client), Some(full)) => self.refuse(now, client, refusal(&full), io),
-            // It is gone meanwhile.
+            // It has disconnected meanwhile.
             (None, None) => request(QuotaRequest::Release { resource: Resource::Client(counts_for), count: 1 }, io),
             (None, Some(_)) => {}
         }
@@ -116,7 +116,7 @@ impl Engine {
         request(QuotaRequest::Add { resource: Resource::Client(counts_for), count: 1 }, io);
     }
 
-    /// What a client counts for; nothing before it has named a database.
+    /// The keys under which a client counts; none before it has named a database.
     fn client_use(&self, client: &ClientSlot) -> Option<ClientUse> {
         let database: Arc<str> = self.database_of(client).into();
         let address = match client.addr {
@@ -126,7 +126,7 @@ impl Engine {
         (!database.is_empty()).then(|| ClientUse { database, user: client.user.clone(), address })
     }
 
-    /// A client is gone, wherever it was.
+    /// A client has disconnected, in any phase.
     pub(crate) fn uncount_client<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
         if matches!(client.phase, ClientPhase::Delayed(_)) {
             self.entry.throttle.delay_over();
@@ -151,9 +151,13 @@ impl Engine {
 
 /// Servers.
 impl Engine {
-    /// The pool wants to open a server: now, or when it is allowed.
+    /// The pool wants to open a server: now, or when its request is granted.
     pub(crate) fn may_open<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get_mut(ix);
+        if self.takeover.is_giving() && slot.pool.oldest_wait().is_none() {
+            // Servers that nobody waits for are opened by the process that takes over.
+            return slot.pool.open_declined(now + FILL_RETRY, now);
+        }
         if slot.lending.is_borrower() {
             return self.request_from_owner(now, ix, io);
         }
@@ -164,7 +168,7 @@ impl Engine {
         request(slot.quota.request(id, pool, slot.pool.oldest_wait()), io);
     }
 
-    /// Worker 0 has answered, or orders something.
+    /// Handles an answer or instruction of worker 0.
     pub(crate) fn quota_replied<I: Io>(&mut self, now: Time, reply: QuotaReply, io: &mut I) {
         match reply {
             QuotaReply::Answer { id, resource: Resource::Client(counts_for), full, .. } => {
@@ -207,6 +211,29 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
     }
 
+    /// A server has come to a pool from another process: it is counted, whatever the limit.
+    pub(crate) fn count_inherited<I: Io>(&mut self, ix: PoolIx, io: &mut I) {
+        let slot = self.pools.get_mut(ix);
+        if slot.quota.is_limited() {
+            slot.quota.add();
+            request(QuotaRequest::Add { resource: Resource::Server(slot.id()), count: 1 }, io);
+        }
+    }
+
+    /// Counts a client that has come from another process, whatever the limit.
+    pub(crate) fn count_inherited_client<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
+        if self.common.worker() == COUNTER {
+            self.cluster.clients.add();
+        } else {
+            io.post(COUNTER, Message(Payload::ClientCame), None);
+        }
+        if limits_clients(self.common.config())
+            && let Some(counts_for) = self.client_use(client)
+        {
+            self.count_in(client, counts_for, io);
+        }
+    }
+
     /// Cancels a request that the pool does not need any more, and releases what it does not use.
     pub(crate) fn reconcile_quota<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get_mut(ix);
@@ -219,7 +246,7 @@ impl Engine {
             slot.pool.open_declined(now, now);
             request(cancel, io);
         }
-        // One that waits for the login throttle has been granted already.
+        // A server that waits for the login throttle has been granted already.
         let in_use = slot.pool.len() as u32 + u32::from(slot.login.waits());
         match slot.quota.take_surplus(in_use) {
             0 => {}
@@ -227,14 +254,14 @@ impl Engine {
         }
     }
 
-    /// Whether a limit holds for a pool may have changed.
+    /// Whether a limit applies to a pool may have changed.
     pub(crate) fn limit_pool<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get(ix);
-        // What a borrower has was granted to the owner.
+        // A borrower's servers were granted to the owner.
         let limited = self.common.config().is_limited(&slot.name, &slot.user) && !slot.lending.is_borrower();
         let begins = limited && !slot.quota.is_limited();
         if begins {
-            // It must ask first.
+            // It must request first.
             self.stop_waiting_for_host(now, ix);
         }
         let slot = self.pools.get_mut(ix);
@@ -257,7 +284,7 @@ impl Engine {
         }
     }
 
-    /// A server of a pool has become idle: worker 0 hears of it where it looks for one.
+    /// A server of a pool has become idle: reports it to worker 0 if that searches for one.
     #[inline]
     pub(crate) fn report_idle<I: Io>(&mut self, ix: PoolIx, io: &mut I) {
         if !self.cluster.idle_search.is_empty() {
@@ -281,7 +308,7 @@ impl Engine {
     }
 }
 
-/// Sends a request to worker 0, which this one may be.
+/// Sends a request to worker 0, which may be this one.
 fn request<I: Io>(request: QuotaRequest, io: &mut I) {
     io.post(COUNTER, Message(Payload::QuotaRequest(Box::new(request))), None);
 }

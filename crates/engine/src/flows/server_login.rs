@@ -1,4 +1,4 @@
-//! A server logs in: from its connect to its pool, or to the next host.
+//! A server's login: from its connect to its pool, or to the next host.
 
 use std::net::IpAddr;
 
@@ -9,22 +9,24 @@ use weir_session::server_login::ServerLoginStep;
 
 use crate::backends::hosts::Fitness;
 use crate::backends::login::{self, NextStep, own_error};
+use crate::backends::outlook::{FailedLogin, Outlook};
 use crate::common::{FollowUp, Job, cx};
 use crate::engine::Engine;
+use crate::flows::opening::CONNECT_FAILED;
 use crate::log::log;
 use crate::peers::{Entry, ServerPhase, ServerSlot, ServerState};
 use crate::port::{Io, Level, Work};
 use crate::traffic::links::RECONFIGURED;
 
 impl Engine {
-    /// A connect of ours succeeded.
+    /// A connect of ours has succeeded.
     pub(crate) fn connected<I: Io>(&mut self, peer: Peer, local: String, remote: Option<IpAddr>, io: &mut I) {
         if self.peers.cancel(peer).is_some() {
             return self.cancel_connected(peer, io);
         }
         let Some(mut server) = self.peers.take_server(peer) else { return };
         server.connection.connected(local, remote);
-        // The answer that it was reached by may not be the last one any more.
+        // The name may have new addresses since its look-up.
         server.marked_for_close |= self.backends.dns.has_vanished(&server);
         let now = self.common.now();
         let next = login::connected(cx!(self, now, io), &mut server);
@@ -37,39 +39,39 @@ impl Engine {
             NextStep::Login => login::begin(cx!(self, now, io), self.pools.get(server.pool), &mut server),
             NextStep::Failed(error) => {
                 io.close(server.peer);
-                return self.login_failed(now, server, error, LoginFailure::Other, io);
+                return self.login_failed(now, server, FailedLogin::lasting(error), io);
             }
         }
         self.peers.put_server(server);
     }
 
-    /// A server's handshake is done.
+    /// A server's TLS handshake has succeeded.
     pub(crate) fn server_secured<I: Io>(&mut self, server: Box<ServerSlot>, io: &mut I) {
         let next = login::secured(&server);
         self.login_goes_on(self.common.now(), server, next, io);
     }
 
-    /// A server's handshake failed; its connection is gone.
+    /// A server's TLS handshake has failed; its connection has closed.
     pub(crate) fn server_tls_failed<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, error: &str, io: &mut I) {
         let message = format!("TLS handshake with server {} failed: {error}", server.connection.target());
-        self.login_failed(now, server, own_error(message), LoginFailure::Handshake, io);
+        let failed = FailedLogin::lasting(own_error(message)).or(LoginFailure::Handshake);
+        self.login_failed(now, server, failed, io);
     }
 
-    /// A connect of ours failed; the handle is dead.
+    /// A connect of ours has failed; the handle is dead.
     pub(crate) fn connect_failed<I: Io>(&mut self, now: Time, peer: Peer, error: &str, io: &mut I) {
         match self.peers.take(peer) {
             Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
             Entry::Server(server) => {
                 let error = own_error(format!("could not connect to server {}: {error}", server.connection.target()));
-                self.fail_waiting(now, server.connection.target(), &error, false);
-                self.login_failed(now, server, error, LoginFailure::Other, io);
+                self.login_failed(now, server, FailedLogin::away(error), io);
             }
             Entry::Client(client) => self.peers.put_client(client),
             Entry::Free => {}
         }
     }
 
-    /// A server that is logging in sent something.
+    /// Handles bytes of a server that is logging in.
     pub(crate) fn login_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
         if matches!(server.state, ServerState::SslRequest) {
             let next = login::encryption_answer(cx!(self, now, io), &mut server, bytes);
@@ -84,12 +86,16 @@ impl Engine {
     fn login_step_done<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, step: ServerLoginStep, io: &mut I) {
         match step {
             ServerLoginStep::Wait => self.peers.put_server(server),
-            ServerLoginStep::Failed(error) => {
+            ServerLoginStep::Refused(error) => {
                 io.close(server.peer);
                 let encrypted = server.connection.tls().is_some();
                 let refused = error.sqlstate == "28000";
                 let failure = if refused { LoginFailure::Refused { encrypted } } else { LoginFailure::Other };
-                self.login_failed(now, server, error, failure, io);
+                self.login_failed(now, server, FailedLogin::answered(error).or(failure), io);
+            }
+            ServerLoginStep::Failed(error) => {
+                io.close(server.peer);
+                self.login_failed(now, server, FailedLogin::lasting(error), io);
             }
             ServerLoginStep::HashPassword { password, salt, iterations } => {
                 let slot = self.pools.get(server.pool);
@@ -108,6 +114,7 @@ impl Engine {
                 server.state = ServerState::Up(welcome.server, ServerPhase::CheckingRole);
                 server.connection.logged_in(welcome.reported, now);
                 server.clock.linked(now);
+                self.host_answers(now, server.connection.target(), io);
                 if self.common.config().log.connections {
                     let text = format_args!("new connection to server (from {})", server.connection.local());
                     self.log_server(Level::Info, &server, text, io);
@@ -118,7 +125,7 @@ impl Engine {
         }
     }
 
-    /// A helper has hashed the password of a login of ours.
+    /// A helper has hashed the password for a login of ours.
     pub(crate) fn server_salted<I: Io>(&mut self, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
         let Some(mut server) = self.peers.take_server(peer) else { return };
         let key = server.connection.end_hashing();
@@ -133,7 +140,7 @@ impl Engine {
         }
     }
 
-    /// A server has logged in: is it good for its pool?
+    /// A server has logged in: checks whether it is fit for its pool.
     fn check_role<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         match login::check_role(self.pools.get(server.pool), &mut server) {
             Fitness::Fits => self.run_connect_query(now, server, io),
@@ -147,10 +154,10 @@ impl Engine {
 
     fn unfit<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
         login::terminate(cx!(self, now, io), server.peer);
-        self.login_failed(now, server, own_error(why.to_owned()), LoginFailure::Other, io);
+        self.login_failed(now, server, FailedLogin::not_ready(own_error(why.to_owned())), io);
     }
 
-    /// A server is good for its pool: the query that each begins with, if there is one.
+    /// A server is fit for its pool: runs connect_query, if there is one.
     fn run_connect_query<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let slot = self.pools.get(server.pool);
         let Some(query) = &slot.config.connect_query else { return self.server_up(now, server, io) };
@@ -158,7 +165,7 @@ impl Engine {
         self.peers.put_server(server);
     }
 
-    /// A query of ours has ended on a server that its pool does not have yet.
+    /// A query of Weir has ended on a server that its pool does not have yet.
     pub(crate) fn first_query_done<I: Io>(
         &mut self,
         now: Time,
@@ -170,7 +177,7 @@ impl Engine {
         match outcome {
             Err(error) if role => {
                 login::terminate(cx!(self, now, io), server.peer);
-                self.login_failed(now, server, error, LoginFailure::Other, io);
+                self.login_failed(now, server, FailedLogin::answered(error), io);
             }
             Ok(()) if role => {
                 let found = server.up().is_some_and(|(up, _)| up.found_row());
@@ -191,7 +198,7 @@ impl Engine {
         }
     }
 
-    /// A server has logged in; the pool decides for whom.
+    /// A server has logged in; the pool decides which waiter gets it.
     fn server_up<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let (peer, ix) = (server.peer, server.pool);
         let slot = self.pools.get_mut(ix);
@@ -199,7 +206,7 @@ impl Engine {
             Ok(proof) => proof,
             Err(error) => {
                 login::terminate(cx!(self, now, io), peer);
-                return self.login_failed(now, server, error, LoginFailure::Other, io);
+                return self.login_failed(now, server, FailedLogin::lasting(error), io);
             }
         };
         if server.marked_for_close {
@@ -211,21 +218,45 @@ impl Engine {
     }
 
     /// A login at the server failed; its connection is gone, or being closed.
-    pub(crate) fn login_failed<I: Io>(
-        &mut self,
-        now: Time,
-        server: Box<ServerSlot>,
-        error: ServerError,
-        failure: LoginFailure,
-        io: &mut I,
-    ) {
+    pub(crate) fn login_failed<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, failed: FailedLogin, io: &mut I) {
+        let FailedLogin { error, failure, outlook, severity } = failed;
+        let target = server.connection.target();
+        let reached = !matches!(server.state, ServerState::Connecting);
+        let logs = match outlook {
+            Outlook::Away => self.host_is_away(now, target, reached, (&error, false)),
+            Outlook::NotReady => true,
+            Outlook::Lasting => {
+                self.host_answers(now, target, io);
+                true
+            }
+        };
+        if logs {
+            self.log_failed_login(&server, (severity, &error), reached, io);
+        }
         let slot = self.pools.get_mut(server.pool);
-        let (name, user, host) = (&slot.name, &slot.user, server.connection.target());
-        log(Level::Warning, format_args!("{name}/{user}@{host}: server login failed: {}", error.message), io);
         let again = server.connection.attempt().encryption.other(self.common.config().tls.server.mode, failure);
-        let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, again);
+        let outlook = outlook.under(slot.config.limits.on_server_down, &error);
+        let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, outlook, again);
         slot.failures.add(error, false, now);
         slot.pool.connect_failed(server.peer, failure, now);
         self.common.follow_up(FollowUp::PollPool(server.pool));
+    }
+
+    /// The log has PgBouncer's words for a login that failed, which operators look for.
+    fn log_failed_login<I: Io>(
+        &self,
+        server: &ServerSlot,
+        (severity, error): (&str, &ServerError),
+        reached: bool,
+        io: &mut I,
+    ) {
+        let slot = self.pools.get(server.pool);
+        let (name, user, host) = (&slot.name, &slot.user, server.connection.target());
+        log(Level::Warning, format_args!("{name}/{user}@{host}: server login failed: {severity}{}", error.message), io);
+        if self.common.config().log.disconnections {
+            let age = self.common.now().since(server.connection.connected_at()).micros() / 1_000_000;
+            let why = if reached { &error.message } else { CONNECT_FAILED };
+            self.log_server(Level::Info, server, format_args!("closing because: {why} (age={age}s)"), io);
+        }
     }
 }

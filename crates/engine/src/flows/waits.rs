@@ -1,5 +1,4 @@
-//! Who is told why he waits (wait diagnosis): clients whose wait is too long, or that are notified of it, at the owner of a
-//! pool and at borrowers.
+//! Wait diagnosis: clients whose wait is too long, or that get a notice, at the owner of a pool and at borrowers.
 
 use weir_base::{Peer, Time};
 use weir_session::{Cause, Refusal};
@@ -11,13 +10,14 @@ use crate::handles::PoolIx;
 use crate::port::Io;
 
 impl Engine {
-    /// Lends what a diagnosis of a pool is made of.
+    /// Calls `make` with the input of a pool's diagnosis.
     fn diagnose<R>(&self, now: Time, ix: PoolIx, make: impl FnOnce(&Diagnosis<'_>) -> R) -> R {
         make(&Diagnosis {
             now,
             config: self.common.config(),
             peers: &self.peers,
             pool: self.pools.get(ix),
+            away: self.pools.get(ix).login.waits_at().and_then(|target| self.backends.throttle.away(target)),
             is_lent: &|server| self.is_lent(server),
         })
     }
@@ -29,17 +29,17 @@ impl Engine {
 
     /// A client, or a query of ours, has waited too long: what it is told.
     pub(crate) fn wait_timed_out<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Refusal {
-        let (cause, detail) = self.cause_of_wait(now, ix);
-        wait_diagnosis::timed_out(now, self.pools.get_mut(ix), cause, detail, io)
+        let why = self.cause_of_wait(now, ix);
+        wait_diagnosis::timed_out(now, self.common.config(), self.pools.get_mut(ix), why, io)
     }
 
-    /// A client has waited long enough to be told that it waits.
+    /// A client has waited long enough for a notice.
     pub(crate) fn notify_waiting<I: Io>(&mut self, now: Time, ix: PoolIx, client: Peer, io: &mut I) {
         let holders = self.diagnose(now, ix, |diagnosis| diagnosis.holders());
         wait_diagnosis::notify(&self.peers, self.pools.get(ix), client, &holders, io);
     }
 
-    /// A borrower's clients are told what the pool's owner says about their waits, and what their own worker knows.
+    /// A borrower's clients get the owner's reason for their waits, completed by their own worker.
     pub(crate) fn wait_explained<I: Io>(
         &mut self,
         now: Time,
@@ -57,7 +57,8 @@ impl Engine {
                 }
                 Waiting::Refused(client) => {
                     let pool = self.pools.get_mut(ix);
-                    let refusal = wait_diagnosis::timed_out(now, pool, cause, detail.clone(), io);
+                    let config = self.common.config();
+                    let refusal = wait_diagnosis::timed_out(now, config, pool, (cause, detail.clone()), io);
                     self.refuse_handle(now, client, refusal, io);
                 }
             }

@@ -1,4 +1,4 @@
-//! The key that a client is given for cancel requests: which worker and slot it names, and its secret.
+//! A client's cancel key: the worker and slot in it, and its secret.
 
 use weir_base::{Peer, WorkerId};
 
@@ -8,7 +8,7 @@ pub(crate) fn pid_of(worker: WorkerId, client: Peer) -> u32 {
     u32::from(worker.0) << 24 | ((client.slot + 1) & 0xff_ffff)
 }
 
-/// The worker that a key's process id names.
+/// The worker in a key's process id.
 pub(crate) fn worker_of(pid: u32) -> WorkerId {
     WorkerId((pid >> 24) as u16)
 }
@@ -39,6 +39,16 @@ impl CancelSecret {
     #[inline]
     pub(crate) fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// The secret, and how many of its bytes the client received.
+    pub(crate) fn parts(&self) -> ([u8; 16], usize) {
+        (self.bytes, self.issued)
+    }
+
+    /// The same from another process.
+    pub(crate) fn of_parts((bytes, issued): ([u8; 16], usize)) -> CancelSecret {
+        CancelSecret { bytes, issued: issued.min(bytes.len()), pid: 0 }
     }
 
     /// Whether this is what the client received, all of it and no more.

@@ -1,4 +1,4 @@
-//! Cancel requests of a pool, and the connections of ours that carry them.
+//! Cancel requests of a pool, and their connections.
 
 use std::collections::VecDeque;
 
@@ -6,29 +6,29 @@ use weir_base::{Peer, Time};
 
 use crate::handles::PoolIx;
 
-/// A connection of ours that carries a cancel request.
+/// A connection for a cancel request.
 pub(crate) struct CancelSlot {
     pub(crate) peer: Peer,
     pub(crate) server: Peer,
-    /// Whose query is to be cancelled.
+    /// The client whose query is to be cancelled.
     pub(crate) client: Peer,
     pub(crate) pool: PoolIx,
-    /// The clients that asked, to be closed when it is done.
+    /// The clients that sent the request, to be closed when it has ended.
     pub(crate) requesters: Vec<Peer>,
     pub(crate) stage: CancelStage,
     pub(crate) armed: Time,
     pub(crate) deadline: Time,
 }
 
-/// How far a connection for a cancel request is.
+/// The state of a connection for a cancel request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CancelStage {
     Connecting,
-    /// Asked whether it can encrypt, as the connection of its server is; one byte is awaited.
+    /// SSLRequest is sent, if its server's connection is encrypted; one byte must follow.
     SslRequest,
-    /// In the handshake.
+    /// In the TLS handshake.
     TlsHandshake,
-    /// The request is out: it may hit its server until the connection ends.
+    /// The request is sent: it may hit its server until the connection ends.
     Sent,
 }
 
@@ -36,17 +36,17 @@ pub(crate) enum CancelStage {
 #[derive(Default)]
 pub(crate) struct PoolCancels {
     under_way: Vec<Peer>,
-    /// Who asked, and whose query is to be cancelled.
+    /// The sender of each request, and the client whose query is to be cancelled.
     waiting: VecDeque<(Peer, Peer)>,
 }
 
 impl PoolCancels {
-    /// A request waits for its turn.
+    /// Queues a request.
     pub(crate) fn wait(&mut self, requester: Peer, client: Peer) {
         self.waiting.push_back((requester, client));
     }
 
-    /// The request that is next, if fewer than `most` are under way.
+    /// The next request, if fewer than `most` are under way.
     pub(crate) fn next(&mut self, most: usize) -> Option<(Peer, Peer)> {
         if self.under_way.len() < most { self.waiting.pop_front() } else { None }
     }
@@ -56,7 +56,7 @@ impl PoolCancels {
         self.under_way.push(cancel);
     }
 
-    /// A connection for a request is over.
+    /// A connection for a request has ended.
     pub(crate) fn end(&mut self, cancel: Peer) {
         self.under_way.retain(|peer| *peer != cancel);
     }
@@ -66,7 +66,7 @@ impl PoolCancels {
         &self.under_way
     }
 
-    /// How many requests wait for their turn.
+    /// The number of queued requests.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }

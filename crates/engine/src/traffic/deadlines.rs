@@ -1,7 +1,6 @@
-//! When a client or a server must have moved on.
+//! The deadlines of clients and servers.
 //!
-//! A deadline is computed from the state it depends on, when its moment may have come; the timers only wake. What is done
-//! then is in `flows::due`.
+//! A deadline is computed from the state that it depends on, when its timer fires. `flows::due` does what follows.
 
 use weir_base::{Span, Time};
 use weir_session::Refusal;
@@ -13,14 +12,13 @@ use crate::port::Io;
 use crate::timers::Who;
 use crate::traffic::holding::{LinkState, is_timed};
 
-/// How long a query of ours may take where the operator set no limit.
+/// The timeout of a query of Weir, if the operator set none.
 const OWN_QUERY_TIMEOUT: Span = Span::from_secs(60);
 
-/// How long a server may be silent that has to answer a client that has closed its side: then nobody waits for it any
-/// more, and both are let go.
+/// How long a server may be silent that still answers a client that has closed its side; after it both are closed.
 pub(crate) const LAST_ANSWERS: Span = Span::from_secs(60);
 
-/// What a server's answers have ended.
+/// What a server's replies have ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Progress {
     /// A request was answered.
@@ -31,7 +29,7 @@ pub(crate) struct Progress {
 
 /// Something has happened to a link: is the server held, and who must move next? `mid_message`: a message of the client's
 /// is half-way to it.
-#[inline]
+#[inline(always)]
 pub(crate) fn follow<I: Io>(
     cx: &mut Cx<'_, I>,
     slot: &PoolSlot,
@@ -39,10 +37,21 @@ pub(crate) fn follow<I: Io>(
     mid_message: bool,
     progress: Progress,
 ) {
-    let reading = server.reading;
     let Some((up, ServerPhase::Linked)) = server.up() else { return };
+    if up.is_quiet() && !mid_message {
+        let progress = up.progress();
+        return server.clock.rests(progress);
+    }
+    follow_held(cx, slot, server, progress);
+}
+
+/// The same for a server that its client holds.
+#[inline(never)]
+fn follow_held<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot, progress: Progress) {
+    let reading = server.reading;
+    let Some((up, _)) = server.up() else { return };
     let state = LinkState {
-        held: !up.is_quiet() || mid_message,
+        held: true,
         working: up.is_working(),
         awaits_client: reading.is_paused() || (!reading.is_full() && up.awaits_client()),
         progress: up.progress(),
@@ -53,7 +62,7 @@ pub(crate) fn follow<I: Io>(
     watch_server(cx.common, slot, server);
 }
 
-/// Sees to it that a linked server's time-outs are looked at in time.
+/// Sets the timer of a linked server's timeouts.
 #[inline]
 pub(crate) fn watch_server(common: &mut Common, slot: &PoolSlot, server: &mut ServerSlot) {
     let limits = &slot.config.limits;
@@ -63,14 +72,14 @@ pub(crate) fn watch_server(common: &mut Common, slot: &PoolSlot, server: &mut Se
     }
 }
 
-/// A query of ours was sent to a server: it must be answered in time, like a client's.
+/// A query of Weir was sent to a server: it has a deadline like a client's.
 pub(crate) fn watch_own_query<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) {
     server.clock.own_query_sent(cx.now);
     let deadline = server_deadline(slot, server).0;
     cx.common.arm(Who::Peer(server.peer), deadline, &mut server.armed);
 }
 
-/// When a server that is linked, or works for us, must have moved on; and the error for its client if it has not.
+/// The deadline of a server that is linked, or runs a query of Weir; and the error for its client after it.
 pub(crate) fn server_deadline(slot: &PoolSlot, server: &ServerSlot) -> (Time, Refusal) {
     let limits = &slot.config.limits;
     match &server.state {
@@ -83,7 +92,7 @@ pub(crate) fn server_deadline(slot: &PoolSlot, server: &ServerSlot) -> (Time, Re
             | ServerPhase::ConnectQueryAgain
             | ServerPhase::AuthQuery(_),
         ) => {
-            // A query of ours: as long as a client's may take, and never for ever.
+            // A query of Weir: as long as a client's may take, but never without a limit.
             let limit = [limits.query_timeout, limits.server_connect_timeout].into_iter().find(|t| !t.is_zero());
             (server.clock.own_query_at().deadline(limit.unwrap_or(OWN_QUERY_TIMEOUT)), Refusal::QueryTimeout)
         }
@@ -91,7 +100,7 @@ pub(crate) fn server_deadline(slot: &PoolSlot, server: &ServerSlot) -> (Time, Re
     }
 }
 
-/// When a client must have moved on.
+/// The deadline of a client.
 pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, client: &ClientSlot) -> Time {
     match &client.phase {
         ClientPhase::Header
@@ -99,7 +108,8 @@ pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, cli
         | ClientPhase::Handshake(_)
         | ClientPhase::Moving(_)
         | ClientPhase::AuthLookup(_)
-        | ClientPhase::Login(_) => client.connected_at.deadline(common.config().client_login_timeout),
+        | ClientPhase::Login(_)
+        | ClientPhase::Welcome(_) => client.connected_at.deadline(common.config().client_login_timeout),
         ClientPhase::Ready(_) if client.link.is_none() && !client.pause.waits => {
             client.request_at.deadline(idle_timeout(common, pools, client))
         }
@@ -110,8 +120,8 @@ pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, cli
     }
 }
 
-/// Until when the server of a client that has closed its side must have sent something. Its silence does not count while
-/// one of the two does not read what the other has sent.
+/// Until when the server of a client that has closed its side must have sent something. Its silence does not count
+/// while one of the two does not read what the other has sent.
 fn last_answers_due(common: &Common, peers: &Peers, client: &ClientSlot) -> Time {
     let Some(server) = client.link.and_then(|server| peers.get_server(server)) else { return Time::NEVER };
     let stuck = client.pause.full || client.pause.peer_full;
@@ -119,7 +129,8 @@ fn last_answers_due(common: &Common, peers: &Peers, client: &ClientSlot) -> Time
     heard_at.max(client.request_at).deadline(LAST_ANSWERS)
 }
 
-/// How long a client without a server may idle: its own user decides (PgBouncer), not the one its pool forces on it.
+/// How long a client without a server may be idle: by the rules of its own user (PgBouncer), not of the one that its
+/// pool forces on it.
 fn idle_timeout(common: &Common, pools: &Pools, client: &ClientSlot) -> Span {
     let (slot, config) = (pools.get(client.pool), common.config());
     if config.users.is_empty() || *slot.user == *client.user {

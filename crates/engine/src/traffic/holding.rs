@@ -1,42 +1,43 @@
-//! What a client holds of its server, since when, and who must move next: the one rule that the time-outs of a link go by.
+//! How a client holds its server, since when, and which side must act next: the one rule of a link's timeouts.
 //!
-//! A client holds its server while the server can't be given to somebody else: a transaction is open (a failed one, and the
-//! implicit one of a pipeline without its Sync, too), an answer is owed, or a message is half-way. Three clocks run then:
+//! A client holds its server while the server can't be given to another client: a transaction is open (a failed one,
+//! and the implicit one of a pipeline without its Sync, too), a reply is pending, or a message is sent only in part.
+//! Three clocks run then:
 //!
 //! - `transaction`, since the hold began, or since the last transaction within it ended: a pipeline of transactions is one
 //!   hold and many transactions. For `transaction_timeout`.
-//! - `query`, while the server owes an answer to a request that it was sent whole; anew with each request that it has
-//!   answered. For `query_timeout`.
-//! - `silence`, while nothing moves unless the client does: the server owes nothing, or only what it may keep until it is
-//!   asked for it (no Sync and no Flush); it waits for COPY data, or for the rest of a message; or it can't go on because the
-//!   client does not read. Anew with each request, each message of COPY data, and every 8 KiB of a longer message. For
-//!   `idle_transaction_timeout`.
+//! - `query`, while a reply to a completely sent request is pending; restarts with each answered request. For
+//!   `query_timeout`.
+//! - `silence`, while the client must act next: no reply is pending, or only one that the server may delay until it is
+//!   requested (no Sync and no Flush); it waits for COPY data, or for the rest of a message; or it is blocked because
+//!   the client does not read. Restarts with each request, each message of COPY data, and every 8 KiB of a longer
+//!   message. For `idle_transaction_timeout`.
 //!
 //! Two of them may run at a time: nobody can see whether a server that was sent an Execute without a Sync works on it. In
 //! session mode nothing is held between transactions. Must not know sockets, pools or messages.
 
-use weir_base::{Span, Time};
+use weir_base::Time;
 use weir_config::Limits;
 use weir_session::Refusal;
 
-/// The clocks of one link. The default is that of a server which nobody holds.
+/// The clocks of one link. The default is that of a server that is not held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Holding {
     pub(crate) transaction: Time,
     pub(crate) query: Time,
     pub(crate) silence: Time,
-    /// How far the client had come when it last moved.
+    /// The client's progress when it last acted.
     progress: u32,
 }
 
-/// What is known of a link after something has happened to it.
+/// The state of a link after an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct LinkState {
-    /// The server can't be given to somebody else.
+    /// The server can't be given to another client.
     pub(crate) held: bool,
-    /// It owes an answer to a request that it was sent whole.
+    /// A reply to a completely sent request is pending.
     pub(crate) working: bool,
-    /// Nothing moves unless the client does.
+    /// The client must act next.
     pub(crate) awaits_client: bool,
     /// Grows with what the client sends.
     pub(crate) progress: u32,
@@ -48,11 +49,17 @@ pub(crate) struct LinkState {
 
 impl Default for Holding {
     fn default() -> Self {
-        Holding { transaction: Time::NEVER, query: Time::NEVER, silence: Time::NEVER, progress: 0 }
+        Holding::none(0)
     }
 }
 
 impl Holding {
+    /// Nothing is held; the client had come so far.
+    #[inline]
+    pub(crate) fn none(progress: u32) -> Holding {
+        Holding { transaction: Time::NEVER, query: Time::NEVER, silence: Time::NEVER, progress }
+    }
+
     /// Takes in what has become of the link.
     #[inline]
     pub(crate) fn follow(&mut self, now: Time, link: LinkState) {
@@ -63,14 +70,14 @@ impl Holding {
         run(&mut self.silence, link.held && link.awaits_client, moved, now);
     }
 
-    /// What the client could not do meanwhile is not held against it.
+    /// Restarts the clock of the client's silence: it could not act meanwhile.
     pub(crate) fn excuse(&mut self, now: Time) {
         if self.silence != Time::NEVER {
             self.silence = now;
         }
     }
 
-    /// When the first of the time-outs is over, and which.
+    /// When the first of the timeouts ends, and which.
     #[inline]
     pub(crate) fn deadline(&self, limits: &Limits) -> (Time, Refusal) {
         let mut soonest = (self.query.deadline(limits.query_timeout), Refusal::QueryTimeout);
@@ -89,10 +96,12 @@ impl Holding {
 /// Whether any of the time-outs is set.
 #[inline]
 pub(crate) fn is_timed(limits: &Limits) -> bool {
-    [limits.query_timeout, limits.idle_transaction_timeout, limits.transaction_timeout].iter().any(|t| *t != Span::ZERO)
+    let all =
+        limits.query_timeout.micros() | limits.idle_transaction_timeout.micros() | limits.transaction_timeout.micros();
+    all != 0
 }
 
-/// A clock runs, from now on or anew, or it stands.
+/// Starts, restarts or stops a clock.
 #[inline]
 fn run(clock: &mut Time, runs: bool, anew: bool, now: Time) {
     if !runs {
@@ -104,6 +113,8 @@ fn run(clock: &mut Time, runs: bool, anew: bool, now: Time) {
 
 #[cfg(test)]
 mod tests {
+    use weir_base::Span;
+
     use super::*;
 
     fn at(seconds: u64) -> Time {

@@ -1,4 +1,4 @@
-//! When things happened on a server's link: what statistics, time-outs and reports are computed from.
+//! The times of events on a server's link: the base of statistics, timeouts and reports.
 
 use weir_base::Time;
 
@@ -13,15 +13,15 @@ pub(crate) struct LinkClock {
     transaction_at: Time,
     /// When it last sent something.
     heard_at: Time,
-    /// Since when it owes the answer to a query of ours; never if it owes none.
+    /// When the query of Weir without a reply was sent; never if there is none.
     own_query_at: Time,
-    /// What its client holds of it, since when.
+    /// How its client holds it, and since when.
     holding: Holding,
     /// Since when the oldest waiter waits, and how many transactions its client's pipeline has ended meanwhile.
     pipelined: (Time, u32),
 }
 
-/// How long what has just ended took, in microseconds.
+/// The durations of what has just ended, in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Took {
     pub(crate) query: Option<u64>,
@@ -53,12 +53,12 @@ impl LinkClock {
         self.heard_at = now;
     }
 
-    /// It was sent a query of ours.
+    /// A query of Weir was sent to it.
     pub(crate) fn own_query_sent(&mut self, now: Time) {
         self.own_query_at = now;
     }
 
-    /// Its client has asked it something.
+    /// Its client has sent a request.
     #[inline]
     pub(crate) fn request_sent(&mut self, now: Time) {
         if self.query_at == Time::NEVER {
@@ -67,8 +67,8 @@ impl LinkClock {
         }
     }
 
-    /// Queries have ended, and so many transactions with them. `busy`: more are under way; `oldest_wait`: since when somebody
-    /// waits for a server of the pool.
+    /// Queries have ended, and this many transactions with them. `busy`: more are under way; `oldest_wait`: the start
+    /// of the oldest wait for a server of the pool.
     pub(crate) fn queries_ended(&mut self, now: Time, transactions: u32, busy: bool, oldest_wait: Time) -> Took {
         let since = |at: Time| (at != Time::NEVER).then(|| now.since(at).micros());
         let mut took = Took { query: since(self.query_at), transaction: None };
@@ -86,10 +86,16 @@ impl LinkClock {
         took
     }
 
-    /// Takes in what has become of the link.
+    /// Applies the new state of the link.
     #[inline]
     pub(crate) fn follow(&mut self, now: Time, state: LinkState) {
         self.holding.follow(now, state);
+    }
+
+    /// Its client holds nothing of it. `progress`: how far the client has come.
+    #[inline]
+    pub(crate) fn rests(&mut self, progress: u32) {
+        self.holding = Holding::none(progress);
     }
 
     /// What the client could not do meanwhile is not held against it.
@@ -126,12 +132,12 @@ impl LinkClock {
         self.heard_at
     }
 
-    /// Since when it owes the answer to a query of ours; never if it owes none.
+    /// When the query of Weir without a reply was sent; never if there is none.
     pub(crate) fn own_query_at(&self) -> Time {
         self.own_query_at
     }
 
-    /// What its client holds of it.
+    /// How its client holds it.
     #[inline]
     pub(crate) fn holding(&self) -> &Holding {
         &self.holding

@@ -1,8 +1,7 @@
 //! Links: a client and its server, from the grant to the release.
 //!
-//! Owns the rules by which a link is made (with the prelude that a client needs on a server), ended, and cleaned up after.
-//! Who is next is decided in `weir-pool`, and that a server is clean in `weir-session`; in which order all this happens, in
-//! `flows::query`.
+//! Owns the rules by which a link is made (with its prelude), ended, and cleaned up after. `weir-pool` decides which
+//! waiter is next, `weir-session` whether a server is clean, and `flows::query` orders the calls.
 
 use weir_base::{OnDirty, Peer, PoolMode};
 use weir_pgwire::{Dirty, HEAD};
@@ -19,12 +18,12 @@ use crate::traffic::deadlines::watch_own_query;
 use crate::traffic::relay::{change_pause, pause_server};
 use crate::traffic::wire::Wire;
 
-/// Why a server is closed whose address or login is not what it was (PgBouncer's words).
+/// Why a server with an old address or login is closed (PgBouncer's text).
 pub(crate) const RECONFIGURED: &str = "database configuration changed";
 /// Why a server is closed that can't be given to another client.
 const UNCLEAN: &str = "unclean server";
 
-/// Links a client to a server that the pool has given it. Returns whether it may go on at once; otherwise a prelude is
+/// Links a client to a server from the pool. Returns whether the client may go on at once; otherwise a prelude is
 /// under way.
 pub(crate) fn link<I: Io>(
     cx: &mut Cx<'_, I>,
@@ -39,7 +38,7 @@ pub(crate) fn link<I: Io>(
     server.clock.linked(cx.now);
     server.used = true;
     if server.reading.is_full() {
-        // What its last client sent still waits for its socket.
+        // The output of its last client still waits for its socket.
         change_pause(client, |pause| pause.peer_full = true, cx.io);
     }
     if check {
@@ -58,7 +57,24 @@ pub(crate) fn link<I: Io>(
 
 /// Sends a client's server the parameters in which the two differ. Returns whether there were any: then they are answered
 /// first.
+#[inline(always)]
 pub(crate) fn sync_parameters<I: Io>(
+    cx: &mut Cx<'_, I>,
+    slot: &PoolSlot,
+    client: &mut ClientSlot,
+    server: &mut ServerSlot,
+) -> bool {
+    if let (ClientPhase::Ready(session), Some((up, phase))) = (&client.phase, server.up())
+        && param_sync::are_shared(up, session)
+    {
+        *phase = ServerPhase::Linked;
+        return false;
+    }
+    send_parameters(cx, slot, client, server)
+}
+
+/// The same where the two do not share their parameters.
+fn send_parameters<I: Io>(
     cx: &mut Cx<'_, I>,
     slot: &PoolSlot,
     client: &mut ClientSlot,
@@ -83,7 +99,7 @@ pub(crate) fn sync_parameters<I: Io>(
     differ
 }
 
-/// Sends a query of our own to a server of the pool; its answer is awaited in `next`.
+/// Sends a query of Weir to a server of the pool; `next` is the phase until its reply.
 pub(crate) fn own_query<I: Io>(
     cx: &mut Cx<'_, I>,
     slot: &PoolSlot,
@@ -98,14 +114,14 @@ pub(crate) fn own_query<I: Io>(
     watch_own_query(cx, slot, server);
 }
 
-/// What becomes of a link when its server has answered.
+/// The state of a link after its server's replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AtRest {
     /// The link is held.
     Held,
-    /// The client, which was stopped because its server had too much to answer, may go on.
+    /// The client may go on; it was stopped because the server had too many pending requests.
     GoOn,
-    /// The server is to be replaced, and its client has to go with it (server_fast_close).
+    /// The server must be replaced, together with its client (server_fast_close).
     Replaced,
     /// The link ends, or there is none: the server is free.
     Free,
@@ -124,7 +140,7 @@ pub(crate) fn at_rest(
     {
         return AtRest::Held;
     }
-    // A late cancel must not hit the next owner.
+    // A late cancel must not hit the next client.
     let cancelled = server.cancels > 0 && !up.is_unusable();
     if server.link.is_none() {
         return if cancelled { AtRest::Held } else { AtRest::Free };
@@ -144,12 +160,12 @@ pub(crate) fn at_rest(
     if session_mode || mid_message || cancelled { AtRest::Held } else { AtRest::Free }
 }
 
-/// A client has no server any more, in the best of order.
+/// A client has released its server.
 #[inline]
 pub(crate) fn unlink<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut ClientSlot) {
     client.link = None;
     client.request_at = cx.now;
-    // It may have been stopped because the server had too much to answer.
+    // It may have been stopped because the server had too many pending requests.
     let waited = client.pause.waits;
     change_pause(client, |pause| (pause.waits, pause.peer_full) = (false, false), cx.io);
     if waited || !client.waiting.is_empty() {
@@ -161,18 +177,18 @@ pub(crate) fn unlink<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut Cl
     }
 }
 
-/// What is done with a server that its client has left.
+/// What happens to a server that its client has released.
 pub(crate) enum AfterUse {
     /// It returns to the pool.
     Return,
     /// It is closed, for this reason.
     Close(&'static str),
-    /// A query of ours cleans it.
+    /// A query of Weir cleans it.
     Cleaning,
 }
 
 /// A server without a client: removes what its last one left, if something has to be.
-#[inline]
+#[inline(always)]
 pub(crate) fn clean_up<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) -> AfterUse {
     server.reading.resume(|| cx.io.resume(server.peer));
     let used = std::mem::take(&mut server.used);
@@ -190,7 +206,7 @@ pub(crate) fn clean_up<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut 
             AfterUse::Return
         }
         Cleaning::Close => AfterUse::Close(UNCLEAN),
-        // What is about to be closed need not be cleaned.
+        // A server that is about to be closed need not be cleaned.
         Cleaning::Query(..) if slot.pool.is_outdated(peer) => AfterUse::Return,
         Cleaning::Query(query, why) => {
             own_query(cx, slot, server, &query, ServerPhase::Resetting(why));
@@ -217,23 +233,23 @@ pub(crate) fn end_use(slot: &PoolSlot, server: &mut ServerSlot) -> Result<Clean,
     Ok(proof)
 }
 
-/// What is done with a server whose client has left it.
+/// How a released server is cleaned.
 enum Cleaning {
-    /// Nothing: it is handed on as it is.
+    /// Not at all.
     None,
     /// It is closed.
     Close,
-    /// This is run on it first.
+    /// This query runs on it first.
     Query(String, Reset),
 }
 
-/// The one rule of what is done with a server that a client has used, or has left something on that shows (`dirty`):
+/// The rule for a server that a client has used, or has left visible session state on (`dirty`):
 ///
-/// - `on_dirty = close` closes it when something was left, and after each session of session mode, of which tags do not
-///   tell everything.
-/// - Otherwise `server_reset_query` is run after each session of session mode, and, with `server_reset_query_always`, at
+/// - `on_dirty = close` closes it if state was left, and after each session of session mode, where command tags do not
+///   show all state.
+/// - Otherwise `server_reset_query` runs after each session of session mode, and, with `server_reset_query_always`, at
 ///   each release in the other modes.
-/// - Where that does not apply, or is empty, `on_dirty = reset` and `refuse` remove what was left, and `keep` leaves it.
+/// - If that does not apply, or is empty, `on_dirty = reset` and `refuse` remove the state, and `keep` leaves it.
 #[inline]
 fn cleaning(pool: &weir_config::Pool, used: bool, dirty: Dirty) -> Cleaning {
     let session = pool.mode == PoolMode::Session;

@@ -1,4 +1,4 @@
-//! What passes between clients and servers, and the links it passes over.
+//! Traffic between clients and servers, and their links.
 //!
 //! - `relay`: bytes in both directions, and what is counted of them. `links`: when a link is made and ended, and what becomes
 //!   of the server after. `wire`: the port as a link sees it. `reading`: why a server is not read from.

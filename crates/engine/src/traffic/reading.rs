@@ -1,13 +1,13 @@
-//! Whether a server is read from, and whether its own socket is full. `stop` and `start` do it at the port.
+//! Whether a server is paused, and whether its own socket is full. `stop` and `start` call the port.
 
-/// Why a server is not read from. Reading goes on when no reason is left.
+/// Why a server is paused. Reading goes on when no reason is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ServerReading {
     /// Its client's socket is full.
     paused: bool,
     /// Everything is suspended.
     suspended: bool,
-    /// Its own socket is full: its client is not read from.
+    /// Its own socket is full: its client is paused.
     full: bool,
 }
 
@@ -50,13 +50,13 @@ impl ServerReading {
         self.full = full;
     }
 
-    /// Whether it is not read from because its client's socket is full.
+    /// Whether it is paused because its client's socket is full.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// Whether it is not read from because everything is suspended.
+    /// Whether it is paused because everything is suspended.
     pub(crate) fn is_suspended(&self) -> bool {
         self.suspended
     }

@@ -1,7 +1,7 @@
-//! What passes between a client and its server: bytes to the sessions that understand them, and what is counted of them.
+//! The relay between a client and its server: passes bytes to their sessions, and counts.
 //!
-//! Works on the slots that it is lent. What bytes mean is decided in `weir-session`; when links are made and ended, in
-//! `links`; in which order all this happens, in `flows::query`.
+//! Works on borrowed slots. `weir-session` parses the bytes, `links` makes and ends links, and `flows::query` orders
+//! the calls.
 
 use weir_admin::Histogram;
 use weir_base::{Peer, PoolMode, Time};
@@ -15,13 +15,13 @@ use crate::port::Io;
 use crate::traffic::deadlines::{self, Progress};
 use crate::traffic::wire::Wire;
 
-/// The most segments of a client (a simple query, or what ends with a Sync) that its server has to answer at a time. What is
-/// sent can't be recalled, so it is what others may have to wait for; and it is enough to keep a server busy. A client that
-/// was stopped there goes on at the half of it.
+/// The limit of a client's segments (a simple query, or messages up to a Sync) that its server has pending. What is
+/// sent can't be withdrawn, so other clients may have to wait for it; and it is enough to keep a server busy. A client
+/// that was stopped at the limit goes on at half of it.
 pub(crate) const AHEAD: u32 = 16;
 
-/// Feeds a client's bytes to its session, with the server that it is linked to, if any. `base` is where they are in the
-/// runtime's input, if they do.
+/// Feeds a client's bytes to its session, with its linked server, if any. `base` is their position in the runtime's
+/// input, if they are a part of it.
 #[inline]
 pub(crate) fn feed_client<I: Io>(
     cx: &mut Cx<'_, I>,
@@ -32,20 +32,20 @@ pub(crate) fn feed_client<I: Io>(
     base: Option<usize>,
 ) -> from_client::ClientOutcome {
     let ahead = allowed_ahead(slot, server.as_deref());
-    let mut wire = Wire::new(cx.io, client.peer, client.link.unwrap_or(Peer::NONE), bytes, base);
-    let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, ahead);
     let ClientPhase::Ready(session) = &mut client.phase else {
-        return from_client::ClientOutcome {
-            used: 0,
-            stop: StopReason::Refuse(Refusal::Broken("a client that is not ready is fed")),
-        };
+        let stop = StopReason::refuse(Refusal::Broken("a client that is not ready is fed"));
+        return from_client::ClientOutcome { used: 0, stop };
     };
-    let up = server.as_mut().and_then(|server| server.up()).map(|(up, _)| up);
-    let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
-    let mid_message = session.is_mid_message();
+    let fed = {
+        let mut wire = Wire::new(cx.io, client.peer, client.link.unwrap_or(Peer::NONE), bytes, base);
+        let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, ahead);
+        let up = server.as_mut().and_then(|server| server.up()).map(|(up, _)| up);
+        let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
+        slot.counts.stats.sent += wire.finish();
+        fed
+    };
     slot.counts.stats.received += fed.used as u64;
-    slot.counts.stats.sent += wire.to_client();
-    drop(wire);
+    let mid_message = session.is_mid_message();
     let counts = std::mem::take(&mut cx.sessions.counts);
     slot.counts.stats.client_parse_count += counts.client_parses;
     slot.counts.stats.server_parse_count += counts.server_parses;
@@ -56,7 +56,7 @@ pub(crate) fn feed_client<I: Io>(
     fed
 }
 
-/// A server may have been asked something: when did that begin, and is it to be watched?
+/// A server may have received a request: notes the time, and sets its timer.
 #[inline]
 fn note_request<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot, mid_message: bool) {
     let Some((session, _)) = server.up() else { return };
@@ -66,13 +66,13 @@ fn note_request<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerS
     }
     deadlines::follow(cx, slot, server, mid_message, Progress::default());
     if quiet && !busy {
-        // We have answered everything ourselves; the server will send nothing.
+        // Weir has answered everything itself; the server will send nothing.
         cx.common.follow_up(FollowUp::Release(server.peer));
     }
 }
 
-/// How many of a client's segments its server may have to answer at a time. Where somebody wants the server, it is one: at
-/// the end of each transaction the server is free then, whatever else the client has sent.
+/// The limit of a client's pending segments. If another client waits for the server, it is one: so the server is free
+/// at the end of each transaction, whatever else the client has sent.
 #[inline]
 fn allowed_ahead(slot: &PoolSlot, server: Option<&ServerSlot>) -> u32 {
     let Some(server) = server else { return AHEAD };
@@ -87,7 +87,7 @@ fn allowed_ahead(slot: &PoolSlot, server: Option<&ServerSlot>) -> u32 {
     }
 }
 
-/// Feeds what a server sent to its session, with the client that is linked to it, if any.
+/// Feeds a server's bytes to its session, with its linked client, if any.
 ///
 /// # Errors
 /// The server can't be trusted any more.
@@ -99,22 +99,27 @@ pub(crate) fn feed_server<I: Io>(
     client: Option<&mut ClientSlot>,
     bytes: &[u8],
 ) -> Result<from_server::ServerOutcome, weir_session::ProtocolViolation> {
-    let mut wire = Wire::new(cx.io, server.link.unwrap_or(Peer::NONE), server.peer, bytes, Some(0));
-    let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, AHEAD);
-    context.client_pid = client.as_ref().map_or(0, |client| client.cancel.pid());
+    let (to, from) = (server.link.unwrap_or(Peer::NONE), server.peer);
+    let client_pid = client.as_ref().map_or(0, |client| client.cancel.pid());
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
     let session = client.and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
-    let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);
-    slot.counts.stats.sent += wire.to_client();
-    drop(wire);
-    let outcome = outcome?;
+    let outcome = {
+        let mut wire = Wire::new(cx.io, to, from, bytes, Some(0));
+        let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, AHEAD);
+        context.client_pid = client_pid;
+        let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);
+        slot.counts.stats.sent += wire.finish();
+        outcome?
+    };
     let progress = Progress { answered: outcome.answered, ended: outcome.committed || outcome.transactions > 0 };
     deadlines::follow(cx, slot, server, mid_message, progress);
     if outcome.queries > 0 {
         count_queries(cx.now, slot, server, &outcome);
     }
-    outcome.errors.iter().for_each(|code| slot.counts.tally.errors.count(*code, 1));
+    if let Some(unusual) = &outcome.unusual {
+        unusual.errors.iter().for_each(|code| slot.counts.tally.errors.count(*code, 1));
+    }
     Ok(outcome)
 }
 
@@ -136,7 +141,7 @@ fn count_queries(now: Time, slot: &mut PoolSlot, server: &mut ServerSlot, outcom
     }
 }
 
-/// Counts what ended together, each with its even part of the time.
+/// Counts queries that ended together, each with an equal share of the time.
 #[inline]
 fn count_times(times: &mut Histogram, took: u64, ended: u64) {
     if ended == 1 {
@@ -148,14 +153,14 @@ fn count_times(times: &mut Histogram, took: u64, ended: u64) {
 
 /// What a server's answers show that the client may not do.
 #[inline]
-pub(crate) fn violation(outcome: &from_server::ServerOutcome) -> Option<Refusal> {
+pub(crate) fn violation(outcome: &from_server::Unusual) -> Option<Refusal> {
     if outcome.block_in_statement_mode {
         return Some(Refusal::TransactionInStatementMode);
     }
     outcome.copy_violated.then(|| Refusal::Protocol("a request during COPY".into()))
 }
 
-/// Changes why a client is not read from, and stops or starts reading.
+/// Changes the reasons why a client is paused, and pauses or resumes it.
 #[inline]
 pub(crate) fn change_pause<I: Io>(client: &mut ClientSlot, change: impl FnOnce(&mut Pause), io: &mut I) {
     let before = client.pause.any();

@@ -1,6 +1,6 @@
-//! The port as one link sees it: two peers and the bytes that are being handled.
+//! The port for one link: two peers and the bytes that are being handled.
 //!
-//! Ranges that continue each other go out as one: a message after the other of the same input costs one call of the port.
+//! Adjacent ranges are sent as one: consecutive messages of the same input cost one call of the port.
 
 use std::ops::Range;
 
@@ -9,18 +9,18 @@ use weir_session::Out;
 
 use crate::port::Io;
 
-/// Sends for one link. What is pending goes out when it is dropped.
+/// Sends for one link. Dropping it sends what is pending.
 pub(crate) struct Wire<'a, I: Io> {
     io: &'a mut I,
     client: Peer,
     server: Peer,
     /// The bytes that ranges refer to.
     bytes: &'a [u8],
-    /// Where they are in the runtime's current input; `None` if they are the engine's own.
+    /// Their position in the runtime's current input; `None` if they are the engine's own.
     base: Option<usize>,
     /// Bytes sent so far to the client, for the statistics.
     to_client: u64,
-    /// A range that is not sent yet, and for whom: the next may continue it. Empty if there is none.
+    /// A range that is not sent yet, and its receiver: the next may extend it. Empty if there is none.
     pending: Range<usize>,
     to: Peer,
 }
@@ -32,9 +32,10 @@ impl<'a, I: Io> Wire<'a, I> {
         Wire { io, client, server, bytes, base, to_client: 0, pending: 0..0, to: Peer::NONE }
     }
 
-    /// Bytes sent so far to the client.
+    /// Sends what is pending. Returns how many bytes the client was sent.
     #[inline]
-    pub(crate) fn to_client(&self) -> u64 {
+    pub(crate) fn finish(&mut self) -> u64 {
+        self.flush();
         self.to_client
     }
 
@@ -51,14 +52,18 @@ impl<'a, I: Io> Wire<'a, I> {
     #[inline]
     fn flush(&mut self) {
         let Range { start, end } = self.pending;
-        if start == end {
-            return;
+        if start != end {
+            self.pending.start = end;
+            self.send_range(start..end);
         }
+    }
+
+    #[inline(never)]
+    fn send_range(&mut self, range: Range<usize>) {
         match self.base {
-            Some(base) => self.io.forward(self.to, base + start..base + end),
-            None => self.io.send(self.to, &self.bytes[start..end]),
+            Some(base) => self.io.forward(self.to, base + range.start..base + range.end),
+            None => self.io.send(self.to, &self.bytes[range]),
         }
-        self.pending.start = end;
     }
 }
 

@@ -1,5 +1,4 @@
-//! An engine in memory: what it asks for is recorded, the rules of its port are checked, and its peers are played by the
-//! tests.
+//! An engine in memory: its calls are recorded, the rules of its port are checked, and the tests play its peers.
 
 #![allow(dead_code)]
 
@@ -16,7 +15,7 @@ use weir_engine::port::{About, Answer, Gone, Handshake, Input, Io, Level, Respon
 use weir_engine::{Engine, Setup, StatementMemory};
 use weir_pgwire::{put_back, put_front};
 
-/// What an engine asked for, beside sends.
+/// A call of the engine other than a send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
     Connect(Peer),
@@ -30,7 +29,7 @@ pub(crate) enum Asked {
     Exit(i32),
 }
 
-/// The user of the operating system that the process runs as.
+/// The operating system's user of the process.
 pub(crate) const OWN_UID: u32 = 700;
 
 /// The port.
@@ -134,13 +133,13 @@ pub(crate) struct World {
     worker: WorkerId,
 }
 
-/// A configuration with one pool, `db`, of `size` servers; everybody listed is trusted.
+/// A configuration with one pool, `db`, of `size` servers; every listed user is trusted.
 pub(crate) fn config(size: u32) -> Config {
     let mut config = Config { admin_users: vec!["admin".into()], ..Config::default() };
     config.auth.method = Method::Trust;
     config.auth.failure_delay = Span::ZERO;
     config.auth.users = Arc::new([("ann", "secret"), ("admin", "secret")].into_iter().collect());
-    // Servers are told what to be by tests that ask for it.
+    // Tests that need TLS set the mode.
     config.tls.server.mode = SslMode::Disable;
     config.limits.size = size;
     config.limits.min_size = 0;
@@ -186,6 +185,7 @@ impl World {
             config: Arc::new(config),
             seed: [1; 32],
             process_key: [2; 32],
+            ids_after: 0,
             statement_memory: StatementMemory::default(),
             wall_at_start: 0,
             version: "weir test",
@@ -194,7 +194,7 @@ impl World {
         World { engine: Engine::new(setup), port: Port::default(), now: Time::START + Span::from_secs(1), worker }
     }
 
-    /// One input, and the messages to ourselves that follow from it.
+    /// One input, and the engine's messages to itself that follow.
     pub(crate) fn input(&mut self, input: Input<'_>) {
         self.engine.handle(self.now, input, &mut self.port);
         while let Some(at) = self.port.messages.iter().position(|(to, ..)| *to == self.worker) {
@@ -211,26 +211,26 @@ impl World {
         self.input(Input::Bytes { peer, bytes });
     }
 
-    /// As [`World::bytes`], without the checks, which allocate.
+    /// [`World::bytes`] without the checks, which allocate.
     pub(crate) fn bytes_only(&mut self, peer: Peer, bytes: &[u8]) {
         self.port.input.clear();
         self.port.input.extend_from_slice(bytes);
         self.engine.handle(self.now, Input::Bytes { peer, bytes }, &mut self.port);
     }
 
-    /// One letter to ourselves, in a turn of its own, without the checks; `false` if there is none.
+    /// One message of the engine to itself, as an input, without the checks; `false` if there is none.
     pub(crate) fn open_letter(&mut self) -> bool {
         let Some((_, message, socket)) = self.port.messages.pop_front() else { return false };
         self.engine.handle(self.now, Input::Message { from: WorkerId(0), message, socket }, &mut self.port);
         true
     }
 
-    /// An input, without the checks and without the messages that follow.
+    /// An input without the checks and without the messages that follow.
     pub(crate) fn input_only(&mut self, input: Input<'_>) {
         self.engine.handle(self.now, input, &mut self.port);
     }
 
-    /// Many clients who may ask; the pool has a server already. Without the checks, which look at everybody.
+    /// Many clients that are ready; the pool has a server already. Without the checks, which walk over all clients.
     pub(crate) fn idle_clients(&mut self, size: usize) -> Vec<Peer> {
         let mut startup = Vec::new();
         put_front::startup(&mut startup, &[("user", "ann"), ("database", "db")], 0);
@@ -246,7 +246,7 @@ impl World {
         (0..size).map(|_| one(self)).collect()
     }
 
-    /// As [`World::pass`], without the checks, which look at everybody.
+    /// [`World::pass`] without the checks, which walk over all clients.
     pub(crate) fn pass_only(&mut self, span: Span) {
         let end = self.now + span;
         while self.engine.next_deadline() <= end {
@@ -262,7 +262,7 @@ impl World {
         self.input(Input::Closed { peer, cause: Gone::Eof });
     }
 
-    /// A connection breaks, whether it is read from or not.
+    /// A connection breaks, whether it is paused or not.
     pub(crate) fn reset(&mut self, peer: Peer) {
         self.port.end(peer);
         self.input(Input::Closed { peer, cause: Gone::Error });
@@ -278,7 +278,7 @@ impl World {
         self.input(Input::Signal(signal));
     }
 
-    /// Time passes, and every deadline is kept.
+    /// Time passes, and every deadline is handled.
     pub(crate) fn pass(&mut self, span: Span) {
         let end = self.now + span;
         while self.engine.next_deadline() <= end {
@@ -288,12 +288,12 @@ impl World {
         self.now = end;
     }
 
-    /// What was sent to a peer since it was last looked at.
+    /// The bytes sent to a peer since the last call.
     pub(crate) fn heard(&mut self, peer: Peer) -> Vec<u8> {
         self.port.sent.get_mut(&peer).map(std::mem::take).unwrap_or_default()
     }
 
-    /// Forgets what was sent to a peer, and keeps the room.
+    /// Drops the bytes sent to a peer, and keeps the buffer.
     pub(crate) fn forget(&mut self, peer: Peer) {
         self.port.sent.get_mut(&peer).into_iter().for_each(Vec::clear);
     }
@@ -310,30 +310,30 @@ impl World {
         self.port.asked.iter().any(|asked| matches!(asked, Asked::Exit(_)))
     }
 
-    /// The connection that the engine has just begun.
+    /// The connect that the engine has just begun.
     pub(crate) fn connecting(&mut self) -> Option<Peer> {
         let at = self.port.asked.iter().position(|asked| matches!(asked, Asked::Connect(_)))?;
         let Asked::Connect(peer) = self.port.asked.remove(at) else { return None };
         Some(peer)
     }
 
-    /// Where it goes.
+    /// Its target.
     pub(crate) fn last_target(&self) -> Option<Target> {
         self.port.target.clone()
     }
 
-    /// How often the engine has had a name looked up.
+    /// How many look-ups the engine has requested.
     pub(crate) fn lookups(&self) -> usize {
         self.port.lookups
     }
 
-    /// A connection does not come about.
+    /// A connect fails.
     pub(crate) fn fail(&mut self, server: Peer, error: &str) {
         self.port.end(server);
         self.input(Input::ConnectFailed { peer: server, error: error.into() });
     }
 
-    /// Whether this handshake was asked for, once.
+    /// Whether this handshake was requested, once.
     pub(crate) fn shook(&mut self, peer: Peer, handshake: &Handshake) -> bool {
         let begun = Asked::StartTls(peer, handshake.clone());
         self.port.asked.iter().filter(|asked| **asked == begun).count() == 1
@@ -350,7 +350,7 @@ impl World {
         self.visitor_from(ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 4000))))
     }
 
-    /// One that comes from there.
+    /// A client that connects from this address.
     pub(crate) fn visitor_from(&mut self, from: ClientAddr) -> Peer {
         let peer = self.port.peer();
         self.input(Input::Accepted { peer, from });
@@ -371,7 +371,7 @@ impl World {
         peer
     }
 
-    /// A client that may ask; what it was told so far is forgotten.
+    /// A client that is ready; what it received so far is dropped.
     pub(crate) fn client(&mut self) -> Peer {
         let peer = self.arrival("ann", "db");
         if let Some(server) = self.connecting() {
@@ -381,7 +381,7 @@ impl World {
         peer
     }
 
-    /// A server lets us in.
+    /// A server accepts the login.
     pub(crate) fn log_in(&mut self, server: Peer) {
         self.input(Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote: None });
         let mut bytes = Vec::new();
@@ -393,21 +393,21 @@ impl World {
         self.bytes(server, &bytes);
     }
 
-    /// The next server that is asked for is there.
+    /// Connects the next server that is requested.
     pub(crate) fn server(&mut self) -> Peer {
         let server = self.connecting().expect("a server is asked for");
         self.log_in(server);
         server
     }
 
-    /// The job that a helper has just been given.
+    /// The job that was passed to a helper last.
     pub(crate) fn asked_for_help(&mut self) -> Option<u64> {
         let at = self.port.asked.iter().position(|asked| matches!(asked, Asked::Help(_)))?;
         let Asked::Help(job) = self.port.asked.remove(at) else { return None };
         Some(job)
     }
 
-    /// Whether a client's socket is to leave.
+    /// Whether the engine has requested to detach a client's socket.
     pub(crate) fn is_detaching(&self, peer: Peer) -> bool {
         self.port.asked.contains(&Asked::Detach(peer))
     }
@@ -437,7 +437,7 @@ pub(crate) fn ready(status: u8) -> Vec<u8> {
     bytes
 }
 
-/// Whether bytes hold a text.
+/// Whether bytes contain a text.
 pub(crate) fn says(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }

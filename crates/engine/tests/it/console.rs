@@ -1,4 +1,4 @@
-//! What operators do at the console, as one worker's engine carries it out, an input at a time.
+//! Commands at the console, executed by one worker's engine, an input at a time.
 
 use weir_base::{Peer, Span};
 use weir_config::Config;
@@ -7,32 +7,32 @@ use weir_pgwire::put_front;
 
 use crate::common::*;
 
-/// An operator who may do everything; what the console told at the login is forgotten.
+/// An operator with all rights; the login messages are dropped.
 fn console(world: &mut World) -> Peer {
     let console = world.arrival("admin", "pgbouncer");
     assert!(world.heard(console).ends_with(&ready(b'I')));
     console
 }
 
-/// Types a command; returns what the console says at once.
+/// Sends a command; returns the immediate reply.
 fn command(world: &mut World, console: Peer, text: &str) -> Vec<u8> {
     world.bytes(console, &query(text));
     world.heard(console)
 }
 
-/// Types a command that must succeed at once.
+/// Sends a command that must succeed at once.
 fn obeyed(world: &mut World, console: Peer, text: &str, tag: &str) {
     let heard = command(world, console, text);
     assert_eq!(heard, done(tag, b'I'), "{text}: {}", String::from_utf8_lossy(&heard));
 }
 
-/// Types a command that must fail at once with this text.
+/// Sends a command that must fail at once with this text.
 fn fails(world: &mut World, console: Peer, text: &str, why: &str) {
     let heard = command(world, console, text);
     assert!(says(&heard, why) && heard.ends_with(&ready(b'I')), "{text}: {}", String::from_utf8_lossy(&heard));
 }
 
-/// How many messages of this kind there are.
+/// The number of messages of this kind.
 fn count(mut heard: &[u8], tag: u8) -> usize {
     let mut count = 0;
     while let [first, length @ ..] = heard {
@@ -60,7 +60,7 @@ fn an_operator_may_leave_before_the_answer_comes() {
     for text in ["SHOW VERSION", "SHOW POOLS", "RECONNECT"] {
         let console = console(&mut world);
         world.bytes_only(console, &query(text));
-        // The worker has been asked; its answer is under way.
+        // The worker has the command; its answer is under way.
         assert!(world.open_letter(), "{text}");
         world.reset(console);
         assert_eq!(world.heard(console), b"", "{text}");
@@ -163,7 +163,7 @@ fn a_suspend_that_is_ended_early_is_answered_with_an_error() {
     assert!(says(&world.heard(console), "pooler is not paused/suspended"));
 }
 
-/// The process id and the secret that a login was told.
+/// The process id and the secret in the login messages.
 fn key_of(heard: &[u8]) -> (u32, Vec<u8>) {
     let at = heard.windows(5).position(|w| w == [b'K', 0, 0, 0, 12]).expect("a key") + 5;
     let pid = u32::from_be_bytes(heard[at..at + 4].try_into().expect("four bytes"));
@@ -314,7 +314,7 @@ fn a_shutdown_during_a_suspend_is_immediate() {
     assert!(world.has_exited());
 }
 
-/// The most rows that a turn may make.
+/// The most rows that one input may make.
 const PAGE: usize = 256;
 
 #[test]
@@ -358,7 +358,7 @@ fn a_console_that_does_not_read_is_sent_no_more() {
     let (mut rows, mut rounds) = (0, 0);
     world.bytes_only(console, &query("SHOW SOCKETS"));
     loop {
-        // The socket takes nothing; what is under way comes still, and then nothing more is made.
+        // The socket accepts nothing; the page under way still comes, and then no more are made.
         world.input_only(Input::Blocked { peer: console });
         while world.open_letter() {}
         let heard = world.heard(console);

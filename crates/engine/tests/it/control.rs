@@ -1,4 +1,4 @@
-//! What the control plane asks from outside of any connection, as one worker's engine answers it.
+//! Requests of the control plane, answered by one worker's engine.
 
 use weir_admin::{Command, CommandError, Connections, Cursor, Reply, Request, Response};
 use weir_base::Span;
@@ -7,12 +7,12 @@ use weir_pgwire::put_back::{self, ErrorFields};
 
 use crate::common::*;
 
-/// Asks under this number.
+/// Sends a request with this number.
 fn ask(world: &mut World, number: u64, request: Request) {
     world.input(Input::Asked { number, request });
 }
 
-/// The one answer that has come since the last look.
+/// The one answer since the last call.
 #[track_caller]
 fn answer(world: &mut World, number: u64) -> Response {
     let mut answers = std::mem::take(&mut world.port.answers);
@@ -56,7 +56,7 @@ fn connections_come_in_pages_until_there_are_no_more() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!((ids.len(), pages), (601, 3));
-    // A place that no worker has is beyond the end.
+    // A slot that no worker has is beyond the end.
     let beyond = Cursor { worker: weir_base::WorkerId(9), slot: 0 };
     ask(&mut world, 50, Request::Connections(Connections::Servers, beyond));
     assert!(matches!(answer(&mut world, 50), Ok(Reply::Connections(records, None)) if records.is_empty()));

@@ -1,4 +1,4 @@
-//! Who may log in, from where and how, and what refused clients are told: an input at a time.
+//! Who may log in, from where and how, and the errors of refused clients: an input at a time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,21 +38,21 @@ fn password(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A client from there that names this user and database.
+/// A client from this address with this user and database.
 fn from(world: &mut World, address: ClientAddr, user: &str, database: &str) -> Peer {
     let peer = world.visitor_from(address);
     world.bytes(peer, &startup(user, database));
     peer
 }
 
-/// A client that has been refused with these words.
+/// The client has been refused with this text.
 #[track_caller]
 fn refused(world: &mut World, peer: Peer, text: &str) {
     let heard = world.heard(peer);
     assert!(says(&heard, text) && !world.is_open(peer), "{:?}", String::from_utf8_lossy(&heard));
 }
 
-/// A client that is in, and waits for its first server at most.
+/// The client is admitted, and at most waits for its first server.
 #[track_caller]
 fn is_in(world: &mut World, peer: Peer) {
     if let Some(server) = world.connecting() {
@@ -62,7 +62,7 @@ fn is_in(world: &mut World, peer: Peer) {
     assert!(heard.ends_with(&ready(b'I')), "{:?}", String::from_utf8_lossy(&heard));
 }
 
-/// Its user of the operating system is looked up.
+/// A helper looks up the name of its operating system's user.
 fn named(world: &mut World, name: Option<&str>) {
     let job = world.asked_for_help().expect("a helper is asked");
     world.input(Input::Helped { job, answer: Answer::UserName(name.map(str::to_owned)) });
@@ -218,7 +218,7 @@ fn a_failed_login_is_answered_later_each_time_and_no_other_client_waits() {
         world.bytes(peer, &password("guess"));
         world.pass(Span::from_millis(pause * 1_000 - 1));
         assert!(world.is_open(peer) && world.is_paused(peer) && world.heard(peer).is_empty());
-        // By chance it is a little longer.
+        // At random it is a little longer.
         world.pass(Span::from_millis(1 + pause * 250));
         refused(&mut world, peer, "password authentication failed");
     }
@@ -245,7 +245,7 @@ fn a_client_that_leaves_before_its_refusal_is_sent_leaves_nothing_behind() {
     assert!(!world.is_open(peer));
 }
 
-/// Balancers of 10.9.0.0/16 speak for others.
+/// Load balancers in 10.9.0.0/16 send PROXY headers.
 fn balanced() -> Config {
     let mut config = ruled("host db ann 192.0.2.7/32 trust", "");
     config.listen.proxy_from = vec!["10.9.0.0/16".parse().unwrap()];

@@ -1,4 +1,4 @@
-//! How long a client may hold a server: time-outs follow what is held, and a pipeline ends where others wait.
+//! How long a client may hold a server: timeouts follow what is held, and a pipeline ends where other clients wait.
 
 use weir_base::{Peer, PoolMode, Span};
 use weir_engine::port::{Input, Signal};
@@ -8,7 +8,7 @@ use crate::common::*;
 
 const LIMIT: u64 = 5;
 
-/// One pool of one server, with these time-outs in seconds: query, idle transaction, transaction.
+/// One pool of one server, with these timeouts in seconds: query, idle transaction, transaction.
 fn timed(mode: PoolMode, limits: [u64; 3]) -> World {
     let mut config = config(1);
     let [query, idle, transaction] = limits.map(Span::from_secs);
@@ -55,7 +55,7 @@ fn copy_data(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Ways to hold a server and do nothing. Each is put into `world` until all that is missing is a move of the client's.
+/// Ways to hold a server without progress. Each puts `world` in a state in which the client must act next.
 type Way = (&'static str, fn(&mut World, Peer, Peer));
 
 const SILENT: [Way; 9] = [
@@ -107,7 +107,7 @@ fn whoever_holds_a_server_in_silence_is_timed_out_whatever_was_sent_last() {
             let (client, server) = linked(&mut world);
             hold(&mut world, client, server);
             if what == "a Flush alone" {
-                // The server works for all that is known, until it has answered.
+                // The server may be working until it has answered.
                 seconds(&mut world, LIMIT + 1);
                 assert!(world.is_open(client), "{what}");
                 world.bytes(server, b"1\0\0\0\x04");
@@ -170,7 +170,7 @@ fn each_transaction_and_each_query_of_a_pipeline_is_timed_by_itself() {
     assert!(world.is_open(client));
     seconds(&mut world, LIMIT + 1);
     assert!(!world.is_open(client) && !world.is_open(server), "the fourth one takes too long");
-    // A chain of transactions is many, too.
+    // A chain of transactions is many transactions, too.
     let mut world = timed(PoolMode::Transaction, [0, 0, LIMIT]);
     let (client, server) = linked(&mut world);
     world.bytes(client, &query("begin"));
@@ -222,7 +222,7 @@ fn a_byte_now_and_then_is_no_progress_but_data_is() {
         world.bytes(client, part);
     }
     assert!(world.is_open(client), "it moves");
-    // What gives the server nothing to do is no move.
+    // Input that gives the server nothing to do does not count.
     let mut world = timed(PoolMode::Transaction, [0, LIMIT, 0]);
     let (client, server) = linked(&mut world);
     world.bytes(client, &query("begin"));
@@ -369,7 +369,7 @@ fn a_pipeline_ends_for_pause_reconnect_and_a_session_keeps_its_own() {
     assert_eq!(world.heard(server).len(), query("one").len() + 40 * query("more").len());
 }
 
-/// What names a client in a cancel request.
+/// The process id and the secret of a cancel key.
 fn key_of(welcome: &[u8]) -> (u32, Vec<u8>) {
     let at = welcome.windows(5).position(|w| w == [b'K', 0, 0, 0, 12]).expect("a key") + 5;
     (u32::from_be_bytes(welcome[at..at + 4].try_into().unwrap()), welcome[at + 4..at + 8].to_vec())

@@ -1,4 +1,4 @@
-//! One pool over two workers: servers that are lent, what goes wrong on their way, and what those are told who wait.
+//! One pool over two workers: lent servers, faults on their way, and the errors and notices of waiting clients.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use weir_base::{Peer, Span, WorkerId};
 use weir_config::{Config, Spread};
 use weir_engine::port::{Answer, Input, Signal};
 
-/// Two workers. Each socket is followed wherever it goes, by the number under which it was noted.
+/// Two workers. Each socket is followed by the number under which it was noted, on any worker.
 struct Pair {
     worlds: [World; 2],
     sockets: Vec<(usize, Peer)>,
 }
 
-/// A pool of so many servers, whose clients take turns among the workers.
+/// A pool of this size, whose clients are spread over the workers round robin.
 fn spread(size: u32) -> Config {
     let mut config = config(size);
     config.spread = Spread::Always;
@@ -53,7 +53,7 @@ impl Pair {
         self.worlds[worker].is_open(peer)
     }
 
-    /// A socket that is to leave is free to.
+    /// A requested detach is completed.
     fn detach(&mut self) -> bool {
         for world in &mut self.worlds {
             if let Some(at) = world.port.asked.iter().position(|asked| matches!(asked, Asked::Detach(_))) {
@@ -83,12 +83,12 @@ impl Pair {
         false
     }
 
-    /// All that is on its way arrives.
+    /// All messages under way arrive.
     fn deliver(&mut self) {
         while self.detach() || self.receive() {}
     }
 
-    /// A server that is asked for lets us in.
+    /// A requested server accepts the login.
     fn server(&mut self) -> Option<usize> {
         let connecting = |(worker, world): (usize, &mut World)| Some((worker, world.connecting()?));
         let (worker, peer) = self.worlds.iter_mut().enumerate().find_map(connecting)?;
@@ -98,7 +98,7 @@ impl Pair {
         Some(server)
     }
 
-    /// The next client, which lives on the other worker than the one before it.
+    /// The next client, on the other worker than the one before it.
     fn client(&mut self) -> usize {
         let peer = self.worlds[0].arrival("ann", "db");
         let client = self.note(0, peer);
@@ -106,7 +106,7 @@ impl Pair {
         client
     }
 
-    /// A pool's first server, which is at its owner, a client there, and one at a borrower; all logged in.
+    /// A pool's first server, at its owner, a client there, and one at a borrower; all logged in.
     fn inhabited(size: u32) -> (Pair, usize, usize, usize) {
         let mut pair = Pair::new(size);
         let first = pair.client();
@@ -125,7 +125,7 @@ impl Pair {
         (pair, server, local, borrower)
     }
 
-    /// A reload brings a pool of so many servers.
+    /// A reload changes the pool's size.
     fn resize(&mut self, size: u32) {
         let world = &mut self.worlds[0];
         world.signal(Signal::Reload);
@@ -230,7 +230,7 @@ fn a_borrower_gives_up_its_server_when_a_pool_without_a_limit_gets_one() {
     pair.send(local, &query("BEGIN"));
     let kept = pair.server().expect("the owner's client gets one of its own");
     pair.send(kept, &done("BEGIN", b'T'));
-    // The borrower has heard that nobody waits elsewhere: of itself it would keep its server.
+    // The borrower knows that no client waits elsewhere: it would keep its server.
     pair.pass(Span::from_millis(10));
     pair.resize(1);
     assert!(pair.is_open(lent) && pair.is_open(kept), "who is served is not disturbed");

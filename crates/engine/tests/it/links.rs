@@ -1,4 +1,4 @@
-//! Clients, servers and the links between them, as an engine makes and ends them.
+//! Clients, servers and their links.
 
 use weir_base::{OnDirty, Peer, PoolMode, Span};
 use weir_engine::port::{Input, Signal};
@@ -47,7 +47,7 @@ fn a_client_that_leaves_while_it_waits_is_given_no_server() {
     for (client, text) in [(first, "one"), (second, "two"), (third, "three")] {
         world.bytes(client, &query(text));
     }
-    // Neither is read from. The first one is being answered, and may still want to read that.
+    // Both are paused. The first one is being answered, and may still want to read that.
     world.input(Input::Ending { peer: second });
     world.input(Input::Ending { peer: first });
     assert!(!world.is_open(second) && world.is_open(first) && world.is_open(third));
@@ -164,7 +164,7 @@ fn a_dirty_server_is_reset_closed_or_kept() {
         let client = world.arrival("ann", "db");
         let server = world.server();
         let second = world.client();
-        // Refused only where the text says for certain that it outlives its transaction.
+        // Refused only if the text certainly leaves state after its transaction.
         let text = if policy == OnDirty::Refuse { "call p()" } else { "set work_mem = '1MB'" };
         world.bytes(client, &query(text));
         world.heard(server);
@@ -258,7 +258,7 @@ fn a_query_that_takes_too_long_ends_with_its_client_and_server() {
 
 #[test]
 fn answers_that_came_in_time_are_not_too_late_because_nobody_listened() {
-    // As after a SIGSTOP: all deadlines are over, and the first thing that is heard is one answer of two.
+    // As after a SIGSTOP: all deadlines have passed, and the first input is one answer of two.
     let mut config = config(2);
     config.limits.query_timeout = Span::from_secs(5);
     add_pool(&mut config, "db", 2);

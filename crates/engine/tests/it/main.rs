@@ -4,6 +4,7 @@
 mod common;
 
 mod auth_query;
+mod away;
 mod console;
 mod control;
 mod entry;

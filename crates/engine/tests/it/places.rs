@@ -8,16 +8,16 @@ use weir_config::{Config, UserRules};
 use weir_engine::port::Input;
 use weir_pgwire::put_front;
 
-/// All workers of a process. What they write to each other arrives when it is carried.
+/// All workers of a process. Their messages arrive when the test carries them.
 struct Process {
     workers: Vec<World>,
 }
 
-/// A client, wherever it lives by now.
+/// A client, on any worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct At(usize, Peer);
 
-/// Many databases, so that some live on each worker.
+/// Many databases, so that each worker owns some.
 fn many(change: impl FnOnce(&mut Config)) -> Config {
     let mut config = config(2);
     (0..8).for_each(|number| add_pool(&mut config, &format!("db{number}"), 2));
@@ -37,7 +37,7 @@ impl Process {
         Process { workers: (0..workers).map(|number| World::worker(config.clone(), workers, number)).collect() }
     }
 
-    /// Carries what the workers wrote to each other, until nothing is left. Returns where a socket went last.
+    /// Delivers the workers' messages until none is left. Returns the last worker of a moved socket.
     fn carry(&mut self) -> Option<At> {
         let mut moved = None;
         while let Some(from) = self.workers.iter().position(|world| !world.port.messages.is_empty()) {
@@ -50,7 +50,7 @@ impl Process {
         moved
     }
 
-    /// A client comes, and is brought to where its pool lives; what it asks another worker is not answered yet.
+    /// A client connects, and is moved to its pool's worker; its requests to other workers are not answered yet.
     fn bring(&mut self, address: &str, user: &str, database: &str) -> At {
         let first = &mut self.workers[0];
         let from = ClientAddr::Tcp(address.parse::<SocketAddr>().unwrap());
@@ -69,7 +69,7 @@ impl Process {
         At(usize::from(to.0), socket)
     }
 
-    /// A client comes and is in or refused; refused, its words.
+    /// A client connects and is admitted or refused; the error text of a refused one.
     fn arrive(&mut self, address: &str, user: &str, database: &str) -> Result<At, String> {
         let at = self.bring(address, user, database);
         self.carry();
@@ -96,7 +96,7 @@ impl Process {
         self.carry();
     }
 
-    /// A database that lives on a worker.
+    /// A database whose pool is owned by a worker.
     fn database_on(&mut self, worker: usize) -> String {
         for number in 0..8 {
             let name = format!("db{number}");

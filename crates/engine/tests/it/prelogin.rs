@@ -1,4 +1,4 @@
-//! Unauthenticated clients: how much memory and how many connections they may take, and for how long.
+//! Unauthenticated clients: the limits of their memory, connections and time.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -33,13 +33,13 @@ fn unix(uid: u32) -> ClientAddr {
     ClientAddr::Unix { pid: 9, uid }
 }
 
-/// Whether a client from there is accepted, whoever else is there.
+/// Whether a client from this address is accepted.
 fn accepted(world: &mut World, from: ClientAddr) -> Option<Peer> {
     let peer = world.visitor_from(from);
     world.is_open(peer).then_some(peer)
 }
 
-/// The first bytes of a packet of 10,000: the rest never comes.
+/// The first bytes of a packet of 10,000 bytes, which never completes.
 fn begun(length: usize) -> Vec<u8> {
     let mut bytes = 10_000_u32.to_be_bytes().to_vec();
     bytes.extend_from_slice(&[0, 3, 0, 0]);
@@ -66,12 +66,12 @@ fn memory_of_unauthenticated_clients_is_bounded_for_each_and_for_all_and_is_rele
     let held = world.engine.held_before_login();
     assert!(held <= MOST_OF_ALL && held > MOST_OF_ALL - 10_000, "{held}");
     assert!(holders.len() >= MOST_OF_ALL / 10_000, "{}", holders.len());
-    // Who says what clients say comes in all the same.
+    // A client with an ordinary startup packet is accepted all the same.
     world.client();
     let small = world.visitor();
     world.bytes_only(small, &begun(OWN_SHARE));
     assert!(world.is_open(small));
-    // By time, and by leaving.
+    // By a timeout, and by disconnecting.
     let (left, stay) = holders.split_at(holders.len() / 2);
     left.iter().for_each(|peer| world.gone(*peer));
     assert!(world.engine.held_before_login() <= stay.len() * 8_000);
@@ -99,7 +99,7 @@ fn an_unauthenticated_client_may_send_a_little_ahead_and_not_more() {
     assert_eq!(world.engine.held_before_login(), 0);
 }
 
-/// A Weir of few clients, and so many unauthenticated clients that none more is accepted by TCP.
+/// A Weir with a small limit of clients, and so many unauthenticated clients that no further TCP client is accepted.
 fn full_of_connections(max_clients: u32) -> (World, Vec<Peer>) {
     let mut config = config(1);
     config.max_clients = max_clients;
@@ -116,7 +116,7 @@ fn full_of_connections(max_clients: u32) -> (World, Vec<Peer>) {
 #[test]
 fn operators_log_in_by_the_unix_socket_however_many_others_are_connected() {
     let (mut world, others) = full_of_connections(50);
-    // Local ones have their own places, and may fill those too.
+    // Local clients have a limit of their own, and may reach that too.
     let mut locals = 0;
     while accepted(&mut world, unix(1234)).is_some() {
         locals += 1;
@@ -154,7 +154,7 @@ fn unauthenticated_clients_make_room_for_clients_and_for_administrators() {
         }
         assert!(world.heard(peer).ends_with(&ready(b'I')), "a client logs in");
     }
-    // Whoever has logged in stays.
+    // Logged-in clients stay.
     world.pass(Span::from_secs(6));
     let more = accepted(&mut world, tcp()).expect("there is room for a refusal");
     world.bytes(more, &startup("ann", "db"));
@@ -194,7 +194,7 @@ fn unknown_users_cost_no_hashing() {
         challenge(&mut world, &format!("nobody{number}"));
         assert!(world.asked_for_help().is_none(), "nothing is hashed for an unknown user");
     }
-    // A listed user is asked the same, as soon.
+    // A listed user gets the same request, as soon.
     assert_eq!(challenge(&mut world, "ann").len(), challenge(&mut world, "bob").len());
     assert!(world.asked_for_help().is_some() && world.asked_for_help().is_none());
 }
@@ -227,7 +227,7 @@ fn passwords_that_wait_for_a_helper_are_bounded_and_one_more_is_refused() {
     assert!(says(&world.heard(peers[1_199]), "too many clients are logging in at once"));
     let jobs: Vec<u64> = std::iter::from_fn(|| world.asked_for_help()).collect();
     assert_eq!(jobs.len(), 16, "helpers have few of them");
-    // Those who leave make room, and cost nothing any more.
+    // Clients that disconnect make room, and cost nothing any more.
     peers[16..1_016]
         .iter()
         .for_each(|peer| world.input_only(Input::Closed { peer: *peer, cause: weir_engine::port::Gone::Eof }));

@@ -1,4 +1,4 @@
-//! What a reload brings, and what it leaves as it is.
+//! What a reload changes, and what it keeps.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Connections to servers until they are up: encryption, several hosts, what a server must be, and the queries of ours.
+//! Connections to servers until they are up: encryption, several hosts, required roles, and Weir's own queries.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_base::{Host, OnDirty, Peer, PoolMode, Span, Target};
-use weir_config::{Balance, Config, Pool, SessionAttrs, SslMode};
+use weir_config::{Balance, Config, OnServerDown, Pool, SessionAttrs, SslMode};
 use weir_engine::port::{Handshake, Input, Secured, Signal};
 use weir_pgwire::{put_back, put_front};
 
@@ -60,7 +60,7 @@ fn unreachable(world: &mut World, server: Peer) {
     world.fail(server, "connection refused");
 }
 
-/// A server lets us in, and says so much about its part in replication.
+/// A server accepts the login, and reports its role in replication.
 fn let_in(world: &mut World, server: Peer, standby: Option<bool>) {
     let mut bytes = Vec::new();
     put_back::auth_ok(&mut bytes);
@@ -234,7 +234,7 @@ fn a_cancel_goes_to_the_servers_address_and_is_encrypted_like_it() {
     assert!(world.heard(cancel).ends_with(&[1, 2, 3, 4]));
 }
 
-/// The cancel request for the key that a client was given.
+/// The cancel request for a client's key.
 fn key_of(welcome: &[u8]) -> Vec<u8> {
     let at = welcome.windows(5).position(|w| w == b"K\0\0\0\x0c").expect("a key") + 5;
     let pid = u32::from_be_bytes(welcome[at..at + 4].try_into().unwrap());
@@ -277,7 +277,10 @@ fn hosts_take_turns_or_the_good_one_stays() {
 
 #[test]
 fn a_host_that_is_down_is_skipped_at_once_and_all_down_is_said_with_each_ones_reason() {
-    let mut world = World::new(with(|pool| pool.targets = hosts(&["10.0.0.1", "10.0.0.2"])));
+    let mut world = World::new(with(|pool| {
+        pool.targets = hosts(&["10.0.0.1", "10.0.0.2"]);
+        pool.limits.on_server_down = OnServerDown::Refuse;
+    }));
     let client = world.arrival("ann", "db");
     let first = world.connecting().unwrap();
     unreachable(&mut world, first);
@@ -304,6 +307,7 @@ fn a_host_that_fails_twice_before_another_was_tried_is_not_all_hosts() {
     let console = world.arrival("admin", "pgbouncer");
     world.bytes(console, &query("PAUSE db"));
     assert!(!world.is_open(called_off), "PAUSE calls the login off");
+    world.pass(Span::from_millis(50));
     world.bytes(console, &query("RESUME db"));
     let down = world.connecting().unwrap();
     assert_eq!(world.last_target().unwrap().host, Host::parse("10.0.0.1"));
@@ -558,7 +562,7 @@ fn servers_on_vanished_addresses_are_replaced_and_no_answer_dooms_nobody() {
     world.bytes(client, &query("commit"));
     world.bytes(server, &done("COMMIT", b'I'));
     assert!(!world.is_open(server));
-    // An idle one goes at once, and one that connected before the answer when it has logged in.
+    // An idle one is closed at once, and one that connected before the answer when it has logged in.
     world.bytes(client, &query("select 1"));
     let server = world.connecting().unwrap();
     connected_to(&mut world, server, "127.0.0.2");

@@ -1,14 +1,14 @@
-//! Limits that cross pools, pools made on demand, and places that are used again, an input at a time.
+//! Limits that several pools share, pools made from the fallback, and slots that are reused, an input at a time.
 
 use std::sync::Arc;
 
 use crate::common::*;
 use weir_base::{Peer, Span};
-use weir_config::Config;
+use weir_config::{Config, OnServerDown};
 use weir_engine::port::Signal;
 use weir_pgwire::{ErrorFields, put_back};
 
-/// Two users, each with a pool of five on `db`, which may have `most` servers in all.
+/// Two users, each with a pool of five servers on `db`, which may have `most` servers in all.
 fn limited(most: u32) -> Config {
     let mut config = config(5);
     config.auth.users = Arc::new([("ann", "secret"), ("bob", "secret"), ("admin", "secret")].into_iter().collect());
@@ -19,7 +19,7 @@ fn limited(most: u32) -> Config {
     config
 }
 
-/// A client that may ask.
+/// A client that is ready.
 fn client(world: &mut World, user: &str, database: &str) -> Peer {
     let peer = world.arrival(user, database);
     if let Some(server) = world.connecting() {
@@ -51,7 +51,7 @@ fn refuse(world: &mut World, server: Peer, sqlstate: &str, message: &str) {
 fn an_idle_server_of_another_user_makes_room_and_a_busy_one_is_waited_for() {
     let mut world = World::new(limited(1));
     let ann = client(&mut world, "ann", "db");
-    // Ann's server idles: it is closed for Bob.
+    // Ann's server is idle: it is closed for Bob.
     let bob = world.arrival("bob", "db");
     let server = world.server();
     assert!(world.heard(bob).ends_with(&ready(b'I')));
@@ -83,7 +83,10 @@ fn a_user_has_so_many_servers_over_all_databases() {
 
 #[test]
 fn a_connect_that_fails_gives_its_permit_back() {
-    let mut world = World::new(limited(1));
+    let mut config = limited(1);
+    config.limits.on_server_down = OnServerDown::Refuse;
+    add_pool(&mut config, "db", 5);
+    let mut world = World::new(config);
     let ann = world.arrival("ann", "db");
     let server = world.connecting().expect("a connect");
     world.refuse_connect(server, "no route");
@@ -93,7 +96,9 @@ fn a_connect_that_fails_gives_its_permit_back() {
 
 #[test]
 fn whoever_waits_in_vain_is_told_so_and_leaves_nothing_behind() {
-    let mut world = World::new(limited(1));
+    let mut config = limited(1);
+    config.client_login_timeout = Span::ZERO;
+    let mut world = World::new(config);
     let ann = client(&mut world, "ann", "db");
     world.bytes(ann, &query("BEGIN"));
     let bob = world.arrival("bob", "db");

@@ -1,13 +1,21 @@
-//! Many pools before one host: so many logins at once and no more, in turn, and together out of reach.
+//! Many pools with one host: the limit of concurrent logins, their order, and a host that can't be reached.
 
 use weir_base::{Peer, Span};
-use weir_config::Config;
+use weir_config::{Config, OnServerDown};
 
 use crate::common::*;
 
-/// So many pools at the same place, where so many logins may be under way at once.
+/// This many pools with one host, and a limit of concurrent logins there.
 fn many(pools: usize, most: u32) -> Config {
     let mut config = Config { max_logins_per_host: most, ..config(1) };
+    (0..pools).for_each(|number| add_pool(&mut config, &format!("pool{number}"), 1));
+    config
+}
+
+/// The same, of pools whose clients do not wait for a server that is down.
+fn refusing(pools: usize, most: u32) -> Config {
+    let mut config = many(0, most);
+    config.limits.on_server_down = OnServerDown::Refuse;
     (0..pools).for_each(|number| add_pool(&mut config, &format!("pool{number}"), 1));
     config
 }
@@ -38,16 +46,19 @@ fn a_host_gets_so_many_logins_at_once_and_all_pools_are_served_in_turn() {
 
 #[test]
 fn a_login_that_fails_or_takes_too_long_gives_its_turn_to_the_next() {
-    let mut world = World::new(many(3, 1));
+    let mut world = World::new(refusing(3, 1));
     let clients = all_come(&mut world, 3);
     let first = world.connecting().expect("one login");
     assert_eq!(world.connecting(), None);
     world.input(weir_engine::port::Input::Connected { peer: first, local: String::new(), remote: None });
-    // It says nothing.
+    // The server does not answer.
     world.pass(Span::from_secs(16));
     assert!(says(&world.heard(clients[0]), "server_connect_timeout"));
     let second = world.connecting().expect("the next has its turn");
+    world.input(weir_engine::port::Input::Connected { peer: second, local: String::new(), remote: None });
     world.gone(second);
+    // It ends logins: the next one comes a moment later.
+    world.pass(Span::from_millis(50));
     let third = world.connecting().expect("and the last one");
     world.log_in(third);
     assert!(world.heard(clients[2]).ends_with(&ready(b'I')));
@@ -55,7 +66,7 @@ fn a_login_that_fails_or_takes_too_long_gives_its_turn_to_the_next() {
 
 #[test]
 fn who_stands_in_line_for_a_host_that_is_out_of_reach_is_told_so_without_a_try() {
-    let mut world = World::new(many(100, 2));
+    let mut world = World::new(refusing(100, 2));
     let clients = all_come(&mut world, 100);
     let first = world.connecting().expect("a login");
     let second = world.connecting().expect("another one");

@@ -1,6 +1,7 @@
 //! The session state that a text may leave, as far as it must be remembered until the server has replied.
 
 use super::kept::sets_locally;
+use super::scan::begins_with;
 use super::{Dirty, Mentions, SqlHead, head, left_by_tag};
 
 /// The state that a text may leave on its server.
@@ -48,12 +49,13 @@ impl Effects {
             SqlHead::CreateTemp => Scope::Temporary,
             _ => Scope::Session,
         };
-        let (mut may_leave, semicolons) = Mentions::and_semicolons(text);
+        let trimmed = text.trim_ascii_end();
+        // A semicolon at the end of a single statement is none between two.
+        let (mut may_leave, several) = Mentions::and_semicolon(trimmed.strip_suffix(b";").unwrap_or(trimmed));
         if may_leave.contains(Dirty::SETTINGS) && may_leave != Dirty::ALL && sets_locally(text) {
             may_leave = may_leave.without(Dirty::SETTINGS);
         }
-        let single = semicolons == 0 || (semicolons == 1 && text.trim_ascii_end().ends_with(b";"));
-        let harmless = single && may_leave.is_empty() && leaves_only_mentions(text);
+        let harmless = !several && may_leave.is_empty() && leaves_only_mentions(text);
         (Effects { may_leave, leaves: Dirty::NONE, scope }, harmless)
     }
 
@@ -86,11 +88,11 @@ impl Effects {
 /// Whether a single statement is of a kind that leaves nothing but what its words mention, by its first letters.
 #[inline]
 fn leaves_only_mentions(text: &[u8]) -> bool {
-    let first = text.first().map_or(b' ', u8::to_ascii_lowercase);
-    match first {
-        b's' => text.first_chunk::<6>().is_some_and(|word| word.eq_ignore_ascii_case(b"select")),
+    // 0x20 turns upper case into lower case, and turns no other byte into a letter.
+    match text.first().map_or(b' ', |byte| byte | 0x20) {
+        b's' => begins_with(text, b"select"),
         b'l' | b'p' | b'd' | b'c' => false,
-        _ => first.is_ascii_alphabetic(),
+        first => first.is_ascii_lowercase(),
     }
 }
 

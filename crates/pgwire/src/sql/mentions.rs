@@ -11,6 +11,7 @@
 //! Source: PostgreSQL's documentation, "Lexical Structure", "Advisory Lock Functions", "Configuration Settings Functions".
 
 use super::Dirty;
+use super::scan::begins_with;
 
 /// The longest word, and the byte after it.
 const KEPT: usize = 14;
@@ -28,15 +29,15 @@ impl Mentions {
     /// The words of a whole text.
     #[inline]
     pub fn of(text: &[u8]) -> Dirty {
-        Mentions::and_semicolons(text).0
+        Mentions::and_semicolon(text).0
     }
 
-    /// What a whole text mentions, and how many semicolons it holds: 0, 1, or some number above 1. One pass over the text.
+    /// What a whole text mentions, and whether it holds a semicolon. One pass over the text.
     #[inline]
-    pub(super) fn and_semicolons(text: &[u8]) -> (Dirty, u32) {
+    pub(super) fn and_semicolon(text: &[u8]) -> (Dirty, bool) {
         let text = after_insert_into(text);
         let seen = look_at(text);
-        (if seen.suspicious { search(text) } else { Dirty::NONE }, seen.semicolons)
+        (if seen.suspicious { search(text) } else { Dirty::NONE }, seen.semicolon)
     }
 
     /// Starts with the first piece of a longer text.
@@ -79,30 +80,41 @@ const LANES: usize = 16;
 struct Look {
     /// It holds some letters of one of the words. Nearly all texts do not.
     suspicious: bool,
-    /// Its semicolons: exact up to 1.
-    semicolons: u32,
+    /// It holds a semicolon.
+    semicolon: bool,
 }
 
-#[inline]
 fn look_at(text: &[u8]) -> Look {
     let (mut hits, mut semicolons) = ([0u8; LANES], [0u8; LANES]);
-    let mut left = text;
-    while let Some(window) = left.first_chunk::<{ LANES + 2 }>() {
-        look_at_window(window, &mut hits, &mut semicolons);
-        left = &left[LANES..];
+    if let Some(last) = text.last_chunk::<WINDOW>() {
+        let mut left = text;
+        while let Some(window) = left.first_chunk::<WINDOW>() {
+            look_at_window(window, &mut hits, &mut semicolons);
+            left = &left[LANES..];
+        }
+        // What was seen before harms nothing.
+        look_at_window(last, &mut hits, &mut semicolons);
+    } else {
+        let mut all = [0; WINDOW];
+        all.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
+        look_at_window(&all, &mut hits, &mut semicolons);
     }
-    let mut last = [0; LANES + 2];
-    last[..left.len()].copy_from_slice(left);
-    look_at_window(&last, &mut hits, &mut semicolons);
-    Look {
-        suspicious: hits.into_iter().fold(0, |any, hit| any | hit) != 0,
-        semicolons: semicolons.into_iter().map(u32::from).sum(),
-    }
+    let semicolon = any(semicolons) || text.iter().take(2).any(|byte| *byte == b';');
+    Look { suspicious: any(hits), semicolon }
 }
 
-/// Written so that the compiler vectorises it.
 #[inline]
-fn look_at_window(window: &[u8; LANES + 2], hits: &mut [u8; LANES], semicolons: &mut [u8; LANES]) {
+fn any(hits: [u8; LANES]) -> bool {
+    u128::from_ne_bytes(hits) != 0
+}
+
+/// The bytes that are looked at together.
+const WINDOW: usize = LANES + 2;
+
+/// Looks at the words of which some letters begin at each position, and for semicolons behind the first two bytes. Written so
+/// that the compiler vectorises it.
+#[inline]
+fn look_at_window(window: &[u8; WINDOW], hits: &mut [u8; LANES], semicolons: &mut [u8; LANES]) {
     for at in 0..LANES {
         // 0x20 makes capitals small; '_' becomes 0x7f.
         let (a, b, c) = (window[at] | 0x20, window[at + 1] | 0x20, window[at + 2] | 0x20);
@@ -110,8 +122,8 @@ fn look_at_window(window: &[u8; LANES + 2], hits: &mut [u8; LANES], semicolons: 
             | u8::from((a == b'n') & (b == b't') & (c == b'o'))
             | u8::from((a == b'd') & (b == b'v'))
             | u8::from((a == b't') & (b == 0x7f) & (c == b'c'))
-            | u8::from(a == b'&');
-        semicolons[at] = semicolons[at].saturating_add(u8::from(window[at] == b';'));
+            | u8::from(b == b'&');
+        semicolons[at] |= u8::from(window[at + 2] == b';');
     }
 }
 
@@ -151,7 +163,10 @@ fn after_insert_into(text: &[u8]) -> &[u8] {
     let after = |text: &'_ [u8], word: &[u8]| -> Option<usize> {
         text.get(..word.len()).filter(|first| first.eq_ignore_ascii_case(word)).map(|first| first.len())
     };
-    let Some(insert) = after(text, b"insert") else { return text };
+    if !begins_with(text, b"insert") {
+        return text;
+    }
+    let insert = b"insert".len();
     let blanks = text[insert..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     let at = insert + blanks;
     match after(&text[at..], b"into ").filter(|_| blanks > 0) {

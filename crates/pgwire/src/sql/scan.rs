@@ -210,6 +210,15 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// Whether a text begins with these letters, given in lower case. Two comparisons.
+#[inline]
+pub(super) fn begins_with(text: &[u8], &[a, b, c, d, e, f]: &[u8; 6]) -> bool {
+    let Some(&[first, second, third, fourth, fifth, sixth]) = text.first_chunk::<6>() else { return false };
+    // 0x20 turns upper case into lower case, and turns no other byte into a letter.
+    u32::from_ne_bytes([first, second, third, fourth]) | 0x2020_2020 == u32::from_ne_bytes([a, b, c, d])
+        && u16::from_ne_bytes([fifth, sixth]) | 0x2020 == u16::from_ne_bytes([e, f])
+}
+
 fn begins_name(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
 }

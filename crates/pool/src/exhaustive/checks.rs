@@ -93,7 +93,8 @@ impl World {
         }
         let filling = self.demand && servers < settings.min_size;
         assert!(filling || !self.queue.is_empty(), "nobody wants it");
-        assert!(self.failed.is_none_or(|(at, _)| self.now >= at + self.shortest_pause()), "retries too early");
+        let early = |(at, failure)| self.now < at + self.shortest_pause(failure);
+        assert!(!self.failed.is_some_and(early), "retries too early");
         assert!(self.declined_at.is_none_or(|at| self.now >= at + Span::from_millis(100)), "asks too often");
         if settings.connects_per_second == 1 {
             assert!(self.asked_at.is_none_or(|at| self.now >= at + Span::from_secs(1)), "connects too often");
@@ -106,10 +107,15 @@ impl World {
         }
     }
 
-    /// The shortest pause that may follow a failed login.
-    pub(super) fn shortest_pause(&self) -> Span {
+    /// The shortest pause that may follow a failed login: while a client waits for a server that is away, less.
+    pub(super) fn shortest_pause(&self, failure: ConnectFailure) -> Span {
         let retry = self.pool.settings().server_login_retry.micros();
-        Span::from_micros(retry.min(1_000_000) / 8 * 7)
+        let most = match failure {
+            ConnectFailure::Away if !self.queue.is_empty() => 20_000,
+            ConnectFailure::NotReady if !self.queue.is_empty() => 100_000,
+            _ => 1_000_000,
+        };
+        Span::from_micros(retry.min(most) / 8 * 7)
     }
 
     /// What must hold whenever the pool has nothing more to ask.
@@ -137,7 +143,7 @@ impl World {
         assert_eq!(snapshot.retry_at.is_some(), self.failed.is_some());
         if let Some((at, ConnectFailure::Refused)) = self.failed
             && running
-            && self.now < at + self.shortest_pause()
+            && self.now < at + self.shortest_pause(ConnectFailure::Refused)
         {
             assert!(self.queue.is_empty() || self.connected() > 0, "a client waits for a server that is down");
         }

@@ -1,4 +1,4 @@
-//! A pool beside its model, and the events that befall both.
+//! A pool beside its model, and the events for both.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -132,7 +132,8 @@ impl World {
                 Server::Login { .. } => events.extend([
                     Event::Connected(server),
                     Event::Failed(server, ConnectFailure::Refused),
-                    Event::Failed(server, ConnectFailure::StartingUp),
+                    Event::Failed(server, ConnectFailure::Away),
+                    Event::Failed(server, ConnectFailure::NotReady),
                 ]),
                 Server::Linked { .. } => events.extend([Event::Release(server), Event::Bounced(server)]),
                 Server::Idle { .. } => {}
@@ -395,7 +396,8 @@ impl World {
         }
         self.queue.iter().for_each(|waiter| (ago(waiter.since), waiter.notified).hash(&mut hash));
         (self.run_state, self.demand, self.asked, pool.login == Login::Asked, self.allowed).hash(&mut hash);
-        (pool.settings == self.rules.settings, pool.backoff.health(), ahead(pool.backoff.opens())).hash(&mut hash);
+        (pool.settings == self.rules.settings, pool.backoff.health(), ahead(pool.backoff.opens(true))).hash(&mut hash);
+        ahead(pool.backoff.opens(false)).hash(&mut hash);
         (
             ahead(pool.rate.ready(pool.settings.connects_per_second)),
             ahead(pool.declined_until),

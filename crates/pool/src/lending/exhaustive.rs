@@ -519,7 +519,7 @@ impl World {
         for worker in &self.workers {
             let pool = &worker.pool;
             (pool.run_state, pool.login == crate::state::Login::Asked, ahead(pool.declined_until)).hash(&mut hash);
-            (ahead(pool.declined_pause), ahead(pool.deadline), ahead(pool.backoff.opens()), worker.links.len())
+            (ahead(pool.declined_pause), ahead(pool.deadline), ahead(pool.backoff.opens(true)), worker.links.len())
                 .hash(&mut hash);
             pool.waiting().for_each(|(peer, since)| {
                 (BorrowRequest::from_handle(peer).map(|a| a.from), ago(since)).hash(&mut hash)

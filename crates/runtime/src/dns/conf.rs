@@ -19,14 +19,14 @@ pub(crate) struct Conf {
     pub(crate) servers: Vec<SocketAddr>,
     search: Vec<String>,
     ndots: usize,
-    /// The timeout of each server.
+    /// The timeout for each server.
     pub(crate) timeout: Duration,
-    /// How often each is tried.
+    /// How often each server is tried.
     pub(crate) attempts: u32,
 }
 
 impl Conf {
-    /// Reads resolv.conf; what is not understood is skipped, as the C library does. A server may have a port, as
+    /// Parses resolv.conf; skips what it does not understand, as the C library does. A server may have a port, as
     /// `[address]:port` (OpenBSD's form).
     pub(crate) fn parse(text: &str) -> Conf {
         let mut conf =
@@ -56,7 +56,7 @@ impl Conf {
         }
     }
 
-    /// The full names that a name may mean, in the order in which they are asked for.
+    /// The full names to query for a name, in order.
     pub(crate) fn candidates(&self, name: &str) -> Vec<String> {
         if name.ends_with('.') {
             return vec![name.to_owned()];
@@ -78,7 +78,7 @@ fn server(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address.parse::<IpAddr>().ok()?, port?))
 }
 
-/// Whether the hosts file has a name.
+/// Whether the hosts file contains a name.
 pub(crate) fn hosts_have(text: &str, name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     let names = text.lines().flat_map(|line| line.split('#').next().unwrap_or_default().split_whitespace().skip(1));

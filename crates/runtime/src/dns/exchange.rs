@@ -1,6 +1,6 @@
-//! Queries to name servers: A and AAAA at once by UDP, by TCP where an answer was truncated.
+//! Queries to name servers: A and AAAA in parallel over UDP, over TCP if an answer was truncated.
 //!
-//! Owns the sockets of one look-up and its timeout. Blocks; it runs on a helper thread.
+//! Owns the sockets of one look-up and its timeout. Blocks: runs on a helper thread.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -14,7 +14,7 @@ use super::message::{Kind, Reply, question, reply};
 /// The longest message, in bytes.
 const MAX_MESSAGE: usize = 64 << 10;
 
-/// The addresses of a full name, IPv4 first, and the seconds for which they hold; `None` if no server has an answer.
+/// The addresses of a full name, IPv4 first, and their TTL in seconds; `None` if no server has an answer.
 pub(super) fn addresses(conf: &Conf, name: &str) -> Option<(Vec<IpAddr>, u32)> {
     let tries = (0..conf.attempts).flat_map(|_| &conf.servers);
     tries.into_iter().find_map(|server| exchange(*server, conf.timeout, name))
@@ -39,7 +39,7 @@ fn exchange(server: SocketAddr, timeout: Duration, name: &str) -> Option<(Vec<Ip
             answered += 1;
         }
     }
-    // Half an answer is one if it has addresses: some servers know nothing of IPv6.
+    // One of two answers is enough if it has addresses: some servers do not support IPv6.
     (answered == 2 || !addresses.is_empty()).then_some((addresses, shortest))
 }
 

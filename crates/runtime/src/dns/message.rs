@@ -1,7 +1,7 @@
-//! Questions and answers of the DNS as bytes (RFC 1035, section 4; AAAA: RFC 3596), by the library `domain`.
+//! DNS queries and answers as bytes (RFC 1035, section 4; AAAA: RFC 3596), with the library `domain`.
 //!
-//! Owns the two kinds of question that a pooler has, and what counts as an answer to one. Must not know how they are
-//! sent. A message that is cut or malformed is [`None`].
+//! Owns the two kinds of queries that a pooler needs, and which message answers one. Must not know how they are sent.
+//! A truncated or malformed message is [`None`].
 
 use std::net::IpAddr;
 
@@ -10,25 +10,25 @@ use domain::base::name::NameBuilder;
 use domain::base::{Message, MessageBuilder, Name, Rtype, ToName};
 use domain::rdata::{A, Aaaa};
 
-/// What is asked for.
+/// The record type of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     A,
     Aaaa,
 }
 
-/// The server's answer to a question.
+/// A server's answer to a query.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
-    /// All addresses, perhaps none, and the seconds for which they hold.
+    /// All addresses, maybe none, and their TTL in seconds.
     Addresses(Vec<IpAddr>, u32),
-    /// The answer did not fit; it must be asked for by TCP.
+    /// The answer did not fit; the query must be repeated over TCP.
     Truncated,
     /// The server has no answer.
     Failed,
 }
 
-/// A question; `None` for what is no name of a host.
+/// A query; `None` for an invalid host name.
 pub(crate) fn question(id: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
     let mut message = MessageBuilder::new_vec().question();
     message.header_mut().set_id(id);
@@ -52,7 +52,7 @@ fn full_name(name: &str) -> Option<Name<Vec<u8>>> {
     labels.into_name().ok()
 }
 
-/// Reads the answer to `question`; `None` for a message that is something else.
+/// Parses the answer to `question`; `None` for any other message.
 pub(crate) fn reply(message: &[u8], question: &[u8]) -> Option<Reply> {
     let (message, question) = (Message::from_octets(message).ok()?, Message::from_octets(question).ok()?);
     let header = message.header();
@@ -76,10 +76,10 @@ pub(crate) fn reply(message: &[u8], question: &[u8]) -> Option<Reply> {
         if record.class() != Class::IN || ![kind, Rtype::CNAME].contains(&record.rtype()) {
             continue;
         }
-        // A time beyond 2^31 is zero (RFC 2181, section 8).
+        // A TTL above 2^31 is zero (RFC 2181, section 8).
         let ttl = record.ttl().as_secs();
         shortest = shortest.min(if i32::try_from(ttl).is_ok() { ttl } else { 0 });
-        // One of another length is malformed (RFC 1035, section 3.4.1; RFC 3596, section 2.2).
+        // A record of another length is malformed (RFC 1035, section 3.4.1; RFC 3596, section 2.2).
         let address: Option<IpAddr> = match record.rtype() {
             Rtype::A => Some(record.to_record::<A>().ok()??.data().addr().into()),
             Rtype::AAAA => Some(record.to_record::<Aaaa>().ok()??.data().addr().into()),
@@ -141,7 +141,7 @@ mod tests {
     fn an_address_has_the_length_of_its_kind() {
         let asked = question(7, "db.example", Kind::A).unwrap();
         let mut answer = answer(&asked, 0);
-        // The last record is one of four bytes; it is made one of sixteen.
+        // The last record's type is changed from four bytes to sixteen.
         let length = answer.len() - 5;
         answer[length] = 16;
         answer.extend_from_slice(&[0; 12]);

@@ -1,9 +1,9 @@
-//! Look-ups of hosts: the addresses of a name, and their time to live.
+//! DNS look-ups: the addresses of a host name, and their TTL.
 //!
 //! Owns the order: names in the hosts file go to the system's resolver; others are queried at the name servers of
-//! resolv.conf, because only their answers have a TTL; names that these do not know go to the system's resolver, which has
-//! further sources (mDNS, LDAP, containers), and whose answers hold for `dns.max_ttl`. The files are read at each look-up,
-//! so a change of the network needs no restart. Blocks; it runs on helper threads.
+//! resolv.conf, since only those answers have a TTL; names that these do not know go to the system's resolver, which
+//! has further sources (mDNS, LDAP, containers), and whose answers are cached for `dns.max_ttl`. The files are read at
+//! each look-up, so a change of the network needs no restart. Blocks: runs on helper threads.
 
 mod conf;
 mod exchange;
@@ -34,11 +34,11 @@ pub(crate) struct Query {
 pub(crate) struct Found {
     pub(crate) name: Arc<str>,
     pub(crate) addresses: Result<Vec<IpAddr>, String>,
-    /// How long this holds, also if it is an error.
+    /// How long the result may be cached, also if it is an error.
     pub(crate) ttl: Span,
 }
 
-/// Looks a name up.
+/// Looks up a name. Blocks for seconds at most per name server.
 pub(crate) fn look_up(query: Query) -> Found {
     let Query { name, dns } = query;
     let longest = |addresses| Found { name: name.clone(), addresses: Ok(addresses), ttl: dns.max_ttl };
@@ -60,7 +60,7 @@ fn by_servers(name: &str, dns: &Dns) -> Option<(Vec<IpAddr>, u32)> {
     let path = dns.resolv_conf.as_deref().unwrap_or(Path::new(RESOLV_CONF));
     let conf = Conf::parse(&fs::read_to_string(path).ok()?);
     for candidate in conf.candidates(name) {
-        // Without an answer, the next name is not tried either; a negative answer is for this name only.
+        // After a server failure the next name is not tried; a negative answer is for this name only.
         let (addresses, ttl) = exchange::addresses(&conf, &candidate)?;
         if !addresses.is_empty() {
             return Some((addresses, ttl));
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers a question with an address, or truncated.
+    /// Answers a query with an address, or as truncated.
     fn answer(question: &[u8], truncated: bool) -> Vec<u8> {
         let mut bytes = question.to_vec();
         bytes[2] = if truncated { 0x82 } else { 0x80 };
@@ -101,9 +101,9 @@ mod tests {
         bytes
     }
 
-    /// A name server that answers a few questions by UDP, and, where it says so, the rest by TCP.
+    /// A name server that answers a few queries over UDP, and, if `truncated`, the rest over TCP.
     fn server(truncated: bool) -> Arc<Dns> {
-        // The port that is free for UDP may be somebody's for TCP.
+        // A port that is free for UDP may be in use for TCP.
         let (udp, tcp) = iter::repeat_with(|| {
             let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
             let tcp = TcpListener::bind(udp.local_addr().unwrap());

@@ -1,6 +1,6 @@
-//! What a line of the log looks like: PgBouncer's form, JSON, the journal's, the system log's.
+//! The formats of log lines: PgBouncer's, JSON, the journal's, syslog's.
 //!
-//! Every form is one line, whatever a client wrote into its text.
+//! Every format is one line, whatever a client's text contains.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use weir_base::{Printable, is_hidden};
 use weir_engine::port::{About, Level, Side};
 
-/// One line, before it has a form.
+/// One line, before formatting.
 pub(super) struct Line {
     pub(super) level: Level,
     /// Microseconds since 1970.
@@ -19,7 +19,7 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-/// What a line is about, kept until it is written.
+/// The subject of a line, stored until the line is written.
 pub(super) enum Who {
     Process,
     Peer { side: Side, id: u64, database: String, user: String, address: String },
@@ -49,19 +49,19 @@ impl Who {
     }
 }
 
-/// PgBouncer's form: `TIMESTAMP TZ [PID] LEVEL text`, in the machine's time zone.
+/// PgBouncer's format: `TIMESTAMP TZ [PID] LEVEL text`, in the machine's time zone.
 pub(super) fn text(into: &mut Vec<u8>, line: &Line, zone: &TimeZone) {
     let (time, pid, label) = (moment(line.at, zone), std::process::id(), label(line.level));
-    // Writing to memory does not fail, here and below.
+    // Writing to memory never fails, here and below.
     let _ = writeln!(into, "{time} [{pid}] {label} {}", one_line(line));
 }
 
-/// For the journal, which knows time and process by itself: `<priority>text` (systemd's sd-daemon(3)).
+/// For the journal, which adds time and process itself: `<priority>text` (systemd's sd-daemon(3)).
 pub(super) fn journal(into: &mut Vec<u8>, line: &Line) {
     let _ = writeln!(into, "<{}>{}", severity(line.level), one_line(line));
 }
 
-/// One line as JSON, in this order.
+/// One line as JSON, with its fields in this order.
 #[derive(Serialize)]
 struct Object<'a> {
     time: String,
@@ -95,7 +95,7 @@ pub(super) fn json(into: &mut Vec<u8>, line: &Line) {
     let level = label(line.level).to_ascii_lowercase();
     let object =
         Object { time, level, pid: std::process::id(), side, id, database, user, address, message: &line.text };
-    // What JSON leaves as it is stands in texts, where it means the same escaped.
+    // Control characters that JSON allows are only in strings, where an escape means the same.
     for c in serde_json::to_string(&object).unwrap_or_default().chars() {
         if is_hidden(c) {
             c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| drop(write!(into, "\\u{unit:04x}")));
@@ -106,7 +106,7 @@ pub(super) fn json(into: &mut Vec<u8>, line: &Line) {
     into.push(b'\n');
 }
 
-/// A datagram for the system's log (RFC 3164, as the C library writes it); `facility` is its number.
+/// A syslog datagram (RFC 3164, as the C library writes it); `facility` is its number.
 pub(super) fn syslog(line: &Line, facility: u8, ident: &str, zone: &TimeZone) -> String {
     let priority = facility * 8 + severity(line.level);
     let time = Timestamp::from_microsecond(line.at as i64).unwrap_or_default().to_zoned(zone.clone());
@@ -122,7 +122,7 @@ fn label(level: Level) -> &'static str {
     }
 }
 
-/// The system log's severities (RFC 3164, section 4.1.1).
+/// The severities of syslog (RFC 3164, section 4.1.1).
 fn severity(level: Level) -> u8 {
     match level {
         Level::Debug => 7,
@@ -137,7 +137,7 @@ fn moment(at: u64, zone: &TimeZone) -> String {
     time.strftime("%Y-%m-%d %H:%M:%S.%3f %Z").to_string()
 }
 
-/// A line in which nothing is hidden: a client's words must not forge lines, nor change how others are shown.
+/// A line with control characters escaped: a client's text must not forge lines, nor change how others are displayed.
 fn one_line(line: &Line) -> String {
     Printable(&format!("{}{}", line.who.about(), line.text)).to_string()
 }

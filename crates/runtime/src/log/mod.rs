@@ -1,10 +1,11 @@
 //! The log: one thread that writes lines, and a bounded channel to it.
 //!
-//! Nobody waits for the log. A line that finds the channel full is dropped and counted, and the count is logged when
+//! Nobody waits for the log, but for a moment so that it has the reason before a refused client has it (`progress`). A line that finds the channel full is dropped and counted, and the count is logged when
 //! there is room again. A target that fails (a full disk, a closed pipe) loses lines, and nothing else. What a line
 //! looks like is in `form`, where it goes in `sink`.
 
 mod form;
+mod progress;
 mod sink;
 
 use std::fmt;
@@ -14,26 +15,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_config::Log as Settings;
 use weir_engine::port::{About, Level};
 
 use crate::clock::unix_micros;
 use form::{Line, Who};
+use progress::Progress;
 pub use sink::LogTarget;
 use sink::Sinks;
 
-/// Lines that may wait for the log's thread.
+/// Lines that the channel holds.
 const LINES: usize = 4096;
 /// A line is cut after so many bytes.
 const LINE_LIMIT: usize = 8 * 1024;
-/// After a write of many lines the log's thread rests: whoever logs meanwhile need not wake it, and many lines share a
-/// write. After few it rests shortly, so that a line can be read soon after what it is about.
+/// So many writes a second follow their lines at once: who reads the log finds there what a client has just been told.
+const PROMPT_WRITES: u32 = 100;
+/// After a write beyond that the log's thread rests: whoever logs meanwhile need not wake it, and many lines share a write.
 const BREATH: Duration = Duration::from_millis(10);
-const SHORT_BREATH: Duration = Duration::from_micros(500);
-/// Up to so many lines are few.
-const FEW: usize = 4;
 /// How long an end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
@@ -43,48 +43,51 @@ enum Entry {
     Follow(Box<Settings>),
 }
 
-/// The way into the log; cheap to clone.
+/// A sender to the log; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Log {
     entries: SyncSender<Entry>,
+    progress: Arc<Progress>,
     dropped: Arc<AtomicU64>,
     /// Lines below this level are not written.
     min_level: Arc<AtomicU8>,
 }
 
-/// The log's thread, to be waited for at the end.
+/// The log's thread; the end of the process waits for it.
 pub(crate) struct LogThread(Receiver<()>);
 
 impl LogThread {
-    /// Waits for the last lines, but not for a target that takes none. Every [`Log`] has to be gone by now.
+    /// Waits for the last lines, with a timeout for a target that blocks. Every [`Log`] must have been dropped.
     pub(crate) fn finish(self) {
-        // An error is the answer: the thread never sends, it hangs up.
+        // Returns an error in any case: the thread never sends, it drops its end.
         let _ = self.0.recv_timeout(LAST_LINES);
     }
 }
 
-/// The min_level level that is written with this much detail asked for.
+/// The lowest level that is written with these settings.
 fn min_level(settings: &Settings) -> Level {
     if settings.verbose > 0 { Level::Debug } else { Level::Info }
 }
 
 impl Log {
-    /// Opens what `target` and the settings name, and starts the thread. Fails if a file can't be opened.
+    /// Opens `target` and the configured targets, and starts the thread. Fails if a file can't be opened.
     pub(crate) fn start(target: LogTarget, settings: &Settings) -> io::Result<(Log, LogThread)> {
         let sinks = Sinks::open(target, settings)?;
         let (entries, inbox) = sync_channel(LINES);
         let (end, ended) = sync_channel::<()>(0);
         let dropped = Arc::new(AtomicU64::new(0));
         let count = dropped.clone();
+        let progress = Arc::new(Progress::new());
+        let reached = progress.clone();
         thread::Builder::new().name("weir-log".into()).spawn(move || {
-            write_lines(inbox, sinks, &count);
+            write_lines(inbox, sinks, &count, &reached);
             drop(end);
         })?;
         let min_level = Arc::new(AtomicU8::new(min_level(settings) as u8));
-        Ok((Log { entries, dropped, min_level }, LogThread(ended)))
+        Ok((Log { entries, progress, dropped, min_level }, LogThread(ended)))
     }
 
-    /// Queues a line about the process.
+    /// Queues a line about the process. Never blocks.
     pub(crate) fn line(&self, level: Level, line: fmt::Arguments<'_>) {
         self.about(level, About::Process, line);
     }
@@ -94,7 +97,7 @@ impl Log {
         (level as u8) >= self.min_level.load(Ordering::Relaxed)
     }
 
-    /// Queues a line.
+    /// Queues a line about a peer or the process. Never blocks.
     pub(crate) fn about(&self, level: Level, about: About<'_>, line: fmt::Arguments<'_>) {
         if !self.takes(level) {
             return;
@@ -105,25 +108,32 @@ impl Log {
             text.truncate(whole.unwrap_or_default());
         }
         let line = Line { level, at: unix_micros(), who: Who::of(about), text };
-        if let Err(TrySendError::Full(_)) = self.entries.try_send(Entry::Line(line)) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        match self.entries.try_send(Entry::Line(line)) {
+            Ok(()) => self.progress.queued(),
+            Err(TrySendError::Full(_)) => drop(self.dropped.fetch_add(1, Ordering::Relaxed)),
+            Err(TrySendError::Disconnected(_)) => {}
         }
+    }
+
+    /// Waits a moment until what has been queued is written.
+    pub(crate) fn settle(&self) {
+        self.progress.wait();
     }
 
     /// Opens the log's file again, since the old one may have been moved away.
     pub(crate) fn reopen(&self) {
-        // With the channel full the file stays as it is until the next time; waiting would be worse.
+        // With a full channel the file is not reopened until the next request; blocking would be worse.
         let _ = self.entries.try_send(Entry::Reopen);
     }
 
-    /// Goes by other settings from now on.
+    /// Applies other settings.
     pub(crate) fn follow(&self, settings: &Settings) {
         self.min_level.store(min_level(settings) as u8, Ordering::Relaxed);
         let _ = self.entries.try_send(Entry::Follow(Box::new(settings.clone())));
     }
 }
 
-/// Writes one line to where a configuration logs, for a process that has no other way to say why it can't start.
+/// Writes one line to the configured targets, for a process that can't start and has no terminal.
 pub fn log_start_error(settings: &Settings, text: &str) {
     if let Ok((log, thread)) = Log::start(LogTarget::Quiet, settings) {
         log.line(Level::Error, format_args!("{text}"));
@@ -132,13 +142,16 @@ pub fn log_start_error(settings: &Settings, text: &str) {
     }
 }
 
-fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64) {
+fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64, progress: &Progress) {
+    let (mut second, mut writes) = (Instant::now(), 0);
     while let Ok(first) = inbox.recv() {
         let mut lines = 0;
         for entry in iter::once(first).chain(inbox.try_iter()) {
-            lines += 1;
             match entry {
-                Entry::Line(line) => sinks.put(&line),
+                Entry::Line(line) => {
+                    lines += 1;
+                    sinks.put(&line);
+                }
                 Entry::Reopen => sinks.reopen(),
                 Entry::Follow(settings) => sinks.follow(&settings),
             }
@@ -149,7 +162,14 @@ fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64) {
             sinks.put(&Line { level: Level::Warning, at: unix_micros(), who: Who::Process, text });
         }
         sinks.flush();
-        thread::sleep(if lines > FEW { BREATH } else { SHORT_BREATH });
+        progress.written(lines);
+        if second.elapsed() >= Duration::from_secs(1) {
+            (second, writes) = (Instant::now(), 0);
+        }
+        writes += 1;
+        if writes > PROMPT_WRITES {
+            thread::sleep(BREATH);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
-//! Where lines go: standard error, a file, the system's log, a writer given by a program around us.
+//! The targets of log lines: standard error, a file, syslog, a writer of the embedding program.
 //!
-//! Owns their descriptors. None of them can fail the log: what one does not take is lost there, and only there. Lines
-//! that are lost are counted, and the count is the first line that the place takes again.
+//! Owns their descriptors. No failure of one affects the others: a line that one does not accept is lost there only.
+//! Lost lines are counted, and the count is the first line after the failure.
 
 use std::env;
 use std::fmt;
@@ -19,12 +19,12 @@ use weir_engine::port::Level;
 use super::form::{self, Line, Who};
 use crate::clock::unix_micros;
 
-/// Lines are gathered up to about this many bytes for one write; whole lines, so that those of several processes
+/// Lines are collected up to about this many bytes for one write; whole lines, so that those of several processes
 /// sharing a pipe do not mix.
 const GATHER: usize = 2048;
-/// Where the system's log takes datagrams.
+/// The socket of syslog.
 const DEV_LOG: &str = "/dev/log";
-/// The facilities of the system's log and their numbers (RFC 3164, section 4.1.1).
+/// The facilities of syslog and their numbers (RFC 3164, section 4.1.1).
 const FACILITIES: [(&str, u8); 13] = [
     ("user", 1),
     ("mail", 2),
@@ -41,13 +41,13 @@ const FACILITIES: [(&str, u8); 13] = [
     ("local7", 23),
 ];
 
-/// Where the log goes besides the file and the system's log, which the configuration names.
+/// The target besides the configured file and syslog.
 pub enum LogTarget {
-    /// Standard error too. Under systemd lines carry their priority there instead of a time.
+    /// Standard error. Under systemd lines carry a priority there instead of a time.
     Stderr,
-    /// Nowhere else.
+    /// None.
     Quiet,
-    /// Anything, for programs that run the pooler inside themselves.
+    /// Any writer, for programs that embed the pooler.
     Writer(Box<dyn Write + Send>),
 }
 
@@ -61,7 +61,7 @@ impl fmt::Debug for LogTarget {
     }
 }
 
-/// All places of the log.
+/// All targets of the log.
 pub(super) struct Sinks {
     streams: Vec<Stream>,
     syslog: Option<Syslog>,
@@ -69,21 +69,21 @@ pub(super) struct Sinks {
     settings: Settings,
 }
 
-/// A place that takes bytes.
+/// A target of bytes.
 struct Stream {
-    /// Its file, to be opened again.
+    /// The path of its file, for reopening.
     path: Option<PathBuf>,
     format: LogFormat,
     sink: Box<dyn Write + Send>,
     waiting: Vec<u8>,
-    /// Lines that it did not take and has not been told of.
+    /// Lines that were lost here and not reported yet.
     lost: u64,
-    /// What it took ends within a line.
+    /// Whether the last write ended within a line.
     torn: bool,
 }
 
 impl Sinks {
-    /// Opens everything; the first file that can't be opened fails it all.
+    /// Opens all targets; fails with the first file that can't be opened.
     pub(super) fn open(target: LogTarget, settings: &Settings) -> io::Result<Sinks> {
         let mut streams = Vec::new();
         match target {
@@ -102,7 +102,7 @@ impl Sinks {
         Ok(Sinks { streams, syslog, zone: TimeZone::system(), settings: settings.clone() })
     }
 
-    /// Takes a line for all places.
+    /// Passes a line to all targets.
     pub(super) fn put(&mut self, line: &Line) {
         for stream in &mut self.streams {
             form(&mut stream.waiting, stream.format, line, &self.zone);
@@ -115,12 +115,12 @@ impl Sinks {
         }
     }
 
-    /// Writes what has been gathered.
+    /// Writes the collected lines.
     pub(super) fn flush(&mut self) {
         self.streams.iter_mut().for_each(|stream| stream.flush(&self.zone));
     }
 
-    /// Opens files again. One that can't be opened goes on as it is.
+    /// Opens files again. If one can't be opened, the old one stays in use.
     pub(super) fn reopen(&mut self) {
         self.flush();
         for stream in &mut self.streams {
@@ -131,7 +131,7 @@ impl Sinks {
         }
     }
 
-    /// Goes by other settings. A new file that can't be opened leaves the old one in use, and says so there.
+    /// Applies other settings. If a new file can't be opened, the old one stays in use and gets a line about it.
     pub(super) fn follow(&mut self, settings: &Settings) {
         self.flush();
         let old = std::mem::replace(&mut self.settings, settings.clone());
@@ -177,7 +177,7 @@ impl Stream {
         Ok(Stream { path: Some(path.to_owned()), ..Stream::new(Box::new(file), format) })
     }
 
-    /// A place that fails loses what it was given.
+    /// Writes the collected lines; what the target does not accept is lost.
     fn flush(&mut self, zone: &TimeZone) {
         if self.lost > 0 && !self.tell_loss(zone) {
             self.lost += lines(&self.waiting);
@@ -186,13 +186,13 @@ impl Stream {
         if !self.waiting.is_empty() {
             let waiting = std::mem::take(&mut self.waiting);
             self.lost += lines(&waiting[self.write(&waiting)..]);
-            // Its memory is for the next lines.
+            // Keeps the buffer's memory for the next lines.
             self.waiting = waiting;
             self.waiting.clear();
         }
     }
 
-    /// Whether the place has taken the line that says how many it did not.
+    /// Whether the target has accepted the line with the number of lost ones.
     fn tell_loss(&mut self, zone: &TimeZone) -> bool {
         let text = format!("{} lines of the log were lost: they could not be written here", self.lost);
         let mut told = Vec::new();
@@ -205,7 +205,7 @@ impl Stream {
         taken
     }
 
-    /// Writes as much as the place takes, and says how much that was.
+    /// Writes as much as the target accepts; returns how much.
     fn write(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() {
@@ -231,7 +231,7 @@ fn form(into: &mut Vec<u8>, format: LogFormat, line: &Line, zone: &TimeZone) {
     }
 }
 
-/// How many lines end here.
+/// The number of line ends.
 fn lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
@@ -240,14 +240,15 @@ fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }
 
-/// Whether standard error leads to systemd's journal: `JOURNAL_STREAM` names its device and inode (systemd.exec(5)).
+/// Whether standard error is connected to systemd's journal: `JOURNAL_STREAM` has its device and inode
+/// (systemd.exec(5)).
 fn is_journal() -> bool {
     let Ok(named) = env::var("JOURNAL_STREAM") else { return false };
     let Ok(file) = io::stderr().as_fd().try_clone_to_owned().map(File::from) else { return false };
     file.metadata().is_ok_and(|m| named == format!("{}:{}", m.dev(), m.ino()))
 }
 
-/// The system's log: one datagram a line, never waiting for it.
+/// Syslog: one datagram a line, without blocking.
 struct Syslog {
     socket: Option<UnixDatagram>,
     path: PathBuf,
@@ -266,7 +267,7 @@ impl Syslog {
 
     fn send(&mut self, text: &str) {
         if self.try_send(text).is_err() {
-            // The daemon may have been restarted: its socket is another one then.
+            // The daemon may have been restarted, with a new socket.
             self.socket = None;
             if self.try_send(text).is_err() {
                 self.lost += 1;
@@ -335,7 +336,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A disk with room for so many bytes.
+    /// A disk with room for this many bytes.
     struct Disk {
         room: std::sync::Arc<std::sync::Mutex<usize>>,
         written: std::sync::Arc<std::sync::Mutex<Vec<u8>>>,

@@ -1,4 +1,4 @@
-//! The log as its users see it: what is written, filtered, dropped.
+//! The log from outside: lines written, filtered, dropped.
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -48,7 +48,7 @@ fn levels_are_filtered_and_followed() {
     assert_eq!(text.lines().count(), 2);
 }
 
-/// Takes a line only when it is told to.
+/// Accepts a line only when the test allows it.
 struct Stuck(Receiver<()>, Sender<()>, Shared);
 
 impl Write for Stuck {

@@ -6,6 +6,7 @@ use weir_base::{ClientAddr, Peer};
 use weir_engine::port::Level;
 
 use super::Port;
+use crate::takeover::Given;
 
 impl Port {
     /// Accepts one client, if one waits.
@@ -32,11 +33,25 @@ impl Port {
         }
     }
 
-    /// Accepts clients by TCP, or not.
+    /// Starts or stops accepting TCP clients.
     pub(crate) fn set_accepting(&mut self, on: bool) {
         let Some(listening) = self.listening.as_mut() else { return };
         if let Err(error) = listening.set_accepting(on, self.poll.registry()) {
             self.shared.log.line(Level::Error, format_args!("{error}"));
         }
+    }
+
+    /// Accepts clients, or leaves them to a process that takes over; the listening sockets stay open.
+    pub(crate) fn listen(&mut self, on: bool) {
+        let Some(listening) = self.listening.as_mut() else { return };
+        if let Err(error) = listening.listen(on, self.poll.registry()) {
+            self.shared.log.line(Level::Error, format_args!("the listening sockets can't be watched: {error}"));
+        }
+    }
+
+    /// Another process may take over: it is offered the listening sockets.
+    pub(crate) fn offer_listeners(&mut self) {
+        let offered = self.listening.as_ref().map(|listening| listening.offer()).unwrap_or_default();
+        self.shared.giver.send(Given::Listeners(offered));
     }
 }

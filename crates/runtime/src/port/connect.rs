@@ -1,7 +1,7 @@
 //! Connecting to servers: look-ups, addresses in order, Unix sockets.
 //!
-//! Each attempt ends in exactly one `Connected` or `ConnectFailed`, or in the engine's `close`. How long an attempt may
-//! take is the engine's business.
+//! Each attempt ends in exactly one `Connected` or `ConnectFailed`, or in the engine's `close`. The engine owns the
+//! timeout of an attempt.
 
 use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
@@ -24,7 +24,7 @@ use crate::socket::{Socket, socket_path, tune};
 const FULL_QUEUE: Span = Span::from_millis(10);
 
 impl Port {
-    /// Begins a connection.
+    /// Begins a connect.
     pub(crate) fn begin_connect(&mut self, to: &Target) -> Peer {
         let peer = self.peers.insert(None, Stage::Connecting);
         let attempt = match &to.host {
@@ -37,7 +37,7 @@ impl Port {
         peer
     }
 
-    /// A connect by name: at once where the last answer holds, otherwise after a look-up.
+    /// A connect by name: at once if the addresses are cached, otherwise after a look-up.
     fn by_name(&mut self, peer: Peer, name: &str, port: u16) -> Attempt {
         let now = self.now;
         if let Some(known) = self.connects.known.get_mut(name).filter(|known| known.until > now) {
@@ -51,7 +51,7 @@ impl Port {
         Attempt::LookUp
     }
 
-    /// Has a name looked up, for somebody who waits, or for the engine alone.
+    /// Starts a look-up, for a peer that waits, or for the engine alone.
     pub(crate) fn ask_for(&mut self, name: Arc<str>, waiting: Option<(Peer, u16)>) {
         let asked = &mut self.connects.asked;
         if let Some((_, others)) = asked.iter_mut().find(|(asked, _)| *asked == name) {
@@ -62,7 +62,7 @@ impl Port {
         self.asking.look_up(Query { name, dns });
     }
 
-    /// A look-up has ended; goes on with all connects that waited for it.
+    /// A look-up has ended; continues all connects that wait for it.
     pub(crate) fn found(&mut self, found: Found) {
         self.asking.found();
         let Connects { asked, known, .. } = &mut self.connects;
@@ -75,7 +75,7 @@ impl Port {
         let turn = known.get(&name).map_or(0, |known| known.turn);
         let addresses = found.addresses.as_ref().map_or_else(|_| Vec::new(), Clone::clone);
         let mut answer = KnownName { addresses: found.addresses, until: now + found.ttl, turn };
-        // The engine hears of the answer before it hears what came of it.
+        // The engine receives the answer before the results of the connects.
         self.pending.push_back(PendingInput::Resolved(name.clone(), addresses, found.ttl));
         for (peer, port) in waiting {
             // Some may have been closed meanwhile.
@@ -93,8 +93,7 @@ impl Port {
         self.connects.known.insert(name, answer);
     }
 
-    /// Takes the next step of a connect: the next address, or the Unix socket once more. `error` is how the last one
-    /// ended.
+    /// The next step of a connect: the next address, or the Unix socket again. `error` is that of the last step.
     pub(crate) fn try_connect(&mut self, peer: Peer, mut error: Option<io::Error>) {
         if self.peers.live(peer).is_none() {
             return;
@@ -138,7 +137,7 @@ impl Port {
         self.watch(peer, Watch::Both);
     }
 
-    /// An event came for a peer that connects: it has succeeded, or failed, or the event means nothing yet.
+    /// Handles an event of a peer that connects: it has succeeded, failed, or the event means nothing yet.
     pub(crate) fn connect_progress(&mut self, peer: Peer) {
         let Some(slot) = self.peers.live(peer) else { return };
         let Some(socket) = slot.socket.as_mut() else { return };

@@ -1,6 +1,6 @@
-//! Connections that we begin, and what is known of servers' names.
+//! Connects under way, and the cached addresses of servers' names.
 //!
-//! Owns the attempts under way, by slot, and the answers of look-ups while they hold.
+//! Owns the attempts under way, by slot, and the answers of look-ups until their TTL ends.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,44 +13,43 @@ use weir_config::Dns;
 /// A connect under way.
 #[derive(Debug)]
 pub(super) enum Attempt {
-    /// The addresses are not known yet.
+    /// The look-up is under way.
     LookUp,
-    /// One address after the other is tried.
+    /// Tries one address after the other.
     Tcp { left: std::vec::IntoIter<SocketAddr>, named: bool, now: Option<SocketAddr> },
     /// PostgreSQL's socket at this path.
     Unix(PathBuf),
 }
 
-/// Who waits for a name, each with its port.
+/// The peers that wait for a name, each with its port.
 pub(super) type Waiting = Vec<(Peer, u16)>;
 
 /// All connects under way in a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Connects {
     pub(super) attempts: HashMap<u32, Attempt>,
-    /// Names that are being looked up, and who waits for each, with its port. Connects to the same name share one
-    /// look-up.
+    /// Look-ups under way, each with the peers that wait for it. Connects to the same name share one look-up.
     pub(super) asked: Vec<(Arc<str>, Waiting)>,
-    /// What look-ups said, for as long as it holds. As many as the configuration has names, and a few of its past.
+    /// Cached answers. As many as the configuration has names, and a few of its past.
     pub(super) known: HashMap<Arc<str>, KnownName>,
-    /// How names are looked up.
+    /// The DNS settings.
     pub(super) dns: Arc<Dns>,
 }
 
-/// What a look-up said.
+/// A cached answer.
 #[derive(Debug)]
 pub(super) struct KnownName {
     pub(super) addresses: Result<Vec<IpAddr>, String>,
     pub(super) until: Time,
-    /// Which of the addresses is tried first by the next connect: each connect begins with the next one.
+    /// The index of the address that the next connect tries first: each connect begins with the next one.
     pub(super) turn: usize,
 }
 
-/// So many answers are kept; old ones go first.
+/// The limit of cached answers; beyond it old ones are dropped.
 pub(super) const MOST_KNOWN: usize = 1024;
 
 impl Connects {
-    /// Takes over how names are looked up. What is known from elsewhere is forgotten.
+    /// Applies DNS settings. If they change, the cache is cleared.
     pub(crate) fn adopt(&mut self, dns: &Dns) {
         if *self.dns != *dns {
             self.dns = Arc::new(dns.clone());
@@ -58,7 +57,7 @@ impl Connects {
         }
     }
 
-    /// A peer is gone; nothing is under way for it any more.
+    /// Drops the attempt of a closed peer.
     #[inline]
     pub(crate) fn forget(&mut self, peer: Peer) {
         if !self.attempts.is_empty() {
@@ -68,7 +67,7 @@ impl Connects {
 }
 
 impl KnownName {
-    /// A connect to the next of the addresses, and then to the others.
+    /// An attempt at the next of the addresses, and then at the others.
     pub(super) fn attempt(&mut self, port: u16) -> Result<Attempt, String> {
         let addresses = self.addresses.as_ref().map_err(Clone::clone)?;
         let first = self.turn % addresses.len().max(1);

@@ -1,8 +1,8 @@
-//! What a worker's engine may ask for, done with sockets: the runtime's half of `weir_engine::port`.
+//! The runtime's half of `weir_engine::port`: carries out the engine's calls with sockets.
 //!
-//! Owns the worker's sockets and everything that is under way for them. During a turn wishes are noted;
-//! [`Port::finish`] carries them out: one gathered write a peer, then closes, then detaches. What the engine must be
-//! told in return stands in `pending` and is delivered in turns of its own. Decides nothing.
+//! Owns the worker's sockets and their state. During a turn the engine's calls are noted; [`Port::finish`] carries
+//! them out: one gathered write for each peer, then closes, then detaches. Their results wait in `pending`, and each
+//! is delivered in a turn of its own. Decides nothing.
 
 mod accept;
 mod connect;
@@ -33,16 +33,17 @@ use crate::output::{Backlogs, Offer, Output, Touched, take};
 use crate::shared::Shared;
 use crate::slots::{NONE, Outgoing, Peers, Reader, Ready, Removed, Slot, Stage, Watch, token};
 use crate::socket::Socket;
+use crate::takeover::Given;
 use crate::tls::{Tls, TlsState};
 pub(crate) use connects::Connects;
 pub(crate) use pending::{DueAction, PendingInput};
 pub use ring_io::MakeRing;
 pub(crate) use ring_io::{EPOLL, RING_SIZE, RingIo, peer_of};
 
-/// How long bytes for a closed peer are still offered to its socket.
+/// How long the output of a closed peer is still written to its socket.
 const LINGER: Span = Span::from_secs(5);
 
-/// One worker's sockets, and what is under way for them.
+/// The sockets of one worker, and their state.
 pub(crate) struct Port {
     pub(crate) me: WorkerId,
     pub(crate) shared: Shared,
@@ -50,14 +51,16 @@ pub(crate) struct Port {
     pub(crate) peers: Peers,
     pub(crate) output: Output,
     pub(crate) backlogs: Backlogs,
-    /// The encryption of those peers that have one.
+    /// The TLS state of encrypted peers.
     pub(crate) tls: Slab<Tls>,
     pub(crate) tls_state: TlsState,
-    /// To be told, in order.
+    /// Inputs for the engine, in order.
     pub(crate) pending: VecDeque<PendingInput>,
-    /// Peers to read from although no event comes: the last read did not reach the end.
+    /// Peers to read without an event: their last read did not reach the end.
     pub(crate) runnable: VecDeque<Peer>,
     closing: Vec<Peer>,
+    /// The log is to be written before what this turn has to say is sent.
+    settles: bool,
     detaching: Vec<Peer>,
     pub(crate) later: BinaryHeap<Reverse<(Time, Peer, DueAction)>>,
     pub(crate) ring_io: RingIo,
@@ -65,7 +68,7 @@ pub(crate) struct Port {
     pub(crate) asking: HelperQueues,
     pub(crate) inbox: Inbox,
     pub(crate) listening: Option<Listening>,
-    /// What new sockets of ours towards servers are given.
+    /// The socket options of new sockets to servers.
     pub(crate) keepalive: Keepalive,
     pub(crate) now: Time,
 }
@@ -91,6 +94,7 @@ impl Port {
             pending: VecDeque::new(),
             runnable: VecDeque::new(),
             closing: Vec::new(),
+            settles: false,
             detaching: Vec::new(),
             later: BinaryHeap::new(),
             ring_io: RingIo::default(),
@@ -102,9 +106,12 @@ impl Port {
         }
     }
 
-    /// Carries out what the engine asked for in the turn that ends. `input` is what the turn was about.
+    /// Carries out the engine's calls of the turn that ends. `input` is the turn's input. Called once a turn.
     #[inline]
     pub(crate) fn finish(&mut self, input: &[u8]) {
+        if std::mem::take(&mut self.settles) {
+            self.shared.log.settle();
+        }
         if self.output.touched(0).is_some() {
             self.flush(input);
         }
@@ -163,7 +170,7 @@ impl Port {
         self.kept(touched.peer, first, kept);
     }
 
-    /// Writes bytes to a peer's socket, as they are, behind what waits for it.
+    /// Writes bytes to a peer's socket, unencrypted, behind its backlog.
     pub(crate) fn deliver(&mut self, peer: Peer, mut bytes: &[u8]) {
         let Some(slot) = self.peers.get(peer) else { return };
         let first = slot.backlog == NONE;
@@ -184,7 +191,7 @@ impl Port {
         self.kept(peer, first, kept);
     }
 
-    /// Bytes wait for a peer that its socket did not take: the first ones, or more of them, or too many.
+    /// A peer has a backlog: `first`: a new one; `kept`: it is within the limit.
     pub(crate) fn kept(&mut self, peer: Peer, first: bool, kept: bool) {
         if !kept {
             self.shared.log.line(Level::Error, format_args!("{peer:?}: too many bytes wait for one peer"));
@@ -195,7 +202,7 @@ impl Port {
         }
     }
 
-    /// A write failed. What has arrived before is still read; then the peer is gone.
+    /// A write failed. Bytes that have arrived are still read; then the peer is closed.
     pub(crate) fn fail_peer(&mut self, peer: Peer) {
         let Some(slot) = self.peers.get(peer) else { return };
         self.backlogs.drop(std::mem::replace(&mut slot.backlog, NONE));
@@ -207,7 +214,7 @@ impl Port {
         }
     }
 
-    /// Has a peer's socket read again without an event.
+    /// Queues a peer to be read without an event.
     pub(crate) fn enqueue(&mut self, peer: Peer) {
         let Some(slot) = self.peers.get(peer) else { return };
         if !std::mem::replace(&mut slot.queued, true) {
@@ -233,7 +240,7 @@ impl Port {
         self.detaching = asked;
     }
 
-    /// Takes a peer that wants to leave out of the loop, as soon as nothing waits for it.
+    /// Detaches a peer that is to leave, as soon as its backlog is empty.
     pub(crate) fn take_out(&mut self, peer: Peer) {
         let Some(slot) = self.peers.live(peer) else { return };
         if slot.stage != Stage::Detaching || slot.owes() || slot.ready == Ready::Broken {
@@ -247,7 +254,7 @@ impl Port {
         self.pending.push_back(PendingInput::Detached(peer));
     }
 
-    /// Offers a peer's backlog to its socket, which has room again.
+    /// Writes a peer's backlog to its socket, which has room again.
     pub(crate) fn drain(&mut self, peer: Peer) {
         let Some(slot) = self.peers.get(peer) else { return };
         if slot.backlog == NONE || slot.outgoing != Outgoing::Nothing || !writes(slot) {
@@ -266,13 +273,13 @@ impl Port {
         }
     }
 
-    /// Has epoll watch a peer's socket, but not for bytes that the ring receives.
+    /// Sets what epoll watches a peer's socket for; bytes that the ring receives are left out.
     pub(crate) fn watch(&mut self, peer: Peer, watch: Watch) {
         let registry = self.poll.registry();
         let Some(slot) = self.peers.get(peer) else { return };
         let Some(socket) = slot.socket.as_mut() else { return };
-        // A TCP socket that was full once stays watched for room: it costs nothing, as the system wakes us only after
-        // it refused bytes. A Unix socket would wake us at each read of the other end.
+        // A TCP socket that was full once stays watched for room: that costs nothing, as the kernel reports room only
+        // after a refusal. A Unix socket would cause an event at each read of the other end.
         let stays = watch == Watch::Reads && slot.watch.has_room() && socket.is_tcp();
         let reads = matches!(watch, Watch::Reads | Watch::Both) && slot.reader == Reader::Epoll;
         let watch = Watch::of(reads, watch.has_room() || stays);
@@ -291,14 +298,14 @@ impl Port {
         }
     }
 
-    /// Takes a new socket into the table and has it watched for bytes.
+    /// Adds a new socket to the table and watches it for bytes.
     pub(crate) fn adopt(&mut self, socket: Socket) -> Peer {
         let peer = self.peers.insert(Some(socket), Stage::Open);
         self.begin_reading(peer);
         peer
     }
 
-    /// Takes a socket that came from another worker into the table, with its encryption.
+    /// Adds a socket from another worker to the table, with its TLS session.
     pub(crate) fn adopt_handoff(&mut self, handoff: Handoff) -> Peer {
         let peer = self.adopt(handoff.socket);
         let Some(slot) = self.peers.get(peer) else { return peer };
@@ -310,11 +317,22 @@ impl Port {
         let early = tls.has_early();
         slot.tls = self.tls.insert(tls);
         if early {
-            // No event will tell of what was decrypted already.
+            // Bytes that are decrypted already cause no event.
             slot.ready = Ready::Bytes;
             self.enqueue(peer);
         }
         peer
+    }
+
+    /// Takes a detached socket out of the table, with its encryption.
+    fn take_detached(&mut self, peer: Peer) -> Option<Handoff> {
+        if self.peers.live(peer).is_some_and(|slot| slot.stage == Stage::Detached) {
+            let Removed { socket, tls, .. } = self.peers.remove(peer)?;
+            let held = self.ring_io.take_held(peer.slot);
+            return Some(Handoff { socket: socket?, tls: self.tls.remove(tls), held });
+        }
+        self.shared.log.line(Level::Error, format_args!("{peer:?}: can't be posted, it is not detached"));
+        None
     }
 
     /// Forgets a peer and closes its socket.
@@ -331,7 +349,7 @@ impl Port {
         }
     }
 
-    /// A descriptor is free: whoever could not accept for the lack of one may try again.
+    /// A descriptor is free: worker 0 may accept again.
     pub(crate) fn room(&mut self) {
         let starved = &self.shared.starved;
         if starved.load(Ordering::Relaxed) && starved.swap(false, Ordering::Relaxed) {
@@ -339,8 +357,8 @@ impl Port {
         }
     }
 
-    /// A peer is gone, and the engine is about to be told. Unless its connection broke, what waits for it is still
-    /// offered. `false` if the engine has no such peer.
+    /// Closes a peer before the engine is told. Unless its connection broke, its backlog is still written. `false` if
+    /// the engine has no such peer.
     pub(crate) fn close_peer(&mut self, peer: Peer, cause: Gone) -> bool {
         let Some(slot) = self.peers.live(peer) else { return false };
         if slot.owes() && cause == Gone::Eof {
@@ -352,7 +370,7 @@ impl Port {
         true
     }
 
-    /// Notes what an event says about a socket; `true` if its bytes are to be read now.
+    /// Notes an event of a socket; `true` if its bytes are to be read now.
     #[inline]
     pub(crate) fn note(&mut self, peer: Peer, event: &Event) -> bool {
         let Some(slot) = self.peers.get(peer) else { return false };
@@ -366,28 +384,28 @@ impl Port {
             slot.ready = slot.ready.max(ready);
         }
         if slot.reads() {
-            // What is already in the run queue is read from there.
+            // A queued peer is read from the run queue.
             return slot.ready != Ready::Nothing && !slot.queued;
         }
         match slot.stage {
             Stage::Lingering if event.is_error() => self.drop_peer(peer),
-            // An error gets through to the engine of a peer that is not read.
+            // An error is delivered to the engine also for a paused peer.
             Stage::Open | Stage::Detaching if event.is_error() => self.fail_peer(peer),
-            // So does the end of its stream.
+            // So is the end of its stream.
             Stage::Open if slot.ready == Ready::Ending && is_news => self.enqueue(peer),
             _ => {}
         }
         false
     }
 
-    /// The peer that a wish of the engine is about.
+    /// The slot of the peer that the engine names.
     #[inline]
     fn output_to(&mut self, peer: Peer) -> Option<(&mut Output, &mut Slot)> {
         Some((&mut self.output, self.peers.live(peer)?))
     }
 }
 
-/// Whether a peer's socket takes bytes now.
+/// Whether a peer's socket accepts bytes now.
 #[inline]
 fn writes(slot: &Slot) -> bool {
     matches!(slot.stage, Stage::Open | Stage::Detaching | Stage::Lingering) && slot.ready != Ready::Broken
@@ -427,7 +445,7 @@ impl Io for Port {
 
     fn close(&mut self, peer: Peer) {
         let Some(slot) = self.peers.live(peer) else { return };
-        // What is queued in this turn is written first, and a connect that is under way is given up.
+        // Output of this turn is written first, and a connect under way is abandoned.
         if slot.stage == Stage::Connecting || slot.stage == Stage::Detached {
             slot.ready = Ready::Broken;
         }
@@ -460,15 +478,7 @@ impl Io for Port {
     }
 
     fn post(&mut self, to: WorkerId, message: Message, socket: Option<Peer>) {
-        let socket = socket.and_then(|peer| {
-            if self.peers.live(peer).is_some_and(|slot| slot.stage == Stage::Detached) {
-                let Removed { socket, tls, .. } = self.peers.remove(peer)?;
-                let held = self.ring_io.take_held(peer.slot);
-                return Some(Handoff { socket: socket?, tls: self.tls.remove(tls), held });
-            }
-            self.shared.log.line(Level::Error, format_args!("{peer:?}: can't be posted, it is not detached"));
-            None
-        });
+        let socket = socket.and_then(|peer| self.take_detached(peer));
         if !self.inbox.send(to, WorkerMessage::Message { from: self.me, message, socket }) {
             self.shared.log.line(Level::Error, format_args!("a message to worker {} was lost", to.0));
         }
@@ -483,13 +493,15 @@ impl Io for Port {
     }
 
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>) {
+        // A client that is refused must not know the reason before the log has it.
+        self.settles |= level >= Level::Warning && matches!(about, About::Peer { .. });
         self.shared.log.about(level, about, text);
     }
 
     fn adopt(&mut self, config: &Arc<Config>) {
         if self.me == WorkerId(0) {
             self.shared.log.follow(&config.log);
-            // A file that was moved away is opened anew by RELOAD as by HUP, as in PgBouncer.
+            // Both RELOAD and HUP reopen the log's file, as in PgBouncer.
             self.shared.log.reopen();
         }
         self.keepalive = config.listen.keepalive;
@@ -498,7 +510,7 @@ impl Io for Port {
     }
 
     fn start_tls(&mut self, peer: Peer, handshake: Handshake) {
-        // Begun when the turn ends, behind what it sends as it is.
+        // Begun at the end of the turn, after its unencrypted output.
         self.tls_state.asked.push((peer, handshake));
     }
 
@@ -511,6 +523,22 @@ impl Io for Port {
 
     fn answer(&mut self, number: u64, response: Response) {
         self.shared.control_queue.answer(number, response);
+    }
+
+    fn hand_over_begins(&mut self, answer: Result<u64, &'static str>) {
+        self.shared.giver.send(Given::Begins(answer));
+    }
+
+    fn hand_over(&mut self, route: u64, value: Vec<u8>, socket: Option<Peer>) {
+        let (from, named) = (self.me, socket.is_some());
+        let socket = socket.and_then(|peer| self.take_detached(peer));
+        if socket.is_some() == named {
+            self.shared.giver.send(Given::Value { from, route, value, socket });
+        }
+    }
+
+    fn hand_over_left(&mut self, left: usize) {
+        self.shared.giver.send(Given::Left(left));
     }
 
     fn exit(&mut self, status: i32) {

@@ -1,4 +1,4 @@
-//! What the engine has yet to be told, and what is due for a peer later.
+//! Inputs that wait for the engine, and timers of peers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_base::{Peer, Span};
 use weir_engine::port::{Gone, Secured};
 
-/// Something that the engine has to be told.
+/// An input that waits for the engine.
 #[derive(Debug)]
 pub(crate) enum PendingInput {
     Blocked(Peer),
@@ -20,11 +20,11 @@ pub(crate) enum PendingInput {
     Resolved(Arc<str>, Vec<IpAddr>, Span),
 }
 
-/// What is to be done for a peer at a certain moment, if it still exists.
+/// The action of a peer's timer, if the peer still exists.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum DueAction {
-    /// It has been closed long enough ago; what it did not take is lost.
+    /// Drop the peer: the time for its remaining output is over.
     Drop,
-    /// Another try to connect to a Unix socket whose queue was full.
+    /// Repeat the connect to a Unix socket whose backlog was full.
     Connect,
 }

@@ -1,6 +1,6 @@
-//! Sockets by the ring: who reads a peer, what is handed in before a wait, what its completions mean.
+//! Sockets with io_uring: which peers it reads, what is submitted before a wait, how completions are handled.
 //!
-//! The rules about order and closing stand at the top of `ring_io`.
+//! The rules about order and closing are at the top of `ring_io`.
 
 use std::io::{self, ErrorKind};
 
@@ -12,22 +12,22 @@ use super::ring_io::{RING_SIZE, SLOT_BITS, key};
 use crate::slots::{NONE, Outgoing, Reader, Ready, Stage, Watch};
 use crate::socket::Socket;
 
-/// Bytes that a peer may send while it is not read, before the ring leaves it alone. What comes with one wait may add
-/// to it, for all peers together as much as the buffers hold.
+/// Bytes of a paused peer after which the ring stops reading it. One wait may add to it, for all peers together as
+/// much as the buffers hold.
 const HELD: usize = 4096;
-/// So many buffers that come full from one peer, one after the other, are a bulk transfer.
+/// This many full buffers from one peer, one after the other, are a bulk transfer.
 const BULK: u32 = 4;
-/// Sends handed in at once, by which the completions of a round stay within what the kernel keeps room for.
+/// Sends submitted at the same time; bounds the completions of a round by the kernel's queue.
 const MOST_SENDS: usize = 2048;
 
-/// How many more requests a ring takes, asked for only when those it promised are used up.
+/// How many more requests a ring accepts; queried again only when the known number is used up.
 struct Room<'r> {
     ring: &'r mut Ring,
     left: u32,
 }
 
 impl Room<'_> {
-    /// The ring, if it takes one more.
+    /// The ring, if it accepts one more.
     #[inline]
     fn ring(&mut self) -> io::Result<Option<&mut Ring>> {
         if self.left == 0 {
@@ -40,7 +40,7 @@ impl Room<'_> {
 }
 
 impl Port {
-    /// Has an open peer read: ahead where that can be, otherwise when epoll tells of bytes.
+    /// Starts reading an open peer: ahead by the ring if possible, otherwise after epoll's events.
     pub(crate) fn begin_reading(&mut self, peer: Peer) {
         let on = self.ring_io.on && peer.slot >> SLOT_BITS == 0;
         let Some(slot) = self.peers.get(peer) else { return };
@@ -51,13 +51,13 @@ impl Port {
         self.watch_by_epoll(peer);
     }
 
-    /// Has epoll tell of a peer's bytes, unless the ring does, and of room where it waits for that.
+    /// Has epoll watch a peer for bytes, unless the ring reads it, and for room if there is a backlog.
     fn watch_by_epoll(&mut self, peer: Peer) {
         let blocked = self.peers.get(peer).is_some_and(|slot| slot.backlog != NONE);
         self.watch(peer, if blocked { Watch::Both } else { Watch::Reads });
     }
 
-    /// Has a peer not read ahead any more. It is epoll's when its receive has ended.
+    /// Stops reading a peer ahead. epoll takes over when its receive has ended.
     pub(crate) fn leave_ring(&mut self, peer: Peer) {
         let Some(slot) = self.peers.get(peer) else { return };
         if slot.reader == Reader::Ring {
@@ -66,11 +66,11 @@ impl Port {
         }
     }
 
-    /// A peer is forgotten: its receive is cancelled, its bytes are dropped.
+    /// Forgets a peer: cancels its receive, drops its bytes.
     pub(crate) fn forget_ring_io(&mut self, peer: Peer, reader: Reader, held: bool) {
         if reader == Reader::Ring {
-            // What could not be handed in for long needs no cancel, however many come and go meanwhile.
-            let at = self.ring_io.receives.iter().position(|p| self.ring_io.owed && *p == peer);
+            // A receive that was not submitted yet needs no cancel.
+            let at = self.ring_io.receives.iter().position(|p| self.ring_io.unsubmitted && *p == peer);
             match at {
                 Some(at) => drop(self.ring_io.receives.swap_remove(at)),
                 None => self.ring_io.cancels.push(peer),
@@ -81,32 +81,31 @@ impl Port {
         }
     }
 
-    /// Closes the socket of a peer that is forgotten, or parks it as long as requests of the ring may name it: for its
-    /// peer it is closed either way. Returns whether it is closed.
+    /// Closes the socket of a removed peer, or parks it while requests of the ring may name its descriptor: the other
+    /// end sees it closed either way. Returns whether the descriptor is closed.
     pub(crate) fn close_socket(&mut self, mut socket: Socket) -> bool {
-        if !self.ring_io.owed {
+        if !self.ring_io.unsubmitted {
             return true;
         }
-        // It may never have been registered, or be broken: it is only its number that is kept.
+        // It may not be registered, or be broken: only its descriptor is kept.
         let _ = socket.deregister(self.poll.registry());
         let _ = socket.shutdown();
         self.ring_io.parked.push(socket);
         false
     }
 
-    /// After each wait of the ring: whether the kernel has yet to take requests. As soon as it has taken all, what is
-    /// parked is closed.
+    /// After each wait: `true` while the kernel has not accepted all requests. When it has, parked sockets are closed.
     #[inline]
-    pub(crate) fn note_unsubmitted(&mut self, owed: bool) {
-        self.ring_io.owed = owed;
-        if !owed && !self.ring_io.parked.is_empty() {
+    pub(crate) fn note_unsubmitted(&mut self, unsubmitted: bool) {
+        self.ring_io.unsubmitted = unsubmitted;
+        if !unsubmitted && !self.ring_io.parked.is_empty() {
             self.ring_io.parked = Vec::new();
             self.room();
         }
     }
 
-    /// Tells the ring of the wishes, of many sends only so many at once, and only as many as it takes. They are looked
-    /// up now, so none is for a socket that was closed meanwhile.
+    /// Submits the wishes to the ring, a limited number of sends, as many as it accepts. Sockets are looked up now, so
+    /// that no request names a closed one.
     pub(crate) fn submit_wishes(&mut self, ring: &mut Ring) -> io::Result<()> {
         let mut room = Room { ring, left: 0 };
         let all =
@@ -117,7 +116,7 @@ impl Port {
         Ok(())
     }
 
-    /// Returns whether the ring had room for all, as do its siblings.
+    /// Returns whether the ring had room for all, as do the functions beside it.
     fn hand_in_receives(&mut self, room: &mut Room<'_>) -> io::Result<bool> {
         let Port { ring_io, peers, .. } = self;
         let mut handed = 0;
@@ -170,7 +169,7 @@ impl Port {
         Ok(handed == most)
     }
 
-    /// A buffer came from an open peer. Where many come full, one after the other, larger pieces cost less.
+    /// Handles a full buffer of an open peer. After many in a row, reading larger pieces costs less.
     #[inline]
     pub(crate) fn note_length(&mut self, peer: Peer, length: usize) {
         if length < RING_SIZE.buffer_size as usize {
@@ -193,7 +192,7 @@ impl Port {
         }
     }
 
-    /// A read has emptied a socket. Unless that was much, it is worth reading ahead again.
+    /// A read has emptied a socket. Unless it was large, the ring may read ahead again.
     #[inline]
     pub(crate) fn emptied(&mut self, peer: Peer, length: usize) {
         if !self.ring_io.on || length >= RING_SIZE.buffer_size as usize {
@@ -205,7 +204,7 @@ impl Port {
         }
     }
 
-    /// A receive has told its last bytes without having been asked to end.
+    /// A receive has ended by itself, with its last bytes delivered.
     pub(crate) fn receive_stopped(&mut self, peer: Peer) {
         let Some(slot) = self.peers.get(peer) else { return };
         match slot.reader {
@@ -239,7 +238,7 @@ impl Port {
         }
     }
 
-    /// The ring has nothing more to do with a peer: it leaves, or is epoll's, or has become worth reading ahead again.
+    /// The ring has finished with a peer: it detaches, moves to epoll, or may be read ahead again.
     fn left_ring(&mut self, peer: Peer) {
         let Some(slot) = self.peers.get(peer) else { return };
         slot.reader = Reader::Epoll;
@@ -251,7 +250,7 @@ impl Port {
         }
     }
 
-    /// A send has ended: all was taken, or the rest becomes a backlog before what already is one.
+    /// A send has ended: the rest, if any, becomes the front of the backlog.
     pub(crate) fn sent(&mut self, peer: Peer, bytes: Vec<u8>, taken: io::Result<usize>) {
         let Some(slot) = self.peers.get(peer) else { return self.ring_io.keep(bytes) };
         slot.outgoing = Outgoing::Nothing;
@@ -287,7 +286,7 @@ impl Port {
         }
     }
 
-    /// Bytes came for a peer that is not read now.
+    /// Stores bytes of a paused peer.
     pub(crate) fn hold(&mut self, peer: Peer, bytes: &[u8]) {
         let Some(slot) = self.peers.get(peer) else { return };
         if slot.stage == Stage::Lingering {

@@ -1,16 +1,15 @@
-//! What an io_uring does for a worker besides epoll: it reads ahead, and it writes at the round's end.
+//! The work of an io_uring besides epoll: it reads ahead, and it writes at the end of a round.
 //!
-//! With a ring, an open peer is received from before anybody asks, into buffers of the ring; what a turn writes is
-//! staged and handed in with everything else by the one system call that waits. All else stays with epoll, which the
-//! ring watches: listeners, the waker, connects, sockets that were full. A peer goes back to epoll, by [`Reader`],
-//! where reading ahead does not fit: while it is paused and has sent much, while it leaves, and for a bulk transfer,
-//! which is read in larger pieces than a buffer of the ring.
+//! With a ring, an open peer is received from before it is read, into buffers of the ring; a turn's output is staged
+//! and submitted with everything else by the one system call that waits. All else stays with epoll, which the ring
+//! watches: listeners, the waker, connects, full sockets. A peer returns to epoll, by [`Reader`], where reading ahead
+//! does not fit: while it is paused and has sent much, while it detaches, and for a bulk transfer, which is read in
+//! larger pieces than a buffer of the ring.
 //!
-//! Owns the wishes for the next wait, and bytes that came for who was not read (`held`). Invariants: bytes are
-//! delivered in order: held ones first, and none is read from a socket while completions wait to be told (the ring
-//! itself reads only within its wait). A peer has one send in flight at most. No socket is closed while the kernel has
-//! yet to take a request that names it (`owed`). Without a ring nothing here is used but `held`, by a socket that came
-//! from another worker.
+//! Owns the requests for the next wait, and bytes of paused peers (`held`). Invariants: bytes are delivered in order:
+//! held ones first, and no socket is read while completions wait to be handled (the ring itself reads only within its
+//! wait). A peer has at most one send in flight. No socket is closed while the kernel has not accepted a request that
+//! names it (`unsubmitted`). Without a ring only `held` is used, for sockets from other workers.
 
 use std::collections::HashMap;
 
@@ -20,57 +19,57 @@ use weir_uring::{Key, Ring, RingError, RingSize};
 use crate::slots::{Outgoing, Peers, Ready, Slot};
 use crate::socket::Socket;
 
-/// How a worker's ring is made. The buffers are as long as most messages; as many as come at one wait.
+/// The size of a worker's ring. A buffer is as long as most messages; there are as many as arrive in one wait.
 pub(crate) const RING_SIZE: RingSize = RingSize { entries: 512, completions: 4096, buffers: 256, buffer_size: 4096 };
 /// How a worker makes its ring, on its own thread: [`Ring::new`], or a test's.
 pub type MakeRing = fn(RingSize) -> Result<Ring, RingError>;
-/// The key under which epoll itself is watched; no peer has it.
+/// The key of epoll's own descriptor; no peer has it.
 pub(crate) const EPOLL: u64 = (1 << Key::BITS) - 1;
-/// A key has this many bits for a slot, and the others for its generation.
+/// The bits of a key for a slot; the others are for its generation.
 pub(super) const SLOT_BITS: u32 = 28;
-/// A longer output is written at once, from where it is, instead of being copied.
+/// A longer output is written at once, without a copy.
 const STAGED: usize = 16 * 1024;
-/// More than this is not staged for one peer; it waits as bytes do that a socket refused.
+/// The limit of a peer's staged bytes; beyond it they become its backlog.
 const MOST_STAGED: usize = 256 * 1024;
-/// Vectors kept for the next sends, and the capacity beyond which none is.
+/// Spare vectors for the next sends, and the largest capacity of one.
 const SPARES: usize = 1024;
 const KEEP: usize = 64 * 1024;
-/// So many are made in advance, of so many bytes.
+/// How many are allocated in advance, and their size in bytes.
 const FIRST_SPARES: usize = 32;
 const FIRST_CAPACITY: usize = 1024;
 
-/// Bytes that came for who was not read; the first ones may have been taken.
+/// Bytes of a paused peer; the first ones may have been taken.
 #[derive(Debug)]
 struct Held {
     bytes: Vec<u8>,
     taken: usize,
 }
 
-/// A worker's wishes of its ring.
+/// A worker's requests to its ring.
 #[derive(Debug, Default)]
 pub(crate) struct RingIo {
     /// Whether there is a ring.
     pub(crate) on: bool,
-    /// Whom to receive from.
+    /// Peers to receive from.
     pub(super) receives: Vec<Peer>,
-    /// Whom not to receive from any more; they may be gone already.
+    /// Peers whose receives are cancelled; they may be closed already.
     pub(super) cancels: Vec<Peer>,
-    /// What to send, one entry a peer.
+    /// Bytes to send, one entry for each peer.
     pub(super) staged: Vec<(Peer, Vec<u8>)>,
     spares: Vec<Vec<u8>>,
-    /// By slot: bytes that came while nobody read them.
+    /// By slot: bytes of a paused peer.
     held: HashMap<u32, Held>,
-    /// Whose buffers came full last, and how many of them.
+    /// The peer whose buffers were full last, and how many in a row.
     pub(super) full: Option<(Peer, u32)>,
-    /// Whether the kernel has yet to take requests of the last round.
-    pub(super) owed: bool,
+    /// Whether the kernel has not accepted all requests of the last round.
+    pub(super) unsubmitted: bool,
     /// Sockets of peers that are gone: requests may name their numbers, so nobody else may get these yet. No more than
     /// the process has descriptors.
     pub(super) parked: Vec<Socket>,
 }
 
 impl RingIo {
-    /// There is a ring from now on. What a small worker needs for its sends is there before the first one.
+    /// A ring is used from now on. Allocates what a small worker needs for its sends.
     pub(crate) fn begin(&mut self) {
         self.on = true;
         self.receives.reserve(FIRST_SPARES);
@@ -84,7 +83,7 @@ impl RingIo {
         self.spares.pop().unwrap_or_default()
     }
 
-    /// Keeps a vector for the next sends.
+    /// Keeps a vector for a later send.
     pub(super) fn keep(&mut self, mut bytes: Vec<u8>) {
         if self.spares.len() < SPARES && bytes.capacity() <= KEEP {
             bytes.clear();
@@ -92,8 +91,7 @@ impl RingIo {
         }
     }
 
-    /// Stages what a turn writes to a peer, behind what it has staged already. `false` if it is to be written
-    /// otherwise.
+    /// Stages a turn's output for a peer, behind what is staged already. `false` if the caller must write it.
     #[inline]
     pub(crate) fn stage<'a>(
         &mut self,
@@ -114,7 +112,7 @@ impl RingIo {
     }
 
     fn add<'a>(&mut self, peer: Peer, length: usize, pieces: impl Iterator<Item = &'a [u8]>) -> bool {
-        // Most often that of the last turns.
+        // Most often the one of the last turns.
         let Some((_, bytes)) = self.staged.iter_mut().rev().find(|(to, _)| *to == peer) else { return false };
         if bytes.len() + length > MOST_STAGED {
             return false;
@@ -123,7 +121,7 @@ impl RingIo {
         true
     }
 
-    /// Keeps bytes of a peer that is not read; returns how many it has now.
+    /// Stores bytes of a paused peer; returns how many are stored.
     pub(crate) fn hold(&mut self, peer: Peer, slot: &mut Slot, bytes: &[u8]) -> usize {
         slot.held = true;
         slot.ready = slot.ready.max(Ready::Bytes);
@@ -134,7 +132,7 @@ impl RingIo {
         held.bytes.len() - held.taken
     }
 
-    /// Moves what is held for a peer to the front of `into`, as much as fits; returns how much that is.
+    /// Moves stored bytes of a peer to `into`, as many as fit; returns how many.
     pub(crate) fn portion(&mut self, peer: Peer, slot: &mut Slot, into: &mut [u8]) -> usize {
         let Some(held) = self.held.get_mut(&peer.slot) else { return 0 };
         let rest = &held.bytes[held.taken..];
@@ -148,7 +146,7 @@ impl RingIo {
         length
     }
 
-    /// Takes all that is held for the peer of this slot.
+    /// Takes all stored bytes of this slot's peer.
     pub(crate) fn take_held(&mut self, slot: u32) -> Vec<u8> {
         let Some(Held { mut bytes, taken }) = self.held.remove(&slot) else { return Vec::new() };
         bytes.drain(..taken);
@@ -161,12 +159,12 @@ impl RingIo {
         }
     }
 
-    /// How many sends have not been handed in.
+    /// The number of sends that have not been submitted.
     pub(crate) fn unsent(&self) -> usize {
         self.staged.len()
     }
 
-    /// Forgets what concerns peers that are gone, while nothing can be handed in for anybody.
+    /// Removes requests of closed peers, while the kernel accepts none.
     #[cold]
     pub(super) fn forget_gone(&mut self, peers: &mut Peers) {
         self.receives.retain(|peer| peers.get(*peer).is_some());

@@ -1,9 +1,9 @@
-//! Encrypted sockets: handshakes through the helpers, records out.
+//! Encrypted sockets: handshakes by the helpers, output as TLS records.
 //!
-//! Encrypted bytes are handled as plain ones are: what a socket refuses is its backlog, encrypted already, so
-//! `Blocked`, `Drained` and lingering need to know nothing of encryption. While a step of a handshake is with a helper,
-//! its socket is not read. Invariant: a peer has an entry in `Port::tls` from the end of the turn that began its
-//! handshake until it is dropped or moves, and takes plain bytes of the engine only outside of a handshake.
+//! Encrypted bytes are treated like plain ones: what a socket refuses becomes its backlog, encrypted already, so
+//! `Blocked`, `Drained` and lingering need no knowledge of TLS. While a helper has a step of a handshake, its socket
+//! is not read. Invariant: a peer has an entry in `Port::tls` from the end of the turn that began its handshake until
+//! it is dropped or moves, and accepts plain bytes of the engine only outside of a handshake.
 
 use std::mem;
 
@@ -16,15 +16,15 @@ use crate::output::Rest;
 use crate::slots::{NONE, Ready, Stage};
 use crate::tls::{Charge, End, HandshakeStep, Side, StepOutcome, Tls};
 
-/// Plain bytes that are encrypted at once: four full records.
+/// Plain bytes that are encrypted in one call: four full records.
 const PORTION: usize = 64 * 1024;
-/// The most clients whose step waits for a helper: a second or two of work.
+/// The limit of clients whose step waits for a helper: a second or two of work.
 const MOST_DUE: usize = 1000;
-/// Why a handshake fails that keeps more than it may.
+/// The error of a handshake whose stored bytes exceed the limit.
 const TOO_LONG: &str = "more bytes of the handshake came than are kept for it";
 
 impl Port {
-    /// Begins the handshakes that the turn asked for.
+    /// Begins the handshakes that were requested in the turn.
     pub(crate) fn finish_securing(&mut self) {
         for (peer, handshake) in mem::take(&mut self.tls_state.asked) {
             self.begin_handshake(peer, handshake);
@@ -59,7 +59,7 @@ impl Port {
         }
     }
 
-    /// More bytes of a handshake came than are kept for it.
+    /// The stored bytes of a handshake exceed the limit.
     pub(crate) fn fail_long_handshake(&mut self, peer: Peer) {
         self.fail_handshake(peer, TOO_LONG);
     }
@@ -68,7 +68,7 @@ impl Port {
         self.pending.push_back(PendingInput::TlsFailed(peer, error.to_owned()));
     }
 
-    /// Has a helper take a handshake's next step, now or when one has room.
+    /// Queues a handshake's next step, now or when a helper has room.
     pub(crate) fn ask_step(&mut self, peer: Peer) {
         let Some(slot) = self.peers.get(peer) else { return };
         let Some(Tls::Handshaking(Some(step))) = self.tls.get(slot.tls) else { return };
@@ -94,7 +94,7 @@ impl Port {
                 Side::Accept => &mut self.tls_state.due_clients,
             };
             let Some(peer) = due.pop_front() else { return };
-            // Some may be gone meanwhile.
+            // Some may be closed meanwhile.
             let Some(slot) = self.peers.live(peer) else { continue };
             let Some(Tls::Handshaking(step)) = self.tls.get_mut(slot.tls) else { continue };
             if let Some(step) = step.take() {
@@ -103,7 +103,7 @@ impl Port {
         }
     }
 
-    /// A helper has taken a step.
+    /// A helper has finished a step.
     pub(crate) fn stepped(&mut self, peer: Peer, mut step: Box<HandshakeStep>, outcome: StepOutcome) {
         let side = step.side();
         self.asking.stepped(side);
@@ -139,13 +139,13 @@ impl Port {
         }
     }
 
-    /// Encrypts what a turn queued for a peer, and writes it.
+    /// Encrypts a turn's output for a peer, and writes it.
     pub(crate) fn flush_sealed(&mut self, peer: Peer, rest: Rest<'_>) {
         let mut buffers = (mem::take(&mut self.tls_state.gather), mem::take(&mut self.tls_state.sealed));
         let (gather, sealed) = &mut buffers;
         let mut pieces = rest.pieces();
         match (pieces.next(), pieces.next()) {
-            // One piece is encrypted from where it is.
+            // A single piece is encrypted without a copy.
             (Some(piece), None) => piece.chunks(PORTION).for_each(|portion| self.seal(peer, portion, sealed)),
             _ => {
                 for piece in rest.pieces() {
@@ -158,7 +158,7 @@ impl Port {
         (self.tls_state.gather, self.tls_state.sealed) = buffers;
     }
 
-    /// Adds a piece to a portion, and encrypts the portion each time that it is full.
+    /// Adds a piece to a portion; encrypts each full portion.
     fn gather(&mut self, peer: Peer, mut piece: &[u8], gather: &mut Vec<u8>, sealed: &mut Vec<u8>) {
         while !piece.is_empty() {
             let (now, later) = piece.split_at(piece.len().min(PORTION - gather.len()));
@@ -189,7 +189,7 @@ impl Port {
         }
     }
 
-    /// Says to an encrypted peer that is being closed that nothing more will come.
+    /// Sends close_notify to an encrypted peer that is being closed.
     pub(crate) fn say_closed(&mut self, peer: Peer) {
         let Some(slot) = self.peers.get(peer) else { return };
         let Some(Tls::Open(session)) = self.tls.get_mut(slot.tls) else { return };

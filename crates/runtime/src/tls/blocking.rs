@@ -1,6 +1,6 @@
-//! Encryption to a server for who waits: `weir check --connect`, a pool that is tried before it is made.
+//! Blocking TLS to a server: for `weir check --connect`, and the test of a pool before it is made.
 //!
-//! By the same rules as the pools' own connections, and by the files as they are at that moment.
+//! With the same rules as the pools' own connections, and the files as they are at that moment.
 
 use std::io::{self, Read, Write};
 
@@ -11,7 +11,7 @@ use weir_config::Config;
 use super::contexts::Contexts;
 use super::step::server_name;
 
-/// What handshakes with servers go by, read from a configuration's files.
+/// The TLS contexts for servers, from a configuration's files.
 #[derive(Debug)]
 pub struct ServerTls(Contexts);
 
@@ -20,16 +20,16 @@ impl ServerTls {
     ///
     /// # Errors
     ///
-    /// One line that names the file or the setting, and says what to do.
+    /// One line with the file or the setting, and what to do.
     pub fn load(config: &Config) -> Result<ServerTls, String> {
         Contexts::to_servers(config).map(ServerTls)
     }
 
-    /// Shakes hands over a socket whose server is ready for it, as `config` wants it.
+    /// Performs a handshake over a socket whose server has agreed to TLS, as `config` requires. Blocks.
     ///
     /// # Errors
     ///
-    /// The socket's, the handshake's, or that the certificate is not as `config` wants it.
+    /// An error of the socket or of the handshake, or a certificate that `config` does not accept.
     pub fn connect<S: Read + Write>(
         &self,
         config: &Config,

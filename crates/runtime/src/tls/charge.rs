@@ -1,19 +1,19 @@
-//! How many bytes of handshakes are kept: of each, and of all clients of a worker together.
+//! Limits the stored bytes of handshakes: of each, and of all clients of a worker together.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The most bytes of a handshake that are kept, of what a server sent and of what a client sent. A
-/// message of a handshake may have 64 KiB; no client's has a quarter of that.
+/// The limits of a handshake's stored bytes, from a server and from a client. A message of a handshake may have 64
+/// KiB; no client's has a quarter of that.
 pub(crate) const MOST_OF_SERVER: usize = 128 * 1024;
 const MOST_OF_CLIENT: usize = 32 * 1024;
-/// So many bytes of a client's handshake are kept whatever others have. Most are done with fewer.
+/// Bytes of a client's handshake that are always allowed. Most handshakes need fewer.
 const OWN_SHARE: usize = 2048;
-/// What all handshakes of a worker's clients may keep beyond that.
+/// The limit of what all handshakes of a worker's clients may store beyond that.
 const MOST_OF_ALL: usize = 16 << 20;
 
-/// What a client's handshake is charged for, until it is over.
+/// A client's share of the limit, until its handshake ends.
 #[derive(Debug)]
 pub(crate) struct Charge {
     all: Arc<AtomicUsize>,
@@ -25,11 +25,11 @@ impl Charge {
         Charge { all: Arc::clone(all), own: 0 }
     }
 
-    /// The handshake keeps so many bytes now; whether it may.
+    /// Charges for this many stored bytes; returns whether they are allowed.
     pub(crate) fn set(&mut self, bytes: usize) -> bool {
         let beyond = bytes.saturating_sub(OWN_SHARE);
         let before = std::mem::replace(&mut self.own, beyond);
-        // One thread adds, others only take away.
+        // Only one thread adds, others only subtract.
         let all = self.all.fetch_add(beyond, Relaxed) + beyond - before;
         self.all.fetch_sub(before, Relaxed);
         bytes <= MOST_OF_CLIENT && (beyond == 0 || all <= MOST_OF_ALL)

@@ -1,4 +1,4 @@
-//! What is wrong with the files of TLS, or soon will be.
+//! Checks the TLS files: errors, and certificates that expire soon.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,21 +9,21 @@ use super::contexts::Contexts;
 use super::identity::certificates;
 use super::x509::Certificate;
 
-/// A certificate that ends sooner than this is warned of, in days.
+/// Certificates that expire sooner than this get a warning, in days.
 const SOON: i64 = 30;
 /// Seconds a day.
 const DAY: i64 = 86_400;
 
-/// Something to be said about the files of TLS.
+/// A finding about the TLS files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TlsFinding {
-    /// Nothing can be served like this.
+    /// The configuration can't be served.
     Error(String),
-    /// It can be served; somebody should look at it.
+    /// It can be served, but the operator should look at it.
     Warning(String),
 }
 
-/// Reads the keys and certificates that a configuration names. Changes nothing.
+/// Checks the keys and certificates of a configuration. Reads files; changes nothing.
 pub fn check_tls(config: &Config) -> Vec<TlsFinding> {
     let faults = Contexts::faults(config);
     if !faults.is_empty() {
@@ -41,7 +41,7 @@ fn files(side: &TlsSide) -> impl Iterator<Item = &Path> {
     [&side.cert_file, &side.ca_file].into_iter().filter_map(|file| file.as_deref())
 }
 
-/// What the first certificate of a file says about its time, if that needs saying.
+/// The warning about the validity of a file's first certificate, if there is one.
 fn times(file: &Path, now: i64) -> Option<String> {
     let all = certificates(file).ok()?;
     let first = Certificate::read(all.first()?)?;

@@ -1,7 +1,7 @@
-//! What the configuration's files and modes mean to a handshake.
+//! The TLS contexts: the configuration's files and modes, prepared for handshakes.
 //!
-//! A set of contexts is made of the files as they are at that moment, as a whole or not at all. Connections keep what
-//! they began with. Sessions are never resumed, neither with clients nor with servers, as PostgreSQL does it: so each
+//! A set of contexts is made from the files as they are at that moment, all or none. Connections keep the contexts
+//! that they began with. Sessions are never resumed, neither with clients nor with servers, as in PostgreSQL: so each
 //! handshake checks certificates anew, and there is no cache to bound.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,15 +20,15 @@ use super::verify_client::ClientVerifier;
 /// The protocol that PostgreSQL registered for ALPN.
 const ALPN: &[u8] = b"postgresql";
 
-/// What handshakes with clients go by.
+/// The context for handshakes with clients.
 #[derive(Debug)]
 pub(crate) struct Accept {
     pub(crate) config: Arc<ServerConfig>,
-    /// The hash of our certificate that SCRAM-SHA-256-PLUS binds to.
+    /// The hash of our certificate for the channel binding of SCRAM-SHA-256-PLUS.
     pub(crate) binding: Option<Vec<u8>>,
 }
 
-/// What handshakes with servers go by: one each for the two ways to begin.
+/// The contexts for handshakes with servers: one for each of the two ways to begin.
 #[derive(Debug)]
 pub(crate) struct Connect {
     after_request: Arc<ClientConfig>,
@@ -45,12 +45,12 @@ pub(crate) struct Contexts {
 }
 
 impl Contexts {
-    /// Reads the files that a configuration names. An error is one line, with the file and what to do.
+    /// Reads a configuration's files. An error is one line, with the file and what to do.
     pub(crate) fn load(config: &Config) -> Result<Contexts, String> {
         Ok(Contexts { accept: Contexts::to_clients(config)?, ..Contexts::to_servers(config)? })
     }
 
-    /// What keeps the files from being used, for either side.
+    /// The errors in the files, of both sides.
     pub(crate) fn faults(config: &Config) -> Vec<String> {
         let (clients, servers) = (Contexts::to_clients(config), Contexts::to_servers(config));
         clients.err().into_iter().chain(servers.err()).collect()
@@ -61,7 +61,7 @@ impl Contexts {
         client.is_available().then(|| accept(client).map(Arc::new)).transpose()
     }
 
-    /// The same, without what is for clients.
+    /// Reads the files for connections to servers only.
     pub(crate) fn to_servers(config: &Config) -> Result<Contexts, String> {
         let (mut contexts, server) = (Contexts::default(), &config.tls.server);
         if server.is_available() {
@@ -85,12 +85,12 @@ impl Contexts {
         Ok(contexts)
     }
 
-    /// For a client; `None` if there is no encryption for clients.
+    /// For a client; `None` if TLS for clients is off.
     pub(crate) fn accept(&self) -> Option<Arc<Accept>> {
         self.accept.clone()
     }
 
-    /// For a server; `None` if there is no encryption of this kind.
+    /// For a server; `None` if TLS for servers, or this way to begin, is off.
     pub(crate) fn connect(&self, mode: SslMode, direct: bool) -> Option<Arc<ClientConfig>> {
         let connect = match mode {
             SslMode::VerifyFull => self.trusted_for.as_ref(),
@@ -101,7 +101,7 @@ impl Contexts {
     }
 }
 
-/// Whether a mode asks for a certificate of the other side.
+/// Whether a mode verifies the other side's certificate.
 pub(crate) fn verifies(mode: SslMode) -> bool {
     matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull)
 }
@@ -141,6 +141,8 @@ fn accept(side: &TlsSide) -> Result<Accept, String> {
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
+    // A process that takes over goes on with the keys.
+    config.enable_secret_extraction = true;
     Ok(Accept { config: Arc::new(config), binding: own.binding })
 }
 
@@ -160,25 +162,26 @@ fn connect(
         None => builder.with_no_client_auth(),
     };
     config.resumption = Resumption::disabled();
+    config.enable_secret_extraction = true;
     let after_request = Arc::new(config.clone());
     config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(Connect { after_request, direct: Arc::new(config) })
 }
 
-/// The keys and certificates of a configuration, read and ready for handshakes.
+/// The keys and certificates of a configuration, ready for handshakes.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFiles(pub(crate) Arc<TlsContexts>);
 
 impl TlsFiles {
-    /// Reads the files that a configuration names.
+    /// Reads a configuration's files.
     ///
     /// # Errors
-    /// One line that names the file or the setting, and says what to do.
+    /// One line with the file or the setting, and what to do.
     pub fn load(config: &Config) -> Result<TlsFiles, String> {
         Ok(TlsFiles(Arc::new(TlsContexts::new(Contexts::load(config)?))))
     }
 
-    /// Reads the files of a configuration that will be in force soon: handshakes go by them from then on.
+    /// Reads the files of a configuration that is about to be adopted: handshakes use them from then on.
     ///
     /// # Errors
     /// One line; nothing changes then.
@@ -196,7 +199,7 @@ impl TlsFiles {
     }
 }
 
-/// The contexts in force, and those of a configuration that was read and is not in force yet.
+/// The contexts in force, and those of a prepared configuration that is not adopted yet.
 #[derive(Debug, Default)]
 pub(crate) struct TlsContexts(Mutex<Held>);
 

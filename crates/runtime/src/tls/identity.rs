@@ -1,6 +1,6 @@
-//! Our key and certificates, and the ones to trust, from PEM files.
+//! Our key and certificates, and trusted certificates, from PEM files.
 //!
-//! Every error names the file and says what to do.
+//! Every error contains the file and what to do.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use weir_config::TlsSide;
 use super::x509::Certificate;
 use crate::files::read_ordinary;
 
-/// A longer file holds no key, nor certificates that anybody would trust.
+/// A longer file, in bytes, is no key and no sensible list of certificates.
 const LONGEST: u64 = 16 << 20;
 
 /// A key with its certificates.
 #[derive(Debug)]
 pub(super) struct Identity {
-    /// What rustls presents.
+    /// The form for rustls.
     pub(super) presented: Arc<SingleCertAndKey>,
-    /// The hash that SCRAM-SHA-256-PLUS binds to.
+    /// The hash for the channel binding of SCRAM-SHA-256-PLUS.
     pub(super) binding: Option<Vec<u8>>,
 }
 
-/// Our own key and certificates, if both are set.
+/// Our key and certificates, if both files are set.
 pub(super) fn own(side: &TlsSide, provider: &CryptoProvider, prefix: &str) -> Result<Option<Identity>, String> {
     let (key_file, cert_file) = match (&side.key_file, &side.cert_file) {
         (Some(key), Some(cert)) => (key, cert),
@@ -49,12 +49,12 @@ pub(super) fn own(side: &TlsSide, provider: &CryptoProvider, prefix: &str) -> Re
     Ok(Some(Identity { presented, binding }))
 }
 
-/// The certificates that others must lead to.
+/// The certificate authorities in a file.
 pub(super) fn roots(file: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), String> {
     let all = certificates(file)?;
     let mut roots = RootCertStore::empty();
     for (i, certificate) in all.iter().enumerate() {
-        // One without the form that a chain needs can still be trusted as it is.
+        // A certificate that can't be the root of a chain can still be trusted itself.
         let added = roots.add(certificate.clone());
         if let (Err(error), None) = (added, Certificate::read(certificate)) {
             return Err(unreadable(file, &format!("certificate {} can't be read ({error})", i + 1)));
@@ -63,7 +63,7 @@ pub(super) fn roots(file: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'s
     Ok((roots, all))
 }
 
-/// The certificates in a file, in order; at min_level one.
+/// The certificates in a file, in order; at least one.
 pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = read(file)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -79,7 +79,7 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
         let encrypted = String::from_utf8_lossy(&text).contains("ENCRYPTED");
         match error {
-            _ if encrypted => unreadable(file, "the key is encrypted, and nobody is there to be asked; decrypt it"),
+            _ if encrypted => unreadable(file, "the key is encrypted, which is not supported; decrypt it"),
             pem::Error::NoItemsFound => unreadable(file, "it has no private key (-----BEGIN PRIVATE KEY-----)"),
             error => unreadable(file, &error.to_string()),
         }

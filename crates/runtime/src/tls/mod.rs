@@ -1,12 +1,12 @@
-//! TLS: what is agreed on with whom, and the encryption of one connection.
+//! TLS: contexts, handshakes, and encrypted connections.
 //!
-//! A session turns bytes into bytes; sockets, backlogs and turns stay where they are for plain connections (`port`,
-//! `output`, `worker`). Handshakes are slow work and go through the helpers, one step at a time, with the connection
-//! inside the request. Nothing here decides who must be encrypted: that is the engine's business.
+//! A session turns bytes into bytes; sockets and backlogs are handled as for plain connections (`port`, `output`,
+//! `worker`). Handshakes are slow and run on the helpers, one step at a time, with the connection inside the request.
+//! The engine decides which connections must be encrypted.
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `contexts` | what the configuration's files and modes mean to a handshake; swapped by a reload |
+//! | `contexts` | the configuration's files and modes, prepared for handshakes; replaced by a reload |
 //! | `identity` | our key and certificates from PEM files |
 //! | `verify` | the rules for servers' certificates |
 //! | `verify_client` | the rules for clients' certificates |
@@ -14,6 +14,8 @@
 //! | `suites` | cipher suites and versions by their names |
 //! | `x509` | the few fields of a certificate that we read ourselves |
 //! | `session` | an encrypted connection: bytes in, bytes out |
+//! | `records` | the records of a connection that came from another process |
+//! | `end` | whether a connection goes on |
 //! | `step` | one step of a handshake, done by a helper |
 //! | `charge` | how many bytes of handshakes are kept |
 //! | `state` | what a worker keeps for its encrypted sockets |
@@ -26,7 +28,9 @@ mod charge;
 mod check;
 mod contexts;
 mod directory;
+mod end;
 mod identity;
+mod records;
 mod session;
 mod state;
 mod step;
@@ -42,6 +46,8 @@ pub use check::{TlsFinding, check_tls};
 pub(crate) use contexts::TlsContexts;
 pub use contexts::TlsFiles;
 pub(crate) use directory::to_directory;
-pub(crate) use session::End;
+pub(crate) use end::End;
+pub(crate) use records::SealedState;
+pub(crate) use session::Session;
 pub(crate) use state::{Tls, TlsState};
 pub(crate) use step::{HandshakeStep, Side, StepOutcome};

@@ -1,14 +1,14 @@
-//! One step of a handshake, done by a helper: what came is taken in, what must be answered comes out.
+//! One step of a handshake, run by a helper: processes the input, produces the output.
 //!
-//! The whole connection moves with the request and back; nothing of it is shared.
+//! The whole connection moves with the request and back; no part of it is shared.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use rustls::ClientConfig;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
+use rustls::{ClientConfig, CommonState};
 use weir_base::Host;
 use weir_config::SslMode;
 use weir_engine::port::{Certificate, Secured};
@@ -18,7 +18,7 @@ use super::contexts::{Accept, verifies};
 use super::session::Session;
 use super::{suites, x509};
 
-/// The bytes before a record: its type, a version, its length.
+/// The header of a record: its type, a version, its length.
 const HEADER: usize = 5;
 
 /// A handshake under way.
@@ -26,20 +26,20 @@ const HEADER: usize = 5;
 pub(crate) struct HandshakeStep {
     side: Side,
     state: StepState,
-    /// What has come and was not taken in.
+    /// Received bytes that are not processed yet.
     pub(crate) received: Vec<u8>,
     /// What is to be sent.
     pub(crate) reply: Vec<u8>,
-    /// What a client's handshake is charged for.
+    /// A client's share of the limit of stored bytes.
     charge: Option<Charge>,
 }
 
-/// Who begins a handshake.
+/// The role in a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     /// A client.
     Accept,
-    /// We, with a server.
+    /// With a server.
     Connect,
 }
 
@@ -51,21 +51,21 @@ enum StepState {
     Over,
 }
 
-/// What is to be told at the end, from the side's context.
+/// Results of the handshake that come from the context.
 #[derive(Debug)]
 enum SessionRole {
     Accepted { binding: Option<Vec<u8>> },
     Connected { mode: SslMode },
 }
 
-/// What a step led to.
+/// The result of a step.
 #[derive(Debug)]
 pub(crate) enum StepOutcome {
-    /// More has to come from the other side.
+    /// More input is needed.
     More,
     /// The handshake is done.
     Done(Box<Secured>),
-    /// It failed; the words are for the log.
+    /// It failed; the text is for the log.
     Failed(String),
 }
 
@@ -84,7 +84,7 @@ impl HandshakeStep {
         self.side
     }
 
-    /// Whether what it keeps of what the other side has sent is no more than it may.
+    /// Whether the stored bytes are within the limit.
     pub(crate) fn is_kept_within_bounds(&mut self) -> bool {
         let held = if let StepState::Going(session, _) = &self.state { session.held().len() } else { 0 };
         let kept = self.received.len() + held;
@@ -94,8 +94,8 @@ impl HandshakeStep {
         }
     }
 
-    /// Whether there is something to do: a whole record, or anything that is none. Its beginning may have been shown to
-    /// the session by the last step.
+    /// Whether there is a whole record to process, or an invalid one. The session may have seen its beginning in the
+    /// last step.
     pub(crate) fn is_due(&self) -> bool {
         let held = match &self.state {
             StepState::Going(session, _) => session.held(),
@@ -115,7 +115,7 @@ impl HandshakeStep {
         }
     }
 
-    /// Takes the step.
+    /// Runs the step.
     pub(crate) fn take(&mut self) -> StepOutcome {
         let (mut session, role) = match std::mem::replace(&mut self.state, StepState::Over) {
             StepState::Going(session, role) => (session, role),
@@ -129,8 +129,10 @@ impl HandshakeStep {
         if let Err(error) = session.take_in_more(&received, &mut self.reply) {
             return StepOutcome::Failed(reason(&error));
         }
-        let done = !session.common().is_handshaking();
-        let outcome = if done { StepOutcome::Done(Box::new(secured(&session, &role))) } else { StepOutcome::More };
+        let outcome = match session.common().filter(|common| !common.is_handshaking()) {
+            Some(common) => StepOutcome::Done(Box::new(secured(common, &role))),
+            None => StepOutcome::More,
+        };
         self.state = StepState::Going(session, role);
         outcome
     }
@@ -165,9 +167,9 @@ fn begin_session(state: StepState) -> Result<(Session, SessionRole), String> {
     }
 }
 
-/// The name that a server's certificate must be for, which is also told to the server if it is no address.
+/// The name for a server's certificate, which is also sent to the server (SNI) if it is not an address.
 pub(crate) fn server_name(host: &Host, mode: SslMode) -> Result<ServerName<'static>, String> {
-    // Told to nobody and compared with nothing.
+    // A placeholder, which is neither sent nor compared.
     let none = ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     match host {
         Host::Ip(ip) => Ok(ServerName::from(*ip)),
@@ -180,8 +182,7 @@ pub(crate) fn server_name(host: &Host, mode: SslMode) -> Result<ServerName<'stat
     }
 }
 
-fn secured(session: &Session, role: &SessionRole) -> Secured {
-    let common = session.common();
+fn secured(common: &CommonState, role: &SessionRole) -> Secured {
     let theirs = common.peer_certificates().and_then(<[_]>::first).and_then(|first| x509::Certificate::read(first));
     let (binding, is_verified) = match role {
         SessionRole::Accepted { binding } => (binding.clone(), true),
@@ -216,7 +217,7 @@ mod tests {
         (Arc::new(client), Arc::new(server.unwrap()))
     }
 
-    /// A step that has said hello, and the server's whole answer.
+    /// A step that has sent its ClientHello, and the server's whole answer.
     fn answered((client, server): &(Arc<ClientConfig>, Arc<ServerConfig>)) -> (HandshakeStep, Vec<u8>) {
         let mut step = HandshakeStep::connect(client.clone(), Host::Name("localhost".into()), SslMode::VerifyFull);
         assert!(step.is_due() && matches!(step.take(), StepOutcome::More));
@@ -243,7 +244,7 @@ mod tests {
                 assert!(matches!(step.take(), StepOutcome::More), "cut at {cut}");
                 assert!(!step.is_due(), "nothing has come since, cut at {cut}");
             }
-            // What comes next may look like the beginning of a record, and is the middle of one.
+            // The next bytes may look like the beginning of a record, but are the middle of one.
             step.received.extend_from_slice(&answer[cut..]);
             assert!(step.is_due(), "cut at {cut}");
             assert!(matches!(step.take(), StepOutcome::Done(_)), "cut at {cut}");

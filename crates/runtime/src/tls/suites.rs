@@ -1,6 +1,6 @@
-//! The library's cipher suites and versions for those that the configuration allows.
+//! The library's cipher suites and versions for those of the configuration.
 //!
-//! What names mean is the configuration's business (`weir_config::CipherSuite`); here stands which code each one is.
+//! The configuration parses their names (`weir_config::CipherSuite`); this file has the implementation of each.
 
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite as suite};
@@ -8,7 +8,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
 use weir_config::{CipherSuite, TlsProtocols, TlsSide};
 
-/// Each suite with its code.
+/// Each suite with its implementation.
 const SUITES: [(CipherSuite, SupportedCipherSuite); 9] = [
     (CipherSuite::Tls13Aes256Gcm, suite::TLS13_AES_256_GCM_SHA384),
     (CipherSuite::Tls13Aes128Gcm, suite::TLS13_AES_128_GCM_SHA256),
@@ -38,7 +38,7 @@ pub(super) fn versions(protocols: TlsProtocols) -> Vec<&'static SupportedProtoco
     [(protocols.tls13, &TLS13), (protocols.tls12, &TLS12)].into_iter().filter(|(on, _)| *on).map(|(_, v)| v).collect()
 }
 
-/// What SHOW CLIENTS prints: `TLSv1.3/TLS_AES_256_GCM_SHA384`.
+/// The TLS column of SHOW CLIENTS: `TLSv1.3/TLS_AES_256_GCM_SHA384`.
 pub(super) fn description(version: Option<ProtocolVersion>, used: Option<SupportedCipherSuite>) -> String {
     let version = match version {
         Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",

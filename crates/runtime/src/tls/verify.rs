@@ -21,24 +21,24 @@ use super::x509::Certificate;
 /// What is trusted, from `ca_file`.
 #[derive(Debug)]
 pub(super) struct Trust {
-    /// Where chains may end.
+    /// The roots of chains.
     pub(super) roots: RootCertStore,
-    /// The same certificates: one that a server presents itself needs no chain. Self-signed ones are made like that.
+    /// The same certificates, for a server that presents one of them itself, for example a self-signed one.
     pub(super) exact: Vec<CertificateDer<'static>>,
 }
 
-/// What is asked of a certificate.
+/// What is required of a certificate.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     /// Nothing.
     Nothing,
-    /// That it is trusted.
+    /// It is trusted.
     Trusted(Arc<Trust>),
-    /// That it is trusted and for the host.
+    /// It is trusted and for the host.
     TrustedFor(Arc<Trust>),
 }
 
-/// Checks servers.
+/// Verifies servers.
 #[derive(Debug)]
 pub(super) struct Verifier {
     asked: Asked,

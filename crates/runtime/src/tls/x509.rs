@@ -1,7 +1,6 @@
-//! The fields of a certificate that Weir needs itself: its owner's name, its validity, its key, its signature's hash.
+//! The fields of a certificate that Weir itself needs: its owner's name, its validity, its key, its signature's hash.
 //!
-//! Parsed by `x509-parser`. Whether a certificate is trusted is decided elsewhere (`verify`); this one may come from
-//! anybody.
+//! Parsed by `x509-parser`. The certificate may come from any peer; `verify` decides whether it is trusted.
 //!
 //! Source: RFC 5280, section 4.1; RFC 5929, section 4.1, for the hash.
 
@@ -19,11 +18,11 @@ use x509_parser::x509::{AlgorithmIdentifier, X509Version};
 /// What is read of a certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Certificate<'a> {
-    /// The last common name of its subject, which is the most specific one; `None` if it has none that is text.
+    /// The last common name of its subject, the most specific one; `None` without one, or if it is not text.
     pub(crate) common_name: Option<String>,
-    /// From when it holds, in seconds since 1970.
+    /// The start of its validity, in seconds since 1970.
     pub(crate) not_before: i64,
-    /// Until when it holds, in seconds since 1970.
+    /// The end of its validity, in seconds since 1970.
     pub(crate) not_after: i64,
     /// Its public key, a SubjectPublicKeyInfo in DER.
     pub(crate) public_key: &'a [u8],
@@ -51,7 +50,7 @@ enum Hash {
 }
 
 impl<'a> Certificate<'a> {
-    /// Reads a certificate; `None` if it is none.
+    /// Parses a certificate; `None` if it is invalid.
     pub(crate) fn read(der: &'a [u8]) -> Option<Certificate<'a>> {
         let (_, read) = X509Certificate::from_der(der).ok()?;
         let common_name = read.subject().iter_common_name().last();
@@ -70,8 +69,8 @@ impl<'a> Certificate<'a> {
         })
     }
 
-    /// What a channel is bound to (`tls-server-end-point`): the certificate's hash, with the hash function of its
-    /// signature, or SHA-256 where that is MD5 or SHA-1; `None` where the signature has no hash function.
+    /// Its `tls-server-end-point` channel binding: the certificate's hash, with the hash function of its signature, or
+    /// SHA-256 where that is MD5 or SHA-1; `None` where the signature has no hash function.
     pub(crate) fn binding(&self) -> Option<Vec<u8>> {
         match self.hash {
             Hash::Sha256 => Some(Sha256::digest(self.der).to_vec()),
@@ -117,7 +116,7 @@ fn hash(algorithm: &AlgorithmIdentifier<'_>) -> Hash {
     }
 }
 
-/// The hash that an algorithm is or uses.
+/// The hash function of an algorithm.
 fn hash_of(algorithm: &Oid<'_>) -> Hash {
     if [OID_PKCS1_SHA384WITHRSA, OID_SIG_ECDSA_WITH_SHA384, OID_NIST_HASH_SHA384].contains(algorithm) {
         Hash::Sha384
@@ -130,7 +129,8 @@ fn hash_of(algorithm: &Oid<'_>) -> Hash {
     }
 }
 
-/// A name's text. One with a NUL in it is refused: others would read it only to there (PostgreSQL refuses it too).
+/// A name as text. One with a NUL is refused: other software would read it only up to there (PostgreSQL refuses it,
+/// too).
 fn text(name: &Any<'_>) -> Option<String> {
     let content = name.data;
     let text = match name.tag() {
@@ -139,7 +139,7 @@ fn text(name: &Any<'_>) -> Option<String> {
             let units: Vec<u16> = content.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
             String::from_utf16(&units).ok()?
         }
-        // The other kinds of strings are ASCII in all that is used today; Latin-1 covers the rest.
+        // The other string types are ASCII in practice; Latin-1 covers the rest.
         _ => content.iter().map(|byte| char::from(*byte)).collect(),
     };
     (!text.contains('\0')).then_some(text)

@@ -1,13 +1,13 @@
-//! A worker: one thread, one epoll, one handler, and where it is available one io_uring.
+//! A worker: one thread, one epoll, one handler, and if available one io_uring.
 //!
-//! The loop: wait for events or the next deadline; read each ready socket once into the worker's scratch buffer and let
-//! the handler handle it; go round the sockets whose last read filled the buffer; open messages, accept clients, keep
-//! deadlines. Each of these is bounded a round, so none starves the others. Invariants: in steady state a round
-//! allocates nothing, and a turn costs one read and one write; a deadline is kept only after what had come by then was
-//! heard, also when the process stood still over it.
+//! The loop: wait for events or the next deadline; read each ready socket once into the worker's scratch buffer and
+//! pass the bytes to the handler; read again the sockets whose last read filled the buffer; handle messages, accept
+//! clients, run timers. Each of these is bounded a round, so none starves the others. Invariants: in steady state a
+//! round allocates nothing, and a turn costs one read and one write; a deadline is handled only after all input that
+//! had arrived by then, also after the process was stopped for a while.
 //!
-//! With a ring the loop waits there, and epoll is one of the things that the ring tells of (see `ahead`). Sockets are
-//! read, by whatever occasion, only when all that the ring had to tell has been told: so bytes stay in order.
+//! With a ring the loop waits there, and epoll is one of the descriptors that the ring watches (see `ring_io`).
+//! Sockets are read only after all completions have been handled: so bytes stay in order.
 
 mod tls;
 
@@ -29,28 +29,28 @@ use crate::port::{self, DueAction, EPOLL, MakeRing, PendingInput, Port, RING_SIZ
 use crate::shared::Ending;
 use crate::slots::{NONE, Ready, Stage, WAKER, peer_of};
 
-/// Bytes of one read: the buffer of a worker. Large enough that a bulk transfer spends its time in the kernel.
+/// Bytes of one read: a worker's scratch buffer. Large enough that a bulk transfer spends its time in the kernel.
 pub(crate) const SCRATCH: usize = 64 * 1024;
-/// Events of one call to epoll.
+/// Events of one epoll call.
 const EVENTS: usize = 256;
-/// After so many events the clock is read again.
+/// The clock is read again after this many events.
 const CLOCK_EVERY: usize = 32;
-/// Rounds in a row whose events were too many for one call, before deadlines are kept without having heard them all.
+/// Rounds in a row with more events than one call returns, after which deadlines are handled all the same.
 const UNHEARD: u32 = 64;
-/// Clients accepted a round.
+/// Clients accepted in a round.
 const ACCEPTS: usize = 64;
-/// Letters opened a round.
+/// Messages handled in a round.
 const MESSAGES: usize = 64;
 
 /// One worker.
 pub(crate) struct Worker<B> {
     pub(crate) handler: B,
     pub(crate) scratch: Box<[u8]>,
-    /// Decrypted bytes of a turn; without memory as long as nobody is encrypted.
+    /// Decrypted bytes of a turn; without memory until a peer is encrypted.
     pub(crate) plain: Vec<u8>,
     pub(crate) port: Port,
     load: Load,
-    /// Makes the io_uring to wait with, where that is wanted.
+    /// Makes the io_uring, if one is used.
     ring: Option<MakeRing>,
 }
 
@@ -65,7 +65,7 @@ impl<B: Handler> Worker<B> {
         self.port.shared.ending.clone()
     }
 
-    /// Serves until the process ends; `begun` is called when everything is there that it takes.
+    /// Serves until the process ends; calls `begun` when the worker is ready.
     pub(crate) fn run(mut self, begun: impl FnOnce()) {
         let Some(make_ring) = self.ring else {
             begun();
@@ -82,7 +82,7 @@ impl<B: Handler> Worker<B> {
                 }
             }
             Err(refused) => {
-                let text = format_args!("this worker goes by epoll: {refused}");
+                let text = format_args!("this worker uses epoll: {refused}");
                 self.port.shared.log.line(Level::Warning, text);
                 begun();
                 self.run_by_epoll();
@@ -129,7 +129,7 @@ impl<B: Handler> Worker<B> {
         self.send_last(ring)
     }
 
-    /// What the last turns wrote is sent before the process ends, as long as the kernel takes it.
+    /// Sends the output of the last turns before the process ends, as long as the kernel accepts it.
     fn send_last(&mut self, ring: &mut Ring) -> io::Result<()> {
         while self.port.ring_io.unsent() > 0 || ring.has_unsubmitted() {
             self.port.submit_wishes(ring)?;
@@ -141,7 +141,7 @@ impl<B: Handler> Worker<B> {
         Ok(())
     }
 
-    /// Tells all that a wait has brought. Returns whether epoll has something to tell, too.
+    /// Handles all completions of a wait. Returns whether epoll has events, too.
     fn tell_completed(&mut self, ring: &mut Ring, watching: &mut bool) -> bool {
         let (mut others, mut told) = (false, 0);
         while let Some(completion) = ring.next() {
@@ -170,13 +170,13 @@ impl<B: Handler> Worker<B> {
             }
             Completion::Sent { key, bytes, taken } => self.port.sent(port::peer_of(key), bytes, taken),
             Completion::ReceiveEnded { key, ended } => self.port.receive_ended(port::peer_of(key), &ended),
-            // Nothing of that kind is asked of the ring.
+            // No request of this kind is made.
             Completion::Accepted { .. } | Completion::AcceptEnded { .. } | Completion::Readable { .. } => {}
         }
         self.deliver_pending();
     }
 
-    /// Bytes came ahead; the handler handles them, unless it does not want any now.
+    /// Handles bytes that were received ahead; stores them if the peer is paused.
     #[inline]
     fn receive(&mut self, peer: Peer, bytes: &[u8]) {
         let Worker { handler, port, .. } = self;
@@ -198,7 +198,7 @@ impl<B: Handler> Worker<B> {
         let mut unheard = 0;
         while self.port.shared.ending.status().is_none() {
             let wait = self.wait();
-            // What had come by now is in the events, unless there are too many of them.
+            // All input up to now is in the events, unless there are too many of them.
             let asked = self.port.now;
             if let Err(error) = self.port.poll.poll(&mut events, wait) {
                 if error.kind() == ErrorKind::Interrupted {
@@ -281,7 +281,7 @@ impl<B: Handler> Worker<B> {
         self.deliver_pending();
     }
 
-    /// Reads a peer once, and has the handler handle what came.
+    /// Reads a peer once, and passes the bytes to the handler.
     #[inline]
     fn read(&mut self, peer: Peer) {
         let Worker { handler, scratch, port, .. } = self;
@@ -296,7 +296,7 @@ impl<B: Handler> Worker<B> {
         match socket.read(scratch) {
             Ok(0) => self.gone(peer, Gone::Eof),
             Ok(length) => {
-                // Less than was asked for is all there is, unless the end is known to follow.
+                // A short read has emptied the socket, unless its end is known to follow.
                 let again = length == scratch.len() || slot.ready > Ready::Bytes;
                 if !again {
                     slot.ready = Ready::Nothing;
@@ -315,7 +315,7 @@ impl<B: Handler> Worker<B> {
         }
     }
 
-    /// Has the handler handle bytes that came ahead of its wish to read them.
+    /// Passes stored bytes of a peer to the handler.
     fn read_held(&mut self, peer: Peer) {
         let Worker { handler, scratch, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };
@@ -336,7 +336,7 @@ impl<B: Handler> Worker<B> {
         self.deliver_pending();
     }
 
-    /// A read gave no bytes: there are none for now, or the peer is gone.
+    /// A read returned no bytes: there are none now, or the peer has closed.
     pub(crate) fn read_failed(&mut self, peer: Peer, error: &Error) {
         let Some(slot) = self.port.peers.get(peer) else { return };
         match error.kind() {
@@ -347,7 +347,7 @@ impl<B: Handler> Worker<B> {
         }
     }
 
-    /// Reads the peers whose last read did not reach the end; each once.
+    /// Reads the peers whose last read did not reach the end, each once.
     fn read_again(&mut self) {
         for _ in 0..self.port.runnable.len() {
             let Some(peer) = self.port.runnable.pop_front() else { return };
@@ -370,7 +370,7 @@ impl<B: Handler> Worker<B> {
         self.deliver_pending();
     }
 
-    /// One turn about something else than bytes.
+    /// One turn for an input other than bytes.
     fn turn(&mut self, input: Input<'_>) {
         self.handler.handle(self.port.now, input, &mut self.port);
         self.port.finish(&[]);
@@ -384,7 +384,7 @@ impl<B: Handler> Worker<B> {
         }
     }
 
-    /// Tells the handler a notice, unless it closed the peer meanwhile.
+    /// Passes a pending input to the handler, unless it has closed the peer meanwhile.
     fn tell(&mut self, notice: PendingInput) {
         let port = &mut self.port;
         let input = match notice {
@@ -433,6 +433,13 @@ impl<B: Handler> Worker<B> {
                 WorkerMessage::AskedNoMore { number } => self.turn(Input::AskedNoMore { number }),
                 WorkerMessage::Signal(signal) => self.turn(Input::Signal(signal)),
                 WorkerMessage::Accept(on) => self.port.set_accepting(on),
+                WorkerMessage::HandOver(step) => self.turn(Input::HandOver(step)),
+                WorkerMessage::Inherited { value, socket } => {
+                    let socket = socket.map(|handoff| self.port.adopt_handoff(handoff));
+                    self.turn(Input::Inherited { value: &value, socket });
+                }
+                WorkerMessage::OfferListeners => self.port.offer_listeners(),
+                WorkerMessage::Listen(on) => self.port.listen(on),
                 WorkerMessage::Room => self.port.end_rest(),
                 WorkerMessage::End => return,
             }
@@ -453,8 +460,8 @@ impl<B: Handler> Worker<B> {
         }
     }
 
-    /// Keeps the deadlines up to now, if one is over that was so when the events were `asked` for. One that passed
-    /// since waits for the next round, which comes at once.
+    /// Handles deadlines up to now, if one had passed when the events were `asked` for. One that passed since waits
+    /// for the next round, which comes at once.
     fn keep_deadlines(&mut self, asked: Time) {
         let now = self.port.now;
         while let Some(Reverse((due, peer, what))) = self.port.later.peek().copied() {

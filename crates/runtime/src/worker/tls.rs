@@ -1,4 +1,4 @@
-//! Reading encrypted peers: records in, plain bytes to the engine.
+//! Reading encrypted peers: TLS records in, plain bytes to the engine.
 
 use weir_base::Peer;
 use weir_engine::port::{Gone, Input, Level};
@@ -12,7 +12,7 @@ use crate::tls::{End, Tls};
 const READ: usize = 17 * 1024;
 
 impl<B: Handler> Worker<B> {
-    /// Reads an encrypted peer once, and has the handler handle what came.
+    /// Reads an encrypted peer once, and passes the bytes to the handler.
     pub(crate) fn read_sealed(&mut self, peer: Peer) {
         let Worker { scratch, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };
@@ -20,7 +20,7 @@ impl<B: Handler> Worker<B> {
         let (Some(socket), Some(tls)) = (slot.socket.as_mut(), port.tls.get_mut(slot.tls)) else { return };
         let mut most = scratch.len();
         let front = match tls {
-            // Its bytes wait in the socket until the step is taken.
+            // Its bytes wait in the socket until the helper returns the step.
             Tls::Handshaking(None) => return,
             Tls::Handshaking(Some(_)) => {
                 most = most.min(READ);
@@ -35,7 +35,7 @@ impl<B: Handler> Worker<B> {
         }
         match socket.read(&mut scratch[front..most]) {
             Ok(0) => {
-                // Without its close_notify the end may be anybody's doing.
+                // Without close_notify the end may have been forged.
                 let cause = if matches!(tls, Tls::Handshaking(_)) { Gone::Eof } else { Gone::Error };
                 self.gone(peer, cause);
             }
@@ -54,13 +54,13 @@ impl<B: Handler> Worker<B> {
         }
     }
 
-    /// Bytes of an encrypted peer came ahead.
+    /// Handles bytes of an encrypted peer that were received ahead.
     pub(crate) fn receive_sealed(&mut self, peer: Peer, bytes: &[u8]) {
         let Worker { scratch, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };
         let Some(tls) = port.tls.get_mut(slot.tls) else { return };
         let front = match tls {
-            // They wait until the step is taken, or behind what is to be delivered first.
+            // They wait until the helper returns the step, or behind bytes that are delivered first.
             Tls::Handshaking(None) => return port.hold(peer, bytes),
             Tls::Open(session) if session.has_early() || session.end() != End::Open => {
                 port.hold(peer, bytes);
@@ -76,7 +76,7 @@ impl<B: Handler> Worker<B> {
         self.sealed_came(peer, front + bytes.len(), again);
     }
 
-    /// Takes a portion of what came ahead of the wish to read it; `front` bytes of a record stand before it.
+    /// Processes a portion of stored bytes, after `front` bytes of an incomplete record.
     fn read_held_sealed(&mut self, peer: Peer, front: usize) {
         let Worker { scratch, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };
@@ -97,7 +97,7 @@ impl<B: Handler> Worker<B> {
         }
     }
 
-    /// Bytes of a handshake came.
+    /// Handles bytes of a handshake.
     fn shake(&mut self, peer: Peer, end: usize, again: bool) {
         let Worker { scratch, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };
@@ -116,7 +116,7 @@ impl<B: Handler> Worker<B> {
         }
     }
 
-    /// Records came: the scratch buffer holds them, up to `end`.
+    /// Handles records in the scratch buffer, up to `end`.
     fn unseal(&mut self, peer: Peer, end: usize, again: bool) {
         let Worker { handler, scratch, plain, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };
@@ -137,7 +137,7 @@ impl<B: Handler> Worker<B> {
             return self.gone(peer, Gone::Error);
         }
         if ended {
-            // Only a peer that is still read may hear of the end.
+            // Only a peer that is not paused learns of the end.
             if let Some(slot) = port.peers.get(peer) {
                 slot.ready = slot.ready.max(Ready::Bytes);
             }
@@ -148,8 +148,8 @@ impl<B: Handler> Worker<B> {
         self.deliver_pending();
     }
 
-    /// Delivers what was decrypted with the end of the handshake, or the end of a connection that its other side has
-    /// closed.
+    /// Delivers bytes that were decrypted with the end of the handshake, or the end of a connection that the other
+    /// side has closed.
     fn read_early(&mut self, peer: Peer) {
         let Worker { handler, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };

@@ -1,4 +1,4 @@
-//! Authorities, keys and certificates for a test, in a folder of their own.
+//! Authorities, keys and certificates for a test, in a temporary folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub(crate) struct Authority {
     pub(crate) pem: String,
 }
 
-/// When a certificate holds.
+/// The validity of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holds {
     Now,
@@ -73,7 +73,7 @@ impl Authority {
         (key.serialize_pem(), certificate.pem())
     }
 
-    /// The same in files `NAME.key` and `NAME.crt`.
+    /// Writes them to files `NAME.key` and `NAME.crt`.
     pub(crate) fn put(&self, folder: &Folder, name: &str, signed: (String, String)) -> (PathBuf, PathBuf) {
         (folder.write(&format!("{name}.key"), &signed.0), folder.write(&format!("{name}.crt"), &signed.1))
     }

@@ -8,7 +8,7 @@ use weir_engine::Message;
 use weir_engine::port::{Input, Io, Level, Response, Signal, Work};
 use weir_engine::{Engine, Setup, StatementMemory};
 
-/// Only an engine can make a message: PAUSE makes it write to every other worker.
+/// Makes messages, which only an engine can: PAUSE makes it write to every other worker.
 pub(crate) struct Envelopes {
     engine: Engine,
     spare: Caught,
@@ -24,6 +24,7 @@ impl Envelopes {
             config: Arc::new(config),
             seed: [1; 32],
             process_key: [2; 32],
+            ids_after: 0,
             statement_memory: StatementMemory::default(),
             wall_at_start: 0,
             version: "",
@@ -40,7 +41,7 @@ impl Envelopes {
     }
 }
 
-/// Keeps what an engine posts.
+/// Stores what an engine posts.
 struct Caught(Vec<Message>);
 
 impl Io for Caught {

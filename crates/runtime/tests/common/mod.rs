@@ -1,4 +1,4 @@
-//! Small handlers that drive a real runtime, and what the tests need around them.
+//! Small handlers that run in a real runtime, and tools of the tests.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::collections::HashMap;
@@ -40,7 +40,7 @@ pub(crate) fn listen() -> Listen {
     Listen { addresses: vec![LOCAL], port: 0, unix_socket_dir: None, backlog: 512, ..Config::default().listen }
 }
 
-/// With what the runtime waits: `WEIR_TEST_IO`, or what is the default.
+/// How the runtime waits: `WEIR_TEST_IO`, or the default.
 pub(crate) fn io() -> SocketIo {
     std::env::var("WEIR_TEST_IO").map_or(Config::default().io, |word| word.parse().expect("epoll or io_uring"))
 }
@@ -57,6 +57,8 @@ pub(crate) fn plan(workers: u16) -> Plan {
         logging: Config::default().log,
         dns: Config::default().dns,
         inherited: Inherited::default(),
+        predecessor: None,
+        upgrade_socket: None,
         greeting: "up".to_owned(),
         warnings: Vec::new(),
         signals: Signals::Leave,
@@ -91,12 +93,12 @@ pub(crate) fn read(stream: &mut impl Read, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that tell where they stand.
+/// Bytes that depend on their position.
 pub(crate) fn pattern(from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|i| (i ^ (i >> 8) ^ (i >> 17)) as u8).collect()
 }
 
-/// What a handler was told, as text.
+/// An input as text.
 pub(crate) fn told(input: &Input<'_>) -> String {
     match input {
         Input::Accepted { .. } => "accepted".into(),
@@ -115,13 +117,15 @@ pub(crate) fn told(input: &Input<'_>) -> String {
         Input::Secured { .. } => "secured".into(),
         Input::TlsFailed { error, .. } => format!("TLS failed: {error}"),
         Input::Resolved { name, .. } => format!("resolved {name}"),
+        Input::HandOver(step) => format!("hand over {step:?}"),
+        Input::Inherited { .. } => "inherited".into(),
         Input::Load(percent) => format!("load {percent}"),
         Input::Asked { number, .. } => format!("asked {number}"),
         Input::AskedNoMore { number } => format!("asked no more {number}"),
     }
 }
 
-/// Sends back what comes; pauses a peer as long as its own socket is full. Reports all it is told.
+/// Sends back what it receives; pauses a peer while its own socket is full. Reports all its inputs.
 pub(crate) struct Echo {
     pub(crate) told: Sender<String>,
 }
@@ -148,7 +152,7 @@ impl Handler for Echo {
     }
 }
 
-/// Anything that a closure can do, for one test's purpose.
+/// A handler made of a closure, for one test.
 pub(crate) struct Script<F> {
     pub(crate) act: F,
     pub(crate) deadline: Time,
@@ -219,7 +223,7 @@ pub(crate) fn script<F: FnMut(Time, Input<'_>, &mut dyn DynIo) -> Time + Send + 
     Script { act, deadline: Time::NEVER }
 }
 
-/// Joins each client to a connection of its own, without looking at a byte.
+/// Links each client to a connection of its own, without inspecting bytes.
 pub(crate) struct Forward {
     pub(crate) to: Target,
     pub(crate) links: HashMap<Peer, Peer>,

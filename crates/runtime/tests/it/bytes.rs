@@ -1,4 +1,4 @@
-//! Bytes through a runtime: nothing lost, nothing reordered, nothing unbounded, in the order that the port promises.
+//! Bytes through a runtime: none lost, none reordered, memory bounded, in the order that the port guarantees.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -33,7 +33,7 @@ fn one_turn_s_forwards_and_sends_arrive_in_their_order() {
     let running = serve(|_| {
         script(|_, input, io| {
             if let Input::Bytes { peer, bytes } = input {
-                // More pieces than one gathered write takes, with neighbours that can be joined and some that can't.
+                // More segments than one gathered write has, with neighbours that can be joined and some that can't.
                 for i in 0..bytes.len() {
                     io.send(peer, b"<");
                     io.send(peer, b"-");
@@ -94,7 +94,7 @@ fn who_never_takes_its_last_bytes_is_dropped_after_the_linger() {
     let began = Instant::now();
     stream.write_all(b"!").unwrap();
     let mut probe = stream.try_clone().unwrap();
-    // A write fails once the other end is closed with bytes unsent.
+    // A write fails after the other end has closed with unsent bytes.
     let closed = (0..200).any(|_| {
         thread::sleep(Duration::from_millis(50));
         probe.write_all(b"?").is_err()

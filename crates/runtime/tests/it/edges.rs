@@ -1,4 +1,4 @@
-//! The edges: connects that fail, listeners, deadlines, helpers, signals, the end.
+//! Edge cases: connects that fail, listeners, deadlines, helpers, signals, the end.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use weir_runtime::{LogTarget, Plan, Running, start};
 
 use crate::common::*;
 
-/// A runtime whose handler connects to `target` when it starts (at its first tick), and reports all it is told.
+/// A runtime whose handler connects to `target` at its first tick, and reports all its inputs.
 fn connecting(target: Target) -> (Running, Receiver<String>) {
     let (told_to, heard) = channel();
     let mut first = Some((target, told_to));
@@ -38,7 +38,7 @@ fn connecting(target: Target) -> (Running, Receiver<String>) {
     (running, heard)
 }
 
-/// A port on which nobody listens.
+/// A port without a listener.
 fn closed_port() -> SocketAddr {
     TcpListener::bind((LOCAL, 0)).unwrap().local_addr().unwrap()
 }
@@ -362,7 +362,7 @@ fn the_log_s_first_line_says_what_sockets_are_served_with() {
         // Where the kernel has no ring it is said why: nowhere with epoll, in the same line with auto, as a warning otherwise.
         let fits = match io {
             SocketIo::Epoll => first.ends_with("up, io: epoll") && !warned,
-            SocketIo::Auto => (first.ends_with("up, io: io_uring") || first.contains("up, io: epoll, for ")) && !warned,
+            SocketIo::Auto => (first.ends_with("up, io: io_uring") || first.contains("up, io: epoll (")) && !warned,
             SocketIo::IoUring => first.ends_with(if warned { "up, io: epoll" } else { "up, io: io_uring" }),
         };
         assert!(fits, "{io}: {text}");
@@ -393,7 +393,7 @@ fn closing_a_peer_ends_its_handle() {
             if let Input::Bytes { peer, .. } = input {
                 io.send(peer, b"bye");
                 io.close(peer);
-                // All of this is about nobody.
+                // None of these calls concerns an existing peer.
                 io.send(peer, b"lost");
                 io.close(peer);
                 io.resume(peer);

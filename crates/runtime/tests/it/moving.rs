@@ -1,4 +1,4 @@
-//! A socket that moves from worker to worker, in the middle of its bytes, keeps all of them.
+//! A socket that moves between workers in the middle of its bytes keeps all of them.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -14,7 +14,7 @@ use weir_runtime::{Handler, start};
 use crate::common::*;
 use crate::envelopes::Envelopes;
 
-/// Echoes, and sends each peer on to the next worker after every third read.
+/// Echoes, and moves each peer to the next worker after every third read.
 struct Roam {
     worker: u16,
     workers: u16,

@@ -1,5 +1,5 @@
-//! Encrypted connections through a runtime: with real sockets, against another implementation's state machine or another
-//! worker's.
+//! Encrypted connections through a runtime: with real sockets, against another implementation's state machine or
+//! another worker's.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -77,7 +77,7 @@ fn encrypted(config: ClientConfig, stream: TcpStream) -> StreamOwned<ClientConne
     StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream)
 }
 
-/// Begins a handshake with whoever comes, and sends back what comes within it.
+/// Begins a handshake with each client, and sends back what it receives within it.
 struct Secure {
     told: Sender<String>,
     secured: Sender<Secured>,
@@ -114,7 +114,7 @@ fn serve_secure(site: &Site) -> (Running, Receiver<String>, Receiver<Secured>) {
     (site.serve(|_| secure.take().unwrap()), heard, seen)
 }
 
-/// The next thing told that is of this kind.
+/// The next input of this kind.
 fn soon_told(heard: &Receiver<String>, is: impl Fn(&str) -> bool) -> String {
     loop {
         let told = next(heard);
@@ -142,7 +142,7 @@ fn what_is_said_within_a_handshake_arrives_and_returns() {
     assert_eq!([next(&heard), next(&heard), next(&heard)], ["accepted", "secured", "bytes 5"]);
 }
 
-/// Reads once, whatever signals come.
+/// Reads once, also after signals.
 fn read_records(tls: &mut ClientConnection, socket: &mut TcpStream) {
     loop {
         match tls.read_tls(socket) {
@@ -167,7 +167,7 @@ fn a_handshake_cut_at_any_byte_is_the_same_handshake() {
         while tls.wants_write() {
             tls.write_tls(&mut out).unwrap();
         }
-        // Every byte a packet of its own.
+        // Each byte in a packet of its own.
         out.iter().for_each(|byte| socket.write_all(&[*byte]).unwrap());
         if tls.is_handshaking() {
             read_records(&mut tls, &mut socket);
@@ -213,7 +213,7 @@ fn fifty_megabytes_there_and_back_with_a_slow_reader() {
     stream.write_all(b"!").unwrap();
     assert_eq!(read(&mut stream, 1), b"!");
     let StreamOwned { conn, sock } = stream;
-    // One thread writes what another reads: both ends of the same state machine, taken in turn under a lock.
+    // One thread writes what another reads: both share a state machine under a lock.
     let tls = Arc::new(std::sync::Mutex::new(conn));
     let (writer_tls, mut writer) = (tls.clone(), sock.try_clone().unwrap());
     let writing = thread::spawn(move || {
@@ -230,7 +230,7 @@ fn fifty_megabytes_there_and_back_with_a_slow_reader() {
             writer.write_all(&out).unwrap();
         }
     });
-    // By now the echo's socket is full, and the writer is held up.
+    // By now the echo's socket is full, and the writer is blocked.
     thread::sleep(Duration::from_millis(500));
     let (mut sock, mut got, mut buffer) = (sock, 0, vec![0; 256 * 1024]);
     while got < ALL {
@@ -417,7 +417,7 @@ fn an_encrypted_connection_goes_on_at_another_worker() {
     let running = running.unwrap();
     for _ in 0..20 {
         let mut stream = site.client(&running);
-        // Some of it comes with the end of the handshake.
+        // A part of it arrives with the end of the handshake.
         stream.write_all(b"hello").unwrap();
         assert_eq!(read(&mut stream, 6), b"1hello");
     }
@@ -440,7 +440,7 @@ fn a_reload_changes_the_certificate_for_new_clients_only() {
     let mut old = site.client(&running);
     old.write_all(b"hello").unwrap();
     read(&mut old, 5);
-    // A bad file changes nothing.
+    // An invalid file changes nothing.
     let key = std::fs::read_to_string(site.folder.path("server.key")).unwrap();
     site.folder.write("server.key", "nothing");
     let error = files.prepare(&next).unwrap_err();
@@ -460,7 +460,7 @@ fn a_reload_changes_the_certificate_for_new_clients_only() {
     assert_ne!(certificate(&old), certificate(&new));
 }
 
-/// Echoes, and takes its configuration over when told to.
+/// Echoes, and adopts its configuration when the test says so.
 struct Adopting {
     adopted: Arc<Config>,
 }
@@ -483,7 +483,7 @@ impl Handler for Adopting {
     }
 }
 
-/// Connects one runtime to another one and tells what came of the handshake.
+/// Connects one runtime to another and returns the result of the handshake.
 fn connect_to(server: &Site, client: &Config, host: &str, mode: SslMode) -> Result<Secured, String> {
     let (running, ..) = serve_secure(server);
     let (tell, heard) = channel();
@@ -527,7 +527,7 @@ fn servers_are_verified_as_the_mode_says() {
     assert!(to(ca(), "localhost", SslMode::VerifyFull).is_ok());
     assert!(to(ca(), "elsewhere", SslMode::VerifyFull).unwrap_err().contains("certificate"));
     assert!(to(other_ca(), "localhost", SslMode::VerifyCa).unwrap_err().contains("certificate"));
-    // A certificate that is trusted as it is, without a chain.
+    // A certificate that is trusted itself, without a chain.
     let itself = || Some(site.folder.path("server.crt"));
     assert!(to(itself(), "localhost", SslMode::VerifyFull).is_ok());
 }

@@ -58,11 +58,11 @@ fn a_query_of_our_own_is_swallowed_and_its_failure_told() {
     assert_eq!(sent.0, query("select 1"));
     assert!(!server.is_quiet());
     let told = link.told(&[row("1"), notice("n"), complete("SELECT 1"), ready()]);
-    assert_eq!((told.own_query_done, told.queries), (Some(Ok(())), 0));
+    assert_eq!((told.unusual.unwrap().own_query_done, told.queries), (Some(Ok(())), 0));
     let Link { server: Some(server), scratch, .. } = &mut link else { panic!("a server") };
     server.own_query("bad", scratch, &mut sent);
     let told = link.told(&[error("42601", "syntax error"), ready()]);
-    let failure = told.own_query_done.unwrap().unwrap_err();
+    let failure = told.unusual.unwrap().own_query_done.unwrap().unwrap_err();
     assert_eq!((failure.sqlstate.as_str(), failure.message.as_str()), ("42601", "syntax error"));
     assert_eq!(link.to_client, b"", "the client heard none of it");
 }
@@ -103,7 +103,7 @@ fn the_next_client_gets_its_own_parameters_before_its_first_query() {
     assert!(String::from_utf8_lossy(&sent.0).contains("SET TimeZone='Asia/Tokyo'"));
     link.client = other;
     let told = link.told(&[row("x"), complete("SELECT 1"), parameter("TimeZone", "Japan"), ready()]);
-    assert_eq!(told.own_query_done, Some(Ok(())));
+    assert_eq!(told.unusual.unwrap().own_query_done, Some(Ok(())));
     let mut messages = Vec::new();
     param_sync::finish(link.server.as_ref().unwrap(), &mut link.client, Some((&link.params, &mut messages)));
     assert_eq!(messages, parameter("TimeZone", "Japan"), "a spelling that differs is told");
@@ -155,7 +155,7 @@ fn a_fatal_error_is_passed_on_in_the_servers_words_and_told() {
     let mut link = Link::transaction();
     link.ask(&[query("select 1")]);
     let told = link.told(&[fatal("57P01", "terminating connection due to administrator command")]);
-    assert_eq!(told.fatal.unwrap().sqlstate, "57P01");
+    assert_eq!(told.unusual.unwrap().fatal.unwrap().sqlstate, "57P01");
     assert_eq!(tags(&link.to_client), "E");
     assert!(link.server().is_unusable());
 }
@@ -177,7 +177,7 @@ fn a_transaction_block_in_statement_mode_is_told_and_its_ready_withheld() {
     let mut link = Link::new(PoolMode::Statement);
     link.ask(&[query("begin")]);
     let told = link.told(&[complete("BEGIN"), ready_in(b'T')]);
-    assert!(told.block_in_statement_mode);
+    assert!(told.unusual.unwrap().block_in_statement_mode);
     assert_eq!(tags(&link.to_client), "C");
     let mut link = Link::new(PoolMode::Statement);
     link.ask(&[query("begin"), close("never_prepared")]);
@@ -185,7 +185,7 @@ fn a_transaction_block_in_statement_mode_is_told_and_its_ready_withheld() {
     assert_eq!(tags(&link.to_client), "C", "nor does an answer of ours take its place");
     let mut link = Link::new(PoolMode::Statement);
     link.ask(&[query("select 1")]);
-    assert!(!link.told(&[complete("SELECT 1"), ready()]).block_in_statement_mode);
+    assert_eq!(link.told(&[complete("SELECT 1"), ready()]).unusual, None);
 }
 
 #[test]
@@ -221,8 +221,13 @@ fn a_client_without_a_server_asks_for_one_only_when_it_must() {
     for asked in [query("select 1"), parse("", "select 1"), bind(""), execute(), function_call(), describe("s")] {
         assert_eq!(link.stopped(&[asked]), StopReason::NeedServer);
     }
-    assert!(matches!(link.stopped(&[vec![b'?', 0, 0, 0, 4]]), StopReason::Refuse(Refusal::Protocol(_))));
-    assert!(matches!(link.stopped(&[vec![b'S', 0, 0, 0, 8]]), StopReason::Refuse(Refusal::Protocol(_))), "half a Sync");
+    assert!(
+        matches!(link.stopped(&[vec![b'?', 0, 0, 0, 4]]), StopReason::Refuse(why) if matches!(*why, Refusal::Protocol(_)))
+    );
+    assert!(
+        matches!(link.stopped(&[vec![b'S', 0, 0, 0, 8]]), StopReason::Refuse(why) if matches!(*why, Refusal::Protocol(_))),
+        "half a Sync"
+    );
     assert_eq!(link.stopped(&[vec![b'X', 0, 0, 0, 4]]), StopReason::Terminate);
 }
 
@@ -272,14 +277,14 @@ fn a_request_in_the_middle_of_copy_breaks_the_protocol() {
     link.ask(&[query("copy t from stdin")]);
     link.tell(&[copy_in()]);
     let stopped = link.stopped(&[query("select 1")]);
-    assert!(matches!(stopped, StopReason::Refuse(Refusal::Protocol(_))), "{stopped:?}");
+    assert!(matches!(stopped, StopReason::Refuse(ref why) if matches!(**why, Refusal::Protocol(_))), "{stopped:?}");
 }
 
 #[test]
 fn a_request_sent_ahead_into_a_copy_is_noticed_when_the_copy_begins() {
     let mut link = Link::transaction();
     link.ask(&[query("copy t from stdin"), query("select 1")]);
-    assert!(link.told(&[copy_in()]).copy_violated);
+    assert!(link.told(&[copy_in()]).unusual.unwrap().copy_violated);
     assert!(!link.server().is_quiet());
 }
 
@@ -357,7 +362,7 @@ fn a_message_of_a_client_beyond_max_packet_size_is_refused() {
     assert_eq!(link.feed_client(&short).stop, StopReason::EndOfInput);
     let mut longer = Vec::new();
     put_front::query(&mut longer, "select 12");
-    assert_eq!(link.feed_client(&longer).stop, StopReason::Refuse(Refusal::MessageTooLong));
+    assert_eq!(link.feed_client(&longer).stop, StopReason::refuse(Refusal::MessageTooLong));
 }
 
 #[test]
@@ -381,7 +386,7 @@ fn a_simple_query_is_refused_where_only_the_extended_protocol_is_allowed() {
     put_front::parse_text(&mut extended, b"", "select 1", &[]);
     put_front::sync(&mut extended);
     assert_eq!(link.feed_client(&extended).stop, StopReason::EndOfInput);
-    assert_eq!(link.feed_client(&simple).stop, StopReason::Refuse(Refusal::SimpleQuery));
+    assert_eq!(link.feed_client(&simple).stop, StopReason::refuse(Refusal::SimpleQuery));
 }
 
 #[test]
@@ -418,7 +423,7 @@ fn nothing_that_follows_a_transaction_block_in_statement_mode_reaches_the_client
     let mut link = Link::new(PoolMode::Statement);
     link.ask(&[query("begin"), query("select 1")]);
     let told = link.told(&[complete("BEGIN"), ready_in(b'T'), row("x"), complete("SELECT 1"), ready_in(b'T')]);
-    assert!(told.block_in_statement_mode);
+    assert!(told.unusual.unwrap().block_in_statement_mode);
     assert_eq!(std::mem::take(&mut link.to_client), complete("BEGIN"), "an error takes the place of the rest");
     assert!(link.server().prove_clean().is_none());
 }

@@ -49,7 +49,8 @@ fn a_limit_on_statements_fails_the_request_and_not_the_connection() {
         let sent = link.ask(&[parse("b", &long), bind("b"), execute(), sync()]);
         assert_eq!(tags(&sent), "DBES", "the server is asked for what it can only refuse");
         let told = link.told(&[error("26000", "prepared statement \"weir_x\" does not exist"), ready()]);
-        assert_eq!((&told.refused[..], &told.errors[..]), (&[text][..], &[*b"54000"][..]));
+        let unusual = told.unusual.unwrap();
+        assert_eq!((&unusual.refused[..], &unusual.errors[..]), (&[text][..], &[*b"54000"][..]));
         let heard = std::mem::take(&mut link.to_client);
         assert_eq!(
             (tags(&heard).as_str(), words(&each(&heard)[0])),
@@ -176,7 +177,7 @@ fn seventeen_parses_of_15_mb_do_not_take_the_room_of_others() {
         link.ask(&[parse(&format!("s{number}"), &text), sync()]);
         let fits = number < 2;
         let told = link.told(&[if fits { parsed() } else { error("26000", "no") }, ready()]);
-        assert_eq!(told.refused.is_empty(), fits);
+        assert_eq!(told.unusual.is_none_or(|unusual| unusual.refused.is_empty()), fits);
         link.to_client.clear();
     }
     assert!(link.interner.used() < 40 << 20);
@@ -292,7 +293,7 @@ fn an_error_far_behind_takes_back_all_that_was_skipped() {
     let name = String::from_utf8(ours).unwrap();
     link.ask(&[bind("old7"), sync()]);
     let told = link.told(&[error("08P01", &format!("prepared statement \"{name}\" requires 2")), ready()]);
-    assert_eq!(told.errors.len(), 1);
+    assert_eq!(told.unusual.unwrap().errors.len(), 1);
     let heard = std::mem::take(&mut link.to_client);
     assert_eq!(words(&each(&heard)[0])[2], "prepared statement \"old7\" requires 2");
     assert!(began.elapsed() < Duration::from_secs(60));

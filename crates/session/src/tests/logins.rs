@@ -245,7 +245,7 @@ fn outcome(told: ServerLoginStep) -> String {
         ServerLoginStep::Wait => "waits".into(),
         ServerLoginStep::HashPassword { .. } => "salt".into(),
         ServerLoginStep::Ready(_) => "ready".into(),
-        ServerLoginStep::Failed(error) => error.message,
+        ServerLoginStep::Refused(error) | ServerLoginStep::Failed(error) => error.message,
     }
 }
 
@@ -285,7 +285,7 @@ fn what_a_server_asks_for_and_we_do_not_have_is_said_with_the_users_name() {
 fn the_servers_own_refusal_is_told_in_its_words() {
     let (mut login, table) = begin(Some("right"));
     let (told, _) = feed(&mut login, &table, &fatal("28P01", "password authentication failed for user \"ann\""));
-    let ServerLoginStep::Failed(error) = told else { panic!("not failed") };
+    let ServerLoginStep::Refused(error) = told else { panic!("not refused") };
     assert_eq!((error.sqlstate.as_str(), error.message.contains("password authentication")), ("28P01", true));
 }
 
@@ -368,7 +368,7 @@ proptest! {
                 (true, Some(tag)) => server_says(|b| put_back::raw(b, *tag, &piece[1..])),
                 _ => piece.clone(),
             };
-            if let (ServerLoginStep::Failed(error), _) = feed(&mut login, &table, &bytes) {
+            if let (ServerLoginStep::Refused(error) | ServerLoginStep::Failed(error), _) = feed(&mut login, &table, &bytes) {
                 prop_assert!(!error.message.is_empty() && error.sqlstate.len() == 5);
                 break;
             }

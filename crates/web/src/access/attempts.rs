@@ -1,7 +1,7 @@
-//! How often somebody may try to log in: counted by address and by user, in a table of bounded size.
+//! Limits attempts to log in: counts them by address and by user, in a table of bounded size.
 //!
-//! An attempt counts when it begins, so that many at once are no way around it, and is forgotten when it succeeds. A
-//! user's limit is higher than an address's: who guesses at a user from one place does not lock the user out elsewhere.
+//! An attempt counts when it begins, so parallel attempts count, too; its success removes it. A user's limit is higher
+//! than an address's: guesses from one address do not lock the user out elsewhere.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::admission::network;
 const OF_ADDRESS: u32 = 10;
 const FOR_USER: u32 = 50;
 const WINDOW: Duration = Duration::from_secs(60);
-/// Addresses and users that are counted; of more, the oldest are forgotten.
+/// Addresses and users that are counted; beyond that, the oldest are dropped.
 const MOST: usize = 4096;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -28,12 +28,12 @@ struct Count {
     since: Instant,
 }
 
-/// Attempts of late.
+/// Recent attempts.
 #[derive(Debug, Default)]
 pub(super) struct Attempts(HashMap<Counted, Count>);
 
 impl Attempts {
-    /// Somebody tries; or must wait so long first.
+    /// Counts an attempt, or returns how long the client must wait before it.
     pub(super) fn begin(&mut self, address: IpAddr, user: &str, now: Instant) -> Result<(), Duration> {
         let both = keys(address, user);
         let waits = both.iter().filter_map(|(who, most)| {
@@ -54,7 +54,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// It was the right one.
+    /// Removes the attempt from the counts: its password was right.
     pub(super) fn succeed(&mut self, address: IpAddr, user: &str) {
         for (who, _) in keys(address, user) {
             self.0.remove(&who);

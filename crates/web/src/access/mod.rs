@@ -1,8 +1,8 @@
-//! Who may do what at the control plane: accounts, sessions, tokens, and the check that stands before each path.
+//! Access control of the control plane: accounts, sessions, tokens, and the check before each path.
 //!
-//! Without accounts everybody who can connect is an admin, which is why nobody but this machine may connect then. What
-//! a path needs stands with the path (`api`); here is decided who asks. Accounts are looked at anew with each request:
-//! a reload that takes one away ends its sessions.
+//! Without accounts every client is an admin, so only this machine may connect then. The role that a path needs is
+//! listed with the path (`api`); this module finds out who sends a request. It reads the accounts anew for each
+//! request: a reload that removes an account ends its sessions.
 
 mod attempts;
 mod secrets;
@@ -26,12 +26,12 @@ use secrets::{digest, is_password, is_same};
 pub use secrets::{hash_password, hash_token, new_token};
 use sessions::Sessions;
 
-/// The cookie of a session, without and with encryption: there the name forbids that anybody but this host sets it.
+/// The cookie of a session, without and with TLS: the prefix `__Host-` lets only this host set the cookie.
 const SESSION: &str = "weir_session";
 const HOST_SESSION: &str = "__Host-weir_session";
-/// Passwords that are hashed at once: it takes a core and 19 MiB each.
+/// Passwords that are hashed at the same time: each takes a core and 19 MiB.
 const HASHING: usize = 1;
-/// The longest name and password that are looked at.
+/// The longest name and password that are checked, in bytes.
 const LONGEST_NAME: usize = 256;
 const LONGEST_PASSWORD: usize = 1024;
 
@@ -45,7 +45,7 @@ pub(crate) enum RequiredRole {
 }
 
 impl RequiredRole {
-    /// Lets whoever asks pass, or says why not.
+    /// Checks the role of `who`; an error says what is missing.
     pub(crate) fn admits(self, who: Option<&Identity>) -> Result<(), ApiError> {
         match (self, who) {
             (RequiredRole::Anyone, _) => Ok(()),
@@ -59,7 +59,7 @@ impl RequiredRole {
 /// Who sent a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
-    /// The user's name, or the token's; none where nobody logs in.
+    /// The name of the user or of the token; none where no login is configured.
     pub(crate) name: Option<String>,
     pub(crate) role: WebRole,
 }
@@ -68,15 +68,15 @@ pub(crate) struct Identity {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller(pub(crate) SocketAddr);
 
-/// Who may do what; cheap to clone.
+/// The access rules; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Access(Arc<Inner>);
 
 struct Inner {
     config: Arc<dyn ConfigAccess>,
-    /// Whether others than this machine may connect.
+    /// Whether other machines may connect.
     exposed: bool,
-    /// Whether connections are encrypted.
+    /// Whether connections are encrypted with TLS.
     secure: bool,
     sessions: Mutex<Sessions>,
     attempts: Mutex<Attempts>,
@@ -96,17 +96,17 @@ impl Access {
         }))
     }
 
-    /// Whether connections are encrypted.
+    /// Whether connections are encrypted with TLS.
     pub(crate) fn is_secure(&self) -> bool {
         self.0.secure
     }
 
-    /// Whether everybody who can connect may do everything.
+    /// Whether no login is configured, so that every client may do everything.
     pub(crate) fn is_open(&self) -> bool {
         !self.0.exposed && self.0.config.accounts().is_empty()
     }
 
-    /// Who asks; nobody, if there is no login that holds.
+    /// The sender of a request; none without a valid session or token.
     pub(crate) fn who(&self, headers: &HeaderMap) -> Option<Identity> {
         let accounts = self.0.config.accounts();
         if !self.0.exposed && accounts.is_empty() {
@@ -118,7 +118,7 @@ impl Access {
         }
     }
 
-    /// Logs somebody in; returns who, and the cookie to set.
+    /// Logs a user in; returns the identity and the cookie to set. Hashing the password takes a while.
     pub(crate) async fn login(
         &self,
         from: IpAddr,
@@ -132,8 +132,7 @@ impl Access {
         lock(&self.0.attempts).begin(from, &user, now).map_err(ApiError::TooManyLogins)?;
         let accounts = self.0.config.accounts();
         let account = accounts.users.get(&user).cloned();
-        // Somebody who is not listed takes as long as who is, also if all hashes were made with other parameters than
-        // ours.
+        // An unknown user takes as long as a known one, also if all hashes were made with other parameters than ours.
         let like = accounts.users.values().next().map(|account| account.hash.clone());
         if !self.is_password(password, account.as_ref(), like).await {
             return Err(ApiError::WrongPassword);
@@ -158,7 +157,7 @@ impl Access {
         // The semaphore is never closed.
         let Ok(turn) = self.0.hashing.clone().acquire_owned().await else { return false };
         let hashed = spawn_blocking(move || {
-            // Held by the work, which goes on when whoever asked has hung up.
+            // The task holds the permit: it goes on when the client has closed its connection.
             let _turn = turn;
             is_password(&password, hash.as_deref(), like.as_deref())
         });
@@ -182,7 +181,7 @@ impl Access {
     }
 }
 
-/// Whether a request says that it belongs to a session.
+/// Whether a request carries the cookie of a session.
 pub(crate) fn has_session(headers: &HeaderMap) -> bool {
     [SESSION, HOST_SESSION].iter().any(|name| cookie_named(headers, name).is_some())
 }
@@ -193,14 +192,14 @@ fn cookie_named<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     cookies.find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
-/// Hashes are compared: how long that takes tells nothing of a token.
+/// Compares hashes, so the time that this takes reveals nothing of a token.
 fn by_token(accounts: &Accounts, value: &HeaderValue) -> Option<Identity> {
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("bearer") {
         return None;
     }
     let hash = hash_token(token.trim());
-    // All of them, whichever it is.
+    // Compares with all of them, so that the time does not tell which one matched.
     let found =
         accounts.tokens.iter().fold(None, |found, one| if is_same(&one.1.hash, &hash) { Some(one) } else { found });
     let (name, account) = found?;
@@ -245,7 +244,7 @@ mod tests {
             assert!(login.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             drop(login);
             assert_eq!(access.0.hashing.available_permits(), 0, "{user}: its hash is still made");
-            // The next one waits for its turn.
+            // The next one waits for the permit.
             assert!(matches!(runtime.block_on(log_in("ann")), Err(ApiError::WrongPassword)));
         }
     }

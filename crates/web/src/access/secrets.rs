@@ -1,7 +1,7 @@
-//! Passwords, cookies and tokens: how they are made, and how they are kept so that a reader of them can't use them.
+//! Passwords, cookies and tokens: how they are made, and stored so that a reader of the store can't use them.
 //!
 //! Passwords are slow to guess (Argon2id, with the parameters of RFC 9106's second choice as its library has them).
-//! Cookies and tokens are 256 bits of the operating system's randomness: nobody guesses those, so SHA-256 will do for
+//! Cookies and tokens are 256 random bits of the operating system, which can't be guessed, so SHA-256 suffices for
 //! them.
 
 use std::fmt::Write as _;
@@ -12,13 +12,13 @@ use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, Salt
 use rand_core::{OsRng, RngCore};
 use sha2::Sha256;
 
-/// What a cookie or a token is known by.
+/// The hash by which a cookie or a token is found.
 pub(super) type Digest = [u8; 32];
 
-/// What the password of nobody is compared with, so that nobody takes as long as somebody.
+/// Compared with the password of an unknown user, so that an unknown user takes as long as a known one.
 static NOBODY: LazyLock<String> = LazyLock::new(|| hash_password("").unwrap_or_default());
 
-/// A password as it is written into a file. Takes a while.
+/// Hashes a password for the configuration file. Takes about as long as a login.
 ///
 /// # Errors
 /// The password is too long.
@@ -28,7 +28,7 @@ pub fn hash_password(password: &str) -> Result<String, String> {
     hash.map(|hash| hash.to_string()).map_err(|error| error.to_string())
 }
 
-/// Whether a password is the one of this hash; without a hash it is nobody's. Takes a while either way: as long as with
+/// Whether a password matches this hash; without a hash it never does. Takes the same time either way: as long as with
 /// the hash `like`, if there is one.
 pub(super) fn is_password(password: &str, hash: Option<&str>, like: Option<&str>) -> bool {
     let parsed = PasswordHash::new(hash.or(like).unwrap_or(&NOBODY));
@@ -36,20 +36,20 @@ pub(super) fn is_password(password: &str, hash: Option<&str>, like: Option<&str>
     matches && hash.is_some()
 }
 
-/// A new cookie or token.
+/// A new random cookie or token.
 pub fn new_token() -> String {
     let mut bytes = [0; 32];
     OsRng.fill_bytes(&mut bytes);
     hex(&bytes)
 }
 
-/// Whether two texts are the same; how long it takes tells only how long they are.
+/// Whether two texts are equal; the time that it takes reveals only their length.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     let differ = one.bytes().zip(other.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b));
     one.len() == other.len() && std::hint::black_box(differ) == 0
 }
 
-/// A token as it is written into a file.
+/// Hashes a token for the configuration file.
 pub fn hash_token(token: &str) -> String {
     format!("sha256:{}", hex(&digest(token)))
 }

@@ -1,4 +1,4 @@
-//! Who is logged in: sessions in memory, each known by the hash of its cookie, bounded in number and in time.
+//! Sessions of logged-in users: in memory, each found by the hash of its cookie, bounded in number and in time.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use super::secrets::Digest;
 /// How long a session lasts without a request, and at most.
 const IDLE: Duration = Duration::from_secs(3600);
 pub(super) const LONGEST: Duration = Duration::from_secs(12 * 3600);
-/// Sessions at once; of more, the one that was used longest ago ends.
+/// Sessions at the same time; beyond that, the least recently used one ends.
 const MOST: usize = 1024;
 
-/// Somebody who is logged in.
+/// A session of a user.
 #[derive(Clone, Debug)]
 struct Session {
     user: String,
-    /// What the account's hash was: with another password a session ends.
+    /// The account's hash at the login: the session ends when the password changes.
     hash: String,
     begun: Instant,
     used: Instant,
@@ -26,7 +26,7 @@ struct Session {
 pub(super) struct Sessions(HashMap<Digest, Session>);
 
 impl Sessions {
-    /// A user has logged in with the account of this hash.
+    /// Begins a session of a user whose account has this hash.
     pub(super) fn begin(&mut self, cookie: Digest, user: String, hash: String, now: Instant) {
         self.0.retain(|_, session| lasts(session, now));
         if self.0.len() >= MOST {
@@ -36,14 +36,14 @@ impl Sessions {
         self.0.insert(cookie, Session { user, hash, begun: now, used: now });
     }
 
-    /// Whose session it is, and the hash that the account had.
+    /// The user of a session, and the hash that the account had at the login.
     pub(super) fn find(&mut self, cookie: &Digest, now: Instant) -> Option<(String, String)> {
         let session = self.0.get_mut(cookie).filter(|session| lasts(session, now))?;
         session.used = now;
         Some((session.user.clone(), session.hash.clone()))
     }
 
-    /// A session ends.
+    /// Ends a session.
     pub(super) fn end(&mut self, cookie: &Digest) {
         self.0.remove(cookie);
     }

@@ -11,9 +11,9 @@ use crate::error::ApiError;
 use crate::pool_tests::PoolTests;
 use crate::watch::{Sample, Scale, Watch, place};
 
-/// Seconds that count as now.
+/// Seconds that count as the present.
 const RECENT: u64 = 300;
-/// Minutes that are looked back: three days.
+/// Minutes of the past that are used: three days.
 const PAST: u64 = 3 * 24 * 60;
 
 #[derive(Serialize)]
@@ -52,9 +52,9 @@ pub(crate) async fn advice(
     Ok(Json(All { advice }))
 }
 
-/// What advice wants of each sample of which anything is known.
+/// Converts samples to moments; leaves out those of which nothing is known.
 fn moments(samples: &[Sample]) -> Vec<Moment> {
-    // Looked for once, not for each of thousands of samples.
+    // Looked up once, not for each of thousands of samples.
     let [waiting, active, idle, in_transaction, rate, mean, wait, share] = [
         "clients_waiting",
         "servers_active",

@@ -1,6 +1,6 @@
 //! Bodies whose fields are keys of a section in the file: JSON becomes the configuration's values, and back.
 //!
-//! What is valid is for the configuration's own reader to say. Secrets come in, and never go out.
+//! The configuration's own reader validates them. Secrets come in, and are never shown.
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -13,10 +13,10 @@ use crate::error::ApiError;
 
 pub(super) type Body = Result<Json<Map<String, Value>>, JsonRejection>;
 
-/// Where a change that was made is kept, as an answer has it.
+/// Where a change is stored, as the answer reports it.
 #[derive(Serialize)]
 pub(super) struct PersistedBody {
-    /// Whether the change is in the file, and so outlasts the process.
+    /// Whether the change is in the file, and so survives a restart.
     persisted: bool,
     /// Why it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ impl From<Persisted> for PersistedBody {
     }
 }
 
-/// The keys that are written, of each secret only that there is one.
+/// The keys in the file; of each secret only that there is one.
 pub(super) fn written(keys: Vec<(&'static str, ShownValue)>) -> Map<String, Value> {
     let value = |written| match written {
         ShownValue::Value(value) => json_of(value),
@@ -41,7 +41,7 @@ pub(super) fn written(keys: Vec<(&'static str, ShownValue)>) -> Map<String, Valu
     keys.into_iter().map(|(key, written)| (key.to_owned(), value(written))).collect()
 }
 
-/// A body that names what it is about.
+/// Splits a body into the name of its subject and the other keys.
 pub(super) fn named(about: EntryKind, body: Body) -> Result<(String, Keys), ApiError> {
     let Json(mut body) = body.map_err(ApiError::BadBody)?;
     match body.remove("name") {
@@ -69,7 +69,7 @@ pub(super) fn keys(about: EntryKind, body: Map<String, Value>) -> Result<Keys, A
     Ok(keys)
 }
 
-/// A field that can't be meant; `why` ends the sentence that its name begins.
+/// An error about a field; `why` ends the sentence that the field's name begins.
 pub(super) fn bad(key: &str, why: &str) -> ApiError {
     ApiError::Bad(format!("\"{key}\" {why}")).about(key)
 }

@@ -1,4 +1,4 @@
-//! Pools made, changed, deleted and tried: a body's keys are those of a pool's section in the file.
+//! Creating, changing, deleting and testing pools: a body's keys are those of a pool's section in the file.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,26 +15,29 @@ use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::pool_tests::PoolTests;
 
-/// What a change has made.
+/// The answer to a change.
 #[derive(Serialize)]
-pub(crate) struct Changed {
+pub(crate) struct ChangedPool {
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<Pool>,
     #[serde(flatten)]
     outcome: PersistedBody,
 }
 
-impl Changed {
-    fn of(kept: Persisted, pool: Option<Pool>) -> Json<Changed> {
-        Json(Changed { pool, outcome: kept.into() })
+impl ChangedPool {
+    fn of(kept: Persisted, pool: Option<Pool>) -> Json<ChangedPool> {
+        Json(ChangedPool { pool, outcome: kept.into() })
     }
 }
 
 /// `POST /api/v1/pools`.
-pub(crate) async fn make(State(workers): State<Workers>, body: Body) -> Result<(StatusCode, Json<Changed>), ApiError> {
+pub(crate) async fn make(
+    State(workers): State<Workers>,
+    body: Body,
+) -> Result<(StatusCode, Json<ChangedPool>), ApiError> {
     let (pool, keys) = body::named(EntryKind::Pool, body)?;
     let kept = workers.change(Edit::Pool(pool.clone(), Operation::Create(keys))).await?;
-    Ok((StatusCode::CREATED, Changed::of(kept, shown(&workers, &pool).await?)))
+    Ok((StatusCode::CREATED, ChangedPool::of(kept, shown(&workers, &pool).await?)))
 }
 
 /// `PATCH /api/v1/pools/{name}`.
@@ -42,16 +45,16 @@ pub(crate) async fn alter(
     State(workers): State<Workers>,
     Name(pool): Name,
     body: Body,
-) -> Result<Json<Changed>, ApiError> {
+) -> Result<Json<ChangedPool>, ApiError> {
     let Json(body) = body.map_err(ApiError::BadBody)?;
     let kept = workers.change(Edit::Pool(pool.clone(), Operation::Alter(body::keys(EntryKind::Pool, body)?))).await?;
-    Ok(Changed::of(kept, shown(&workers, &pool).await?))
+    Ok(ChangedPool::of(kept, shown(&workers, &pool).await?))
 }
 
 /// `DELETE /api/v1/pools/{name}`.
-pub(crate) async fn delete(State(workers): State<Workers>, Name(pool): Name) -> Result<Json<Changed>, ApiError> {
+pub(crate) async fn delete(State(workers): State<Workers>, Name(pool): Name) -> Result<Json<ChangedPool>, ApiError> {
     let kept = workers.change(Edit::Pool(pool, Operation::Drop)).await?;
-    Ok(Changed::of(kept, None))
+    Ok(ChangedPool::of(kept, None))
 }
 
 /// `GET /api/v1/pools/{name}/config`.
@@ -64,7 +67,7 @@ pub(crate) async fn config(
     Ok(Json(body::written(written)))
 }
 
-/// The one pool that the list does not show stands for all without one.
+/// The pool by its name; none for the catch-all pool, which the list does not show.
 async fn shown(workers: &Workers, name: &str) -> Result<Option<Pool>, ApiError> {
     match pools::find(workers, name).await {
         Err(ApiError::Unknown(..)) => Ok(None),

@@ -1,7 +1,7 @@
 //! Connections, of clients and to servers, in pages.
 //!
-//! Workers give some at a time, so however many there are, nobody waits for a list. What is left out by a filter is
-//! looked at all the same; a page that has looked at [`LOOKS`] worker's pages ends early, and says where to go on.
+//! Workers return a page at a time, so a long list delays no client. Connections that a filter leaves out are read
+//! too; a request that has read [`LOOKS`] worker pages ends early, and returns where to go on.
 
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -16,13 +16,13 @@ use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::figures::{seconds, seconds_of};
 
-/// Pages of workers that are looked at for one of ours.
+/// Worker pages that are read for one page of the answer.
 const LOOKS: usize = 64;
 
 #[derive(Serialize)]
 pub(crate) struct Page {
     connections: Vec<Connection>,
-    /// What to give as `after` for the next page; nothing on the last one.
+    /// The value of `after` for the next page; none on the last one.
     next: Option<String>,
 }
 
@@ -42,14 +42,14 @@ pub(crate) struct Connection {
     requested_at: f64,
     wait_seconds: f64,
     close_needed: bool,
-    /// What its other side repeats as `linked_to`.
+    /// The same number as `linked_to` of the peer.
     link: u64,
     linked_to: Option<u64>,
     process_id: Option<u32>,
     tls: Option<String>,
     application_name: String,
     prepared_statements: u32,
-    /// Of a server that somebody has: what holds it, and since when; seconds since 1970.
+    /// Of a linked server: what holds it, and since when; seconds since 1970.
     held_for: Option<&'static str>,
     transaction_at: Option<f64>,
     query_at: Option<f64>,
@@ -99,7 +99,7 @@ impl ConnectionsQuery {
         fits(&self.pool, &record.database) && fits(&self.user, &record.user) && fits(&self.state, record.state)
     }
 
-    /// Where to begin, as an earlier page has said it: worker, slot, and how many of that worker's page were taken.
+    /// Where to begin, as an earlier page returned it: worker, slot, and how many of that worker's page were used.
     fn place(&self) -> Result<(Cursor, usize), ApiError> {
         let Some(after) = &self.after else { return Ok((Cursor::START, 0)) };
         let bad = || ApiError::Bad("after must be what an earlier page gave as next".to_owned());

@@ -1,4 +1,4 @@
-//! Databases: where pools lead to, and what they may take there together. They are made and go with their pools.
+//! Databases: the targets of pools, and the pools' limits together. A database exists while a pool leads to it.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::error::ApiError;
 #[derive(Serialize)]
 pub(crate) struct Page {
     databases: Vec<Database>,
-    /// What to give as `after` for the next page; nothing on the last one.
+    /// The value of `after` for the next page; none on the last one.
     next: Option<String>,
 }
 
-/// A database, wherever it is served.
+/// A database on a server.
 #[derive(Serialize)]
 struct Database {
     /// Its hosts and its name, as in `db1:5432,db2:5432/shop`.
@@ -29,7 +29,7 @@ struct Database {
     database: String,
     /// The pools that lead there, by name.
     pools: Vec<String>,
-    /// The most servers of these pools together, for one user each; nothing if one has no limit.
+    /// The sum of these pools' sizes, for one user each; none if one has no limit.
     size: Option<u64>,
     clients: u32,
     servers: u32,

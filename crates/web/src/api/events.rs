@@ -1,4 +1,4 @@
-//! `GET /api/v1/events`: the figures of pools, once a second, for as long as somebody listens.
+//! `GET /api/v1/events`: the figures of pools, once a second, as long as the client reads them.
 
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;

@@ -1,8 +1,8 @@
-//! What stands before each path: whoever asks must have the role that the path needs, and what is changed is written
-//! down.
+//! The check before each path: the sender must have the role that the path needs; changes are recorded in the audit
+//! log.
 //!
-//! A body is waited for only from who may send it, and not for long; where no login is needed, as to log in, it is
-//! short.
+//! A body is read only from a client that may send it, with a timeout; where no login is needed, as to log in, its
+//! limit is smaller.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -23,11 +23,11 @@ use crate::error::ApiError;
 pub(super) struct Gate {
     pub(super) access: Access,
     pub(super) audit: Audit,
-    /// To read there.
+    /// The role for reading.
     pub(super) reads: RequiredRole,
-    /// To change something there.
+    /// The role for changes.
     pub(super) changes: RequiredRole,
-    /// With a body.
+    /// How long the body may take.
     pub(super) body_timeout: Duration,
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn pass(State(gate): State<Gate>, request: Request, next: Next)
 }
 
 impl Gate {
-    /// A request with its body, which must come at once. Who has shown a login keeps the connection from there on.
+    /// Reads the body, which must arrive in time. A request that has shown a login keeps its connection from here on.
     async fn prepare(&self, request: Request, known: bool) -> Result<Request, ApiError> {
         let ticket = request.extensions().get::<Ticket>().cloned();
         let most = if known { MAX_BODY } else { MAX_BODY_WITHOUT_LOGIN };

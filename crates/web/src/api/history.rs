@@ -1,4 +1,4 @@
-//! `GET /api/v1/pools/{name}/history`: what was known of a pool over the last hour, day or month.
+//! `GET /api/v1/pools/{name}/history`: a pool's figures of the last hour, day or month.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) struct HistoryQuery {
     series: Option<String>,
 }
 
-/// How far back.
+/// The range.
 #[derive(Clone, Copy, Default, Deserialize)]
 enum Range {
     #[default]
@@ -35,7 +35,7 @@ enum Range {
 }
 
 impl Range {
-    /// What is looked at, how much of it, and how many moments become one.
+    /// The scale, how many moments, and how many of them are merged into one.
     fn plan(self) -> (Scale, u64, usize) {
         match self {
             Range::Hour => (Scale::Seconds, 3_600, 1),
@@ -52,7 +52,7 @@ pub(crate) struct History {
     /// The moments, in seconds since 1970.
     at: Vec<u64>,
     series: BTreeMap<&'static str, Vec<Value>>,
-    /// Whether it outlasts the process.
+    /// Whether the history survives a restart.
     persisted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -69,7 +69,7 @@ pub(crate) async fn history(
     let (scale, moments, at_a_time) = wanted.range.plan();
     let step = scale.step() * at_a_time as u64;
     let until = wanted.until.unwrap_or(u64::MAX).min(clock::now().as_secs());
-    // The one under way has its place, and shows once it is over.
+    // The current step is counted, and is shown when it is over.
     let from = (until - until % step + step).saturating_sub(scale.step() * moments);
     let (samples, reason) = watch.history(&name, scale, from, moments).await?;
     let samples = merged(&samples, at_a_time);
@@ -83,7 +83,7 @@ pub(crate) async fn history(
     }))
 }
 
-/// The places of the series that are asked for by name; all if none is.
+/// The indexes of the requested series; all if none is named.
 fn chosen(names: Option<&str>) -> Result<Vec<usize>, ApiError> {
     let Some(names) = names else { return Ok((0..SERIES.len()).collect()) };
     let known = |name: &str| place(name).ok_or_else(|| ApiError::Bad(format!("there is no series {name}")));

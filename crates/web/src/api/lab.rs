@@ -10,11 +10,11 @@ use tokio::task::spawn_blocking;
 use crate::error::ApiError;
 use crate::lab::{Lab, ReportList};
 
-/// A report is a page without scripts, which fetches nothing; whatever it says, a browser keeps it so.
+/// A report is a page without scripts that fetches nothing; this policy makes the browser enforce it.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
 
-/// A report and a file.
+/// The names of a report and of a file.
 type Parts = Result<Path<(String, String)>, PathRejection>;
 
 /// `GET /api/v1/lab`.

@@ -1,4 +1,4 @@
-//! Logging in and out, who one is, and what was done.
+//! Login and logout, the identity of the sender, and the audit log.
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::page::page_limit;
 use crate::access::{Access, Caller, Identity};
-use crate::audit::{Audit, Entry};
+use crate::audit::{Audit, AuditEntry};
 use crate::error::ApiError;
 
 #[derive(Deserialize)]
@@ -20,10 +20,10 @@ pub(crate) struct Login {
     password: String,
 }
 
-/// Who one is.
+/// The identity of the sender.
 #[derive(Serialize)]
 pub(crate) struct Me {
-    /// None where nobody logs in.
+    /// None where no login is configured.
     user: Option<String>,
     role: &'static str,
     login_needed: bool,
@@ -70,7 +70,7 @@ pub(crate) async fn me(State(access): State<Access>, headers: HeaderMap) -> Resu
 
 #[derive(Serialize)]
 pub(crate) struct Page {
-    entries: Vec<Entry>,
+    entries: Vec<AuditEntry>,
 }
 
 #[derive(Deserialize)]

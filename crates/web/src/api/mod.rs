@@ -1,5 +1,5 @@
-//! The paths of the API. What stands behind each is beside this file; what each takes and gives is in `openapi.json`,
-//! which a test compares with the paths.
+//! The paths of the API. Their handlers are the files beside this one; `openapi.json` describes input and output, and
+//! a test compares it with the paths.
 
 mod advice;
 mod body;
@@ -42,10 +42,10 @@ use crate::watch::Watch;
 use crate::{compress, guard, health, metrics, panel};
 use gate::{Gate, MAX_BODY};
 
-/// What is asked about our health, and answered however much else is asked.
+/// Health checks, which are answered under any load.
 const HEALTH: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
-/// What the handlers stand on.
+/// The state of the handlers.
 #[derive(Clone)]
 struct App {
     workers: Workers,
@@ -106,7 +106,7 @@ impl FromRef<App> for &'static str {
     }
 }
 
-/// The paths, what is needed to read there and to change something, and what answers.
+/// The paths, the roles for reading and for changes, and the handlers.
 fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)> {
     vec![
         ("/healthz", ANYONE, ANYONE, get(health::alive)),
@@ -155,7 +155,7 @@ const VIEWER: RequiredRole = RequiredRole::Role(WebRole::Viewer);
 const OPERATOR: RequiredRole = RequiredRole::Role(WebRole::Operator);
 const ADMIN: RequiredRole = RequiredRole::Role(WebRole::Admin);
 
-/// All of it, behind the guard.
+/// All paths, behind the guard.
 pub(crate) fn router(
     workers: Workers,
     access: Access,
@@ -185,8 +185,8 @@ pub(crate) fn router(
         .with_state(App { workers, access, audit, pool_tests, probe, version, watch, lab })
 }
 
-/// Counts a request until its answer has been sent. Refuses a body that says it is too long before any of it is read,
-/// and ends a request whose body does not come, or whose answer does not.
+/// Counts a request until its answer has been sent. Refuses a body whose Content-Length is too large before reading
+/// it, and times out a request whose body or answer takes too long.
 async fn in_bounds(mut request: Request, next: Next, longest: Duration) -> Response {
     let said = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if said.is_some_and(|length| length > MAX_BODY as u64) {

@@ -1,4 +1,4 @@
-//! Lists that come in pages, in the order of their names.
+//! Lists in pages, ordered by name.
 
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
@@ -7,11 +7,11 @@ use serde::Deserialize;
 use super::params::within;
 use crate::error::ApiError;
 
-/// Entries of a page, unless asked otherwise, and at most.
+/// Entries of a page by default, and at most.
 const PAGE: usize = 100;
 const MAX_PAGE: usize = 1000;
 
-/// Which page is asked for.
+/// The requested page.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PageQuery {
@@ -23,7 +23,7 @@ pub(crate) struct PageQuery {
 /// The query of a request for a page.
 pub(super) type PageParams = Result<Query<PageQuery>, QueryRejection>;
 
-/// The page that is asked for.
+/// The requested page.
 pub(super) struct PageRequest {
     after: String,
     limit: usize,
@@ -35,8 +35,8 @@ impl PageRequest {
         Ok(PageRequest { after, limit: page_limit(limit)? })
     }
 
-    /// Those of the page, of all that are sorted by their names, and what to give as `after` for the page behind it;
-    /// nothing on the last one.
+    /// The entries of this page, of all that are sorted by their names, and the value of `after` for the next page;
+    /// none on the last one.
     pub(super) fn cut<T>(&self, all: impl IntoIterator<Item = T>, name: fn(&T) -> &str) -> (Vec<T>, Option<String>) {
         let mut left = all.into_iter().filter(|one| name(one) > self.after.as_str());
         let page: Vec<T> = left.by_ref().take(self.limit).collect();
@@ -45,7 +45,7 @@ impl PageRequest {
     }
 }
 
-/// How many a page has at most: as many as asked for, within reason.
+/// The entries of a page: as many as requested, up to the limit.
 pub(super) fn page_limit(wanted: Option<usize>) -> Result<usize, ApiError> {
     within("limit", wanted.unwrap_or(PAGE), MAX_PAGE)
 }

@@ -1,4 +1,4 @@
-//! Parameters of requests that several paths share.
+//! Request parameters that several paths share.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 
 use crate::error::ApiError;
 
-/// A number from a query, from 1 to as many as may be.
+/// A number from a query, from 1 to `most`.
 pub(super) fn within<T: PartialOrd + From<u8> + Display>(name: &str, value: T, most: T) -> Result<T, ApiError> {
     if value >= T::from(1) && value <= most {
         return Ok(value);
@@ -15,7 +15,7 @@ pub(super) fn within<T: PartialOrd + From<u8> + Display>(name: &str, value: T, m
     Err(ApiError::Bad(format!("{name} must be from 1 to {most}")))
 }
 
-/// The part of a path that names something.
+/// The name in a path.
 pub(super) struct Name(pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {

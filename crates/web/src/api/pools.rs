@@ -1,7 +1,7 @@
-//! Pools: what they are set to, how they are, and what can be done to them.
+//! Pools: their settings, their state, and commands for them.
 //!
 //! A pool here is one of the configuration, by the name that clients give as their database; it has servers for each
-//! user that came to it. A database made on demand has no entry of its own there.
+//! user that has connected. An automatic database has no entry in the configuration.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,21 +20,21 @@ use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::figures::{Clients, Servers, seconds, seconds_of};
 
-/// How long a command that waits for servers is waited for, unless asked otherwise, and at most.
+/// How long the handler waits for a command that waits for servers, by default and at most, in seconds.
 const DEFAULT_TIMEOUT: u64 = 10;
 const MAX_TIMEOUT: u64 = 60;
 
 #[derive(Serialize)]
 pub(crate) struct Page {
     pools: Vec<Pool>,
-    /// What to give as `after` for the next page; nothing on the last one.
+    /// The value of `after` for the next page; none on the last one.
     next: Option<String>,
 }
 
 #[derive(Serialize)]
 pub(crate) struct Pool {
     name: String,
-    /// Whether the configuration has it; databases made on demand it has not.
+    /// Whether the pool is in the configuration; automatic databases are not.
     configured: bool,
     hosts: Vec<String>,
     database: String,
@@ -53,19 +53,19 @@ pub(crate) struct Pool {
     refusals: BTreeMap<&'static str, u64>,
     /// Session state that clients lost at the end of a transaction, by kind.
     lost_state: BTreeMap<&'static str, u64>,
-    users: Vec<User>,
+    users: Vec<PoolUser>,
 }
 
 /// A user's part of a pool.
 #[derive(Serialize)]
-struct User {
+struct PoolUser {
     user: String,
     clients: Clients,
     servers: Servers,
     longest_wait_seconds: f64,
 }
 
-/// Counted since the start.
+/// Counters since the start.
 #[derive(Serialize)]
 struct Totals {
     transactions: u64,
@@ -161,14 +161,14 @@ impl<'a> Index<'a> {
                 .named()
                 .map(|(kind, count)| (kind, count.lost))
                 .collect(),
-            users: records.iter().map(|record| User::of(record)).collect(),
+            users: records.iter().map(|record| PoolUser::of(record)).collect(),
         })
     }
 }
 
-impl User {
-    fn of(record: &PoolRecord) -> User {
-        User {
+impl PoolUser {
+    fn of(record: &PoolRecord) -> PoolUser {
+        PoolUser {
             user: record.user.clone(),
             clients: Clients::of(record),
             servers: Servers::of(record),
@@ -192,7 +192,7 @@ pub(crate) async fn one(State(workers): State<Workers>, Name(name): Name) -> Res
     find(&workers, &name).await.map(Json)
 }
 
-/// A pool as it is now.
+/// A pool's current state.
 pub(super) async fn find(workers: &Workers, name: &str) -> Result<Pool, ApiError> {
     let (report, config) = workers.report().await?;
     Index::new(&report, &config).pool(name).ok_or_else(|| ApiError::Unknown("pool", name.to_owned()))
@@ -209,7 +209,7 @@ type Done = Result<StatusCode, ApiError>;
 
 const DONE: StatusCode = StatusCode::NO_CONTENT;
 
-/// Asks for a command that waits until servers are free, for as long as its asker likes.
+/// Runs a command that waits until servers are free, up to the client's timeout.
 async fn wait_for(workers: &Workers, command: Command, timeout: TimeoutParam) -> Done {
     let Query(TimeoutQuery { timeout }) = timeout?;
     let seconds = within("timeout", timeout.unwrap_or(DEFAULT_TIMEOUT), MAX_TIMEOUT)?;

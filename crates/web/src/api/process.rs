@@ -1,4 +1,4 @@
-//! The process as a whole: how it is, and its settings.
+//! The process as a whole: its state and its settings.
 
 use axum::Json;
 use axum::extract::State;
@@ -108,7 +108,7 @@ pub(crate) struct Value {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Changed {
+pub(crate) struct ChangedSetting {
     key: String,
     /// As SHOW CONFIG has it now.
     value: String,
@@ -121,12 +121,12 @@ pub(crate) async fn set(
     State(workers): State<Workers>,
     Name(key): Name,
     value: Result<Json<Value>, JsonRejection>,
-) -> Result<Json<Changed>, ApiError> {
+) -> Result<Json<ChangedSetting>, ApiError> {
     let Json(Value { value }) = value.map_err(ApiError::BadBody)?;
     let about = |error: ApiError| error.about(&key);
     let assign = Assignment::new(&key, &value).map_err(|error| about(ApiError::InvalidSetting(error)))?;
     let kept = workers.change(Edit::Setting(assign)).await.map_err(about)?;
     let (_, config) = workers.report().await?;
     let now = weir_config::show(&config).into_iter().find(|row| row.key == key);
-    Ok(Json(Changed { key, value: now.map_or(value, |row| row.value), outcome: kept.into() }))
+    Ok(Json(ChangedSetting { key, value: now.map_or(value, |row| row.value), outcome: kept.into() }))
 }

@@ -1,7 +1,7 @@
-//! Users: who may come, by which rules, and what they use now; made, changed and deleted.
+//! Users: their rules and what they use now; creating, changing and deleting them.
 //!
 //! A user here is a name that is listed with a secret, that has rules of its own, or that is in use. Secrets come in,
-//! and never go out.
+//! and are never shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,24 +22,24 @@ use crate::error::ApiError;
 #[derive(Serialize)]
 pub(crate) struct Page {
     users: Vec<User>,
-    /// What to give as `after` for the next page; nothing on the last one.
+    /// The value of `after` for the next page; none on the last one.
     next: Option<String>,
 }
 
 #[derive(Serialize)]
 pub(crate) struct User {
     name: String,
-    /// Whether a secret of theirs is listed, in `[auth.users]` or in the file of users.
+    /// Whether a secret of the user is listed, in `[auth.users]` or in the file of users.
     listed: bool,
-    /// Their own rules; what is not among them is the pool's, or the process's.
+    /// The user's own rules; for all others, those of the pool or of the process hold.
     rules: Map<String, Value>,
     clients: u32,
     servers: u32,
 }
 
-/// What a change has made.
+/// The answer to a change.
 #[derive(Serialize)]
-pub(crate) struct Changed {
+pub(crate) struct ChangedUser {
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<User>,
     #[serde(flatten)]
@@ -62,7 +62,10 @@ pub(crate) async fn one(State(workers): State<Workers>, Name(name): Name) -> Res
 }
 
 /// `POST /api/v1/users`.
-pub(crate) async fn make(State(workers): State<Workers>, body: Body) -> Result<(StatusCode, Json<Changed>), ApiError> {
+pub(crate) async fn make(
+    State(workers): State<Workers>,
+    body: Body,
+) -> Result<(StatusCode, Json<ChangedUser>), ApiError> {
     let (name, keys) = body::named(EntryKind::User, body)?;
     if name.is_empty() {
         return Err(body::bad("name", "must not be empty"));
@@ -75,16 +78,16 @@ pub(crate) async fn alter(
     State(workers): State<Workers>,
     Name(name): Name,
     body: Body,
-) -> Result<Json<Changed>, ApiError> {
+) -> Result<Json<ChangedUser>, ApiError> {
     let Json(body) = body.map_err(ApiError::BadBody)?;
     let keys = body::keys(EntryKind::User, body)?;
     changed(&workers, name, Operation::Alter, keys).await
 }
 
 /// `DELETE /api/v1/users/{name}`.
-pub(crate) async fn delete(State(workers): State<Workers>, Name(name): Name) -> Result<Json<Changed>, ApiError> {
+pub(crate) async fn delete(State(workers): State<Workers>, Name(name): Name) -> Result<Json<ChangedUser>, ApiError> {
     let kept = workers.change(Edit::User(name, Operation::Drop)).await?;
-    Ok(told(kept, None))
+    Ok(reply(kept, None))
 }
 
 async fn changed(
@@ -92,13 +95,13 @@ async fn changed(
     name: String,
     act: fn(Keys) -> Operation,
     keys: Keys,
-) -> Result<Json<Changed>, ApiError> {
+) -> Result<Json<ChangedUser>, ApiError> {
     let kept = workers.change(Edit::User(name.clone(), act(keys))).await?;
-    Ok(told(kept, find(workers, &name).await?))
+    Ok(reply(kept, find(workers, &name).await?))
 }
 
-fn told(kept: Persisted, user: Option<User>) -> Json<Changed> {
-    Json(Changed { user, outcome: kept.into() })
+fn reply(kept: Persisted, user: Option<User>) -> Json<ChangedUser> {
+    Json(ChangedUser { user, outcome: kept.into() })
 }
 
 async fn find(workers: &Workers, name: &str) -> Result<Option<User>, ApiError> {

@@ -1,7 +1,7 @@
-//! `/metrics`: what the workers report, for Prometheus and what reads OpenMetrics (its specification, 1.0).
+//! `/metrics`: the workers' reports, for Prometheus and other readers of OpenMetrics (its specification, 1.0).
 //!
-//! Names follow Prometheus's conventions: base units, `_total` for what only grows. Databases and users are labels, and
-//! with a `*` database there may be any number of them: beyond [`MOST`] the rest is one sum, `(others)`.
+//! Names follow Prometheus's conventions: base units, `_total` for counters. Databases and users are labels, and with
+//! a `*` database their number has no limit: beyond [`MOST`] the rest is one sum, `(others)`.
 
 mod labels;
 #[cfg(test)]
@@ -33,10 +33,10 @@ use labels::{OTHERS, escaped};
 use text::Format;
 use times::Timed;
 
-/// Databases, and pools, that have labels of their own.
+/// Databases and pools with labels of their own.
 const MOST: usize = 1000;
 
-/// Everything that is shown, by the names that become labels.
+/// All figures, by the names that become labels.
 #[derive(Debug)]
 struct Figures {
     version: &'static str,
@@ -53,7 +53,7 @@ struct Figures {
     stats: BTreeMap<String, (Stats, PoolCounters)>,
     times: Timed,
     cpu: Cpu,
-    /// By configured pool: the most servers that it may have.
+    /// By configured pool: its size.
     sizes: BTreeMap<String, u32>,
 }
 
@@ -73,7 +73,7 @@ fn text(figures: Figures) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(figures));
     let mut text = String::new();
-    // A string takes everything.
+    // Writing to a string does not fail.
     let _ = encode(&mut text, &registry);
     text
 }
@@ -115,7 +115,7 @@ impl Figures {
     }
 }
 
-/// A name's own labels as long as there is room for them.
+/// The labels of a name: its own as long as there is room, else those of the sum.
 fn labels(taken: usize, database: &str, user: &str) -> (String, String) {
     if taken < MOST { (escaped(database), escaped(user)) } else { (OTHERS.to_owned(), String::new()) }
 }

@@ -1,5 +1,4 @@
-//! What `/metrics` shows of a report; and that what is built on its names, in `monitoring`, has the names that there
-//! are.
+//! What `/metrics` shows of a report; and that the files in `monitoring` use only names of existing metrics.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -87,14 +86,14 @@ fn however_many_pools_there_are_the_labels_are_bounded_and_the_sums_are_right() 
     assert_eq!(of("weir_pool_longest_wait_seconds").len(), MOST + 1);
 }
 
-/// Everything there is, with a pool of the configuration, as Prometheus reads it.
+/// A report with all metrics and one pool of the configuration, in Prometheus's format.
 fn plain() -> String {
     let text = "[auth]\ntype = \"trust\"\n[auth.users]\nann = \"\"\n[pools.app0]\nhost = \"::1\"\n";
     let config = weir_config::load("weir.toml".as_ref(), &|_| Ok(text.to_owned()), &|_| None).expect("a pool");
     Format::Plain.of(super::text(Figures::new(report(1), &config, "test", Cpu::of([(0, 2.5)]))))
 }
 
-/// The names of metrics that a text has in it.
+/// The names of metrics in a text.
 fn names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("weir_")).collect()
@@ -118,7 +117,7 @@ fn the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() {
     assert_eq!(dashboard["uid"], "weir");
 }
 
-/// Whether promtool is content with this; so it is, too, where there is none.
+/// Whether promtool accepts this; true where promtool is not installed.
 fn promtool(arguments: &[&str], input: &str) -> Result<(), String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../monitoring");
     let mut command = Command::new("promtool");

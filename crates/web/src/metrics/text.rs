@@ -1,8 +1,8 @@
-//! The two formats that are written: OpenMetrics to who asks for it, else Prometheus's own text (its "Exposition
+//! The two output formats: OpenMetrics for clients that request it, else Prometheus's own text format (its "Exposition
 //! formats", version 0.0.4), which every scraper reads.
 //!
-//! They differ in little: in the older one a counter's family has the name of its samples, there are no units and no
-//! end, and what is known of a process is a gauge.
+//! They differ little: in Prometheus's format a counter's family has the name of its samples, there are no units and
+//! no end marker, and an info metric is a gauge.
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
@@ -15,7 +15,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// What is asked for.
+    /// The format that the client requests.
     pub(super) fn wanted(headers: &HeaderMap) -> Format {
         let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let mut kinds = accepts.flat_map(|value| value.split(','));
@@ -30,7 +30,7 @@ impl Format {
         }
     }
 
-    /// What was written as OpenMetrics, in this format.
+    /// Converts OpenMetrics text to this format.
     pub(super) fn of(self, text: String) -> String {
         match self {
             Format::OpenMetrics => text,
@@ -61,7 +61,7 @@ fn plain(text: &str) -> String {
     plain
 }
 
-/// The kind that a line about a family tells.
+/// The type in a `# TYPE` line.
 fn kind(line: &str) -> Option<&str> {
     line.strip_prefix("# TYPE ")?.rsplit(' ').next()
 }

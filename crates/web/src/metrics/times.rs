@@ -1,8 +1,8 @@
-//! How long things took, as histograms of Prometheus: `_bucket`, `_sum` and `_count` of each database.
+//! Durations as Prometheus histograms: `_bucket`, `_sum` and `_count` of each database.
 //!
 //! Owns the bounds that are shown: each twice the one before, from 64 µs to more than a minute, so that a query can
-//! tell quantiles from a hundred thousandth to many seconds; the workers count finer. A histogram is some seventy
-//! lines, so no more than [`MOST_TIMED`] databases have their own; the rest is one sum.
+//! compute quantiles from a tenth of a millisecond to many seconds; the workers' buckets are finer. A histogram has
+//! some seventy lines, so only [`MOST_TIMED`] databases have their own; the rest is one sum.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,11 +20,11 @@ const MOST_TIMED: usize = 250;
 /// The powers of two of microseconds that bound the buckets: 64 µs to 67 s.
 const BOUNDS: std::ops::RangeInclusive<u32> = 6..=26;
 
-/// The times of each database.
+/// The durations of each database.
 #[derive(Debug, Default)]
 pub(super) struct Timed(BTreeMap<String, (Stats, Times)>);
 
-/// One of the times: its name, its help, its counts and its sum in microseconds.
+/// One kind of duration: its name, its help, its counts and its sum in microseconds.
 struct Time {
     name: &'static str,
     help: &'static str,
@@ -78,7 +78,7 @@ impl Timed {
     }
 }
 
-/// Each bound in seconds, and what was counted between it and the one before; the last is open.
+/// Each bound in seconds, and the count between it and the one before; the last is open.
 fn buckets(counts: &Histogram) -> Vec<(f64, u64)> {
     let mut before = 0;
     let mut buckets = Vec::with_capacity(BOUNDS.count() + 1);

@@ -1,13 +1,12 @@
-//! How busy each worker is: the CPU time of its thread, as the system counts it (proc(5),
-//! `/proc/pid/task/tid/schedstat`).
+//! How busy each worker is: the CPU time of its thread, from the kernel (proc(5), `/proc/pid/task/tid/schedstat`).
 //!
-//! The workers are not asked, and pay nothing for it. Where there is no such file, nothing is known.
+//! This costs the workers nothing. Without such a file the figures are unknown.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What the name of a worker's thread begins with; its number follows.
+/// The prefix of the name of a worker's thread; its number follows.
 const NAME: &str = "weir-";
 
 /// The CPU seconds of each worker's thread so far, by its number.
@@ -30,7 +29,7 @@ impl Cpu {
         Cpu(seconds.into())
     }
 
-    /// Which share of these seconds each worker was busy, from 0 to 1.
+    /// The share of these seconds in which each worker was busy, from 0 to 1.
     pub(super) fn shares_since(&self, before: &Cpu, seconds: f64) -> BTreeMap<u16, f64> {
         let share = |(worker, now): (&u16, &f64)| {
             let ran = now - before.0.get(worker)?;

@@ -1,4 +1,4 @@
-//! One second's figures, and how they are written as an event (HTML standard, "Server-sent events").
+//! One second's figures, and their format as an event (HTML standard, "Server-sent events").
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,30 @@ use serde_json::{Map, Value, json};
 use super::series::{SERIES, Sample, place};
 use crate::error::ApiError;
 
-/// What is known at a moment.
+/// The figures of a moment.
 pub(super) struct Frame {
     /// Seconds since 1970.
     pub(super) at: f64,
-    pub(super) pools: BTreeMap<String, Pool>,
+    pub(super) pools: BTreeMap<String, PoolFigures>,
     /// All pools as one.
     pub(super) all: Sample,
-    /// Which share of its time each worker was busy.
+    /// The share of time in which each worker was busy.
     pub(super) workers: BTreeMap<u16, f64>,
 }
 
 /// One pool's figures.
-pub(super) struct Pool {
+pub(super) struct PoolFigures {
     pub(super) sample: Sample,
     /// By SQLSTATE, since the start.
     pub(super) errors: Vec<(String, u64)>,
 }
 
-/// Which pools a listener wants to hear of.
+/// The pools that a listener selected.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Selection {
     /// This one.
     One(String),
-    /// At most so many, those with the most to tell.
+    /// At most so many, the busiest ones.
     Busiest(usize),
 }
 
@@ -39,9 +39,9 @@ impl Frame {
         self.pools.contains_key(name)
     }
 
-    /// As an event for who selected these pools.
+    /// The event for a listener with this selection.
     pub(super) fn event(&self, selection: &Selection) -> String {
-        let pools: Vec<(&String, &Pool)> = match selection {
+        let pools: Vec<(&String, &PoolFigures)> = match selection {
             Selection::One(name) => self.pools.get_key_value(name).into_iter().collect(),
             Selection::Busiest(most) => self.busiest(*most),
         };
@@ -52,13 +52,13 @@ impl Frame {
         format!("event: figures\ndata: {data}\n\n")
     }
 
-    /// Those with the most clients that wait, then the most transactions, then the most clients.
-    fn busiest(&self, most: usize) -> Vec<(&String, &Pool)> {
+    /// The pools with the most waiting clients, then the most transactions, then the most clients.
+    fn busiest(&self, most: usize) -> Vec<(&String, &PoolFigures)> {
         let mut pools: Vec<_> = self.pools.iter().collect();
         if pools.len() > most {
             let [waiting, transactions, clients] =
                 ["clients_waiting", "transactions_per_second", "clients_idle"].map(|name| place(name).unwrap_or(0));
-            let key = |pool: &Pool| [waiting, transactions, clients].map(|place| known(pool.sample[place]));
+            let key = |pool: &PoolFigures| [waiting, transactions, clients].map(|place| known(pool.sample[place]));
             pools.sort_by(|(_, a), (_, b)| key(b).partial_cmp(&key(a)).unwrap_or(std::cmp::Ordering::Equal));
             pools.truncate(most);
         }
@@ -66,7 +66,7 @@ impl Frame {
     }
 }
 
-impl Pool {
+impl PoolFigures {
     fn json(&self) -> Value {
         let mut figures = figures(&self.sample);
         let errors: Map<String, Value> = self.errors.iter().map(|(code, count)| (code.clone(), json!(count))).collect();
@@ -75,7 +75,7 @@ impl Pool {
     }
 }
 
-/// A sample by its names; parts of one figure become an object. What is unknown is null.
+/// A sample by its names; parts of one figure become an object. Unknown values are null.
 pub(super) fn figures(sample: &Sample) -> Map<String, Value> {
     let mut all = Map::new();
     for (series, value) in SERIES.iter().zip(sample) {
@@ -97,7 +97,7 @@ fn part(name: &str) -> Option<(&str, &str)> {
     name.rsplit_once('_').filter(|(_, part)| matches!(*part, "p50" | "p95" | "p99" | "mean"))
 }
 
-/// A figure as it is written: with as many digits as it can have a meaning in.
+/// A figure in JSON, rounded to its significant digits.
 pub(crate) fn number(value: f32) -> Value {
     if value.is_nan() { Value::Null } else { json!(rounded(f64::from(value))) }
 }
@@ -110,8 +110,8 @@ fn known(value: f32) -> f32 {
     if value.is_nan() { 0.0 } else { value }
 }
 
-/// That there are no figures, as an event.
-pub(super) fn trouble(error: &ApiError) -> String {
+/// The event that there are no figures.
+pub(super) fn error_event(error: &ApiError) -> String {
     format!("event: trouble\ndata: {}\n\n", error.json())
 }
 
@@ -124,7 +124,7 @@ mod tests {
         let pool = |n: usize| {
             let mut sample = UNKNOWN;
             sample[place("transactions_per_second").expect("a figure")] = n as f32;
-            (format!("app{n:03}"), Pool { sample, errors: vec![("23505".to_owned(), 2)] })
+            (format!("app{n:03}"), PoolFigures { sample, errors: vec![("23505".to_owned(), 2)] })
         };
         Frame { at: 5.0, pools: (0..pools).map(pool).collect(), all: UNKNOWN, workers: [(0, 0.25)].into() }
     }
@@ -148,8 +148,8 @@ mod tests {
     #[test]
     fn of_many_pools_the_busiest_are_told() {
         let frame = frame(200);
-        let told = data(&frame.event(&Selection::Busiest(2)));
-        let names: Vec<_> = told["pools"].as_object().expect("pools").keys().collect();
+        let event = data(&frame.event(&Selection::Busiest(2)));
+        let names: Vec<_> = event["pools"].as_object().expect("pools").keys().collect();
         assert_eq!(names, ["app198", "app199"]);
         assert!(frame.event(&Selection::One("none".into())).contains("\"pools\":{}"));
     }

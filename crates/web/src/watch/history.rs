@@ -1,9 +1,9 @@
-//! What was known of the busiest pools: which pools these are, and where their figures are kept.
+//! The history of the busiest pools: which pools these are, and where their figures are stored.
 //!
-//! Owns the bound: [`MOST_POOLS`] pools, each in a `ring` of fixed size. Without a folder the rings are memory, and end
-//! with the process. In a folder they are one file, open from the start, which belongs to one process at a time; one
-//! that finds it taken, as in a restart that overlaps, keeps its figures in memory until the folder is free. Everything
-//! here may wait for a disk, so it is called where that is no harm.
+//! Owns the bound: [`MOST_POOLS`] pools, each in a `ring` of fixed size. Without a folder the rings are in memory, and
+//! end with the process. In a folder they are one file, open from the start and locked by one process at a time; a
+//! process that finds it locked, as in a restart that overlaps, keeps its figures in memory until the folder is free.
+//! Every function may block on a disk: callers use a thread for blocking work.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -17,9 +17,9 @@ use rustix::fs::{FlockOperation, flock};
 use super::ring::{IN_FILE, Ring, Scale};
 use super::series::{Merged, PoolState, PoolStates, SERIES, Sample, sample};
 
-/// Pools whose figures are kept.
+/// Pools whose figures are stored.
 const MOST_POOLS: usize = 50;
-/// How much of a pool's measured traffic counts a minute later: what was an hour ago counts for a third.
+/// The factor of a pool's measured traffic for each minute: traffic of an hour ago counts for a third.
 const FADES: f64 = 0.98;
 /// The file in the folder.
 const FILE: &str = "pools.history";
@@ -27,18 +27,18 @@ const FILE: &str = "pools.history";
 /// The figures of the busiest pools.
 pub(crate) struct History {
     kept: BTreeMap<String, PoolHistory>,
-    /// How busy each pool is, kept or not.
+    /// How busy each pool is, stored or not.
     busy: HashMap<String, Busy>,
-    /// The minute that is under way.
+    /// The current minute.
     minute: u64,
     folder: Option<Folder>,
 }
 
 struct PoolHistory {
     ring: Ring,
-    /// Which place of the file it has; nothing if it is in memory.
+    /// Its index in the file; none if it is in memory.
     place: Option<usize>,
-    /// How the minute under way began.
+    /// The pool's state at the start of the current minute.
     start: Option<(Instant, PoolState)>,
     merged: Merged,
 }
@@ -51,19 +51,19 @@ struct Busy {
 
 struct Folder {
     path: PathBuf,
-    /// Locked, as long as it is ours.
+    /// Locked while it is ours.
     file: Option<Arc<File>>,
-    /// What went wrong last.
-    trouble: Option<String>,
+    /// The last error.
+    last_error: Option<String>,
 }
 
 impl History {
-    /// With what an earlier process has left in the folder.
+    /// With the figures of an earlier process in the folder.
     ///
     /// # Errors
-    /// The folder is not available. That another process has it is none.
+    /// The folder is not available. That another process has locked it is not an error.
     pub(crate) fn new(folder: Option<&Path>) -> io::Result<History> {
-        let folder = folder.map(|path| Folder { path: path.to_owned(), file: None, trouble: None });
+        let folder = folder.map(|path| Folder { path: path.to_owned(), file: None, last_error: None });
         let mut history = History { kept: BTreeMap::new(), busy: HashMap::new(), minute: 0, folder };
         if let Some(folder) = &history.folder {
             fs::create_dir_all(&folder.path)?;
@@ -73,11 +73,11 @@ impl History {
         Ok(history)
     }
 
-    /// Why figures will not outlast the process; nothing if they will.
+    /// Why figures will not survive a restart; none if they will.
     pub(crate) fn why_not_persisted(&self) -> Option<String> {
         match &self.folder {
             None => Some("there is no [web] history; the minutes of a day are kept in memory".to_owned()),
-            Some(folder) if folder.trouble.is_some() => folder.trouble.clone(),
+            Some(folder) if folder.last_error.is_some() => folder.last_error.clone(),
             Some(folder) if folder.file.is_none() => {
                 Some(format!("another process keeps its history in {}", folder.path.display()))
             }
@@ -85,7 +85,7 @@ impl History {
         }
     }
 
-    /// Keeps what is known at this second of 1970's count: the states, and the samples made of them.
+    /// Stores the figures of this second since 1970: the states, and the samples made of them.
     pub(super) fn record<'a>(
         &mut self,
         second: u64,
@@ -105,20 +105,20 @@ impl History {
             kept.start.get_or_insert_with(|| (at, state.clone()));
             failed = kept.ring.put(Scale::Seconds, second, sample).err().or(failed);
         }
-        self.said(failed);
+        self.set_error(failed);
     }
 
-    /// What was known of a pool at each moment of a stretch; nothing if the pool is not among the kept.
+    /// A pool's figures at each moment of a range; none if the pool is not stored.
     pub(crate) fn get(&self, name: &str, scale: Scale, from: u64, moments: u64) -> io::Result<Option<Vec<Sample>>> {
         self.kept.get(name).map(|kept| kept.ring.get(scale, from, moments)).transpose()
     }
 
-    /// The pools that are kept.
+    /// The stored pools.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.kept.keys().map(String::as_str)
     }
 
-    /// The minute under way has ended: what happened in it is kept as one, and who is kept is thought over.
+    /// Ends the current minute: merges its figures into one, and chooses anew which pools are stored.
     fn end_minute(&mut self, at: Instant, states: &PoolStates) {
         let mut failed = None;
         for (name, kept) in &mut self.kept {
@@ -131,7 +131,7 @@ impl History {
             }
             kept.start = state.map(|state| (at, state.clone()));
         }
-        self.said(failed);
+        self.set_error(failed);
         self.take_folder();
         self.weigh(states);
         self.replace();
@@ -155,7 +155,7 @@ impl History {
         self.busy.get(name).map_or(0.0, |busy| busy.a_minute)
     }
 
-    /// As long as there is room, whoever is used is kept.
+    /// As long as there is room, every used pool is stored.
     fn fill(&mut self, states: &PoolStates) {
         for (name, state) in &states.0 {
             if self.kept.len() >= MOST_POOLS {
@@ -168,7 +168,7 @@ impl History {
         }
     }
 
-    /// A pool that is not kept takes the place of one that is not half as busy.
+    /// A pool that is not stored replaces one that is less than half as busy.
     fn replace(&mut self) {
         let by_load = |a: &&str, b: &&str| self.busy(a).total_cmp(&self.busy(b));
         let outside = self.busy.keys().map(String::as_str).filter(|name| !self.kept.contains_key(*name));
@@ -190,23 +190,23 @@ impl History {
             Some(Err(error)) => (Ring::in_memory(), None, Some(error)),
             None => (Ring::in_memory(), None, None),
         };
-        self.said(failed);
+        self.set_error(failed);
         self.kept.insert(name, PoolHistory { ring, place, start: None, merged: Merged::default() });
     }
 
-    /// Takes the folder, if it is free and not ours yet, and what is in it.
+    /// Locks the folder, if it is free and not ours yet, and reads it.
     fn take_folder(&mut self) {
         let Some(folder) = self.folder.as_mut().filter(|folder| folder.file.is_none()) else { return };
         match folder.take() {
             Ok(Some(found)) => self.kept = found,
             Ok(None) => {}
-            Err(error) => self.said(Some(error)),
+            Err(error) => self.set_error(Some(error)),
         }
     }
 
-    fn said(&mut self, failed: Option<io::Error>) {
+    fn set_error(&mut self, failed: Option<io::Error>) {
         if let Some(folder) = &mut self.folder {
-            folder.trouble = failed.map(|error| format!("{}: {error}", folder.path.display()));
+            folder.last_error = failed.map(|error| format!("{}: {error}", folder.path.display()));
         }
     }
 }
@@ -216,13 +216,13 @@ impl Folder {
         OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.path.join(FILE))
     }
 
-    /// The rings in it, if nobody else has it.
+    /// The rings in the file, if no other process has locked it.
     fn take(&mut self) -> io::Result<Option<BTreeMap<String, PoolHistory>>> {
         let file = self.open()?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(None);
         }
-        // What is never written takes no room on the disk.
+        // Parts that are never written take no room on the disk.
         file.set_len(MOST_POOLS as u64 * IN_FILE)?;
         let file = self.file.insert(Arc::new(file));
         let mut found = BTreeMap::new();
@@ -235,7 +235,7 @@ impl Folder {
     }
 }
 
-/// Merges neighbours, so many at a time.
+/// Merges each `at_a_time` neighbours into one.
 pub(crate) fn merged(samples: &[Sample], at_a_time: usize) -> Vec<Sample> {
     let merge = |some: &[Sample]| {
         let mut merged = Merged::default();
@@ -253,7 +253,7 @@ mod tests {
 
     const START: u64 = 1_700_000_040;
 
-    /// So many pools, the first of which has done nothing, the next one transaction a second, and so on.
+    /// This many pools: the first has done nothing, the next one transaction a second, and so on.
     fn states(pools: usize, second: u64) -> PoolStates {
         let state = |n: usize| {
             let mut state = PoolState::new();

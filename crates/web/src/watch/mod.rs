@@ -1,8 +1,8 @@
-//! Watching: the workers are asked once a second how they are, and whoever wants to know is told.
+//! Watching: one task requests the workers' reports once a second, and sends the figures to all listeners.
 //!
-//! Owns the one task that asks ([`run`](Watch::run)), what it heard last, and who listens. However many listen, the
-//! workers are asked once. `series` says what the figures are, `frame` how they are written, `stream` how they reach a
-//! listener, and `history` what is kept of them.
+//! Owns that task ([`run`](Watch::run)), its last figures, and the listeners. However many listen, the workers are
+//! asked once. `series` defines the figures, `frame` their format, `stream` sends them to a listener, and `history`
+//! stores them.
 
 mod cpu;
 mod frame;
@@ -24,7 +24,7 @@ use crate::clock;
 use crate::error::ApiError;
 use crate::lock::lock;
 pub(crate) use cpu::Cpu;
-use frame::{Frame, trouble};
+use frame::{Frame, error_event};
 pub(crate) use frame::{Selection, number};
 use history::History;
 pub(crate) use history::merged;
@@ -34,28 +34,27 @@ pub(crate) use series::{SERIES, Sample, place};
 pub(crate) use stream::Events;
 use stream::Streams;
 
-/// The pools that are looked at within a second; with more of them it is done less often, so that workers are not
-/// disturbed.
+/// The pools that are measured each second; with more pools the task measures less often, to limit the workers' load.
 const POOLS_A_SECOND: usize = 5_000;
 
 /// What is watched; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Watch {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WatchState>>,
     history: Arc<Mutex<History>>,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchState {
     streams: Streams,
-    /// The latest figures; nothing before the first.
+    /// The latest figures; none before the first.
     latest: Option<Arc<Frame>>,
 }
 
-/// What was known of a pool, and why it will be forgotten with the process, if it will be.
+/// A pool's figures, and why they will not survive a restart, if they will not.
 type Known = (Vec<Sample>, Option<String>);
 
-/// What the next figures are compared with.
+/// The base of the next figures.
 struct Measurement {
     at: Instant,
     states: PoolStates,
@@ -65,20 +64,20 @@ struct Measurement {
 }
 
 impl Watch {
-    /// With a folder for the history, if it is to outlast the process.
+    /// With a folder for the history, if it is to survive a restart.
     pub(crate) fn new(folder: Option<&Path>) -> io::Result<Watch> {
         let history = Arc::new(Mutex::new(History::new(folder)?));
         Ok(Watch { state: Arc::default(), history })
     }
 
-    /// Asks the workers again and again.
+    /// Requests the workers' reports in a loop.
     pub(crate) async fn run(self, workers: Workers) {
         let mut before = None;
         loop {
-            let seconds = match self.look(&workers, &mut before).await {
+            let seconds = match self.measure(&workers, &mut before).await {
                 Ok(pools) => 1 + pools / POOLS_A_SECOND,
                 Err(error) => {
-                    self.state().streams.tell_all(&trouble(&error));
+                    self.state().streams.tell_all(&error_event(&error));
                     1
                 }
             };
@@ -86,8 +85,8 @@ impl Watch {
         }
     }
 
-    /// Looks once; how many pools there were.
-    async fn look(&self, workers: &Workers, before: &mut Option<Arc<Measurement>>) -> Result<usize, ApiError> {
+    /// Measures once; returns the number of pools.
+    async fn measure(&self, workers: &Workers, before: &mut Option<Arc<Measurement>>) -> Result<usize, ApiError> {
         let (report, config) = workers.report().await?;
         let pools = report.pools.len();
         let now = Measurement::now(PoolStates::of(report, &config));
@@ -103,25 +102,25 @@ impl Watch {
         Ok(pools)
     }
 
-    /// Keeps what is known now; a disk may take its time, which is another thread's.
+    /// Stores the figures, on a thread for blocking work, since a disk may be slow.
     async fn keep(&self, now: Arc<Measurement>, frame: Arc<Frame>) {
         let history = self.history.clone();
         let keep = move || {
             let of = |name: &str| frame.pools.get(name).map(|pool| &pool.sample);
             lock(&history).record(frame.at as u64, now.at, &now.states, of);
         };
-        // It ends, or the process does.
+        // Fails only if the process ends.
         let _ = spawn_blocking(keep).await;
     }
 
-    /// The pools whose figures are kept.
+    /// The pools whose figures are stored.
     pub(crate) async fn kept(&self) -> Result<Vec<String>, ApiError> {
         let history = self.history.clone();
         let look = move || lock(&history).names().map(str::to_owned).collect();
         spawn_blocking(look).await.map_err(|_| ApiError::Ending)
     }
 
-    /// What was known of a pool at so many moments.
+    /// A pool's figures at so many moments.
     pub(crate) async fn history(&self, name: &str, scale: Scale, from: u64, moments: u64) -> Result<Known, ApiError> {
         let exists = self.state().latest.as_ref().is_none_or(|latest| latest.has(name));
         let (history, name) = (self.history.clone(), name.to_owned());
@@ -139,14 +138,14 @@ impl Watch {
         spawn_blocking(look).await.unwrap_or(Err(ApiError::Ending))
     }
 
-    /// A stream of events about what is selected, from now on.
+    /// A stream of events for a selection, from now on.
     pub(crate) fn listen(&self, selection: Selection) -> Result<Events, ApiError> {
         let mut state = self.state();
         let latest = state.latest.clone();
         state.streams.join(selection, latest.as_deref())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WatchState> {
         lock(&self.state)
     }
 }
@@ -156,13 +155,16 @@ impl Measurement {
         Measurement { at: Instant::now(), sum: states.sum(), states, cpu: Cpu::now() }
     }
 
-    /// What is known now, and what happened since.
+    /// The figures of this measurement, and of the time since `before`.
     fn since(&self, before: Option<&Measurement>) -> Frame {
         let seconds = before.map_or(0.0, |before| (self.at - before.at).as_secs_f64());
         let earlier = |name: &str| before?.states.0.get(name).map(|state| (state, seconds));
         let of_pool = |(name, state)| {
             let (name, state): (&String, &PoolState) = (name, state);
-            (name.clone(), frame::Pool { sample: sample(earlier(name), state), errors: state.errors().by_code() })
+            (
+                name.clone(),
+                frame::PoolFigures { sample: sample(earlier(name), state), errors: state.errors().by_code() },
+            )
         };
         Frame {
             at: clock::now().as_secs_f64(),
@@ -173,7 +175,7 @@ impl Measurement {
     }
 }
 
-/// The time until a whole second, so many of them from now: the figures of each second have one place in a history.
+/// The time until a whole second, this many from now: the figures of each second have one place in a history.
 fn until_the_next(seconds: u64) -> Duration {
     let passed = Duration::from_nanos(clock::now().subsec_nanos().into());
     Duration::from_secs(seconds).saturating_sub(passed)

@@ -1,9 +1,9 @@
 //! A pool's figures in a fixed number of bytes: the last hour by the second, and the last days by the minute.
 //!
-//! Owns the layout. A moment has one place, its number of steps since 1970 modulo the places, and overwrites what stood
-//! there a round ago; each record says which moment it is of. So nothing is ever moved, a crash costs no more than the
-//! record that was being written, and its size is known from the start. A figure takes two bytes: the upper part of an
-//! `f32` without its sign, which is right to a fifth of a per cent.
+//! Owns the layout. A moment has one place, its number of steps since 1970 modulo the number of places, and overwrites
+//! the record of one round ago; each record contains its moment. So no record ever moves, a crash loses only the
+//! record that was being written, and the size is fixed. A figure takes two bytes: the upper part of an `f32` without
+//! its sign, which is exact to a fifth of a per cent.
 //!
 //! Layout, little-endian: a head of [`HEAD`] bytes ([`MAGIC`], the name's length in two bytes, the name), the records
 //! of seconds, those of minutes. A record: the moment in seconds since 1970 (4 bytes), the figures, the sum of all
@@ -16,14 +16,14 @@ use std::sync::Arc;
 
 use super::series::{COUNT, Sample, UNKNOWN};
 
-/// What a file begins with; another layout has another number.
+/// The first bytes of a file; another layout has another number.
 const MAGIC: &[u8; 16] = b"weir history 1\n\0";
 const HEAD: usize = 4096;
-/// The longest name of a pool that a head takes.
+/// The longest name of a pool that a head can store.
 const MOST_NAME: usize = HEAD - MAGIC.len() - 2;
 const RECORD: usize = 4 + 2 * COUNT + 2;
 
-/// How fine, and how far back.
+/// The resolution and the range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scale {
     Seconds,
@@ -63,13 +63,13 @@ enum Store {
 }
 
 impl Ring {
-    /// One that ends with the process.
+    /// A ring that ends with the process.
     pub(super) fn in_memory() -> Ring {
         let length = HEAD + (SECONDS + MINUTES_IN_MEMORY) as usize * RECORD;
         Ring { store: Store::Memory(vec![0; length]), minutes: MINUTES_IN_MEMORY }
     }
 
-    /// A new one at its place in a file; what was there is gone.
+    /// A new ring at its place in a file; overwrites what was there.
     pub(super) fn create(file: &Arc<File>, place: usize, name: &str) -> io::Result<Ring> {
         if name.len() > MOST_NAME {
             return Err(io::Error::other("the pool's name is too long"));
@@ -85,7 +85,7 @@ impl Ring {
         Ok(Ring { store: Store::File(file.clone(), start), minutes: MINUTES_IN_FILE })
     }
 
-    /// One that an earlier process wrote, and whose figures it has; nothing if there is none at this place.
+    /// A ring with the figures of an earlier process; none if there is none at this place.
     pub(super) fn open(file: &Arc<File>, place: usize) -> io::Result<Option<(String, Ring)>> {
         let start = place as u64 * IN_FILE;
         let mut head = [0; HEAD];
@@ -97,7 +97,7 @@ impl Ring {
         Ok(name.map(|name| (name.to_owned(), ring)))
     }
 
-    /// Keeps what was known at a moment.
+    /// Stores the figures of a moment.
     pub(super) fn put(&mut self, scale: Scale, time: u64, sample: &Sample) -> io::Result<()> {
         let time = time - time % scale.step();
         let place = self.place(scale, time);
@@ -109,7 +109,7 @@ impl Ring {
         Ok(())
     }
 
-    /// What was known at each moment from `from` on, so many of them; the first is a whole step.
+    /// The figures of each moment from `from` on, `moments` of them; `from` is a whole step.
     pub(super) fn get(&self, scale: Scale, from: u64, moments: u64) -> io::Result<Vec<Sample>> {
         let from = from - from % scale.step();
         let first = self.place(scale, from);
@@ -135,7 +135,7 @@ impl Ring {
         }
     }
 
-    /// Where the record of a moment stands.
+    /// The position of a moment's record.
     fn place(&self, scale: Scale, time: u64) -> usize {
         let before = if scale == Scale::Seconds { 0 } else { SECONDS };
         HEAD + (before + time / scale.step() % self.places(scale)) as usize * RECORD
@@ -171,7 +171,7 @@ fn decode(record: &[u8], time: u64) -> Option<Sample> {
     right.then(|| std::array::from_fn(value))
 }
 
-/// Of zeros it is not zero, so that what was never written is no record.
+/// Not zero for zeros, so that a place that was never written is no record.
 fn check(body: &[u8]) -> u16 {
     body.iter().fold(0x5751, |sum: u16, byte| sum.rotate_left(3).wrapping_add(u16::from(*byte)))
 }

@@ -1,7 +1,7 @@
-//! Which figures of a pool are watched, and how each is made of two states: one table for events, history and advice.
+//! The figures of a pool, and how each is computed from two states: one table for events, history and advice.
 //!
-//! Owns the names. Gauges are taken as they are; counters as the difference to an earlier
-//! state, and unknown without one. Times are in milliseconds where the name says so, rates are a second.
+//! Owns the names. Gauges are values of one state; counters are the difference to an earlier state, and unknown
+//! without one. Times are in milliseconds where the name says so, rates are per second.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use weir_admin::{Errors, PoolCounters, PoolRecord, Report, Stats, Times};
 use weir_base::PoolMode;
 use weir_config::Config;
 
-/// One pool, as it was at a moment: all its users together.
+/// The state of one pool at a moment: all its users together.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolState {
     pub(crate) record: PoolRecord,
@@ -31,7 +31,7 @@ impl PoolState {
         self.refusals += other.refusals;
     }
 
-    /// The errors by SQLSTATE so far.
+    /// The errors by SQLSTATE since the start.
     pub(crate) fn errors(&self) -> &Errors {
         &self.tally.errors
     }
@@ -73,7 +73,7 @@ impl PoolStates {
 /// What happened to a pool between two states.
 struct Interval<'a> {
     now: &'a PoolState,
-    /// Nothing without an earlier state.
+    /// None without an earlier state.
     passed: Option<Passed>,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Interval<'a> {
         self.passed.as_ref().map(|passed| count(passed) as f64 / passed.seconds)
     }
 
-    /// A share of a whole; unknown if there was nothing.
+    /// A share of a whole; unknown if the whole is zero.
     fn share(&self, of: fn(&Stats) -> (u64, u64)) -> Option<f64> {
         let (part, whole) = of(&self.passed.as_ref()?.stats);
         (whole > 0).then(|| (part as f64 / whole as f64).clamp(0.0, 1.0))
@@ -125,17 +125,17 @@ impl<'a> Interval<'a> {
     }
 }
 
-/// How values of several moments become one.
+/// How values of several moments are merged into one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Merge {
     Mean,
-    /// What a mean would hide.
+    /// The maximum, which a mean would hide.
     Most,
 }
 
 /// One figure.
 pub(crate) struct Series {
-    /// Its name; of several that differ by the part behind the last `_`, events make one with parts (`wait_ms`: `p95`).
+    /// Its name; events join series that differ only after the last `_` into one object (`wait_ms`: `p95`).
     pub(crate) name: &'static str,
     pub(crate) merge: Merge,
     /// Whether it is the difference of two states rather than a value of one.
@@ -151,10 +151,10 @@ const fn flow(name: &'static str, merge: Merge, of: fn(&Interval<'_>) -> Option<
     Series { name, merge, flows: true, of }
 }
 
-/// How many there are.
+/// The number of series.
 pub(crate) const COUNT: usize = 28;
 
-/// All of them. New ones go to the end: files of history hold them by their place.
+/// All series. Add new ones at the end: files of history store them by index.
 pub(crate) static SERIES: [Series; COUNT] = [
     level("clients_active", Merge::Mean, |i| i.is(linked)),
     level("clients_idle", Merge::Mean, |i| i.is(|pool| pool.cl_active - linked(pool))),
@@ -195,24 +195,24 @@ fn linked(pool: &PoolRecord) -> u32 {
     pool.sv_active.min(pool.cl_active)
 }
 
-/// One value for each of [`SERIES`]; not a number where nothing is known.
+/// One value for each of [`SERIES`]; NaN where it is unknown.
 pub(crate) type Sample = [f32; COUNT];
 
-/// Nothing is known.
+/// All values are unknown.
 pub(crate) const UNKNOWN: Sample = [f32::NAN; COUNT];
 
-/// A pool's figures: of `now`, and of the time since an earlier state, so many seconds before.
+/// A pool's figures: of `now`, and of the time since an earlier state, with the seconds between them.
 pub(crate) fn sample(before: Option<(&PoolState, f64)>, now: &PoolState) -> Sample {
     let interval = Interval::new(before, now);
     std::array::from_fn(|index| (SERIES[index].of)(&interval).map_or(f32::NAN, |value| value as f32))
 }
 
-/// The place of a figure in a sample.
+/// The index of a figure in a sample.
 pub(crate) fn place(name: &str) -> Option<usize> {
     SERIES.iter().position(|series| series.name == name)
 }
 
-/// Samples of several moments as one.
+/// Merges samples of several moments.
 #[derive(Clone, Debug)]
 pub(crate) struct Merged {
     sum: [f64; COUNT],

@@ -1,7 +1,7 @@
-//! Who listens: streams of events, each the body of an answer that does not end.
+//! Listeners: streams of events, each the body of an answer that does not end.
 //!
-//! Owns the bound on streams, and how far one may lag behind: a listener that does not read is dropped after [`LAG`]
-//! events, and nobody ever waits for one.
+//! Owns the limit of streams, and how far one may lag behind: a listener that does not read is dropped after [`LAG`]
+//! events, and never delays another.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -14,14 +14,14 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use super::frame::{Frame, Selection};
 use crate::error::ApiError;
 
-/// Streams at once: half of the connections, so that there is always one for a question.
+/// Streams at the same time: half of the connections, so that there is always room for other requests.
 pub(crate) const MOST_STREAMS: usize = 64;
-/// Events that wait for a listener.
+/// Events that wait for one listener.
 const LAG: usize = 4;
-/// What a stream begins with: after a broken connection, ask again in a second.
+/// The start of a stream: after a broken connection, the client reconnects in a second.
 const BEGINNING: &str = "retry: 1000\n\n";
 
-/// All who listen.
+/// All listeners.
 #[derive(Default)]
 pub(super) struct Streams(Vec<Stream>);
 
@@ -30,11 +30,11 @@ struct Stream {
     to: Sender<Bytes>,
 }
 
-/// A stream, as its connection takes it.
+/// The body of a stream.
 pub(crate) struct Events(Receiver<Bytes>);
 
 impl Streams {
-    /// One more; it hears the latest figures at once.
+    /// Adds a listener, which receives the latest figures at once.
     pub(super) fn join(&mut self, selection: Selection, latest: Option<&Frame>) -> Result<Events, ApiError> {
         self.0.retain(|stream| !stream.to.is_closed());
         if self.0.len() >= MOST_STREAMS {
@@ -47,13 +47,13 @@ impl Streams {
         }
         let (to, events) = mpsc::channel(LAG);
         let first = latest.map(|latest| latest.event(&selection)).unwrap_or_default();
-        // It is empty, and there is room.
+        // The queue is empty, so there is room.
         let _ = to.try_send(Bytes::from(format!("{BEGINNING}{first}")));
         self.0.push(Stream { selection, to });
         Ok(Events(events))
     }
 
-    /// Tells all these figures; those who want the same share its text.
+    /// Sends these figures to all; listeners with the same selection share the text.
     pub(super) fn tell(&mut self, frame: &Frame) {
         let mut texts: BTreeMap<Selection, Bytes> = BTreeMap::new();
         self.0.retain(|Stream { selection, to }| {
@@ -62,7 +62,7 @@ impl Streams {
         });
     }
 
-    /// Tells all the same.
+    /// Sends the same text to all.
     pub(super) fn tell_all(&mut self, text: &str) {
         let text = Bytes::copy_from_slice(text.as_bytes());
         self.0.retain(|stream| stream.to.try_send(text.clone()).is_ok());
@@ -107,11 +107,11 @@ mod tests {
             streams.tell(&frame());
         }
         assert_eq!(streams.0.len(), 1);
-        let mut heard = 0;
+        let mut received = 0;
         while sleeper.0.try_recv().is_ok() {
-            heard += 1;
+            received += 1;
         }
-        assert_eq!((heard, sleeper.0.is_closed()), (LAG, true));
+        assert_eq!((received, sleeper.0.is_closed()), (LAG, true));
     }
 
     #[test]

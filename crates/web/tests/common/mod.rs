@@ -1,4 +1,4 @@
-//! A control plane whose workers have ended, and HTTP as a test speaks it.
+//! A control plane whose workers have ended, and a small HTTP client.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -11,7 +11,7 @@ use weir_admin::{ChangeError, ConfigAccess, Control, Deliver, PoolTestResult, Re
 use weir_config::{Accounts, Keys};
 use weir_web::{Options, Timeouts, Web};
 
-/// Workers that have ended: nobody answers, and whoever waits hears that at once.
+/// Workers that have ended: no request is answered, and its sender learns that at once.
 pub(crate) struct Ended;
 
 impl Control for Ended {
@@ -37,6 +37,7 @@ pub(crate) fn options(address: SocketAddr) -> Options {
     let ended = Arc::new(Ended);
     Options {
         addresses: vec![address],
+        inherited: Vec::new(),
         control: ended.clone(),
         history: None,
         lab: None,
@@ -62,7 +63,7 @@ pub(crate) fn send(web: &Web, text: &str) -> (u16, String, String) {
     (status, head.to_ascii_lowercase(), body.to_owned())
 }
 
-/// Reads an answer to its end; of one that has none, its beginning.
+/// Reads an answer to its end; of a stream of events its beginning.
 fn read(stream: &mut TcpStream) -> String {
     let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
     loop {

@@ -1,4 +1,4 @@
-//! Who may do what: logins, roles, tokens, what browsers are refused, and what is written down of it.
+//! Access control: logins, roles, tokens, requests from foreign pages, and the audit log.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -61,6 +61,7 @@ fn options(file: &Arc<File>) -> Options {
     let addresses = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
     Options {
         addresses,
+        inherited: Vec::new(),
         history: None,
         lab: None,
         tls: None,
@@ -88,7 +89,7 @@ impl Stage {
         self.ask("GET", path, more, &Value::Null)
     }
 
-    /// Logs in; returns the line of a head that says so.
+    /// Logs in; returns the header line with the cookie.
     fn login(&self, user: &str) -> String {
         let (status, head, me) = self.ask("POST", "/api/v1/login", "", &json!({ "user": user, "password": PASSWORD }));
         assert_eq!((status, &me["user"], &me["login_needed"]), (200, &user.into(), &true.into()), "{me}");
@@ -111,7 +112,7 @@ fn talk(stream: &mut (impl Read + Write), method: &str, path: &str, more: &str, 
     .expect("it reads");
     let mut answer = Vec::new();
     let mut piece = [0; 4096];
-    // An end without a goodbye is an end, too; a stream of events has none.
+    // An end without close_notify is an end, too; a stream of events has none.
     while let Ok(count @ 1..) = stream.read(&mut piece) {
         answer.extend_from_slice(&piece[..count]);
         if String::from_utf8_lossy(&answer).contains("text/event-stream") {
@@ -130,7 +131,7 @@ fn bearer(token: &str) -> String {
 
 const PAGE: &str = "X-Weir-Panel: 1\r\n";
 
-/// Each method of each path that the description has.
+/// Each method of each path in openapi.json.
 fn operations() -> Vec<(String, String)> {
     let description: Value = serde_json::from_str(include_str!("../../src/api/openapi.json")).expect("JSON");
     let paths = description["paths"].as_object().expect("paths").clone();
@@ -359,7 +360,7 @@ fn others_than_this_machine_are_served_only_with_encryption_and_logins() {
     assert!(elsewhere.contains("can't listen"), "it would have served: {elsewhere}");
 }
 
-/// A certificate for `localhost` and its key, in files of a folder that goes with it.
+/// A certificate for `localhost` and its key, in files of a temporary folder.
 struct Pair(PathBuf);
 
 impl Pair {
@@ -369,7 +370,7 @@ impl Pair {
         Pair(folder)
     }
 
-    /// Makes a certificate, and returns how one connects who trusts it alone.
+    /// Makes a certificate, and returns the configuration of a client that trusts only it.
     fn make(&self) -> Arc<ClientConfig> {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         std::fs::write(self.certificate(), made.cert.pem()).unwrap();

@@ -1,5 +1,4 @@
-//! Requests of people who mean no good, or of programs that mean nothing: each is refused, within bounds, and the next who
-//! asks is answered.
+//! Hostile and malformed requests: each is refused, within bounds, and the next client is served.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,11 +9,11 @@ use weir_web::{Options, Timeouts, Web};
 
 use crate::common::{options, request, send, web};
 
-/// Long for a machine that is busy, and never waited for in full.
+/// Enough for a busy machine; no test waits for all of it.
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(100);
 
-/// One that is impatient with heads, or with requests.
+/// A control plane with these timeouts.
 fn impatient(timeouts: Timeouts) -> Web {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     Web::start(Options { timeouts, ..options(any) }).expect("a free port")
@@ -26,12 +25,12 @@ fn connect(web: &Web) -> TcpStream {
     stream
 }
 
-/// What comes until the other side closes; it must.
+/// Reads until the other side closes; it must.
 fn rest(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
         Ok(_) => {}
-        // It closed without reading all that we had sent.
+        // The server closed without reading all that we sent.
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it must close"),
     }
     String::from_utf8_lossy(&answer).into_owned()
@@ -65,7 +64,7 @@ fn no_path_leads_out_of_what_is_served() {
     ] {
         refused(request(&web, "GET", path, "", ""), 404, path);
     }
-    // The name of a pool may be anything: nothing is done to another path, and workers that have ended do nothing.
+    // The name of a pool may be anything: no other path is reached, and the workers have ended.
     assert_eq!(request(&web, "POST", "/api/v1/pools/..%2f..%2freload/pause", "", "").0, 503);
     refused(request(&web, "POST", "/api/v1/pools/%ff%fe/pause", "", ""), 400, "no text");
 }
@@ -82,7 +81,7 @@ fn a_body_that_says_it_is_too_long_is_refused_before_any_of_it_has_come() {
             assert!(answer.starts_with("HTTP/1.1 413 "), "{path} {length}: {answer}");
         }
     }
-    // One that does not say so is cut off where it becomes too long.
+    // A chunked body is refused where it becomes too long.
     let mut stream = connect(&web);
     let head = "POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json";
     write!(stream, "{head}\r\nTransfer-Encoding: chunked\r\n\r\n").expect("it reads");
@@ -121,7 +120,7 @@ fn heads_that_do_not_come_are_given_up_and_the_next_are_answered() {
     // More than are served at once.
     let mut slow: Vec<_> = (0..200).map(|number| (connect(&web), begun[number % begun.len()])).collect();
     for (stream, text) in &mut slow {
-        // Those that came first may be gone already.
+        // The first of them may be closed already.
         let _ = stream.write_all(text.as_bytes());
     }
     assert_eq!(request(&web, "GET", "/api/v1/openapi.json", "", "").0, 200);
@@ -137,7 +136,7 @@ fn nobody_keeps_a_question_about_our_health_from_being_answered() {
     let begun = [
         "",
         "GET /healthz HTTP/1.1\r\nHost: loc",
-        // Bodies that do not come, and answers that nobody reads.
+        // Bodies that never come, and answers that the client does not read.
         "POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{",
         "GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -145,9 +144,9 @@ fn nobody_keeps_a_question_about_our_health_from_being_answered() {
     ];
     for text in begun {
         let mut many: Vec<_> = (0..300).map(|_| connect(&web)).collect();
-        // Those that came first may be gone already.
+        // The first of them may be closed already.
         many.iter_mut().for_each(|stream| drop(stream.write_all(text.as_bytes())));
-        // Workers that have ended say nothing; the control plane says so.
+        // The workers have ended; the control plane reports it.
         assert_eq!(request(&web, "GET", "/healthz", "", "").0, 503, "{text}");
         assert_eq!(request(&web, "GET", "/api/v1/openapi.json", "", "").0, 200, "{text}");
     }

@@ -1,4 +1,4 @@
-//! The panel's built files: that they belong to its source, and how they are served.
+//! The panel's built files: that they match its source, and how they are served.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use weir_web::Web;
 
 use crate::common::web;
 
-/// What the panel is built of: the same list as in panel/vite.config.ts.
+/// The files that the panel is built from: the same list as in panel/vite.config.ts.
 const SOURCES: &[&str] =
     &["index.html", "package-lock.json", "package.json", "public", "src", "tsconfig.json", "vite.config.ts"];
 
@@ -99,7 +99,7 @@ fn what_is_large_is_compressed_for_who_takes_it_so_and_events_never_are() {
     let web = web();
     let scripts =
         files(&built().join("assets")).into_iter().filter(|file| file.extension().is_some_and(|kind| kind == "js"));
-    // A small one has little to gain.
+    // A small one gains little.
     let script = scripts.max_by_key(|file| fs::metadata(file).map_or(0, |script| script.len()));
     let script = script.expect("a script").strip_prefix(built()).expect("below it").display().to_string();
     for path in [format!("/{script}"), "/api/v1/openapi.json".to_owned()] {
@@ -136,7 +136,7 @@ fn what_is_large_is_compressed_for_who_takes_it_so_and_events_never_are() {
     assert!(head.contains("text/event-stream") && !head.contains("content-encoding"), "{head}");
 }
 
-/// A body in chunks (RFC 9112, section 7.1), put together.
+/// The content of a chunked body (RFC 9112, section 7.1).
 fn unchunked(mut rest: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     loop {

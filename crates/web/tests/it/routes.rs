@@ -1,4 +1,4 @@
-//! What the API says of itself in `openapi.json`, compared with what it does; and what it refuses, whoever asks.
+//! The description in `openapi.json`, compared with the API's behaviour; and what the API refuses to every client.
 
 use std::net::TcpStream;
 

@@ -1,17 +1,17 @@
-//! Which file of a crate imports which, read from the sources as text, and the circles among them.
+//! The imports between the files of a crate, read from the sources as text, and the circles among them.
 //!
-//! A file imports another if its code names an item that the other defines, be it in a `use` or in a path, however many
-//! re-exports lie between. A re-export (`pub use`) by itself is no import. Tests and comments are left out by the caller.
+//! A file imports another if its code names an item that the other defines, in a `use` or in a path, through any
+//! number of re-exports. A re-export (`pub use`) by itself is no import. The caller removes tests and comments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A crate's files by their module paths (`tables::pools`; the root is empty), each with its code.
+/// A crate's files with their code, by module path (`tables::pools`; the root is empty).
 pub(crate) type Sources = BTreeMap<String, String>;
 
-/// Which file imports which, by module paths.
+/// The imports of each file, by module path.
 pub(crate) type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// What each file imports from the others.
+/// The imports of each file from the others.
 pub(crate) fn imports(sources: &Sources) -> Imports {
     let named: BTreeMap<&str, Named> = sources.iter().map(|(file, code)| (file.as_str(), names(code))).collect();
     let of = |file: &str| {
@@ -21,7 +21,7 @@ pub(crate) fn imports(sources: &Sources) -> Imports {
     sources.keys().map(|file| (file.clone(), of(file))).collect()
 }
 
-/// The groups of files of which each reaches each other by imports.
+/// The groups of files that reach each other by imports.
 pub(crate) fn circles(imports: &Imports) -> Vec<Vec<&str>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         imports.keys().map(|file| (file.as_str(), reachable(imports, file))).collect();
@@ -35,7 +35,7 @@ pub(crate) fn circles(imports: &Imports) -> Vec<Vec<&str>> {
     circles
 }
 
-/// A circle as a line, with one way around: `a → b → a`.
+/// A circle as a line: `a → b → a`.
 pub(crate) fn shown(imports: &Imports, circle: &[&str]) -> String {
     let mut way = vec![circle[0]];
     while way.len() == 1 || way[0] != way[way.len() - 1] {
@@ -43,7 +43,7 @@ pub(crate) fn shown(imports: &Imports, circle: &[&str]) -> String {
         let next: Vec<&str> = imports[last].iter().map(String::as_str).filter(|file| circle.contains(file)).collect();
         let unseen = next.iter().find(|file| !way.contains(file));
         match unseen.or_else(|| next.first()) {
-            // A way that meets itself is a circle from there on.
+            // A path that returns to one of its files is a circle from that file on.
             Some(file) if unseen.is_none() => {
                 let start = way.iter().position(|seen| seen == file).expect("it was seen");
                 way.drain(..start);
@@ -73,7 +73,7 @@ fn reachable<'a>(imports: &'a Imports, from: &str) -> BTreeSet<&'a str> {
 #[derive(Default)]
 struct Named {
     used: Vec<Vec<String>>,
-    /// What is re-exported, by the name that it gets.
+    /// Re-exported paths, by their new names.
     exported: BTreeMap<String, Vec<String>>,
 }
 
@@ -109,7 +109,7 @@ fn names(code: &str) -> Named {
     named
 }
 
-/// Reads one tree of a `use`, with the name that each of its paths gets; returns where the next one begins.
+/// Reads one tree of a `use`: each path with its local name; returns the index behind it.
 fn use_tree(tokens: &[String], mut at: usize, before: &[String], paths: &mut Vec<(String, Vec<String>)>) -> usize {
     let mut path = before.to_vec();
     while let Some(token) = tokens.get(at) {
@@ -139,7 +139,7 @@ fn use_tree(tokens: &[String], mut at: usize, before: &[String], paths: &mut Vec
     at
 }
 
-/// The file that defines what `path` names in `file`; none for what is not of this crate.
+/// The file that defines `path` as named in `file`; none for items of other crates.
 fn defining_file(named: &BTreeMap<&str, Named>, file: &str, path: &[String], depth: usize) -> Option<String> {
     let child =
         |module: &str, name: &str| if module.is_empty() { name.to_owned() } else { format!("{module}::{name}") };
@@ -173,7 +173,7 @@ fn is_name(token: &String) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_') && token != "as"
 }
 
-/// Names, `::` and single signs; without what stands in quotes.
+/// Names, `::` and single signs; without quoted text.
 fn tokens(code: &str) -> Vec<String> {
     let chars: Vec<char> = code.chars().collect();
     let mut tokens = Vec::new();
@@ -204,7 +204,7 @@ fn tokens(code: &str) -> Vec<String> {
     tokens
 }
 
-/// Where the text in quotes that begins at `at` is over: a raw one (`r#"…"#`) ends with as many signs as it began with.
+/// The end of the quoted text that begins at `at`: a raw one (`r#"…"#`) ends with as many signs as it began with.
 fn end_of_text(chars: &[char], at: usize) -> usize {
     let signs = chars[..at].iter().rev().take_while(|c| **c == '#').count();
     let is_raw = chars[..at - signs].last() == Some(&'r');

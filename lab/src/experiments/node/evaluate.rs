@@ -1,8 +1,8 @@
-//! What the figures mean: tables, charts and claims, as a pure function of the results.
+//! Evaluates the results: tables, charts and claims, as a pure function.
 
 use super::published::{self, Published};
 use super::stage::{POOL_SIZE, POSTGRES_SETTINGS};
-use super::{Brought, Database, Figures, Plan, Run, Variant, WeirIs};
+use super::{Database, Figures, NodeData, Plan, Run, Variant, WeirIs};
 use super::{MysqlOne, MysqlPool, PgOne, PgPool, PgWeirEach, PgWeirPool};
 use crate::model::{
     self, Axis, Better, Cell, Chart, ChartKind, Claim, Column, Origin, Row, Scale, Series, Table, Value,
@@ -10,36 +10,37 @@ use crate::model::{
 use crate::servers::Mariadb;
 use crate::steps::Results;
 
-/// How many times faster is a gain.
+/// From this factor on a speed-up counts as a gain.
 const GAIN: f64 = 1.3;
-/// What differs by less than this share differs by nothing, or costs nothing.
+/// A smaller relative difference counts as none.
 const SAME: f64 = 0.15;
-/// How many queries "five" are.
+/// The number of queries in series and in parallel.
 const FIVE: f64 = 5.0;
 
 const WORKLOADS: [&str; 3] = ["1 query", "5 in series", "5 in parallel"];
 
 pub(super) fn evaluate(plan: Plan, results: &Results) -> model::Experiment {
-    let mut story = model::Experiment::empty("node", "Serial and parallel queries of a Node.js program");
-    story.question = "Do five queries of one program take less time in parallel than in series, on one connection and \
+    let mut evaluation = model::Experiment::empty("node", "Serial and parallel queries of a Node.js program");
+    evaluation.question =
+        "Do five queries of one program take less time in parallel than in series, on one connection and \
                       on a pool? And what does Weir change?"
-        .into();
-    story.source = published::ARTICLE.into();
-    story.setup = setup(plan, results);
-    story.tables = vec![mysql_table(results), postgres_table(results)];
-    story.charts = [mysql_chart(results), postgres_chart(results)].into_iter().flatten().collect();
-    story.claims = claims(results);
-    story.hides = hides();
+            .into();
+    evaluation.source = published::ARTICLE.into();
+    evaluation.setup = setup(plan, results);
+    evaluation.tables = vec![mysql_table(results), postgres_table(results)];
+    evaluation.charts = [mysql_chart(results), postgres_chart(results)].into_iter().flatten().collect();
+    evaluation.claims = claims(results);
+    evaluation.hides = hides();
     match brought(results, Database::Postgres).map(|brought| brought.weir) {
-        Some(WeirIs::Missing(missing)) => story.missing.push(missing),
-        Some(WeirIs::Failed(text)) => story.warnings.push(format!("Weir did not start: {text}")),
+        Some(WeirIs::Missing(missing)) => evaluation.missing.push(missing),
+        Some(WeirIs::Failed(text)) => evaluation.warnings.push(format!("Weir did not start: {text}")),
         Some(WeirIs::There) | None => {}
     }
-    story
+    evaluation
 }
 
-/// For the progress: what parallel queries gained.
-pub(super) fn headline(database: Database, brought: &Brought) -> String {
+/// For the progress: the gain of parallel queries.
+pub(super) fn headline(database: Database, brought: &NodeData) -> String {
     let gain = |variant: Variant| {
         let gain = Medians::of(brought.variants.get(variant.id())?).gain();
         Some(format!("{} {gain:.1}×", variant.id()))
@@ -48,7 +49,7 @@ pub(super) fn headline(database: Database, brought: &Brought) -> String {
     format!("parallel over series: {}", gains.join(", "))
 }
 
-/// The middle of each workload's runs, in seconds.
+/// The medians of each workload's runs, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Medians {
     one: f64,
@@ -76,7 +77,7 @@ fn seconds(runs: &[Run]) -> Value {
     Value::median(&values).unwrap_or_else(|| Value::text("not run"))
 }
 
-fn brought(results: &Results, database: Database) -> Option<Brought> {
+fn brought(results: &Results, database: Database) -> Option<NodeData> {
     results.get(database.id())
 }
 
@@ -161,7 +162,7 @@ fn table(title: &str, rows: Vec<Row>, note: String) -> Table {
 fn row(results: &Results, variant: Variant, label: &str, published: Option<&Published>) -> Row {
     let measured = figures(results, variant);
     let lack = || match (results.lack(variant.database().id()), brought(results, variant.database())) {
-        (None, Some(Brought { weir: WeirIs::Missing(_), .. })) => "not installed",
+        (None, Some(NodeData { weir: WeirIs::Missing(_), .. })) => "not installed",
         (lack, _) => lack.unwrap_or("failed"),
     };
     let cell = |ours: fn(&Figures) -> Value, published: Option<f64>| {
@@ -177,7 +178,7 @@ fn row(results: &Results, variant: Variant, label: &str, published: Option<&Publ
     Row { label: label.into(), cells }
 }
 
-/// When each of the five came back: on one connection one after another, though all were sent at once.
+/// When each of five queries ended: on one connection one after another, though all were sent at once.
 fn queueing(results: &Results, variant: Variant) -> String {
     let Some(figures) = figures(results, variant) else { return String::new() };
     let nth = |n: usize| {
@@ -191,7 +192,7 @@ fn queueing(results: &Results, variant: Variant) -> String {
     )
 }
 
-/// Times in units of one query, which the article's machine and this one have in common.
+/// Times in units of one query, so that the article's machine and this one can be compared.
 fn mysql_chart(results: &Results) -> Option<Chart> {
     let measured = [(MysqlOne, "one connection"), (MysqlPool, "pool")];
     let mut series: Vec<_> = measured
@@ -246,12 +247,12 @@ fn in_queries(values: [f64; 3]) -> [f64; 3] {
     values.map(|value| value / values[0])
 }
 
-/// What the cores allow: five queries that use a core each.
+/// The bound of the cores: five queries that use a core each.
 fn bound(cores: usize) -> Series {
     bars(&format!("as {} allow", words(cores)), Origin::Calculated, [1.0, FIVE, FIVE / most(cores)])
 }
 
-/// The most that five in parallel can gain.
+/// The largest gain of five parallel queries.
 fn most(cores: usize) -> f64 {
     u32::try_from(cores).map_or(FIVE, |cores| f64::from(cores).min(FIVE))
 }
@@ -274,7 +275,7 @@ fn claims(results: &Results) -> Vec<Claim> {
     ]
 }
 
-/// Whether a gain is one; `None` where the machine allows none. With what the machine allows, in words.
+/// Whether there is a gain; `None` where the machine allows none. With the machine's bound, in words.
 fn gains(results: &Results, variant: Variant, gain: f64) -> (Option<bool>, String) {
     let cores = brought(results, variant.database()).map_or(1, |brought| brought.cores);
     match cores {
@@ -330,7 +331,7 @@ fn each_gains(results: &Results) -> Claim {
     Claim::decided(text, held, why)
 }
 
-/// By the quickest runs, which other programs on the machine disturbed least: a cost is in every run, a disturbance is not.
+/// Uses the fastest runs, which other programs disturbed least: a cost is in every run, a disturbance is not.
 fn weir_costs_little(results: &Results) -> Claim {
     let text = "Where the program has a pool of its own, Weir costs less than 15% of a query's time";
     let (Some(direct), Some(weir)) = (figures(results, PgPool), figures(results, PgWeirPool)) else {
@@ -375,7 +376,7 @@ mod tests {
     use crate::model::{Missing, Verdict};
     use crate::steps::{Measured, Outcome};
 
-    /// What was measured: a variant's one, series and parallel, in ms.
+    /// A variant's times of one query, in series and parallel, in ms.
     type Times = (Variant, [f64; 3]);
 
     const AS_CLAIMED: [Times; 6] = [
@@ -393,7 +394,7 @@ mod tests {
             |[one, series, parallel]: [f64; 3]| Figures { one: run(one), series: run(series), parallel: run(parallel) };
         let ours = times.iter().filter(|(variant, _)| variant.database() == database);
         let variants = ours.map(|(variant, times)| (variant.id().to_owned(), of(*times))).collect();
-        Outcome::Done(Measured::of("", &Brought { cores, users: 1000, variants, weir }))
+        Outcome::Done(Measured::of("", &NodeData { cores, users: 1000, variants, weir }))
     }
 
     fn missing(what: &str) -> Missing {
@@ -411,20 +412,20 @@ mod tests {
         evaluated_of(of(Database::Mariadb), of(Database::Postgres))
     }
 
-    fn verdicts(story: &model::Experiment) -> Vec<Verdict> {
-        story.claims.iter().map(|claim| claim.verdict).collect()
+    fn verdicts(evaluation: &model::Experiment) -> Vec<Verdict> {
+        evaluation.claims.iter().map(|claim| claim.verdict).collect()
     }
 
-    /// The verdicts on two cores if one variant had other times.
+    /// The verdicts on two cores, if one variant had other times.
     fn verdicts_with(variant: Variant, times: [f64; 3]) -> Vec<Verdict> {
         verdicts(&evaluated(2, &AS_CLAIMED.map(|other| if other.0 == variant { (variant, times) } else { other })))
     }
 
     #[test]
     fn figures_as_the_articles_hold_every_claim_and_say_why() {
-        let story = evaluated(2, &AS_CLAIMED);
-        assert_eq!(verdicts(&story), [Verdict::Held; 5], "{:?}", story.claims);
-        let why = &story.claims[0].why;
+        let evaluation = evaluated(2, &AS_CLAIMED);
+        assert_eq!(verdicts(&evaluation), [Verdict::Held; 5], "{:?}", evaluation.claims);
+        let why = &evaluation.claims[0].why;
         assert!(why.contains("1.9 times faster; with 2 cores it can be at most 2 times."), "{why}");
     }
 
@@ -443,38 +444,38 @@ mod tests {
 
     #[test]
     fn one_core_decides_nothing_about_gains() {
-        let story = evaluated(1, &AS_CLAIMED);
-        assert_eq!(verdicts(&story), [Verdict::Open, Verdict::Held, Verdict::Open, Verdict::Open, Verdict::Held]);
-        assert!(story.claims[0].why.contains("one core"), "{}", story.claims[0].why);
+        let evaluation = evaluated(1, &AS_CLAIMED);
+        assert_eq!(verdicts(&evaluation), [Verdict::Open, Verdict::Held, Verdict::Open, Verdict::Open, Verdict::Held]);
+        assert!(evaluation.claims[0].why.contains("one core"), "{}", evaluation.claims[0].why);
     }
 
     #[test]
     fn without_mariadb_its_half_is_named_and_open_and_the_other_half_is_evaluated() {
         let postgres = done(Database::Postgres, 2, &AS_CLAIMED, WeirIs::There);
-        let story = evaluated_of(Outcome::Missing(missing("MariaDB")), postgres);
-        assert_eq!(verdicts(&story)[..3], [Verdict::Open, Verdict::Open, Verdict::Held]);
-        let cell = &story.tables[0].rows[0].cells[0];
+        let evaluation = evaluated_of(Outcome::Missing(missing("MariaDB")), postgres);
+        assert_eq!(verdicts(&evaluation)[..3], [Verdict::Open, Verdict::Open, Verdict::Held]);
+        let cell = &evaluation.tables[0].rows[0].cells[0];
         assert_eq!(*cell, Cell::both(Some(Value::text("not installed")), Some(Value::number(1.756))));
-        assert_eq!(story.charts.len(), 1);
+        assert_eq!(evaluation.charts.len(), 1);
     }
 
     #[test]
     fn without_weir_its_rows_are_named_and_the_direct_ones_are_evaluated() {
         let of = |database, weir| done(database, 2, &AS_CLAIMED[..4], weir);
         let without = |weir| evaluated_of(of(Database::Mariadb, WeirIs::There), of(Database::Postgres, weir));
-        let story = without(WeirIs::Missing(missing("Weir")));
-        assert_eq!(verdicts(&story), [Verdict::Held, Verdict::Held, Verdict::Held, Verdict::Open, Verdict::Open]);
-        assert_eq!(story.tables[1].rows[2].cells[0].ours, Some(Value::text("not installed")));
-        assert_eq!(story.missing, [missing("Weir")]);
-        let story = without(WeirIs::Failed("it said no".into()));
-        assert_eq!(story.tables[1].rows[3].cells[0].ours, Some(Value::text("failed")));
-        assert_eq!(story.warnings, ["Weir did not start: it said no"]);
+        let evaluation = without(WeirIs::Missing(missing("Weir")));
+        assert_eq!(verdicts(&evaluation), [Verdict::Held, Verdict::Held, Verdict::Held, Verdict::Open, Verdict::Open]);
+        assert_eq!(evaluation.tables[1].rows[2].cells[0].ours, Some(Value::text("not installed")));
+        assert_eq!(evaluation.missing, [missing("Weir")]);
+        let evaluation = without(WeirIs::Failed("it said no".into()));
+        assert_eq!(evaluation.tables[1].rows[3].cells[0].ours, Some(Value::text("failed")));
+        assert_eq!(evaluation.warnings, ["Weir did not start: it said no"]);
     }
 
     #[test]
     fn a_table_has_published_figures_beside_ours_and_says_what_weir_cannot_do() {
-        let story = evaluated(2, &AS_CLAIMED);
-        let table = &story.tables[0];
+        let evaluation = evaluated(2, &AS_CLAIMED);
+        let table = &evaluation.tables[0];
         assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
         let pool = &table.rows[1];
         assert_eq!(pool.cells[2], Cell::both(Some(Value::number(0.52)), Some(Value::number(2.311))));
@@ -492,9 +493,9 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_no_panic_and_all_open() {
-        let story = evaluate(Plan::of(Length::Quick), &Results::default());
-        assert_eq!(verdicts(&story), [Verdict::Open; 5]);
-        assert!(story.charts.is_empty());
-        assert_eq!(story.tables[1].rows[2].cells[0].ours, Some(Value::text("not run")));
+        let evaluation = evaluate(Plan::of(Length::Quick), &Results::default());
+        assert_eq!(verdicts(&evaluation), [Verdict::Open; 5]);
+        assert!(evaluation.charts.is_empty());
+        assert_eq!(evaluation.tables[1].rows[2].cells[0].ours, Some(Value::text("not run")));
     }
 }

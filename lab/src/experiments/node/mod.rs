@@ -1,7 +1,7 @@
 //! The experiment `node`: one query, five in series and five in parallel, of a Node.js program.
 //!
-//! The article's own is with mysql2 on MySQL, on one connection and on a pool. The same program with node-postgres adds
-//! what Weir changes. Owns the variants and how long each takes.
+//! The article uses mysql2 with MySQL, on one connection and on a pool. The same program with node-postgres adds the
+//! variants with Weir. Owns the variants and their durations.
 
 mod evaluate;
 mod programs;
@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::lab::Lab;
 use crate::length::Length;
 use crate::model;
-use crate::steps::{Experiment, Results, Stage, Step, Trouble};
+use crate::steps::{Experiment, LabError, Results, Stage, Step};
 
-/// What `weir lab node` understands besides what all do.
+/// The options of `weir lab node` beside the common ones.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Options {}
 
@@ -27,10 +27,10 @@ pub(crate) fn new(length: Length, _options: &Options) -> Box<dyn Experiment> {
     Box::new(Node { plan: Plan::of(length) })
 }
 
-/// How slow a query is made, and how often each workload runs.
+/// The duration of a query, and how often each workload runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Plan {
-    /// What one query should take; the article's took 1.76 s.
+    /// The intended duration of one query; the article's took 1.76 s.
     query_ms: u32,
     times: u32,
 }
@@ -41,13 +41,13 @@ impl Plan {
         Plan { query_ms, times }
     }
 
-    /// Of a variant: one query, five in series, and five in parallel, which may take as long.
+    /// The seconds of a variant: one query, five in series, and five in parallel, which may take as long.
     fn seconds(self) -> f64 {
         0.3 + f64::from(self.query_ms * self.times) * 11.0 / 1000.0
     }
 }
 
-/// A server that is filled and queried, all variants by turns: one step.
+/// A server that is filled and queried, with all variants in alternation: one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Database {
     Mariadb,
@@ -75,14 +75,14 @@ impl Database {
     }
 }
 
-/// How the program reaches its database.
+/// The program's connection to its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Variant {
     MysqlOne,
     MysqlPool,
     PgOne,
     PgPool,
-    /// Through Weir, with a connection for every query.
+    /// Through Weir, with a new connection for each query.
     PgWeirEach,
     PgWeirPool,
 }
@@ -92,7 +92,7 @@ use Variant::{MysqlOne, MysqlPool, PgOne, PgPool, PgWeirEach, PgWeirPool};
 const VARIANTS: [Variant; 6] = [MysqlOne, MysqlPool, PgOne, PgPool, PgWeirEach, PgWeirPool];
 
 impl Variant {
-    /// Its name in what the program prints.
+    /// Its name in the program's output.
     fn id(self) -> &'static str {
         match self {
             MysqlOne => "mysql-one",
@@ -111,7 +111,7 @@ impl Variant {
         }
     }
 
-    /// The word by which the program knows it.
+    /// Its name in the program's arguments.
     fn word(self) -> &'static str {
         match self {
             MysqlOne | PgOne => "one",
@@ -125,28 +125,28 @@ impl Variant {
     }
 }
 
-/// What a step brought.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Brought {
+struct NodeData {
     /// The machine's cores, which bound the gain.
     cores: usize,
-    /// How much data there was.
+    /// The number of rows.
     users: u64,
-    /// By the variants' names; those through a Weir that is not there are absent.
+    /// By the variants' names; those through Weir are absent without Weir.
     variants: BTreeMap<String, Figures>,
     weir: WeirIs,
 }
 
-/// Whether there was a Weir; without one the rest is measured all the same.
+/// Whether Weir was found; without it the other variants are measured all the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum WeirIs {
-    /// There, or not asked for.
+    /// Found, or not needed.
     There,
     Missing(model::Missing),
     Failed(String),
 }
 
-/// What a variant brought.
+/// The figures of a variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Figures {
     one: Vec<Run>,
@@ -154,7 +154,7 @@ struct Figures {
     parallel: Vec<Run>,
 }
 
-/// One run of a workload, in ms: all of it, and each of its queries in the order in which they ended.
+/// One run of a workload, in ms: the total, and each query in the order of their ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Run {
     ms: f64,
@@ -172,7 +172,7 @@ impl Experiment for Node {
 
     fn steps(&self) -> Vec<Step> {
         let step = |database: Database| {
-            // The server and its data are made within the step.
+            // The server and its data are created within the step.
             let setup = 5.0 + f64::from(self.plan.query_ms) * 20.0 / 1000.0;
             let variants = u32::try_from(database.variants().count()).map_or(0.0, f64::from);
             let (id, title) = (database.id().to_owned(), database.name().to_owned());
@@ -181,7 +181,7 @@ impl Experiment for Node {
         [Database::Mariadb, Database::Postgres].map(step).into()
     }
 
-    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
+    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, LabError> {
         Ok(Box::new(stage::NodeStage::new(lab, self.plan)?))
     }
 

@@ -1,6 +1,7 @@
-//! The Node.js programs: written into the lab's folder, given their drivers by npm, and run.
+//! The Node.js programs: written into the lab's folder, with drivers installed by npm.
 //!
-//! They are part of this binary, so that the lab works away from the source tree. The drivers' versions are pinned by the lock.
+//! They are embedded in this binary, so that the lab works without the source tree. A lock file pins the drivers'
+//! versions.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,13 +11,13 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{Database, Figures, Plan, Variant};
-use crate::lab::{Lab, Said};
+use crate::lab::{CommandOutput, Lab};
 use crate::model::{Missing, Ran};
 use crate::servers::USER;
-use crate::steps::Trouble;
+use crate::steps::LabError;
 use crate::tools::Tool;
 
-/// Everything here needs it.
+/// The experiment that is left out without Node.js.
 const EFFECT: &str = "the experiment `node`";
 
 /// The database's name, and that of Weir's pool.
@@ -32,7 +33,7 @@ const FILES: &[(&str, &str)] = &[
 
 const PACKAGE: &str = include_str!("../../../apps/node/package.json");
 
-/// npm's message where its registry is out of reach, or offline.
+/// npm's messages when its registry can't be reached, or it is offline.
 const UNREACHABLE: &[&str] = &[
     "ENOTFOUND",
     "EAI_AGAIN",
@@ -52,26 +53,26 @@ pub(super) struct Programs<'l> {
     folder: PathBuf,
 }
 
-/// How much data there is.
+/// The size of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub(super) struct Size {
     pub(super) users: u64,
-    /// What one query takes on it.
+    /// The duration of one query on it.
     pub(super) ms: f64,
 }
 
-/// What the program prints of a variant.
+/// The program's output for a variant.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Printed {
-    /// As the variant itself counted them.
+    /// As counted by the variant itself.
     pub(super) users: u64,
     #[serde(flatten)]
     pub(super) figures: Figures,
 }
 
 impl<'l> Programs<'l> {
-    /// Writes them and has npm install the drivers: from its cache where it can, from its registry where it must.
-    pub(super) fn install(lab: &'l Lab) -> Result<Programs<'l>, Trouble> {
+    /// Writes them and runs npm to install the drivers: from its cache if possible, else from its registry.
+    pub(super) fn install(lab: &'l Lab) -> Result<Programs<'l>, LabError> {
         let node = lab.tool(Tool::Node, EFFECT)?.path;
         let npm = lab.tool(Tool::Npm, EFFECT)?.path;
         let folder = lab.subfolder("node")?;
@@ -85,7 +86,7 @@ impl<'l> Programs<'l> {
         command.args(["--no-update-notifier", "--logs-max=0"]);
         let said = lab.run("node-npm", "install the drivers", command, Duration::from_secs(120))?;
         if !said.status.success() && unreachable(&said.stderr) {
-            return Err(Trouble::Missing(out_of_reach()));
+            return Err(LabError::Missing(out_of_reach()));
         }
         said.success()?;
         for (name, version) in drivers() {
@@ -94,21 +95,21 @@ impl<'l> Programs<'l> {
         Ok(Programs { lab, node, folder })
     }
 
-    /// Makes data, so much that one query takes as long as the plan wants; `users` is where the search begins.
-    pub(super) fn fill(&self, database: Database, port: u16, plan: Plan, users: u64) -> Result<(Size, Ran), Trouble> {
+    /// Creates as much data as one query needs to take the planned time; `users` is the first guess.
+    pub(super) fn fill(&self, database: Database, port: u16, plan: Plan, users: u64) -> Result<(Size, Ran), LabError> {
         self.lab.doing("filling the tables");
         let words = ["fill".to_owned(), plan.query_ms.to_string(), users.to_string()];
         let (name, what) = (format!("node-{}-fill", database.id()), format!("fill {}", database.name()));
         self.run(database, port, &words, &name, &what, Duration::from_secs(900))
     }
 
-    /// Runs the workloads of variants by turns, each at its port.
+    /// Runs the workloads of variants in alternation, each at its port.
     pub(super) fn measure(
         &self,
         database: Database,
         variants: &[(Variant, u16)],
         plan: Plan,
-    ) -> Result<(BTreeMap<String, Printed>, Ran), Trouble> {
+    ) -> Result<(BTreeMap<String, Printed>, Ran), LabError> {
         self.lab.doing("measuring");
         let mut words = vec!["measure".to_owned(), plan.times.to_string()];
         words.extend(variants.iter().map(|(variant, port)| format!("{}={}@{port}", variant.id(), variant.word())));
@@ -117,7 +118,7 @@ impl<'l> Programs<'l> {
         self.run(database, 0, &words, &name, &what, Duration::from_secs_f64(timeout))
     }
 
-    /// `port` is the server's, for what the words do not name one.
+    /// `port` is the server's, for words that name none.
     fn run<T: DeserializeOwned>(
         &self,
         database: Database,
@@ -126,13 +127,13 @@ impl<'l> Programs<'l> {
         name: &str,
         what: &str,
         timeout: Duration,
-    ) -> Result<(T, Ran), Trouble> {
+    ) -> Result<(T, Ran), LabError> {
         let mut command = self.lab.command(&self.node, &self.folder);
         command.arg(program(database)).args(words).env_remove("NODE_OPTIONS");
         command.env("LAB_HOST", "127.0.0.1").env("LAB_PORT", port.to_string());
         command.env("LAB_USER", USER).env("LAB_PASSWORD", USER).env("LAB_DATABASE", DATABASE);
-        let Said { stdout, ran, .. } = self.lab.run(name, what, command, timeout)?.success()?;
-        let printed = serde_json::from_str(&stdout).map_err(|e| Trouble::at(format!("read what {what} says"), e))?;
+        let CommandOutput { stdout, ran, .. } = self.lab.run(name, what, command, timeout)?.success()?;
+        let printed = serde_json::from_str(&stdout).map_err(|e| LabError::at(format!("read what {what} says"), e))?;
         Ok((printed, ran))
     }
 }
@@ -158,7 +159,7 @@ fn out_of_reach() -> Missing {
     Missing { what: "npm's registry, which has mysql2 and pg,".into(), effect: EFFECT.into(), get }
 }
 
-/// The drivers and their versions, as package.json pins them.
+/// The drivers and their versions in package.json.
 fn drivers() -> Vec<(String, String)> {
     let package: serde_json::Value = serde_json::from_str(PACKAGE).expect("our own package.json is JSON");
     let pinned = package["dependencies"].as_object().expect("it has dependencies");

@@ -1,6 +1,6 @@
-//! What the article printed, in seconds.
+//! The article's figures, in seconds.
 
-/// One way to reach the database.
+/// One kind of connection.
 pub(super) struct Published {
     pub(super) one: f64,
     pub(super) series: f64,
@@ -15,7 +15,7 @@ pub(super) const ONE_CONNECTION: Published = Published { one: 1.756, series: 8.5
 pub(super) const POOL: Published = Published { one: 1.763, series: 8.192, parallel: 2.311 };
 
 impl Published {
-    /// How many times faster five were in parallel than in series.
+    /// The factor by which five parallel queries were faster than five in series.
     pub(super) fn gain(&self) -> f64 {
         self.series / self.parallel
     }

@@ -1,42 +1,42 @@
-//! What the runs of a lab of one's own say. A pure function of the results.
+//! Evaluates the runs of a custom experiment (`weir lab run`). A pure function of the results.
 //!
-//! Two targets differ only by more than their spread: the least of the one must be more than the most of the
-//! other. Where clients offer less than targets could do (a rate, a pause), what tells them apart is the latency.
+//! Two targets differ only if their ranges are apart: the minimum of one is above the maximum of the other. Where
+//! clients offer less than targets could do (a rate, a pause), latency is compared.
 
 mod trust;
 
 use super::Case;
 use super::file::{Kind, Plan, Script, Target, Workload};
-use super::stage::Taken;
+use super::stage::RunData;
 use crate::model::{
     Axis, Better, Cell, Chart, ChartKind, Claim, Column, Experiment, Origin, Row, Scale, Series, Table, Value,
 };
 use crate::servers::Mode;
 use crate::steps::Results;
 
-/// Medians that differ by less than this do not differ, however small the spread.
+/// Medians whose relative difference is smaller do not differ, however small the spread.
 const LEAST: f64 = 0.03;
 
-/// The same where there is one repetition only, whose spread nobody knows.
+/// The same for a single repetition, whose spread is unknown.
 const LEAST_ALONE: f64 = 0.10;
 
-/// The story.
+/// Evaluates the results.
 pub(super) fn evaluate(plan: &Plan, results: &Results) -> Experiment {
-    let seen = Seen { plan, results };
+    let view = View { plan, results };
     let mut tables = vec![
-        seen.table("Transactions a second", "1/s", Better::Higher, &|taken| Some(taken.run.tps)),
-        seen.table("Average latency", "ms", Better::Lower, &|taken| Some(seen.latency(taken))),
+        view.table("Transactions a second", "1/s", Better::Higher, &|taken| Some(taken.run.tps)),
+        view.table("Average latency", "ms", Better::Lower, &|taken| Some(view.latency(taken))),
     ];
     if plan.workload.reconnect {
-        tables.push(seen.table("Time to connect", "ms", Better::Lower, &|taken| Some(taken.run.connect_ms)));
+        tables.push(view.table("Time to connect", "ms", Better::Lower, &|taken| Some(taken.run.connect_ms)));
     }
-    tables.extend(seen.costs());
+    tables.extend(view.costs());
     Experiment {
         question: "What would a pooler do for this load?".to_owned(),
         setup: setup(plan),
         tables,
-        charts: seen.charts(),
-        claims: seen.answers(),
+        charts: view.charts(),
+        claims: view.answers(),
         warnings: trust::warnings(plan, results),
         ..Experiment::empty("own", &plan.title)
     }
@@ -95,20 +95,20 @@ fn load(workload: &Workload) -> String {
     format!("{}; pgbench with {threads} threads", parts.join(", "))
 }
 
-/// The results, asked by target and number of clients.
-struct Seen<'a> {
+/// The results, by target and number of clients.
+struct View<'a> {
     plan: &'a Plan,
     results: &'a Results,
 }
 
-/// What one target did with one number of clients.
+/// The result of one target with one number of clients.
 #[derive(Clone, Debug, PartialEq)]
 enum Point {
-    /// A figure a repetition.
+    /// One figure for each repetition.
     Figures(Vec<f64>),
-    /// Why there are none.
+    /// Words in place of figures.
     Words(String),
-    /// Nothing was measured, and why.
+    /// Not measured, with the reason.
     Lack(&'static str),
 }
 
@@ -129,30 +129,30 @@ impl Point {
 /// How one target compares with another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Side {
-    /// Better, by so many per cent.
+    /// Better, by this percentage.
     Better(f64),
     Worse(f64),
-    /// Not more than what runs differ by anyway.
+    /// No larger difference than between runs.
     Same,
-    /// It serves where the other does not.
+    /// Only this one serves all clients.
     Alone,
-    /// The other serves where it does not.
+    /// Only the other serves all clients.
     Left,
-    /// Neither serves, or one was not measured.
+    /// Neither serves all clients, or one was not measured.
     Unknown,
 }
 
-impl Seen<'_> {
-    fn taken(&self, target: usize, clients: u32) -> Vec<Taken> {
+impl View<'_> {
+    fn taken(&self, target: usize, clients: u32) -> Vec<RunData> {
         let cases = (1..=self.plan.repetitions).map(|repetition| Case { target, clients, repetition });
         cases.filter_map(|case| self.results.get(&self.plan.id(case))).collect()
     }
 
-    fn latency(&self, taken: &Taken) -> f64 {
+    fn latency(&self, taken: &RunData) -> f64 {
         taken.latency_ms(self.plan.workload.think_time_ms)
     }
 
-    fn point(&self, target: usize, clients: u32, figure: &dyn Fn(&Taken) -> Option<f64>) -> Point {
+    fn point(&self, target: usize, clients: u32, figure: &dyn Fn(&RunData) -> Option<f64>) -> Point {
         let taken = self.taken(target, clients);
         if let Some(words) = taken.iter().find_map(|taken| taken.trouble.clone()) {
             return Point::Words(words);
@@ -165,7 +165,7 @@ impl Seen<'_> {
         Point::Figures(figures)
     }
 
-    fn table(&self, title: &str, unit: &str, better: Better, figure: &dyn Fn(&Taken) -> Option<f64>) -> Table {
+    fn table(&self, title: &str, unit: &str, better: Better, figure: &dyn Fn(&RunData) -> Option<f64>) -> Table {
         let Plan { targets, workload, .. } = self.plan;
         let head = |target: &Target| Column { title: target.name.clone(), unit: unit.to_owned(), better: Some(better) };
         let row = |clients: &u32| Row {
@@ -181,13 +181,13 @@ impl Seen<'_> {
         }
     }
 
-    /// What a transaction costs where server and pooler run on this machine.
+    /// The cost of a transaction, where server and pooler run on this machine.
     fn costs(&self) -> Option<Table> {
         let Plan { targets, workload, .. } = self.plan;
         let row = |(place, target): (usize, &Target)| {
             let all: Vec<_> = workload.clients.iter().flat_map(|clients| self.taken(place, *clients)).collect();
             let served = || all.iter().filter(|taken| taken.trouble.is_none());
-            let cell = |figure: &dyn Fn(&Taken) -> Option<f64>| {
+            let cell = |figure: &dyn Fn(&RunData) -> Option<f64>| {
                 Cell::both(Value::median(&served().filter_map(figure).collect::<Vec<_>>()), None)
             };
             let cells =
@@ -211,19 +211,19 @@ impl Seen<'_> {
     }
 
     fn charts(&self) -> Vec<Chart> {
-        let tps = |taken: &Taken| Some(taken.run.tps);
-        let latency = |taken: &Taken| Some(self.latency(taken));
+        let tps = |taken: &RunData| Some(taken.run.tps);
+        let latency = |taken: &RunData| Some(self.latency(taken));
         vec![
             self.chart("Transactions a second by clients", "transactions", "1/s", &tps),
             self.chart("Average latency by clients", "latency", "ms", &latency),
         ]
     }
 
-    fn chart(&self, title: &str, y: &str, unit: &str, figure: &dyn Fn(&Taken) -> Option<f64>) -> Chart {
+    fn chart(&self, title: &str, y: &str, unit: &str, figure: &dyn Fn(&RunData) -> Option<f64>) -> Chart {
         let Plan { targets, workload, .. } = self.plan;
         let axis =
             |title: &str, unit: &str| Axis { title: title.to_owned(), unit: unit.to_owned(), scale: Scale::Linear };
-        // One number of clients makes no line.
+        // A single number of clients makes no line.
         let single = workload.clients.len() == 1;
         let points = |target: usize| -> Vec<(f64, f64)> {
             let point = |clients: &u32| Some((f64::from(*clients), self.point(target, *clients, figure).median()?));
@@ -246,12 +246,12 @@ impl Seen<'_> {
         }
     }
 
-    /// Whether clients offer less than targets could do, so that throughput says little.
+    /// Whether clients offer less than targets could do, so that throughput does not distinguish them.
     fn by_latency(&self) -> bool {
         self.plan.workload.rate.is_some() || self.plan.workload.think_time_ms > 0
     }
 
-    /// What tells targets apart.
+    /// The figure by which targets are compared.
     fn deciding(&self, target: usize, clients: u32) -> Point {
         if self.by_latency() {
             self.point(target, clients, &|taken| Some(self.latency(taken)))
@@ -274,7 +274,7 @@ impl Seen<'_> {
         answers
     }
 
-    /// Whether any pooler does something that the first server without one does not.
+    /// Whether any pooler does better than the first server without one.
     fn answer(&self) -> Option<Claim> {
         let targets = &self.plan.targets;
         let direct = targets.iter().position(|target| target.kind.is_direct())?;
@@ -350,7 +350,7 @@ impl Point {
     }
 }
 
-/// Three digits that count.
+/// Three significant digits.
 fn figure(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),
@@ -359,7 +359,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// How the first compares with the second.
+/// Compares the first with the second.
 fn compare(a: &Point, b: &Point, better: Better) -> Side {
     let (ours, theirs) = match (a, b) {
         (Point::Figures(ours), Point::Figures(theirs)) => (ours, theirs),

@@ -1,6 +1,6 @@
-//! The file of a lab of one's own: its keys, their defaults, and what does not go together.
+//! The file of a custom experiment: its keys, their defaults, and invalid combinations.
 //!
-//! `lab/examples/my-load.toml` shows every key; a test holds that example and this file together.
+//! `lab/examples/my-load.toml` shows every key; a test compares that example with this file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::reader::{self, Complaint, Section};
 use crate::servers::Mode;
-use crate::steps::Trouble;
+use crate::steps::LabError;
 
 const ROOT: &[&str] = &["title", "repetitions", "seed", "workload", "targets"];
 
@@ -43,76 +43,76 @@ const TARGET: &[&str] = &[
     "size",
 ];
 
-/// The most of anything that a file may ask for, so that a mistyped zero does not fork a thousand processes.
+/// The limit of every number in a file, so that a mistyped zero does not fork a thousand processes.
 const MANY: u32 = 5_000;
 
-/// What a file asks for.
+/// The parsed file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) title: String,
     pub(super) repetitions: u32,
-    /// Of the shuffled order.
+    /// The seed of the shuffled order.
     pub(super) seed: u64,
     pub(super) workload: Workload,
     pub(super) targets: Vec<Target>,
-    /// Of the file's text and of the files that it names.
+    /// A hash of the file's text and of the files that it names.
     pub(super) fingerprint: u64,
 }
 
-/// The load that each target gets.
+/// The load on each target.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Workload {
     pub(super) script: Script,
-    /// Of pgbench's tables; `None` where they are not to be filled.
+    /// pgbench's scale; `None` if its tables are not filled.
     pub(super) scale: Option<u32>,
-    /// Whether servers that are not the lab's own are filled, too.
+    /// Whether to fill servers that are not the lab's, too.
     pub(super) init: bool,
-    /// SQL that makes tables on the lab's own servers.
+    /// SQL that creates tables on the lab's own servers.
     pub(super) setup: Option<String>,
     pub(super) clients: Vec<u32>,
     pub(super) threads: u32,
-    /// Seconds a run.
+    /// Seconds of a run.
     pub(super) duration: u32,
     pub(super) reconnect: bool,
-    /// Transactions a second that are offered.
+    /// The offered rate, in transactions a second.
     pub(super) rate: Option<u32>,
     pub(super) think_time_ms: u32,
-    /// As pgbench's `-M` takes it.
+    /// In the form of pgbench's `-M`.
     pub(super) protocol: &'static str,
 }
 
-/// What a transaction is.
+/// The transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Script {
-    /// One of pgbench's own, by its name.
+    /// A built-in of pgbench, by name.
     Builtin(&'static str),
-    /// As `pgbench -f` takes it.
+    /// A script for `pgbench -f`.
     Text(String),
 }
 
-/// Something to measure.
+/// A target to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) name: String,
-    /// The name, fit for a file's name; unique, too.
+    /// The name in the form of a file's name; unique, too.
     pub(super) slug: String,
     pub(super) kind: Kind,
 }
 
-/// What a target is.
+/// The kind of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A server that the lab starts.
     Own { max_connections: u32, settings: Vec<(String, String)> },
-    /// A server of somebody's, without a pooler.
+    /// An existing server, without a pooler.
     Direct(Login),
-    /// Weir, which the lab starts before the target of this number.
+    /// Weir, which the lab starts in front of the target of this number.
     Weir { before: usize, mode: Mode, size: u32 },
-    /// Whatever listens there.
+    /// An existing server or pooler.
     Address(Login),
 }
 
-/// How to get in.
+/// Address and user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Login {
     pub(super) host: String,
@@ -130,22 +130,22 @@ impl Kind {
     }
 }
 
-/// Reads a file, and those that it names.
+/// Reads a file, and the files that it names.
 ///
 /// # Errors
-/// What is wrong, in which line, and what would be right.
-pub(super) fn read(file: &Path) -> Result<Plan, Trouble> {
-    let text = fs::read_to_string(file).map_err(|e| Trouble::at(format!("read {}", file.display()), e))?;
+/// What is wrong, in which line, and what would be valid.
+pub(super) fn read(file: &Path) -> Result<Plan, LabError> {
+    let text = fs::read_to_string(file).map_err(|e| LabError::at(format!("read {}", file.display()), e))?;
     let folder = file.parent().unwrap_or(Path::new(""));
     let beside = |name: &str| fs::read_to_string(folder.join(name)).map_err(|e| e.to_string());
     let plan = parse(&text, &beside).map_err(|Complaint { line, text }| {
         let place = line.map(|line| format!(", line {line}")).unwrap_or_default();
-        Trouble::Failed(format!("{}{place}: {text}", file.display()))
+        LabError::Failed(format!("{}{place}: {text}", file.display()))
     })?;
     Ok(plan)
 }
 
-/// Reads a file's text; `beside` reads a file beside it, or says why not.
+/// Parses a file's text; `beside` reads a file beside it, or returns an error.
 pub(super) fn parse(text: &str, beside: &dyn Fn(&str) -> Result<String, String>) -> Result<Plan, Complaint> {
     reader::read(text, ROOT, |root| {
         let section = root.section("workload", "[workload]", WORKLOAD)?;
@@ -201,7 +201,7 @@ fn script(section: Section<'_>, file: &dyn Fn(&str) -> Result<Option<String>, Co
     })
 }
 
-/// A scale must be known where tables are filled, and where a script that knows it must be given.
+/// A scale is required where tables are filled, and where a script uses it.
 fn check_scale(section: Section<'_>, workload: &Workload, targets: &[Target]) -> Result<(), Complaint> {
     let own = targets.iter().any(|target| matches!(target.kind, Kind::Own { .. }));
     let builtin = matches!(workload.script, Script::Builtin(_));
@@ -239,7 +239,7 @@ fn targets(root: &Section<'_>) -> Result<Vec<Target>, Complaint> {
     sections.iter().zip(&names).map(of).collect()
 }
 
-/// The word for a kind.
+/// The kinds of targets by name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {
     Direct,
@@ -314,13 +314,13 @@ fn login(section: &Section<'_>) -> Result<Login, Complaint> {
     })
 }
 
-/// A name fit for a file's name: `Our pooler (old)` → `our-pooler-old`.
+/// A name in the form of a file's name: `Our pooler (old)` → `our-pooler-old`.
 fn slug(name: &str) -> String {
     let letters = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { ' ' });
     letters.collect::<String>().split_whitespace().collect::<Vec<_>>().join("-")
 }
 
-/// FNV-1a of some texts: equal texts, equal number, in every version of every program.
+/// FNV-1a of some texts: equal texts have equal numbers in every version of every program.
 fn fingerprint(texts: &[&str]) -> u64 {
     let bytes = texts.iter().flat_map(|text| text.bytes().chain([0xff]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -1,7 +1,7 @@
-//! A lab of one's own: targets, a workload and repetitions from a file.
+//! A custom experiment: targets, a workload and repetitions from a file.
 //!
-//! Owns the plan's order: in every repetition each target runs each number of clients once, in an order of its own, so
-//! that a machine that grows slower or faster favours nobody.
+//! Owns the plan's order: in every repetition each target runs each number of clients once, in a new order, so that a
+//! machine that becomes slower or faster favours no target.
 
 mod evaluate;
 mod file;
@@ -16,17 +16,17 @@ use crate::lab::Lab;
 use crate::length::Length;
 use crate::load::spread::shuffle;
 use crate::model;
-use crate::steps::{Experiment, Results, Stage, Step, Trouble};
+use crate::steps::{Experiment, LabError, Results, Stage, Step};
 use file::{Kind, Plan};
 
-/// Shown by `weir lab run --help`: a file to begin with.
+/// Shown by `weir lab run --help`: a file to start from.
 pub(crate) const HELP: &str = concat!(
     "A file to begin with, with every key that there is:\n\n",
     include_str!("../../../examples/my-load.toml"),
     "\nIts durations are what counts: --quick and --standard change nothing."
 );
 
-/// What `weir lab run` understands besides what all do.
+/// The options of `weir lab run` beside the common ones.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// What to measure: targets, workload, repetitions
@@ -38,7 +38,7 @@ pub(crate) struct Options {
 ///
 /// # Errors
 /// What is wrong with the file, and in which line.
-pub(crate) fn new(length: Length, options: &Options) -> Result<Box<dyn Experiment>, Trouble> {
+pub(crate) fn new(length: Length, options: &Options) -> Result<Box<dyn Experiment>, LabError> {
     let mut plan = file::read(&options.file)?;
     passwords_are_there(&plan)?;
     if length == Length::Smoke {
@@ -48,8 +48,8 @@ pub(crate) fn new(length: Length, options: &Options) -> Result<Box<dyn Experimen
     Ok(Box::new(Own { plan }))
 }
 
-/// Better said before the first run than in the middle.
-fn passwords_are_there(plan: &Plan) -> Result<(), Trouble> {
+/// Checks passwords before the first run.
+fn passwords_are_there(plan: &Plan) -> Result<(), LabError> {
     for target in &plan.targets {
         if let Kind::Direct(login) | Kind::Address(login) = &target.kind {
             stage::password(login)?;
@@ -68,7 +68,7 @@ struct Case {
 }
 
 impl Plan {
-    /// All runs in the order in which they are taken.
+    /// All runs in order.
     fn cases(&self) -> Vec<Case> {
         let mut dice = self.seed;
         let of = |repetition: u32| -> Vec<Case> {
@@ -123,7 +123,7 @@ impl Experiment for Own {
         own * (3.0 + 0.3 * f64::from(self.plan.workload.scale.unwrap_or(0)))
     }
 
-    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
+    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, LabError> {
         Ok(Box::new(stage::Bench::open(lab, self.plan.clone())?))
     }
 

@@ -1,12 +1,12 @@
-//! Reads tables of TOML: typed values, and complaints that name the line and what to do.
+//! Reads TOML tables: typed values, and errors with the line and what to do.
 //!
-//! Must not know which keys there are; those who read a table say so, and a key that nobody knows is a complaint.
+//! Must not know the keys: callers list them, and an unknown key is an error.
 
 use std::ops::RangeInclusive;
 
 use toml_edit::{Document, Item, TableLike, Value};
 
-/// What is wrong with a file, and where.
+/// An error in a file, with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Complaint {
     /// From 1; `None` where something is missing from the file as a whole.
@@ -14,14 +14,14 @@ pub(super) struct Complaint {
     pub(super) text: String,
 }
 
-/// One table, of which all keys are known.
+/// One table, whose keys have been checked.
 #[derive(Clone, Copy)]
 pub(super) struct Section<'a> {
     text: &'a str,
     table: &'a dyn TableLike,
-    /// As one writes it: `[workload]`; empty for the file as a whole.
+    /// Its name in the file: `[workload]`; empty for the whole file.
     title: &'a str,
-    /// Where it begins.
+    /// Its first line.
     line: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn read<T>(
 }
 
 impl<'a> Section<'a> {
-    /// Complains about the first key that is not among these.
+    /// An error about the first key that is not among these.
     fn knows(&self, known: &[&str]) -> Result<(), Complaint> {
         let Some((key, _)) = self.table.iter().find(|(key, _)| !known.contains(key)) else { return Ok(()) };
         let place = if self.title.is_empty() { String::new() } else { format!(" of {}", self.title) };
@@ -87,19 +87,19 @@ impl<'a> Section<'a> {
         Ok(section)
     }
 
-    /// Whether the key is there.
+    /// Whether the key exists.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    /// A text that is not empty.
+    /// A non-empty text.
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, Complaint> {
         self.typed(key, "text in quotes", |value| {
             value.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned)
         })
     }
 
-    /// A text that must be there; `what` says what it is for.
+    /// A required text; `what` is its purpose.
     pub(super) fn required(&self, key: &str, what: &str) -> Result<String, Complaint> {
         self.text(key)?.ok_or_else(|| self.lacks(key, what))
     }
@@ -121,7 +121,7 @@ impl<'a> Section<'a> {
         self.typed(key, &what, |value| whole(value, &range))
     }
 
-    /// A list of whole numbers, at least one; a single number will do.
+    /// A list of whole numbers, at least one; or a single number.
     pub(super) fn numbers(&self, key: &str, range: RangeInclusive<u32>) -> Result<Option<Vec<u32>>, Complaint> {
         let what = format!("a list of whole numbers from {} to {}", range.start(), range.end());
         self.typed(key, &what, |value| match value {
@@ -135,7 +135,7 @@ impl<'a> Section<'a> {
         self.typed(key, "true or false", Value::as_bool)
     }
 
-    /// A table of names and plain values, as text.
+    /// A table of names and simple values, as text.
     pub(super) fn settings(&self, key: &str) -> Result<Vec<(String, String)>, Complaint> {
         let Some(item) = self.table.get(key) else { return Ok(Vec::new()) };
         let table = item.as_table_like().ok_or_else(|| self.at(key, format!("`{key}` is a table of settings")))?;
@@ -153,7 +153,7 @@ impl<'a> Section<'a> {
         table.iter().map(plain).collect()
     }
 
-    /// A complaint about the line of this key.
+    /// An error about the line of this key.
     pub(super) fn at(&self, key: &str, text: impl Into<String>) -> Complaint {
         let found = self.table.get_key_value(key);
         let span = found.and_then(|(key, item)| key.span().or_else(|| item.span()));
@@ -178,7 +178,7 @@ fn line_at(text: &str, offset: usize) -> usize {
 
 /// The known word that was probably meant: at most a third of its letters differ.
 fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
-    // A word far longer than any key is no typing error, and comparing it would be slow.
+    // A word far longer than any key is no typing error, and the comparison would be slow.
     if word.len() > 64 {
         return None;
     }
@@ -187,7 +187,7 @@ fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     (distance <= (near.chars().count().max(word.chars().count()) / 3).max(1)).then_some(near)
 }
 
-/// The least number of letters to insert, drop, change, or swap with the next one.
+/// The edit distance: letters to insert, delete, replace, or swap with the next one.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<_>, Vec<_>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];

@@ -1,4 +1,4 @@
-//! Measures one run of a lab of one's own: a fresh Weir where one is asked for, pgbench, and what both cost.
+//! Measures one run of a custom experiment: a new Weir if the target is one, pgbench, and the CPU time of both.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -16,17 +16,17 @@ use crate::load::pgbench::{Pgbench, Run, Target};
 use crate::load::sample::{Sampler, Watch};
 use crate::model::Ran;
 use crate::servers::{Pool, USER, Upstream, Weir, start_postgres};
-use crate::steps::{Measured, Stage, Step, Trouble};
+use crate::steps::{LabError, Measured, Stage, Step};
 
 /// The database on the lab's own servers, and the name of Weir's pool.
 const DATABASE: &str = "lab";
 
-/// The file of the transaction, in pgbench's working directory.
+/// The file of the transaction's script, in pgbench's working directory.
 const SCRIPT: &str = "own.sql";
 
-/// What a run brought.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Taken {
+pub(super) struct RunData {
     /// Why not all clients were served to the end, in a few words; `None` if they were.
     pub(super) trouble: Option<String>,
     pub(super) run: Run,
@@ -38,7 +38,7 @@ pub(super) struct Taken {
     pub(super) server_ms: Option<f64>,
     pub(super) pooler_ms: Option<f64>,
     pub(super) cores: u32,
-    /// Why pgbench was the limit, if it was.
+    /// Why pgbench was the bottleneck, if it was.
     pub(super) client_limit: Option<String>,
 }
 
@@ -46,27 +46,27 @@ pub(super) struct Taken {
 pub(super) struct Bench<'l> {
     lab: &'l Lab,
     plan: Plan,
-    /// The lab's own, by their targets' numbers.
+    /// The lab's own servers, by their targets' numbers.
     servers: BTreeMap<usize, Server>,
     pgbench: Pgbench,
-    /// Whether [`SCRIPT`] is what a transaction is; else it is one of pgbench's own.
+    /// Whether the transaction is [`SCRIPT`]; else it is a built-in of pgbench.
     scripted: bool,
-    /// What was run before the first step, until that has taken it into its own.
+    /// Commands that ran before the first step, until that step records them.
     before: Vec<Ran>,
 }
 
-/// The password that a login needs; empty for none.
+/// The password of a login; empty for none.
 ///
 /// # Errors
-/// If it names a variable that is not set.
-pub(super) fn password(login: &Login) -> Result<String, Trouble> {
+/// It names an environment variable that is not set.
+pub(super) fn password(login: &Login) -> Result<String, LabError> {
     let Some(name) = &login.password_env else { return Ok(String::new()) };
-    let missing = |_| Trouble::Failed(format!("`password_env`: the environment has no variable {name}: export it"));
+    let missing = |_| LabError::Failed(format!("`password_env`: the environment has no variable {name}: export it"));
     env::var(name).map_err(missing)
 }
 
 impl<'l> Bench<'l> {
-    pub(super) fn open(lab: &'l Lab, plan: Plan) -> Result<Bench<'l>, Trouble> {
+    pub(super) fn open(lab: &'l Lab, plan: Plan) -> Result<Bench<'l>, LabError> {
         let mut servers = BTreeMap::new();
         for (place, target) in plan.targets.iter().enumerate() {
             if let Kind::Own { max_connections, settings } = &target.kind {
@@ -85,13 +85,13 @@ impl<'l> Bench<'l> {
         Ok(bench)
     }
 
-    /// Makes the tables: pgbench's where a scale is given, one's own where a setup is.
-    fn fill(&mut self) -> Result<(), Trouble> {
+    /// Creates the tables: pgbench's if there is a scale, others by the setup.
+    fn fill(&mut self) -> Result<(), LabError> {
         let Workload { scale, init, setup, .. } = &self.plan.workload;
         let any_direct = self.plan.targets.iter().any(|target| target.kind.is_direct());
         for (place, target) in self.plan.targets.iter().enumerate() {
             let ours = self.servers.get(&place);
-            // Where there is only a pooler to reach the server by, the tables are made through it.
+            // If the server is reachable only through a pooler, the tables are created through it.
             let way = matches!(target.kind, Kind::Direct(_)) || (!any_direct && place == 0);
             let theirs = *init && way;
             let Some(login) = (ours.is_some() || theirs).then(|| self.login(place)).transpose()? else { continue };
@@ -102,14 +102,14 @@ impl<'l> Bench<'l> {
             if let (Some(server), Some(setup)) = (ours, setup) {
                 self.lab.doing("running the setup");
                 let mut connection = Connection::connect(&server.params(USER, DATABASE).timeout(SETUP_TIMEOUT))?;
-                connection.query(setup).map_err(|e| Trouble::at("the setup's SQL", e))?;
+                connection.query(setup).map_err(|e| LabError::at("the setup's SQL", e))?;
             }
         }
         Ok(())
     }
 
-    /// Writes what a transaction is, if pgbench's own will not do as they are.
-    fn write_script(&mut self, pgbench: &Path) -> Result<(), Trouble> {
+    /// Writes the transaction's script, unless it is a plain built-in of pgbench.
+    fn write_script(&mut self, pgbench: &Path) -> Result<(), LabError> {
         let Workload { script, think_time_ms, .. } = &self.plan.workload;
         let mut text = match script {
             Script::Builtin(_) if *think_time_ms == 0 => return Ok(()),
@@ -130,8 +130,8 @@ impl<'l> Bench<'l> {
         Ok(())
     }
 
-    /// How pgbench gets to a target that needs nothing started.
-    fn login(&self, place: usize) -> Result<Target, Trouble> {
+    /// The address of a target that is not started by the lab.
+    fn login(&self, place: usize) -> Result<Target, LabError> {
         match &self.plan.targets[place].kind {
             Kind::Own { .. } => Ok(Target::local(self.servers[&place].port(), DATABASE)),
             Kind::Direct(login) | Kind::Address(login) => {
@@ -142,7 +142,7 @@ impl<'l> Bench<'l> {
         }
     }
 
-    /// The lab's own server that a target ends at.
+    /// The lab's own server behind a target.
     fn server(&self, place: usize) -> Option<&Server> {
         match &self.plan.targets[place].kind {
             Kind::Weir { before, .. } => self.servers.get(before),
@@ -150,8 +150,8 @@ impl<'l> Bench<'l> {
         }
     }
 
-    /// Starts Weir if the target is one; where pgbench gets to it.
-    fn weir(&self, place: usize) -> Result<Option<Weir>, Trouble> {
+    /// Starts Weir if the target is one; returns its address.
+    fn weir(&self, place: usize) -> Result<Option<Weir>, LabError> {
         let Kind::Weir { before, mode, size } = &self.plan.targets[place].kind else { return Ok(None) };
         let Target { host, port, user, password, database } = self.login(*before)?;
         let login = (!self.servers.contains_key(before)).then_some((user, password));
@@ -188,15 +188,15 @@ impl<'l> Bench<'l> {
     }
 }
 
-/// How long the tables of one's own may take to be made.
+/// The timeout of the setup.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(1800);
 
 impl Stage for Bench<'_> {
-    fn take(&mut self, step: &Step) -> Result<Measured, Trouble> {
+    fn take(&mut self, step: &Step) -> Result<Measured, LabError> {
         let case = self.plan.cases().into_iter().find(|case| self.plan.id(*case) == step.id);
-        let case = case.ok_or_else(|| Trouble::Failed(format!("there is no case {}", step.id)))?;
+        let case = case.ok_or_else(|| LabError::Failed(format!("there is no case {}", step.id)))?;
         let server = self.server(case.target);
-        // Connections that a Weir before this one held are gone only when their processes are.
+        // The connections of an earlier Weir have ended when the server's processes have.
         eventually(Duration::from_secs(10), || server.is_none_or(|server| server.backends() == 0));
         let weir = self.weir(case.target)?;
         let target = match &weir {
@@ -205,7 +205,7 @@ impl Stage for Bench<'_> {
         };
         let (name, what) = (format!("own-{}", step.id), step.title.clone());
         let words = self.arguments(case.clients, server.is_some());
-        // A pool that is stuck must not hold the lab up for ever.
+        // A run that hangs must not block the lab for ever.
         let timeout = Duration::from_secs(u64::from(self.plan.workload.duration) * 2 + 60);
         let (began, every) = (Instant::now(), Duration::from_millis(500));
         let (pid, pooler) = (server.and_then(Server::pid), weir.as_ref().map(Weir::pid));
@@ -214,13 +214,13 @@ impl Stage for Bench<'_> {
         let samples = sampler.stop();
         let (trouble, run, ran) = match outcome {
             Ok((run, ran)) => (trouble(&run, case.clients), run, Some(ran)),
-            Err(Trouble::Failed(_)) if began.elapsed() >= timeout => (Some("hangs".to_owned()), Run::default(), None),
+            Err(LabError::Failed(_)) if began.elapsed() >= timeout => (Some("hangs".to_owned()), Run::default(), None),
             Err(trouble) => return Err(trouble),
         };
         if let Some(mistake) = mistake(&run) {
-            return Err(Trouble::Failed(mistake));
+            return Err(LabError::Failed(mistake));
         }
-        let taken = Taken {
+        let taken = RunData {
             trouble,
             client_cpu: samples.client.mean_cpu(),
             server_cpu: samples.server.mean_cpu(),
@@ -239,25 +239,25 @@ impl Stage for Bench<'_> {
     }
 }
 
-impl Taken {
-    /// The average latency without the pause that is a part of the script.
+impl RunData {
+    /// The average latency without the pauses of the script.
     pub(super) fn latency_ms(&self, think_time_ms: u32) -> f64 {
         (self.run.latency_ms - f64::from(think_time_ms)).max(0.0)
     }
 }
 
-/// A complaint that says nothing of the target's strength: a password that is wrong, a table that is not there. Nobody was
-/// served, and not because there were too many.
+/// An error that is not a result: a wrong password, a missing table. No client was served, and not because there were
+/// too many.
 fn mistake(run: &Run) -> Option<String> {
     let refused = REFUSALS.iter().any(|(part, _)| run.complaint.contains(part));
     (run.transactions == 0 && !run.success && !refused && run.complaint.len() > LONG_ENOUGH)
         .then(|| run.complaint.clone())
 }
 
-/// A shorter complaint does not say what went wrong.
+/// A shorter error message does not say what went wrong.
 const LONG_ENOUGH: usize = 10;
 
-/// Complaints about too many clients, and what is said of them.
+/// Error messages about too many clients, and the words for them in a report.
 const REFUSALS: &[(&str, &str)] = &[
     ("too many clients", "refused: too many clients"),
     ("remaining connection slots", "refused: too many clients"),
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_pause_in_the_script_is_no_latency() {
-        let taken = Taken { run: Run { latency_ms: 105.5, ..Run::default() }, ..Taken::default() };
+        let taken = RunData { run: Run { latency_ms: 105.5, ..Run::default() }, ..RunData::default() };
         assert!((taken.latency_ms(100) - 5.5).abs() < 1e-9);
     }
 }

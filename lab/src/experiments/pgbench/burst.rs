@@ -7,30 +7,30 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use weir_pgclient::{Connection, Error, Params};
 
-/// Each query takes some time, so that those who came before are still there when the others come.
+/// Each query takes some time, so that early connections are still open when the others arrive.
 const QUERY: &str = "select pg_sleep(0.2)";
-/// A thread that only waits for a server needs no more.
+/// The stack of a thread, which only waits for a server.
 const STACK: usize = 128 * 1024;
-/// All threads have been started by then, and wait for the same moment.
+/// By then all threads have started, and wait for the same moment.
 const HEAD_START: Duration = Duration::from_millis(150);
 
-/// What became of a burst.
+/// The result of a burst.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Burst {
     pub(super) asked: u32,
     pub(super) served: u32,
-    /// Turned away with an error in the server's words.
+    /// Refused with an error of the server.
     pub(super) refused: u32,
-    /// Neither: time-outs, broken connections.
+    /// Others: timeouts, broken connections.
     pub(super) lost: u32,
-    /// The first refusal's words.
+    /// The first refusal's text.
     pub(super) said: String,
-    /// From the start to the answer, of those who were served.
+    /// From the start to the answer, of those that were served.
     pub(super) median_ms: f64,
     pub(super) slowest_ms: f64,
 }
 
-/// Opens `count` connections at once and asks on each of them.
+/// Opens `count` connections at once and runs a query on each.
 pub(super) fn burst(params: &Params, count: u32) -> Burst {
     let params = params.clone().timeout(Duration::from_secs(30));
     let (params, began) = (&params, Instant::now() + HEAD_START);

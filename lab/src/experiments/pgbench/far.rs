@@ -1,7 +1,7 @@
-//! pgbench's own transaction for clients that are far from the server.
+//! pgbench's own transaction for clients with network latency to the server.
 //!
-//! Each of its seven statements waits for the way there and back, where a client does: after the answer, before the next
-//! statement. So a connection is held for six ways, and the seventh is spent outside the transaction.
+//! Each of its seven statements waits for a round trip, where a client does: after the answer, before the next
+//! statement. So a connection is held for six round trips, and the seventh is outside the transaction.
 
 const STATEMENTS: [&str; 7] = [
     "BEGIN;",
@@ -16,7 +16,7 @@ const STATEMENTS: [&str; 7] = [
 const VARIABLES: &str = "\\set aid random(1, 100000 * :scale)\n\\set bid random(1, 1 * :scale)\n\
                          \\set tid random(1, 10 * :scale)\n\\set delta random(-5000, 5000)\n";
 
-/// The script, with `way_ms` milliseconds for each statement.
+/// The script, with `way_ms` milliseconds of latency for each statement.
 pub(super) fn script(way_ms: u32) -> String {
     let each = STATEMENTS.iter().map(|statement| format!("{statement}\n\\sleep {way_ms} ms\n"));
     std::iter::once(VARIABLES.to_owned()).chain(each).collect()

@@ -1,8 +1,7 @@
-//! The experiment `pgbench`: a pool in front of a server that takes 100 connections.
+//! The experiment `pgbench`: a pool in front of a server with 100 connections.
 //!
-//! Source: DigitalOcean's tutorial (`docs/articles/managed-pools-pgbench.md`). Every load is run twice over: *far*, with
-//! clients that wait for each statement's way, as those of the article must have, and *near*, with nothing to wait for
-//! but the processor.
+//! Source: DigitalOcean's tutorial (`docs/articles/managed-pools-pgbench.md`). Every load runs twice: *far*, with a
+//! latency for each statement, as the article's clients must have had, and *near*, without latency.
 
 mod burst;
 mod evaluate;
@@ -18,13 +17,13 @@ use crate::length::Length;
 use crate::load::pgbench::Target;
 use crate::machine;
 use crate::model;
-use crate::steps::{Experiment, Results, Stage, Step, Trouble};
+use crate::steps::{Experiment, LabError, Results, Stage, Step};
 use plan::Plan;
 
-/// The way of a statement in the article: 282 ms for seven of them.
+/// A statement's latency in the article: 282 ms for seven of them.
 const WAY_MS: u32 = 40;
 
-/// What `weir lab pgbench` understands besides what all do.
+/// The options of `weir lab pgbench` beside the common ones.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// pgbench's scale, at least 150, the most clients [default: 150]
@@ -33,7 +32,7 @@ pub(crate) struct Options {
     /// Seconds a run [default: 600; with --standard 20, with --quick 4]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     duration: Option<u32>,
-    /// A statement's way in the far runs; 0 leaves them out [default: 40; 0 with --host]
+    /// A statement's latency in the far runs; 0 leaves them out [default: 40; 0 with --host]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     way: Option<u32>,
     /// A PostgreSQL of your own, its password in PGPASSWORD [default: the lab's own]
@@ -45,10 +44,10 @@ pub(crate) struct Options {
     /// The user on it [default: postgres]
     #[arg(long, requires = "host")]
     user: Option<String>,
-    /// The database; with --host it has to be there
+    /// The database; with --host it must exist
     #[arg(long, default_value = "benchmark")]
     database: String,
-    /// Fill pgbench's tables anew, though they hold something
+    /// Fill pgbench's tables again, though they contain data
     #[arg(long, requires = "host")]
     init: bool,
 }
@@ -61,7 +60,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The server of the user's own.
+    /// The user's own server.
     fn target(&self, host: &str) -> Target {
         let user = self.user.clone().unwrap_or_else(|| "postgres".to_owned());
         let password = std::env::var("PGPASSWORD").unwrap_or_default();
@@ -117,7 +116,7 @@ impl Experiment for Managed {
         5.0 + 0.09 * f64::from(self.plan.scale)
     }
 
-    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
+    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, LabError> {
         Ok(Box::new(stage::Bench::open(lab, &self.plan, &self.options)?))
     }
 

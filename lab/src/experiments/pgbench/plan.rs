@@ -1,7 +1,7 @@
-//! What is run in which order: loads near and far, the sweeps of sizes, the bursts.
+//! The order of the runs: loads near and far, the sweeps of sizes, the bursts.
 //!
-//! Owns the ids of steps and their lengths. Repetitions are interleaved, each in another order, and always the same ones, so
-//! that a run can be resumed and a machine that grows slower or faster favours nobody.
+//! Owns the ids of steps and their lengths. Repetitions are interleaved, each in another order, which is always the
+//! same, so that a run can be resumed and a machine that becomes slower or faster favours no load.
 
 use crate::length::Length;
 use crate::load::spread::shuffled;
@@ -9,45 +9,45 @@ use crate::steps::Step;
 
 /// The article's pool.
 pub(super) const POOL: &str = "test-pool";
-/// What a server that takes 100 connections has for ordinary users.
+/// The connections of such a server for ordinary users.
 pub(super) const USABLE: u32 = 97;
-/// Clients of the sweep.
+/// Clients of a sweep.
 pub(super) const MANY: u32 = 150;
 /// Connections of a burst.
 pub(super) const BURST: u32 = 300;
 /// pgbench's threads, as in the article.
 pub(super) const THREADS: u32 = 2;
-/// Sizes below this one are not tried with clients far away: 150 of them would wait for half a minute.
+/// Smaller sizes are not tried with far clients: 150 of them would wait for half a minute.
 const LEAST_FAR: u32 = 10;
-/// A step's connecting, cleaning up and Weir's start, in seconds.
+/// Connecting, cleaning up and Weir's start in a step, in seconds.
 const OVERHEAD: f64 = 0.8;
 
-/// How far the clients are.
+/// The distance of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Distance {
-    /// Each statement travels for some milliseconds.
+    /// Each statement has a latency of some milliseconds.
     Far,
     /// On the server's machine.
     Near,
 }
 
-/// How clients reach the server.
+/// The path of clients to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Direct,
-    /// Two programs with half of the clients each; the second begins when the first is in.
+    /// Two programs with half of the clients each; the second begins when the first has connected.
     Twice,
     Pool,
 }
 
-/// So many clients on one route.
+/// A number of clients on one route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
     pub(super) route: Route,
     pub(super) clients: u32,
 }
 
-/// The loads, in the order in which a report tells them.
+/// The loads, in the order of a report.
 pub(super) const LOADS: [Load; 6] = [
     Load { route: Route::Direct, clients: 50 },
     Load { route: Route::Pool, clients: 50 },
@@ -77,7 +77,7 @@ impl Load {
     }
 }
 
-/// What one step does.
+/// The work of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Load(Distance, Load, u32),
@@ -120,7 +120,7 @@ fn word(distance: Distance) -> &'static str {
     }
 }
 
-/// All that depends on the length and the options.
+/// The values that depend on the length and the options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) scale: u32,
@@ -128,13 +128,13 @@ pub(super) struct Plan {
     pub(super) seconds: u32,
     pub(super) sweep_seconds: u32,
     pub(super) repetitions: u32,
-    /// Milliseconds that each statement travels in the far runs; 0 leaves them out.
+    /// The latency of a statement in the far runs, in milliseconds; 0 leaves them out.
     pub(super) way_ms: u32,
-    /// The machine's.
+    /// The machine's cores.
     pub(super) cores: u32,
-    /// Whether the server is the user's own: near and far are what they are, and its processes are not watched.
+    /// Whether the server is the user's own: near and far do not apply, and its processes are not observed.
     pub(super) own: bool,
-    /// The sizes of the sweeps, ascending, all below the article's own.
+    /// The sizes of the sweeps, ascending, all below the article's size.
     pub(super) sizes: Vec<u32>,
 }
 
@@ -145,13 +145,13 @@ impl Plan {
         far.into_iter().chain([Distance::Near]).collect()
     }
 
-    /// The sizes of a sweep; the article's own is among the loads.
+    /// The sizes of a sweep; the article's size is among the loads.
     pub(super) fn sizes(&self, distance: Distance) -> Vec<u32> {
         let sizes = self.sizes.iter().copied();
         sizes.filter(|size| distance == Distance::Near || *size >= LEAST_FAR).collect()
     }
 
-    /// All tasks, in the order in which they are taken.
+    /// All tasks in order.
     pub(super) fn tasks(&self) -> Vec<Task> {
         let mut tasks = Vec::new();
         for repetition in 1..=self.repetitions {
@@ -186,7 +186,7 @@ impl Plan {
         Step { id: task.id(), title: task.title(), seconds }
     }
 
-    /// Seconds until those who wait when the time is over have had their turn: pgbench finishes what it began.
+    /// Seconds until waiting clients are served after the end: pgbench finishes what it began.
     fn drain(&self, size: u32) -> f64 {
         f64::from(MANY) / f64::from(size) * f64::from(self.way_ms) * 6.0 / 1000.0
     }

@@ -2,7 +2,7 @@
 
 use super::plan::{Load, Route};
 
-/// Where they come from.
+/// The source of the figures.
 pub(super) const SOURCE: &str =
     "DigitalOcean: managed connection pools and PostgreSQL benchmarking with pgbench (a tutorial)";
 
@@ -57,7 +57,7 @@ pub(super) const LINES: [Line; 4] = [
     },
 ];
 
-/// What the article has for a load, if it has it.
+/// The article's line for a load, if it has one.
 pub(super) fn line(load: Load) -> Option<&'static Line> {
     LINES.iter().find(|line| line.route == load.route && line.clients == load.clients)
 }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn every_published_connection_did_three_and_a_half_transactions_a_second() {
-        // Connections at work: 50, those that got in (clients at work are throughput times latency), 97, 50.
+        // Connections at work: 50, those that connected (clients at work are throughput times latency), 97, 50.
         let at_work = [50.0, 258.0 * 0.2814, 97.0, 50.0];
         for (line, at_work) in LINES.iter().zip(at_work) {
             let each = line.tps / at_work;

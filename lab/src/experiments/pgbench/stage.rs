@@ -1,7 +1,7 @@
-//! Measures: the server, Weir before it, pgbench, and the watch over all three.
+//! Measures: the server, Weir in front of it, pgbench, and the sampling of all three.
 //!
-//! Owns what runs where. A pooled run has a Weir of its own, because the connections that a pool keeps would be missing from the
-//! direct runs. On a server of the user's own nothing is truncated, and tables that hold something are used as they are.
+//! Owns which processes run. A pooled run has a Weir of its own, because a pool's open connections would be missing
+//! for the direct runs. On the user's own server nothing is truncated, and tables with data are used as they are.
 
 use std::path::PathBuf;
 use std::thread;
@@ -20,27 +20,27 @@ use crate::load::pgbench::{Pgbench, Run, Target};
 use crate::load::sample::{Sampler, Samples, Watch};
 use crate::model::Ran;
 use crate::servers::{FILLED, Mode, Pool, Upstream, Weir, start_postgres};
-use crate::steps::{Measured, Stage, Step, Trouble};
+use crate::steps::{LabError, Measured, Stage, Step};
 
-/// What is left out without Weir.
+/// The runs that are left out without Weir.
 const EFFECT: &str = "the runs through the pool";
-/// How long the connections of the run before may take to be gone.
+/// How long the connections of the run before may take to close.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// What one load brought.
+/// The result of one load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Taken {
+pub(super) struct RunData {
     pub(super) run: Run,
-    /// Of two programs, the one that began second.
+    /// If there are two programs, the second one.
     pub(super) second: Option<Run>,
     pub(super) samples: Samples,
-    /// How long it was to take.
+    /// The intended duration.
     pub(super) seconds: u32,
-    /// Connections that the server had for us.
+    /// The server's free connections.
     pub(super) usable: u32,
 }
 
-/// What the steps use.
+/// The servers of the steps.
 pub(super) struct Bench<'l> {
     lab: &'l Lab,
     plan: Plan,
@@ -50,14 +50,14 @@ pub(super) struct Bench<'l> {
     pgbench: Pgbench,
     script: PathBuf,
     usable: u32,
-    /// Said with the first step that is taken.
+    /// Commands that ran before the first step, which records them.
     ran: Vec<Ran>,
     warnings: Vec<String>,
 }
 
 impl<'l> Bench<'l> {
-    /// Starts PostgreSQL, or finds the user's own, and fills its tables.
-    pub(super) fn open(lab: &'l Lab, plan: &Plan, options: &Options) -> Result<Bench<'l>, Trouble> {
+    /// Starts PostgreSQL, or connects to the user's own, and fills its tables.
+    pub(super) fn open(lab: &'l Lab, plan: &Plan, options: &Options) -> Result<Bench<'l>, LabError> {
         let (server, target, programs) = if let Some(host) = &options.host {
             (None, options.target(host), weir_pglocal::find()?)
         } else {
@@ -81,13 +81,13 @@ impl<'l> Bench<'l> {
         Ok(stage)
     }
 
-    fn fill(&mut self, scale: u32) -> Result<(), Trouble> {
+    fn fill(&mut self, scale: u32) -> Result<(), LabError> {
         self.ran.push(self.pgbench.initialize(self.lab, "pgbench-fill", &self.target, scale)?);
         Ok(())
     }
 
-    /// Fills the tables of the user's own server if they are empty, or if we may. Returns their scale.
-    fn fill_own(&mut self, options: &Options) -> Result<u32, Trouble> {
+    /// Fills the tables of the user's own server if they are empty, or if the options allow it. Returns their scale.
+    fn fill_own(&mut self, options: &Options) -> Result<u32, LabError> {
         let mut connection = connect(&self.target)?;
         let there = connection.value("select to_regclass('pgbench_accounts') is not null")?.as_deref() == Some("t");
         let filled = there && !connection.query("select 1 from pgbench_accounts limit 1")?.rows.is_empty();
@@ -106,8 +106,8 @@ impl<'l> Bench<'l> {
         Ok(self.plan.scale)
     }
 
-    /// The first run finds cold caches; this is it.
-    fn warm_up(&self) -> Result<(), Trouble> {
+    /// The first run meets cold caches; this is that run.
+    fn warm_up(&self) -> Result<(), LabError> {
         if self.lab.length() == Length::Smoke {
             return Ok(());
         }
@@ -116,8 +116,8 @@ impl<'l> Bench<'l> {
         self.pgbench.run(self.lab, "pgbench-warm-up", "warm up", &self.target, &args, 2).map(drop)
     }
 
-    /// Sweeps up after the run before, and waits until its connections are gone: they count.
-    fn tidy(&self) -> Result<(), Trouble> {
+    /// Cleans up after the run before, and waits until its connections are closed, since they count.
+    fn tidy(&self) -> Result<(), LabError> {
         let mut connection = match &self.server {
             Some(server) => server.superuser_connection(&self.target.database)?,
             None => connect(&self.target)?,
@@ -132,17 +132,17 @@ impl<'l> Bench<'l> {
         Ok(())
     }
 
-    fn weir(&self, size: u32) -> Result<Weir, Trouble> {
+    fn weir(&self, size: u32) -> Result<Weir, LabError> {
         let Target { host, port, user, password, database } = &self.target;
         let login = self.server.is_none().then(|| (user.clone(), password.clone()));
         let upstream = Upstream { host: host.clone(), port: *port, login };
-        // One connection of the user's own server is for the question how many there are.
+        // One connection of the user's own server is for the query of their number.
         let size = if self.server.is_some() { size } else { size.min(self.usable.saturating_sub(1)) };
         let pool = Pool { name: POOL.into(), database: database.clone(), mode: Mode::Transaction, size };
         Weir::start_before(self.lab, &upstream, &[pool], EFFECT)
     }
 
-    fn load(&mut self, step: &Step, distance: Distance, load: Load, size: u32) -> Result<Measured, Trouble> {
+    fn load(&mut self, step: &Step, distance: Distance, load: Load, size: u32) -> Result<Measured, LabError> {
         self.tidy()?;
         let weir = (load.route == Route::Pool).then(|| self.weir(size)).transpose()?;
         let target = weir.as_ref().map_or_else(|| self.target.clone(), |weir| Target::local(weir.port(), POOL));
@@ -164,14 +164,14 @@ impl<'l> Bench<'l> {
         let samples = sampler.stop();
         let (run, second, ran) = began?;
         let warning = samples.client_limit(THREADS).map(|warning| format!("{}: {warning}", step.title));
-        let taken = Taken { run, second, samples, seconds, usable: self.usable };
+        let taken = RunData { run, second, samples, seconds, usable: self.usable };
         let mut measured = Measured::of(headline(&taken), &taken).ran(self.ran.drain(..)).ran(ran);
         measured.warnings.append(&mut self.warnings);
         measured.warnings.extend(warning);
         Ok(measured)
     }
 
-    /// Whether the server is asked for its connections meanwhile: not where each of them is meant for a client.
+    /// Whether the server's connections are sampled by a query: not where each connection is for a client.
     fn asks(&self, load: Load) -> bool {
         self.server.is_none() && (load.route == Route::Pool || load.clients < self.usable)
     }
@@ -183,7 +183,7 @@ impl<'l> Bench<'l> {
         clients: u32,
         target: &Target,
         seconds: u32,
-    ) -> Result<(Run, Ran), Trouble> {
+    ) -> Result<(Run, Ran), LabError> {
         let name = format!("pgbench-{}", step.id);
         let args = self.args(distance, clients, seconds);
         self.pgbench.run(self.lab, &name, &step.title, target, &args, seconds)
@@ -196,7 +196,7 @@ impl<'l> Bench<'l> {
         distance: Distance,
         clients: u32,
         seconds: u32,
-    ) -> Result<(Run, Option<Run>, Vec<Ran>), Trouble> {
+    ) -> Result<(Run, Option<Run>, Vec<Ran>), LabError> {
         let args = self.args(distance, clients, seconds);
         let begin = |which: &str| {
             let (name, what) = (format!("pgbench-{}-{which}", step.id), format!("{}, the {which}", step.title));
@@ -222,7 +222,7 @@ impl<'l> Bench<'l> {
         args
     }
 
-    fn burst(&mut self, step: &Step, route: Route) -> Result<Measured, Trouble> {
+    fn burst(&mut self, step: &Step, route: Route) -> Result<Measured, LabError> {
         self.tidy()?;
         let weir = (route == Route::Pool).then(|| self.weir(USABLE)).transpose()?;
         let params = weir.as_ref().map_or_else(|| params(&self.target), |weir| weir.params(POOL));
@@ -236,9 +236,9 @@ impl<'l> Bench<'l> {
 }
 
 impl Stage for Bench<'_> {
-    fn take(&mut self, step: &Step) -> Result<Measured, Trouble> {
+    fn take(&mut self, step: &Step) -> Result<Measured, LabError> {
         let task = self.plan.tasks().into_iter().find(|task| task.id() == step.id);
-        match task.ok_or_else(|| Trouble::Failed(format!("no step is called {}", step.id)))? {
+        match task.ok_or_else(|| LabError::Failed(format!("no step is called {}", step.id)))? {
             Task::Load(distance, load, _) => self.load(step, distance, load, USABLE),
             Task::Sweep(distance, size) => self.load(step, distance, Load { route: Route::Pool, clients: MANY }, size),
             Task::Burst(route) => self.burst(step, route),
@@ -246,8 +246,8 @@ impl Stage for Bench<'_> {
     }
 }
 
-fn headline(taken: &Taken) -> String {
-    let Taken { run, second, .. } = taken;
+fn headline(taken: &RunData) -> String {
+    let RunData { run, second, .. } = taken;
     if run.transactions == 0 && !run.success {
         let words = run.complaint.find("FATAL:").map_or(run.complaint.as_str(), |at| &run.complaint[at..]);
         return format!("stopped: {words}");
@@ -261,14 +261,14 @@ fn params(target: &Target) -> Params {
     if target.password.is_empty() { params } else { params.password(&target.password) }
 }
 
-fn connect(target: &Target) -> Result<Connection, Trouble> {
+fn connect(target: &Target) -> Result<Connection, LabError> {
     let Target { host, port, user, database, .. } = target;
     Connection::connect(&params(target))
-        .map_err(|e| Trouble::at(format!("connect to {host}:{port} as {user}, database {database}"), e))
+        .map_err(|e| LabError::at(format!("connect to {host}:{port} as {user}, database {database}"), e))
 }
 
-/// How many connections the user's own server has left for ordinary users.
-fn usable(target: &Target) -> Result<u32, Trouble> {
+/// The number of connections that the user's own server has left for ordinary users.
+fn usable(target: &Target) -> Result<u32, LabError> {
     let sql = "select current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int \
                - (select count(*) from pg_stat_activity where backend_type = 'client backend' \
                and pid <> pg_backend_pid())";

@@ -1,4 +1,4 @@
-//! The web app: built where Go is, or this program itself in the app's role where Go is not; and a running one.
+//! The web app: built with Go if Go is installed, else this program in the app's role; and a running app.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use super::plan::{IDLE, OPEN, Tls};
 use crate::lab::{Lab, command_line};
 use crate::model::{Missing, Ran};
 use crate::servers::{Process, USER};
-use crate::steps::Trouble;
+use crate::steps::LabError;
 use crate::tools::Tool;
 
-/// The app's files, for a lab that runs away from its sources.
+/// The app's files, for a lab without its source tree.
 const SOURCES: [(&str, &str); 5] = [
     ("go.mod", include_str!("../../../apps/products/go.mod")),
     ("go.sum", include_str!("../../../apps/products/go.sum")),
@@ -27,17 +27,17 @@ const SOURCES: [(&str, &str); 5] = [
 /// The page with a button for each endpoint.
 pub(crate) const PAGE: &str = include_str!("../../../apps/products/page.html");
 
-/// A first build compiles Go's own libraries, on a small machine.
+/// A first build compiles Go's own libraries, maybe on a small machine.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(300);
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the app is written in.
+/// The app's language.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Language {
-    /// As the articles had it
+    /// As in the articles
     #[default]
     Go,
-    /// What runs where Go is missing
+    /// The fallback where Go is missing
     Rust,
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct App {
     folder: PathBuf,
 }
 
-/// Builds the app in this language. Where Go's can't be had there is Rust's, and why.
-pub(crate) fn build(lab: &Lab, language: Language) -> Result<(App, Result<Option<Ran>, Trouble>), Trouble> {
+/// Builds the app in this language. If Go's build fails, the Rust app is used, and the reason returned.
+pub(crate) fn build(lab: &Lab, language: Language) -> Result<(App, Result<Option<Ran>, LabError>), LabError> {
     let folder = lab.subfolder("products-app")?;
     let rust = |folder| {
-        let path = std::env::current_exe().map_err(|e| Trouble::at("find this program's file", e))?;
-        Ok::<_, Trouble>(App { language: Language::Rust, path, folder })
+        let path = std::env::current_exe().map_err(|e| LabError::at("find this program's file", e))?;
+        Ok::<_, LabError>(App { language: Language::Rust, path, folder })
     };
     if language == Language::Rust {
         return Ok((rust(folder)?, Ok(None)));
@@ -65,7 +65,7 @@ pub(crate) fn build(lab: &Lab, language: Language) -> Result<(App, Result<Option
     }
 }
 
-fn build_go(lab: &Lab, folder: &std::path::Path) -> Result<(PathBuf, Ran), Trouble> {
+fn build_go(lab: &Lab, folder: &std::path::Path) -> Result<(PathBuf, Ran), LabError> {
     lab.doing("building the web app");
     let go = lab.tool(Tool::Go, "the articles' app in Go: one in Rust took its place, without TLS to the server")?;
     for (name, text) in SOURCES {
@@ -73,12 +73,12 @@ fn build_go(lab: &Lab, folder: &std::path::Path) -> Result<(PathBuf, Ran), Troub
     }
     let mut command = lab.command(&go.path, folder);
     command.args(["build", "-o", "products", "."]);
-    // The caches are the caller's own, so that the next build is quick; another toolchain is not fetched for it.
+    // The caches are the caller's, so that the next build is quick; another toolchain is not downloaded for it.
     command.env("GOFLAGS", "-mod=mod").env("GOTMPDIR", folder).env("GOTOOLCHAIN", "local");
     let said = lab.run("products-go-build", "build the web app", command, BUILD_TIMEOUT)?;
     let unreachable = ["dial tcp", "no such host", "i/o timeout", "module lookup disabled", "unrecognized import path"];
     if !said.status.success() && unreachable.iter().any(|sign| said.stderr.contains(sign)) {
-        return Err(Trouble::Missing(Missing {
+        return Err(LabError::Missing(Missing {
             what: "lib/pq (a Go module)".into(),
             effect: "the articles' app in Go: one in Rust took its place, without TLS to the server".into(),
             get: "go mod download github.com/lib/pq@v1.10.9, once, with a network (GOPROXY names a mirror)".into(),
@@ -89,7 +89,7 @@ fn build_go(lab: &Lab, folder: &std::path::Path) -> Result<(PathBuf, Ran), Troub
     Ok((folder.join("products"), ran))
 }
 
-/// How the app is to run.
+/// The app's settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// 0 for any free port.
@@ -97,49 +97,49 @@ pub(crate) struct Settings {
     pub(crate) postgres: SocketAddr,
     pub(crate) weir: Option<SocketAddr>,
     pub(crate) tls: Tls,
-    /// `pooled`: connections open and idle at most.
+    /// `pooled`: the limits of open and idle connections.
     pub(crate) open: u32,
     pub(crate) idle: u32,
 }
 
 impl Settings {
-    /// The article's pool, nothing encrypted, before this server.
+    /// The article's pool, without TLS, in front of this server.
     pub(crate) fn new(postgres: SocketAddr) -> Settings {
         Settings { port: 0, postgres, weir: None, tls: Tls::Off, open: OPEN, idle: IDLE }
     }
 }
 
-/// A running app; ended with its value, and its connections with it.
+/// A running app; dropping it ends it and its connections.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) process: Process,
-    /// `http://127.0.0.1:8080`, without a slash at its end.
+    /// `http://127.0.0.1:8080`, without a trailing slash.
     pub(crate) url: String,
-    /// The command that it was started by.
+    /// The command that started it.
     pub(crate) line: String,
 }
 
-/// What the app says of itself.
+/// The app's counters.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct State {
     pub(crate) program: String,
     pub(crate) ways: std::collections::BTreeMap<String, WayState>,
 }
 
-/// What the app says of one endpoint.
+/// The counters of one endpoint.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(crate) struct WayState {
-    /// Requests that waited for a connection of the pool, and how long all together, in µs.
+    /// Requests that waited for a connection of the pool, and their total wait, in µs.
     pub(crate) waits: u64,
     pub(crate) waited: u64,
 }
 
 impl App {
     /// Starts it and waits until it listens.
-    pub(crate) fn start(&self, lab: &Lab, settings: &Settings) -> Result<Running, Trouble> {
+    pub(crate) fn start(&self, lab: &Lab, settings: &Settings) -> Result<Running, LabError> {
         let command = self.command(lab, settings);
         let (line, name) = (command_line(&command), "products-app");
-        // Each run is configured by its own arguments only.
+        // A run is configured by its arguments only.
         let _ = std::fs::remove_file(lab.folder().join(format!("{name}.log")));
         let mut process = lab.start(name, command)?;
         let log = lab.folder().join(format!("{name}.log"));
@@ -149,7 +149,7 @@ impl App {
             url = listening(&said);
             url.is_some()
         })?;
-        let url = url.ok_or_else(|| Trouble::Failed("the web app did not say where it listens".into()))?;
+        let url = url.ok_or_else(|| LabError::Failed("the web app did not say where it listens".into()))?;
         Ok(Running { process, url, line })
     }
 
@@ -172,17 +172,17 @@ impl App {
 }
 
 impl Running {
-    /// Asks it.
-    pub(crate) fn state(&self) -> Result<State, Trouble> {
+    /// Requests its counters.
+    pub(crate) fn state(&self) -> Result<State, LabError> {
         let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(5))).proxy(None).build();
         let url = format!("{}/state", self.url);
         let asked = config.new_agent().get(&url).call().and_then(|mut reply| reply.body_mut().read_to_string());
         let text = asked.map_err(|e| self.process.trouble(format!("{url}: {e}")))?;
-        serde_json::from_str(&text).map_err(|e| Trouble::at(url, e))
+        serde_json::from_str(&text).map_err(|e| LabError::at(url, e))
     }
 }
 
-/// The address in the line `listening on http://127.0.0.1:8080/`, once it is whole.
+/// The address in the line `listening on http://127.0.0.1:8080/`, when the line is complete.
 fn listening(said: &str) -> Option<String> {
     let line = said.split_inclusive('\n').find(|line| line.starts_with("listening on ") && line.ends_with('\n'))?;
     Some(line.trim_start_matches("listening on ").trim_end().trim_end_matches('/').to_owned())

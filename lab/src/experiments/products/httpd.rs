@@ -1,7 +1,7 @@
-//! HTTP/1.1 for the web app in Rust: a thread for each connection, requests one after another, connections kept.
+//! HTTP/1.1 for the web app in Rust: a thread for each connection, requests one after another, persistent connections.
 //!
 //! As much of RFC 9112 as a browser and a load generator need of an app without uploads: a request's body is not read,
-//! so a request that has one ends its connection. A connection never waits for a thread, so none starves the others.
+//! so a request with one ends its connection. A connection never waits for a thread, so none starves the others.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,37 +11,37 @@ use std::thread;
 
 use nix::sys::socket::{self, Backlog};
 
-/// Connections at a time; what comes on top is closed at once.
+/// The limit of connections; further ones are closed at once.
 const CONNECTIONS: usize = 1024;
 /// The longest head of a request, in bytes.
 const HEAD: u64 = 16 * 1024;
 const STACK: usize = 512 * 1024;
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) method: String,
-    /// Without what follows a question mark.
+    /// Without the query string.
     pub(super) path: String,
     kept: bool,
 }
 
-/// An answer; its headers besides the length.
+/// A response; its headers besides the length.
 pub(super) struct Response {
     pub(super) status: u16,
     pub(super) headers: &'static [(&'static str, &'static str)],
     pub(super) body: Vec<u8>,
 }
 
-/// Listens, with as long a queue as the kernel allows: std's is of 128, and a burst's 129th connection would wait a
-/// second for its second try.
+/// Listens with the longest backlog that the kernel allows: std's is 128, and a burst's 129th connection would retry
+/// after a second.
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     socket::listen(&listener, Backlog::MAXCONN)?;
     Ok(listener)
 }
 
-/// Answers until the process ends.
+/// Serves until the process ends.
 pub(super) fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Response + Send + Sync + 'static) {
     let (answer, open) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
     for stream in listener.incoming().flatten() {
@@ -51,7 +51,7 @@ pub(super) fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Respons
         }
         let (answer, leaving) = (Arc::clone(&answer), Arc::clone(&open));
         let work = move || {
-            // A client that goes away in the middle is no trouble of ours.
+            // A client that disconnects early is not our error.
             let _ = converse(&stream, answer.as_ref());
             leaving.fetch_sub(1, Ordering::Relaxed);
         };
@@ -81,7 +81,7 @@ fn converse(stream: &TcpStream, answer: &(impl Fn(&Request) -> Response + ?Sized
     Ok(())
 }
 
-/// The next request; `None` at the connection's end, and at what is no request.
+/// The next request; `None` at the end of the connection, and for an invalid request.
 fn read(input: &mut impl BufRead) -> io::Result<Option<Request>> {
     let mut head = input.take(HEAD);
     let mut line = String::new();
@@ -144,7 +144,7 @@ mod tests {
     fn two_hundred_connections_are_served_at_the_same_time() {
         let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
-        // Nobody is answered before all have asked: a connection that waited for another's end would wait for ever.
+        // No request is answered before all have arrived: a connection that waited for another's end would hang.
         let all = std::sync::Barrier::new(200);
         thread::spawn(move || {
             serve(&listener, move |request| {

@@ -1,6 +1,6 @@
-//! The experiment `products`: a web API whose endpoints differ in how they get the connection for their query.
+//! The experiment `products`: a web API whose endpoints differ in the source of the connection for their query.
 //!
-//! Two articles (one in two languages) had three of them; the fourth goes through Weir.
+//! Two articles (one in two languages) had three endpoints; the fourth uses Weir.
 
 mod app;
 mod data;
@@ -32,14 +32,14 @@ use crate::length::Length;
 use crate::machine;
 use crate::model;
 use crate::runner::{REPORTS, ending_signals};
-use crate::steps::{Experiment, Results, Stage, Step, Trouble};
+use crate::steps::{Experiment, LabError, Results, Stage, Step};
 
 pub(crate) use webapp::{Flags as AppFlags, run as run_app};
 
-/// What `weir lab products` understands besides what all do.
+/// The options of `weir lab products` beside the common ones.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// Measure nothing: leave the app and its servers running to play with
+    /// Measure nothing: leave the app and its servers running to try them
     #[arg(long)]
     pub(crate) serve: bool,
     /// With --serve: the app's port [default: any free one]
@@ -80,7 +80,7 @@ impl Experiment for Experiments {
         3.0
     }
 
-    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
+    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, LabError> {
         Ok(Box::new(Products::open(lab, self.plan.clone(), self.language)?))
     }
 
@@ -89,8 +89,8 @@ impl Experiment for Experiments {
     }
 }
 
-/// Starts everything and says where the page is; returns at the signal to stop.
-pub(crate) fn serve(lab: &Lab, options: &Options) -> Result<(), Trouble> {
+/// Starts everything and prints the page's address; returns at the signal to stop.
+pub(crate) fn serve(lab: &Lab, options: &Options) -> Result<(), LabError> {
     weir_pglocal::raise_descriptors();
     let state = ServeState::listen(lab)?;
     let plan = Plan::new(lab.length(), machine::cores());
@@ -117,17 +117,17 @@ pub(crate) fn serve(lab: &Lab, options: &Options) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Whether a signal asked for the stop; whatever else ends us, the caretakers clear up.
+/// Whether a signal requested the stop; if the lab is killed, the caretakers clean up.
 #[derive(Default)]
 struct ServeState {
     stop: AtomicBool,
-    /// Whether somebody looks at `stop`. Before that, and at a second Ctrl-C, the end comes at once.
+    /// Whether `stop` is checked. Before that, and at a second Ctrl-C, the lab ends at once.
     serving: AtomicBool,
 }
 
 impl ServeState {
-    fn listen(lab: &Lab) -> Result<Arc<ServeState>, Trouble> {
-        let mut signals = Signals::new(ending_signals()).map_err(|e| Trouble::at("listen for Ctrl-C", e))?;
+    fn listen(lab: &Lab) -> Result<Arc<ServeState>, LabError> {
+        let mut signals = Signals::new(ending_signals()).map_err(|e| LabError::at("listen for Ctrl-C", e))?;
         let (state, caretaker) = (Arc::<ServeState>::default(), lab.caretaker().clone());
         let for_thread = Arc::clone(&state);
         thread::spawn(move || {

@@ -1,7 +1,7 @@
-//! The notice of where the page is served: a file below `weir-lab/`, which Weir's panel reads.
+//! The notice of the page's address: a file below `weir-lab/`, which Weir's panel reads.
 //!
-//! Locked for as long as the page is served, so that one left behind by a killed lab misleads nobody. Not to be able to
-//! write it is no reason not to serve.
+//! Locked while the page is served, so that the file of a killed lab is ignored. If it can't be written, the page is
+//! served all the same.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,14 +12,15 @@ use nix::fcntl::{Flock, FlockArg};
 /// The file in the folder.
 const FILE: &str = "products.url";
 
-/// The notice; dropping it takes it away.
+/// The notice; dropping it removes the file.
 pub(super) struct Notice {
     path: PathBuf,
     _locked: Flock<File>,
 }
 
 impl Notice {
-    /// Writes it into the folder, which is made if need be. `None`: another lab has put its own there, or it can't be written.
+    /// Writes it into the folder, which is created if missing. `None`: another lab has put its own there, or it can't
+    /// be written.
     pub(super) fn put(folder: &Path, url: &str) -> Option<Notice> {
         fs::create_dir_all(folder).ok()?;
         let path = folder.join(FILE);
@@ -33,7 +34,7 @@ impl Notice {
 impl Drop for Notice {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
-        // Where there are reports, it stays.
+        // A folder with reports stays.
         let _ = self.path.parent().map(fs::remove_dir);
     }
 }

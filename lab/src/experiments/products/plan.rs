@@ -1,18 +1,18 @@
-//! What is measured: endpoints, and the steps in their order.
+//! The plan: endpoints, and the steps in their order.
 //!
-//! Owns the steps' ids, which are the journal's keys; a step's meaning is found again by its id.
+//! Owns the steps' ids, which are the journal's keys, and finds a step by its id.
 
 use std::time::Duration;
 
 use crate::length::Length;
 use crate::steps::Step;
 
-/// An endpoint: where its requests' connections come from.
+/// An endpoint, by the source of its requests' connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// A new connection for every request, left open.
+    /// A new connection for every request, not closed.
     New,
-    /// One idle connection is kept.
+    /// One idle connection stays open.
     Normal,
     /// A pool within the app.
     Pooled,
@@ -25,7 +25,7 @@ impl Way {
     /// Those of the articles, which go to the server itself.
     pub(crate) const DIRECT: [Way; 3] = [Way::New, Way::Normal, Way::Pooled];
 
-    /// The last part of its path.
+    /// The last segment of its path.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Way::New => "new",
@@ -36,36 +36,36 @@ impl Way {
     }
 }
 
-/// Whether the app speaks TLS to the server.
+/// Whether the app uses TLS to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tls {
     Off,
     On,
 }
 
-/// How many connections the load uses, as in the articles.
+/// The numbers of connections of a load, as in the articles.
 pub(crate) const LOADS: [usize; 2] = [20, 200];
-/// A burst's requests.
+/// The requests of a burst.
 pub(crate) const BURST: usize = 200;
-/// A burst's connections: what a browser opens to one host, and one for every request.
+/// The connections of a burst: those of a browser to one host, and one for every request.
 pub(crate) const BURSTS: [usize; 2] = [6, BURST];
-/// The article's pool: open at most.
+/// The article's limit of open connections.
 pub(crate) const OPEN: u32 = 90;
-/// The article's pool: idle at most.
+/// The article's limit of idle connections.
 pub(crate) const IDLE: u32 = 50;
-/// Weir's pool.
+/// Weir's pool size.
 pub(crate) const WEIR_POOL: u32 = 20;
 /// The server's limit.
 pub(crate) const MAX_CONNECTIONS: u32 = 100;
 
-/// What a step does.
+/// The work of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// Builds the app.
     App,
     /// [`BURST`] requests at once.
     Burst { way: Way, connections: usize },
-    /// Requests for a time.
+    /// Requests for a fixed time.
     Load { way: Way, connections: usize, tls: Tls },
     /// The same on `pooled`, with a pool of this size.
     Sweep { size: u32, connections: usize },
@@ -82,7 +82,7 @@ impl What {
         }
     }
 
-    /// For a reader.
+    /// The title for a reader.
     pub(crate) fn title(self) -> String {
         match self {
             What::App => "building the web app".to_owned(),
@@ -98,11 +98,11 @@ impl What {
     }
 }
 
-/// What is measured at a length, on a machine.
+/// The plan for a length and a machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     length: Length,
-    /// The pool's sizes that are swept, ascending.
+    /// The sizes of the sweep, ascending.
     pub(crate) sizes: Vec<u32>,
     pub(crate) cores: u32,
 }
@@ -112,7 +112,7 @@ impl Plan {
         let cores = u32::try_from(cores).unwrap_or(1);
         let mut sizes = if length == Length::Smoke { vec![cores, OPEN] } else { vec![1, 2, 20, 50, OPEN] };
         sizes.extend((length != Length::Smoke).then_some([cores, 2 * cores]).into_iter().flatten());
-        // More than the server takes would measure its refusals.
+        // Larger sizes would measure the server's refusals.
         sizes.retain(|&size| size <= OPEN);
         sizes.sort_unstable();
         sizes.dedup();
@@ -124,7 +124,7 @@ impl Plan {
         Duration::from_millis(self.length.pick(400, 3_000, 10_000, 10_000))
     }
 
-    /// How often each load is taken.
+    /// The number of repetitions of each load.
     pub(crate) fn repetitions(&self) -> u32 {
         self.length.pick(1, 1, 1, 3)
     }
@@ -134,7 +134,7 @@ impl Plan {
         self.length.pick(3_000, 30_000, 30_000, 30_000)
     }
 
-    /// Everything, in order.
+    /// All steps' work, in order.
     pub(crate) fn whats(&self) -> Vec<What> {
         let smoke = self.length == Length::Smoke;
         let mut whats = vec![What::App];
@@ -153,7 +153,7 @@ impl Plan {
         whats
     }
 
-    /// The steps, with how long each should take.
+    /// The steps, with their expected durations.
     pub(crate) fn steps(&self) -> Vec<Step> {
         let load = (self.duration().as_secs_f64() + 0.6) * f64::from(self.repetitions());
         let seconds = |what| match what {
@@ -165,7 +165,7 @@ impl Plan {
         self.whats().into_iter().map(step).collect()
     }
 
-    /// The step with this id.
+    /// The work of the step with this id.
     pub(crate) fn find(&self, id: &str) -> Option<What> {
         self.whats().into_iter().find(|what| what.id() == id)
     }

@@ -1,14 +1,14 @@
-//! The figures that the articles printed.
+//! The articles' figures.
 //!
 //! "Database connection pooling: Overview and benchmark with Go" and its Vietnamese version: a laptop with an i7-1185G7
 //! (4 cores, 8 threads) and PostgreSQL 13.1 on the same machine; a load of 10 s.
 
 use super::plan::Way;
 
-/// How long the article's load lasted, in seconds.
+/// The duration of the article's load, in seconds.
 pub(crate) const SECONDS: f64 = 10.0;
 
-/// The averages that the servers printed for 200 requests from a browser, in µs.
+/// The averages that the servers printed for 200 requests of a browser, in µs.
 pub(crate) fn browser_us(way: Way) -> Option<f64> {
     match way {
         Way::New => Some(6380.0),
@@ -22,9 +22,9 @@ pub(crate) fn browser_us(way: Way) -> Option<f64> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Line {
     pub(crate) served: f64,
-    /// As its tool counts.
+    /// As counted by its tool.
     pub(crate) rate: f64,
-    /// As its tool counts, in MB/s.
+    /// As counted by its tool, in MB/s.
     pub(crate) megabytes: f64,
     pub(crate) average_ms: f64,
     pub(crate) fastest_ms: f64,
@@ -33,13 +33,14 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Successes a second by the wall's clock, which the article did not print: its requests by its seconds.
+    /// Successful requests a second of wall-clock time, which the article did not print: its requests divided by its
+    /// seconds.
     pub(crate) fn wall_rate(&self) -> f64 {
         self.served / SECONDS
     }
 }
 
-/// The article's load of so many connections on this endpoint.
+/// The article's line for this number of connections on this endpoint.
 pub(crate) fn line(way: Way, connections: usize) -> Option<Line> {
     let [served, rate, megabytes, average_ms, fastest_ms, slowest_ms, errors] = match (connections, way) {
         (20, Way::New) => [100.0, 538.55, 45.56, 37.1, 12.7, 58.5, 29_433.0],

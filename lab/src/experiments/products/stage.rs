@@ -1,4 +1,4 @@
-//! Takes the steps: a fresh app for each, Weir where the step needs it, load on it, and what the server saw of it.
+//! Runs the steps: a new app for each, Weir if the step needs it, the load, and the server's connection count.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -16,30 +16,30 @@ use crate::lab::{Lab, eventually};
 use crate::load::http::{self, Load, Until};
 use crate::model::{Missing, Ran};
 use crate::servers::{Mode, Pool, Weir};
-use crate::steps::{Measured, Stage, Step, Trouble};
+use crate::steps::{LabError, Measured, Stage, Step};
 use crate::tools::Tool;
 
-/// How long a reply may take to begin: under load as in the articles' tool, and in a burst as in a browser.
+/// The timeout of a reply's first byte: in a load as in the articles' tool, in a burst as in a browser.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(1);
 const BURST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often the server's connections are counted while it is loaded.
+/// The interval at which the server's connections are counted under load.
 const COUNTING: Duration = Duration::from_millis(100);
 
-/// What one load brought.
+/// The result of one load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) load: Load,
-    /// The most connections that the server had at a time.
+    /// The maximum of the server's connections.
     pub(crate) connections: u64,
-    /// Requests that waited for a connection of the app's pool, and how long all together, in ms.
+    /// Requests that waited for a connection of the app's pool, and their total wait, in ms.
     pub(crate) waits: u64,
     pub(crate) waited_ms: f64,
 }
 
-/// What a step brought: its repetitions.
+/// The result of a step: its repetitions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Taken {
-    /// What the app was made of.
+pub(crate) struct RunData {
+    /// The app's language and version.
     pub(crate) program: String,
     pub(crate) runs: Vec<Run>,
 }
@@ -50,30 +50,30 @@ pub(crate) struct Products<'l> {
     plan: Plan,
     language: Language,
     server: Server,
-    app: Option<(App, Result<Option<Ran>, Trouble>)>,
+    app: Option<(App, Result<Option<Ran>, LabError>)>,
     tls: Tls,
 }
 
 impl<'l> Products<'l> {
-    pub(crate) fn open(lab: &'l Lab, plan: Plan, language: Language) -> Result<Products<'l>, Trouble> {
+    pub(crate) fn open(lab: &'l Lab, plan: Plan, language: Language) -> Result<Products<'l>, LabError> {
         let server = data::server(lab, plan.rows())?;
         Ok(Products { lab, plan, language, server, app: None, tls: Tls::Off })
     }
 
-    /// The app, built once, and what kept it from being the one that was wanted.
-    fn built(&mut self) -> Result<(App, Result<Option<Ran>, Trouble>), Trouble> {
+    /// The app, built once, and why it is not the requested one.
+    fn built(&mut self) -> Result<(App, Result<Option<Ran>, LabError>), LabError> {
         if self.app.is_none() {
             self.app = Some(app::build(self.lab, self.language)?);
         }
-        self.app.clone().ok_or_else(|| Trouble::Failed("the web app was not built".into()))
+        self.app.clone().ok_or_else(|| LabError::Failed("the web app was not built".into()))
     }
 
-    pub(crate) fn app(&mut self) -> Result<App, Trouble> {
+    pub(crate) fn app(&mut self) -> Result<App, LabError> {
         Ok(self.built()?.0)
     }
 
-    /// Weir before this server; its pool opens connections as it needs them.
-    pub(crate) fn weir(&self) -> Result<Weir, Trouble> {
+    /// Weir in front of this server; its pool opens connections on demand.
+    pub(crate) fn weir(&self) -> Result<Weir, LabError> {
         let (name, database) = (DATABASE.to_owned(), DATABASE.to_owned());
         let pool = Pool { name, database, mode: Mode::Transaction, size: WEIR_POOL };
         Weir::start(self.lab, self.address(), &[pool], "the endpoint /products/weir")
@@ -83,7 +83,7 @@ impl<'l> Products<'l> {
         local(self.server.port())
     }
 
-    fn take(&mut self, what: What) -> Result<Measured, Trouble> {
+    fn take(&mut self, what: What) -> Result<Measured, LabError> {
         let (way, connections, until, repetitions) = match what {
             What::App => return self.take_app(),
             What::Burst { way, connections } => (way, connections, Until::Requests(BURST), 1),
@@ -99,7 +99,7 @@ impl<'l> Products<'l> {
             self.encrypt()?;
             settings.tls = Tls::On;
         }
-        let mut taken = Taken::default();
+        let mut taken = RunData::default();
         let mut measured = Vec::new();
         for repetition in 1..=repetitions {
             let (run, program, ran) = self.once(&app, way, connections, until, settings, (what, repetition))?;
@@ -114,13 +114,13 @@ impl<'l> Products<'l> {
         Until::Over(self.plan.duration())
     }
 
-    fn take_app(&mut self) -> Result<Measured, Trouble> {
+    fn take_app(&mut self) -> Result<Measured, LabError> {
         let (app, ran) = self.built()?;
         let name = if app.language == Language::Go { "in Go" } else { "in Rust" };
         Ok(Measured::of(name, &name).ran(ran?))
     }
 
-    /// One load on a fresh app: its pools are empty, and nobody else is connected.
+    /// One load on a new app: its pools are empty, and no other client is connected.
     fn once(
         &self,
         app: &App,
@@ -129,7 +129,7 @@ impl<'l> Products<'l> {
         until: Until,
         mut settings: Settings,
         (what, repetition): (What, u32),
-    ) -> Result<(Run, String, Ran), Trouble> {
+    ) -> Result<(Run, String, Ran), LabError> {
         let weir = if way == Way::Weir { Some(self.weir()?) } else { None };
         settings.weir = weir.as_ref().map(|weir| local(weir.port()));
         let app = app.start(self.lab, &settings)?;
@@ -148,7 +148,7 @@ impl<'l> Products<'l> {
         Ok((run, state.program, ran))
     }
 
-    /// Does it while the server's connections are counted: their greatest number.
+    /// Runs `work` while the server's connections are counted; returns their maximum.
     fn watching<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
         let (done, server) = (AtomicBool::new(false), &self.server);
         thread::scope(|scope| {
@@ -166,17 +166,17 @@ impl<'l> Products<'l> {
         })
     }
 
-    /// Waits until the connections of the last run have left the server.
-    fn settle(&self) -> Result<(), Trouble> {
+    /// Waits until the connections of the last run are closed.
+    fn settle(&self) -> Result<(), LabError> {
         if eventually(Duration::from_secs(10), || self.server.backends() == 0) {
             return Ok(());
         }
         let left = self.server.backends();
-        Err(Trouble::Failed(format!("{left} connections stay at the server after their program has ended")))
+        Err(LabError::Failed(format!("{left} connections stay at the server after their program has ended")))
     }
 
-    fn keep(&self, app: &Running, run: &Run, url: &str, (what, repetition): (What, u32)) -> Result<Ran, Trouble> {
-        let text = serde_json::to_string_pretty(run).map_err(|e| Trouble::at("write a result", e))?;
+    fn keep(&self, app: &Running, run: &Run, url: &str, (what, repetition): (What, u32)) -> Result<Ran, LabError> {
+        let text = serde_json::to_string_pretty(run).map_err(|e| LabError::at("write a result", e))?;
         let text = format!(
             "GET {url} on {} connections\n{text}\n--- the app said\n{}",
             run.load.connections,
@@ -185,14 +185,14 @@ impl<'l> Products<'l> {
         self.lab.keep(&format!("products-{}-{repetition}", what.id()), &what.title(), &app.line, &text)
     }
 
-    /// Makes the server speak TLS, once.
-    fn encrypt(&mut self) -> Result<(), Trouble> {
+    /// Turns on TLS at the server, once.
+    fn encrypt(&mut self) -> Result<(), LabError> {
         let effect = "the runs with TLS to the server";
         let (app, why) = self.built()?;
         if app.language == Language::Rust {
-            // What kept Go's from being built, or that it was not wanted.
+            // Why Go's app could not be built, or that it was not requested.
             let mut missing = match why {
-                Err(Trouble::Missing(missing)) => missing,
+                Err(LabError::Missing(missing)) => missing,
                 _ => Missing {
                     what: "the web app in Go".into(),
                     effect: String::new(),
@@ -200,7 +200,7 @@ impl<'l> Products<'l> {
                 },
             };
             effect.clone_into(&mut missing.effect);
-            return Err(Trouble::Missing(missing));
+            return Err(LabError::Missing(missing));
         }
         if self.tls == Tls::On {
             return Ok(());
@@ -214,11 +214,11 @@ impl<'l> Products<'l> {
             .run("products-certificate", "make the server's certificate", command, Duration::from_secs(60))?
             .success()?;
         let (key, certificate) = (folder.join("server.key"), folder.join("server.crt"));
-        // The server wants its key to be its user's own, and closed to others.
-        let text = std::fs::read_to_string(&key).map_err(|e| Trouble::at(key.display(), e))?;
+        // The server requires that its user owns the key and no other user can read it.
+        let text = std::fs::read_to_string(&key).map_err(|e| LabError::at(key.display(), e))?;
         self.lab.write(&key, &text)?;
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600))
-            .map_err(|e| Trouble::at(key.display(), e))?;
+            .map_err(|e| LabError::at(key.display(), e))?;
         for (name, value) in [("ssl_cert_file", certificate.display()), ("ssl_key_file", key.display())] {
             self.server.execute("postgres", &format!("ALTER SYSTEM SET {name} = '{value}'"))?;
         }
@@ -229,7 +229,7 @@ impl<'l> Products<'l> {
             value.is_ok_and(|value| value.as_deref() == Some("on"))
         };
         if !eventually(Duration::from_secs(5), on) {
-            return Err(Trouble::Failed("this PostgreSQL does not speak TLS".into()));
+            return Err(LabError::Failed("this PostgreSQL does not speak TLS".into()));
         }
         self.tls = Tls::On;
         self.settle()
@@ -237,8 +237,8 @@ impl<'l> Products<'l> {
 }
 
 impl Stage for Products<'_> {
-    fn take(&mut self, step: &Step) -> Result<Measured, Trouble> {
-        let what = self.plan.find(&step.id).ok_or_else(|| Trouble::Failed(format!("no step {}", step.id)))?;
+    fn take(&mut self, step: &Step) -> Result<Measured, LabError> {
+        let what = self.plan.find(&step.id).ok_or_else(|| LabError::Failed(format!("no step {}", step.id)))?;
         self.take(what)
     }
 }
@@ -247,7 +247,7 @@ fn local(port: u16) -> SocketAddr {
     ([127, 0, 0, 1], port).into()
 }
 
-/// The time that a reply says it took: its first field, in µs.
+/// The server time in a reply: its first field, in µs.
 fn elapsed(head: &[u8]) -> Option<f64> {
     let digits = head.strip_prefix(b"{\"elapsed\":")?;
     let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;

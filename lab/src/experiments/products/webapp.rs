@@ -1,4 +1,4 @@
-//! The articles' web app again, in Rust: for machines without Go. The same paths, the same replies, the same page.
+//! The articles' web app in Rust, for machines without Go. The same paths, the same replies, the same page.
 //!
 //! What differs is in `/state` and in the report: its pool has no limit of idle connections (the pools of
 //! the Rust
@@ -17,19 +17,19 @@ use serde::Serialize;
 use super::app::PAGE;
 use super::httpd::{self, Request, Response};
 use super::plan::Way;
-use crate::steps::Trouble;
+use crate::steps::LabError;
 
 /// The query of every request.
 const QUERY: &str = "SELECT id, name, price, description FROM products LIMIT 1000";
-/// How old a connection of `pooled` may become.
+/// The maximum age of a connection of `pooled`.
 const LIFETIME: Duration = Duration::from_secs(120);
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                       img-src data:; base-uri 'none'; form-action 'none'";
 
-/// What `weir-lab app` understands; the Go app's own flags.
+/// The arguments of `weir-lab app`; the Go app's own flags.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Flags {
-    /// Where to serve
+    /// The address to serve at
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// `PostgreSQL`'s address
@@ -53,16 +53,16 @@ pub(crate) struct Flags {
     /// pooled: connections open at most
     #[arg(long, default_value_t = 90)]
     open: usize,
-    /// Understood and ignored: this pool keeps what it has opened
+    /// Accepted and ignored: this pool keeps all open connections
     #[arg(long)]
     idle: Option<usize>,
 }
 
-/// Serves until the process is ended.
-pub(crate) fn run(flags: Flags) -> Result<(), Trouble> {
+/// Serves until the process ends.
+pub(crate) fn run(flags: Flags) -> Result<(), LabError> {
     weir_pglocal::raise_descriptors();
-    let listener = httpd::listen(flags.listen).map_err(|e| Trouble::at(format!("listen at {}", flags.listen), e))?;
-    let address = listener.local_addr().map_err(|e| Trouble::at("ask for the port", e))?;
+    let listener = httpd::listen(flags.listen).map_err(|e| LabError::at(format!("listen at {}", flags.listen), e))?;
+    let address = listener.local_addr().map_err(|e| LabError::at("ask for the port", e))?;
     println!("listening on http://{address}/");
     let _ = std::io::stdout().flush();
     let app = App::new(flags);
@@ -73,7 +73,7 @@ pub(crate) fn run(flags: Flags) -> Result<(), Trouble> {
 struct App {
     flags: Flags,
     direct: Config,
-    /// `new`: what was left open.
+    /// Connections of `new`, which are never closed.
     left: Mutex<Vec<Client>>,
     normal: Pool,
     pooled: Pool,
@@ -189,12 +189,12 @@ const JSON: &[(&str, &str)] = &[("Content-Type", "application/json"), ("Cache-Co
 const HTML: &[(&str, &str)] =
     &[("Content-Type", "text/html; charset=utf-8"), ("Cache-Control", "no-store"), ("Content-Security-Policy", POLICY)];
 
-/// What `/state` says of one endpoint.
+/// The counters of one endpoint in `/state`.
 fn way((connections, waits, waited): (usize, u64, u64)) -> serde_json::Value {
     serde_json::json!({ "connections": connections, "waits": waits, "waited": waited })
 }
 
-/// The body of a success; times in µs.
+/// The body of a successful reply; times in µs.
 #[derive(Serialize)]
 struct Reply<'a> {
     elapsed: u64,
@@ -206,15 +206,15 @@ fn error(text: &str) -> Vec<u8> {
     serde_json::json!({ "error": text }).to_string().into_bytes()
 }
 
-/// The server's own words, where it had some.
+/// The server's message, if there is one.
 #[allow(clippy::needless_pass_by_value)]
 fn words(error: postgres::Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |said| format!("{}: {}", said.severity(), said.message()))
 }
 
-/// Connections to borrow.
+/// The connection pool.
 ///
-/// Invariant: `open` counts those that are lent, idle, or being connected, and never exceeds `most`.
+/// Invariant: `open` counts connections that are in use, idle, or being opened, and never exceeds `most`.
 struct Pool {
     config: Config,
     most: usize,
@@ -228,12 +228,12 @@ struct Pool {
 #[derive(Default)]
 struct Inside {
     open: usize,
-    idle: Vec<Entry>,
-    /// Which reset a connection belongs to; one of an earlier time is closed when it comes back.
+    idle: Vec<PooledClient>,
+    /// The number of resets before a connection was opened; one from before a reset is closed when it is returned.
     era: u64,
 }
 
-struct Entry {
+struct PooledClient {
     client: Client,
     born: Instant,
     era: u64,
@@ -253,7 +253,7 @@ impl Pool {
         rows
     }
 
-    fn borrow(&self) -> Result<Entry, String> {
+    fn borrow(&self) -> Result<PooledClient, String> {
         let mut inside = lock(&self.inside);
         let began = Instant::now();
         let mut waited = false;
@@ -277,7 +277,7 @@ impl Pool {
         drop(inside);
         self.note(waited, began);
         match self.config.connect(NoTls) {
-            Ok(client) => Ok(Entry { client, born: Instant::now(), era }),
+            Ok(client) => Ok(PooledClient { client, born: Instant::now(), era }),
             Err(error) => {
                 self.give_back(None);
                 Err(words(error))
@@ -285,15 +285,15 @@ impl Pool {
         }
     }
 
-    /// Takes one back; `None` for one that is lost.
-    fn give_back(&self, entry: Option<Entry>) {
+    /// Returns a connection; `None` for a lost one.
+    fn give_back(&self, entry: Option<PooledClient>) {
         let mut inside = lock(&self.inside);
         match entry {
             Some(entry) if entry.era == inside.era && inside.idle.len() < self.keep => inside.idle.push(entry),
             closed => {
                 inside.open -= 1;
                 drop(inside);
-                // Outside the lock: to close says goodbye to the server.
+                // Outside the lock: closing sends Terminate to the server.
                 drop(closed);
             }
         }
@@ -319,18 +319,18 @@ impl Pool {
         self.waited_us.store(0, Ordering::Relaxed);
     }
 
-    /// Connections open, requests that waited, and their µs.
+    /// Open connections, requests that waited, and their total wait in µs.
     fn state(&self) -> (usize, u64, u64) {
         (lock(&self.inside).open, self.waits.load(Ordering::Relaxed), self.waited_us.load(Ordering::Relaxed))
     }
 }
 
-/// An average since the last reset: how many, and their sum.
+/// An average since the last reset: count and sum.
 #[derive(Default)]
 struct Meter(Mutex<(u32, Duration)>);
 
 impl Meter {
-    /// Counts one in, and returns the average with it.
+    /// Adds a value, and returns the new average.
     fn add(&self, elapsed: Duration) -> Duration {
         let mut inside = lock(&self.0);
         inside.0 += 1;
@@ -347,7 +347,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A lock whose last holder broke still guards whole values here.
+/// Locks a mutex, also a poisoned one: its value is never half-changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

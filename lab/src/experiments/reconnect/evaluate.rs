@@ -1,9 +1,9 @@
-//! What the runs say: tables, charts and claims. A pure function of the results.
+//! Evaluates the runs: tables, charts and claims. A pure function of the results.
 
 use std::fmt::Write as _;
 
 use super::published::{self, Line};
-use super::stage::{CONNECTIONS, Fate, POOL, Taken};
+use super::stage::{CONNECTIONS, Fate, POOL, RunData};
 use super::{Case, Column, Plan, Setting};
 use crate::load::spread::Spread;
 use crate::model::{
@@ -12,28 +12,28 @@ use crate::model::{
 use crate::servers::{DEFAULT_CHILDREN, Mode};
 use crate::steps::Results;
 
-/// "About 60%", generously: from half of that to twice as much.
+/// "About 60%": from half of that to twice as much.
 const ABOUT_60: std::ops::RangeInclusive<f64> = 30.0..=120.0;
 
-/// Two poolers whose throughput differs by less than this share are as fast as each other, as far as runs can tell.
+/// Two poolers whose relative difference in throughput is smaller count as equally fast.
 const NOISE: f64 = 0.03;
 
-/// The number of clients at which the server's limit decides.
+/// The number of clients that exceeds the server's limit.
 const MANY: u32 = 200;
 
-/// The story.
+/// Evaluates the results.
 pub(super) fn evaluate(plan: &Plan, results: &Results) -> Experiment {
-    let seen = Seen { plan, results };
+    let view = View { plan, results };
     Experiment {
         question: "What does a pooler do for a program that opens a new connection for every transaction, and does it \
                    matter which one?"
             .to_owned(),
         source: published::SOURCE.to_owned(),
         setup: setup(plan),
-        tables: vec![seen.throughput(), seen.gains(), seen.costs(), seen.other_settings()],
-        charts: vec![seen.throughput_chart(), seen.gain_chart(), seen.cost_chart()],
-        claims: seen.claims(),
-        hides: seen.hides(),
+        tables: vec![view.throughput(), view.gains(), view.costs(), view.other_settings()],
+        charts: vec![view.throughput_chart(), view.gain_chart(), view.cost_chart()],
+        claims: view.claims(),
+        hides: view.hides(),
         ..Experiment::empty("reconnect", "A new connection for every transaction: PgBouncer, Pgpool-II, Weir, none")
     }
 }
@@ -61,23 +61,23 @@ fn setup(plan: &Plan) -> Vec<String> {
     ]
 }
 
-/// The results, asked by case.
-struct Seen<'a> {
+/// The results, by case.
+struct View<'a> {
     plan: &'a Plan,
     results: &'a Results,
 }
 
-impl Seen<'_> {
-    fn taken(&self, column: Column, clients: u32) -> Option<Taken> {
+impl View<'_> {
+    fn taken(&self, column: Column, clients: u32) -> Option<RunData> {
         self.results.get(&Case { column, setting: Setting::Table, clients }.id())
     }
 
-    /// TPS of a run in which all clients were served.
+    /// The TPS of a run in which all clients were served.
     fn tps(&self, column: Column, clients: u32) -> Option<f64> {
         self.taken(column, clients).filter(|taken| taken.fate == Fate::Served).map(|taken| taken.run.tps)
     }
 
-    /// By how many per cent a column does more than no pooler does.
+    /// A column's gain over no pooler, in per cent.
     fn gain(&self, column: Column, clients: u32) -> Option<f64> {
         gain(self.tps(column, clients), self.tps(Column::None, clients))
     }
@@ -86,8 +86,8 @@ impl Seen<'_> {
         self.plan.clients.iter().filter_map(|clients| self.gain(column, *clients)).collect()
     }
 
-    /// What a column did over all numbers of clients at which all were served.
-    fn over_clients(&self, column: Column, figure: impl Fn(&Taken) -> Option<f64>) -> Vec<f64> {
+    /// A column's figures at all numbers of clients for which all were served.
+    fn over_clients(&self, column: Column, figure: impl Fn(&RunData) -> Option<f64>) -> Vec<f64> {
         let taken = self.plan.clients.iter().filter_map(|clients| self.taken(column, *clients));
         taken.filter(|taken| taken.fate == Fate::Served).filter_map(|taken| figure(&taken)).collect()
     }
@@ -149,7 +149,7 @@ impl Seen<'_> {
 
     fn costs(&self) -> Table {
         let row = |column: &Column| {
-            let median = |figure: &dyn Fn(&Taken) -> Option<f64>| Value::median(&self.over_clients(*column, figure));
+            let median = |figure: &dyn Fn(&RunData) -> Option<f64>| Value::median(&self.over_clients(*column, figure));
             let cells = [
                 median(&|taken| Some(taken.run.connect_ms)),
                 median(&|taken| taken.per_transaction(taken.server_cpu)),
@@ -179,11 +179,11 @@ impl Seen<'_> {
         let clients = self.plan.aside;
         let row = |case: Case| {
             let id = case.id();
-            let connect = |taken: Taken| match taken.fate {
+            let connect = |taken: RunData| match taken.fate {
                 Fate::Served => Value::number(taken.run.connect_ms),
                 _ => figure(&taken),
             };
-            let cells = [self.results.value(&id, |taken: Taken| figure(&taken)), self.results.value(&id, connect)];
+            let cells = [self.results.value(&id, |taken: RunData| figure(&taken)), self.results.value(&id, connect)];
             Row { label: label(case), cells: cells.map(Cell::ours).to_vec() }
         };
         let table = |column| Case { column, setting: Setting::Table, clients };
@@ -247,7 +247,7 @@ impl Seen<'_> {
     }
 
     fn cost_chart(&self) -> Chart {
-        let bars = |name: &str, figure: &dyn Fn(&Taken) -> Option<f64>| {
+        let bars = |name: &str, figure: &dyn Fn(&RunData) -> Option<f64>| {
             let place = |(x, column): (f64, &Column)| Some((x, median(&self.over_clients(*column, figure))?));
             let points = [0.0, 1.0, 2.0, 3.0].into_iter().zip(&Column::ALL).filter_map(place).collect();
             Series { name: name.to_owned(), origin: Origin::Measured, points }
@@ -276,7 +276,7 @@ impl Seen<'_> {
         claims
     }
 
-    /// The direction and the size are two claims: the one is about poolers, the other about a machine as well.
+    /// Direction and size are two claims: the one is about poolers, the other also about the machine.
     fn pgbouncer_gains(&self) -> [Claim; 2] {
         let gains = self.gains_of(Column::Pgbouncer);
         let why = format!("{}; the article: +58% to +62%", percents(&gains));
@@ -326,7 +326,7 @@ impl Seen<'_> {
 
     fn badly_set(&self) -> Claim {
         let aside = Case { column: Column::Pgpool, setting: Setting::DefaultChildren, clients: self.plan.aside };
-        let stuck: Option<Taken> = self.results.get(&aside.id());
+        let stuck: Option<RunData> = self.results.get(&aside.id());
         let lost = [Column::Pgbouncer, Column::Pgpool].into_iter().filter_map(|column| {
             let gains = self.gains_of(column);
             median(&gains).filter(|gain| *gain < 0.0).map(|_| format!("{}: {}", column.name(), percents(&gains)))
@@ -371,11 +371,11 @@ impl Seen<'_> {
         Claim::decided("Ours: Weir gains at least what PgBouncer gains", held, why)
     }
 
-    /// The two in the same mode, as their defaults differ.
+    /// The two in the same mode, since their defaults differ.
     fn both_in_transaction_mode(&self) -> Option<String> {
         let clients = self.plan.aside;
         let case = Case { column: Column::Pgbouncer, setting: Setting::Mode(Mode::Transaction), clients };
-        let pgbouncer = self.results.get::<Taken>(&case.id()).filter(|taken| taken.fate == Fate::Served)?.run.tps;
+        let pgbouncer = self.results.get::<RunData>(&case.id()).filter(|taken| taken.fate == Fate::Served)?.run.tps;
         let weir = self.tps(Column::Weir, clients)?;
         Some(format!(
             ". With PgBouncer in transaction mode, too, one run each at {clients} clients: {weir:.0} and {pgbouncer:.0} TPS"
@@ -431,14 +431,14 @@ fn axis(title: &str, unit: &str, scale: Scale) -> Axis {
     Axis { title: title.to_owned(), unit: unit.to_owned(), scale }
 }
 
-/// A case in the table of settings, where the number of clients is in the title.
+/// A case in the table of settings, whose title has the number of clients.
 fn label(case: Case) -> String {
     let text = case.to_string();
     text.rsplit_once(", ").map_or_else(|| text.clone(), |(label, _)| label.to_owned())
 }
 
-/// TPS, or why there are none.
-fn figure(taken: &Taken) -> Value {
+/// TPS, or why there is none.
+fn figure(taken: &RunData) -> Value {
     match taken.fate {
         Fate::Served => Value::number(taken.run.tps),
         Fate::Refused => Value::text("refused: too many clients"),
@@ -448,8 +448,8 @@ fn figure(taken: &Taken) -> Value {
     }
 }
 
-fn in_words(taken: &Taken) -> String {
-    let Taken { clients, run, .. } = taken;
+fn in_words(taken: &RunData) -> String {
+    let RunData { clients, run, .. } = taken;
     match taken.fate {
         Fate::Served => format!("all {clients} served, {:.0} TPS", run.tps),
         Fate::Refused => format!("{} of {clients} refused ({})", run.aborted, reason(&run.complaint)),
@@ -459,7 +459,7 @@ fn in_words(taken: &Taken) -> String {
     }
 }
 
-/// A complaint without what libpq puts before it.
+/// An error message without libpq's prefix.
 fn reason(complaint: &str) -> &str {
     complaint.split_once("FATAL:").map_or(complaint, |(_, reason)| reason.trim())
 }
@@ -487,10 +487,10 @@ fn tps_of(line: Line, column: Column) -> Option<f64> {
     }
 }
 
-/// By how many per cent the one is more than the other.
+/// By how many per cent `with` exceeds `without`.
 fn gain(with: Option<f64>, without: Option<f64>) -> Option<f64> {
     let without = without.filter(|tps| *tps > 0.0)?;
-    // One decimal, as the article has it; more would only look exact.
+    // One decimal, as in the article; more would only look exact.
     Some(((with? / without - 1.0) * 1000.0).round() / 10.0)
 }
 

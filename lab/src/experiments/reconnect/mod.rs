@@ -1,8 +1,8 @@
 //! The experiment `reconnect`: a new connection for every transaction, with and without poolers.
 //!
-//! Source: an article after ScaleGrid's (`docs/articles/pgpool-pgbouncer.md`). Owns the plan: which case is measured
-//! when, and for how long. The columns of one number of clients are measured one after another, and who begins changes
-//! from row to row, so that a machine that grows slower or faster favours nobody.
+//! Source: an article after ScaleGrid's (`docs/articles/pgpool-pgbouncer.md`). Owns the plan: the order of the cases
+//! and their durations. The columns of one number of clients are measured one after another, and the first one changes
+//! from row to row, so that a machine that becomes slower or faster favours none.
 
 mod evaluate;
 mod published;
@@ -17,9 +17,9 @@ use crate::lab::Lab;
 use crate::length::Length;
 use crate::model;
 use crate::servers::{DEFAULT_CHILDREN, Mode};
-use crate::steps::{Experiment, Results, Stage, Step, Trouble};
+use crate::steps::{Experiment, LabError, Results, Stage, Step};
 
-/// What `weir lab reconnect` understands besides what all do.
+/// The options of `weir lab reconnect` beside the common ones.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Options {
     /// pgbench's scale: 100,000 accounts each [default: 100; with --quick 20]
@@ -35,7 +35,7 @@ pub(crate) fn new(length: Length, options: &Options) -> Box<dyn Experiment> {
     Box::new(Reconnect { plan: Plan::new(length, options) })
 }
 
-/// What is between pgbench and the server.
+/// The program between pgbench and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     None,
@@ -66,13 +66,13 @@ impl Column {
     }
 }
 
-/// A pooler's settings: those of the article's table, or others that show what a setting does.
+/// A pooler's settings: those of the article's table, or others that show the effect of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Setting {
     Table,
-    /// How long a client keeps a server, where that is not the pooler's default.
+    /// The pool mode, if it is not the pooler's default.
     Mode(Mode),
-    /// Pgpool-II with the children that it starts unasked.
+    /// Pgpool-II with its default number of children.
     DefaultChildren,
 }
 
@@ -110,16 +110,16 @@ impl fmt::Display for Case {
     }
 }
 
-/// What is measured, and for how long.
+/// The cases, and their duration.
 #[derive(Clone, Debug)]
 struct Plan {
     scale: u32,
-    /// Seconds a run.
+    /// Seconds of a run.
     duration: u32,
     clients: Vec<u32>,
-    /// How many clients the cases with other settings have.
+    /// The number of clients of the cases with other settings.
     aside: u32,
-    /// Other settings, to see what a setting does.
+    /// Other settings, to show the effect of a setting.
     others: Vec<(Column, Setting)>,
 }
 
@@ -141,7 +141,7 @@ impl Plan {
         }
     }
 
-    /// Who is measured at this number of clients, in order: the first one is another each time.
+    /// The cases of this number of clients, in order: the first one is different each time.
     fn row(&self, clients: u32) -> Vec<Case> {
         let place = self.clients.iter().position(|at| *at == clients).unwrap_or(0);
         let mut columns = Column::ALL;
@@ -157,7 +157,7 @@ impl Plan {
         self.clients.iter().flat_map(|clients| self.row(*clients)).chain(self.others()).collect()
     }
 
-    /// After this long a run is stuck: its clients log in, and its tables are vacuumed, before its time begins.
+    /// The timeout of a run: clients log in, and tables are vacuumed, before its time begins.
     fn timeout(&self) -> Duration {
         Duration::from_secs(u64::from(self.duration) + 5 + u64::from(self.duration.clamp(0, 30)))
     }
@@ -189,7 +189,7 @@ impl Experiment for Reconnect {
         3.0 + 0.3 * f64::from(self.plan.scale)
     }
 
-    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
+    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, LabError> {
         Ok(Box::new(stage::Bench::open(lab, self.plan.clone())?))
     }
 

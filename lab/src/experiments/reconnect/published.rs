@@ -1,10 +1,10 @@
-//! What the article printed: transactions a second, pgbench with a new connection for each transaction.
+//! The article's figures: transactions a second, pgbench with a new connection for each transaction.
 
 /// The article.
 pub(super) const SOURCE: &str =
     "“So sánh Pgpool-II và PgBouncer – Phần 2”, dangxuanduy.com, after ScaleGrid's comparison of the two poolers";
 
-/// What became of 200 clients where there is no figure.
+/// The article's words for 200 clients without a figure.
 pub(super) const DROPPED: &str = "connections dropped";
 pub(super) const DROPPED_OR_HANGS: &str = "dropped, or hangs";
 

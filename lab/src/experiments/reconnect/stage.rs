@@ -1,4 +1,4 @@
-//! Measures one case: the server is idle, the pooler is new, pgbench runs, and the kernel says what it cost.
+//! Measures one case: the server is idle, the pooler is new, pgbench runs, and the kernel reports the CPU time.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::lab::{Lab, eventually};
 use crate::load::pgbench::{Pgbench, Run, Target};
 use crate::model::Ran;
 use crate::servers::{DEFAULT_CHILDREN, Mode, Pgbouncer, Pgpool, Pool, USER, Weir, start_postgres};
-use crate::steps::{Measured, Stage, Step, Trouble};
+use crate::steps::{LabError, Measured, Stage, Step};
 
 /// The database, and the name of each pooler's pool.
 const DATABASE: &str = "bench";
@@ -18,40 +18,40 @@ const DATABASE: &str = "bench";
 /// The server's `max_connections`: PostgreSQL's default.
 pub(super) const CONNECTIONS: u32 = 100;
 
-/// The most server connections of a pool: the default of PgBouncer and of Weir.
+/// The pool size: the default of PgBouncer and of Weir.
 pub(super) const POOL: u32 = 20;
 
-/// How a run went.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Fate {
     /// All clients were served to the end.
     Served,
-    /// Some were refused a connection because the server had no free one, and gave up.
+    /// Some were refused because the server had no free connection, and gave up.
     Refused,
-    /// Some lost their connection, or got none, for another reason.
+    /// Some lost their connection, or could not connect, for another reason.
     Dropped,
     /// It did not end.
     Hung,
-    /// The machine had no port left for another connection.
+    /// The machine had no free port for another connection.
     OutOfPorts,
 }
 
-/// What a run brought.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Taken {
+pub(super) struct RunData {
     pub(super) fate: Fate,
     pub(super) clients: u32,
-    /// Of a run that hung, all zeros.
+    /// All zeros for a run that hung.
     pub(super) run: Run,
-    /// CPU time of PostgreSQL with all its processes, in seconds.
+    /// CPU time of all PostgreSQL processes, in seconds.
     pub(super) server_cpu: f64,
-    /// CPU time of the pooler with all its processes, in seconds; `None` without one.
+    /// CPU time of all the pooler's processes, in seconds; `None` without one.
     pub(super) pooler_cpu: Option<f64>,
 }
 
-impl Taken {
-    /// Milliseconds a transaction of so many seconds in the run.
+impl RunData {
+    /// Milliseconds for each transaction of the run.
     #[allow(clippy::cast_precision_loss)]
     pub(super) fn per_transaction(&self, seconds: f64) -> Option<f64> {
         let transactions = self.run.transactions;
@@ -59,7 +59,7 @@ impl Taken {
     }
 
     fn headline(&self) -> String {
-        let Taken { fate, clients, run, .. } = self;
+        let RunData { fate, clients, run, .. } = self;
         match fate {
             Fate::Served => format!("{:.0} TPS, {:.2} ms to connect", run.tps, run.connect_ms),
             Fate::Refused => format!("{} of {clients} clients refused", run.aborted),
@@ -76,11 +76,11 @@ pub(super) struct Bench<'l> {
     plan: Plan,
     server: Server,
     pgbench: Pgbench,
-    /// The command that filled the tables, until a step has taken it into its own.
+    /// The command that filled the tables, until a step records it.
     filled: Option<Ran>,
 }
 
-/// What pgbench connects to; ended when dropped.
+/// The target of pgbench's connections; dropping it ends the pooler.
 enum Pooler {
     None,
     Pgbouncer(Pgbouncer),
@@ -109,9 +109,9 @@ impl Pooler {
 }
 
 impl<'l> Bench<'l> {
-    pub(super) fn open(lab: &'l Lab, plan: Plan) -> Result<Bench<'l>, Trouble> {
+    pub(super) fn open(lab: &'l Lab, plan: Plan) -> Result<Bench<'l>, LabError> {
         let server = start_postgres(lab, CONNECTIONS, DATABASE, &[("autovacuum", "off")])?;
-        // As whoever takes the defaults is: with all 100 connections to be had, the last three included.
+        // A superuser, as in an installation with defaults: all 100 connections are available, also the last three.
         server.execute("postgres", &format!("alter role {USER} superuser"))?;
         let pgbench = Pgbench::of(server.programs())?;
         let target = Target::local(server.port(), DATABASE);
@@ -119,7 +119,7 @@ impl<'l> Bench<'l> {
         Ok(Bench { lab, plan, server, pgbench, filled })
     }
 
-    fn pooler(&self, case: Case) -> Result<Pooler, Trouble> {
+    fn pooler(&self, case: Case) -> Result<Pooler, LabError> {
         let server = ([127, 0, 0, 1], self.server.port()).into();
         let effect = format!("the column {}", case.column.name());
         let mode = |default| match case.setting {
@@ -143,8 +143,8 @@ impl<'l> Bench<'l> {
         })
     }
 
-    /// One run of pgbench; one that does not end is a result, too.
-    fn run(&self, case: Case, port: u16) -> Result<(Fate, Run, Ran), Trouble> {
+    /// One run of pgbench; a run that does not end is a result, too.
+    fn run(&self, case: Case, port: u16) -> Result<(Fate, Run, Ran), LabError> {
         let target = Target::local(port, DATABASE);
         let Case { clients, .. } = case;
         let args = format!("-C -j 1 -c {clients} -T {}", self.plan.duration);
@@ -153,7 +153,7 @@ impl<'l> Bench<'l> {
         let began = Instant::now();
         match self.pgbench.run_within(self.lab, &name, &what, &target, &words, timeout) {
             Ok((run, ran)) => Ok((fate(&run), run, ran)),
-            Err(Trouble::Failed(_)) if began.elapsed() >= timeout => {
+            Err(LabError::Failed(_)) if began.elapsed() >= timeout => {
                 let line = format!("pgbench -h {} -p {port} -U {} {args} {DATABASE}", target.host, target.user);
                 let ran = Ran { what: format!("{what} (hangs)"), line, raw: format!("raw/{name}.txt") };
                 Ok((Fate::Hung, Run::default(), ran))
@@ -164,10 +164,10 @@ impl<'l> Bench<'l> {
 }
 
 impl Stage for Bench<'_> {
-    fn take(&mut self, step: &Step) -> Result<Measured, Trouble> {
+    fn take(&mut self, step: &Step) -> Result<Measured, LabError> {
         let case = self.plan.cases().into_iter().find(|case| case.id() == step.id);
-        let case = case.ok_or_else(|| Trouble::Failed(format!("there is no case {}", step.id)))?;
-        // Connections that the pooler before this one held are gone only when their processes are.
+        let case = case.ok_or_else(|| LabError::Failed(format!("there is no case {}", step.id)))?;
+        // The connections of an earlier pooler have closed when the server's processes have ended.
         eventually(Duration::from_secs(10), || self.server.backends() == 0);
         let pooler = self.pooler(case)?;
         let cpu = |pid: Option<u32>| pid.and_then(proc::family);
@@ -176,7 +176,7 @@ impl Stage for Bench<'_> {
         let after = (cpu(self.server.pid()), cpu(pooler.pid()));
         drop(pooler);
         let server_cpu = seconds(before.0, after.0).unwrap_or_default();
-        let taken = Taken { fate, clients: case.clients, run, server_cpu, pooler_cpu: seconds(before.1, after.1) };
+        let taken = RunData { fate, clients: case.clients, run, server_cpu, pooler_cpu: seconds(before.1, after.1) };
         let measured = Measured::of(taken.headline(), &taken).ran(self.filled.take()).ran([ran]);
         Ok(if taken.fate == Fate::OutOfPorts { measured.warn(out_of_ports(case)) } else { measured })
     }
@@ -189,7 +189,7 @@ fn out_of_ports(case: Case) -> String {
     )
 }
 
-/// CPU seconds between two looks.
+/// CPU seconds between two samples.
 #[allow(clippy::cast_precision_loss)]
 fn seconds(before: Option<u64>, after: Option<u64>) -> Option<f64> {
     Some(after?.saturating_sub(before?) as f64 / proc::TICKS_PER_SECOND)
@@ -227,8 +227,8 @@ mod tests {
     #[test]
     fn cpu_time_is_shared_out_to_the_transactions() {
         let run = Run { transactions: 2000, ..Run::default() };
-        let taken = Taken { fate: Fate::Served, clients: 10, run, server_cpu: 3.0, pooler_cpu: None };
+        let taken = RunData { fate: Fate::Served, clients: 10, run, server_cpu: 3.0, pooler_cpu: None };
         assert_eq!(taken.per_transaction(3.0), Some(1.5));
-        assert_eq!(Taken { run: Run::default(), ..taken }.per_transaction(3.0), None);
+        assert_eq!(RunData { run: Run::default(), ..taken }.per_transaction(3.0), None);
     }
 }

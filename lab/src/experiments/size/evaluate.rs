@@ -1,46 +1,45 @@
-//! What the sizes say: tables, charts with Little's law drawn over them, claims.
+//! Evaluates the sizes: tables, charts with Little's law, claims.
 //!
-//! A pure function of the results. The law needs two figures, both taken at size 1, where one connection does all the work:
-//! `S`, how long a transaction holds its connection, and `C`, what it costs in processor time, of the server, the
-//! pooler and the client together, because all three share the machine. It predicts `size / S`, and never more than
-//! `cores / C`.
+//! A pure function of the results. The law needs two figures, both taken at size 1, where one connection does all the
+//! work: `S`, how long a transaction holds its connection, and `C`, its CPU time, of the server, the pooler and the
+//! client together, because all three share the machine. It predicts `size / S`, and never more than `cores / C`.
 
 mod charts;
 mod claims;
 
 use super::plan::{CLIENTS, Plan, Task, Workload};
-use super::stage::Taken;
+use super::stage::RunData;
 use crate::load::spread::Spread;
 use crate::model::{Better, Cell, Column, Experiment, Row, Table, Value};
 use crate::steps::Results;
 
-/// A size does as well as the best within this share of it.
+/// A size is as good as the best within this share of it.
 pub(super) const AS_WELL: f64 = 0.10;
 
-/// The story of the results.
+/// Evaluates the results.
 pub(super) fn evaluate(plan: &Plan, results: &Results) -> Experiment {
-    let mut story = Experiment::empty("size", "How large should a pool be?");
-    story.question =
+    let mut evaluation = Experiment::empty("size", "How large should a pool be?");
+    evaluation.question =
         "What does the size of a pool do to throughput and latency: when are as many connections as cores \
                       enough, and when are they not?"
             .to_owned();
-    story.setup = setup(plan);
-    story.hides = hides();
+    evaluation.setup = setup(plan);
+    evaluation.hides = hides();
     if results.outcomes().is_empty() {
-        return story;
+        return evaluation;
     }
     let all = Workload::ALL.map(|workload| Sized::new(plan, results, workload));
-    story.tables.push(needed(&all));
-    story.tables.extend(all.iter().map(|sized| table(sized, results)));
-    story.charts = charts::charts(&all);
-    story.claims = claims::claims(&all);
+    evaluation.tables.push(needed(&all));
+    evaluation.tables.extend(all.iter().map(|sized| table(sized, results)));
+    evaluation.charts = charts::charts(&all);
+    evaluation.claims = claims::claims(&all);
     if plan.repetitions == 1 {
-        story.warnings.push("one repetition has no spread: a small difference says nothing".to_owned());
+        evaluation.warnings.push("one repetition has no spread: a small difference says nothing".to_owned());
     }
     if plan.seconds < 5 {
-        story.warnings.push(format!("runs of {} s: the shape shows, the decimals do not", plan.seconds));
+        evaluation.warnings.push(format!("runs of {} s: the shape shows, the decimals do not", plan.seconds));
     }
-    story
+    evaluation
 }
 
 fn setup(plan: &Plan) -> Vec<String> {
@@ -78,15 +77,15 @@ fn hides() -> Vec<String> {
 pub(super) struct Sized<'p> {
     pub(super) plan: &'p Plan,
     pub(super) workload: Workload,
-    /// Sizes with what their repetitions brought, ascending; those without are left out.
-    pub(super) points: Vec<(u32, Vec<Taken>)>,
+    /// Sizes with the results of their repetitions, ascending; sizes without results are left out.
+    pub(super) points: Vec<(u32, Vec<RunData>)>,
 }
 
 impl<'p> Sized<'p> {
     fn new(plan: &'p Plan, results: &Results, workload: Workload) -> Sized<'p> {
         let taken = |size: u32| {
             let tasks = (1..=plan.repetitions).map(|repetition| Task { workload, size, repetition });
-            let taken: Vec<Taken> = tasks.filter_map(|task| results.get(&task.id())).collect();
+            let taken: Vec<RunData> = tasks.filter_map(|task| results.get(&task.id())).collect();
             (size, taken)
         };
         let points = plan.sizes.iter().map(|size| taken(*size)).filter(|(_, taken)| !taken.is_empty()).collect();
@@ -94,7 +93,7 @@ impl<'p> Sized<'p> {
     }
 
     /// A figure at a size.
-    pub(super) fn at(&self, size: u32, f: impl Fn(&Taken) -> Option<f64>) -> Option<Spread> {
+    pub(super) fn at(&self, size: u32, f: impl Fn(&RunData) -> Option<f64>) -> Option<Spread> {
         let (_, taken) = self.points.iter().find(|(at, _)| *at == size)?;
         Spread::of(&taken.iter().filter_map(f).collect::<Vec<_>>())
     }
@@ -108,12 +107,12 @@ impl<'p> Sized<'p> {
         self.points.iter().filter_map(|(size, _)| Some((*size, self.tps(*size)?))).collect()
     }
 
-    /// The size with the best throughput.
+    /// The size with the highest throughput.
     pub(super) fn best(&self) -> Option<(u32, Spread)> {
         self.throughput().into_iter().max_by(|a, b| a.1.median.total_cmp(&b.1.median))
     }
 
-    /// The smallest size that does as well as the best.
+    /// The smallest size that is as good as the best.
     pub(super) fn enough(&self) -> Option<(u32, Spread)> {
         let (_, best) = self.best()?;
         self.throughput().into_iter().find(|(_, tps)| tps.median >= best.median * (1.0 - AS_WELL))
@@ -124,25 +123,25 @@ impl<'p> Sized<'p> {
         Some(1.0 / self.tps(1)?.median)
     }
 
-    /// `cores / C`: what the processors allow, at the price of a transaction at size 1.
+    /// `cores / C`: the throughput that the cores allow, at the CPU time of a transaction at size 1.
     pub(super) fn ceiling(&self) -> Option<f64> {
         let seconds_each = self.at(1, cpu_each)?.median / 1000.0;
         (seconds_each > 0.0).then(|| f64::from(self.plan.cores) / seconds_each)
     }
 
-    /// Connections that are in use when the processors are full, by Little's law.
+    /// The connections in use when the cores are saturated, by Little's law.
     pub(super) fn needed(&self) -> Option<f64> {
         Some(self.ceiling()? * self.held()?)
     }
 
-    /// What the law predicts for a size.
+    /// The law's prediction for a size.
     pub(super) fn predicted(&self, size: u32) -> Option<f64> {
         Some((f64::from(size) / self.held()?).min(self.ceiling()?))
     }
 }
 
-/// Processor time of a transaction in ms: of server, pooler and client, while they were at work.
-fn cpu_each(taken: &Taken) -> Option<f64> {
+/// CPU time of a transaction in ms: of server, pooler and client, while they were at work.
+fn cpu_each(taken: &RunData) -> Option<f64> {
     let seconds = f64::from(taken.seconds);
     let steady = |usage: &crate::load::sample::Usage| usage.steady_cpu((seconds * 0.25).min(2.0), seconds);
     let percent = steady(&taken.samples.server)?
@@ -159,7 +158,7 @@ fn figure(value: Option<f64>) -> Cell {
     Cell { ours: value.map(Value::number), published: None }
 }
 
-/// A line a workload: what is needed, and where that is reached.
+/// One line for each workload: the needed size, and where that is reached.
 fn needed(all: &[Sized]) -> Table {
     let columns = vec![
         column("S, connection held", "ms", None),
@@ -208,7 +207,7 @@ fn table(sized: &Sized, results: &Results) -> Table {
             let task = Task { workload: sized.workload, size, repetition: 1 };
             Value::text(results.lack(&task.id()).unwrap_or("–"))
         };
-        let cell = |f: &dyn Fn(&Taken) -> Option<f64>| {
+        let cell = |f: &dyn Fn(&RunData) -> Option<f64>| {
             let point = sized.points.iter().find(|(at, _)| *at == size);
             let figures: Vec<f64> = point.map(|(_, taken)| taken.iter().filter_map(f).collect()).unwrap_or_default();
             Cell::ours(Value::median(&figures).unwrap_or_else(lack))

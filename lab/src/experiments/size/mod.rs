@@ -1,6 +1,7 @@
-//! The experiment `size`: throughput and latency against the pool's size, and what Little's law says of it.
+//! The experiment `size`: throughput and latency against the pool's size, and the prediction of Little's law.
 //!
-//! Our own, because the articles disagree. Three workloads, which differ in how much of a transaction is waiting.
+//! Our own experiment, because the articles disagree. Three workloads, which differ in how much of a transaction is
+//! waiting.
 
 mod evaluate;
 mod plan;
@@ -12,10 +13,10 @@ use crate::lab::Lab;
 use crate::length::Length;
 use crate::machine;
 use crate::model;
-use crate::steps::{Experiment, Results, Stage, Step, Trouble};
+use crate::steps::{Experiment, LabError, Results, Stage, Step};
 use plan::Plan;
 
-/// What `weir lab size` understands besides what all do.
+/// The options of `weir lab size` beside the common ones.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Options {
     /// Seconds a run [default: 60; with --standard 5, with --quick 3]
@@ -50,7 +51,7 @@ impl Experiment for Size {
         4.0 + 0.09 * f64::from(self.plan.scale)
     }
 
-    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
+    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, LabError> {
         Ok(Box::new(stage::Bench::open(lab, &self.plan)?))
     }
 

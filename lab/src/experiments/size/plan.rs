@@ -1,24 +1,24 @@
-//! What is run: three workloads, each on pools of growing size.
+//! The plan: three workloads, each on pools of growing size.
 
 use crate::length::Length;
 use crate::load::spread::shuffled;
 use crate::steps::Step;
 
-/// Clients of every run: as many as the largest pool has connections, so that there is always one to serve.
+/// Clients of every run: as many as the largest pool has connections, so that none of its connections is idle.
 pub(super) const CLIENTS: u32 = 64;
 /// pgbench's threads.
 pub(super) const THREADS: u32 = 2;
-/// A step's cleaning up and connecting, in seconds.
+/// Cleaning up and connecting in a step, in seconds.
 const OVERHEAD: f64 = 0.4;
 
-/// What the clients do.
+/// The workload of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Workload {
     /// pgbench -S: one SELECT.
     ReadOnly,
     /// pgbench's own transaction, seven statements.
     ReadWrite,
-    /// One that waits: half of it for its client, half in the server.
+    /// A transaction that waits: half of it for its client, half in the server.
     Slow,
 }
 
@@ -33,7 +33,7 @@ impl Workload {
         }
     }
 
-    /// At the beginning of a sentence or a title.
+    /// The name, capitalised.
     pub(super) fn name(self) -> &'static str {
         match self {
             Workload::ReadOnly => "Read-only",
@@ -42,7 +42,7 @@ impl Workload {
         }
     }
 
-    /// The share of transactions whose times are kept: enough for a p99, too few to slow pgbench down.
+    /// The share of transactions whose times are logged: enough for a p99, too few to slow pgbench down.
     pub(super) fn sampling(self) -> &'static str {
         match self {
             Workload::ReadOnly => "0.05",
@@ -71,7 +71,7 @@ impl Task {
     }
 }
 
-/// All that depends on the length, the options and the machine.
+/// The values that depend on the length, the options and the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) scale: u32,
@@ -88,7 +88,7 @@ impl Plan {
         let mut sizes = if length == Length::Smoke {
             vec![1, 2 * cores, 16]
         } else {
-            // Powers of two, and the sizes of which people say that they are enough.
+            // Powers of two, and the sizes that are often recommended.
             vec![1, 2, 4, 8, 16, 32, 64, cores, 2 * cores]
         };
         sizes.retain(|size| *size <= CLIENTS);
@@ -97,7 +97,7 @@ impl Plan {
         Plan { scale, seconds: duration.unwrap_or(seconds), repetitions, cores, sizes }
     }
 
-    /// All runs, in the order in which they are taken.
+    /// All runs in order.
     pub(super) fn tasks(&self) -> Vec<Task> {
         let mut tasks = Vec::new();
         for repetition in 1..=self.repetitions {
@@ -110,7 +110,7 @@ impl Plan {
     }
 
     pub(super) fn step(&self, task: Task) -> Step {
-        // When the time is over, those who wait have their turn still.
+        // Waiting clients are served after the end of the time.
         let drain = if task.workload == Workload::Slow { 0.7 / f64::from(task.size) } else { 0.0 };
         Step { id: task.id(), title: task.title(), seconds: f64::from(self.seconds) + OVERHEAD + drain }
     }

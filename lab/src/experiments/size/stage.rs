@@ -1,4 +1,4 @@
-//! Measures: PostgreSQL, one Weir with a pool of each size before it, and pgbench.
+//! Measures: PostgreSQL, one Weir with a pool of each size, and pgbench.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,47 +14,48 @@ use crate::load::pgbench::{Pgbench, Run, Target};
 use crate::load::sample::{Sampler, Samples, Watch};
 use crate::model::Ran;
 use crate::servers::{FILLED, Mode, Pool, Weir, start_postgres};
-use crate::steps::{Measured, Stage, Step, Trouble};
+use crate::steps::{LabError, Measured, Stage, Step};
 
 const DATABASE: &str = "benchmark";
 const EFFECT: &str = "the whole experiment";
-/// All pools may be full at once, with some connections to spare.
+/// All pools may be full at the same time, with some connections to spare.
 const MAX_CONNECTIONS: u32 = 300;
 
-/// Half of its waiting is the client's, who keeps the transaction open; half is the server's, as for a disk or a lock.
+/// Half of its waiting is the client's, which keeps the transaction open; half is the server's, as for a disk or a
+/// lock.
 const SLOW: &str = "\\set aid random(1, 100000 * :scale)\nBEGIN;\n\
                     SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n\\sleep 5 ms\nSELECT pg_sleep(0.005);\n\
                     COMMIT;\n";
 
-/// What one run brought.
+/// The result of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Taken {
+pub(super) struct RunData {
     pub(super) run: Run,
-    /// Percentiles of the transactions' times in ms, the wait in the pool's queue included.
+    /// Percentiles of the transactions' times in ms, including the wait in the pool's queue.
     pub(super) p50_ms: f64,
     pub(super) p95_ms: f64,
     pub(super) p99_ms: f64,
     pub(super) samples: Samples,
-    /// How long it was to take.
+    /// The intended duration.
     pub(super) seconds: u32,
 }
 
-/// What the steps use.
+/// The servers of the steps.
 pub(super) struct Bench<'l> {
     lab: &'l Lab,
     plan: Plan,
-    // Weir ends before the server.
+    // Dropped before the server.
     weir: Weir,
     server: Server,
     pgbench: Pgbench,
     slow: PathBuf,
     logs: PathBuf,
-    /// Said with the first step that is taken.
+    /// Commands that ran before the first step, which records them.
     ran: Vec<Ran>,
 }
 
 impl<'l> Bench<'l> {
-    pub(super) fn open(lab: &'l Lab, plan: &Plan) -> Result<Bench<'l>, Trouble> {
+    pub(super) fn open(lab: &'l Lab, plan: &Plan) -> Result<Bench<'l>, LabError> {
         let server = start_postgres(lab, MAX_CONNECTIONS, DATABASE, FILLED)?;
         let pool = |size: &u32| {
             let (name, database) = (pool_name(*size), DATABASE.to_owned());
@@ -92,7 +93,7 @@ impl<'l> Bench<'l> {
         args
     }
 
-    fn tidy(&self) -> Result<(), Trouble> {
+    fn tidy(&self) -> Result<(), LabError> {
         let mut connection = self.server.superuser_connection(DATABASE)?;
         for sql in ["vacuum pgbench_branches", "vacuum pgbench_tellers", "truncate pgbench_history"] {
             connection.query(sql)?;
@@ -102,9 +103,9 @@ impl<'l> Bench<'l> {
 }
 
 impl Stage for Bench<'_> {
-    fn take(&mut self, step: &Step) -> Result<Measured, Trouble> {
+    fn take(&mut self, step: &Step) -> Result<Measured, LabError> {
         let task = self.plan.tasks().into_iter().find(|task| task.id() == step.id);
-        let task = task.ok_or_else(|| Trouble::Failed(format!("no step is called {}", step.id)))?;
+        let task = task.ok_or_else(|| LabError::Failed(format!("no step is called {}", step.id)))?;
         self.tidy()?;
         let target = Target::local(self.weir.port(), &pool_name(task.size));
         let seconds = self.plan.seconds;
@@ -123,9 +124,9 @@ impl Stage for Bench<'_> {
         times.sort_unstable();
         let warning = samples.client_limit(THREADS).map(|warning| format!("{}: {warning}", step.title));
         let [p50_ms, p95_ms, p99_ms] = [0.5, 0.95, 0.99].map(|share| percentile(&times, share));
-        let taken = Taken { run, p50_ms, p95_ms, p99_ms, samples, seconds };
+        let taken = RunData { run, p50_ms, p95_ms, p99_ms, samples, seconds };
         if !taken.run.success {
-            return Err(Trouble::Failed(format!("pgbench stopped: {}", taken.run.complaint)));
+            return Err(LabError::Failed(format!("pgbench stopped: {}", taken.run.complaint)));
         }
         let headline = format!("{:.0} TPS, p99 {:.1} ms", taken.run.tps, taken.p99_ms);
         let mut measured = Measured::of(headline, &taken).ran(self.ran.drain(..)).ran([ran]);
@@ -142,16 +143,16 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// The times in µs that pgbench logged under this name, in a file a thread; the files are removed.
-fn times(folder: &Path, name: &str) -> Result<Vec<u64>, Trouble> {
+/// The times in µs that pgbench logged under this name, in a file for each thread; removes the files.
+fn times(folder: &Path, name: &str) -> Result<Vec<u64>, LabError> {
     let begins = format!("{name}.");
     let mut times = Vec::new();
-    let entries = fs::read_dir(folder).map_err(|e| Trouble::at(format!("read {}", folder.display()), e))?;
+    let entries = fs::read_dir(folder).map_err(|e| LabError::at(format!("read {}", folder.display()), e))?;
     for path in entries.flatten().map(|entry| entry.path()) {
         if !path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&begins)) {
             continue;
         }
-        let text = fs::read_to_string(&path).map_err(|e| Trouble::at(format!("read {}", path.display()), e))?;
+        let text = fs::read_to_string(&path).map_err(|e| LabError::at(format!("read {}", path.display()), e))?;
         times.extend(text.lines().filter_map(time));
         let _ = fs::remove_file(path);
     }
@@ -163,7 +164,7 @@ fn time(line: &str) -> Option<u64> {
     line.split(' ').nth(2)?.parse().ok()
 }
 
-/// In ms, of times in µs that are sorted; 0 without any.
+/// In ms, of sorted times in µs; 0 without any.
 fn percentile(times: &[u64], share: f64) -> f64 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let at = ((times.len() as f64 * share).ceil() as usize).saturating_sub(1);

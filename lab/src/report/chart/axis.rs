@@ -1,7 +1,7 @@
-//! An axis: what it spans, where it has ticks, and where a value lies on it.
+//! An axis: its range, its ticks, and the position of a value.
 //!
-//! One type for both scales, so that a chart has one type whatever its axes are. The arithmetic of either scale is
-//! plotters'. Every extent is valid: finite, not empty, and above zero if logarithmic.
+//! One type for both scales, so that a chart has one type whatever its axes are. plotters computes both scales. Every
+//! extent is valid: finite, not empty, and above zero if logarithmic.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use plotters::prelude::{IntoLogRange, LogCoord};
 use super::super::figures;
 use crate::model::Scale;
 
-/// The steps into which a whole axis is divided to place a mark.
+/// The steps of a whole axis for the position of a mark.
 const FINE: i32 = 1_000_000;
-/// A logarithm spans at most so many powers of ten below its greatest value; a double has 300, and no chart shows them.
+/// A logarithmic axis spans at most this many powers of ten; a double has 300, and no chart shows them.
 const DECADES: i32 = 12;
 
-/// What an axis spans, and its ticks.
+/// An axis' range, and its ticks.
 #[derive(Clone, Debug)]
 pub(super) struct Extent {
     scale: Scale,
@@ -27,7 +27,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// An axis of figures: from zero if linear; from a round figure below the least if logarithmic.
+    /// An axis of figures: from zero if linear; from a round figure below the minimum if logarithmic.
     pub(super) fn of_figures(scale: Scale, values: impl Iterator<Item = f64>, ticks: usize) -> Extent {
         let (least, most) = bounds(values.filter(|value| scale == Scale::Linear || *value > 0.0));
         match scale {
@@ -43,7 +43,7 @@ impl Extent {
         }
     }
 
-    /// An axis of what was varied: as wide as the data, and from zero where that is near.
+    /// An axis of the varied quantity: as wide as the data, and from zero where that is near.
     pub(super) fn of_inputs(scale: Scale, values: impl Iterator<Item = f64>, ticks: usize) -> Extent {
         let (least, most) = bounds(values);
         if scale == Scale::Log && least > 0.0 {
@@ -66,7 +66,7 @@ impl Extent {
         Extent { scale: Scale::Linear, from, to, ticks }
     }
 
-    /// Ends at a tick, so that no line leaves the grid.
+    /// Extends the range to a tick, so that no line leaves the grid.
     fn stretched(mut self) -> Extent {
         if let [.., before, last] = self.ticks[..] {
             let next = last + (last - before);
@@ -78,7 +78,7 @@ impl Extent {
         self
     }
 
-    /// With ticks at these values, but those closer than `apart` (a share of the axis) to the one before.
+    /// With ticks at these values, except those closer than `apart` (a share of the axis) to the one before.
     pub(super) fn with_ticks(mut self, ticks: &[f64], apart: impl Fn(f64) -> f64) -> Extent {
         let mut kept: Vec<f64> = Vec::new();
         for &tick in ticks {
@@ -101,13 +101,13 @@ impl Extent {
         &self.ticks
     }
 
-    /// Where a value lies, as a share of the axis' length from its beginning.
+    /// The position of a value, as a share of the axis' length from its beginning.
     pub(super) fn share(&self, value: f64) -> f64 {
         let value = value.clamp(self.from, self.to);
         f64::from(self.map(&value, (0, FINE))) / f64::from(FINE)
     }
 
-    /// Where bars begin.
+    /// The start of bars.
     pub(super) fn base(&self) -> f64 {
         match self.scale {
             Scale::Linear => self.share(0.0),
@@ -142,7 +142,7 @@ impl ValueFormatter<f64> for Extent {
     }
 }
 
-/// The least and the most; zero and one without any.
+/// Minimum and maximum; zero and one without values.
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (least, most) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
     if least.is_finite() && most.is_finite() { (least, most) } else { (0.0, 1.0) }
@@ -164,7 +164,7 @@ fn round(value: f64, direction: i32) -> f64 {
     if round.is_finite() && round > 0.0 { round } else { value }
 }
 
-/// Ticks at 1, 2, 5 where there is room, else at powers of ten, else at some of these.
+/// Ticks at 1, 2, 5 if there is room, else at powers of ten, else at some of these.
 fn log_ticks(from: f64, to: f64, most: usize) -> Vec<f64> {
     #[allow(clippy::cast_possible_truncation)]
     let (low, high) = (from.log10().floor() as i32, to.log10().ceil() as i32);

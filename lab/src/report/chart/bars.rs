@@ -1,4 +1,4 @@
-//! Bars side by side, a group for each name. They lie, so that their names and figures have room on any page.
+//! Bars side by side, a group for each name. They are horizontal, so that names and figures have room on any page.
 
 use maud::{Markup, html};
 use plotters::prelude::*;
@@ -17,15 +17,15 @@ const NAME: f64 = 19.0;
 /// Room below for ticks and the axis' title.
 const TICKS: u32 = 24;
 const BELOW: u32 = 20;
-/// A column of names takes this share of the width at most; longer ones are above their bars.
+/// The largest share of the width for a column of names; longer names are above their bars.
 const NAMES: f64 = 0.26;
-/// A bar is rounded by so much at its end.
+/// The radius of a bar's rounded end.
 const ROUND: f64 = 2.0;
 
-/// One bar's place in the list.
+/// One bar.
 struct Bar<'a> {
     series: usize,
-    /// None where it was not measured.
+    /// None if it was not measured.
     value: Option<f64>,
     figure: String,
     name: &'a str,
@@ -38,7 +38,7 @@ enum Names {
     Above,
 }
 
-/// Draws. The chart is clean.
+/// Draws a prepared chart.
 pub(super) fn draw(chart: &Chart, looks: &[Look], frame: Frame) -> Drawing {
     let groups = groups(chart);
     let values = chart.series.iter().flat_map(|series| series.points.iter().map(|point| point.1));
@@ -83,7 +83,7 @@ pub(super) fn key(look: Look) -> Markup {
     html! { (block(look, (3.0, 1.0), (24.0, 12.0))) }
 }
 
-/// The groups, by their x: those that are named, and those of points beyond.
+/// The groups, by their x: named ones, and those of further points.
 fn groups(chart: &Chart) -> Vec<(f64, String)> {
     #[allow(clippy::cast_precision_loss)]
     let mut groups: Vec<_> = chart.groups.iter().enumerate().map(|(i, name)| (i as f64, name.clone())).collect();
@@ -136,7 +136,7 @@ fn margin<'a>(bars: impl Iterator<Item = &'a Bar<'a>> + Clone, value: &Extent, f
     right
 }
 
-/// Where a bar ends to the right, as a share of the axis.
+/// The right end of a bar, as a share of the axis.
 fn end(bar: &Bar<'_>, value: &Extent) -> f64 {
     bar.value.map_or(value.base(), |figure| value.share(figure)).max(value.base())
 }
@@ -197,7 +197,7 @@ fn row(i: usize) -> f64 {
     i as f64 * (BAR + GAP)
 }
 
-/// A bar: its colour, and above it the pattern that tells it from others on paper.
+/// A bar: its colour, and above it the pattern that distinguishes it on paper.
 fn block(look: Look, (x, y): (f64, f64), (width, height): (f64, f64)) -> Markup {
     let rect = |class: &str| {
         html! {

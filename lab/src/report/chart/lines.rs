@@ -8,11 +8,11 @@ use super::{AXIS, Drawing, Frame, GRID, Look, WORDS, inside, named, px, quantity
 use crate::model::{Chart, Origin, Series};
 use crate::report::{figures, words};
 
-/// Above so many points, only some have marks; above more, there are no tooltips either.
+/// Above this many points, only some have marks; above more, there are no tooltips either.
 const MARKED: usize = 40;
 const SOME: usize = 9;
 const MOST_LABELS: usize = 400;
-/// So many values that were varied have a tick each, if there is room.
+/// Up to this many varied values have a tick each, if there is room.
 const EACH: usize = 12;
 /// Room above for the title of y, below for ticks and the title of x, and to the right for half a tick's label.
 const ABOVE: u32 = 30;
@@ -20,7 +20,7 @@ const TICKS: u32 = 24;
 const BELOW: u32 = 20;
 const RIGHT: u32 = 18;
 
-/// Draws. The chart is clean.
+/// Draws a prepared chart.
 pub(super) fn draw(chart: &Chart, looks: &[Look], frame: Frame) -> Drawing {
     let points = || chart.series.iter().flat_map(|series| series.points.iter().copied());
     let (height, y_ticks, x_ticks) = match frame {
@@ -58,7 +58,7 @@ pub(super) fn key(look: Look) -> Markup {
     }
 }
 
-/// The axis of what was varied, with a tick a value where these are few.
+/// The axis of the varied quantity, with a tick for each value if these are few.
 fn inputs(chart: &Chart, ticks: usize, apart: impl Fn(f64) -> f64) -> Extent {
     let mut values: Vec<_> = chart.series.iter().flat_map(|series| series.points.iter().map(|point| point.0)).collect();
     let extent = Extent::of_inputs(chart.x.scale, values.iter().copied(), ticks);
@@ -67,7 +67,7 @@ fn inputs(chart: &Chart, ticks: usize, apart: impl Fn(f64) -> f64) -> Extent {
     if values.len() <= EACH { extent.with_ticks(&values, apart) } else { extent.thinned(apart) }
 }
 
-/// Where the plot lies within the drawing.
+/// The plot's area within the drawing.
 struct Area {
     left: f64,
     right: f64,
@@ -136,7 +136,7 @@ fn marks(chart: &Chart, series: &Series, look: Look, at: &dyn Fn((f64, f64)) -> 
     }
 }
 
-/// The outline of a mark: a series' own shape around a point.
+/// The outline of a mark: each series has its own shape.
 fn shape(hue: usize, (x, y): (f64, f64)) -> String {
     let from = format!("M{} {}", px(x), px(y));
     let rest = match hue % super::HUES {

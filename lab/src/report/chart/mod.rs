@@ -1,8 +1,8 @@
-//! A report's charts as inline SVG: twice, for a wide page and for a phone, of which the style sheet shows one.
+//! A report's charts as inline SVG: twice, for a wide page and for a phone; the style sheet shows one of them.
 //!
-//! The axes, their ticks and logarithms are drawn by plotters; the marks on them are ours, for they carry classes (the
-//! style sheet knows the colours of day, night and paper) and tooltips. What is measured is solid, what is published
-//! dashed, what is calculated dotted; a series has a colour and a shape of mark, so that none of it needs colours.
+//! plotters draws the axes, their ticks and logarithms; the marks on them are ours, with classes (the style sheet has
+//! the colours of light, dark and paper) and tooltips. Measured lines are solid, published dashed, calculated dotted;
+//! a series has a colour and a shape of mark, so that no information depends on colour alone.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ mod axis;
 mod bars;
 mod lines;
 
-/// Colours that the style sheet has for series; after the last, they begin again.
+/// The number of the style sheet's colours for series; after the last, they repeat.
 pub(super) const HUES: usize = 6;
-/// The colours of axes by day. The style sheet finds them by these very values and puts its own in place.
+/// The colours of axes in light mode. The style sheet finds them by these values and replaces them.
 const GRID: RGBColor = RGBColor(0xE2, 0xE1, 0xDC);
 const AXIS: RGBColor = RGBColor(0x9A, 0x99, 0x94);
 const WORDS: RGBColor = RGBColor(0x5F, 0x63, 0x68);
 /// A glyph's width, as a share of the text's size; fonts differ, and wide ones must fit.
 const GLYPH: f64 = 0.62;
 
-/// What a chart is drawn for.
+/// The medium of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Wide,
@@ -60,7 +60,7 @@ impl Frame {
     }
 }
 
-/// How a series looks.
+/// The look of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
     hue: usize,
@@ -74,11 +74,11 @@ impl Look {
     }
 }
 
-/// An experiment's charts, each with its title, legend and note. What has one name has one colour in all of them.
+/// An experiment's charts, each with its title, legend and note. Series of one name have one colour in all of them.
 pub(super) fn figures(charts: &[Chart]) -> Markup {
     let mut hues = Hues::default();
     charts.iter().flat_map(|chart| &chart.series).for_each(|series| _ = hues.of(&series.name));
-    // With more names than colours, two of one chart could come to look alike: then each chart has its own order.
+    // With more names than colours, two series of one chart might look alike: then each chart has its own order.
     let shared = hues.0.len() <= HUES;
     html! {
         @for chart in charts {
@@ -87,7 +87,7 @@ pub(super) fn figures(charts: &[Chart]) -> Markup {
     }
 }
 
-/// One chart. One without a point says so.
+/// One chart. A chart without points has a sentence instead.
 fn figure(chart: &Chart, hues: &mut Hues) -> Markup {
     let chart = &clean(chart);
     let looks = looks(&chart.series, hues);
@@ -106,7 +106,7 @@ fn figure(chart: &Chart, hues: &mut Hues) -> Markup {
     }
 }
 
-/// Without what can't be drawn: figures that are none, and on a logarithm zero and less, of which the note then tells.
+/// A copy without points that can't be drawn: NaN, and on a logarithm zero and less, which the note then mentions.
 fn clean(chart: &Chart) -> Chart {
     let mut chart = chart.clone();
     let lines = chart.kind == ChartKind::Lines;
@@ -126,7 +126,7 @@ fn clean(chart: &Chart) -> Chart {
     chart
 }
 
-/// Which name has which colour.
+/// The colours of names.
 #[derive(Clone, Default)]
 struct Hues(BTreeMap<String, usize>);
 
@@ -138,12 +138,12 @@ impl Hues {
     }
 }
 
-/// A look for each series; those of one name, measured and published, share their colour.
+/// A look for each series; those of one name, measured and published, have the same colour.
 fn looks(series: &[Series], hues: &mut Hues) -> Vec<Look> {
     series.iter().map(|series| Look { hue: hues.of(&series.name), origin: series.origin }).collect()
 }
 
-/// A series' name without words about where its figures come from.
+/// A series' name without its origin.
 fn bare(name: &str) -> String {
     let name = name.to_lowercase();
     let words = name.split(|c: char| !c.is_alphanumeric());
@@ -159,7 +159,7 @@ fn origin(origin: Origin) -> &'static str {
     }
 }
 
-/// The series' name, with its origin where the name does not say it.
+/// The series' name, with its origin where the name does not contain it.
 fn named(series: &Series) -> String {
     let (word, name) = (origin(series.origin), series.name.to_lowercase());
     let said = name.contains(word) || (series.origin == Origin::Published && name.contains("article"));
@@ -206,14 +206,14 @@ fn svg(chart: &Chart, looks: &[Look], frame: Frame) -> Markup {
     }
 }
 
-/// The text for a reader who does not see the chart.
+/// The description for a reader who can't see the chart.
 fn spoken(chart: &Chart) -> String {
     let (y, x) = (words::with_unit(&chart.y.title, &chart.y.unit), words::with_unit(&chart.x.title, &chart.x.unit));
     let names: Vec<_> = chart.series.iter().map(named).collect();
     format!("{}: {y} by {x}, for {}", chart.title, names.join(", "))
 }
 
-/// A drawing: what plotters made, and our marks on it.
+/// A drawing: plotters' output, and our marks on it.
 struct Drawing {
     height: u32,
     axes: String,
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(hues, [0, 1, 1, 0, 2]);
     }
 
-    /// The texts of a drawing on one height, from left to right, with their places.
+    /// The texts of a drawing on one line, from left to right, with their positions.
     fn row_of_ticks(axes: &str) -> Vec<(f64, f64, String)> {
         let texts = axes.split("<text ").skip(1).map(|element| {
             let number = |name: &str| -> f64 {

@@ -11,7 +11,7 @@ use crate::fault::FaultProxy;
 use crate::names::NameServer;
 use crate::postgres::Postgres;
 
-const DUE: &[&str] = &["08006", "57P01", "57P02", "57P03"];
+const DUE: &[&str] = &["08P01", "57P01", "57P02", "57P03"];
 
 pub(in super::super) fn by_list(trial: &Trial) -> Report {
     let primary = server();

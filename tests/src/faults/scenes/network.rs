@@ -31,7 +31,7 @@ pub(in super::super) fn wire_to_clients(trial: &Trial) -> Report {
 
 pub(in super::super) fn wire_to_servers(trial: &Trial) -> Report {
     // A client that has received part of a server message can't get an error: its connection is closed.
-    let due = &["08006", "torn"];
+    let due = &["08P01", "torn"];
     let mut stage = Scene::on(trial, &shared_server()).wire(Between::PoolerAndServer).due(due).open();
     stage.strike(|stage| draw_faults(stage.wire(), trial));
     stage.note = format!("{} connections", stage.wire().accepted());
@@ -39,8 +39,8 @@ pub(in super::super) fn wire_to_servers(trial: &Trial) -> Report {
 }
 
 pub(in super::super) fn partition(trial: &Trial) -> Report {
-    // query_timeout cancels a running query. A client that sends one while no login succeeds gets the login's error.
-    let due = &["57014", "08006"];
+    // query_timeout ends a running query, and the wait of a client that sends one while no login succeeds.
+    let due = &["08P01"];
     let scene = Scene::on(trial, &shared_server()).ini(|ini| ini.set("query_timeout", 1)).due(due);
     let mut stage = scene.wire(Between::PoolerAndServer).open();
     stage.strike(|stage| {
@@ -55,7 +55,7 @@ pub(in super::super) fn packets_lost(trial: &Trial) -> Report {
     let settings = [("tcp_user_timeout", 1_000), ("tcp_keepidle", 1), ("tcp_keepintvl", 1), ("tcp_keepcnt", 2)];
     let scene = Scene::on(trial, &shared_server())
         .ini(|ini| settings.into_iter().fold(ini, |ini, (name, value)| ini.set(name, value)))
-        .due(&["08006"]);
+        .due(&["08P01"]);
     let mut stage = scene.wire(Between::PoolerAndServer).open();
     stage.strike(|stage| {
         stage.wire().vanish(true);
@@ -66,7 +66,7 @@ pub(in super::super) fn packets_lost(trial: &Trial) -> Report {
 }
 
 pub(in super::super) fn slow_login(trial: &Trial) -> Report {
-    let mut stage = Scene::on(trial, &shared_server()).wire(Between::PoolerAndServer).due(&["08006"]).open();
+    let mut stage = Scene::on(trial, &shared_server()).wire(Between::PoolerAndServer).due(&["08P01"]).open();
     stage.strike(|stage| {
         stage.wire().script(|_| Plan { late: Duration::from_millis(300), ..Plan::default() });
         stage.wire().cut_all(End::Reset);

@@ -8,7 +8,7 @@ use super::super::{Trial, server};
 
 pub(in super::super) fn backend_killed(trial: &Trial) -> Report {
     // The killed backend sends nothing; the others get an error and end, and new connections get 57P03.
-    let mut stage = Scene::on(trial, &server()).due(&["08006", "57P01", "57P02", "57P03"]).open();
+    let mut stage = Scene::on(trial, &server()).due(&["08P01", "57P01", "57P02", "57P03"]).open();
     stage.strike(|stage| {
         let victim = stage.database.backends().first().expect("the pool has servers").0;
         send_signal(victim, Signal::SIGKILL);
@@ -17,7 +17,7 @@ pub(in super::super) fn backend_killed(trial: &Trial) -> Report {
 }
 
 pub(in super::super) fn server_killed(trial: &Trial) -> Report {
-    let mut stage = Scene::on(trial, &server()).due(&["08006", "57P01", "57P02", "57P03"]).open();
+    let mut stage = Scene::on(trial, &server()).due(&["08P01", "57P01", "57P02", "57P03"]).open();
     stage.strike(|stage| {
         stage.postgres.server().kill9();
         stage.last();

@@ -1,5 +1,5 @@
-//! The quotas of clients, as a worker meets them. Worker 0, which accepts all clients, counts them. Where a limit is set, a
-//! client that has logged in asks it for admission, so that nobody who has proven nothing takes another's place.
+//! A worker's side of the quotas of clients. Worker 0 counts all clients. Where a limit is set, a client requests
+//! admission after its login, so that unauthenticated clients use no quota.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use weir_session::Refusal;
 
 use super::{ClientUse, IfFull, Key, QuotaRequest, Resource};
 
-/// The clients of this worker that wait for admission; and, at worker 0, how many there are in the process.
+/// The clients of this worker that wait for admission; and, at worker 0, the number of clients in the process.
 #[derive(Default)]
 pub(crate) struct ClientQuota {
     total: u32,
@@ -17,7 +17,7 @@ pub(crate) struct ClientQuota {
 }
 
 impl ClientQuota {
-    /// Worker 0: all clients of the process.
+    /// Worker 0: the number of clients of the process.
     pub(crate) fn total(&self) -> u32 {
         self.total
     }
@@ -27,24 +27,24 @@ impl ClientQuota {
         self.total += 1;
     }
 
-    /// Worker 0: a client is gone.
+    /// Worker 0: a client has disconnected.
     pub(crate) fn remove(&mut self) {
         self.total = self.total.saturating_sub(1);
     }
 
-    /// A client asks for admission.
+    /// The request for a client's admission.
     pub(crate) fn request(&mut self, id: u64, client: Peer, counts_for: ClientUse) -> QuotaRequest {
         self.requests.insert(id, client);
         QuotaRequest::Acquire { id, resource: Resource::Client(counts_for), if_full: IfFull::Refuse }
     }
 
-    /// The client that a request was for; it may be gone.
+    /// The client of an answered request; it may have disconnected.
     pub(crate) fn answered(&mut self, id: u64) -> Option<Peer> {
         self.requests.remove(&id)
     }
 }
 
-/// Whether any limit of clients is set, so that they must be counted before they are admitted.
+/// Whether any limit of clients is set, so that they need admission.
 pub(crate) fn limits_clients(config: &Config) -> bool {
     config.max_user_client_connections > 0
         || config.console_clients() > 0
@@ -53,7 +53,7 @@ pub(crate) fn limits_clients(config: &Config) -> bool {
         || config.pools.values().chain(&config.fallback).any(|pool| pool.limits.max_db_client_connections > 0)
 }
 
-/// What a client is told when a key is full.
+/// The error for a client when a key is full.
 pub(crate) fn refusal(full: &Key) -> Refusal {
     match full {
         Key::ClientsOfUser(_) => Refusal::TooManyUserClients,
@@ -74,7 +74,7 @@ mod tests {
         Resource::Client(ClientUse { database: database.into(), user: user.into(), address })
     }
 
-    /// The most clients of each database, user and address.
+    /// The limits of clients of each database, user and address.
     type Most = (u32, u32, u32);
 
     fn enter(counter: &mut Counter, client: &Resource, most: Most) -> Result<(), Refusal> {

@@ -1,13 +1,15 @@
-//! Worker 0's side of the quotas: the count under each key, the requests that wait, and whose idle server is closed for them.
+//! Worker 0's side of the quotas: the count of each key, the waiting requests, and whose idle server is closed for
+//! them.
 //!
-//! Pure: it is given requests and limits, and returns replies. For servers the rules are PgBouncer's
-//! (`launch_new_connection`): one is opened only below both limits; where one of them is reached and a client waits, the server
-//! that has been idle longest in another pool of the same database, or user, is closed for it; filling up to
+//! Pure: takes requests and limits, and returns replies. For servers the rules are PgBouncer's
+//! (`launch_new_connection`): one is opened only below both limits; if one of them is reached and a client waits, the
+//! server that has been idle longest in another pool of the same database, or user, is closed for it; filling up to
 //! `min_pool_size` closes none.
 //!
-//! Always true, and asserted by its tests: nothing is granted beyond a limit (what was there before the limit counts, and
-//! is waited for); requests are granted by the age of their wait, and one that lacks room under a key delays none under
-//! another; each has one answer, unless it is cancelled; for each full key at most one server is being closed at a time.
+//! Always true, and asserted by its tests: nothing is granted beyond a limit (servers from before the limit count, and
+//! requests wait for them); requests are granted by the age of their wait, and one without room under a key delays
+//! none under another; each has one answer, unless it is cancelled; for each full key at most one server is being
+//! closed at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,7 +17,7 @@ use weir_base::{Time, WorkerId};
 
 use super::{IfFull, Key, PoolId, QuotaReply, QuotaRequest, Resource};
 
-/// The most under a key; 0 is unlimited.
+/// The limit of a key; 0 is unlimited.
 pub(crate) type Limit<'a> = &'a dyn Fn(&Key) -> u32;
 
 /// See the head of the file.
@@ -23,7 +25,7 @@ pub(crate) type Limit<'a> = &'a dyn Fn(&Key) -> u32;
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Counter {
     counts: BTreeMap<Key, u32>,
-    /// Requests that wait, by the age of their wait.
+    /// Waiting requests, by the age of their wait.
     waiting: BTreeMap<(Time, u64), Waiting>,
     /// The age of each, by its id.
     since: HashMap<u64, Time>,
@@ -37,19 +39,19 @@ struct Waiting {
     resource: Resource,
 }
 
-/// How far the search for an idle server under a full key has come.
+/// The progress of the search for an idle server under a full key.
 #[cfg_attr(test, derive(Clone))]
 enum Eviction {
-    /// So many workers have not answered yet; the best answer so far.
+    /// This many workers have not answered yet; the best answer so far.
     Searching { round: u64, left: u16, best: Option<(Time, WorkerId, PoolId)> },
-    /// None was idle. The first that becomes so is reported.
+    /// None was idle. The first that becomes idle is reported.
     NoneIdle,
     /// A server of this pool is being closed.
     Closing(PoolId),
 }
 
 impl Counter {
-    /// Handles a request of a worker's, one of `workers`, and returns the replies to all workers.
+    /// Handles a request of one of `workers`, and returns the replies to all workers.
     pub(crate) fn receive(
         &mut self,
         from: WorkerId,
@@ -92,14 +94,14 @@ impl Counter {
         replies
     }
 
-    /// The limits have changed: the replies to those who may go on now.
+    /// The limits have changed: returns the replies to requests that now fit.
     pub(crate) fn limits_changed(&mut self, workers: u16, limit: Limit<'_>) -> Vec<QuotaReply> {
         let mut replies = Vec::new();
         self.grant_waiting(workers, limit, &mut replies);
         replies
     }
 
-    /// Counts one more, or names the key that is full.
+    /// Counts one more, or returns the key that is full.
     pub(crate) fn acquire(&mut self, resource: &Resource, limit: Limit<'_>) -> Result<(), Key> {
         if let Some(full) = resource.keys().into_iter().find(|key| self.is_full(key, limit)) {
             return Err(full);
@@ -108,7 +110,7 @@ impl Counter {
         Ok(())
     }
 
-    /// Grants what fits to those who wait, and begins or ends the search for idle servers.
+    /// Grants waiting requests that fit, and begins or ends the search for idle servers.
     fn grant_waiting(&mut self, workers: u16, limit: Limit<'_>, replies: &mut Vec<QuotaReply>) {
         if self.waiting.is_empty() && self.evictions.is_empty() {
             return;

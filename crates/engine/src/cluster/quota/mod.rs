@@ -1,13 +1,13 @@
-//! Quotas that hold for the whole process: clients (`max_db_client_connections`, `max_user_client_connections`,
-//! `max_address_connections`) and servers (`max_db_connections`, `max_user_connections`), of which one counts under two keys
-//! or three. Worker 0 counts ([`counter::Counter`]); the others ask it with a [`QuotaRequest`] and get a [`QuotaReply`],
-//! and only where such a limit is set.
+//! Quotas of the whole process: clients (`max_db_client_connections`, `max_user_client_connections`,
+//! `max_address_connections`) and servers (`max_db_connections`, `max_user_connections`), each counted under two or
+//! three keys. Worker 0 counts ([`counter::Counter`]); the others send it a [`QuotaRequest`] and get a [`QuotaReply`],
+//! only where such a limit is set.
 //!
-//! - `counter`: worker 0's counts, and whose request is granted next. `clients`: which limits hold for a client.
-//! - `servers`: what a worker and its pools keep of their requests for servers.
+//! - `counter`: worker 0's counts, and which request is granted next. `clients`: the limits of a client.
+//! - `servers`: the requests for servers of a worker and its pools.
 //!
-//! Always true: what was granted or added is released exactly once. For a server a pool sees to it, by comparing what it
-//! has been granted with the servers it has; for a client its slot does, which holds the [`ClientUse`].
+//! Always true: what was granted or added is released exactly once. A pool compares what it has been granted with the
+//! servers it has; a client's slot holds its [`ClientUse`].
 
 pub(crate) mod clients;
 pub(crate) mod counter;
@@ -25,7 +25,7 @@ pub(crate) struct PoolId {
     pub(crate) user: Arc<str>,
 }
 
-/// What a client that is logged in counts for.
+/// The keys under which a logged-in client counts.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct ClientUse {
     pub(crate) database: Arc<str>,
@@ -34,14 +34,14 @@ pub(crate) struct ClientUse {
     pub(crate) address: Option<IpAddr>,
 }
 
-/// What is counted: one client, or one server connection of a pool.
+/// What is counted: a client, or a server connection of a pool.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Resource {
     Client(ClientUse),
     Server(PoolId),
 }
 
-/// What a limit is about.
+/// The subject of a limit.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Key {
     ClientsOfDatabase(Arc<str>),
@@ -51,30 +51,30 @@ pub(crate) enum Key {
     ServersOfUser(Arc<str>),
 }
 
-/// What happens to a request that a limit does not allow.
+/// What happens to a request beyond a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum IfFull {
     /// It is refused.
     Refuse,
-    /// It waits, by the age of the client that has waited since then, and an idle server of another pool is closed for it.
+    /// It waits, ordered by the age of this wait, and an idle server of another pool is closed for it.
     Wait(Time),
 }
 
 /// To worker 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum QuotaRequest {
-    /// May one more be used? There is one answer to each id, unless the request is cancelled before.
+    /// Requests one more. Each id gets one answer, unless the request is cancelled before.
     Acquire { id: u64, resource: Resource, if_full: IfFull },
-    /// The request of this id is not wanted any more.
+    /// Cancels the request of this id.
     Cancel { id: u64 },
-    /// So many are in use that need no permission: they were there before the limit.
+    /// This many are in use without a request: they existed before the limit.
     Add { resource: Resource, count: u32 },
-    /// So many are gone, or will not be used.
+    /// This many are no longer used, or will not be.
     Release { resource: Resource, count: u32 },
     /// The pool whose server has been idle longest of all under this key on the sender: the answer to
     /// [`QuotaReply::FindIdle`] of this round, or, without a round, one that became idle since.
     Idle { key: Key, round: Option<u64>, longest: Option<(Time, PoolId)> },
-    /// The server that was to be closed is not idle any more.
+    /// The server that was to be closed is no longer idle.
     NotIdle { key: Key },
 }
 
@@ -83,17 +83,17 @@ pub(crate) enum QuotaRequest {
 pub(crate) enum QuotaReply {
     /// The answer to [`QuotaRequest::Acquire`]: granted, unless a key is `full`.
     Answer { to: WorkerId, id: u64, resource: Resource, full: Option<Key> },
-    /// To all: a server under this key must be closed for another pool. What is idle now is reported at once, the first that
-    /// becomes so later without being asked.
+    /// To all: a server under this key must be closed for another pool. Idle servers are reported at once, the first
+    /// that becomes idle later without another request.
     FindIdle { key: Key, round: u64 },
-    /// To all: none must be closed any more.
+    /// To all: the search has ended.
     StopFinding { key: Key },
     /// Close the server of this pool that has been idle longest.
     Evict { to: WorkerId, pool: PoolId, key: Key },
 }
 
 impl Resource {
-    /// The keys it counts under. The first that is full is the one a refusal names.
+    /// Its keys. A refusal names the first one that is full.
     pub(crate) fn keys(&self) -> Vec<Key> {
         match self {
             Resource::Client(client) => [
@@ -110,7 +110,7 @@ impl Resource {
 }
 
 impl PoolId {
-    /// The keys that a server of the pool counts under.
+    /// The keys of a pool's servers.
     pub(crate) fn keys(&self) -> [Key; 2] {
         [Key::ServersOfDatabase(self.database.clone()), Key::ServersOfUser(self.user.clone())]
     }
@@ -126,7 +126,7 @@ impl Key {
         }
     }
 
-    /// The most that may be used under it; 0 is unlimited.
+    /// Its limit; 0 is unlimited.
     pub(crate) fn limit(&self, config: &weir_config::Config) -> u32 {
         match self {
             Key::ClientsOfDatabase(name) if weir_admin::is_console(name) => config.console_clients(),

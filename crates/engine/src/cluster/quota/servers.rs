@@ -1,8 +1,8 @@
-//! What a worker and its pools keep of their requests for servers.
+//! The quota requests for servers of a worker and its pools.
 //!
-//! A pool under no shared limit asks nobody. A limited one has been granted as many servers as it has, and one more while it
-//! opens one. The two are compared whenever the pool is polled, so every end of a server, whatever it was, releases what
-//! was granted for it, and no code that ends a server needs to think of it.
+//! A pool without a shared limit sends no requests. A limited one has been granted as many servers as it has, and one
+//! more while it opens one. The two are compared whenever the pool is polled, so every end of a server, of whatever
+//! kind, releases its grant, and code that ends a server need not handle quotas.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{IfFull, Key, PoolId, QuotaRequest, Resource};
 pub(crate) struct PoolQuota {
     limited: bool,
     granted: u32,
-    /// The request that has no answer yet.
+    /// The request without an answer yet.
     request: Option<u64>,
 }
 
@@ -24,7 +24,7 @@ impl PoolQuota {
         PoolQuota { limited, ..PoolQuota::default() }
     }
 
-    /// Whether a shared limit holds for the pool.
+    /// Whether a shared limit applies to the pool.
     pub(crate) fn is_limited(&self) -> bool {
         self.limited
     }
@@ -34,14 +34,14 @@ impl PoolQuota {
         self.granted == 0 && self.request.is_none()
     }
 
-    /// Asks for one more server: for the client that has waited since then, or to keep the pool filled.
+    /// A request for one more server: for the client that has waited since then, or to keep the pool filled.
     pub(crate) fn request(&mut self, id: u64, pool: PoolId, oldest_wait: Option<Time>) -> QuotaRequest {
         self.request = Some(id);
         let if_full = oldest_wait.map_or(IfFull::Refuse, IfFull::Wait);
         QuotaRequest::Acquire { id, resource: Resource::Server(pool), if_full }
     }
 
-    /// Takes an answer; `false` if its request was cancelled.
+    /// Handles an answer; `false` if its request was cancelled.
     pub(crate) fn answered(&mut self, id: u64, granted: bool) -> bool {
         if self.request != Some(id) {
             return false;
@@ -51,35 +51,41 @@ impl PoolQuota {
         true
     }
 
+    /// The pool has one more server, which was not asked for.
+    pub(crate) fn add(&mut self) {
+        self.granted += u32::from(self.limited);
+    }
+
     /// Cancels the request that has no answer yet.
     pub(crate) fn cancel(&mut self) -> Option<QuotaRequest> {
         self.request.take().map(|id| QuotaRequest::Cancel { id })
     }
 
-    /// What is granted beyond the servers in use: it is to be released.
+    /// What is granted beyond the servers in use: the caller releases it.
     pub(crate) fn take_surplus(&mut self, in_use: u32) -> u32 {
         let surplus = if self.limited { self.granted.saturating_sub(in_use) } else { 0 };
         self.granted -= surplus;
         surplus
     }
 
-    /// A limit holds from now on, for a pool with so many servers.
+    /// A limit applies from now on, to a pool with this many servers.
     pub(crate) fn begin(&mut self, servers: u32) {
         *self = PoolQuota { limited: true, granted: servers, request: None };
     }
 
-    /// No limit holds any more: how many are to be released. What was requested must be cancelled before.
+    /// The limit no longer applies: returns how many to release. A pending request must be cancelled before.
     pub(crate) fn end(&mut self) -> u32 {
         std::mem::take(self).granted
     }
 
-    /// Asserts that no server is used that was not granted.
+    /// Asserts that every server was granted.
     pub(crate) fn check(&self, servers: usize, pool: &str) {
         assert!(!self.limited || self.granted as usize >= servers, "{pool}: a server that was not granted");
     }
 }
 
-/// The keys under which worker 0 looks for an idle server, and whether this worker has reported one since it was asked.
+/// The keys under which worker 0 searches for an idle server, and whether this worker has reported one since the
+/// request.
 #[derive(Default)]
 pub(crate) struct IdleSearch {
     reported: BTreeMap<Key, bool>,
@@ -91,12 +97,12 @@ impl IdleSearch {
         self.reported.is_empty()
     }
 
-    /// Worker 0 asks what is idle.
+    /// Worker 0 requests the idle servers of a key.
     pub(crate) fn begin(&mut self, key: Key) {
         self.reported.insert(key, false);
     }
 
-    /// What was reported is being closed: the next idle server is to be reported as well.
+    /// The reported server is being closed: the next idle one must be reported as well.
     pub(crate) fn begin_again(&mut self, key: &Key) {
         if let Some(reported) = self.reported.get_mut(key) {
             *reported = false;
@@ -107,7 +113,7 @@ impl IdleSearch {
         self.reported.remove(key);
     }
 
-    /// The keys under which a server of a pool that has become idle is to be reported now.
+    /// The keys under which an idle server of a pool must be reported now.
     pub(crate) fn report(&mut self, database: &str, user: &str) -> Vec<Key> {
         let mut keys = Vec::new();
         for (key, reported) in &mut self.reported {

@@ -12,9 +12,16 @@ fn plan() -> Plan {
     super::super::file::parse(example, &|_| Err("none".into())).unwrap()
 }
 
-fn taken(tps: f64) -> Taken {
+fn taken(tps: f64) -> RunData {
     let run = Run { tps, latency_ms: 1000.0 / tps, transactions: 1000, success: true, ..Run::default() };
-    Taken { run, cores: 2, client_cpu: Some(20.0), server_cpu: Some(80.0), server_ms: Some(0.5), ..Taken::default() }
+    RunData {
+        run,
+        cores: 2,
+        client_cpu: Some(20.0),
+        server_cpu: Some(80.0),
+        server_ms: Some(0.5),
+        ..RunData::default()
+    }
 }
 
 /// Results by target, clients and repetition; `None` for a run that was refused.
@@ -22,7 +29,7 @@ fn results(plan: &Plan, tps: impl Fn(usize, u32, u32) -> Option<f64>) -> Results
     let one = |case: Case| {
         let taken = match tps(case.target, case.clients, case.repetition) {
             Some(tps) => taken(tps),
-            None => Taken { trouble: Some("refused: too many clients".into()), ..Taken::default() },
+            None => RunData { trouble: Some("refused: too many clients".into()), ..RunData::default() },
         };
         (plan.id(case), Outcome::Done(Measured::of("", &taken)))
     };

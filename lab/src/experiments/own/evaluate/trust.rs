@@ -1,21 +1,21 @@
-//! Why figures of a lab of one's own are not to be trusted.
+//! Warnings about the figures of a custom experiment.
 
 use super::super::Case;
 use super::super::file::{Plan, Script, Workload};
-use super::super::stage::Taken;
+use super::super::stage::RunData;
 use crate::model::Value;
 use crate::steps::Results;
 
-/// Runs below this many seconds say little: caches fill, and a checkpoint is in one of them or not.
+/// Shorter runs, in seconds, mean little: caches fill, and a checkpoint happens in some of them.
 const SHORT: u32 = 10;
 
-/// The spread, as a share of the median, from which on repetitions do not agree.
+/// From this spread on, as a share of the median, repetitions do not agree.
 const SPREAD: f64 = 0.10;
 
-/// The machine is full from this share of its processors' time on.
+/// From this share of its processors' time on the machine is saturated.
 const FULL: f64 = 0.90;
 
-/// The client takes too much of it from this share on.
+/// From this share on the client's load disturbs the measurement.
 const TAKEN_BY_CLIENT: f64 = 0.33;
 
 /// All warnings, those about the plan first.
@@ -24,7 +24,7 @@ pub(super) fn warnings(plan: &Plan, results: &Results) -> Vec<String> {
     for (target, described) in plan.targets.iter().enumerate() {
         for clients in &plan.workload.clients {
             let cases = (1..=plan.repetitions).map(|repetition| Case { target, clients: *clients, repetition });
-            let taken: Vec<Taken> = cases.filter_map(|case| results.get(&plan.id(case))).collect();
+            let taken: Vec<RunData> = cases.filter_map(|case| results.get(&plan.id(case))).collect();
             let about = about_the_runs(plan, &taken);
             warnings.extend(about.into_iter().map(|text| format!("{}, {clients} clients: {text}", described.name)));
         }
@@ -57,7 +57,7 @@ fn about_the_plan(plan: &Plan) -> Vec<String> {
     warnings
 }
 
-fn about_the_runs(plan: &Plan, taken: &[Taken]) -> Vec<String> {
+fn about_the_runs(plan: &Plan, taken: &[RunData]) -> Vec<String> {
     let served: Vec<_> = taken.iter().filter(|taken| taken.trouble.is_none()).collect();
     let mut warnings = Vec::new();
     if !served.is_empty() && served.len() < taken.len() {
@@ -80,15 +80,15 @@ fn about_the_runs(plan: &Plan, taken: &[Taken]) -> Vec<String> {
     warnings
 }
 
-/// The spread in percent of the median, if it is too large.
+/// The spread in per cent of the median, if it is too large.
 fn spread(values: &[f64]) -> Option<f64> {
     let Some(Value::Number { value, spread: Some((least, most)) }) = Value::median(values) else { return None };
     let share = (most - least) / value;
     (value > 0.0 && share > SPREAD).then_some(share * 100.0)
 }
 
-/// That the machine is full, and the client takes much of it from what it measures.
-fn crowded(taken: &Taken) -> Option<String> {
+/// The warning that the machine is saturated, and that the client uses much of it.
+fn crowded(taken: &RunData) -> Option<String> {
     let (client, server) = (taken.client_cpu?, taken.server_cpu?);
     let all = 100.0 * f64::from(taken.cores.max(1));
     let sum = client + server + taken.pooler_cpu.unwrap_or(0.0);

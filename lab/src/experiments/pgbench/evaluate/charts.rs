@@ -1,14 +1,14 @@
-//! The charts: throughput beside the published, what it cost, the same over time, and the sizes.
+//! The charts: throughput beside the published figures, its cost, the same over time, and the sizes.
 
 use crate::model::{Axis, Chart, ChartKind, Origin, Scale, Series};
 
 use super::super::plan::{Distance, LOADS, Load, MANY, Route, USABLE};
 use super::super::published;
-use super::super::stage::Taken;
+use super::super::stage::RunData;
 use super::view::View;
 use super::{MB, clients, figures, pooler_ms_each, server_mb, server_ms_each};
 
-/// What is drawn over time: as many clients direct as fit, and all through the pool.
+/// The loads that are drawn over time: as many direct clients as fit, and all through the pool.
 const RIVALS: [Load; 2] = [Load { route: Route::Direct, clients: USABLE }, Load { route: Route::Pool, clients: MANY }];
 
 pub(super) fn charts(view: &View) -> Vec<Chart> {
@@ -53,7 +53,7 @@ fn place(at: usize) -> f64 {
 }
 
 /// A bar for each load that has the figure.
-fn bars(view: &View, distance: Distance, f: impl Fn(&Taken) -> Option<f64>) -> Vec<(f64, f64)> {
+fn bars(view: &View, distance: Distance, f: impl Fn(&RunData) -> Option<f64>) -> Vec<(f64, f64)> {
     let spread = |load: Load| view.spread(distance, load, &f);
     let points = LOADS.into_iter().enumerate().filter_map(|(at, load)| Some((place(at), spread(load)?.median)));
     points.collect()
@@ -102,7 +102,13 @@ fn sweep(view: &View, distance: Distance) -> Chart {
     }
 }
 
-fn over_time(view: &View, distance: Distance, what: &str, unit: &str, f: impl Fn(&Taken) -> Vec<(f64, f64)>) -> Chart {
+fn over_time(
+    view: &View,
+    distance: Distance,
+    what: &str,
+    unit: &str,
+    f: impl Fn(&RunData) -> Vec<(f64, f64)>,
+) -> Chart {
     let line = |load: Load| Some(measured(load.name(), f(&view.first(distance, load)?)));
     Chart {
         title: format!("{what} over time, {}", clients(view.plan, distance)),

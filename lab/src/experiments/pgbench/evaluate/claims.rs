@@ -4,7 +4,7 @@ use crate::load::spread::{Compared, Spread, percent};
 use crate::model::Claim;
 
 use super::super::plan::{BURST, Distance, Load, MANY, Route, USABLE};
-use super::super::stage::Taken;
+use super::super::stage::RunData;
 use super::view::{View, figures, flawless, refused, words, worked};
 use super::{pooler_ms_each, server_mb, server_ms_each};
 
@@ -15,9 +15,9 @@ const DIRECT_50: Load = Load { route: Route::Direct, clients: 50 };
 const DIRECT_97: Load = Load { route: Route::Direct, clients: USABLE };
 const TWICE: Load = Load { route: Route::Twice, clients: 150 };
 
-/// A loss up to this share is a few per cent.
+/// A loss up to this share is "a few per cent".
 const FEW: f64 = 0.10;
-/// A size does as well as the best within this share of it.
+/// A size is as good as the best within this share of it.
 const AS_WELL: f64 = 0.10;
 
 pub(super) fn claims(view: &View) -> Vec<Claim> {
@@ -33,7 +33,7 @@ pub(super) fn claims(view: &View) -> Vec<Claim> {
     claims
 }
 
-/// How a claim names the distance.
+/// The distance in a claim.
 fn with(view: &View, distance: Distance) -> &'static str {
     match distance {
         Distance::Far => "Far clients",
@@ -43,7 +43,7 @@ fn with(view: &View, distance: Distance) -> &'static str {
 }
 
 fn refusal(view: &View) -> Claim {
-    let runs: Vec<Taken> = view.plan.distances().into_iter().flat_map(|d| view.taken(d, DIRECT)).collect();
+    let runs: Vec<RunData> = view.plan.distances().into_iter().flat_map(|d| view.taken(d, DIRECT)).collect();
     let text = format!("{MANY} direct clients are too many for a server with {USABLE} connections: it refuses them.");
     let Some(first) = runs.first() else { return Claim::decided(text, None, "150 direct clients were not tried.") };
     if first.usable >= MANY {
@@ -90,9 +90,9 @@ fn no_fewer(view: &View, distance: Distance) -> Claim {
     Claim::decided(text, Some(held), why)
 }
 
-/// Why a pooler costs throughput where all share the same cores.
+/// Why a pooler costs throughput where all programs share the same cores.
 fn competition(view: &View) -> String {
-    let each = |f: fn(&Taken) -> Option<f64>, load| view.spread(Distance::Near, load, f);
+    let each = |f: fn(&RunData) -> Option<f64>, load| view.spread(Distance::Near, load, f);
     match (each(pooler_ms_each, POOLED), each(server_ms_each, DIRECT_97)) {
         (Some(pooler), Some(server)) => format!(
             " Nothing waits here but for the {} cores: Weir's {:.3} ms a transaction are taken from a server that needs \
@@ -137,13 +137,13 @@ fn burst(view: &View) -> Claim {
     Claim::decided(text, Some(pool.served == pool.asked), why)
 }
 
-/// The article says so in general; what a pool of the same size can save is little.
+/// A general statement of the article; a pool of the same size can save little.
 fn cheaper(view: &View) -> Claim {
     let text = format!(
         "Pooling costs the server less: CPU a transaction, memory, processes (near, {MANY} through the pool against {USABLE} \
          direct)."
     );
-    let pair = |f: &dyn Fn(&Taken) -> Option<f64>| {
+    let pair = |f: &dyn Fn(&RunData) -> Option<f64>| {
         Some((view.spread(Distance::Near, POOLED, f)?, view.spread(Distance::Near, DIRECT_97, f)?))
     };
     let (Some(cpu), Some(memory), Some(processes)) =
@@ -166,7 +166,7 @@ fn cheaper(view: &View) -> Claim {
     Claim::decided(text, Some(held), why)
 }
 
-/// What the smallest pool costs that does as well as the largest.
+/// The cost of the smallest pool that is as good as the largest.
 fn smaller(view: &View) -> String {
     let Some(full) = view.tps(Distance::Near, POOLED) else { return String::new() };
     let fitting = view.plan.sizes(Distance::Near).into_iter().find_map(|size| {
@@ -198,7 +198,7 @@ fn cores_are_enough(view: &View, distance: Distance) -> Claim {
     let Some((best, most)) = points.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)) else {
         return Claim::decided(text, None, "No size was tried.");
     };
-    // Far clients' smallest size is above twice the cores of a small machine: no more can be said than of that size.
+    // Far clients' smallest size is above twice the cores of a small machine: then only that size can be compared.
     let enough = points.iter().copied().filter(|(size, _)| *size <= 2 * cores).max_by(|a, b| a.1.total_cmp(&b.1));
     let (size, there) = enough.unwrap_or(points[0]);
     let share = there / most;

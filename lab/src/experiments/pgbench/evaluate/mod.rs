@@ -1,7 +1,7 @@
-//! What the runs say: tables, charts, claims, and what the article hides.
+//! Evaluates the runs: tables, charts, claims, and what the article does not mention.
 //!
-//! A pure function of the results. The far runs are beside the published figures where there are any, because only they
-//! have what the article's clients had: a way to the server.
+//! A pure function of the results. The far runs are beside the published figures if there are any, because only they
+//! have what the article's clients had: network latency.
 
 mod charts;
 mod claims;
@@ -15,35 +15,35 @@ use crate::steps::Results;
 
 use super::plan::{BURST, Distance, LOADS, Load, MANY, POOL, Plan, Route, THREADS, USABLE};
 use super::published;
-use super::stage::Taken;
+use super::stage::RunData;
 use view::{View, figures, flawless, refused, words, worked};
 
 const MB: f64 = 1024.0 * 1024.0;
 
-/// The story of the results.
+/// Evaluates the results.
 pub(super) fn evaluate(plan: &Plan, host: Option<&str>, results: &Results) -> Experiment {
     let view = View::new(plan, results);
-    let mut story = Experiment::empty("pgbench", "A pool in front of a server with 100 connections");
-    story.question =
+    let mut evaluation = Experiment::empty("pgbench", "A pool in front of a server with 100 connections");
+    evaluation.question =
         "Can a pool serve more clients than the server has connections, at no fewer transactions, and what \
                       does it cost or save?"
             .to_owned();
-    published::SOURCE.clone_into(&mut story.source);
-    story.setup = setup(plan, host);
-    story.hides = hides();
+    published::SOURCE.clone_into(&mut evaluation.source);
+    evaluation.setup = setup(plan, host);
+    evaluation.hides = hides();
     if results.outcomes().is_empty() {
-        return story;
+        return evaluation;
     }
     for (at, distance) in plan.distances().into_iter().enumerate() {
-        story.tables.push(loads(&view, distance, at == 0));
+        evaluation.tables.push(loads(&view, distance, at == 0));
     }
-    story.tables.extend(plan.distances().into_iter().map(|distance| costs(&view, distance)));
-    story.tables.push(sizes(&view));
-    story.tables.push(bursts(&view));
-    story.charts = charts::charts(&view);
-    story.claims = claims::claims(&view);
-    story.warnings = warnings(plan, host);
-    story
+    evaluation.tables.extend(plan.distances().into_iter().map(|distance| costs(&view, distance)));
+    evaluation.tables.push(sizes(&view));
+    evaluation.tables.push(bursts(&view));
+    evaluation.charts = charts::charts(&view);
+    evaluation.claims = claims::claims(&view);
+    evaluation.warnings = warnings(plan, host);
+    evaluation
 }
 
 fn setup(plan: &Plan, host: Option<&str>) -> Vec<String> {
@@ -148,7 +148,7 @@ fn column(title: &str, unit: &str, better: Option<Better>) -> Column {
     Column { title: title.into(), unit: unit.into(), better }
 }
 
-/// The article's table; the figures that were published are beside those of the first distance.
+/// The article's table; the published figures are beside those of the first distance.
 fn loads(view: &View, distance: Distance, beside: bool) -> Table {
     let columns = vec![
         column("throughput", "TPS", Some(Better::Higher)),
@@ -159,11 +159,11 @@ fn loads(view: &View, distance: Distance, beside: bool) -> Table {
     ];
     let row = |load: Load| {
         let published = if beside { published::line(load) } else { None };
-        let figure = |f: fn(&Taken) -> f64, theirs: Option<f64>| {
+        let figure = |f: fn(&RunData) -> f64, theirs: Option<f64>| {
             Cell::both(Some(view.value(distance, load, |taken| Some(f(taken)))), theirs.map(Value::number))
         };
         #[allow(clippy::cast_precision_loss)]
-        let transactions = |taken: &Taken| taken.run.transactions as f64;
+        let transactions = |taken: &RunData| taken.run.transactions as f64;
         let cells = vec![
             figure(|taken| taken.run.tps, published.map(|line| line.tps)),
             figure(transactions, published.map(|line| f64::from(line.transactions))),
@@ -182,8 +182,8 @@ fn loads(view: &View, distance: Distance, beside: bool) -> Table {
     Table { title, rows_are, columns, rows: LOADS.into_iter().map(row).collect(), note }
 }
 
-/// What went wrong in the repetitions of a load, in a few words.
-fn errors(taken: &[Taken]) -> Option<Value> {
+/// The errors in the repetitions of a load, in a few words.
+fn errors(taken: &[RunData]) -> Option<Value> {
     let of = |run: &Run| {
         if flawless(run) {
             String::new()
@@ -204,9 +204,9 @@ fn errors(taken: &[Taken]) -> Option<Value> {
 }
 
 /// A column of the costs: title, unit, better, and its figure.
-type Cost = (&'static str, &'static str, Option<Better>, fn(&Taken) -> Option<f64>);
+type Cost = (&'static str, &'static str, Option<Better>, fn(&RunData) -> Option<f64>);
 
-/// Of a server whose processes can be watched.
+/// For a server whose processes can be observed.
 const WATCHED: [Cost; 4] = [
     ("server: CPU", "% of a core", None, |taken| taken.samples.server.mean_cpu()),
     ("CPU each", "ms", Some(Better::Lower), server_ms_each),
@@ -214,7 +214,7 @@ const WATCHED: [Cost; 4] = [
     ("processes", "", Some(Better::Lower), |taken| taken.samples.server.peak_processes()),
 ];
 
-/// Of a server that can only be asked.
+/// For a server that can only be queried.
 const ASKED: [Cost; 2] = [
     ("server: connections", "", Some(Better::Lower), |taken| {
         taken.samples.connections.iter().map(|(_, all, _)| *all).reduce(f64::max)
@@ -228,7 +228,7 @@ const BESIDE: [Cost; 3] = [
     ("client: CPU", "% of a core", None, |taken| taken.samples.client.mean_cpu()),
 ];
 
-/// What the server, the pooler and the client used.
+/// The resources of the server, the pooler and the client.
 fn costs(view: &View, distance: Distance) -> Table {
     let server: &[Cost] = if view.plan.own { &ASKED } else { &WATCHED };
     let costs: Vec<Cost> = server.iter().chain(&BESIDE).copied().collect();
@@ -253,22 +253,22 @@ fn costs(view: &View, distance: Distance) -> Table {
     }
 }
 
-fn server_ms_each(taken: &Taken) -> Option<f64> {
+fn server_ms_each(taken: &RunData) -> Option<f64> {
     ms_each(taken, &taken.samples.server)
 }
 
-fn pooler_ms_each(taken: &Taken) -> Option<f64> {
+fn pooler_ms_each(taken: &RunData) -> Option<f64> {
     ms_each(taken, &taken.samples.pooler)
 }
 
-/// CPU time for a transaction while the clients were at work: connections were made before, and ended after.
-fn ms_each(taken: &Taken, usage: &Usage) -> Option<f64> {
+/// CPU time of a transaction while the clients were at work: connections were opened before, and closed after.
+fn ms_each(taken: &RunData, usage: &Usage) -> Option<f64> {
     let seconds = f64::from(taken.seconds);
     let percent = usage.steady_cpu((seconds * 0.25).min(3.0), seconds)?;
     (taken.run.tps > 0.0).then(|| percent * 10.0 / taken.run.tps)
 }
 
-fn server_mb(taken: &Taken) -> Option<f64> {
+fn server_mb(taken: &RunData) -> Option<f64> {
     taken.samples.server.peak_memory().map(|bytes| bytes / MB)
 }
 
@@ -288,8 +288,8 @@ fn sizes(view: &View) -> Table {
     let row = |size: u32| {
         let cells = distances.iter().flat_map(|distance| {
             let taken = view.sized(*distance, size);
-            let cell = |f: &dyn Fn(&Taken) -> Option<f64>| Cell::both(Value::median(&figures(&taken, f)), None);
-            let of_run = |f: fn(&Run) -> f64| cell(&move |taken: &Taken| Some(f(&taken.run)));
+            let cell = |f: &dyn Fn(&RunData) -> Option<f64>| Cell::both(Value::median(&figures(&taken, f)), None);
+            let of_run = |f: fn(&Run) -> f64| cell(&move |taken: &RunData| Some(f(&taken.run)));
             [of_run(|run| run.tps), of_run(|run| run.latency_ms), cell(&server_mb)]
         });
         Row { label: size.to_string(), cells: cells.collect() }

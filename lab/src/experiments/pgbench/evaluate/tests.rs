@@ -36,15 +36,15 @@ fn usage(cpu: f64, megabytes: f64, processes: f64) -> Usage {
     Usage { cpu: vec![(1.0, cpu)], cpu_seconds: 0.0, memory, processes }
 }
 
-fn taken(run: Run, server: Usage) -> Taken {
+fn taken(run: Run, server: Usage) -> RunData {
     let samples = Samples { server, pooler: usage(45.0, 5.0, 1.0), ..Samples::default() };
-    Taken { run, second: None, samples, seconds: 30, usable: USABLE }
+    RunData { run, second: None, samples, seconds: 30, usable: USABLE }
 }
 
 /// Results with these TPS near: 97 direct and 150 pooled; all else as published.
 fn results(direct_near: f64, pooled_near: f64) -> Results {
     let mut outcomes = BTreeMap::new();
-    let mut put = |id: String, taken: &Taken| {
+    let mut put = |id: String, taken: &RunData| {
         outcomes.insert(id, Outcome::Done(Measured::of("", taken)));
     };
     for distance in [Distance::Far, Distance::Near] {
@@ -75,14 +75,14 @@ fn results(direct_near: f64, pooled_near: f64) -> Results {
     Results::new(outcomes)
 }
 
-fn verdict(story: &Experiment, begins: &str, holds: &str) -> Verdict {
-    let found = story.claims.iter().find(|claim| claim.text.starts_with(begins) && claim.text.contains(holds));
-    found.unwrap_or_else(|| panic!("no claim begins {begins:?} with {holds:?}: {:#?}", story.claims)).verdict
+fn verdict(evaluation: &Experiment, begins: &str, holds: &str) -> Verdict {
+    let found = evaluation.claims.iter().find(|claim| claim.text.starts_with(begins) && claim.text.contains(holds));
+    found.unwrap_or_else(|| panic!("no claim begins {begins:?} with {holds:?}: {:#?}", evaluation.claims)).verdict
 }
 
 #[test]
 fn the_published_shape_holds() {
-    let story = evaluate(&plan(), None, &results(5000.0, 5100.0));
+    let evaluation = evaluate(&plan(), None, &results(5000.0, 5100.0));
     for (begins, holds) in [
         ("150 direct", ""),
         ("Far", "lose none"),
@@ -92,31 +92,31 @@ fn the_published_shape_holds() {
         ("In a burst", ""),
         ("Near", "twice the cores"),
     ] {
-        assert_eq!(verdict(&story, begins, holds), Verdict::Held, "{begins} {holds}");
+        assert_eq!(verdict(&evaluation, begins, holds), Verdict::Held, "{begins} {holds}");
     }
-    assert_eq!(verdict(&story, "Far", "twice the cores"), Verdict::NotHeld);
-    let published: Vec<_> = story.tables[0].rows.iter().map(|row| row.cells[0].published.clone()).collect();
+    assert_eq!(verdict(&evaluation, "Far", "twice the cores"), Verdict::NotHeld);
+    let published: Vec<_> = evaluation.tables[0].rows.iter().map(|row| row.cells[0].published.clone()).collect();
     assert_eq!(published.iter().flatten().count(), 4);
-    assert!(story.tables[1].rows.iter().all(|row| row.cells[0].published.is_none()));
+    assert!(evaluation.tables[1].rows.iter().all(|row| row.cells[0].published.is_none()));
 }
 
 #[test]
 fn fewer_transactions_than_direct_are_said_with_their_reason() {
-    let story = evaluate(&plan(), None, &results(6000.0, 4500.0));
-    assert_eq!(verdict(&story, "Near", "no fewer"), Verdict::NotHeld);
-    let claim = story.claims.iter().find(|c| c.text.starts_with("Near") && c.text.contains("no fewer")).unwrap();
+    let evaluation = evaluate(&plan(), None, &results(6000.0, 4500.0));
+    assert_eq!(verdict(&evaluation, "Near", "no fewer"), Verdict::NotHeld);
+    let claim = evaluation.claims.iter().find(|c| c.text.starts_with("Near") && c.text.contains("no fewer")).unwrap();
     assert!(claim.why.contains("−25.0%") && claim.why.contains("Weir's 0.100 ms a transaction"), "{}", claim.why);
 }
 
 #[test]
 fn a_refusal_is_a_word_in_the_table_and_no_bar() {
-    let story = evaluate(&plan(), None, &results(5000.0, 5100.0));
-    let row = story.tables[0].rows.iter().find(|row| row.label == "direct, 150 clients").unwrap();
+    let evaluation = evaluate(&plan(), None, &results(5000.0, 5100.0));
+    let row = evaluation.tables[0].rows.iter().find(|row| row.label == "direct, 150 clients").unwrap();
     assert_eq!(row.cells[0].ours, Some(Value::text("refused")));
     assert_eq!(row.cells[4].ours, Some(Value::text("stopped by a refusal")));
-    let twice = story.tables[0].rows.iter().find(|row| row.label == "direct, 2 × 75 clients").unwrap();
+    let twice = evaluation.tables[0].rows.iter().find(|row| row.label == "direct, 2 × 75 clients").unwrap();
     assert_eq!(twice.cells[4].ours, Some(Value::text("the second stopped by a refusal")));
-    assert_eq!(story.charts[0].series[0].points.len(), LOADS.len() - 1);
+    assert_eq!(evaluation.charts[0].series[0].points.len(), LOADS.len() - 1);
 }
 
 #[test]
@@ -124,9 +124,9 @@ fn nothing_measured_decides_nothing() {
     let empty = evaluate(&plan(), None, &Results::default());
     assert!(empty.tables.is_empty() && empty.claims.is_empty());
     let failed = Results::new(BTreeMap::from([("burst-pool".to_owned(), Outcome::Failed("broke".into()))]));
-    let story = evaluate(&plan(), Some("db.example"), &failed);
-    assert!(story.claims.iter().all(|claim| claim.verdict == Verdict::Open), "{:#?}", story.claims);
-    assert!(story.charts.iter().all(|chart| !chart.series.is_empty()), "published bars only");
+    let evaluation = evaluate(&plan(), Some("db.example"), &failed);
+    assert!(evaluation.claims.iter().all(|claim| claim.verdict == Verdict::Open), "{:#?}", evaluation.claims);
+    assert!(evaluation.charts.iter().all(|chart| !chart.series.is_empty()), "published bars only");
 }
 
 #[test]
@@ -140,10 +140,10 @@ fn numbers_have_their_commas() {
 #[test]
 fn of_a_server_of_the_users_own_only_what_it_reports_is_shown() {
     let plan = Plan { own: true, way_ms: 0, ..plan() };
-    let story = evaluate(&plan, Some("db.example"), &results(5000.0, 5100.0));
-    assert_eq!(verdict(&story, "Your server", "no fewer"), Verdict::Held);
-    assert_eq!(verdict(&story, "Your server", "twice the cores"), Verdict::Open);
-    let costs = story.tables.iter().find(|table| table.title.starts_with("What it cost")).unwrap();
+    let evaluation = evaluate(&plan, Some("db.example"), &results(5000.0, 5100.0));
+    assert_eq!(verdict(&evaluation, "Your server", "no fewer"), Verdict::Held);
+    assert_eq!(verdict(&evaluation, "Your server", "twice the cores"), Verdict::Open);
+    let costs = evaluation.tables.iter().find(|table| table.title.starts_with("What it cost")).unwrap();
     assert_eq!(costs.columns[0].title, "server: connections");
-    assert!(story.setup.iter().all(|line| !line.contains("share this machine's")), "{:?}", story.setup);
+    assert!(evaluation.setup.iter().all(|line| !line.contains("share this machine's")), "{:?}", evaluation.setup);
 }

@@ -1,4 +1,4 @@
-//! The results as the story needs them: by load and size, over all repetitions.
+//! The results by load and size, over all repetitions.
 
 use crate::load::pgbench::Run;
 use crate::load::spread::Spread;
@@ -7,9 +7,9 @@ use crate::steps::Results;
 
 use super::super::burst::Burst;
 use super::super::plan::{Distance, Load, Plan, Route, Task, USABLE, load_id};
-use super::super::stage::Taken;
+use super::super::stage::RunData;
 
-/// Words of a server that has no connection left.
+/// Messages of a server that has no free connection.
 const REFUSALS: [&str; 3] = ["too many clients", "remaining connection slots", "too many connections"];
 
 /// The results of a plan.
@@ -23,19 +23,19 @@ impl<'r> View<'r> {
         View { plan, results }
     }
 
-    /// All repetitions of a load that brought something.
-    pub(super) fn taken(&self, distance: Distance, load: Load) -> Vec<Taken> {
+    /// All repetitions of a load that have a result.
+    pub(super) fn taken(&self, distance: Distance, load: Load) -> Vec<RunData> {
         let ids = (1..=self.plan.repetitions).map(|repetition| load_id(distance, load, repetition));
         ids.filter_map(|id| self.results.get(&id)).collect()
     }
 
-    /// The first repetition of a load, for what is drawn over time.
-    pub(super) fn first(&self, distance: Distance, load: Load) -> Option<Taken> {
+    /// The first repetition of a load, for charts over time.
+    pub(super) fn first(&self, distance: Distance, load: Load) -> Option<RunData> {
         self.results.get(&load_id(distance, load, 1))
     }
 
     /// 150 clients through a pool of this size; the article's size is one of the loads.
-    pub(super) fn sized(&self, distance: Distance, size: u32) -> Vec<Taken> {
+    pub(super) fn sized(&self, distance: Distance, size: u32) -> Vec<RunData> {
         if size == USABLE {
             return self.taken(distance, Load { route: Route::Pool, clients: 150 });
         }
@@ -46,8 +46,8 @@ impl<'r> View<'r> {
         self.results.get(&Task::Burst(route).id())
     }
 
-    /// A figure of a load over its repetitions; runs that did nothing have none.
-    pub(super) fn spread(&self, distance: Distance, load: Load, f: impl Fn(&Taken) -> Option<f64>) -> Option<Spread> {
+    /// A figure of a load over its repetitions; runs without transactions have none.
+    pub(super) fn spread(&self, distance: Distance, load: Load, f: impl Fn(&RunData) -> Option<f64>) -> Option<Spread> {
         Spread::of(&figures(&self.taken(distance, load), f))
     }
 
@@ -56,8 +56,8 @@ impl<'r> View<'r> {
         self.spread(distance, load, |taken| Some(taken.run.tps))
     }
 
-    /// What a table says of a load: its figure, or why there is none.
-    pub(super) fn value(&self, distance: Distance, load: Load, f: impl Fn(&Taken) -> Option<f64>) -> Value {
+    /// A table's cell for a load: its figure, or why there is none.
+    pub(super) fn value(&self, distance: Distance, load: Load, f: impl Fn(&RunData) -> Option<f64>) -> Value {
         let taken = self.taken(distance, load);
         if let Some(value) = Value::median(&figures(&taken, f)) {
             return value;
@@ -71,27 +71,27 @@ impl<'r> View<'r> {
     }
 }
 
-/// A figure of all runs that did something.
-pub(super) fn figures(taken: &[Taken], f: impl Fn(&Taken) -> Option<f64>) -> Vec<f64> {
+/// A figure of all runs with transactions.
+pub(super) fn figures(taken: &[RunData], f: impl Fn(&RunData) -> Option<f64>) -> Vec<f64> {
     taken.iter().filter(|taken| worked(taken)).filter_map(f).collect()
 }
 
-/// Whether a run did something.
-pub(super) fn worked(taken: &Taken) -> bool {
+/// Whether a run has transactions.
+pub(super) fn worked(taken: &RunData) -> bool {
     taken.run.transactions > 0 && taken.run.tps > 0.0
 }
 
-/// Whether a run was stopped because the server had no connection left.
+/// Whether a run was stopped because the server had no free connection.
 pub(super) fn refused(run: &Run) -> bool {
     !run.success && REFUSALS.iter().any(|words| run.complaint.contains(words))
 }
 
-/// Whether a run ended as it should, with every client at work to the end.
+/// Whether a run ended without errors, with every client at work to the end.
 pub(super) fn flawless(run: &Run) -> bool {
     run.success && run.failed == 0 && run.aborted == 0
 }
 
-/// The server's words without the address before them.
+/// The server's message without the address before it.
 pub(super) fn words(complaint: &str) -> &str {
     complaint.find("FATAL:").map_or(complaint, |at| complaint[at..].trim_start_matches("FATAL:").trim())
 }

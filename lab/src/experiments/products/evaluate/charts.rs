@@ -1,19 +1,19 @@
 //! The charts of `products`, one beside each table.
 
-use super::{Seen, tables};
+use super::{View, tables};
 use crate::experiments::products::plan::{BURSTS, LOADS, Tls, Way, What};
 use crate::experiments::products::published;
 use crate::experiments::products::stage::Run;
 use crate::model::{Axis, Chart, ChartKind, Origin, Scale, Series};
 
-pub(super) fn all(seen: &Seen<'_>) -> Vec<Chart> {
+pub(super) fn all(view: &View<'_>) -> Vec<Chart> {
     vec![
-        bursts(seen),
-        served(seen),
-        failed(seen),
-        tls(seen),
-        sweep(seen, "Throughput by the size of the app's pool", "served", "1/s", |run| run.load.rate()),
-        sweep(seen, "The slowest hundredth by the size of the app's pool", "p99", "ms", |run| run.load.p99_ms),
+        bursts(view),
+        served(view),
+        failed(view),
+        tls(view),
+        sweep(view, "Throughput by the size of the app's pool", "served", "1/s", |run| run.load.rate()),
+        sweep(view, "The slowest hundredth by the size of the app's pool", "p99", "ms", |run| run.load.p99_ms),
     ]
 }
 
@@ -41,10 +41,10 @@ fn by_way(name: String, origin: Origin, of: impl Fn(Way) -> Option<f64>) -> Seri
     Series { name, origin, points: points.collect() }
 }
 
-fn bursts(seen: &Seen<'_>) -> Chart {
+fn bursts(view: &View<'_>) -> Chart {
     let ours = |connections: usize| {
         let name = format!("on {connections} connections");
-        by_way(name, Origin::Measured, |way| seen.number(What::Burst { way, connections }, |run| run.load.server_ms))
+        by_way(name, Origin::Measured, |way| view.number(What::Burst { way, connections }, |run| run.load.server_ms))
     };
     let published =
         by_way("published, browser".into(), Origin::Published, |way| Some(published::browser_us(way)? / 1e3));
@@ -52,11 +52,11 @@ fn bursts(seen: &Seen<'_>) -> Chart {
     bars("200 requests at once: the app's own time for one", ("average", "ms"), series, "Of successful requests only.")
 }
 
-fn served(seen: &Seen<'_>) -> Chart {
+fn served(view: &View<'_>) -> Chart {
     let ours = |connections: usize| {
         let name = format!("{connections} at once");
         let what = |way| What::Load { way, connections, tls: Tls::Off };
-        by_way(name, Origin::Measured, |way| seen.number(what(way), |run| run.load.rate()))
+        by_way(name, Origin::Measured, |way| view.number(what(way), |run| run.load.rate()))
     };
     let published = |connections: usize| {
         let name = format!("{connections} at once, published");
@@ -66,12 +66,12 @@ fn served(seen: &Seen<'_>) -> Chart {
     bars("Served by the wall's clock", ("served", "1/s"), series, "Published: its requests by its 10 s.")
 }
 
-fn failed(seen: &Seen<'_>) -> Chart {
+fn failed(view: &View<'_>) -> Chart {
     let share = |served: f64, errors: f64| if errors > 0.0 { errors / (served + errors) * 100.0 } else { 0.0 };
     let ours = |connections: usize| {
         let what = |way| What::Load { way, connections, tls: Tls::Off };
         let of = |run: &Run| share(run.load.served as f64, run.load.errors as f64);
-        by_way(format!("{connections} at once"), Origin::Measured, |way| seen.number(what(way), of))
+        by_way(format!("{connections} at once"), Origin::Measured, |way| view.number(what(way), of))
     };
     let published = |connections: usize| {
         let of = |way| published::line(way, connections).map(|line| share(line.served, line.errors));
@@ -81,7 +81,7 @@ fn failed(seen: &Seen<'_>) -> Chart {
     bars("Requests that failed", ("failed", "%"), series, "")
 }
 
-fn tls(seen: &Seen<'_>) -> Chart {
+fn tls(view: &View<'_>) -> Chart {
     let series = |connections: usize, tls: Tls| {
         let name = match tls {
             Tls::Off => format!("{connections} at once, no TLS"),
@@ -89,7 +89,7 @@ fn tls(seen: &Seen<'_>) -> Chart {
         };
         let of = |way| match (way, tls) {
             (Way::Weir, Tls::On) => None,
-            _ => seen.number(What::Load { way, connections, tls }, |run| run.load.rate()),
+            _ => view.number(What::Load { way, connections, tls }, |run| run.load.rate()),
         };
         by_way(name, Origin::Measured, of)
     };
@@ -97,10 +97,10 @@ fn tls(seen: &Seen<'_>) -> Chart {
     bars("Served with and without TLS to the server", ("served", "1/s"), all, "")
 }
 
-fn sweep(seen: &Seen<'_>, title: &str, name: &str, unit: &str, figure: fn(&Run) -> f64) -> Chart {
+fn sweep(view: &View<'_>, title: &str, name: &str, unit: &str, figure: fn(&Run) -> f64) -> Chart {
     let series = |connections: usize| {
-        let point = |&size: &u32| Some((f64::from(size), seen.number(What::Sweep { size, connections }, figure)?));
-        let points = seen.plan.sizes.iter().filter_map(point).collect();
+        let point = |&size: &u32| Some((f64::from(size), view.number(What::Sweep { size, connections }, figure)?));
+        let points = view.plan.sizes.iter().filter_map(point).collect();
         Series { name: format!("{connections} at once"), origin: Origin::Measured, points }
     };
     Chart {
@@ -109,7 +109,7 @@ fn sweep(seen: &Seen<'_>, title: &str, name: &str, unit: &str, figure: fn(&Run) 
         x: axis("connections in the pool", "", Scale::Log),
         y: axis(name, unit, Scale::Linear),
         groups: Vec::new(),
-        series: tables::swept(seen).into_iter().map(series).filter(|series| !series.points.is_empty()).collect(),
+        series: tables::swept(view).into_iter().map(series).filter(|series| !series.points.is_empty()).collect(),
         note: String::new(),
     }
 }

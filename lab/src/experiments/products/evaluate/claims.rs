@@ -1,32 +1,32 @@
-//! The claims of `products`, and what the figures say to them.
+//! The claims of `products`, and their verdicts.
 
-use super::Seen;
+use super::View;
 use crate::experiments::products::plan::{BURST, MAX_CONNECTIONS, OPEN, Tls, WEIR_POOL, Way, What};
 use crate::experiments::products::stage::Run;
 use crate::model::Claim;
 
-/// "About 2 ×" is held from here on.
+/// From this factor on "about 2 ×" holds.
 const ABOUT_TWICE: f64 = 1.5;
-/// "About as well" is held from this share on.
+/// From this share on "about as well" holds.
 const ABOUT_AS_WELL: f64 = 0.85;
 
-pub(super) fn all(seen: &Seen<'_>) -> Vec<Claim> {
+pub(super) fn all(view: &View<'_>) -> Vec<Claim> {
     vec![
-        new_fails(seen),
-        pooled_is_twice_normal(seen),
-        pooled_fails_least(seen),
-        pooled_waits(seen),
-        tls_makes_it_more(seen),
-        cores_are_enough(seen),
-        weir_serves_all_at_once(seen),
-        weir_under_load(seen),
+        new_fails(view),
+        pooled_is_twice_normal(view),
+        pooled_fails_least(view),
+        pooled_waits(view),
+        tls_makes_it_more(view),
+        cores_are_enough(view),
+        weir_serves_all_at_once(view),
+        weir_under_load(view),
     ]
 }
 
-/// What decides a claim was not measured.
+/// The figures that decide a claim are missing.
 const OPEN_WHY: &str = "What decides this was not measured.";
 
-/// Whether a claim held, or that it can't be said, and the figures.
+/// Whether a claim holds, `None` if unknown, and the figures.
 type Decided = (Option<bool>, String);
 
 fn claim(text: &str, decided: Option<(bool, String)>) -> Claim {
@@ -54,17 +54,17 @@ fn errors(run: &Run) -> f64 {
     run.load.errors as f64
 }
 
-fn new_fails(seen: &Seen<'_>) -> Claim {
+fn new_fails(view: &View<'_>) -> Claim {
     let decide = || {
         let what = [20, 200].map(|connections| load(Way::New, connections));
-        let [few, many] = [seen.number(what[0], served)?, seen.number(what[1], served)?];
-        let [few_errors, many_errors] = [seen.number(what[0], errors)?, seen.number(what[1], errors)?];
+        let [few, many] = [view.number(what[0], served)?, view.number(what[1], served)?];
+        let [few_errors, many_errors] = [view.number(what[0], errors)?, view.number(what[1], errors)?];
         let limit = f64::from(MAX_CONNECTIONS);
         if few + few_errors <= limit || many + many_errors <= limit {
             return Some((None, format!("The load was too short for {limit:.0} connections.")));
         }
         let held = few <= limit && many <= limit && few_errors > 0.0 && many_errors > 0.0;
-        let said = seen.complaint(what[1]).unwrap_or_else(|| "nothing".into());
+        let said = view.complaint(what[1]).unwrap_or_else(|| "nothing".into());
         let why = format!(
             "At 20 it served {few:.0} and failed {few_errors:.0} times, at 200 {many:.0} and {many_errors:.0}, with \
              \"{said}\"; the server takes {limit:.0} connections, and none was given back."
@@ -74,9 +74,9 @@ fn new_fails(seen: &Seen<'_>) -> Claim {
     claim_or_open("A connection for every request, left open, fails past the server's limit.", decide())
 }
 
-fn pooled_is_twice_normal(seen: &Seen<'_>) -> Claim {
+fn pooled_is_twice_normal(view: &View<'_>) -> Claim {
     let decide = || {
-        let [normal, pooled] = [seen.number(load(Way::Normal, 20), rate)?, seen.number(load(Way::Pooled, 20), rate)?];
+        let [normal, pooled] = [view.number(load(Way::Normal, 20), rate)?, view.number(load(Way::Pooled, 20), rate)?];
         let times = pooled / normal;
         let more =
             if times > 2.6 { "; more than twice, because a connection costs more here than a query" } else { "" };
@@ -86,9 +86,9 @@ fn pooled_is_twice_normal(seen: &Seen<'_>) -> Claim {
     claim("The pool serves about twice as much as one idle connection does, at 20.", decide())
 }
 
-fn pooled_fails_least(seen: &Seen<'_>) -> Claim {
+fn pooled_fails_least(view: &View<'_>) -> Claim {
     let decide = || {
-        let failed = |way| seen.number(load(way, 200), errors);
+        let failed = |way| view.number(load(way, 200), errors);
         let (new, normal, pooled) = (failed(Way::New)?, failed(Way::Normal)?, failed(Way::Pooled)?);
         let held = pooled < new && pooled <= normal;
         let tie = if held && pooled == normal { " `normal` did not fail either here." } else { "" };
@@ -101,12 +101,12 @@ fn pooled_fails_least(seen: &Seen<'_>) -> Claim {
     claim("Of the articles' three, the pool fails least at 200.", decide())
 }
 
-fn pooled_waits(seen: &Seen<'_>) -> Claim {
+fn pooled_waits(view: &View<'_>) -> Claim {
     let decide = || {
         let what = load(Way::Pooled, 200);
-        let (waits, waited) = (seen.number(what, |run| run.waits as f64)?, seen.number(what, |run| run.waited_ms)?);
-        let average = seen.number(what, |run| run.load.average_ms)?;
-        let few = seen.number(load(Way::Pooled, 20), |run| run.waits as f64);
+        let (waits, waited) = (view.number(what, |run| run.waits as f64)?, view.number(what, |run| run.waited_ms)?);
+        let average = view.number(what, |run| run.load.average_ms)?;
+        let few = view.number(load(Way::Pooled, 20), |run| run.waits as f64);
         let few = few.map_or(String::new(), |few| format!(" At 20, {few:.0} waited: {OPEN} may be open."));
         let each = if waits > 0.0 { waited / waits } else { 0.0 };
         let why = format!(
@@ -118,9 +118,9 @@ fn pooled_waits(seen: &Seen<'_>) -> Claim {
     claim("Requests wait for a connection of the pool, where they would have failed without it.", decide())
 }
 
-fn tls_makes_it_more(seen: &Seen<'_>) -> Claim {
+fn tls_makes_it_more(view: &View<'_>) -> Claim {
     let gain = |connections: usize, tls: Tls| {
-        let of = |way| seen.number(What::Load { way, connections, tls }, rate);
+        let of = |way| view.number(What::Load { way, connections, tls }, rate);
         Some(of(Way::Pooled)? / of(Way::Normal)?)
     };
     let decide = || {
@@ -138,15 +138,15 @@ fn tls_makes_it_more(seen: &Seen<'_>) -> Claim {
     claim("With TLS to the server a pool gains more.", decide())
 }
 
-fn cores_are_enough(seen: &Seen<'_>) -> Claim {
-    let of = |size: u32| seen.number(What::Sweep { size, connections: 200 }, rate);
+fn cores_are_enough(view: &View<'_>) -> Claim {
+    let of = |size: u32| view.number(What::Sweep { size, connections: 200 }, rate);
     let decide = || {
-        let cores = seen.plan.cores;
+        let cores = view.plan.cores;
         let small = of(cores)?;
         let large = of(OPEN)?;
-        let best = seen.plan.sizes.iter().filter_map(|&size| of(size).map(|rate| (size, rate)));
+        let best = view.plan.sizes.iter().filter_map(|&size| of(size).map(|rate| (size, rate)));
         let (best_size, best) = best.max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let article = seen.number(load(Way::Pooled, 200), rate);
+        let article = view.number(load(Way::Pooled, 200), rate);
         let article = article.map_or(String::new(), |rate| format!(", the article's pool {rate:.0}/s"));
         let why = format!(
             "At 200: a pool of {cores} served {small:.0}/s, one of {OPEN} {large:.0}/s{article}; the best was \
@@ -157,12 +157,12 @@ fn cores_are_enough(seen: &Seen<'_>) -> Claim {
     claim("A pool as small as the machine's cores does about as well as one of 90.", decide())
 }
 
-fn weir_serves_all_at_once(seen: &Seen<'_>) -> Claim {
+fn weir_serves_all_at_once(view: &View<'_>) -> Claim {
     let burst = |way| What::Burst { way, connections: BURST };
     let decide = || {
-        let (ours, lost) = (seen.number(burst(Way::Weir), served)?, seen.number(burst(Way::Weir), errors)?);
-        let new_lost = seen.number(burst(Way::New), errors)?;
-        let connections = seen.number(burst(Way::Weir), |run| run.connections as f64)?;
+        let (ours, lost) = (view.number(burst(Way::Weir), served)?, view.number(burst(Way::Weir), errors)?);
+        let new_lost = view.number(burst(Way::New), errors)?;
+        let connections = view.number(burst(Way::Weir), |run| run.connections as f64)?;
         let why = format!(
             "{BURST} at once on as many connections: through Weir {ours:.0} served and {lost:.0} failed, with \
              {connections:.0} connections at the server (its pool has {WEIR_POOL}); `new` failed {new_lost:.0} \
@@ -176,13 +176,13 @@ fn weir_serves_all_at_once(seen: &Seen<'_>) -> Claim {
     )
 }
 
-fn weir_under_load(seen: &Seen<'_>) -> Claim {
+fn weir_under_load(view: &View<'_>) -> Claim {
     let decide = || {
         let what = load(Way::Weir, 200);
-        let (ours, late) = (seen.number(what, rate)?, seen.number(what, |run| run.load.late as f64)?);
-        let refused = seen.number(what, errors)? - late;
-        let normal = seen.number(load(Way::Normal, 200), rate)?;
-        let pooled = seen.number(load(Way::Pooled, 200), rate);
+        let (ours, late) = (view.number(what, rate)?, view.number(what, |run| run.load.late as f64)?);
+        let refused = view.number(what, errors)? - late;
+        let normal = view.number(load(Way::Normal, 200), rate)?;
+        let pooled = view.number(load(Way::Pooled, 200), rate);
         let share = pooled.map_or(String::new(), |pooled| {
             format!(" A pool within the app served {pooled:.0}/s, which does not connect again and again to Weir.")
         });

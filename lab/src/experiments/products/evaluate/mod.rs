@@ -1,4 +1,4 @@
-//! What the results of `products` mean: tables, charts, claims, and what the articles hide.
+//! Evaluates the results of `products`: tables, charts, claims, and what the articles do not mention.
 
 mod charts;
 mod claims;
@@ -7,73 +7,73 @@ mod tables;
 mod tests;
 
 use super::plan::{BURST, IDLE, MAX_CONNECTIONS, OPEN, Plan, WEIR_POOL, What};
-use super::stage::{Run, Taken};
+use super::stage::{Run, RunData};
 use crate::model::{self, Value};
 use crate::steps::Results;
 
-/// The story of the results.
+/// Evaluates the results.
 pub(crate) fn evaluate(plan: &Plan, results: &Results) -> model::Experiment {
-    let seen = Seen { plan, results };
-    let mut story = model::Experiment::empty("products", "A web API and where its connections come from");
-    story.question =
+    let view = View { plan, results };
+    let mut evaluation = model::Experiment::empty("products", "A web API and where its connections come from");
+    evaluation.question =
         "One query for 1,000 products, behind four endpoints that differ in nothing but the connection it runs on: \
          what do a connection for every request, one that is kept, a pool, and Weir each cost?"
             .into();
-    story.source = "Database connection pooling: Overview and benchmark with Go (English; in Vietnamese by Kiên \
+    evaluation.source = "Database connection pooling: Overview and benchmark with Go (English; in Vietnamese by Kiên \
                     Đinh, Viblo Asia)"
         .into();
-    story.setup = setup(&seen);
-    story.tables = tables::all(&seen);
-    story.charts = charts::all(&seen);
-    story.claims = claims::all(&seen);
-    story.hides = HIDES.map(str::to_owned).into();
-    story
+    evaluation.setup = setup(&view);
+    evaluation.tables = tables::all(&view);
+    evaluation.charts = charts::all(&view);
+    evaluation.claims = claims::all(&view);
+    evaluation.hides = HIDES.map(str::to_owned).into();
+    evaluation
 }
 
-/// The results, as the tables and claims look at them.
-pub(super) struct Seen<'a> {
+/// The results, for the tables and claims.
+pub(super) struct View<'a> {
     pub(super) plan: &'a Plan,
     results: &'a Results,
 }
 
-impl Seen<'_> {
-    /// The median of the repetitions of a figure; `None` where the step brought nothing.
+impl View<'_> {
+    /// The median of a figure over its repetitions; `None` for a step without a result.
     pub(super) fn number(&self, what: What, figure: impl Fn(&Run) -> f64) -> Option<f64> {
         self.median(what, figure).as_ref().and_then(Value::as_number)
     }
 
-    /// The same for a table, with its spread, or the word for why there is none.
+    /// The same for a table, with its spread, or a word for the reason why there is none.
     pub(super) fn value(&self, what: What, figure: impl Fn(&Run) -> f64) -> Value {
         let lack = || Value::text(self.results.lack(&what.id()).unwrap_or("not run"));
         self.median(what, figure).unwrap_or_else(lack)
     }
 
     fn median(&self, what: What, figure: impl Fn(&Run) -> f64) -> Option<Value> {
-        let taken: Taken = self.results.get(&what.id())?;
+        let taken: RunData = self.results.get(&what.id())?;
         Value::median(&taken.runs.iter().map(figure).collect::<Vec<_>>())
     }
 
-    /// The most frequent error of requests that failed.
+    /// The most frequent error of failed requests.
     pub(super) fn complaint(&self, what: What) -> Option<String> {
-        let taken: Taken = self.results.get(&what.id())?;
+        let taken: RunData = self.results.get(&what.id())?;
         taken.runs.iter().find_map(|run| run.load.complaints.first()).map(|(text, _)| text.clone())
     }
 
-    /// What the app was made of.
+    /// The app's language and version.
     fn program(&self) -> Option<String> {
-        let programs = |what: What| self.results.get::<Taken>(&what.id()).map(|taken| taken.program);
+        let programs = |what: What| self.results.get::<RunData>(&what.id()).map(|taken| taken.program);
         self.plan.whats().into_iter().filter(|&what| what != What::App).find_map(programs)
     }
 }
 
-fn setup(seen: &Seen<'_>) -> Vec<String> {
-    let plan = seen.plan;
+fn setup(view: &View<'_>) -> Vec<String> {
+    let plan = view.plan;
     let seconds = plan.duration().as_secs_f64();
     let times = match plan.repetitions() {
         1 => String::new(),
         n => format!(", {n} times; the tables have the medians"),
     };
-    let program = seen.program();
+    let program = view.program();
     let mut setup = vec![
         format!(
             "PostgreSQL with max_connections = {MAX_CONNECTIONS}, all for the app; {} rows of 1,000 distinct \

@@ -1,18 +1,18 @@
-//! The tables of `products`: ours beside the published.
+//! The tables of `products`: our figures beside the published ones.
 
-use super::Seen;
+use super::View;
 use crate::experiments::products::plan::{BURSTS, LOADS, Tls, Way, What};
 use crate::experiments::products::published::{self, Line};
 use crate::experiments::products::stage::Run;
 use crate::model::{Better, Cell, Column, Row, Table, Value};
 
 /// All, in the order of the articles.
-pub(super) fn all(seen: &Seen<'_>) -> Vec<Table> {
-    let loads = LOADS.map(|connections| load(seen, connections));
-    [vec![bursts(seen)], loads.into(), vec![tool(seen), tls(seen), sweep(seen)]].concat()
+pub(super) fn all(view: &View<'_>) -> Vec<Table> {
+    let loads = LOADS.map(|connections| load(view, connections));
+    [vec![bursts(view)], loads.into(), vec![tool(view), tls(view), sweep(view)]].concat()
 }
 
-/// A table's figure: its column, where it is in a run, and where in a published line.
+/// A figure of a table: its column, its value in a run, and its value in a published line.
 struct Figure {
     title: &'static str,
     unit: &'static str,
@@ -46,10 +46,10 @@ fn column(title: &str, unit: &str, better: Option<Better>) -> Column {
     Column { title: title.into(), unit: unit.into(), better }
 }
 
-fn bursts(seen: &Seen<'_>) -> Table {
+fn bursts(view: &View<'_>) -> Table {
     let row = |connections: usize, way: Way| {
         let what = What::Burst { way, connections };
-        // The article's browser: six at a time.
+        // The article's browser: six connections.
         let as_published = connections == BURSTS[0];
         let failed = match way {
             Way::New => Some(Value::text("from before 100 on")),
@@ -57,7 +57,7 @@ fn bursts(seen: &Seen<'_>) -> Table {
             Way::Weir => None,
         };
         let average = published::browser_us(way).map(|us| Value::number(us / 1e3));
-        let ours = |figure: fn(&Run) -> f64| Some(seen.value(what, figure));
+        let ours = |figure: fn(&Run) -> f64| Some(view.value(what, figure));
         let cells = vec![
             Cell::both(ours(|run| run.load.served as f64), None),
             Cell::both(ours(|run| run.load.errors as f64), failed.filter(|_| as_published)),
@@ -89,13 +89,13 @@ fn bursts(seen: &Seen<'_>) -> Table {
     }
 }
 
-fn load(seen: &Seen<'_>, connections: usize) -> Table {
+fn load(view: &View<'_>, connections: usize) -> Table {
     let row = |way: Way| {
         let what = What::Load { way, connections, tls: Tls::Off };
         let line = published::line(way, connections);
         let cell = |figure: &Figure| {
             let published = figure.published.and_then(|of| line.as_ref().map(of)).map(Value::number);
-            Cell::both(Some(seen.value(what, figure.ours)), published)
+            Cell::both(Some(view.value(what, figure.ours)), published)
         };
         Row { label: way.name().into(), cells: LOAD.iter().map(cell).collect() }
     };
@@ -107,17 +107,17 @@ fn load(seen: &Seen<'_>, connections: usize) -> Table {
         note: format!(
             "Served: successes by the wall's clock; of the published, its requests by its 10 s. Errors are of {} s \
              here. Times are of successful requests.",
-            seen.plan.duration().as_secs_f64()
+            view.plan.duration().as_secs_f64()
         ),
     }
 }
 
-fn tool(seen: &Seen<'_>) -> Table {
+fn tool(view: &View<'_>) -> Table {
     let row = |connections: usize, way: Way| {
         let what = What::Load { way, connections, tls: Tls::Off };
         let line = published::line(way, connections);
         let published = |of: fn(&Line) -> f64| line.as_ref().map(of).map(Value::number);
-        let ours = |figure: fn(&Run) -> f64| Some(seen.value(what, figure));
+        let ours = |figure: fn(&Run) -> f64| Some(view.value(what, figure));
         let cells = vec![
             Cell::both(ours(|run| run.load.served as f64), published(|line| line.served)),
             Cell::both(ours(|run| run.load.tool_rate()), published(|line| line.rate)),
@@ -141,24 +141,24 @@ fn tool(seen: &Seen<'_>) -> Table {
         note: format!(
             "The tool divides by the time spent in successful requests: where requests fail its figure says nothing. \
              Its MB have 2^20 bytes. Done: requests in {} s here, in 10 s there.",
-            seen.plan.duration().as_secs_f64()
+            view.plan.duration().as_secs_f64()
         ),
     }
 }
 
-fn tls(seen: &Seen<'_>) -> Table {
+fn tls(view: &View<'_>) -> Table {
     let cells = |way: Way, connections: usize| {
         let [plain, encrypted] = [Tls::Off, Tls::On].map(|tls| What::Load { way, connections, tls });
         let rate = |run: &Run| run.load.rate();
         let errors = |run: &Run| run.load.errors as f64;
         if way == Way::Weir {
-            return [seen.value(plain, rate), not_run(), not_run(), not_run()].map(Cell::ours);
+            return [view.value(plain, rate), not_run(), not_run(), not_run()].map(Cell::ours);
         }
-        let change = match (seen.number(plain, rate), seen.number(encrypted, rate)) {
+        let change = match (view.number(plain, rate), view.number(encrypted, rate)) {
             (Some(plain), Some(encrypted)) if plain > 0.0 => Value::number((encrypted / plain - 1.0) * 100.0),
             _ => Value::text("–"),
         };
-        [seen.value(plain, rate), seen.value(encrypted, rate), change, seen.value(encrypted, errors)].map(Cell::ours)
+        [view.value(plain, rate), view.value(encrypted, rate), change, view.value(encrypted, errors)].map(Cell::ours)
     };
     let row = |way: Way| Row { label: way.name().into(), cells: LOADS.map(|n| cells(way, n)).concat() };
     let columns = |connections: usize| {
@@ -184,15 +184,15 @@ fn not_run() -> Value {
     Value::text("not run")
 }
 
-fn sweep(seen: &Seen<'_>) -> Table {
-    let loads = swept(seen);
+fn sweep(view: &View<'_>) -> Table {
+    let loads = swept(view);
     let cells = |size: u32, connections: usize| {
         let what = What::Sweep { size, connections };
-        let ours = |figure: fn(&Run) -> f64| Cell::ours(seen.value(what, figure));
+        let ours = |figure: fn(&Run) -> f64| Cell::ours(view.value(what, figure));
         [ours(|run| run.load.rate()), ours(|run| run.load.p99_ms), ours(|run| run.load.errors as f64)]
     };
     let row = |&size: &u32| {
-        let cores = if size == seen.plan.cores { " (the cores)" } else { "" };
+        let cores = if size == view.plan.cores { " (the cores)" } else { "" };
         Row { label: format!("{size}{cores}"), cells: loads.iter().flat_map(|&n| cells(size, n)).collect() }
     };
     let columns = |&connections: &usize| {
@@ -206,14 +206,14 @@ fn sweep(seen: &Seen<'_>) -> Table {
         title: "The size of the app's pool".into(),
         rows_are: "connections in the pool".into(),
         columns: loads.iter().flat_map(columns).collect(),
-        rows: seen.plan.sizes.iter().map(row).collect(),
+        rows: view.plan.sizes.iter().map(row).collect(),
         note: "The articles' machine had 4 cores, and its pool of 4 did about as well as that of 90.".into(),
     }
 }
 
-/// The loads with which the sizes were swept: a smoke run leaves one out.
-pub(super) fn swept(seen: &Seen<'_>) -> Vec<usize> {
-    let whats = seen.plan.whats();
+/// The loads of the sweep: a smoke run leaves one out.
+pub(super) fn swept(view: &View<'_>) -> Vec<usize> {
+    let whats = view.plan.whats();
     let has =
         |&n: &usize| whats.iter().any(|what| matches!(what, What::Sweep { connections, .. } if *connections == n));
     LOADS.into_iter().filter(has).collect()

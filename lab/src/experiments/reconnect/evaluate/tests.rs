@@ -13,21 +13,21 @@ fn plan() -> Plan {
     Plan::new(Length::Quick, &Options::default())
 }
 
-fn served(clients: u32, tps: f64) -> Taken {
+fn served(clients: u32, tps: f64) -> RunData {
     let run = Run { tps, transactions: 1000, connect_ms: 2.0, success: true, ..Run::default() };
-    Taken { fate: Fate::Served, clients, run, server_cpu: 1.0, pooler_cpu: Some(0.1) }
+    RunData { fate: Fate::Served, clients, run, server_cpu: 1.0, pooler_cpu: Some(0.1) }
 }
 
-fn failed(fate: Fate, clients: u32, aborted: u32) -> Taken {
+fn failed(fate: Fate, clients: u32, aborted: u32) -> RunData {
     let complaint = "connection to server failed: FATAL:  sorry, too many clients already".to_owned();
     let run = Run { aborted, complaint, tps: 77.0, ..Run::default() };
-    Taken { fate, run, ..served(clients, 0.0) }
+    RunData { fate, run, ..served(clients, 0.0) }
 }
 
-/// Results in which each column has these TPS at every number of clients up to 100, and at 200 what the article saw.
+/// Results in which each column has these TPS at every number of clients up to 100, and at 200 those of the article.
 fn results(tps: [f64; 4]) -> BTreeMap<String, Outcome> {
     let mut outcomes = BTreeMap::new();
-    let mut put = |case: Case, taken: &Taken| {
+    let mut put = |case: Case, taken: &RunData| {
         outcomes.insert(case.id(), Outcome::Done(Measured::of("", taken)));
     };
     for case in plan().cases() {
@@ -58,11 +58,19 @@ fn the_articles_own_figures_hold_all_claims() {
 #[test]
 fn a_larger_gain_keeps_the_direction_and_loses_the_size() {
     let outcomes = results([200.0, 2000.0, 1900.0, 1800.0]);
-    let story = evaluate(&plan(), &Results::new(outcomes.clone()));
+    let evaluation = evaluate(&plan(), &Results::new(outcomes.clone()));
     assert_eq!(verdicts(outcomes), [Held, NotHeld, NotHeld, Held, Held, NotHeld]);
-    assert!(story.claims[0].why.starts_with("+900% (the median; from +900% to +900%)"), "{}", story.claims[0].why);
-    assert!(story.claims[5].why.contains("0.90 of PgBouncer's"), "{}", story.claims[5].why);
-    assert!(story.claims[5].why.ends_with("one run each at 40 clients: 1800 and 2000 TPS"), "{}", story.claims[5].why);
+    assert!(
+        evaluation.claims[0].why.starts_with("+900% (the median; from +900% to +900%)"),
+        "{}",
+        evaluation.claims[0].why
+    );
+    assert!(evaluation.claims[5].why.contains("0.90 of PgBouncer's"), "{}", evaluation.claims[5].why);
+    assert!(
+        evaluation.claims[5].why.ends_with("one run each at 40 clients: 1800 and 2000 TPS"),
+        "{}",
+        evaluation.claims[5].why
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The charts: throughput with Little's law over it, and latency, for each workload.
 
 use super::super::plan::CLIENTS;
-use super::super::stage::Taken;
+use super::super::stage::RunData;
 use super::Sized;
 use crate::model::{Axis, Chart, ChartKind, Origin, Scale, Series};
 
@@ -43,9 +43,9 @@ fn throughput(sized: &Sized) -> Chart {
 }
 
 fn latency(sized: &Sized) -> Chart {
-    let series = |name: &str, f: fn(&Taken) -> f64| {
+    let series = |name: &str, f: fn(&RunData) -> f64| {
         let point =
-            |(size, _): &(u32, Vec<Taken>)| Some((f64::from(*size), sized.at(*size, |taken| Some(f(taken)))?.median));
+            |(size, _): &(u32, Vec<RunData>)| Some((f64::from(*size), sized.at(*size, |taken| Some(f(taken)))?.median));
         let points = sized.points.iter().filter_map(point).collect();
         Series { name: name.into(), origin: Origin::Measured, points }
     };

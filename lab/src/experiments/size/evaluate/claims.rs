@@ -5,9 +5,9 @@ use super::{AS_WELL, Sized};
 use crate::load::spread::{Compared, Spread, percent};
 use crate::model::Claim;
 
-/// What the law may miss a measurement by.
+/// The tolerated relative error of the law.
 const NEAR: f64 = 0.25;
-/// The machine is not saturated while the law's connections ask for less than this share of what the cores allow.
+/// The machine is not saturated while the law's connections need less than this share of what the cores allow.
 const UNSATURATED: f64 = 0.7;
 
 pub(super) fn claims(all: &[Sized]) -> Vec<Claim> {
@@ -17,7 +17,7 @@ pub(super) fn claims(all: &[Sized]) -> Vec<Claim> {
     claims
 }
 
-/// Held for work that keeps a core busy; the opposite is claimed for work that waits.
+/// Expected to hold for work that keeps a core busy, and not to hold for work that waits.
 fn as_many_as_cores(sized: &Sized) -> Claim {
     let cores = sized.plan.cores;
     let name = sized.workload.name();
@@ -46,7 +46,7 @@ fn as_many_as_cores(sized: &Sized) -> Claim {
     Claim::decided(text, Some(held), why)
 }
 
-/// Whether repetitions differ as much among themselves as from the others; of one repetition that is not known.
+/// Whether repetitions differ as much among themselves as from the others; unknown for one repetition.
 fn noise(a: Spread, b: Spread) -> bool {
     a.most > a.least && b.most > b.least && a.against(b) == Compared::Alike
 }
@@ -67,7 +67,7 @@ fn law(all: &[Sized]) -> Claim {
     Claim::decided(text, Some(within == misses.len()), why)
 }
 
-/// How far each unsaturated size was from its prediction; size 1 is what the prediction is made of.
+/// The error of each unsaturated size's prediction; size 1 is the base of the prediction.
 fn misses(sized: &Sized) -> Vec<(String, f64)> {
     let (Some(held), Some(ceiling)) = (sized.held(), sized.ceiling()) else { return Vec::new() };
     let unsaturated = |size: &u32| *size > 1 && f64::from(*size) / held <= UNSATURATED * ceiling;

@@ -1,13 +1,13 @@
-//! Every order of messages in a small model: a counter, two workers, three pools under shared limits, and messages that
-//! take their time.
+//! Every order of messages in a small model: a counter, two workers, three pools under shared limits, and messages
+//! with delays.
 //!
-//! A [`World`] has the counter itself, and a model of what each worker's side (`servers`) does with its messages. From an
-//! empty world every event is tried, and every event after that, to a given depth: a client comes or leaves, a server
-//! rests or is lost, the oldest message of one of the four ways arrives. States that look alike are visited once; they may
-//! be, because only the order of moments and numbers matters, never their distance. After each event
+//! A [`World`] has the counter itself, and a model of each worker's side (`servers`). From an empty world every event
+//! is tried, and every event after that, to a given depth: a client comes or leaves, a server becomes idle or is lost,
+//! the oldest message of one of the four directions arrives. Equal states are visited once; only the order of times
+//! and numbers distinguishes states, since their distance never matters. After each event
 //!
 //! - no key has more servers than its limit, and the counter's count is that of the servers and permits that exist;
-//! - when from here on all messages arrive and all servers come to rest, nobody waits, and the messages end.
+//! - if from here on all messages arrive and all servers become idle, no request waits, and the messages end.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,18 +19,18 @@ use super::{Counter, Eviction, IfFull, Key, PoolId, QuotaReply, QuotaRequest, Re
 const WORKERS: u16 = 2;
 /// The most clients that wait in one pool.
 const CLIENTS: usize = 2;
-/// How many events are tried after each other; each more takes three times as long.
+/// How many events are tried in a row; each more takes three times as long.
 const DEPTH: usize = 6;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Event {
     /// A client of this pool wants a server.
     Come(usize),
-    /// The client of this pool that waits longest leaves.
+    /// The client of this pool that has waited longest leaves.
     Leave(usize),
     /// A client of this pool is done with its server.
     Finish(usize),
-    /// An idle server of this pool is lost, or else a busy one.
+    /// An idle server of this pool is lost, or if none is idle a busy one.
     Lose(usize),
     /// The oldest message of this worker reaches the counter.
     Up(usize),
@@ -55,10 +55,10 @@ struct PoolModel {
 struct World {
     counter: Counter,
     limits: BTreeMap<Key, u32>,
-    /// What [`Event::Reload`] changes them to, and back.
+    /// The other limits of [`Event::Reload`], which swaps them.
     other: BTreeMap<Key, u32>,
     pools: Vec<PoolModel>,
-    /// Where a worker has been asked for idle servers, and whether it has offered one since.
+    /// The keys under which a worker was asked for idle servers, and whether it has offered one since.
     searched: [BTreeMap<Key, bool>; WORKERS as usize],
     up: [VecDeque<QuotaRequest>; WORKERS as usize],
     down: [VecDeque<QuotaReply>; WORKERS as usize],
@@ -72,7 +72,7 @@ fn pool(database: u8, user: u8) -> PoolId {
 }
 
 impl World {
-    /// Two databases, two users; the pools live on both workers.
+    /// Two databases, two users; the pools are on both workers.
     fn new(limits: &[(Key, u32)], other: &[(Key, u32)]) -> World {
         let site =
             |id, owner| PoolModel { id, owner, waiting: VecDeque::new(), busy: 0, idle: VecDeque::new(), asking: None };
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// One ask at a time, as long as somebody waits.
+    /// One request at a time, as long as a client waits.
     fn request_if_wanted(&mut self, at: usize) {
         let site = &mut self.pools[at];
         match (site.asking, site.waiting.front()) {
@@ -283,13 +283,13 @@ impl World {
         permits.retain(|_, count| *count > 0);
         assert_eq!(permits, self.counter.counts, "the counter counts wrong: {:?}", self.trace);
         for (key, count) in servers {
-            // What was there before a limit shrank may stay.
+            // Servers from before a limit shrank may stay.
             let most = [&self.limits, &self.other].map(|limits| limits.get(&key).copied().unwrap_or(u32::MAX));
             assert!(count <= most[0].max(most[1]), "{count} servers under {key:?}: {:?}", self.trace);
         }
     }
 
-    /// All messages arrive and all servers come to rest: then nobody waits, and there are no messages any more.
+    /// All messages arrive and all servers become idle: then no client waits, and no message is left.
     fn finish_all(&mut self) {
         for _ in 0..200 {
             let next = self.events().into_iter().find(|event| matches!(event, Event::Up(_) | Event::Down(_)));
@@ -305,7 +305,7 @@ impl World {
         panic!("messages without end: {:?}", self.trace);
     }
 
-    /// What tells this state from others: the order of moments and of numbers, not their values.
+    /// Distinguishes states by the order of times and of numbers, not by their values.
     fn fingerprint(&self) -> u64 {
         let ranks = self.ranks();
         let mut hash = DefaultHasher::new();
@@ -383,7 +383,7 @@ impl World {
     }
 }
 
-/// All moments and numbers of a world, in their order.
+/// All times and numbers of a world, in order.
 #[derive(Default)]
 struct Ranks {
     times: BTreeSet<Time>,
@@ -433,7 +433,7 @@ impl Ranks {
     }
 }
 
-/// Tries everything to `depth` events; returns how many different states there were.
+/// Tries every sequence of `depth` events; returns the number of different states.
 fn explore(world: World, depth: usize) -> usize {
     let mut seen = HashSet::from([world.fingerprint()]);
     let mut front = vec![world];
@@ -454,7 +454,7 @@ fn explore(world: World, depth: usize) -> usize {
     seen.len()
 }
 
-/// The same without merging; returns the looks of all states, and counts the replies of events.
+/// The same without merging equal states; returns their fingerprints, and counts the replies.
 fn explore_every_order(world: &World, depth: usize, seen: &mut HashSet<u64>) -> u64 {
     seen.insert(world.fingerprint());
     if depth == 0 {

@@ -1,4 +1,4 @@
-//! What the counter of the quotas does, one sentence a test; and workers that do as they are told, at random.
+//! The counter of the quotas, one sentence a test; and workers that follow the protocol, at random.
 
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn at(micros: u64) -> Time {
     Time::from_micros(micros)
 }
 
-/// A counter, and the limits of a world with two databases and two users.
+/// A counter, and the limits of two databases and two users.
 #[derive(Default)]
 struct Limited {
     counter: Counter,
@@ -126,7 +126,7 @@ fn a_limit_that_comes_later_counts_what_is_there_and_one_that_goes_lets_all_in()
     assert_eq!(limited.limits_changed(), [granted(1, pool(0, 0)), QuotaReply::StopFinding { key: database("d0") }]);
 }
 
-/// Workers that do as they are told, with messages that take their time.
+/// Workers that follow the protocol, with delayed messages.
 #[derive(Default)]
 struct World {
     limited: Limited,
@@ -153,7 +153,7 @@ impl World {
 
     fn take_replies(&mut self, replies: Vec<QuotaReply>) {
         for reply in &replies {
-            // What is granted is within the limit; what was there before a limit came does not.
+            // What is granted is within the limit; servers from before the limit need not be.
             let QuotaReply::Answer { full: None, resource, .. } = reply else { continue };
             for key in resource.keys() {
                 let most = self.limited.limits.get(&key).copied().unwrap_or(0);
@@ -279,7 +279,7 @@ proptest! {
                 _ => world.deliver(),
             }
         }
-        // Everybody finishes: then nobody waits for ever.
+        // All clients finish: then no request waits for ever.
         for _ in 0..2_000 {
             world.deliver();
             for (database, user) in [(0, 0), (0, 1), (1, 0), (1, 1)] {

@@ -1,4 +1,4 @@
-//! A temporary PostgreSQL and a Weir in front of it, for as long as a command runs: `stand COMMAND [ARGUMENT…]`.
+//! A temporary PostgreSQL and a Weir in front of it, for as long as a command runs: `with_servers COMMAND [ARGUMENT…]`.
 //!
 //! The command finds in its environment: `WEIR_HOST`, `WEIR_PORT`, `WEIR_USER`, `WEIR_PASSWORD`, the pools
 //! `WEIR_TRANSACTION` and `WEIR_SESSION` (names of databases to connect to), and, past Weir, `PG_DIRECT_PORT`,
@@ -17,7 +17,7 @@ use weir_tests::{Api, Mode, Postgres, Setup, Site, eventually, users};
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     let Some(program) = arguments.next() else {
-        eprintln!("usage: stand COMMAND [ARGUMENT…]");
+        eprintln!("usage: with_servers COMMAND [ARGUMENT…]");
         return ExitCode::from(2);
     };
     let mut command = Command::new(program);
@@ -37,8 +37,8 @@ fn run(command: &mut Command) -> ExitCode {
         database.name(),
         users::APP.name,
     );
-    let papers = Certificates::new();
-    if papers.install(&postgres) {
+    let certificates = Certificates::new();
+    if certificates.install(&postgres) {
         command.env("PG_DIRECT_TLS", "1");
     }
     let api = Api::default();
@@ -48,8 +48,8 @@ fn run(command: &mut Command) -> ExitCode {
         .more(&session)
         .more(tls)
         .more(&format!("{}lab = \"weir-lab\"\n", api.section()));
-    let setup = setup.file("server.key", &papers.key).file("server.crt", &papers.certificate);
-    let site = Site::with(setup.file("ca.crt", &papers.authority), Mode::Transaction);
+    let setup = setup.file("server.key", &certificates.key).file("server.crt", &certificates.certificate);
+    let site = Site::with(setup.file("ca.crt", &certificates.authority), Mode::Transaction);
     let status = command
         .env("WEIR_HOST", "127.0.0.1")
         .env("WEIR_PORT", site.weir().port().to_string())
@@ -79,7 +79,7 @@ fn run(command: &mut Command) -> ExitCode {
             ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
         }
         Err(error) => {
-            eprintln!("stand: {}: {error}", command.get_program().display());
+            eprintln!("with_servers: {}: {error}", command.get_program().display());
             ExitCode::FAILURE
         }
     }
@@ -95,7 +95,7 @@ struct Certificates {
 impl Certificates {
     fn new() -> Certificates {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
-        params.distinguished_name.push(DnType::CommonName, "authority of the stand");
+        params.distinguished_name.push(DnType::CommonName, "authority of the tests");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
         let authority = params.self_signed(&key).expect("a certificate").pem();

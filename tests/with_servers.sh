@@ -1,11 +1,11 @@
-# Sourced by scripts that need a temporary PostgreSQL and Weir, which the program `stand` of this crate starts:
+# Sourced by scripts that need a temporary PostgreSQL and Weir, which the program `with_servers` of this crate starts:
 #
-#   on_stand NAME SCRIPT [CARGO_OPTION…]
+#   with_servers NAME SCRIPT [CARGO_OPTION…]
 #
-# Outside of a stand it builds the program (and what the options name), then lets a stand run SCRIPT with the script's
-# own arguments, and does not return. Inside of a stand it sets `cache` to a folder of that name that is kept between
+# Outside of that program it builds the program (and what the options name), then has it run SCRIPT with the script's
+# own arguments, and does not return. Inside of it, it sets `cache` to a folder of that name that persists between
 # runs, and returns. `target` is the target folder in both cases.
-on_stand() {
+with_servers() {
     local name=$1 script=$2 tests
     shift 2
     tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -14,12 +14,12 @@ on_stand() {
     cache=$target/$name
     [ -z "${WEIR_PORT:-}" ] || return 0
     # Built with the whole workspace and the features of `make test`: otherwise libraries would be built twice.
-    local build=(--workspace --features "weir-tests/postgres weir-lab/servers" --bin stand "$@")
+    local build=(--workspace --features "weir-tests/postgres weir-lab/servers" --bin with_servers "$@")
     if [ -z "${WEIR_BIN:-}" ]; then
         build+=(--bin weir)
         export WEIR_BIN=$target/debug/weir
     fi
     cargo build --quiet "${build[@]}" || exit 1
     mkdir -p "$cache"
-    exec "$target/debug/stand" "$script" "${arguments[@]}"
+    exec "$target/debug/with_servers" "$script" "${arguments[@]}"
 }

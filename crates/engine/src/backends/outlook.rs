@@ -1,0 +1,118 @@
+//! How a login at a server failed, and whether it may succeed later though nobody changes anything.
+//!
+//! Owns the distinction between a server that is away, which clients wait for, and an error that waiting does not change,
+//! which they get at once.
+
+use weir_config::{LoginFailure, OnServerDown};
+use weir_session::ServerError;
+
+/// The SQLSTATE of a server that starts up, shuts down or recovers (cannot_connect_now).
+const CANNOT_CONNECT_NOW: &str = "57P03";
+
+/// What a login that failed lets us expect of the next one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outlook {
+    /// The server is away: it can't be reached, starts up, or shuts down.
+    Away,
+    /// It answers, and is not ready for the pool: it has another role, or is one of several of which another is away.
+    NotReady,
+    /// It fails in the same way until somebody changes something: a wrong password, a missing database.
+    Lasting,
+}
+
+/// A login that failed.
+pub(crate) struct FailedLogin {
+    /// What its clients and the log get.
+    pub(crate) error: ServerError,
+    /// What may be tried otherwise.
+    pub(crate) failure: LoginFailure,
+    pub(crate) outlook: Outlook,
+    /// What the log says of the error: the server's severity, where it has answered with it (PostgreSQL refuses a login with
+    /// FATAL).
+    pub(crate) severity: &'static str,
+}
+
+impl FailedLogin {
+    /// The server could not be reached, or its connection ended.
+    pub(crate) fn away(error: ServerError) -> FailedLogin {
+        FailedLogin::ours(error, Outlook::Away)
+    }
+
+    /// The server has another role than the pool wants.
+    pub(crate) fn not_ready(error: ServerError) -> FailedLogin {
+        FailedLogin::ours(error, Outlook::NotReady)
+    }
+
+    /// The server, or what is configured for it, will not do.
+    pub(crate) fn lasting(error: ServerError) -> FailedLogin {
+        FailedLogin::ours(error, Outlook::Lasting)
+    }
+
+    /// The server has answered with this error.
+    pub(crate) fn answered(error: ServerError) -> FailedLogin {
+        FailedLogin { outlook: Outlook::of(&error), error, failure: LoginFailure::Other, severity: "FATAL " }
+    }
+
+    fn ours(error: ServerError, outlook: Outlook) -> FailedLogin {
+        FailedLogin { error, failure: LoginFailure::Other, outlook, severity: "" }
+    }
+
+    /// The same, and it may be tried in another way.
+    pub(crate) fn or(self, failure: LoginFailure) -> FailedLogin {
+        FailedLogin { failure, ..self }
+    }
+}
+
+impl Outlook {
+    /// What a server's own error lets us expect (PostgreSQL documentation, Appendix A, class 57).
+    fn of(error: &ServerError) -> Outlook {
+        match error.sqlstate.as_str() {
+            "57P01" | "57P02" | CANNOT_CONNECT_NOW => Outlook::Away,
+            _ => Outlook::Lasting,
+        }
+    }
+
+    /// What is expected of it under a pool's policy: where clients are refused while a server is down, only one that starts
+    /// up is waited for.
+    pub(crate) fn under(self, policy: OnServerDown, error: &ServerError) -> Outlook {
+        match policy {
+            OnServerDown::Wait => self,
+            OnServerDown::Refuse if error.sqlstate == CANNOT_CONNECT_NOW => Outlook::NotReady,
+            OnServerDown::Refuse => Outlook::Lasting,
+        }
+    }
+
+    /// Of two servers of a round: while one of them may be had later, the round may succeed; and while one answers, each
+    /// attempt costs it a login.
+    pub(crate) fn and(self, other: Outlook) -> Outlook {
+        if self == other { self } else { Outlook::NotReady }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(sqlstate: &str) -> ServerError {
+        ServerError { sqlstate: sqlstate.into(), message: String::new() }
+    }
+
+    #[test]
+    fn only_errors_that_pass_by_themselves_are_waited_for() {
+        for passing in ["57P01", "57P02", "57P03"] {
+            assert_eq!(Outlook::of(&error(passing)), Outlook::Away, "{passing}");
+        }
+        for lasting in ["28P01", "28000", "3D000", "53300", "57P04", "08P01", "08006", "XX000", ""] {
+            assert_eq!(Outlook::of(&error(lasting)), Outlook::Lasting, "{lasting}");
+        }
+    }
+
+    #[test]
+    fn where_clients_are_refused_only_a_server_that_starts_up_is_waited_for() {
+        let refuse = |outlook: Outlook, sqlstate| outlook.under(OnServerDown::Refuse, &error(sqlstate));
+        assert_eq!(refuse(Outlook::Away, "08006"), Outlook::Lasting);
+        assert_eq!(refuse(Outlook::NotReady, "08006"), Outlook::Lasting);
+        assert_eq!(refuse(Outlook::Away, "57P03"), Outlook::NotReady);
+        assert_eq!(Outlook::Away.under(OnServerDown::Wait, &error("08006")), Outlook::Away);
+    }
+}

@@ -1,0 +1,216 @@
+//! Another process takes over: what is between two transactions leaves with its socket, and the rest as it comes so far.
+//!
+//! Idle servers leave before clients, so that the new process need not open as many of its own. A client that waits for a
+//! server is served here first, which is its turn. While this lasts, a server is opened only for clients that wait.
+
+use weir_base::{Peer, Time};
+use weir_session::{frozen, frozen_server};
+
+use crate::common::FollowUp;
+use crate::engine::Engine;
+use crate::entry::state::Handoff;
+use crate::peers::{ClientPhase, ClientSlot, Entry, ServerPhase, ServerSlot, ServerState};
+use crate::pools::PoolSlot;
+use crate::port::{HandOver, Io};
+use crate::takeover::moved::{Moved, MovedClient, MovedPool, MovedServer};
+use crate::traffic::cancel_key::pid_of;
+
+impl Engine {
+    /// A step of the take-over is due.
+    pub(crate) fn hand_over<I: Io>(&mut self, now: Time, step: HandOver, io: &mut I) {
+        match step {
+            HandOver::Ask => io.hand_over_begins(self.may_hand_over()),
+            HandOver::Give => {
+                if self.takeover.begin() {
+                    self.give_pools(io);
+                }
+                self.give_all(now, io);
+                io.hand_over_left(self.left_to_give());
+            }
+            HandOver::Stay => {
+                self.takeover.end();
+                self.pools.indices().into_iter().for_each(|ix| self.common.follow_up(FollowUp::PollPool(ix)));
+            }
+        }
+    }
+
+    /// The highest number that was given so far, or why another process may not take over now.
+    fn may_hand_over(&self) -> Result<u64, &'static str> {
+        if self.admin.shutdown.is_draining() {
+            return Err("it is shutting down");
+        }
+        if self.admin.halt.is_stopped() {
+            return Err("it is paused or suspended: RESUME first");
+        }
+        Ok(self.common.last_id())
+    }
+
+    /// How many the new process has to wait for. Operators are not waited for; nor are servers that nobody uses.
+    fn left_to_give(&self) -> usize {
+        let clients = self.peers.clients().filter(|client| !matches!(client.phase, ClientPhase::Console(_)));
+        let working = |server: &&ServerSlot| server.phase().is_some_and(|phase| phase != ServerPhase::Idle);
+        clients.count() + self.peers.servers().filter(working).count()
+    }
+
+    fn give_pools<I: Io>(&mut self, io: &mut I) {
+        for slot in self.pools.iter().filter(|slot| !slot.removed && !slot.lending.is_borrower()) {
+            let learned = slot.credentials.learned();
+            let moved = MovedPool {
+                database: slot.name.to_string(),
+                user: slot.user.to_string(),
+                reported: slot.welcome.as_ref().map(|welcome| welcome.reported.list()),
+                password: learned.password.as_deref().map(str::to_owned),
+                keys: learned.keys.clone(),
+                looked_up: slot.credentials.looked_up().cloned(),
+                schema: slot.accepted.schema_changes(),
+            };
+            io.hand_over(route_of(&slot.name, &slot.user), Moved::Pool(Box::new(moved)).write(), None);
+        }
+    }
+
+    /// All that is free leaves.
+    fn give_all<I: Io>(&mut self, now: Time, io: &mut I) {
+        let servers: Vec<Peer> = self.peers.servers().map(|server| server.peer).collect();
+        let clients: Vec<Peer> = self.peers.clients().map(|client| client.peer).collect();
+        servers.into_iter().chain(clients).for_each(|peer| self.give(now, peer, io));
+    }
+
+    /// A peer may be free at the end of this turn.
+    #[cold]
+    pub(crate) fn hand_over_later(&mut self, peer: Option<Peer>) {
+        peer.into_iter().for_each(|peer| self.common.follow_up(FollowUp::HandOver(peer)));
+    }
+
+    /// A peer leaves, if it is free.
+    pub(crate) fn give<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        if !self.takeover.is_giving() {
+            return;
+        }
+        match self.peers.take(peer) {
+            Entry::Client(client) => self.give_client(client, io),
+            Entry::Server(server) => self.give_server(now, server, io),
+            Entry::Cancel(cancel) => self.peers.put(peer, Entry::Cancel(cancel)),
+            Entry::Free => {}
+        }
+    }
+
+    fn give_client<I: Io>(&mut self, mut client: Box<ClientSlot>, io: &mut I) {
+        let session = match &client.phase {
+            ClientPhase::Ready(session) if is_free(&client) => frozen::freeze(session, &self.sessions.params),
+            _ => None,
+        };
+        let Some(session) = session else { return self.peers.put_client(client) };
+        let slot = self.pools.get(client.pool);
+        let own = pid_of(self.common.worker(), client.peer);
+        let pid = self.takeover.keys.pid(client.peer).unwrap_or(own);
+        let (secret, issued) = client.cancel.parts();
+        let moved = MovedClient {
+            id: client.id,
+            database: slot.name.to_string(),
+            pool_user: slot.user.to_string(),
+            user: client.user.to_string(),
+            addr: client.addr.clone(),
+            connected_at: client.connected_at.micros(),
+            request_at: client.request_at.micros(),
+            tls: client.tls.as_deref().cloned(),
+            pid,
+            secret,
+            issued,
+            session,
+        };
+        self.takeover.leave(client.peer, u64::from(pid >> 24), Moved::Client(Box::new(moved)).write());
+        client.phase = ClientPhase::Moving(Box::new(Handoff::TakeOver));
+        io.detach(client.peer);
+        self.peers.put_client(client);
+    }
+
+    /// A client's socket is free to leave.
+    pub(crate) fn client_leaves_process<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+        let leaves = self.takeover.left(client.peer);
+        if client.armed != Time::NEVER {
+            self.common.timers().forget();
+            self.tidy_timers();
+        }
+        self.takeover.keys.remove(client.peer);
+        self.uncount_client(&mut client, io);
+        self.pools.get_mut(client.pool).pool.leave(client.peer, now);
+        self.count_client(client.pool, -1);
+        match leaves {
+            Some((route, value)) => io.hand_over(route, value, Some(client.peer)),
+            None => io.close(client.peer),
+        }
+        self.check_drained(io);
+    }
+
+    fn give_server<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+        let free = server.link.is_none() && server.cancels == 0 && !server.marked_for_close;
+        let session = match &server.state {
+            ServerState::Up(up, ServerPhase::Idle) if free => frozen_server::freeze(up, &self.sessions.params),
+            _ => None,
+        };
+        let (peer, ix) = (server.peer, server.pool);
+        let slot = self.pools.get_mut(ix);
+        let stays = slot.removed || !slot.pool.contains(peer) || slot.pool.is_unwanted(peer);
+        let Some(session) = session.filter(|_| !stays && slot.pool.free_since(peer).is_some()) else {
+            return self.peers.put_server(server);
+        };
+        let (ages, connection) = (slot.pool.ages(peer), &server.connection);
+        let moved = MovedServer {
+            id: server.id,
+            database: slot.name.to_string(),
+            user: slot.user.to_string(),
+            made_for: made_for(slot),
+            target: connection.target().clone(),
+            attempt: connection.attempt().parts(),
+            local: connection.local().to_owned(),
+            remote: connection.remote(),
+            tls: connection.tls().cloned(),
+            connected_at: ages.connected_at.micros(),
+            expires: ages.expires.micros(),
+            session,
+        };
+        slot.pool.lost(peer, now);
+        self.takeover.leave(peer, route_of(&slot.name, &slot.user), Moved::Server(Box::new(moved)).write());
+        self.untie(&mut server);
+        server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Leaving);
+        self.peers.put_server(server);
+        self.common.follow_up(FollowUp::PollPool(ix));
+        io.detach(peer);
+    }
+
+    /// A server's socket is free to leave.
+    pub(crate) fn server_leaves<I: Io>(&mut self, server: Box<ServerSlot>, io: &mut I) {
+        match self.takeover.left(server.peer) {
+            Some((route, value)) => io.hand_over(route, value, Some(server.peer)),
+            None => io.close(server.peer),
+        }
+    }
+}
+
+/// Whether a client that has logged in is between two requests, and nothing waits for it or because of it.
+fn is_free(client: &ClientSlot) -> bool {
+    client.link.is_none() && !client.pause.any() && client.waiting.is_empty() && !client.cut && !client.ended
+}
+
+/// The number by which another process, with another number of workers perhaps, finds the worker of a pool.
+pub(crate) fn route_of(database: &str, user: &str) -> u64 {
+    super::configuration::pool_hash(database, user)
+}
+
+/// What of its pool's configuration a server depends on, as a hash: FNV-1a over how it is written for developers, so that
+/// another version, which may write it otherwise, rather opens new servers.
+pub(crate) fn made_for(slot: &PoolSlot) -> u64 {
+    let config = &slot.config;
+    let text = format!(
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        config.targets,
+        config.database,
+        config.user,
+        config.password,
+        config.session_attrs,
+        config.connect_query,
+        config.startup,
+        config.require_auth
+    );
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

@@ -1,0 +1,54 @@
+//! A process takes over from another one: what moves, and what is kept of it.
+//!
+//! - `moved`: clients, servers and pools as bytes. `keys`: the cancel keys of clients that came from another process.
+//!
+//! The old process gives what is between two transactions, and serves the rest until that is so, too. What it gives is a
+//! value and a socket; what can't be taken by the new process returns as the same value. The flows are in
+//! `flows::hand_over` and `flows::inherit`.
+
+pub(crate) mod keys;
+pub(crate) mod moved;
+
+use std::collections::HashMap;
+
+use weir_base::Peer;
+
+use crate::takeover::keys::MovedKeys;
+
+/// What a worker keeps of a take-over.
+#[derive(Default)]
+pub(crate) struct TakeOver {
+    giving: bool,
+    /// Servers and clients that leave as soon as their sockets are free: where each goes, and what it is.
+    leaving: HashMap<Peer, (u64, Vec<u8>)>,
+    /// The keys of clients that came from another process.
+    pub(crate) keys: MovedKeys,
+}
+
+impl TakeOver {
+    /// Whether what is free goes to another process.
+    #[inline]
+    pub(crate) fn is_giving(&self) -> bool {
+        self.giving
+    }
+
+    /// From now on it does. Whether that is new.
+    pub(crate) fn begin(&mut self) -> bool {
+        !std::mem::replace(&mut self.giving, true)
+    }
+
+    /// The other process is gone.
+    pub(crate) fn end(&mut self) {
+        self.giving = false;
+    }
+
+    /// A peer leaves when its socket is free.
+    pub(crate) fn leave(&mut self, peer: Peer, route: u64, value: Vec<u8>) {
+        self.leaving.insert(peer, (route, value));
+    }
+
+    /// Its socket is free, or it is gone.
+    pub(crate) fn left(&mut self, peer: Peer) -> Option<(u64, Vec<u8>)> {
+        self.leaving.remove(&peer)
+    }
+}

@@ -1,0 +1,90 @@
+//! Clients, servers and pools as bytes, on their way from one process to another.
+//!
+//! The version of this format, and of those within it, is [`FORMAT`]: processes that differ in it do not talk. Times are
+//! those of the old process's clock, which the new one continues.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use weir_auth::{ScramKeys, Secret};
+use weir_base::{ClientAddr, Target};
+
+use crate::secured::Secured;
+
+/// The version of what processes hand over. Another number for each change of what moves, however small.
+pub const FORMAT: u32 = 1;
+
+/// What moves.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Moved {
+    Pool(Box<MovedPool>),
+    Server(Box<MovedServer>),
+    Client(Box<MovedClient>),
+}
+
+/// What is known of a pool beside its configuration.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct MovedPool {
+    pub(crate) database: String,
+    pub(crate) user: String,
+    /// What a server reported about itself.
+    pub(crate) reported: Option<Vec<(String, String)>>,
+    pub(crate) password: Option<String>,
+    pub(crate) keys: Option<ScramKeys>,
+    pub(crate) looked_up: Option<Secret>,
+    /// How often definitions have changed.
+    pub(crate) schema: u64,
+}
+
+/// A server that is idle.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct MovedServer {
+    pub(crate) id: u64,
+    pub(crate) database: String,
+    pub(crate) user: String,
+    /// What of the pool's configuration a server depends on, as a hash.
+    pub(crate) made_for: u64,
+    pub(crate) target: Target,
+    /// How it was tried (`Attempt::parts`).
+    pub(crate) attempt: (u8, bool),
+    pub(crate) local: String,
+    pub(crate) remote: Option<IpAddr>,
+    pub(crate) tls: Option<Secured>,
+    pub(crate) connected_at: u64,
+    pub(crate) expires: u64,
+    /// The session (`weir_session::frozen_server`).
+    pub(crate) session: Vec<u8>,
+}
+
+/// A client that has logged in, and has no server.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct MovedClient {
+    pub(crate) id: u64,
+    pub(crate) database: String,
+    /// The user of its pool on the server, and its own name.
+    pub(crate) pool_user: String,
+    pub(crate) user: String,
+    pub(crate) addr: ClientAddr,
+    pub(crate) connected_at: u64,
+    pub(crate) request_at: u64,
+    pub(crate) tls: Option<Secured>,
+    /// The key that it was given: process id, secret, and how much of that it received.
+    pub(crate) pid: u32,
+    pub(crate) secret: [u8; 16],
+    pub(crate) issued: usize,
+    /// The session (`weir_session::frozen`).
+    pub(crate) session: Vec<u8>,
+}
+
+impl Moved {
+    /// The bytes that another process reads.
+    pub(crate) fn write(&self) -> Vec<u8> {
+        // Nothing here is a value that the format does not have.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// Reads what [`Moved::write`] wrote; `None` if it is damaged.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Moved> {
+        postcard::from_bytes(bytes).ok()
+    }
+}

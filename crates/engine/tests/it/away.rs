@@ -1,0 +1,234 @@
+//! Servers that are away: who waits for them, for how long, how often they are tried, and who is told what.
+
+use std::sync::Arc;
+
+use weir_base::{Host, Peer, Span, Target};
+use weir_config::{Config, FileFormat, OnServerDown, Pool};
+use weir_pgwire::put_back;
+
+use crate::common::*;
+
+fn with(change: impl FnOnce(&mut Pool)) -> Config {
+    let mut config = config(2);
+    let mut pool = Pool::clone(&config.pools["db"]);
+    change(&mut pool);
+    config.pools.insert("db".into(), Arc::new(pool));
+    config
+}
+
+fn hosts(names: &[&str]) -> Vec<Target> {
+    names.iter().map(|name| Target { host: Host::parse(name), port: 5432 }).collect()
+}
+
+/// The server answers our login with an error.
+fn answers(world: &mut World, server: Peer, sqlstate: &str, message: &str) {
+    world.input(weir_engine::port::Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote: None });
+    let mut bytes = Vec::new();
+    let fields = weir_pgwire::ErrorFields { severity: "FATAL", sqlstate, message, detail: None, hint: None };
+    put_back::error(&mut bytes, &fields);
+    world.bytes(server, &bytes);
+}
+
+/// Every connect fails for a while; returns how many there were.
+fn away_for(world: &mut World, span: Span) -> u32 {
+    let (end, mut connects) = (world.now + span, 0);
+    loop {
+        while let Some(server) = world.connecting() {
+            connects += 1;
+            world.fail(server, "connection refused");
+        }
+        if world.now >= end {
+            return connects;
+        }
+        let next = world.engine.next_deadline().min(end);
+        world.pass(next.since(world.now));
+    }
+}
+
+/// The connects that are under way reach the server, and it lets them in.
+fn back(world: &mut World) {
+    while let Some(server) = world.connecting() {
+        world.log_in(server);
+    }
+}
+
+#[test]
+fn clients_wait_while_their_server_is_away_and_are_served_within_a_twentieth_of_a_second_after_it_is_back() {
+    let mut world = World::new(with(|pool| pool.limits.query_wait_notify = Span::ZERO));
+    let known = world.arrival("ann", "db");
+    let server = world.server();
+    world.forget(known);
+    world.gone(server);
+    world.bytes(known, &query("select 1"));
+    let newcomer = world.arrival("ann", "db");
+    let connects = away_for(&mut world, Span::from_secs(30));
+    assert!(world.heard(known).is_empty() && world.is_open(known));
+    assert!(world.is_open(newcomer));
+    assert!((600..=750).contains(&connects), "one attempt every 40 to 50 ms, {connects} in 30 s");
+    world.pass(Span::from_millis(50));
+    let server = world.server();
+    assert!(world.heard(server).ends_with(&query("select 1")));
+    assert!(world.is_open(newcomer));
+}
+
+#[test]
+fn a_client_of_a_pool_that_never_had_a_server_waits_for_the_first() {
+    let mut world = World::new(config(2));
+    let client = world.arrival("ann", "db");
+    away_for(&mut world, Span::from_secs(5));
+    assert!(world.heard(client).is_empty());
+    world.pass(Span::from_millis(50));
+    back(&mut world);
+    assert!(world.heard(client).ends_with(&ready(b'I')));
+}
+
+#[test]
+fn what_passes_by_itself_is_waited_for_and_what_does_not_is_an_error_at_once() {
+    let passing = [
+        ("57P03", "the database system is starting up"),
+        ("57P03", "the database system is shutting down"),
+        ("57P01", "terminating connection due to administrator command"),
+    ];
+    for (sqlstate, message) in passing {
+        let mut world = World::new(config(1));
+        let client = world.arrival("ann", "db");
+        let server = world.connecting().unwrap();
+        answers(&mut world, server, sqlstate, message);
+        assert!(world.heard(client).is_empty(), "{message}");
+        world.pass(Span::from_millis(50));
+        back(&mut world);
+        assert!(world.heard(client).ends_with(&ready(b'I')), "{message}");
+    }
+    for (sqlstate, message) in
+        [("28P01", "wrong password"), ("3D000", "no such database"), ("53300", "too many clients")]
+    {
+        let mut world = World::new(config(1));
+        let client = world.arrival("ann", "db");
+        let server = world.connecting().unwrap();
+        answers(&mut world, server, sqlstate, message);
+        assert!(says(&world.heard(client), message), "{message}");
+    }
+}
+
+#[test]
+fn a_connection_that_ends_in_its_login_or_takes_too_long_is_waited_for() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.connecting().unwrap();
+    world.input(weir_engine::port::Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote: None });
+    world.reset(server);
+    world.pass(Span::from_millis(50));
+    assert!(world.connecting().is_some(), "it is tried again, and hangs");
+    world.pass(world.engine.next_deadline().since(world.now).max(Span::from_secs(16)));
+    assert!(world.heard(client).is_empty() && world.is_open(client));
+    back(&mut world);
+    assert!(world.heard(client).ends_with(&ready(b'I')));
+}
+
+#[test]
+fn a_pool_may_refuse_its_clients_instead() {
+    let mut world = World::new(with(|pool| pool.limits.on_server_down = OnServerDown::Refuse));
+    let client = world.arrival("ann", "db");
+    let server = world.connecting().unwrap();
+    world.fail(server, "connection refused");
+    assert!(says(&world.heard(client), "connection refused"));
+    let next = world.arrival("ann", "db");
+    assert!(says(&world.heard(next), "connection refused") && world.connecting().is_none());
+    // One that starts up is waited for all the same.
+    world.pass(Span::from_secs(1));
+    let client = world.arrival("ann", "db");
+    let server = world.connecting().unwrap();
+    answers(&mut world, server, "57P03", "the database system is starting up");
+    assert!(world.heard(client).is_empty());
+}
+
+#[test]
+fn the_wait_ends_with_query_wait_timeout_and_its_detail_has_the_servers_error() {
+    let mut world = World::new(with(|pool| pool.limits.query_wait_timeout = Span::from_secs(3)));
+    let client = world.arrival("ann", "db");
+    away_for(&mut world, Span::from_millis(2_900));
+    assert!(world.heard(client).is_empty());
+    away_for(&mut world, Span::from_millis(200));
+    let heard = world.heard(client);
+    assert!(says(&heard, "query_wait_timeout") && says(&heard, "C08006") && says(&heard, "connection refused"));
+}
+
+#[test]
+fn in_an_ini_query_timeout_covers_the_wait_and_errors_have_the_code_of_pgbouncer() {
+    let mut config = with(|pool| pool.limits.query_wait_timeout = Span::from_secs(30));
+    config.format = FileFormat::Ini;
+    config.limits.query_timeout = Span::from_secs(3);
+    let mut world = World::new(config);
+    let client = world.arrival("ann", "db");
+    away_for(&mut world, Span::from_millis(3_100));
+    let heard = world.heard(client);
+    assert!(says(&heard, "Mquery_timeout") && says(&heard, "C08P01"));
+}
+
+#[test]
+fn a_client_that_logs_in_waits_no_longer_than_a_login_may_take() {
+    let mut config = config(1);
+    config.client_login_timeout = Span::from_secs(4);
+    let mut world = World::new(config);
+    let client = world.arrival("ann", "db");
+    away_for(&mut world, Span::from_secs(5));
+    assert!(says(&world.heard(client), "client_login_timeout (server down)"));
+}
+
+#[test]
+fn two_hundred_pools_try_their_host_no_more_often_than_one_and_all_go_on_when_it_is_back() {
+    let mut config = config(1);
+    config.max_logins_per_host = 0;
+    (0..200).for_each(|number| add_pool(&mut config, &format!("db{number}"), 1));
+    let mut world = World::new(config);
+    let first = world.arrival("ann", "db");
+    away_for(&mut world, Span::from_millis(1));
+    let clients: Vec<Peer> = (0..200).map(|number| world.arrival("ann", &format!("db{number}"))).collect();
+    let connects = away_for(&mut world, Span::from_secs(2));
+    assert!(connects <= 60, "{connects} connects in 2 s");
+    world.pass(Span::from_millis(50));
+    back(&mut world);
+    for client in clients.into_iter().chain([first]) {
+        assert!(world.heard(client).ends_with(&ready(b'I')));
+    }
+}
+
+#[test]
+fn of_several_hosts_that_are_away_the_first_that_is_back_is_taken() {
+    for (up, down) in [("10.0.0.1", "10.0.0.2"), ("10.0.0.2", "10.0.0.1")] {
+        let mut world = World::new(with(|pool| pool.targets = hosts(&["10.0.0.1", "10.0.0.2"])));
+        let client = world.arrival("ann", "db");
+        away_for(&mut world, Span::from_secs(2));
+        let back_at = world.now;
+        while world.heard(client).is_empty() {
+            let next = world.engine.next_deadline();
+            world.pass(next.since(world.now));
+            while let Some(server) = world.connecting() {
+                let target = world.last_target().unwrap().host;
+                if target == Host::parse(up) {
+                    world.log_in(server);
+                    break;
+                }
+                assert_eq!(target, Host::parse(down));
+                world.fail(server, "connection refused");
+            }
+        }
+        assert!(world.now - back_at <= Span::from_millis(100), "{:?}", world.now - back_at);
+    }
+}
+
+#[test]
+fn a_host_that_is_away_costs_pools_with_another_one_nothing() {
+    let mut config = with(|pool| pool.targets = hosts(&["10.0.0.1", "10.0.0.2"]));
+    add_pool(&mut config, "alone", 1);
+    let mut alone = Pool::clone(&config.pools["alone"]);
+    alone.targets = hosts(&["10.0.0.1"]);
+    config.pools.insert("alone".into(), Arc::new(alone));
+    let mut world = World::new(config);
+    let waits = world.arrival("ann", "alone");
+    away_for(&mut world, Span::from_millis(5));
+    let served = world.arrival("ann", "db");
+    assert_eq!(world.last_target().unwrap().host, Host::parse("10.0.0.2"), "the other one is known to be away");
+    back(&mut world);
+    assert!(world.heard(served).ends_with(&ready(b'I')) && world.heard(waits).is_empty());
+}

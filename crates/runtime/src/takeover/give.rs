@@ -1,0 +1,323 @@
+//! The old process's side: a thread that waits for a process that wants to take over, and gives it what workers let go of.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::net::Shutdown;
+use weir_base::WorkerId;
+use weir_engine::TAKEOVER_FORMAT;
+use weir_engine::port::{HandOver, Level};
+
+use super::given::Given;
+use super::listeners::{ListenerKind, Offered};
+use super::socket::{UpgradeSocket, is_trusted};
+use super::wire::{self, Item, Kind, Offer, Serving};
+use crate::clock::Clock;
+use crate::log::Log;
+use crate::mailbox::{Handoff, Mailboxes, WorkerMessage};
+use crate::shared::Ending;
+use crate::supervisor;
+use crate::tls::Tls;
+
+/// How long the other side may be silent before it serves, and while a frame is on its way.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How long workers may take to answer a question.
+const WORKERS: Duration = Duration::from_secs(10);
+/// How often workers look for what has become free without their noticing, and say what is left.
+const ROUND: Duration = Duration::from_millis(10);
+
+/// The thread that waits for a process that wants to take over.
+pub(crate) struct GiveThread {
+    socket: UnixListenerHandle,
+    thread: JoinHandle<()>,
+}
+
+/// Another handle of the socket, to end the wait.
+struct UnixListenerHandle(std::os::unix::net::UnixListener);
+
+/// What the thread knows.
+pub(crate) struct Giving {
+    pub(crate) socket: UpgradeSocket,
+    pub(crate) given: Receiver<Given>,
+    pub(crate) mailboxes: Mailboxes,
+    pub(crate) log: Log,
+    pub(crate) clock: Clock,
+    pub(crate) process_key: [u8; 32],
+    pub(crate) ending: Ending,
+    /// The control plane's listening sockets.
+    pub(crate) web: Arc<Mutex<Vec<std::net::TcpListener>>>,
+    /// Set when another process has taken over.
+    pub(crate) gone: Arc<AtomicBool>,
+}
+
+impl GiveThread {
+    pub(crate) fn start(giving: Giving) -> io::Result<GiveThread> {
+        giving.socket.listener.set_nonblocking(false)?;
+        let socket = UnixListenerHandle(giving.socket.listener.try_clone()?);
+        let thread = thread::Builder::new().name("weir-upgrade".into()).spawn(move || giving.run())?;
+        Ok(GiveThread { socket, thread })
+    }
+
+    /// Ends the thread. `keep`: the listening socket is another process's now.
+    pub(crate) fn finish(self, keep: bool) {
+        if keep {
+            // Its work is done; only its last lines are left.
+            let _ = self.thread.join();
+            return;
+        }
+        let _ = rustix::net::shutdown(&self.socket.0, Shutdown::Both);
+        let _ = self.thread.join();
+    }
+}
+
+impl Giving {
+    fn run(self) {
+        loop {
+            let stream = match self.socket.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) if self.ending.status().is_some() => return,
+                // The socket was shut down, or no descriptor is free.
+                Err(error) if error.kind() == ErrorKind::InvalidInput => return,
+                Err(_) => {
+                    thread::sleep(Duration::from_millis(200));
+                    continue;
+                }
+            };
+            if self.ending.status().is_some() {
+                return;
+            }
+            if !is_trusted(&stream) {
+                self.log.line(Level::Warning, format_args!("a process of another user asked to take over; refused"));
+                continue;
+            }
+            if self.serve(&stream) {
+                self.gone.store(true, Ordering::Release);
+                self.socket.file.disown();
+                return self.ending.end(0);
+            }
+        }
+    }
+
+    /// Serves one process; whether it has taken over.
+    fn serve(&self, stream: &UnixStream) -> bool {
+        match self.offer(stream) {
+            Ok(Some(serving)) => self.give(stream, &serving),
+            Ok(None) => false,
+            Err(error) => {
+                self.log.line(Level::Warning, format_args!("take-over by another process failed, serving on: {error}"));
+                false
+            }
+        }
+    }
+
+    /// Offers the listening sockets, and waits until the other process serves. Nothing is given away before.
+    fn offer(&self, stream: &UnixStream) -> io::Result<Option<Serving>> {
+        stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_write_timeout(Some(SILENCE))?;
+        let hello = wire::receive(stream)?;
+        let Some((format, version)) = hello.bytes.split_first_chunk().filter(|_| hello.kind == Kind::Hello) else {
+            return Err(ErrorKind::InvalidData.into());
+        };
+        let (format, version) = (u32::from_be_bytes(*format), String::from_utf8_lossy(version).into_owned());
+        self.log.line(Level::Info, format_args!("weir {version} asks to take over"));
+        if format != TAKEOVER_FORMAT {
+            let own = env!("CARGO_PKG_VERSION");
+            return self.refuse(stream, &format!("it is weir {own}, whose sessions this version can't read"));
+        }
+        let last_id = match self.ask_workers()? {
+            Ok(last) => last,
+            Err(why) => return self.refuse(stream, why),
+        };
+        let listeners = self.listeners()?;
+        let offer = Offer {
+            process_key: self.process_key,
+            wall_at_start: self.clock.wall_at_start(),
+            now: self.clock.now().micros(),
+            last_id,
+            listeners: listeners.iter().map(|(kind, _)| kind.clone()).collect(),
+        };
+        let descriptors: Vec<_> = listeners.iter().map(|(_, fd)| fd.as_fd()).collect();
+        wire::send_value(stream, Kind::Offer, &offer, &descriptors)?;
+        drop(listeners);
+        let serving = wire::receive(stream)?;
+        if serving.kind != Kind::Serving {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        wire::value(&serving).map(Some)
+    }
+
+    fn refuse(&self, stream: &UnixStream, why: &str) -> io::Result<Option<Serving>> {
+        self.log.line(Level::Warning, format_args!("take-over refused: {why}"));
+        wire::send(stream, Kind::Refused, why.as_bytes(), &[])?;
+        Ok(None)
+    }
+
+    /// Asks all workers whether another process may take over: the highest number that one of them has given.
+    fn ask_workers(&self) -> io::Result<Result<u64, &'static str>> {
+        self.forget_answers();
+        self.tell_workers(HandOver::Ask);
+        let (mut last, by) = (0, Instant::now() + WORKERS);
+        for _ in 0..self.mailboxes.workers() {
+            let given = self.next(by, |given| matches!(given, Given::Begins(_)))?;
+            match given {
+                Given::Begins(Ok(id)) => last = last.max(id),
+                Given::Begins(Err(why)) => return Ok(Err(why)),
+                _ => {}
+            }
+        }
+        Ok(Ok(last))
+    }
+
+    fn listeners(&self) -> io::Result<Offered> {
+        self.mailboxes.send(WorkerId(0), WorkerMessage::OfferListeners);
+        let given = self.next(Instant::now() + WORKERS, |given| matches!(given, Given::Listeners(_)))?;
+        let Given::Listeners(mut listeners) = given else { return Err(ErrorKind::InvalidData.into()) };
+        for web in self.web.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            listeners.push((ListenerKind::Web, web.try_clone()?.into()));
+        }
+        let path = self.socket.file.path().to_owned();
+        listeners.push((ListenerKind::Upgrade(path), self.socket.listener.try_clone()?.into()));
+        Ok(listeners)
+    }
+
+    /// The other process serves: it is given everything. Whether it has got all of it.
+    fn give(&self, stream: &UnixStream, serving: &Serving) -> bool {
+        let pid = serving.pid;
+        self.log
+            .line(Level::Info, format_args!("process {pid} takes over: clients move to it between two transactions"));
+        self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(false));
+        match self.give_all(stream) {
+            Ok(()) => {
+                supervisor::main_process(pid);
+                self.log.line(Level::Info, format_args!("process {pid} has taken over, exiting"));
+                true
+            }
+            Err(error) => {
+                self.tell_workers(HandOver::Stay);
+                self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(true));
+                self.log
+                    .line(Level::Error, format_args!("process {pid}, which took over, is gone: {error}; serving on"));
+                self.keep_rest();
+                false
+            }
+        }
+    }
+
+    fn give_all(&self, stream: &UnixStream) -> io::Result<()> {
+        self.forget_answers();
+        // Two rounds in which no worker has anything left: what one sent to another has arrived by the second.
+        let mut quiet = 0;
+        while quiet < 2 {
+            self.tell_workers(HandOver::Give);
+            let round = Instant::now() + ROUND;
+            let (mut left, mut answers, mut values) = (0, 0, 0_usize);
+            while answers < self.mailboxes.workers() {
+                match self.given.recv_timeout(WORKERS) {
+                    Ok(Given::Left(count)) => (left, answers) = (left + count, answers + 1),
+                    Ok(given) => values += self.pass_on(stream, given)?,
+                    Err(_) => return Err(ErrorKind::TimedOut.into()),
+                }
+            }
+            quiet = if left == 0 && values == 0 { quiet + 1 } else { 0 };
+            if left > 0 {
+                self.pass_on_until(round, stream)?;
+            }
+        }
+        wire::send(stream, Kind::Done, b"", &[])?;
+        let bye = wire::receive(stream)?;
+        if bye.kind == Kind::Bye { Ok(()) } else { Err(ErrorKind::InvalidData.into()) }
+    }
+
+    /// Passes on what comes until then.
+    fn pass_on_until(&self, round: Instant, stream: &UnixStream) -> io::Result<()> {
+        loop {
+            match self.given.recv_timeout(round.saturating_duration_since(Instant::now())) {
+                Ok(given) => drop(self.pass_on(stream, given)?),
+                Err(RecvTimeoutError::Disconnected) => return Err(ErrorKind::BrokenPipe.into()),
+                Err(RecvTimeoutError::Timeout) if is_gone(stream) => return Err(ErrorKind::UnexpectedEof.into()),
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
+            }
+        }
+    }
+
+    /// Passes what a worker has let go of on to the other process. Returns how many sockets that were.
+    fn pass_on(&self, stream: &UnixStream, given: Given) -> io::Result<usize> {
+        let Given::Value { from, route, value, socket } = given else { return Ok(0) };
+        let Some(Handoff { socket, tls, held }) = socket else {
+            let item = Item { route, value, held: Vec::new(), tls: None, is_tcp: false };
+            return wire::send_value(stream, Kind::Item, &item, &[]).map(|()| 0);
+        };
+        let tls = match tls {
+            None => None,
+            Some(Tls::Open(session)) => match session.into_state() {
+                Some(state) => Some(state),
+                None => {
+                    self.log
+                        .line(Level::Warning, format_args!("an encrypted connection could not be handed over; closed"));
+                    return Ok(1);
+                }
+            },
+            // It is not let go of before its handshake is done.
+            Some(Tls::Handshaking(_)) => return Ok(1),
+        };
+        let item = Item { route, value, held, tls, is_tcp: socket.is_tcp() };
+        let sent = wire::send_value(stream, Kind::Item, &item, &[socket.fd()]);
+        if sent.is_err()
+            && let Ok(fd) = socket.fd().try_clone_to_owned()
+            && let Some(handoff) = super::take::handoff(fd, item.is_tcp, item.held, item.tls)
+        {
+            self.mailboxes.send(from, WorkerMessage::Inherited { value: item.value, socket: Some(handoff) });
+        }
+        sent.map(|()| 1)
+    }
+
+    /// What workers have let go of meanwhile goes back to them.
+    fn keep_rest(&self) {
+        // They let go of nothing more once they have heard that they keep it; what was under way comes soon.
+        let by = Instant::now() + Duration::from_secs(1);
+        while let Ok(given) = self.given.recv_timeout(by.saturating_duration_since(Instant::now())) {
+            self.put_back(given);
+        }
+    }
+
+    fn put_back(&self, given: Given) {
+        if let Given::Value { from, value, socket, .. } = given {
+            self.mailboxes.send(from, WorkerMessage::Inherited { value, socket });
+        }
+    }
+
+    fn forget_answers(&self) {
+        while let Ok(given) = self.given.try_recv() {
+            self.put_back(given);
+        }
+    }
+
+    fn tell_workers(&self, step: HandOver) {
+        self.mailboxes.send_all(|| WorkerMessage::HandOver(step));
+    }
+
+    /// The next word of a worker that is wanted.
+    fn next(&self, by: Instant, wanted: impl Fn(&Given) -> bool) -> io::Result<Given> {
+        loop {
+            match self.given.recv_timeout(by.saturating_duration_since(Instant::now())) {
+                Ok(given) if wanted(&given) => return Ok(given),
+                Ok(given) => self.put_back(given),
+                Err(_) => return Err(io::Error::new(ErrorKind::TimedOut, "workers did not answer")),
+            }
+        }
+    }
+}
+
+/// Whether the other end is closed: it says nothing while it is given something.
+fn is_gone(stream: &UnixStream) -> bool {
+    let mut byte = [0];
+    let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+    !matches!(rustix::net::recv(stream, &mut byte, flags), Err(rustix::io::Errno::AGAIN))
+}

@@ -1,0 +1,23 @@
+//! One process takes over from another, over a Unix socket, without a client noticing.
+//!
+//! The new process connects, and says which format it understands. The old one offers its listening sockets; it serves on
+//! as if nothing had happened until the new one has said that it serves, too. Then it stops to accept, and gives its
+//! clients and idle servers, each as a value of the engine's with the socket (SCM_RIGHTS), as they come between two
+//! transactions; when it has none left, it ends. Whatever fails before leaves it serving, with all that is not given yet.
+//! Both sides believe only processes of the same user, or root's (SO_PEERCRED).
+//!
+//! - `wire`: the frames. `socket`: where the two meet. `listeners`: which sockets were given, and what for.
+//! - `give`: the old process's side. `given`: what its workers say to it. `take`: the new one's.
+
+mod give;
+mod given;
+mod listeners;
+mod socket;
+mod take;
+mod wire;
+
+pub(crate) use give::{GiveThread, Giving};
+pub(crate) use given::{Given, Giver};
+pub(crate) use listeners::{ListenerKind, Offered};
+pub use socket::{UpgradeSocket, upgrade_socket};
+pub use take::{NotTaken, Predecessor};

@@ -1,0 +1,181 @@
+//! The new process's side: asks the old one, begins with its listening sockets, then takes in what it gives.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use weir_base::WorkerId;
+use weir_engine::TAKEOVER_FORMAT;
+use weir_engine::port::Level;
+
+use super::listeners::{ListenerKind, Offered};
+use super::socket::is_trusted;
+use super::wire::{self, Item, Kind, Offer, Serving};
+use crate::log::Log;
+use crate::mailbox::{Handoff, Mailboxes, WorkerMessage};
+use crate::socket::Socket;
+use crate::tls::{Session, Tls};
+
+/// How long the old process may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A process that offers to be taken over from, with its listening sockets.
+pub struct Predecessor {
+    stream: UnixStream,
+    offer: Offer,
+    listeners: Offered,
+}
+
+/// Why a process is not taken over from.
+#[derive(Debug)]
+pub enum NotTaken {
+    /// No process is there.
+    Absent,
+    /// It is there, and something is in the way.
+    Refused(String),
+}
+
+impl fmt::Display for NotTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotTaken::Absent => f.write_str("no process serves there"),
+            NotTaken::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for NotTaken {}
+
+impl Predecessor {
+    /// Asks the process that serves at this socket. Nothing has changed for it, whatever comes of this, before
+    /// [`Predecessor::take_over`].
+    ///
+    /// # Errors
+    /// There is none, or it refuses.
+    pub fn ask(path: &Path) -> Result<Predecessor, NotTaken> {
+        let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => NotTaken::Absent,
+            _ => NotTaken::Refused(format!("{}: {error}", path.display())),
+        })?;
+        if !is_trusted(&stream) {
+            return Err(NotTaken::Refused(format!("{} is another user's", path.display())));
+        }
+        Predecessor::agree(stream).map_err(|error| NotTaken::Refused(format!("{}: {error}", path.display())))
+    }
+
+    fn agree(stream: UnixStream) -> io::Result<Predecessor> {
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        let hello = [&TAKEOVER_FORMAT.to_be_bytes()[..], env!("CARGO_PKG_VERSION").as_bytes()].concat();
+        wire::send(&stream, Kind::Hello, &hello, &[])?;
+        let frame = wire::receive(&stream)?;
+        match frame.kind {
+            Kind::Offer => {
+                let offer: Offer = wire::value(&frame)?;
+                let listeners = offer.listeners.iter().cloned().zip(frame.descriptors).collect();
+                Ok(Predecessor { stream, offer, listeners })
+            }
+            Kind::Refused => Err(io::Error::other(String::from_utf8_lossy(&frame.bytes).into_owned())),
+            _ => Err(ErrorKind::InvalidData.into()),
+        }
+    }
+
+    pub(crate) fn process_key(&self) -> [u8; 32] {
+        self.offer.process_key
+    }
+
+    /// The wall clock at the beginning of its clock, and what that shows, in microseconds.
+    pub(crate) fn clock(&self) -> (u64, u64) {
+        (self.offer.wall_at_start, self.offer.now)
+    }
+
+    pub(crate) fn last_id(&self) -> u64 {
+        self.offer.last_id
+    }
+
+    /// Its listening sockets for clients and for the next take-over.
+    pub(crate) fn take_listeners(&mut self) -> Offered {
+        let (web, others) = self.listeners.drain(..).partition(|(kind, _)| *kind == ListenerKind::Web);
+        self.listeners = web;
+        others
+    }
+
+    /// Its listening sockets for HTTP.
+    pub(crate) fn take_web(&mut self) -> Vec<TcpListener> {
+        self.listeners.drain(..).map(|(_, fd)| TcpListener::from(fd)).collect()
+    }
+
+    /// This process serves: the old one is told, and what it gives is taken in on a thread, until it has no more.
+    pub(crate) fn take_over(self, mailboxes: Mailboxes, log: Log) -> io::Result<()> {
+        self.stream.set_read_timeout(None)?;
+        wire::send_value(&self.stream, Kind::Serving, &Serving { pid: std::process::id() }, &[])?;
+        thread::Builder::new().name("weir-takeover".into()).spawn(move || {
+            let (mut clients, began) = (0_u64, std::time::Instant::now());
+            match take_in(&self.stream, &mailboxes, &mut clients) {
+                Ok(()) => {
+                    let took = began.elapsed().as_secs_f64();
+                    log.line(
+                        Level::Info,
+                        format_args!("took over {clients} connections in {took:.3} s; the old process has ended"),
+                    );
+                }
+                Err(error) => {
+                    log.line(
+                        Level::Warning,
+                        format_args!("the old process ended early: {error}; its remaining clients were lost"),
+                    );
+                }
+            }
+        })?;
+        Ok(())
+    }
+}
+
+fn take_in(stream: &UnixStream, mailboxes: &Mailboxes, count: &mut u64) -> io::Result<()> {
+    loop {
+        let mut frame = wire::receive(stream)?;
+        match frame.kind {
+            Kind::Item => {
+                let item: Item = wire::value(&frame)?;
+                let worker = WorkerId((item.route % u64::from(mailboxes.workers())) as u16);
+                let socket = frame.descriptors.pop();
+                *count += u64::from(socket.is_some());
+                let handoff = match socket {
+                    Some(fd) => match handoff(fd, item.is_tcp, item.held, item.tls) {
+                        Some(handoff) => Some(handoff),
+                        None => continue,
+                    },
+                    None => None,
+                };
+                mailboxes.send(worker, WorkerMessage::Inherited { value: item.value, socket: handoff });
+            }
+            Kind::Done => return wire::send(stream, Kind::Bye, b"", &[]),
+            _ => return Err(ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+/// A socket with what came with it.
+pub(super) fn handoff(
+    fd: OwnedFd,
+    is_tcp: bool,
+    held: Vec<u8>,
+    tls: Option<crate::tls::SealedState>,
+) -> Option<Handoff> {
+    rustix::io::ioctl_fionbio(fd.as_fd(), true).ok()?;
+    let tls = match tls {
+        Some(state) => Some(Tls::Open(Box::new(Session::moved(state)?))),
+        None => None,
+    };
+    let socket = if is_tcp {
+        Socket::Tcp(mio::net::TcpStream::from_std(fd.into()))
+    } else {
+        Socket::Unix(mio::net::UnixStream::from_std(fd.into()))
+    };
+    Some(Handoff { socket, tls, held })
+}

@@ -1,0 +1,12 @@
+//! Whether an encrypted connection goes on.
+
+/// How far a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// It goes on.
+    Open,
+    /// The other side has said that nothing more will come (close_notify).
+    Closed,
+    /// It is not to be used any more.
+    Broken,
+}

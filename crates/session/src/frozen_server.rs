@@ -1,0 +1,98 @@
+//! A server as bytes, and back: so that it can move to another process.
+//!
+//! Owns the format. What freezes is a server that is clean and has no client. Statements go as their names on it, which mean
+//! the same where the process's key is the same. What is in its unnamed statement is forgotten.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::params::ParamTable;
+use crate::server::{CancelKey, Role, Server};
+use crate::statements::Key;
+
+#[derive(Serialize, Deserialize)]
+struct FrozenServer {
+    /// Name, value, and whether the server reports it.
+    params: Vec<(String, String, bool)>,
+    /// By the order of their last use; whether each is as it was prepared.
+    statements: Vec<(u128, bool)>,
+    temporary: bool,
+    standby: Option<bool>,
+    read_only: Option<bool>,
+    pid: u32,
+    secret: Vec<u8>,
+}
+
+/// Writes a server. `None` if it is not clean.
+pub fn freeze(server: &Server, table: &ParamTable) -> Option<Vec<u8>> {
+    server.prove_clean()?;
+    let reported: Vec<&str> = table.reported(&server.params).map(|(name, _)| name).collect();
+    let role = server.role();
+    let frozen = FrozenServer {
+        params: table
+            .iter(&server.params)
+            .map(|(name, value)| (name.to_owned(), value.to_owned(), reported.contains(&name)))
+            .collect(),
+        statements: server.statements.by_use().map(|(key, good)| (key.0, good)).collect(),
+        temporary: server.state.is_temporary(),
+        standby: role.standby,
+        read_only: role.read_only,
+        pid: server.cancel_key().pid,
+        secret: server.cancel_key().secret.to_vec(),
+    };
+    postcard::to_stdvec(&frozen).ok()
+}
+
+/// Reads a server that [`freeze`] wrote; `None` if the bytes are damaged. A parameter that is not tracked here is forgotten.
+pub fn thaw(bytes: &[u8], table: &ParamTable) -> Option<Server> {
+    let frozen: FrozenServer = postcard::from_bytes(bytes).ok()?;
+    let mut params = table.unknown();
+    for (name, value, reported) in &frozen.params {
+        table.restore(&mut params, name, value);
+        if *reported {
+            table.take_report(&mut params, name, value);
+        }
+    }
+    let key = CancelKey { pid: frozen.pid, secret: frozen.secret.into() };
+    let mut server = Server::new(Arc::new(params), key);
+    for (key, good) in frozen.statements {
+        server.statements.insert(Key(key), usize::MAX);
+        if !good {
+            server.statements.mark_doubtful(Key(key));
+        }
+    }
+    server.state.set_temporary(frozen.temporary);
+    server.restore_role(Role { standby: frozen.standby, read_only: frozen.read_only });
+    Some(server)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prepared::OnServer;
+
+    #[test]
+    fn a_server_thaws_as_it_was() {
+        let table = ParamTable::new([]);
+        let mut params = table.unknown();
+        table.take_report(&mut params, "TimeZone", "UTC");
+        table.set(&mut params, "search_path", "app").unwrap();
+        let key = CancelKey { pid: 77, secret: vec![1, 2, 3, 4].into() };
+        let mut server = Server::new(Arc::new(params), key.clone());
+        for n in 1..=3 {
+            server.statements.insert(Key(n), 9);
+        }
+        server.statements.touch(Key(1));
+        server.statements.mark_doubtful(Key(2));
+        let bytes = freeze(&server, &table).unwrap();
+        let mut thawed = thaw(&bytes, &table).unwrap();
+        assert_eq!((thawed.params(), thawed.cancel_key()), (server.params(), &key));
+        assert!(thawed.prove_clean().is_some());
+        let order: Vec<u128> = thawed.statements.by_use().map(|(key, _)| key.0).collect();
+        assert_eq!(order, [2, 3, 1]);
+        assert_eq!(thawed.statements.touch(Key(1)), OnServer::Ready);
+        assert_eq!(thawed.statements.touch(Key(2)), OnServer::Stale);
+        assert!(thaw(&bytes[..bytes.len() - 2], &table).is_none());
+    }
+}

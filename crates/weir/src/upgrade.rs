@@ -1,0 +1,109 @@
+//! `weir upgrade`: another process takes over from the one that serves a configuration.
+//!
+//! The command starts `weir upgrade --foreground` as a process of its own, and ends when that serves. Owns how the two talk;
+//! how processes take over is the runtime's.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use clap::Args;
+use weir_config::Config;
+use weir_runtime::{NotTaken, Predecessor, upgrade_socket};
+
+use crate::failure::Failure;
+use crate::process::RunMode;
+use crate::serve::{self, Console, Start};
+
+pub(crate) const HELP: &str = "\
+Starts this program with FILE, and has it take over from the one that serves: listening sockets,
+clients between two transactions with their prepared statements and settings, TLS clients too, and
+idle servers. A client in a transaction follows when that is over; then the old process ends.
+If anything fails, the old process serves on, and the exit status is 1.
+
+Examples:
+  weir upgrade /etc/weir/weir.toml               after a new version was installed
+  ExecReload=/usr/bin/weir upgrade /etc/weir/weir.toml
+                                                 in a unit of systemd, with NotifyAccess=all";
+
+/// What the new process writes when it serves.
+const SERVES: &[u8] = b"serves\n";
+
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Arguments {
+    /// The configuration that the running process serves, as it is now
+    file: PathBuf,
+    /// Take over with this very process, and serve in it
+    #[arg(long)]
+    foreground: bool,
+    /// Write a line to stdout when clients are served
+    #[arg(long, hide = true, requires = "foreground")]
+    report: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.foreground { serve(arguments) } else { start(arguments) }
+}
+
+/// The process that serves a configuration now, for one that would also do without: none, if there is none.
+pub(crate) fn predecessor(config: &Config) -> Result<Option<Predecessor>, Failure> {
+    match Predecessor::ask(&upgrade_socket(&config.listen)) {
+        Ok(old) => Ok(Some(old)),
+        Err(NotTaken::Absent) => {
+            eprintln!("weir: old process not found, try to continue normally");
+            Ok(None)
+        }
+        Err(NotTaken::Refused(why)) => Err(Failure::Message(format!("can't take over: {why}"))),
+    }
+}
+
+/// Takes over, and serves.
+fn serve(arguments: &Arguments) -> Result<(), Failure> {
+    let (store, config) = serve::open(&arguments.file, |_| {})?;
+    let socket = upgrade_socket(&config.listen);
+    let old = Predecessor::ask(&socket).map_err(|why| {
+        Failure::Message(format!("can't take over from the process that serves, at {}: {why}", socket.display()))
+    })?;
+    let report = arguments.report;
+    let serving = move || {
+        if report {
+            let mut out = std::io::stdout();
+            // The command that waits may have been ended; its pipe must not be kept from others.
+            let _ = out.write_all(SERVES).and_then(|()| out.flush());
+            if let Ok(null) = std::fs::File::options().write(true).open("/dev/null") {
+                let _ = nix::unistd::dup2_stdout(null);
+            }
+        }
+    };
+    let start = Start::new(RunMode::Foreground, Console::Verbose);
+    serve::serve(store, config, Start { predecessor: Some(old), serving: Box::new(serving), ..start })
+}
+
+/// Starts the process that takes over, and waits until it serves.
+fn start(arguments: &Arguments) -> Result<(), Failure> {
+    let program = std::env::current_exe().map_err(|e| Failure::at("can't find this program", e))?;
+    let mut command = Command::new(program);
+    command.arg("upgrade").arg("--foreground").arg("--report").arg(&arguments.file);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().map_err(|e| Failure::at("can't start the new process", e))?;
+    let mut said = Vec::new();
+    if let Some(mut out) = child.stdout.take() {
+        let mut buffer = [0; 64];
+        while said != SERVES {
+            match out.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => said.extend_from_slice(&buffer[..length]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Failure::at("can't hear of the new process", error)),
+            }
+        }
+    }
+    if said == SERVES {
+        weir_terminal::print_line(format!("process {} has taken over", child.id()));
+        return Ok(());
+    }
+    // It has said why.
+    let _ = child.wait();
+    Err(Failure::Reported)
+}

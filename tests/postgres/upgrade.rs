@@ -1,0 +1,204 @@
+//! `weir upgrade`: another process takes over, and no client notices; whatever fails leaves the old one serving.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use weir_pglocal::{Signal, send_signal};
+use weir_tests::{Batch, Bench, Mode, Postgres, Setup, Site, ask, eventually, weir_binary};
+
+/// A Weir whose process is replaced now and then; the last one is ended with the test.
+struct Replaced {
+    site: Site,
+    pid: u32,
+}
+
+impl Replaced {
+    fn new(setup: Setup) -> Replaced {
+        let site = Site::with(setup, Mode::Transaction);
+        site.weir().skip_final_checks();
+        let pid = site.weir().pid();
+        Replaced { site, pid }
+    }
+
+    /// What the command printed, its errors as text: the new process goes on writing its log to where these go.
+    fn command(&self) -> (bool, String, String) {
+        let folder = self.site.weir().folder();
+        let errors = folder.join("upgrade.log");
+        let log = File::create(&errors).unwrap();
+        let mut command = Command::new(weir_binary());
+        let output = command.arg("upgrade").arg(folder.join("weir.toml")).stderr(log).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), printed, fs::read_to_string(errors).unwrap())
+    }
+
+    /// Has another process take over.
+    fn upgrade(&mut self) {
+        let (done, said, errors) = self.command();
+        assert!(done, "{said}{errors}");
+        let pid = said.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+        self.pid = pid.unwrap_or_else(|| panic!("no process in {said:?}"));
+        Postgres::shared().server().caretaker().watch(self.pid);
+    }
+
+    /// Where the process that serves is asked.
+    fn socket(&self) -> PathBuf {
+        std::env::temp_dir().join(format!(".s.weir.{}", self.site.weir().port()))
+    }
+}
+
+impl Drop for Replaced {
+    fn drop(&mut self) {
+        if self.pid != self.site.weir().pid() {
+            send_signal(self.pid, Signal::SIGQUIT);
+        }
+    }
+}
+
+/// The format of this version.
+const FORMAT: u32 = 1;
+
+fn setup(size: u32) -> Setup {
+    Setup::new(Mode::Transaction).size(size)
+}
+
+#[test]
+fn an_upgrade_keeps_clients_with_their_statements_settings_and_cancel_keys_and_servers() {
+    for workers in [1, 2] {
+        let mut weir = Replaced::new(setup(2).workers(workers));
+        let mut client = weir.site.connect();
+        let prepared = ask(&mut client, &Batch::new().parse("add", "SELECT $1::int + $2::int").sync(), 1);
+        assert_eq!(prepared, ["ParseComplete", "Ready I"]);
+        client.query("SET TimeZone = 'Europe/Vienna'").unwrap();
+        client.query("SET application_name = 'moved'").unwrap();
+        let backend = client.value("SELECT pg_backend_pid()").unwrap();
+        let canceller = client.canceller();
+        for _ in 0..3 {
+            weir.upgrade();
+            let run = Batch::new().bind("", "add", &["40", "2"]).execute("", 0).sync();
+            assert_eq!(ask(&mut client, &run, 1), ["BindComplete", "Row 42", "Complete SELECT 1", "Ready I"]);
+            assert_eq!(client.value("SHOW TimeZone").unwrap().as_deref(), Some("Europe/Vienna"));
+            assert_eq!(client.value("SHOW application_name").unwrap().as_deref(), Some("moved"));
+            assert_eq!(client.value("SELECT pg_backend_pid()").unwrap(), backend, "the server has moved, too");
+        }
+        assert!(weir.site.weir().wait_for_exit().success(), "the old process has ended in order");
+        thread::scope(|scope| {
+            let query = scope.spawn(|| client.query("SELECT pg_sleep(30)"));
+            eventually("the query is cancelled", || {
+                canceller.cancel().map_err(|error| error.to_string())?;
+                thread::sleep(Duration::from_millis(50));
+                if query.is_finished() { Ok(()) } else { Err("it runs".to_owned()) }
+            });
+            assert_eq!(query.join().unwrap().unwrap_err().sqlstate(), Some("57014"));
+        });
+        assert!(weir.site.connect().query("SELECT 1").is_ok(), "new clients come to the same port");
+    }
+}
+
+#[test]
+fn a_client_in_a_transaction_stays_with_the_old_process_until_it_is_over() {
+    let mut weir = Replaced::new(setup(2));
+    let mut client = weir.site.connect();
+    client.query("BEGIN").unwrap();
+    let backend = client.value("SELECT pg_backend_pid()").unwrap();
+    weir.upgrade();
+    assert_eq!(client.value("SELECT pg_backend_pid()").unwrap(), backend);
+    assert!(weir.site.weir().exited().is_none(), "it still serves this transaction");
+    assert!(weir.site.connect().query("SELECT 1").is_ok(), "the new one serves others");
+    client.query("COMMIT").unwrap();
+    assert!(weir.site.weir().wait_for_exit().success());
+    assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+#[test]
+fn upgrades_under_load_cost_no_error() {
+    let mut weir = Replaced::new(setup(5).auth("md5").workers(2));
+    let params = weir.site.params();
+    let filled = Bench { target: &params, arguments: &["-i", "-q"] }.run();
+    assert!(filled.succeeded, "{}", filled.output);
+    thread::scope(|scope| {
+        let loads = [&["-M", "prepared", "-S", "-c", "10"][..], &["-M", "simple", "-c", "5"], &["-C", "-S", "-c", "2"]];
+        let runs = loads.map(|load| {
+            let params = params.clone();
+            scope.spawn(move || {
+                let arguments = [&["-n", "-T", "8"], load].concat();
+                Bench { target: &params, arguments: &arguments }.run()
+            })
+        });
+        for _ in 0..8 {
+            thread::sleep(Duration::from_millis(500));
+            weir.upgrade();
+        }
+        for run in runs {
+            let run = run.join().unwrap();
+            assert!(
+                run.succeeded && !run.output.contains("ERROR") && !run.output.contains("aborted"),
+                "{}",
+                run.output
+            );
+        }
+    });
+}
+
+/// Sends a first frame with this format, and returns the answer's kind and text.
+fn hello(weir: &Replaced, format: u32) -> (UnixStream, u8, String) {
+    let mut stream = UnixStream::connect(weir.socket()).unwrap();
+    stream.write_all(&[&[1, 0, 0, 0, 7][..], &format.to_be_bytes(), b"9.9"].concat()).unwrap();
+    let mut head = [0; 5];
+    stream.read_exact(&mut head).unwrap();
+    let mut body = vec![0; u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize];
+    stream.read_exact(&mut body).unwrap();
+    (stream, head[0], String::from_utf8_lossy(&body).into_owned())
+}
+
+#[test]
+fn a_process_that_can_t_read_the_format_is_refused_and_the_old_one_serves_on() {
+    let weir = Replaced::new(setup(1));
+    let mut client = weir.site.connect();
+    let (_, kind, text) = hello(&weir, 999_999);
+    assert_eq!(kind, 2);
+    assert!(text.contains("this version can't read"), "{text}");
+    assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+    assert!(weir.site.connect().query("SELECT 1").is_ok());
+}
+
+#[test]
+fn a_process_that_dies_in_a_take_over_leaves_the_old_one_serving_and_the_next_one_takes_over() {
+    let mut weir = Replaced::new(setup(1));
+    let mut client = weir.site.connect();
+    // Before it serves, and after: of what it was given nothing is left, so the client is in a transaction.
+    drop(hello(&weir, FORMAT));
+    assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+    client.query("BEGIN").unwrap();
+    let (mut stream, kind, _) = hello(&weir, FORMAT);
+    assert_eq!(kind, 3);
+    stream.write_all(&[4, 0, 0, 0, 1, 77]).unwrap();
+    thread::sleep(Duration::from_millis(200));
+    drop(stream);
+    eventually("the old process knows", || {
+        if weir.site.weir().log().contains("serving on") { Ok(()) } else { Err(weir.site.weir().log()) }
+    });
+    assert_eq!(client.query("COMMIT").unwrap().tag, "COMMIT");
+    assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+    assert!(weir.site.connect().query("SELECT 1").is_ok(), "it accepts again");
+    weir.upgrade();
+    assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+    assert!(weir.site.weir().wait_for_exit().success());
+}
+
+#[test]
+fn a_paused_process_is_not_taken_over_from_and_without_one_the_command_fails() {
+    let weir = Replaced::new(setup(1));
+    weir.site.weir().command("PAUSE").unwrap();
+    let (done, _, said) = weir.command();
+    assert!(!done && said.contains("RESUME first"), "{said}");
+    weir.site.weir().command("RESUME").unwrap();
+    assert!(weir.site.connect().query("SELECT 1").is_ok());
+    weir.site.weir().kill9();
+    let (done, _, said) = weir.command();
+    assert!(!done && said.contains("no process serves there"), "{said}");
+}
