@@ -99,7 +99,7 @@ fn put_key<I: Io>(buffer: &mut Vec<u8>, cx: &Cx<'_, I>, client: &mut ClientSlot,
         0 => traffic::cancel_key::pid_of(cx.common.worker(), client.peer),
         own => client.cancel.become_peer_key(cx.common.worker(), own),
     };
-    put_back::backend_key_data(buffer, pid, client.cancel.issue(request.minor));
+    put_back::backend_key_data(buffer, pid, client.cancel.issue(request.minor, pid));
 }
 
 /// PgBouncer calls it an attempt; Weir logs it after the login.
