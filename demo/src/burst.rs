@@ -34,7 +34,7 @@ pub(super) struct Outcome {
 struct Shared {
     /// All have tried to log in.
     connected: Barrier,
-    /// All have done their work; nobody disconnects before.
+    /// All have finished their work; no connection closes before.
     done: Barrier,
     /// How many are beyond `connected`.
     working: AtomicUsize,

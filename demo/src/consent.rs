@@ -28,7 +28,7 @@ impl Consent {
     ///
     /// # Errors
     ///
-    /// When nobody can be asked, with what to do.
+    /// There is no terminal to ask on; with what to do.
     pub(super) fn decide(self, offer: &Offer) -> Result<bool, Error> {
         match self {
             Consent::Given => Ok(true),

@@ -92,7 +92,7 @@ impl Servers {
         let child = Command::new(&self.program)
             .arg("serve")
             .arg(self.config())
-            // The caretaker finds it by this folder, should we be killed before it is told the process id.
+            // The caretaker finds it by this folder if this process is killed before it has reported the process id.
             .current_dir(self.folder())
             .stdin(Stdio::null())
             .stdout(log)

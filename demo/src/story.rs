@@ -17,7 +17,7 @@ use crate::report::Report;
 use crate::servers::{CLIENTS, MAX_CONNECTIONS, POOL, POOL_SIZE, ROUNDS, Servers};
 use crate::stop::Stop;
 
-/// How long the live part lasts where nobody can press Ctrl-C.
+/// How long the live part lasts without a terminal for Ctrl-C.
 const UNATTENDED: Duration = Duration::from_secs(10);
 
 /// The command line.

@@ -223,7 +223,7 @@ fn a_demo_without_a_terminal_or_any_open_stream_tells_nobody_and_leaves_nothing(
 #[test]
 fn a_busy_port_is_passed_by() {
     let _alone = ALONE.lock();
-    // Where somebody has them already, that serves as well.
+    // If the ports are in use already, that serves as well.
     let _taken: Vec<_> = [5432, 6432].map(|port| std::net::TcpListener::bind(("127.0.0.1", port))).into();
     // Long enough for a live line on a machine that is busy with other things.
     let mut demo = start(&["--seconds", "5"]);

@@ -16,7 +16,7 @@ pub fn weir_binary() -> &'static Path {
 }
 
 /// Builds with the profile and into the folder of the current program: `…/target/debug/deps/postgres-1a2b` for a test,
-/// `…/target/debug/stand` for another program.
+/// `…/target/debug/with_servers` for another program.
 fn build() -> PathBuf {
     let test = env::current_exe().expect("a test has a path");
     let folder = test.parent().expect("a program is in a folder");

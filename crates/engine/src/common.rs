@@ -170,16 +170,14 @@ impl Common {
         self.last_connection * u64::from(self.workers) + u64::from(self.worker.0)
     }
 
-    /// A number that none is greater of those given out here or by another process before.
+    /// A number that is greater than those of all clients and servers so far.
     pub(crate) fn last_id(&self) -> u64 {
-        (self.last_id.max(self.last_connection) + 1) * u64::from(self.workers)
+        (self.last_connection + 1) * u64::from(self.workers)
     }
 
-    /// All numbers from now on are greater than `last`.
+    /// All numbers of clients and servers from now on are greater than `last`.
     pub(crate) fn begin_ids_after(&mut self, last: u64) {
-        let last = last / u64::from(self.workers) + 1;
-        self.last_id = self.last_id.max(last);
-        self.last_connection = self.last_connection.max(last);
+        self.last_connection = self.last_connection.max(last / u64::from(self.workers) + 1);
     }
 
     pub(crate) fn random_bytes<const N: usize>(&mut self) -> [u8; N] {

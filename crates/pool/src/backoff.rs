@@ -56,7 +56,7 @@ impl Backoff {
         matches!(self.health, Health::Down(_)) && now < self.opens
     }
 
-    /// Somebody else tries the logins, and says that the server is down until then.
+    /// Another worker tries the logins, and reports that the server is down until then.
     pub(crate) fn mark_down(&mut self, until: Time) {
         *self = Backoff { health: Health::Down(1), opens: until, opens_unwanted: until };
     }

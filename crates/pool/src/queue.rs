@@ -12,7 +12,7 @@ use crate::table::{Key, List, Table};
 pub(crate) struct Queue {
     table: Table<Waiter>,
     list: List,
-    /// Everybody before this one has been notified; `None`: everybody has.
+    /// Every client before this one has been notified; `None`: every client has.
     unnotified: Option<Key>,
 }
 

@@ -110,7 +110,7 @@ impl<T> Table<T> {
         value
     }
 
-    /// The value goes by another peer from now on, whom nobody has.
+    /// Gives the value another peer's handle, which must be unused.
     pub(crate) fn rename(&mut self, key: Key, peer: Peer) {
         let old = std::mem::replace(&mut self.nodes[key as usize].peer, peer);
         self.at.remove(&old);
@@ -209,7 +209,7 @@ fn some(key: Key) -> Option<Key> {
     (key != NIL).then_some(key)
 }
 
-/// A hash for handles that our own runtime hands out: nobody outside chooses them, so mixing is enough.
+/// A hash for handles of our own runtime: no outsider chooses them, so mixing is enough.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PeerHasher(u64);
 

@@ -1,6 +1,7 @@
 //! The cause of a refusal: overload or failure, for the client, the log and the counters.
 //!
-//! Owns the classes and the causes of a wait in vain. Must not know the refusals themselves, which are in `refusal`.
+//! Owns the classes and the causes of a wait that timed out. Must not know the refusals themselves, which are in
+//! `refusal`.
 
 use std::fmt;
 

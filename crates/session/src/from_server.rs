@@ -25,7 +25,7 @@ use crate::state_messages;
 
 /// How much of an error is held: its first fields always, and in practice all of it.
 pub(crate) const ERROR_PREFIX: usize = 8 << 10;
-/// How much of a command's tag is looked at.
+/// How many bytes of a command tag are inspected.
 const TAG_PREFIX: usize = 64;
 /// The SQLSTATE of a request that we refuse.
 const REFUSED: &[u8; 5] = b"54000";
@@ -311,7 +311,7 @@ impl<O: Out> Walk<'_, '_, O> {
 
     fn notice(&mut self) -> Disposition {
         if self.client.is_none() && self.server.pending.is_empty() {
-            // Nobody asked for anything: what the notice announces concerns the next client, who must not meet it.
+            // An unsolicited notice concerns the next client, which must not get this server.
             self.server.unusable = true;
         }
         if self.server.pending.head().is_some_and(Expected::is_own) {

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use crate::budget::{Account, Charge, NoRoom};
 use crate::statements::{Key, Statement};
 
-/// How much of a statement's name PostgreSQL goes by: names that agree so far are one (`NAMEDATALEN`, less its NUL).
+/// How many bytes of a statement's name PostgreSQL uses: names that agree so far are one (`NAMEDATALEN`, less its
+/// NUL).
 const SIGNIFICANT: usize = 63;
 
 /// What a name takes beside its bytes.
@@ -29,7 +30,7 @@ pub(crate) type ChangeNumber = u64;
 #[derive(Clone, Debug)]
 pub(crate) struct Name(Arc<[u8]>);
 
-/// What PostgreSQL goes by of a name that a client gave.
+/// The part of a client's name that PostgreSQL uses.
 fn significant(name: &[u8]) -> &[u8] {
     &name[..name.len().min(SIGNIFICANT)]
 }
@@ -85,7 +86,7 @@ pub(crate) struct ClientStatements {
     /// The same by age, and by statement.
     by_age: BTreeMap<ChangeNumber, Name>,
     by_key: BTreeSet<(Key, ChangeNumber)>,
-    /// What the client is charged for: names, and all texts as if nobody else held them.
+    /// The client's charge: names, and all texts as if it shared none of them.
     cost: u64,
     /// What the names themselves take.
     own: u64,

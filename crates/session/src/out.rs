@@ -16,7 +16,7 @@ pub trait Out {
     fn server(&mut self, bytes: &[u8]);
 }
 
-/// A message as it is looked at: in the input, or assembled from several.
+/// The position of a message: in the input, or assembled from several.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     /// The message's bytes, as far as they are there.

@@ -1,4 +1,5 @@
-//! What clients are told about session state: the warning that some is lost, and the error for a request that would lose it.
+//! Messages to clients about session state: the warning about lost state, and the error for a request that would lose
+//! it.
 
 use weir_pgwire::{Dirty, Effects, ErrorFields, put_back};
 

@@ -8,7 +8,7 @@ use weir_pgwire::{Dirty, Effects, HEAD, Head, SqlHead, sql};
 use crate::context::Context;
 use crate::params::Params;
 
-/// How much of a simple query is looked at: enough for any head that matters.
+/// How many bytes of a simple query are inspected: enough for any head that matters.
 pub(crate) const QUERY_PREFIX: usize = 512;
 
 /// A text as far as it is there.

@@ -104,7 +104,7 @@ impl Change {
         }
     }
 
-    /// The same with what it holds: texts that are charged already, and may be held by nobody else any more.
+    /// The same with its content: texts that are charged already, and that may have no other holder any more.
     fn size(&self) -> usize {
         let held = match self {
             Change::Name { before: Some(given), .. } => given.statement.cost() as usize,

@@ -106,7 +106,7 @@ pub enum Completion<'r> {
         /// How many of its bytes the socket took; `WouldBlock` is none, for it was full.
         taken: io::Result<usize>,
     },
-    /// Somebody connected.
+    /// A client has connected.
     Accepted {
         /// To which listener.
         key: Key,
@@ -208,7 +208,7 @@ pub struct Ring {
     sends: Slab<Sending>,
     /// Requests that were asked for and whose last completion has not been seen.
     in_flight: usize,
-    /// What has been taken from the kernel's queue; below `at` it has been told.
+    /// Completions taken from the kernel's queue; those below `at` have been returned.
     done: Vec<Done>,
     at: usize,
     /// The buffer that is lent to the caller.
@@ -520,7 +520,8 @@ impl fmt::Debug for Ring {
 fn accepted(done: Done) -> Completion<'static> {
     let (key, more) = (done.key(), done.more());
     match done.result() {
-        // SAFETY: the kernel has just opened this descriptor and tells nobody else of it; each completion is told once.
+        // SAFETY: the kernel has just opened this descriptor for this completion alone; each completion is returned
+        // once.
         Ok(_) => Completion::Accepted { key, socket: unsafe { OwnedFd::from_raw_fd(done.result) }, more },
         Err(error) => Completion::AcceptEnded { key, error },
     }

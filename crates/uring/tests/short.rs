@@ -120,7 +120,7 @@ fn a_kernel_that_takes_nothing_is_not_asked_for_ever_and_gets_all_when_it_takes_
             assert!(ring.room().unwrap() > 0);
             ring.send(near.as_fd(), Key::new(i), vec![i as u8]).unwrap();
         }
-        // The queue is full: there is no room, and who asks nevertheless hears so.
+        // The queue is full: there is no room, and a push returns an error.
         assert_eq!(ring.room().unwrap(), 0);
         let last = &pairs[SHAPE.entries as usize].0;
         let error = ring.send(last.as_fd(), Key::new(99), vec![99]).unwrap_err();

@@ -26,7 +26,7 @@ fn key(value: u64) -> Key {
     Key::new(value)
 }
 
-/// What is told of interest here.
+/// The completions that matter here.
 #[derive(PartialEq, Eq, Debug)]
 enum Told {
     Bytes(u64, Vec<u8>, bool),
@@ -166,7 +166,7 @@ fn between_two_waits_nothing_is_read() {
     ring.submit().unwrap();
     near.write_all(b"abcd").unwrap();
     let mut taken = [0; 3];
-    // The receive has been told of the bytes, and must leave them where they are until it is asked.
+    // The receive has seen the bytes, and must leave them in place until it is asked.
     far.read_exact(&mut taken).unwrap();
     assert_eq!(&taken, b"abc");
     assert_eq!(next(&mut ring), Told::Bytes(3, b"d".to_vec(), true));

@@ -156,8 +156,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         ANY_TIME,
         "15s",
         Field::Limits(|l| FieldMut::Span(&mut l.server_login_retry)),
-        "The longest pause after a failed login before the next try. While clients wait for a server that is away it \
-         is tried more often, at least every 50 ms.",
+        "The longest pause between a failed login and the next attempt. While clients wait for a server that is away, there \
+         is an attempt at least every 50 ms.",
     )
     .ini("server_login_retry"),
     Setting::new(

@@ -1,4 +1,4 @@
-//! A pool beside its model, and the events that befall both.
+//! A pool beside its model, and the events for both.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

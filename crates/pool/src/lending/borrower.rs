@@ -19,7 +19,7 @@ pub struct Borrower {
     pub(super) requested: (Time, Time),
     /// What is borrowed: the handle here, and the one at the owner.
     pub(super) borrowed: BTreeMap<Peer, Peer>,
-    /// The owner was told that there are clients here.
+    /// The owner knows that there are clients here.
     told_has_clients: bool,
 }
 
@@ -161,7 +161,7 @@ impl Borrower {
         Some(owners)
     }
 
-    /// What was borrowed and is closed: the owner must be told.
+    /// Borrowed servers that have closed, as messages to the owner.
     pub fn take_closed<P>(&mut self, pool: &Pool<P>) -> Vec<ToOwner> {
         let mut closed = Vec::new();
         if self.borrowed.len() == pool.len() {

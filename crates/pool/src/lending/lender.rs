@@ -1,4 +1,4 @@
-//! What the owner of a pool keeps of its borrowers: requests, lent servers, and what they were told last.
+//! The owner's state of a pool's borrowers: requests, lent servers, and the last reports to them.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) struct Record {
     /// How many servers are lent to it, or on their way.
     pub(super) lent: u32,
     has_clients: bool,
-    /// Since when the oldest client elsewhere waits, as it was told last; never: none. And when that was.
+    /// The start of the oldest wait elsewhere, as last reported; never: none. And when it was reported.
     pub(super) told: Time,
     pub(super) told_at: Time,
 }
@@ -33,7 +33,7 @@ impl Default for Record {
 }
 
 impl Lender {
-    /// Handles a borrower's message. A request is answered as a client is; who is granted a server must be lent it
+    /// Handles a borrower's message. A request is answered like a client's; a granted server must be lent
     /// ([`Lender::answered`]).
     pub fn receive<P>(
         &mut self,
@@ -112,8 +112,8 @@ impl Lender {
         self.borrowers.values().map(|record| record.lent).sum()
     }
 
-    /// Since when the oldest client elsewhere waits (or never), for the borrowers that are to be told now. Called whenever
-    /// the pool has nothing to do; the second value is when to call again if nothing happens before.
+    /// The start of the oldest wait elsewhere (or never), for the borrowers that must get a report now. Called
+    /// whenever the pool has nothing to do; the second value is when to call again if nothing happens before.
     pub fn updates<P>(&mut self, pool: &Pool<P>, now: Time) -> (Vec<(WorkerId, Time)>, Time) {
         let (mut updates, mut again) = (Vec::new(), Time::NEVER);
         for (worker, record) in self.borrowers.iter_mut().filter(|(_, record)| record.lent > 0) {

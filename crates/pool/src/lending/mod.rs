@@ -38,7 +38,7 @@ use crate::{RefuseReason, Settings};
 /// to and fro between workers that are equally busy.
 pub const SLACK: Span = Span::from_millis(2);
 
-/// How seldom a borrower is told anew how long others have waited.
+/// The shortest interval between reports to a borrower about waits elsewhere.
 pub const UPDATE_INTERVAL: Span = Span::from_millis(2);
 
 /// How long a borrower keeps an idle server. Moving sockets costs, and who asked for one soon asks again.
