@@ -47,6 +47,28 @@ fn a_server_with_tls_is_used_encrypted_unless_the_mode_forbids_it() {
 }
 
 #[test]
+fn set_changes_the_encryption_of_servers_at_once_and_waits_for_files_that_fit() {
+    let (postgres, authority) = encrypting_postgres();
+    let site = Site::on(&postgres, setup("disable"), Mode::Transaction);
+    let mut client = site.connect();
+    assert!(!is_encrypted(&mut client));
+    let set = |key: &str, value: &str| site.weir().command(&format!("SET {key} = '{value}'")).map(drop).unwrap();
+    set("server_tls_sslmode", "require");
+    assert!(is_encrypted(&mut client), "the server under the old settings is replaced");
+    // Its file is still missing: the settings in force stay, and the next SET makes both effective.
+    set("server_tls_sslmode", "verify-full");
+    assert!(site.weir().log().contains("TLS settings could not be applied"), "{}", site.weir().log());
+    assert!(is_encrypted(&mut client));
+    let file = std::env::temp_dir().join(format!("weir-set-authority-{}.crt", std::process::id()));
+    fs::write(&file, authority).unwrap();
+    set("server_tls_ca_file", &file.display().to_string());
+    assert!(is_encrypted(&mut client));
+    set("server_tls_sslmode", "disable");
+    assert!(!is_encrypted(&mut client));
+    let _ = fs::remove_file(file);
+}
+
+#[test]
 fn a_server_without_tls_is_used_in_cleartext_or_not_at_all() {
     let postgres = Postgres::private();
     let site = Site::on(&postgres, setup("prefer"), Mode::Transaction);

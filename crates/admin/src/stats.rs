@@ -8,7 +8,7 @@ use weir_base::Span;
 use crate::tally::PoolCounters;
 
 /// How many counters there are.
-pub(crate) const COUNT: usize = 11;
+pub(crate) const COUNT: usize = 12;
 
 /// The counters of one database, since the process began. Times are in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,6 +35,8 @@ pub struct Stats {
     pub server_parse_count: u64,
     /// Binds of prepared statements.
     pub bind_count: u64,
+    /// Clients that have logged in.
+    pub client_login_count: u64,
 }
 
 impl Stats {
@@ -97,6 +99,7 @@ impl Stats {
             self.client_parse_count,
             self.server_parse_count,
             self.bind_count,
+            self.client_login_count,
         ]
     }
 
@@ -113,6 +116,7 @@ impl Stats {
             client_parse_count,
             server_parse_count,
             bind_count,
+            client_login_count,
         ] = values;
         Stats {
             server_assignment_count,
@@ -126,6 +130,7 @@ impl Stats {
             client_parse_count,
             server_parse_count,
             bind_count,
+            client_login_count,
         }
     }
 

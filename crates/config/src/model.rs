@@ -274,6 +274,8 @@ pub struct TlsSide {
     pub cert_file: Option<PathBuf>,
     /// The certificate authorities for the other side's certificate, PEM.
     pub ca_file: Option<PathBuf>,
+    /// Towards servers: begins with the handshake instead of asking for it (libpq's `sslnegotiation=direct`).
+    pub direct: bool,
     /// The versions allowed.
     pub protocols: TlsProtocols,
     /// Cipher suites of TLS 1.2 by OpenSSL's names and groups, as written (`default`, `HIGH:!aNULL` …).

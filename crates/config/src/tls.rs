@@ -18,7 +18,17 @@ pub(crate) fn check(config: &Config) -> impl Iterator<Item = Unfit> {
     let versions = versions.into_iter().filter_map(|(key, side)| check_versions(key, side, config.format));
     let suites = [("tls.client.ciphers", client), ("tls.server.ciphers", server)];
     let suites = suites.into_iter().filter_map(|(key, side)| check_suites(key, side));
-    check_web(config).into_iter().chain(versions).chain(suites).chain(check_client(config))
+    check_web(config).into_iter().chain(check_direct(config)).chain(versions).chain(suites).chain(check_client(config))
+}
+
+/// What begins with a handshake can't go on without one.
+fn check_direct(config: &Config) -> Option<Unfit> {
+    let server = &config.tls.server;
+    if !server.direct || server.mode >= SslMode::Require {
+        return None;
+    }
+    let message = format!("a TLS handshake at once needs mode require or stricter, not {}", server.mode);
+    Some(Unfit { key: "tls.server.direct", message, hint: "set the mode to require or stricter, or leave it out" })
 }
 
 /// A list of old versions only. An ini may have one where connections without encryption are allowed: that is what they

@@ -67,6 +67,7 @@ impl Sessions {
             client_memory: limits.client_share(),
             messages: self.messages,
             state: StatePolicy { warn: pool.warn_on_dirty, refuse: pool.on_dirty == OnDirty::Refuse },
+            client_pid: 0,
             max_pending_segments: ahead,
         }
     }

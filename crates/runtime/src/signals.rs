@@ -46,7 +46,9 @@ impl SignalThread {
                 if signal == Signal::Reload {
                     log.reopen();
                 }
-                log.line(Level::Info, format_args!("got {words}"));
+                if let Some(words) = words {
+                    log.line(Level::Info, format_args!("got {words}"));
+                }
                 mailboxes.send(WorkerId(0), WorkerMessage::Signal(signal));
             }
         })?;
@@ -61,15 +63,16 @@ impl SignalThread {
     }
 }
 
-/// The meaning of a signal, and its log line: PgBouncer's text, which scripts search for.
-fn meaning(signal: i32) -> Option<(Signal, &'static str)> {
+/// What a signal means, and how the log says that it came: in PgBouncer's words, which scripts look for. Of those without
+/// words the engine logs what they lead to.
+fn meaning(signal: i32) -> Option<(Signal, Option<&'static str>)> {
     Some(match signal {
-        SIGHUP => (Signal::Reload, "SIGHUP, re-reading config"),
-        SIGINT => (Signal::ShutdownServers, "SIGINT, shutting down, waiting for all servers to be released"),
-        SIGTERM => (Signal::ShutdownClients, "SIGTERM, shutting down, waiting for all clients to disconnect"),
-        SIGQUIT => (Signal::Quit, "SIGQUIT, fast exit"),
-        SIGUSR1 => (Signal::Pause, "SIGUSR1, pausing all activity"),
-        SIGUSR2 => (Signal::Resume, "SIGUSR2, continuing from PAUSE"),
+        SIGHUP => (Signal::Reload, Some("SIGHUP, re-reading config")),
+        SIGINT => (Signal::ShutdownServers, None),
+        SIGTERM => (Signal::ShutdownClients, None),
+        SIGQUIT => (Signal::Quit, Some("SIGQUIT, fast exit")),
+        SIGUSR1 => (Signal::Pause, None),
+        SIGUSR2 => (Signal::Resume, None),
         _ => return None,
     })
 }

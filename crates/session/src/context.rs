@@ -38,6 +38,8 @@ pub struct Context<'a> {
     pub messages: MessagePolicy,
     /// What is done about session state that is lost.
     pub state: StatePolicy,
+    /// The process id that the client was told; 0: none. Its own notifications name it.
+    pub client_pid: u32,
     /// The most segments of a client (up to a Sync each, or a simple query) that its server has to answer at a time; the next
     /// one is not sent before.
     pub max_pending_segments: u32,

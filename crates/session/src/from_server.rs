@@ -126,6 +126,9 @@ pub fn feed<O: Out>(
     Ok(walk.outcome)
 }
 
+/// The bytes of a process id.
+const PID: usize = 4;
+
 /// How many bytes of a message must be there before [`Walk::message`] may look at it.
 #[inline]
 fn need(_: &[u8], head: Head) -> usize {
@@ -133,6 +136,7 @@ fn need(_: &[u8], head: Head) -> usize {
         back::READY | back::COMMAND_COMPLETE => head.total().min(HEAD + TAG_PREFIX),
         back::ERROR => head.total().min(HEAD + ERROR_PREFIX),
         back::PARAMETER_STATUS => head.total().min(HEAD + MAX_PARAMETER),
+        back::NOTIFICATION => head.total().min(HEAD + PID),
         _ => HEAD,
     }
 }
@@ -160,6 +164,10 @@ impl<O: Out> Walk<'_, '_, O> {
                 return Ok(());
             }
             back::NOTICE => self.notice(),
+            back::NOTIFICATION if self.is_of_client(view) => {
+                self.own_notification(view, head);
+                return Ok(());
+            }
             back::NOTIFICATION => Disposition::Forward,
             back::PARAMETER_STATUS => self.parameter(view, head),
             back::READY => self.ready(view)?,
@@ -167,6 +175,23 @@ impl<O: Out> Walk<'_, '_, O> {
         };
         self.pass(disposition, view, head);
         Ok(())
+    }
+
+    /// Whether a notification is one that this server's session sent: to the client it is its own.
+    fn is_of_client(&self, view: View<'_>) -> bool {
+        let sender = view.bytes.get(HEAD..HEAD + PID);
+        self.client.is_some()
+            && self.ctx.client_pid != 0
+            && sender == Some(&self.server.cancel_key().pid.to_be_bytes()[..])
+    }
+
+    /// A client's own notification names the process id that the client knows as its own.
+    fn own_notification(&mut self, view: View<'_>, head: Head) {
+        view.to_client(0..HEAD, self.out);
+        self.out.client(&self.ctx.client_pid.to_be_bytes());
+        view.to_client(HEAD + PID..view.bytes.len(), self.out);
+        self.server.stream.rest(head.total() - view.bytes.len(), Disposition::Forward);
+        self.emit_local_replies();
     }
 
     /// A reply that tells us little but that it came.

@@ -63,6 +63,7 @@ impl Shared {
             client_memory: 1 << 13,
             messages: MessagePolicy { longest: 1 << 20, simple: SimpleQueries::Allowed },
             state: StatePolicy { warn: true, refuse: self.max_prepared % 3 == 2 },
+            client_pid: 0,
             max_pending_segments: 2,
         }
     }

@@ -278,7 +278,7 @@ fn behaviour_20_int_waits_for_transactions_and_drops_waiting_clients() {
     site.weir().await_pool("it waits", |pool| pool.get("cl_waiting") == 1);
     site.weir().signal(Signal::SIGINT);
     let transcript = until_quiet(&mut waiting, TIMEOUT);
-    assert!(transcript[0].starts_with("Error 57P01"), "{transcript:?}");
+    assert!(transcript[0].starts_with("Error 08P01"), "{transcript:?}");
     assert_eq!(busy.value("SELECT 'in peace'").unwrap().as_deref(), Some("in peace"));
     thread::sleep(Duration::from_millis(300));
     assert!(site.weir().exited().is_none());

@@ -17,6 +17,7 @@ pub(super) const STATS: &[Column] = &[
     numeric("total_client_parse_count"),
     numeric("total_server_parse_count"),
     numeric("total_bind_count"),
+    numeric("total_client_login_count"),
     numeric("avg_server_assignment_count"),
     numeric("avg_xact_count"),
     numeric("avg_query_count"),
@@ -28,6 +29,7 @@ pub(super) const STATS: &[Column] = &[
     numeric("avg_client_parse_count"),
     numeric("avg_server_parse_count"),
     numeric("avg_bind_count"),
+    numeric("avg_client_login_count"),
 ];
 
 pub(super) const SUMS: &[Column] = &[
@@ -43,6 +45,7 @@ pub(super) const SUMS: &[Column] = &[
     numeric("client_parse_count"),
     numeric("server_parse_count"),
     numeric("bind_count"),
+    numeric("client_login_count"),
 ];
 
 pub(super) const AVERAGES: &[Column] = &[
@@ -58,6 +61,7 @@ pub(super) const AVERAGES: &[Column] = &[
     numeric("avg_client_parse_count"),
     numeric("avg_server_parse_count"),
     numeric("avg_bind_count"),
+    numeric("avg_client_login_count"),
 ];
 
 pub(super) const TOTALS: &[Column] = &[text_column("name"), numeric("value")];
@@ -75,6 +79,7 @@ const TOTAL_NAMES: [&str; crate::stats::COUNT] = [
     "ps_client_parse_count",
     "ps_server_parse_count",
     "ps_bind_count",
+    "client_login_count",
 ];
 
 pub(super) fn stats(snapshot: &Snapshot<'_>) -> Vec<Row> {

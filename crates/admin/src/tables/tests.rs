@@ -23,23 +23,23 @@ const REFERENCE: [(Show, &str, &str); 24] = [
     ),
     (
         Show::Stats,
-        "sNNNNNNNNNNNNNNNNNNNNNN",
+        "sNNNNNNNNNNNNNNNNNNNNNNNN",
         "database, total_server_assignment_count, total_xact_count, total_query_count, total_received, total_sent, \
          total_xact_time, total_query_time, total_wait_time, total_client_parse_count, total_server_parse_count, \
-         total_bind_count, avg_server_assignment_count, avg_xact_count, avg_query_count, avg_recv, avg_sent, \
-         avg_xact_time, avg_query_time, avg_wait_time, avg_client_parse_count, avg_server_parse_count, avg_bind_count",
+         total_bind_count, total_client_login_count, avg_server_assignment_count, avg_xact_count, avg_query_count, avg_recv, avg_sent, \
+         avg_xact_time, avg_query_time, avg_wait_time, avg_client_parse_count, avg_server_parse_count, avg_bind_count, avg_client_login_count",
     ),
     (
         Show::StatsTotals,
-        "sNNNNNNNNNNN",
+        "sNNNNNNNNNNNN",
         "database, server_assignment_count, xact_count, query_count, bytes_received, bytes_sent, xact_time, \
-         query_time, wait_time, client_parse_count, server_parse_count, bind_count",
+         query_time, wait_time, client_parse_count, server_parse_count, bind_count, client_login_count",
     ),
     (
         Show::StatsAverages,
-        "sNNNNNNNNNNN",
+        "sNNNNNNNNNNNN",
         "database, server_assignment_count, xact_count, query_count, bytes_received, bytes_sent, xact_time, \
-         query_time, wait_time, avg_client_parse_count, avg_server_parse_count, avg_bind_count",
+         query_time, wait_time, avg_client_parse_count, avg_server_parse_count, avg_bind_count, avg_client_login_count",
     ),
     (Show::Totals, "sN", "name, value"),
     (Show::Clients, CONNECTION_KINDS, CONNECTION),
@@ -330,26 +330,26 @@ fn totals_and_averages_are_shown_by_database() {
     assert_eq!(
         lines(Show::Stats),
         [
-            "app,0,300,0,2100,0,15000,0,0,0,0,0,0,2,0,210,0,50,0,0,0,0,0",
-            "pgbouncer,0,30,0,210,0,1500,0,0,0,0,0,0,2,0,21,0,50,0,0,0,0,0",
-            "zoo,0,100,0,700,0,5000,0,0,0,0,0,0,2,0,70,0,50,0,0,0,0,0",
+            "app,0,300,0,2100,0,15000,0,0,0,0,0,0,0,2,0,210,0,50,0,0,0,0,0,0",
+            "pgbouncer,0,30,0,210,0,1500,0,0,0,0,0,0,0,2,0,21,0,50,0,0,0,0,0,0",
+            "zoo,0,100,0,700,0,5000,0,0,0,0,0,0,0,2,0,70,0,50,0,0,0,0,0,0",
         ]
     );
-    assert_eq!(lines(Show::StatsTotals)[0], "app,0,300,0,2100,0,15000,0,0,0,0,0");
-    assert_eq!(lines(Show::StatsAverages)[2], "zoo,0,2,0,70,0,50,0,0,0,0,0");
+    assert_eq!(lines(Show::StatsTotals)[0], "app,0,300,0,2100,0,15000,0,0,0,0,0,0");
+    assert_eq!(lines(Show::StatsAverages)[2], "zoo,0,2,0,70,0,50,0,0,0,0,0,0");
 }
 
 #[test]
 fn totals_are_those_of_all_databases_and_of_the_console() {
     let lines = lines(Show::Totals);
-    assert_eq!(lines.len(), 22);
+    assert_eq!(lines.len(), 24);
     assert_eq!(lines[0], "total_server_assignment_count,0");
     assert_eq!(lines[1], "total_xact_count,430");
     assert_eq!(lines[3], "total_client_bytes,3010");
     assert_eq!(lines[8], "total_ps_client_parse_count,0");
-    assert_eq!(lines[12], "avg_xact_count,6");
-    assert_eq!(lines[16], "avg_xact_time,50");
-    assert_eq!(lines[21], "avg_ps_bind_count,0");
+    assert_eq!(lines[13], "avg_xact_count,6");
+    assert_eq!(lines[17], "avg_xact_time,50");
+    assert_eq!(lines[22], "avg_ps_bind_count,0");
 }
 
 #[test]

@@ -85,6 +85,16 @@ pub(super) static SETTINGS: &[Setting] = &[
     .aliases(&["sslmode"]),
     Setting::new(
         TlsServer,
+        "direct",
+        Kind::Flag,
+        "false",
+        Field::Config(|c| FieldMut::Flag(&mut c.tls.server.direct)),
+        "Begins with the TLS handshake instead of asking the server for it, as libpq's `sslnegotiation=direct`: one round \
+         trip less for each connection. Needs servers of PostgreSQL 17, and `mode` `require` or stricter.",
+    )
+    .ini_own("server_tls_direct"),
+    Setting::new(
+        TlsServer,
         "key_file",
         Kind::Text,
         "",

@@ -20,6 +20,8 @@ pub(crate) struct Connection {
     local: String,
     /// The server's address, once it is connected; `None` for a Unix socket.
     remote: Option<IpAddr>,
+    /// Its handshake began without a question.
+    direct: bool,
     /// The result of its TLS handshake; `None` without encryption.
     tls: Option<Box<Secured>>,
     /// When it had logged in; before that, when the connect began.
@@ -38,6 +40,7 @@ impl Connection {
             attempt,
             local: String::new(),
             remote: None,
+            direct: false,
             tls: None,
             connected_at: now,
             reported: Vec::new(),
@@ -53,6 +56,16 @@ impl Connection {
     /// The connect has succeeded.
     pub(crate) fn connected(&mut self, local: String, remote: Option<IpAddr>) {
         (self.local, self.remote) = (local, remote);
+    }
+
+    /// The handshake begins; `direct`: the server was not asked whether it can encrypt.
+    pub(crate) fn begin_handshake(&mut self, direct: bool) {
+        self.direct = direct;
+    }
+
+    /// Whether the server was not asked whether it can encrypt.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
     }
 
     /// The handshake is done.

@@ -25,6 +25,9 @@ use crate::pools::PoolSlot;
 use crate::port::{Handshake, Io};
 use crate::traffic::wire::Wire;
 
+/// The protocol that PostgreSQL registered for ALPN.
+const ALPN: &[u8] = b"postgresql";
+
 /// What follows a step of a login.
 pub(crate) enum NextStep {
     /// Wait for the server's answer.
@@ -36,25 +39,49 @@ pub(crate) enum NextStep {
 }
 
 /// A server is connected: asks whether it supports encryption, if needed.
-pub(crate) fn connected<I: Io>(server: &mut ServerSlot, io: &mut I) -> NextStep {
+pub(crate) fn connected<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot) -> NextStep {
     // A Unix socket is never encrypted, as with libpq and PgBouncer.
     if server.connection.attempt().encryption == Encryption::Off
         || matches!(server.connection.target().host, Host::SocketDir(_))
     {
         return NextStep::Login;
     }
-    server.state = ServerState::SslRequest;
-    ask_for_encryption(server.peer, io);
+    if cx.common.config().tls.server.direct {
+        begin_handshake(cx, server);
+    } else {
+        server.state = ServerState::SslRequest;
+        ask_for_encryption(server.peer, cx.io);
+    }
     NextStep::Wait
+}
+
+fn begin_handshake<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot) {
+    let settings = &cx.common.config().tls.server;
+    let (host, mode) = (server.connection.target().host.clone(), settings.mode);
+    // Asked first, the server would have answered.
+    let direct = !matches!(server.state, ServerState::SslRequest);
+    server.state = ServerState::TlsHandshake;
+    server.connection.begin_handshake(direct);
+    cx.io.start_tls(server.peer, Handshake::Connect { host, mode, direct });
+}
+
+/// A handshake is done. One that nobody was asked for must have named our protocol, as with libpq: else another service
+/// might take what follows for its own.
+pub(crate) fn secured(server: &ServerSlot) -> NextStep {
+    let is_named = server.connection.tls().is_some_and(|tls| tls.alpn.as_deref() == Some(ALPN));
+    match server.connection.is_direct() && !is_named {
+        true => NextStep::Failed(own_error(
+            "direct SSL connection was established without ALPN protocol negotiation".into(),
+        )),
+        false => NextStep::Login,
+    }
 }
 
 /// Handles the server's answer to SSLRequest.
 pub(crate) fn encryption_answer<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot, bytes: &[u8]) -> NextStep {
     let error = match read_answer(bytes) {
         Ok(true) => {
-            server.state = ServerState::TlsHandshake;
-            let (host, mode) = (server.connection.target().host.clone(), cx.common.config().tls.server.mode);
-            cx.io.start_tls(server.peer, Handshake::Connect { host, mode, direct: false });
+            begin_handshake(cx, server);
             return NextStep::Wait;
         }
         Ok(false) if server.connection.attempt().encryption == Encryption::Preferred => return NextStep::Login,

@@ -70,7 +70,7 @@ pub(crate) fn send_to_console<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot
 
 fn put_key<I: Io>(buffer: &mut Vec<u8>, cx: &Cx<'_, I>, client: &mut ClientSlot, request: &StartupRequest) {
     let pid = traffic::cancel_key::pid_of(cx.common.worker(), client.peer);
-    put_back::backend_key_data(buffer, pid, client.cancel.issue(request.minor));
+    put_back::backend_key_data(buffer, pid, client.cancel.issue(request.minor, pid));
 }
 
 /// PgBouncer calls it an attempt; Weir logs it after the login.

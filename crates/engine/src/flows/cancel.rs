@@ -144,10 +144,16 @@ impl Engine {
     /// The connection for a cancel request is open. It is encrypted if its server's is.
     pub(crate) fn cancel_connected<I: Io>(&mut self, peer: Peer, io: &mut I) {
         let Some(server) = self.peers.cancel(peer).map(|c| c.server) else { return };
-        if self.peers.server(server).is_none_or(|server| server.connection.tls().is_none()) {
+        let Some(server) = self.peers.server(server).filter(|server| server.connection.tls().is_some()) else {
             return self.send_cancel(peer, io);
-        }
-        if let Some(cancel) = self.peers.cancel(peer) {
+        };
+        let (host, direct) = (server.connection.target().host.clone(), server.connection.is_direct());
+        let mode = self.common.config().tls.server.mode;
+        let Some(cancel) = self.peers.cancel(peer) else { return };
+        if direct {
+            cancel.stage = CancelStage::TlsHandshake;
+            io.start_tls(peer, Handshake::Connect { host, mode, direct });
+        } else {
             cancel.stage = CancelStage::SslRequest;
             ask_for_encryption(peer, io);
         }

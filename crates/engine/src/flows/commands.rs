@@ -20,6 +20,9 @@ use crate::engine::Engine;
 use crate::log::log;
 use crate::port::{Io, Level};
 
+/// How the error of a configuration begins whose certificates can't be used.
+const TLS_FAULT: &str = "TLS setup failed: ";
+
 /// The result of a command on this worker.
 enum Outcome {
     Done,
@@ -205,6 +208,10 @@ impl Engine {
                 self.caller_waits(caller, id);
             }
             Err(why) => {
+                if why.starts_with(TLS_FAULT) {
+                    // PgBouncer's line, which begins so.
+                    log(Level::Error, format_args!("{why}"), io);
+                }
                 for line in why.lines() {
                     log(Level::Error, format_args!("RELOAD failed, the old configuration stays: {line}"), io);
                 }

@@ -298,6 +298,7 @@ impl Engine {
         };
         let slot = self.pools.get_mut(client.pool);
         slot.counts.tally.logins += 1;
+        slot.counts.stats.client_login_count += 1;
         client.phase = ClientPhase::Ready(Client::new(client.id, slot.mode(), params));
         client.request_at = now;
         welcome::log_login(cx, &client, &slot.name);
@@ -314,6 +315,7 @@ impl Engine {
         welcome::send_to_console(cx, &mut client, request);
         client.phase = ClientPhase::Console(Box::new(Console::new(role, request.database.clone())));
         self.admin.client_counts.change(&client.phase);
+        self.admin.console_counts.stats.client_login_count += 1;
         client.request_at = now;
         welcome::log_login(cx, &client, &request.database);
         self.insert_ready(client);

@@ -7,7 +7,8 @@ use crate::cluster::lending::Waiting;
 use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::handles::{PoolIx, Waiter};
-use crate::port::Io;
+use crate::log::log;
+use crate::port::{Io, Level};
 use crate::timers::Who;
 
 /// The SQLSTATE of a server without such a database.
@@ -36,6 +37,7 @@ impl Engine {
             self.admin.refusals.keep(self.pools.get(ix));
             self.pools.free(ix);
         } else if forget_at <= now {
+            self.log_forgotten(now, ix, io);
             self.recall(ix, io);
             self.pools.remove(ix);
             self.common.follow_up(FollowUp::PollPool(ix));
@@ -91,6 +93,17 @@ impl Engine {
             Waiter::Client(client) => self.refuse_handle(now, client, refusal, io),
             Waiter::AuthQuery(query) => self.end_auth_query(query, Err(refusal), io),
             Waiter::Borrower(_) => {}
+        }
+    }
+
+    /// PgBouncer's line for a pool that `pool_idle_timeout` ends.
+    fn log_forgotten<I: Io>(&self, now: Time, ix: PoolIx, io: &mut I) {
+        let slot = self.pools.get(ix);
+        if after(slot.idle_since, self.common.config().pool_idle_timeout) <= now {
+            let age = now.since(slot.idle_since).micros() / 1_000_000;
+            let (user, name) = (&slot.user, &slot.name);
+            let text = format_args!("cleaning up idle pool for user {user} on db {name}");
+            log(Level::Info, format_args!("{text} because: pool idle timeout (age={age}s)"), io);
         }
     }
 

@@ -28,8 +28,9 @@ impl Engine {
         server.connection.connected(local, remote);
         // The name may have new addresses since its look-up.
         server.marked_for_close |= self.backends.dns.has_vanished(&server);
-        let next = login::connected(&mut server, io);
-        self.login_goes_on(self.common.now(), server, next, io);
+        let now = self.common.now();
+        let next = login::connected(cx!(self, now, io), &mut server);
+        self.login_goes_on(now, server, next, io);
     }
 
     fn login_goes_on<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, next: NextStep, io: &mut I) {
@@ -46,7 +47,8 @@ impl Engine {
 
     /// A server's TLS handshake has succeeded.
     pub(crate) fn server_secured<I: Io>(&mut self, server: Box<ServerSlot>, io: &mut I) {
-        self.login_goes_on(self.common.now(), server, NextStep::Login, io);
+        let next = login::secured(&server);
+        self.login_goes_on(self.common.now(), server, next, io);
     }
 
     /// A server's TLS handshake has failed; its connection has closed.

@@ -19,17 +19,26 @@ pub(crate) struct CancelSecret {
     bytes: [u8; 16],
     /// How many of the bytes the client received; none before it has logged in, and then nothing cancels it.
     issued: usize,
+    /// The process id that it was sent with; 0 before.
+    pid: u32,
 }
 
 impl CancelSecret {
     pub(crate) fn new(bytes: [u8; 16]) -> Self {
-        CancelSecret { bytes, issued: 0 }
+        CancelSecret { bytes, issued: 0, pid: 0 }
     }
 
-    /// The secret that a client of protocol 3 with this minor version receives: 3.0 has room for four bytes.
-    pub(crate) fn issue(&mut self, minor: u16) -> &[u8] {
+    /// What a client of protocol 3 with this minor version receives, beside the process id: 3.0 has room for four bytes.
+    pub(crate) fn issue(&mut self, minor: u16, pid: u32) -> &[u8] {
+        self.pid = pid;
         self.issued = if minor >= 2 { self.bytes.len() } else { 4 };
         &self.bytes[..self.issued]
+    }
+
+    /// The process id that the client was told; 0 before it has logged in.
+    #[inline]
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// The secret, and how many of its bytes the client received.
@@ -39,7 +48,7 @@ impl CancelSecret {
 
     /// The same from another process.
     pub(crate) fn of_parts((bytes, issued): ([u8; 16], usize)) -> CancelSecret {
-        CancelSecret { bytes, issued: issued.min(bytes.len()) }
+        CancelSecret { bytes, issued: issued.min(bytes.len()), pid: 0 }
     }
 
     /// Whether this is what the client received, all of it and no more.
@@ -57,13 +66,13 @@ mod tests {
         let bytes: [u8; 16] = std::array::from_fn(|i| i as u8);
         let accepted = |minor: Option<u16>| {
             let mut secret = CancelSecret::new(bytes);
-            minor.map(|minor| secret.issue(minor).to_vec());
+            minor.map(|minor| secret.issue(minor, 7).to_vec());
             (0..=16).filter(|length| secret.is(&bytes[..*length])).collect::<Vec<_>>()
         };
         assert_eq!(accepted(None), [0_usize; 0], "nothing cancels a client that has no key yet");
         assert_eq!((accepted(Some(0)), accepted(Some(1)), accepted(Some(2))), (vec![4], vec![4], vec![16]));
         let mut secret = CancelSecret::new([0; 16]);
-        secret.issue(2);
+        secret.issue(2, 7);
         assert!(secret.is(&[0; 16]) && !secret.is(&[0; 17]) && !secret.is(&[0; 15]) && !secret.is(&[1; 16]));
     }
 }

@@ -100,12 +100,14 @@ pub(crate) fn feed_server<I: Io>(
     bytes: &[u8],
 ) -> Result<from_server::ServerOutcome, weir_session::ProtocolViolation> {
     let (to, from) = (server.link.unwrap_or(Peer::NONE), server.peer);
+    let client_pid = client.as_ref().map_or(0, |client| client.cancel.pid());
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
     let session = client.and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
     let outcome = {
         let mut wire = Wire::new(cx.io, to, from, bytes, Some(0));
         let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, AHEAD);
+        context.client_pid = client_pid;
         let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);
         slot.counts.stats.sent += wire.finish();
         outcome?

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_base::{Host, OnDirty, Peer, PoolMode, Span, Target};
 use weir_config::{Balance, Config, OnServerDown, Pool, SessionAttrs, SslMode};
-use weir_engine::port::{Handshake, Input, Secured};
+use weir_engine::port::{Handshake, Input, Secured, Signal};
 use weir_pgwire::{put_back, put_front};
 
 use crate::common::*;
@@ -91,6 +91,50 @@ fn a_server_that_can_encrypt_is_logged_in_to_after_the_handshake() {
         let_in(&mut world, server, None);
         assert!(world.heard(client).ends_with(&ready(b'I')));
     }
+}
+
+#[test]
+fn a_handshake_at_once_asks_nothing_and_wants_the_protocol_named() {
+    for alpn in [Some(b"postgresql".to_vec()), None] {
+        let mut config = config(1);
+        (config.tls.server.mode, config.tls.server.direct) = (SslMode::Require, true);
+        let mut world = World::new(config);
+        let client = world.arrival("ann", "db");
+        let server = world.connecting().unwrap();
+        connected(&mut world, server);
+        assert_eq!(world.heard(server), b"", "no question");
+        let host = Host::parse("127.0.0.1");
+        assert!(world.shook(server, &Handshake::Connect { host, mode: SslMode::Require, direct: true }));
+        let named = alpn.is_some();
+        world.input(Input::Secured { peer: server, tls: Box::new(Secured { alpn, ..*secured() }) });
+        assert_eq!(world.is_open(server), named);
+        if named {
+            let_in(&mut world, server, None);
+            assert!(world.heard(client).ends_with(&ready(b'I')));
+        } else {
+            assert!(says(&world.heard(client), "without ALPN protocol negotiation"));
+        }
+    }
+}
+
+#[test]
+fn settings_of_encryption_replace_servers_and_a_refused_login_is_tried_again_at_once() {
+    let mut world = encrypting(SslMode::Disable);
+    let client = world.arrival("ann", "db");
+    let server = world.connecting().unwrap();
+    connected(&mut world, server);
+    let_in(&mut world, server, None);
+    assert!(world.heard(client).ends_with(&ready(b'I')));
+    let change = |world: &mut World, mode| {
+        let mut next = config(1);
+        next.tls.server.mode = mode;
+        world.signal(Signal::Reload);
+        world.helped(next);
+    };
+    change(&mut world, SslMode::Disable);
+    assert!(world.is_open(server), "nothing has changed");
+    change(&mut world, SslMode::Require);
+    assert!(!world.is_open(server), "it may be less secure than the settings allow");
 }
 
 #[test]

@@ -186,7 +186,7 @@ impl TlsFiles {
     /// # Errors
     /// One line; nothing changes then.
     pub fn prepare(&self, config: &Config) -> Result<(), String> {
-        let contexts = Contexts::load(config)?;
+        let contexts = Contexts::load(config).map_err(|error| format!("TLS setup failed: {error}"))?;
         self.0.held().next = Some((config.tls.clone(), Arc::new(contexts)));
         Ok(())
     }

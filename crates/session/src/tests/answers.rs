@@ -111,6 +111,25 @@ fn the_next_client_gets_its_own_parameters_before_its_first_query() {
 }
 
 #[test]
+fn a_clients_own_notification_names_the_process_id_that_it_was_told() {
+    let notification = |pid: u32| {
+        let body = [&pid.to_be_bytes()[..], b"news\0payload\0"].concat();
+        let length = u32::try_from(body.len() + 4).unwrap();
+        [&b"A"[..], &length.to_be_bytes(), &body].concat()
+    };
+    let answer = [complete("NOTIFY"), notification(SERVER_PID), notification(5), ready()].concat();
+    let expected = [complete("NOTIFY"), notification(CLIENT_PID), notification(5), ready()].concat();
+    for cut in 0..answer.len() {
+        let mut link = Link::transaction();
+        link.ask(&[query("notify news, 'payload'")]);
+        for part in [&answer[..cut], &answer[cut..]] {
+            link.feed_server(part, true).unwrap();
+        }
+        assert_eq!(link.to_client, expected, "cut at {cut}");
+    }
+}
+
+#[test]
 fn a_server_that_speaks_up_while_idle_is_not_used_again() {
     for unasked in
         [notice("something"), parameter("TimeZone", "UTC"), error("57P01", "terminating"), fatal("57P01", "x")]

@@ -13,6 +13,10 @@ use crate::{
     SimpleQueries, StatePolicy, StatementCounts, StatementMemory, StopReason,
 };
 
+/// The process ids of the server, and that its client was told.
+pub(crate) const SERVER_PID: u32 = 77;
+pub(crate) const CLIENT_PID: u32 = 0x0100_0001;
+
 /// A link, and everything that was written to its ends since it was last looked at.
 pub(crate) struct Link {
     pub(crate) client: Client,
@@ -65,7 +69,7 @@ impl Link {
         let interner = Interner::new([3; 16], &StatementMemory::default(), MEMORY);
         Link {
             client: Client::new(1, mode, shared.clone()),
-            server: Some(Server::new(shared, CancelKey::default())),
+            server: Some(Server::new(shared, CancelKey { pid: SERVER_PID, ..CancelKey::default() })),
             statements: interner.pool("app", "joe", MEMORY),
             interner,
             params,
@@ -102,6 +106,7 @@ impl Link {
             client_memory: self.client_memory,
             messages: self.messages,
             state: self.state,
+            client_pid: CLIENT_PID,
             max_pending_segments: self.max_pending_segments,
         };
         from_client::feed(&mut self.client, self.server.as_mut(), input, &mut ctx, &mut out)
@@ -122,6 +127,7 @@ impl Link {
             client_memory: self.client_memory,
             messages: self.messages,
             state: self.state,
+            client_pid: CLIENT_PID,
             max_pending_segments: self.max_pending_segments,
         };
         let client = linked.then_some(&mut self.client);
