@@ -3,10 +3,12 @@
 //! All of it happens in one temporary folder, as an ordinary user. Processes that still work there at the end are killed.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use weir_pglocal::{Account, Auth, Caretaker, Options, Server, TempFolder, free_port};
+use weir_pglocal::{Account, Auth, Caretaker, Options, Server, TempFolder};
 use weir_tests::weir_binary;
 
 /// How long all blocks of a test may take, packages included.
@@ -51,8 +53,7 @@ impl Scene {
         let account = Account::to_drop_to().unwrap_or_else(|error| panic!("{error}"));
         let folder = TempFolder::owned_by(account.as_ref()).unwrap_or_else(|error| panic!("{error}"));
         let caretaker = Caretaker::of(folder.path()).unwrap_or_else(|error| panic!("{error}"));
-        let free = || free_port().expect("a free port").to_string();
-        let mut ports = vec![("5433", free()), ("6432", free()), ("8432", free())];
+        let mut ports = vec![("5433", free_port()), ("6432", free_port()), ("8432", free_port())];
         ports.extend(server.as_ref().map(|server| ("5432", server.port().to_string())));
         Scene { folder, caretaker, account, server, ports }
     }
@@ -155,6 +156,19 @@ impl Scene {
         let programs = self.server.as_ref().map(|server| server.programs().bin().to_owned());
         let folders: Vec<PathBuf> = [bin].into_iter().chain(programs).chain(std::env::split_paths(&usual)).collect();
         std::env::join_paths(folders).expect("folders without colons")
+    }
+}
+
+/// A port that this process has not returned before, and that the system gives to no outgoing connection by itself: a
+/// page may fetch packages for minutes before it listens.
+fn free_port() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(16).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 20_000 + u16::try_from(number % 12_000).expect("a small number");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port.to_string();
+        }
     }
 }
 
