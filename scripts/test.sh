@@ -170,6 +170,7 @@ fi
 beside_ends
 if [ "$all" = yes ]; then
     tests "The lab, interrupted and in a browser" "${real[@]}" --test kill --test products_page
+    step "What rustc makes of the code: nothing is read that was never set" scripts/optimised.sh
     step "Planted bugs, which the simulator must find" make --no-print-directory planted
     step "Real drivers" tests/drivers/run.sh
     step "The API against its description" tests/api/run.sh

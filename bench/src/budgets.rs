@@ -41,7 +41,7 @@ const fn at_most(id: &'static str, what: &'static str, limit: f64, command: &'st
 }
 
 pub(crate) static BUDGETS: &[Budget] = &[
-    at_most("own", "own code, simple query, ns", 1000.0, "own"),
+    at_most("own", "own code, simple query, ns", 700.0, "own"),
     at_most("simple-50", "CPU, simple, 50 clients, × PgBouncer", 0.76, "rounds --only simple-50"),
     at_most("simple-50-epoll", "the same without io_uring", 0.82, "rounds --only simple-50"),
     at_most("simple-200", "CPU, simple, 200 clients, × PgBouncer", 0.70, "rounds --only simple-200"),

@@ -31,6 +31,8 @@ pub enum Checker {
     NoPeerLeaks,
     /// No client gets an error without a fault.
     NoErrorWithoutFault,
+    /// No client is refused because the server of its pool is merely away, before its wait has timed out.
+    AwayServersAreWaitedFor,
     /// Each refusal is counted once, under its cause.
     RefusalsAreCounted,
     /// The engine keeps the port's rules.
@@ -54,6 +56,7 @@ impl fmt::Display for Checker {
             Checker::AllFinishes => "all clients finish when faults stop",
             Checker::NoPeerLeaks => "no peer leaks",
             Checker::NoErrorWithoutFault => "no error without a fault",
+            Checker::AwayServersAreWaitedFor => "servers that are away are waited for",
             Checker::RefusalsAreCounted => "refusals are counted",
             Checker::PortIsKept => "the port's rules are kept",
             Checker::Invariant => "the engine's invariants",

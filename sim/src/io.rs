@@ -19,7 +19,7 @@ use crate::check::Checker;
 use crate::context::{Context, Event};
 use crate::names::DnsAnswer;
 use crate::network::{Address, End, Owner, Written};
-use crate::refused::{Class, LOGGED, classify, refuses_a_request};
+use crate::refused::{Class, LOGGED, classify, names_an_away_server, refuses_a_request};
 use crate::rng::Rng;
 
 /// ReadyForQuery outside a transaction.
@@ -290,6 +290,9 @@ impl<'a> SimIo<'a> {
             return;
         }
         self.ctx.refused.count(class);
+        if names_an_away_server(&message) {
+            self.ctx.violated(Checker::AwayServersAreWaitedFor, || format!("a client got the error {message:?}"));
+        }
         let Some(socket) = self.sockets.get(to) else { return };
         if class == Class::PoolFull
             && let Some(Owner::Client(number)) = socket.end.map(|end| self.ctx.net.owner(end.peer()))

@@ -86,6 +86,19 @@ pub(crate) fn classify(bytes: &[u8]) -> Option<(Class, String)> {
     Some((class, message.into_owned()))
 }
 
+/// Whether an error says that a server is away: it can't be reached, does not answer, or starts up or shuts down. With
+/// `on_server_down = "wait"` no client may get it.
+pub(crate) fn names_an_away_server(message: &str) -> bool {
+    let away = [
+        "could not connect to server",
+        "did not finish the login within server_connect_timeout",
+        "server closed the connection during the login",
+        "the database system is starting up",
+        "the database system is shutting down",
+    ];
+    away.iter().any(|words| message.contains(words))
+}
+
 /// Whether the bytes refuse a request while the connection continues.
 pub(crate) fn refuses_a_request(bytes: &[u8]) -> bool {
     let [b'E', _, _, _, _, body @ ..] = bytes else { return false };
@@ -118,6 +131,14 @@ mod tests {
         assert_eq!(error("FATAL", "08006", "Connection refused", None), Some(Class::DownOrOther));
         assert_eq!(error("ERROR", "22012", "division by zero", None), None);
         assert_eq!(classify(b"Z\0\0\0\x05I"), None);
+    }
+
+    #[test]
+    fn an_error_of_a_server_that_is_away_is_recognised_among_those_of_other_hosts() {
+        assert!(names_an_away_server(
+            "10.0.0.1: could not connect to server 10.0.0.1: refused; 10.0.0.2: wrong password"
+        ));
+        assert!(!names_an_away_server("query_wait_timeout") && !names_an_away_server("password authentication failed"));
     }
 
     #[test]

@@ -28,6 +28,9 @@ use crate::cluster::messages::Message;
 pub use crate::password_check::{Authority, PasswordCheck};
 pub use crate::secured::{Certificate, Secured};
 
+/// How the words of a connect begin that failed because of its host's name (PgBouncer has a reason of its own for that).
+pub const LOOK_UP_FAILED: &str = "could not look up";
+
 /// An event for the engine.
 #[derive(Debug)]
 pub enum Input<'a> {

@@ -361,6 +361,8 @@ impl<P> Pool<P> {
         self.mark_idle_for_close(CloseReason::Reconnect);
         self.mark_login_for_close(CloseReason::Reconnect);
         self.mark_dedicated_for_close(CloseReason::Reconnect);
+        // Who waits for a server that is linked now may have to be refused.
+        self.needs_poll = true;
     }
 
     /// Closes the idle servers and one that logs in.
@@ -544,9 +546,13 @@ impl<P> Pool<P> {
         }
     }
 
-    /// Whether no server is left and none may be tried yet.
+    /// Whether no server is left that will be free again, and none may be tried yet. One from before a reconnect will not:
+    /// it is closed at its release.
     pub(crate) fn is_dead(&self, now: Time) -> bool {
-        self.linked == 0 && self.idle.is_empty() && self.backoff.is_down(now)
+        let mut servers = self.servers.iter();
+        let returns = |server: &Server<P>| matches!(server.state, State::Linked(_)) && server.epoch == self.epoch;
+        let down = self.idle.is_empty() && self.backoff.is_down(now);
+        down && (self.linked == 0 || !servers.any(|(_, _, server)| returns(server)))
     }
 
     /// Since when a server has been free; `None` if it is not.

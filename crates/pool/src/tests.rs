@@ -286,6 +286,19 @@ fn with_a_server_left_clients_wait_for_it() {
     assert_eq!(effects(&mut pool, START), [down(2), down(3)]);
 }
 
+#[test]
+fn nobody_waits_for_a_server_that_a_reconnect_will_close() {
+    let mut pool = filled(defaults(), 1);
+    take(&mut pool, 1, START);
+    queue(&mut pool, 2, START);
+    assert_eq!(effects(&mut pool, START), [Effect::Open]);
+    pool.reconnect(START);
+    pool.opening(server(1), START);
+    pool.connect_failed(server(1), ConnectFailure::Refused, START);
+    assert_eq!(effects(&mut pool, START), [refused(client(2), RefuseReason::ServerDown, 0)]);
+    assert_eq!(pool.acquire(client(3), START), Acquire::Refused(RefuseReason::ServerDown));
+}
+
 /// When a pool tries again whose logins all fail, for a client that waits all the time.
 fn retries(failure: ConnectFailure, count: u32) -> Vec<u64> {
     let mut pool = pool(defaults());

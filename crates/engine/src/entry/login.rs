@@ -237,7 +237,11 @@ impl Logins {
             _ => Ok(Known {
                 exists: listed.is_some(),
                 secret: listed.filter(|_| wanted).and_then(|text| Secret::parse(text).ok()),
-                mocks: if wanted && !exists { self.mocks_without_pool(config, lookups) } else { self.mocks.clone() },
+                mocks: match hides {
+                    false => Arc::default(),
+                    true if wanted && !exists => self.mocks_without_pool(config, lookups),
+                    true => self.mocks.clone(),
+                },
                 asked: None,
             }),
         }

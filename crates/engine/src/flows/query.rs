@@ -261,10 +261,12 @@ impl Engine {
         let peer = client.as_ref().map(|client| client.peer);
         client.into_iter().for_each(|client| self.peers.put_client(client));
         if at_rest == AtRest::Free {
+            self.clean_up(now, server, io);
             if self.takeover.is_giving() {
+                // Behind its server, which it may need at once.
                 self.hand_over_later(peer);
             }
-            return self.clean_up(now, server, io);
+            return;
         }
         self.peers.put_server(server);
         if let (AtRest::Replaced, Some(client)) = (at_rest, peer) {

@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::flows::opening::CONNECT_FAILED;
 use crate::log::log;
 use crate::peers::{Entry, ServerPhase, ServerSlot, ServerState};
-use crate::port::{Io, Level, Work};
+use crate::port::{Io, LOOK_UP_FAILED, Level, Work};
 use crate::traffic::links::RECONFIGURED;
 
 impl Engine {
@@ -268,7 +268,11 @@ impl Engine {
         log(Level::Warning, format_args!("{name}/{user}@{host}: server login failed: {severity}{}", error.message), io);
         if self.common.config().log.disconnections {
             let age = self.common.now().since(server.connection.connected_at()).micros() / 1_000_000;
-            let why = if reached { &error.message } else { CONNECT_FAILED };
+            let why = match reached {
+                true => &error.message,
+                false if error.message.contains(LOOK_UP_FAILED) => "server DNS lookup failed",
+                false => CONNECT_FAILED,
+            };
             self.log_server(Level::Info, server, format_args!("closing because: {why} (age={age}s)"), io);
         }
     }

@@ -13,7 +13,7 @@ impl World {
                 assert!(
                     matches!(self.failed, Some((_, ConnectFailure::Refused))) && self.run_state == RunState::Running
                 );
-                assert_eq!(self.connected(), 0, "a server is left");
+                assert_eq!(self.lasting(), 0, "a server is left");
             }
             RefuseReason::TooManyWaiting => assert!(self.queue.len() as u32 >= self.pool.settings().max_waiting),
             RefuseReason::ShuttingDown => assert_eq!(self.run_state, RunState::Shut),
@@ -145,7 +145,7 @@ impl World {
             && running
             && self.now < at + self.shortest_pause(ConnectFailure::Refused)
         {
-            assert!(self.queue.is_empty() || self.connected() > 0, "a client waits for a server that is down");
+            assert!(self.queue.is_empty() || self.lasting() > 0, "a client waits for a server that is down");
         }
         assert!(self.stale.iter().all(|stale| {
             self.servers.iter().all(|(server, state)| server != stale || matches!(state, Server::Linked { .. }))

@@ -342,6 +342,13 @@ impl World {
         self.count(|server| !matches!(server, Server::Login { .. })) as u32
     }
 
+    /// The same without those that a reconnect will close.
+    pub(super) fn lasting(&self) -> usize {
+        let lasts =
+            |(peer, server): &&(Peer, Server)| !matches!(server, Server::Login { .. }) && !self.stale.contains(peer);
+        self.servers.iter().filter(lasts).count()
+    }
+
     pub(super) fn count(&self, which: impl Fn(&Server) -> bool) -> usize {
         self.servers.iter().filter(|(_, server)| which(server)).count()
     }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use weir_base::Span;
 use weir_config::Dns;
+use weir_engine::port::LOOK_UP_FAILED;
 
 use self::conf::{Conf, hosts_have};
 
@@ -70,7 +71,7 @@ fn by_servers(name: &str, dns: &Dns) -> Option<(Vec<IpAddr>, u32)> {
 }
 
 fn by_system(name: &str) -> Result<Vec<IpAddr>, String> {
-    let found = (name, 0).to_socket_addrs().map_err(|error| format!("could not look up \"{name}\": {error}"))?;
+    let found = (name, 0).to_socket_addrs().map_err(|error| format!("{LOOK_UP_FAILED} \"{name}\": {error}"))?;
     let mut addresses: Vec<IpAddr> = Vec::new();
     for address in found.map(|address| address.ip()) {
         if !addresses.contains(&address) {
