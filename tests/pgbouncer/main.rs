@@ -32,4 +32,5 @@ mod startup;
 mod tables;
 mod timeouts;
 mod tls;
+mod tools;
 mod unix;

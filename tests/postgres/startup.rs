@@ -193,15 +193,6 @@ fn an_unknown_pool_is_refused_as_an_unknown_database() {
 }
 
 #[test]
-fn a_replication_connection_is_refused_clearly() {
-    let site = Site::transaction(1);
-    for value in ["true", "database"] {
-        let refused = Connection::connect(&site.params().option("replication", value)).unwrap_err();
-        assert_eq!(refused.sqlstate(), Some("08P01"), "{refused}");
-    }
-}
-
-#[test]
 fn a_client_that_never_logs_in_is_disconnected_in_time() {
     let site = Site::with(Setup::new(Mode::Transaction).general("client_login_timeout = \"1s\""), Mode::Transaction);
     for bytes in [Vec::new(), startup(&site, &[], 0), startup(&site, &[], 0)[..9].to_vec()] {

@@ -42,6 +42,8 @@ pub struct Weir {
 pub struct Launch {
     /// Additional environment variables.
     pub env: Vec<(String, String)>,
+    /// The port, if several share one: each is administered over its own Unix socket then. None: a free one.
+    pub shared_port: Option<u16>,
 }
 
 /// The memory of a Weir, from `/proc`, without its program's own pages: these depend on how it was built.
@@ -118,7 +120,8 @@ impl Weir {
     /// With the log, when it does not start.
     #[track_caller]
     pub fn start_ini_with(ini: &str, files: &[(String, String)], launch: &Launch) -> Weir {
-        Weir::launch_with("pgbouncer.ini", ini, files, Console::Tcp, launch)
+        let console = if launch.shared_port.is_some() { Console::Socket } else { Console::Tcp };
+        Weir::launch_with("pgbouncer.ini", ini, files, console, launch)
     }
 
     /// Kills it with SIGKILL, as a crash would.
@@ -157,7 +160,7 @@ impl Weir {
     ) -> Weir {
         for attempt in 0.. {
             let folder = TempFolder::new().expect("a temporary folder");
-            let port = free_port().expect("a free port");
+            let port = launch.shared_port.unwrap_or_else(|| free_port().expect("a free port"));
             write_all(folder.path(), port, config, text, files);
             let child = Mutex::new(spawn(&folder.path().join(config), &folder.path().join("log"), launch));
             let checked_at_end = AtomicBool::new(false);

@@ -27,7 +27,7 @@ pub use control::{Control, Cursor, Deliver, Reply, Request, Response};
 pub use error::CommandError;
 pub use histogram::{Histogram, Times};
 pub use lost::{LostCounts, LostState, STATE_KINDS};
-pub use records::{DnsRecord, MemoryRecord, PoolRecord, Report, ServiceState, SocketRecord};
+pub use records::{DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord};
 pub use refusals::{RefusalRecord, Refusals};
 pub use show::{Connections, Parameter, Show};
 pub use stats::{DatabaseStats, Stats};

@@ -40,6 +40,8 @@ pub struct Report {
     pub memory: Vec<MemoryRecord>,
     /// Names of servers that were looked up.
     pub dns: Vec<DnsRecord>,
+    /// Peers to which requests to cancel were passed on.
+    pub peers: Vec<PeerPoolRecord>,
 }
 
 /// The last look-up of a host name.
@@ -186,6 +188,8 @@ pub struct SocketRecord {
     /// PgBouncer's name. Clients: `active` (linked), `idle`, `waiting`, `active_cancel_req`, `waiting_cancel_req`,
     /// `login`. Servers: `active`, `idle`, `used`, `tested`, `new`, `active_cancel`, `being_canceled`.
     pub state: &'static str,
+    /// `logical`, `physical`, or `none`; empty is `none`.
+    pub replication: &'static str,
     /// The other end's address, `unix` for a Unix socket.
     pub addr: String,
     /// The other end's port.
@@ -220,6 +224,19 @@ pub struct SocketRecord {
     pub transaction_time: Option<u64>,
     /// Of a server: when its query began.
     pub query_time: Option<u64>,
+}
+
+/// Requests to cancel that are passed on to one peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PeerPoolRecord {
+    /// Its number.
+    pub peer_id: u16,
+    /// Requests that have a connection, or are about to.
+    pub active: u32,
+    /// Requests that wait for one.
+    pub waiting: u32,
+    /// Connections that carry one.
+    pub sent: u32,
 }
 
 /// One kind of thing that a worker keeps in memory.
@@ -258,6 +275,7 @@ impl Report {
         self.memory.sort_by_key(|m| (m.name, m.size));
         self.memory.dedup_by(|b, a| (a.name, a.size) == (b.name, b.size) && a.merge(b));
         self.dns.extend(other.dns);
+        self.peers.extend(other.peers);
         // Each worker looks up for itself; the youngest answer speaks for all.
         self.dns.sort_by(|a, b| (&a.hostname, b.ttl).cmp(&(&b.hostname, a.ttl)));
         self.dns.dedup_by(|b, a| a.hostname == b.hostname);

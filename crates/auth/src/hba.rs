@@ -39,6 +39,8 @@ pub struct Asked<'a> {
     pub database: &'a str,
     /// The requested user.
     pub user: &'a str,
+    /// Whether it is a physical replication connection, which belongs to no database: only `replication` matches it.
+    pub physical_replication: bool,
 }
 
 /// How a client connected.
@@ -152,9 +154,12 @@ impl Hba {
 
 impl Rule {
     fn matches(&self, asked: &Asked<'_>) -> bool {
-        self.reach.covers(asked.via)
-            && self.databases.hold(asked.database, asked.user)
-            && self.users.hold(asked.user, asked.user)
+        let database = if asked.physical_replication {
+            self.databases.hold_replication()
+        } else {
+            self.databases.hold(asked.database, asked.user)
+        };
+        self.reach.covers(asked.via) && database && self.users.hold(asked.user, asked.user)
     }
 }
 

@@ -203,7 +203,9 @@ mod tests {
         let hba = "local all all peer map=m\nhost db ann ::1/128 reject\n";
         let hba = Hba::parse(hba, &|_| Err(String::new())).unwrap();
         let tcp = Via::Tcp { from: "::1".parse().unwrap(), tls: false };
-        let demand = |method: Method, via, user| method.demand(&hba, &Asked { via, database: "db", user });
+        let demand = |method: Method, via, user| {
+            method.demand(&hba, &Asked { via, database: "db", user, physical_replication: false })
+        };
         let peer = demand(Method::Hba, Via::Local, "ann");
         assert_eq!((peer.method, peer.map()), (ConnectionMethod::Peer, Some("m")));
         let reject = demand(Method::Hba, tcp, "ann");

@@ -298,7 +298,7 @@ mod tests {
 
     fn with_password(method: Method, secret: Option<Secret>) -> (Exchange, Option<RejectReason>) {
         let hba = Hba::default();
-        let demand = method.demand(&hba, &Asked { via: tcp(), database: "d", user: "u" });
+        let demand = method.demand(&hba, &Asked { via: tcp(), database: "d", user: "u", physical_replication: false });
         let facts = Facts {
             user: "u",
             known: secret.is_some(),
@@ -318,7 +318,7 @@ mod tests {
     /// The result for a client of user `u` with this name in its certificate or operating system, under these rules.
     fn by_name(rules: &str, via: Via, name: Option<&str>, secret: Option<Secret>) -> (Exchange, Option<RejectReason>) {
         let hba = Hba::parse(rules, &|_| Err(String::new())).unwrap();
-        let demand = Method::Hba.demand(&hba, &Asked { via, database: "d", user: "u" });
+        let demand = Method::Hba.demand(&hba, &Asked { via, database: "d", user: "u", physical_replication: false });
         let facts = Facts {
             user: "u",
             known: secret.is_some(),
@@ -380,7 +380,8 @@ mod tests {
         let shape = Shape { iterations: 20_000, salt: 24 };
         let hba = Hba::default();
         let exchange = |method: Method, secret: Option<Secret>| {
-            let demand = method.demand(&hba, &Asked { via: tcp(), database: "d", user: "u" });
+            let demand =
+                method.demand(&hba, &Asked { via: tcp(), database: "d", user: "u", physical_replication: false });
             let facts = Facts {
                 user: "u",
                 known: secret.is_some(),
@@ -497,7 +498,8 @@ mod tests {
     #[test]
     fn any_client_logs_in_where_the_database_forces_a_user() {
         let hba = Hba::default();
-        let demand = Method::Any.demand(&hba, &Asked { via: tcp(), database: "d", user: "u" });
+        let demand =
+            Method::Any.demand(&hba, &Asked { via: tcp(), database: "d", user: "u", physical_replication: false });
         let mut facts = Facts {
             user: "u",
             known: false,

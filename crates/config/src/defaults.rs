@@ -166,6 +166,8 @@ fn blank_config() -> Config {
         fallback: None,
         autodb_idle_timeout: Span::ZERO,
         pool_idle_timeout: Span::ZERO,
+        peer_id: 0,
+        peers: BTreeMap::new(),
         users: BTreeMap::new(),
         max_user_connections: 0,
         max_logins_per_host: 0,

@@ -15,13 +15,13 @@ use crate::connstr;
 use crate::error::{ConfigError, Found};
 use crate::field::FieldMut;
 use crate::kind::Kind;
-use crate::model::{Config, UserRules};
+use crate::model::{Config, MAX_PEER_ID, PeerRules, UserRules};
 use crate::origin::ReadFile;
 use crate::origin::{ConfigWarning, FileFormat, Location};
 use crate::pool_text::PoolText;
 use crate::settings;
 use crate::suggest::nearest;
-use crate::table::Setting;
+use crate::table::{Section, Setting};
 use crate::toml::Draft;
 use crate::wording::{error_at, example, may_be_shown, plain, short};
 use crate::write::c_number;
@@ -35,8 +35,6 @@ const MAX_BYTES: usize = 64 << 20;
 const SECTIONS: [&str; 4] = ["pgbouncer", "databases", "users", "peers"];
 /// A section that is none of them.
 const UNKNOWN: &str = "";
-/// What a peer is told of.
-const PEER: [&str; 3] = ["host", "port", "pool_size"];
 /// Settings that a further `[pgbouncer]` leaves as they are, because PgBouncer has no default for them.
 const KEPT: [&str; 10] = [
     "auth_dbname",
@@ -341,27 +339,32 @@ impl Reader<'_> {
         rules
     }
 
-    /// Peers are checked, and passed over.
     fn peer(&mut self, config: &mut Config, id: &str, entry: &Entry) -> Result<(), ConfigError> {
         let title = format!("peer {}", plain(id));
-        if !c_number(id).is_some_and(|id| (1..=16_383).contains(&id)) {
-            return Err(self.error(entry, &format!("{title} is no number from 1 to 16383"), None));
-        }
+        let number = c_number(id).and_then(|id| u16::try_from(id).ok()).filter(|id| (1..=MAX_PEER_ID).contains(id));
+        let Some(number) = number else {
+            return Err(self.error(entry, &format!("{title} is no number from 1 to {MAX_PEER_ID}"), None));
+        };
         let pairs = self.pairs(&title, entry)?;
-        for (key, _) in &pairs {
-            if !PEER.contains(&key.as_str()) {
-                let error = self.unknown(&title, "connection", key, PEER.into_iter(), entry);
+        let mut peer = PeerRules::blank();
+        for (key, value) in &pairs {
+            let Some(setting) = Section::Peer.find(key) else {
+                let known = Section::Peer.settings().map(|setting| setting.name);
+                let error = self.unknown(&title, "connection", key, known, entry);
                 self.found.note(error);
+                continue;
+            };
+            if let Some(field) = setting.peer_field_mut(&mut peer) {
+                let written = self.write_own(setting, field, (key, &title), entry, value);
+                self.found.take(written);
             }
         }
         if !pairs.iter().any(|(key, _)| key == "host") {
             let hint = Some("give the folder of its Unix socket, or its address".to_owned());
             return Err(self.error(entry, &format!("host was not provided for {title}"), hint));
         }
-        let key = format!("peers.{id}");
-        config.locations.insert(key.clone(), entry.location.clone());
-        let text = format!("{title} has no effect: peering is not supported yet");
-        config.remarks.push(ConfigWarning { key, text });
+        config.locations.insert(format!("peers.{number}"), entry.location.clone());
+        config.peers.insert(number, peer);
         Ok(())
     }
 

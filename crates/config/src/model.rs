@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use weir_auth::{Hba, IdentMaps, Ldap, Method, RequireAuth};
-use weir_base::{OnDirty, PoolMode, Span, Target};
+use weir_base::{Host, OnDirty, PoolMode, Span, Target};
 
 use crate::accounts::Accounts;
 use crate::origin::{ConfigWarning, FileFormat, Locations};
@@ -75,6 +75,10 @@ pub struct Config {
     pub autodb_idle_timeout: Span,
     /// A pool without clients for longer closes its servers and is forgotten; zero: never.
     pub pool_idle_timeout: Span,
+    /// The number of this process among its peers; 0: it has none.
+    pub peer_id: u16,
+    /// The other processes behind the same address, by their numbers; its own may be among them.
+    pub peers: BTreeMap<u16, PeerRules>,
     /// Rules of single users, by name.
     pub users: BTreeMap<String, UserRules>,
     /// The most server connections of a user, over all pools; 0 is unlimited.
@@ -252,6 +256,27 @@ pub struct UserRules {
     pub transaction_timeout: Option<Span>,
     /// How long a client without a server may idle.
     pub client_idle_timeout: Option<Span>,
+}
+
+/// The highest number of a peer: a cancel key has fourteen bits for it (PgBouncer).
+pub const MAX_PEER_ID: u16 = 16_383;
+
+/// Another process behind the same address (`[peers]`), to which requests to cancel are passed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerRules {
+    /// Where it alone is reached, as written.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// How many requests are passed on at once; `None`: as many as a pool has servers, 0: any number.
+    pub pool_size: Option<u32>,
+}
+
+impl PeerRules {
+    /// Where it is.
+    pub fn target(&self) -> Target {
+        Target { host: Host::parse(&self.host), port: self.port }
+    }
 }
 
 /// Encryption.

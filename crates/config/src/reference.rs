@@ -75,6 +75,10 @@ fn purpose(section: Section) -> &'static str {
             "Settings of a user, by the name on the server. A setting that is not given is the pool's, or the \
              general one. Secrets are in `[auth]`."
         }
+        Section::Peer => {
+            "Other processes behind the same address, by their numbers (`peer_id` in `[process]`); this one may be among \
+             them. A request to cancel that reaches the wrong one is passed on to the right one. An ini has them in `[peers]`."
+        }
         Section::Foreign => "What only PgBouncer has.",
         Section::Limits => {
             "Sizes, limits and timeouts of all pools. Each but `statement_memory` may also be in a pool, for that \

@@ -158,12 +158,7 @@ impl Review<'_> {
         for setting in settings::all().filter(|setting| setting.is_inert()) {
             let Some(location) = self.config.locations.get(&setting.key()) else { continue };
             let text = format!("{} has no effect: {}", setting.name, setting.doc);
-            let value = self.config.inert.get(setting.name).map_or("", String::as_str);
-            // Who relies on it should know; who only wrote the default down need not be warned.
-            let relied_on = ["peer_id"].contains(&setting.name) && value != setting.default;
-            let severity = if relied_on { Severity::Warning } else { Severity::Note };
-            let text = if relied_on { text } else { format!("line {}: {text}", location.line) };
-            self.find(severity, &setting.key(), text);
+            self.find(Severity::Note, &setting.key(), format!("line {}: {text}", location.line));
         }
     }
 

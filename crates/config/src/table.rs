@@ -7,7 +7,7 @@
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
-use crate::model::{Config, Limits, UserRules};
+use crate::model::{Config, Limits, PeerRules, UserRules};
 use crate::origin::FileFormat;
 use crate::pool_text::PoolText;
 
@@ -58,6 +58,7 @@ pub(crate) enum Section {
     Log,
     Limits,
     User,
+    Peer,
     Pool,
     /// None: only an ini has it, and it does nothing.
     Foreign,
@@ -99,6 +100,7 @@ pub(crate) enum Field {
     /// A global one, and one in each pool.
     Shared(fn(&mut Config) -> FieldMut<'_>, fn(&mut PoolText) -> FieldMut<'_>),
     User(fn(&mut UserRules) -> FieldMut<'_>),
+    Peer(fn(&mut PeerRules) -> FieldMut<'_>),
     /// Kept under its name in the ini, and only shown.
     Inert,
     /// Read by code of its own: not a single value.
@@ -113,7 +115,7 @@ pub(crate) enum Raw {
 
 impl Section {
     /// The sections that TOML has, in the order of the reference.
-    pub(crate) const ALL: [Section; 12] = [
+    pub(crate) const ALL: [Section; 13] = [
         Section::General,
         Section::Listen,
         Section::Auth,
@@ -125,6 +127,7 @@ impl Section {
         Section::Log,
         Section::Limits,
         Section::User,
+        Section::Peer,
         Section::Pool,
     ];
 
@@ -142,6 +145,7 @@ impl Section {
             Section::Log => "log",
             Section::Limits => "limits",
             Section::User => "users",
+            Section::Peer => "peers",
             Section::Pool => "pools",
             Section::Foreign => "pgbouncer",
         }
@@ -151,6 +155,7 @@ impl Section {
     pub(crate) fn title(self) -> String {
         match self {
             Section::Pool | Section::User => format!("[{}.NAME]", self.name()),
+            Section::Peer => format!("[{}.NUMBER]", self.name()),
             section => format!("[{}]", section.name()),
         }
     }
@@ -260,7 +265,7 @@ impl Setting {
             Field::Config(field) | Field::Shared(field, _) => Some(field(config)),
             Field::Limits(field) => Some(field(&mut config.limits)),
             Field::Inert => Some(FieldMut::Inert(config.inert.entry(self.name).or_default())),
-            Field::Pool(_) | Field::User(_) | Field::Apart => None,
+            Field::Pool(_) | Field::User(_) | Field::Peer(_) | Field::Apart => None,
         }
     }
 
@@ -269,7 +274,7 @@ impl Setting {
         match self.field {
             Field::Pool(field) | Field::Shared(_, field) => Some(field(pool)),
             Field::Limits(field) => Some(field(&mut pool.limits)),
-            Field::Config(_) | Field::User(_) | Field::Inert | Field::Apart => None,
+            Field::Config(_) | Field::User(_) | Field::Peer(_) | Field::Inert | Field::Apart => None,
         }
     }
 
@@ -277,6 +282,14 @@ impl Setting {
     pub(crate) fn user_field_mut<'a>(&self, rules: &'a mut UserRules) -> Option<FieldMut<'a>> {
         match self.field {
             Field::User(field) => Some(field(rules)),
+            _ => None,
+        }
+    }
+
+    /// The field that this setting fills in what is known of a peer.
+    pub(crate) fn peer_field_mut<'a>(&self, peer: &'a mut PeerRules) -> Option<FieldMut<'a>> {
+        match self.field {
+            Field::Peer(field) => Some(field(peer)),
             _ => None,
         }
     }

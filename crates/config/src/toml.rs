@@ -12,7 +12,7 @@ use crate::accounts::Account;
 use crate::ciphers;
 use crate::error::{ConfigError, Found};
 use crate::kind::Kind;
-use crate::model::{Config, UserRules};
+use crate::model::{Config, MAX_PEER_ID, PeerRules, UserRules};
 use crate::origin::{FileFormat, Location, Locations};
 use crate::pool_text::PoolText;
 use crate::settings;
@@ -105,6 +105,7 @@ impl Reader<'_> {
             match section {
                 Section::Pool => {}
                 Section::User => config.users = self.user_rules(table),
+                Section::Peer => config.peers = self.peers(table),
                 section => self.section_keys(section, table, config, users),
             }
         }
@@ -176,6 +177,35 @@ impl Reader<'_> {
             let mut rules = UserRules::default();
             self.user(name, keys, &mut rules);
             all.insert(name.to_owned(), rules);
+        }
+        all
+    }
+
+    fn peers(&mut self, table: &dyn TableLike) -> BTreeMap<u16, PeerRules> {
+        let mut all = BTreeMap::new();
+        for (name, item) in table.iter() {
+            let line = self.key_line(table, name);
+            let Some(id) = name.parse().ok().filter(|id| (1..=MAX_PEER_ID).contains(id)) else {
+                let message = format!("peer {} is no number from 1 to {MAX_PEER_ID}", plain(name));
+                self.found.note(self.error(line, &message, None));
+                continue;
+            };
+            let Some(keys) = item.as_table_like() else {
+                let message = format!("\"{}\" in [peers] must be a section", plain(name));
+                let hint = "write [peers.NUMBER], and host and port below it";
+                self.found.note(self.error(line, &message, Some(hint.to_owned())));
+                continue;
+            };
+            self.remember(format!("peers.{name}"), line);
+            let mut peer = PeerRules::blank();
+            self.fill(Section::Peer, name, keys, |setting, raw| {
+                setting.peer_field_mut(&mut peer).map_or(Ok(()), |field| setting.write(field, raw))
+            });
+            if peer.host.is_empty() && !self.found.explains(&format!("peers.{name}")) {
+                let hint = Some("give the folder of its Unix socket, or its address".to_owned());
+                self.found.note(self.error(line, &format!("host is missing in [peers.{name}]"), hint));
+            }
+            all.insert(id, peer);
         }
         all
     }

@@ -124,6 +124,8 @@ impl Engine {
             Entry::Server(server) => self.server_bytes(now, server, bytes, io),
             Entry::Client(client) => self.client_bytes(now, client, bytes, io),
             Entry::Cancel(cancel) => self.cancel_bytes(cancel, bytes, io),
+            // A peer answers with nothing but the end of the connection.
+            Entry::Forward(forward) => self.peers.put(peer, Entry::Forward(forward)),
             Entry::Free => {}
         }
     }
@@ -133,6 +135,7 @@ impl Engine {
             Entry::Server(server) => self.server_gone(now, server, io),
             Entry::Client(client) => self.client_gone(now, client, io),
             Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
+            Entry::Forward(forward) => self.forward_over(&forward, io),
             Entry::Free => {}
         }
     }

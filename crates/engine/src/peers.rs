@@ -8,13 +8,15 @@ use std::sync::Arc;
 use weir_base::{ClientAddr, Peer, Target, Time};
 use weir_pool::lending::BorrowRequest;
 use weir_session::server_login::ServerLogin;
-use weir_session::startup::StartupRequest;
+use weir_session::startup::{Replication, StartupRequest};
 use weir_session::{Client, Refusal, Server};
 
 use crate::admin::console::Console;
 use crate::backends::connection::Connection;
 use crate::backends::hosts::Attempt;
+use crate::cluster::peering::ForwardSlot;
 use crate::cluster::quota::ClientUse;
+use crate::entry::reported::Welcome;
 use crate::entry::state::{Delayed, Handoff, LoginPhase, SslNegotiation};
 use crate::handles::{NO_POOL, PoolIx};
 use crate::secured::Secured;
@@ -22,6 +24,7 @@ use crate::traffic::cancel_key::CancelSecret;
 use crate::traffic::cancel_state::CancelSlot;
 use crate::traffic::link_clock::LinkClock;
 use crate::traffic::reading::ServerReading;
+use crate::traffic::stream::Stream;
 
 /// What stands behind a handle.
 #[derive(Default)]
@@ -32,6 +35,7 @@ pub(crate) enum Entry {
     Client(Box<ClientSlot>),
     Server(Box<ServerSlot>),
     Cancel(Box<CancelSlot>),
+    Forward(Box<ForwardSlot>),
 }
 
 /// A client.
@@ -53,7 +57,7 @@ pub(crate) struct ClientSlot {
     pub(crate) cut: bool,
     /// It has closed its side while it had a server and was not read from.
     pub(crate) ended: bool,
-    /// The log has a line that it reached a limit on statements.
+    /// The log has a line that a statement of its was refused: one is enough.
     pub(crate) statements_refused: bool,
     pub(crate) user: Arc<str>,
     /// The result of its TLS handshake; `None` without encryption.
@@ -110,6 +114,8 @@ pub(crate) enum ClientPhase {
     Welcome(Box<LoginPhase>),
     /// It may ask.
     Ready(Client),
+    /// It replicates, on a server of its own.
+    Streaming(Box<Stream>),
     /// It is an operator.
     Console(Box<Console>),
     /// It sent a cancel request, and is closed when that has ended.
@@ -144,6 +150,16 @@ pub(crate) struct ServerSlot {
     pub(crate) marked_for_close: bool,
     /// Its client has only been told what it reported: that is no use of it.
     pub(crate) unused: bool,
+    /// It is for one client only.
+    pub(crate) dedicated: Option<Box<Dedicated>>,
+}
+
+/// Whom a server of one client is for.
+pub(crate) struct Dedicated {
+    pub(crate) owner: Peer,
+    pub(crate) replication: Replication,
+    /// What it has reported, once it is up, until its client knows.
+    pub(crate) welcome: Option<Welcome>,
 }
 
 /// The state of a server connection; the same names in SHOW SERVERS.
@@ -174,6 +190,8 @@ pub(crate) enum ServerPhase {
     SyncingParameters,
     /// Working for its client.
     Linked,
+    /// It is its client's alone, whose bytes it gets as they are.
+    Streaming,
     /// Being cleaned of what its client left.
     Resetting(Reset),
     /// Runs connect_query again, after a reset.
@@ -213,6 +231,7 @@ impl ClientPhase {
             | ClientPhase::Delayed(_) => true,
             ClientPhase::Welcome(_)
             | ClientPhase::Ready(_)
+            | ClientPhase::Streaming(_)
             | ClientPhase::Console(_)
             | ClientPhase::Canceller
             | ClientPhase::Gone => false,
@@ -226,6 +245,7 @@ impl ClientSlot {
         match self.phase {
             ClientPhase::Canceller => "active_cancel_req",
             ClientPhase::Ready(_) if self.link.is_some() => "active",
+            ClientPhase::Streaming(_) => "active",
             ClientPhase::Ready(_) | ClientPhase::Welcome(_) if self.pause.waits => "waiting",
             ClientPhase::Ready(_) | ClientPhase::Welcome(_) | ClientPhase::Console(_) => "idle",
             _ => "login",
@@ -292,6 +312,15 @@ impl ClientSlot {
         }
     }
 
+    /// Whether it is a replication connection, as far as that is known.
+    pub(crate) fn replication(&self) -> Replication {
+        match &self.phase {
+            ClientPhase::Streaming(stream) => stream.kind(),
+            ClientPhase::Login(phase) | ClientPhase::Welcome(phase) => phase.request().replication,
+            _ => Replication::None,
+        }
+    }
+
     /// Whether it may ask.
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.phase, ClientPhase::Ready(_))
@@ -304,7 +333,7 @@ impl ClientSlot {
 
     /// Whether it has a pool, and is welcome there or about to be.
     pub(crate) fn is_pooled(&self) -> bool {
-        matches!(self.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_))
+        matches!(self.phase, ClientPhase::Ready(_) | ClientPhase::Streaming(_) | ClientPhase::Welcome(_))
     }
 
     /// The session, if it is ready for queries.
@@ -330,6 +359,7 @@ impl ServerSlot {
             fatal_error: None,
             used: false,
             marked_for_close: false,
+            dedicated: None,
             unused: false,
         }
     }
@@ -508,6 +538,13 @@ impl Peers {
         }
     }
 
+    pub(crate) fn forward(&mut self, peer: Peer) -> Option<&mut ForwardSlot> {
+        match self.slots.get_mut(peer.slot as usize) {
+            Some((generation, Entry::Forward(forward))) if *generation == peer.generation => Some(forward),
+            _ => None,
+        }
+    }
+
     /// Whether a peer is there, and waits to be woken at this very moment.
     pub(crate) fn is_armed(&mut self, peer: Peer, when: Time) -> bool {
         match self.slots.get(peer.slot as usize) {
@@ -515,6 +552,7 @@ impl Peers {
                 Entry::Client(client) => client.armed == when,
                 Entry::Server(server) => server.armed == when,
                 Entry::Cancel(cancel) => cancel.armed == when,
+                Entry::Forward(forward) => forward.armed == when,
                 // Taken out to be worked on.
                 Entry::Free => true,
             },

@@ -1,10 +1,10 @@
 //! State that all sessions of a worker share: statements, parameters, buffers.
 
 use weir_base::OnDirty;
-use weir_config::Config;
+use weir_config::{Config, FileFormat};
 use weir_session::{
     Client, Context, Interner, MessagePolicy, ParamTable, PoolStatements, SimpleQueries, StatePolicy, StatementCounts,
-    StatementMemory, from_client,
+    StatementMemory, WithoutCache, from_client,
 };
 
 /// The limit of spare buffers for waiting clients.
@@ -22,6 +22,7 @@ pub(crate) struct Sessions {
     pub(crate) counts: StatementCounts,
     /// Which messages are passed on.
     messages: MessagePolicy,
+    without_cache: WithoutCache,
     /// Buffers that held what clients sent while they waited.
     blocks: Vec<Vec<u8>>,
 }
@@ -36,6 +37,7 @@ impl Sessions {
             scratch: Vec::new(),
             counts: StatementCounts::default(),
             messages: messages(config),
+            without_cache: without_cache(config),
             blocks: Vec::new(),
         }
     }
@@ -43,6 +45,7 @@ impl Sessions {
     /// Applies a configuration.
     pub(crate) fn adopt(&mut self, config: &Config) {
         self.messages = messages(config);
+        self.without_cache = without_cache(config);
         self.interner.set_limit(config.limits.statement_memory);
     }
 
@@ -63,6 +66,7 @@ impl Sessions {
             scratch: &mut self.scratch,
             counts: &mut self.counts,
             max_prepared: limits.max_prepared_statements as usize,
+            without_cache: self.without_cache,
             client_statements: limits.client_statements as usize,
             client_memory: limits.client_share(),
             messages: self.messages,
@@ -90,6 +94,11 @@ impl Sessions {
             self.blocks.push(block);
         }
     }
+}
+
+/// An ini means what it means to PgBouncer.
+fn without_cache(config: &Config) -> WithoutCache {
+    if config.format == FileFormat::Ini { WithoutCache::Unknown } else { WithoutCache::Kept }
 }
 
 /// Which messages are passed on.

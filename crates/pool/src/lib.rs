@@ -29,6 +29,8 @@
 //! ```
 
 mod backoff;
+mod dedicated;
+mod dedicated_servers;
 pub mod lending;
 mod poll;
 mod pool;

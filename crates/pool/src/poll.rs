@@ -43,6 +43,7 @@ impl<P> Pool<P> {
             .or_else(|| self.notice(now))
             .or_else(|| self.close_idle_too_long(now))
             .or_else(|| self.close_old(now))
+            .or_else(|| self.evict_for_dedicated())
             .or_else(|| self.open(now))
     }
 
@@ -67,7 +68,7 @@ impl<P> Pool<P> {
         Some(self.close(key, reason))
     }
 
-    fn close(&mut self, key: Key, reason: CloseReason) -> Effect {
+    pub(crate) fn close(&mut self, key: Key, reason: CloseReason) -> Effect {
         let server = self.servers.peer(key);
         self.forget(key);
         Effect::Close { server, reason }
@@ -101,7 +102,7 @@ impl<P> Pool<P> {
     }
 
     fn wait_ends(&self) -> Time {
-        self.queue.oldest().map_or(Time::NEVER, |since| since.deadline(self.settings.query_wait_timeout))
+        self.oldest_wait().map_or(Time::NEVER, |since| since.deadline(self.settings.query_wait_timeout))
     }
 
     fn refuse(&mut self, now: Time) -> Option<Effect> {
@@ -111,7 +112,7 @@ impl<P> Pool<P> {
             _ if self.wait_ends() <= now => RefuseReason::WaitTimeout,
             _ => return None,
         };
-        let (client, since) = self.queue.pop()?;
+        let (client, since) = self.pop_oldest()?;
         Some(Effect::Refuse { client, why, waited: now - since })
     }
 
@@ -179,10 +180,10 @@ impl<P> Pool<P> {
     pub(crate) fn wanted(&self) -> Time {
         let servers = self.servers.len();
         let kept = if self.demand { self.settings.min_size.min(self.limit(0)) } else { 0 };
-        if servers < kept || (!self.queue.is_empty() && servers < self.limit(0)) {
+        if servers < kept || (self.oldest_wait().is_some() && servers < self.limit(0)) {
             return Time::START;
         }
-        match self.queue.oldest() {
+        match self.oldest_wait() {
             Some(since) if servers < self.limit(self.settings.reserve_size) => {
                 since.deadline(self.settings.reserve_timeout)
             }

@@ -6,6 +6,7 @@
 use weir_base::{Peer, Span, Time};
 
 use crate::backoff::{Backoff, ConnectRate, Health, Jitter};
+use crate::dedicated::{Dedicated, earlier};
 use crate::queue::Queue;
 use crate::state::{Login, RunState, Server, State};
 use crate::table::{Key, List, Table};
@@ -32,6 +33,7 @@ pub struct Pool<P> {
     /// What a login counts as that takes too long.
     pub(crate) too_slow: ConnectFailure,
     pub(crate) queue: Queue,
+    pub(crate) dedicated: Dedicated,
     pub(crate) backoff: Backoff,
     pub(crate) rate: ConnectRate,
     /// The engine said that it can't open a server before this moment.
@@ -65,6 +67,7 @@ impl<P> Pool<P> {
             login: Login::None,
             too_slow: ConnectFailure::Refused,
             queue: Queue::default(),
+            dedicated: Dedicated::default(),
             backoff: Backoff::new(),
             rate: ConnectRate::new(),
             declined_until: now,
@@ -122,7 +125,7 @@ impl<P> Pool<P> {
         let key = self.servers.find(server).expect("a released server is in the pool");
         assert!(matches!(self.servers[key].state, State::Linked(_)), "{server:?} is released but not linked");
         self.linked -= 1;
-        let unwanted = self.unwanted(key);
+        let unwanted = self.unwanted(key).or_else(|| self.makes_room());
         if let Some(reason) = unwanted.or_else(|| if ages { self.too_old(key, now) } else { None }) {
             self.forget(key);
             return Release::Close(reason);
@@ -131,17 +134,22 @@ impl<P> Pool<P> {
         self.assign(key, proof, check, now)
     }
 
-    /// The engine began the connect that [`crate::Effect::Open`] asked for; `server` is its handle.
-    pub fn opening(&mut self, server: Peer, now: Time) {
-        assert_eq!(self.login, Login::Asked, "{server:?} is opened but was not asked for");
+    /// The engine began the connect that [`crate::Effect::Open`] asked for; `handle` is the server's. Returns the client
+    /// for whom alone the server is, if that is so ([`Pool::acquire_dedicated`]).
+    pub fn opening(&mut self, handle: Peer, now: Time) -> Option<Peer> {
+        assert_eq!(self.login, Login::Asked, "{handle:?} is opened but was not asked for");
         let epoch = self.epoch;
-        let key =
-            self.servers.insert(server, Server { state: State::Login, connected_at: now, expires: Time::NEVER, epoch });
+        let owner = self.dedicated.begin_login(self.queue.oldest());
+        let dedicated = owner.is_some();
+        let state = State::Login;
+        let server = Server { state, connected_at: now, expires: Time::NEVER, epoch, dedicated };
+        let key = self.servers.insert(handle, server);
         self.login = Login::Begun(key);
         if let Some(reason) = self.unwanted(key) {
             self.mark_for_close(key, reason);
         }
         self.needs_poll = true;
+        owner
     }
 
     /// What the login that is under way, and those after it, count as if they take longer than `server_connect_timeout`:
@@ -184,8 +192,14 @@ impl<P> Pool<P> {
         self.servers[key].connected_at = now;
         self.servers[key].expires = self.expiry(now);
         if let Some(reason) = self.unwanted(key) {
+            self.dedicated.end_login(true);
             self.forget(key);
             return Release::Close(reason);
+        }
+        if let Some((client, since)) = self.dedicated.end_login(false) {
+            self.servers[key].state = State::Linked(client);
+            self.linked += 1;
+            return Release::Next { client, waited: now - since, check: false };
         }
         self.assign(key, proof, false, now)
     }
@@ -210,7 +224,8 @@ impl<P> Pool<P> {
     pub fn borrowed(&mut self, server: Peer, ages: Ages, proof: P, now: Time) -> Release {
         let Ages { connected_at, expires } = ages;
         let state = State::Linked(Peer::NONE);
-        let key = self.servers.insert(server, Server { state, connected_at, expires, epoch: self.epoch });
+        let epoch = self.epoch;
+        let key = self.servers.insert(server, Server { state, connected_at, expires, epoch, dedicated: false });
         self.backoff.succeeded();
         self.needs_poll = true;
         if let Some(reason) = self.unwanted(key) {
@@ -246,7 +261,7 @@ impl<P> Pool<P> {
 
     /// Since when the client that is next to be served has waited.
     pub fn oldest_wait(&self) -> Option<Time> {
-        self.queue.oldest()
+        earlier(self.queue.oldest(), self.dedicated.queue.oldest())
     }
 
     /// A connect or a login failed; the server is gone. Says nothing about a server whose login the pool had given up.
@@ -279,6 +294,11 @@ impl<P> Pool<P> {
     /// A client that waits gives up. Does nothing for one that does not wait.
     pub fn leave(&mut self, client: Peer, _now: Time) {
         self.queue.remove(client);
+        if self.dedicated.leave(client)
+            && let Some(key) = self.login.begun()
+        {
+            self.mark_for_close(key, CloseReason::OwnerLeft);
+        }
     }
 
     /// Takes new settings over. Servers beyond the new size are closed: idle ones and one that logs in now, linked
@@ -340,8 +360,12 @@ impl<P> Pool<P> {
         self.epoch = self.epoch.wrapping_add(1);
         self.mark_idle_for_close(CloseReason::Reconnect);
         self.mark_login_for_close(CloseReason::Reconnect);
+<<<<<<< HEAD
         // Who waits for a server that is linked now may have to be refused.
         self.needs_poll = true;
+=======
+        self.mark_dedicated_for_close(CloseReason::Reconnect);
+>>>>>>> w4
     }
 
     /// Closes the idle servers and one that logs in.
@@ -424,8 +448,8 @@ impl<P> Pool<P> {
             active: self.linked,
             idle: self.idle.len(),
             login: u32::from(matches!(self.login, Login::Begun(_))),
-            waiting: self.queue.len(),
-            oldest_wait: self.queue.oldest().map_or(Span::ZERO, |since| now - since),
+            waiting: self.queue.len() + self.dedicated.waiting(),
+            oldest_wait: self.oldest_wait().map_or(Span::ZERO, |since| now - since),
             paused: self.is_paused(),
             retry_at: (self.backoff.health() != Health::Fine).then_some(self.backoff.opens(!self.queue.is_empty())),
         }
@@ -438,7 +462,7 @@ impl<P> Pool<P> {
 
     /// The clients that wait, the next to be served first, and when their waits began.
     pub fn waiting(&self) -> impl Iterator<Item = (Peer, Time)> {
-        self.queue.iter()
+        self.queue.iter().chain(self.dedicated.queue.iter())
     }
 
     /// What a client is told that need not or must not wait.
@@ -587,7 +611,7 @@ impl<P> Pool<P> {
     }
 
     /// Marks a server that is idle or logging in to be closed by [`Pool::poll`].
-    fn mark_for_close(&mut self, key: Key, reason: CloseReason) {
+    pub(crate) fn mark_for_close(&mut self, key: Key, reason: CloseReason) {
         self.detach(key);
         self.servers[key].state = State::Closing(reason);
         self.servers.insert_before(&mut self.closing, key, None);
@@ -604,7 +628,10 @@ impl<P> Pool<P> {
     /// Takes a server out of the list, or the place, that its state says.
     fn detach(&mut self, key: Key) {
         match self.servers[key].state {
-            State::Login => self.login = Login::None,
+            State::Login => {
+                self.login = Login::None;
+                self.dedicated.end_login(true);
+            }
             State::Linked(_) => {}
             State::Idle { .. } => self.servers.unlink(&mut self.idle, key),
             State::Closing(_) => self.servers.unlink(&mut self.closing, key),

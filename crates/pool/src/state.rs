@@ -37,6 +37,8 @@ pub(crate) struct Server<P> {
     /// When it is old.
     pub(crate) expires: Time,
     pub(crate) epoch: u32,
+    /// It was opened for one client, and goes with that ([`crate::Pool::acquire_dedicated`]).
+    pub(crate) dedicated: bool,
 }
 
 #[derive(Clone, Debug)]

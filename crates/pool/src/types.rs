@@ -181,6 +181,8 @@ pub enum CloseReason {
     Evicted,
     /// The login took longer than `server_connect_timeout`.
     ConnectTimeout,
+    /// It was opened for one client, which has left.
+    OwnerLeft,
 }
 
 impl CloseReason {
@@ -196,6 +198,7 @@ impl CloseReason {
             CloseReason::Killed => "database removed",
             CloseReason::Evicted => "evicted",
             CloseReason::ConnectTimeout => "connect timeout",
+            CloseReason::OwnerLeft => "replication client was closed",
         }
     }
 }

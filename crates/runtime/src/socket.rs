@@ -4,7 +4,7 @@
 //! kernel without libc's cancellation points, which cost time in a process with threads.
 
 use std::io::{self, IoSlice, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,9 +12,12 @@ use std::time::Duration;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
-use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, connect, recv, send, sockopt};
 use weir_base::Span;
 use weir_config::Keepalive;
+
+use crate::socket_file::stream_socket;
 
 /// A connected (or connecting) stream socket.
 #[derive(Debug)]
@@ -102,6 +105,17 @@ impl Socket {
     }
 }
 
+/// Begins to connect. The socket is tuned before: a receive buffer that is made smaller once the window has been announced
+/// makes the other end wait for its retransmission timer, again and again.
+pub(crate) fn connect_tcp(address: SocketAddr, keepalive: &Keepalive) -> io::Result<Socket> {
+    let socket = stream_socket(if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET })?;
+    tune(&socket, keepalive)?;
+    match connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(Socket::Tcp(TcpStream::from_std(socket.into()))),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The path of PostgreSQL's socket in `dir` (libpq's and the server's rule).
 pub(crate) fn socket_path(dir: &Path, port: u16) -> PathBuf {
     dir.join(format!(".s.PGSQL.{port}"))
@@ -139,6 +153,32 @@ mod tests {
     use socket2::{Domain, Socket as Raw, Type};
 
     use super::*;
+
+    /// What a small window costs: with it announced from the start, a bulk transfer goes on at the reader's pace.
+    #[test]
+    fn a_small_buffer_does_not_stall_a_bulk_transfer() {
+        use std::io::Read;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let keepalive = Keepalive { buffer: 4096, ..Keepalive::default() };
+        let mut reader = connect_tcp(listener.local_addr().unwrap(), &keepalive).unwrap();
+        let (mut writer, _) = listener.accept().unwrap();
+        const BYTES: usize = 2 << 20;
+        let sending =
+            std::thread::spawn(move || writer.write_all(&vec![1; BYTES]).and_then(|()| writer.read(&mut [0])));
+        let (began, mut got, mut buffer) = (std::time::Instant::now(), 0, vec![0; 16 << 10]);
+        while got < BYTES {
+            match reader.read(&mut buffer) {
+                Ok(read) => got += read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(Duration::from_micros(50))
+                }
+                Err(error) => panic!("{error}"),
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "{got} bytes came");
+        }
+        drop(reader);
+        let _ = sending.join();
+    }
 
     #[test]
     fn what_is_asked_of_a_socket_is_what_the_system_answers() {

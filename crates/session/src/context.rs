@@ -30,6 +30,8 @@ pub struct Context<'a> {
     pub counts: &'a mut StatementCounts,
     /// The most statements of ours on a server.
     pub max_prepared: usize,
+    /// What becomes of the statements of clients when `max_prepared` is set to 0.
+    pub without_cache: WithoutCache,
     /// The most named statements of a client.
     pub client_statements: usize,
     /// The most bytes of statements of a client.
@@ -43,6 +45,15 @@ pub struct Context<'a> {
     /// The most segments of a client (up to a Sync each, or a simple query) that its server has to answer at a time; the next
     /// one is not sent before.
     pub max_pending_segments: u32,
+}
+
+/// What becomes of statements that clients have prepared when there are to be none of ours any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WithoutCache {
+    /// They can be used until their clients leave.
+    Kept,
+    /// Their names mean what they mean on the server, where they are unknown (PgBouncer).
+    Unknown,
 }
 
 /// Which messages are passed on.
@@ -73,7 +84,7 @@ pub struct StatePolicy {
 }
 
 /// How many messages about statements a feeding passed on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct StatementCounts {
     /// Parse messages of clients.
     pub client_parses: u64,
@@ -81,6 +92,8 @@ pub struct StatementCounts {
     pub server_parses: u64,
     /// Bind messages of clients.
     pub binds: u64,
+    /// The beginning of the last name that a client gave to a second statement, which its server refuses.
+    pub name_taken: Option<Box<str>>,
 }
 
 impl MessagePolicy {

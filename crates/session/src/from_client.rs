@@ -11,7 +11,7 @@ use weir_pgwire::tag::front;
 use weir_pgwire::{ErrorFields, HEAD, Head, frontend, put_back, put_front};
 
 use crate::client::Client;
-use crate::context::{Context, MessagePolicy, SimpleQueries};
+use crate::context::{Context, MessagePolicy, SimpleQueries, WithoutCache};
 use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
 use crate::link::{Link, Rewrite};
@@ -56,7 +56,8 @@ pub fn feed<O: Out>(
 ) -> ClientOutcome {
     let texts = match client.mode {
         PoolMode::Session => Texts::Pass,
-        _ if ctx.max_prepared > 0 || client.prepared() > 0 => Texts::Rename,
+        _ if ctx.max_prepared > 0 => Texts::Rename,
+        _ if ctx.without_cache == WithoutCache::Kept && client.prepared() > 0 => Texts::Rename,
         _ => Texts::Read,
     };
     let mut walk = Walk { client, server, ctx, out, texts, composed: 0 };

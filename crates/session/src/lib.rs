@@ -55,7 +55,7 @@ pub mod startup;
 pub use budget::StatementMemory;
 pub use cause::{Cause, Class};
 pub use client::Client;
-pub use context::{Context, MessagePolicy, SimpleQueries, StatePolicy, StatementCounts};
+pub use context::{Context, MessagePolicy, SimpleQueries, StatePolicy, StatementCounts, WithoutCache};
 pub use naming::{MAX_HELD_PARSE, MAX_HELD_UNNAMED};
 pub use out::Out;
 pub use params::{BadParam, ParamTable, Params};

@@ -26,7 +26,10 @@ pub const MAX_HELD_PARSE: usize = 16 << 20;
 pub const MAX_HELD_UNNAMED: usize = 1 << 20;
 
 /// The longest names in a Bind, Describe or Close, together.
-pub(crate) const MAX_NAMES: usize = 8 << 10;
+pub(crate) const MAX_NAMES: usize = 64 << 10;
+
+/// How much of a name the log shows.
+const SHOWN_NAME: usize = 63;
 
 /// A statement that exists only to be deallocated, in place of one that the server knows by another name.
 const GONE: &[u8] = b"weir_gone";
@@ -145,6 +148,8 @@ impl Link<'_, '_> {
         if let Some(known) = self.client.statement(name).cloned() {
             // The server itself says that the name is taken: under our name for it, it is.
             let known = self.ensure(name, known)?;
+            let shown = &name[..name.len().min(SHOWN_NAME)];
+            self.ctx.counts.name_taken = Some(String::from_utf8_lossy(shown).into());
             self.expect_logged(Expected::ParseTaken, None, Change::Taken { name: Name::new(name) });
             self.compose_parse(known.name(), rest);
             return Ok(());

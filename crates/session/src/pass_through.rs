@@ -7,6 +7,7 @@
 use weir_pgwire::tag::front;
 use weir_pgwire::{Dirty, HEAD, Head};
 
+use crate::context::StatementCounts;
 use crate::expected::Expected;
 use crate::link::{Link, Rewrite};
 use crate::text::Text;
@@ -19,8 +20,7 @@ impl Link<'_, '_> {
             front::QUERY if reads => self.read_query(message, head),
             front::QUERY => self.forward(Expected::Query),
             front::PARSE => {
-                self.ctx.counts.client_parses += 1;
-                self.ctx.counts.server_parses += 1;
+                self.count(|counts| (counts.client_parses += 1, counts.server_parses += 1));
                 if message.get(HEAD) != Some(&0) {
                     // Its name stays on the server.
                     self.server.state.leave(Dirty::STATEMENTS);
@@ -28,7 +28,7 @@ impl Link<'_, '_> {
                 if reads { self.read_parse(message, head) } else { self.forward(Expected::Parse) }
             }
             front::BIND => {
-                self.ctx.counts.binds += 1;
+                self.count(|counts| counts.binds += 1);
                 if reads {
                     self.server.bind_any();
                 }
@@ -43,6 +43,14 @@ impl Link<'_, '_> {
             front::FUNCTION_CALL => self.forward(Expected::FunctionCall),
             _ => return None,
         })
+    }
+
+    /// Counts messages about statements. Where `max_prepared_statements` is 0 they are not looked at as such, and not counted
+    /// (PgBouncer).
+    fn count<T>(&mut self, what: impl FnOnce(&mut StatementCounts) -> T) {
+        if self.ctx.max_prepared > 0 {
+            what(self.ctx.counts);
+        }
     }
 
     fn read_query(&mut self, message: &[u8], head: Head) -> Rewrite {

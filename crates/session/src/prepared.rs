@@ -56,18 +56,20 @@ impl ServerStatements {
         if self.nodes[slot as usize].prepared == Some(self.epoch) { OnServer::Ready } else { OnServer::Stale }
     }
 
-    /// Adds a statement that is being prepared (again). Returns one that must be closed for it, if more than `limit` would
-    /// be held; 0 keeps none for longer than its use, which still needs room for one.
-    pub(crate) fn insert(&mut self, key: Key, limit: usize) -> Option<Key> {
+    /// Adds a statement that is being prepared (again). Returns those that must be closed for it, the least recently used
+    /// first, if more than `limit` would be held: several where the limit was lowered. 0 keeps none for longer than its use,
+    /// which still needs room for one.
+    pub(crate) fn insert(&mut self, key: Key, limit: usize) -> Vec<Key> {
         if let Some(&slot) = self.slots.get(&key) {
             self.nodes[slot as usize].prepared = Some(self.epoch);
-            return None;
+            return Vec::new();
         }
-        let evicted = (self.slots.len() >= limit.max(1)).then(|| {
+        let mut evicted = Vec::new();
+        while self.slots.len() >= limit.max(1) {
             let oldest = self.nodes[self.oldest as usize].key;
             self.remove(oldest);
-            oldest
-        });
+            evicted.push(oldest);
+        }
         let node = Node { key, newer: 0, older: 0, prepared: Some(self.epoch) };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -170,15 +172,25 @@ mod tests {
     fn the_least_recently_used_statement_makes_room() {
         let mut lru = ServerStatements::default();
         for n in 0..3 {
-            assert_eq!(lru.insert(key(n), 3), None);
+            assert_eq!(lru.insert(key(n), 3), []);
         }
         assert_eq!(lru.touch(key(0)), OnServer::Ready);
-        assert_eq!(lru.insert(key(3), 3), Some(key(1)));
+        assert_eq!(lru.insert(key(3), 3), [key(1)]);
         assert_eq!(lru.touch(key(1)), OnServer::Absent);
         lru.invalidate_all();
         assert_eq!(lru.touch(key(2)), OnServer::Stale);
-        assert_eq!(lru.insert(key(2), 3), None);
+        assert_eq!(lru.insert(key(2), 3), []);
         assert_eq!(lru.touch(key(2)), OnServer::Ready);
+    }
+
+    #[test]
+    fn a_lower_limit_is_kept_from_the_next_statement_on() {
+        let mut lru = ServerStatements::default();
+        (0..5).for_each(|n| assert_eq!(lru.insert(key(n), 5), []));
+        assert_eq!(lru.touch(key(1)), OnServer::Ready);
+        assert_eq!(lru.len(), 5);
+        assert_eq!(lru.insert(key(5), 2), [key(0), key(2), key(3), key(4)]);
+        assert_eq!((lru.len(), lru.touch(key(1)), lru.touch(key(5))), (2, OnServer::Ready, OnServer::Ready));
     }
 
     /// The list against the obvious model.
@@ -203,10 +215,10 @@ mod tests {
                     let out = lru.insert(key(n), 5);
                     if !model.contains(&n) {
                         let expected = (model.len() == 5).then(|| model.remove(0));
-                        assert_eq!(out, expected.map(key));
+                        assert_eq!(out, expected.map(key).into_iter().collect::<Vec<_>>());
                         model.push(n);
                     } else {
-                        assert_eq!(out, None);
+                        assert_eq!(out, []);
                     }
                 }
                 14 => {

@@ -64,6 +64,54 @@ pub struct StartupRequest {
     pub options: Vec<(String, String)>,
     /// Every other parameter, in order.
     pub params: Vec<(String, String)>,
+    /// Whether it is a replication connection, and of which kind.
+    pub replication: Replication,
+    /// Of a replication connection: `options` as the client wrote it, for its server; [`StartupRequest::options`] is empty.
+    pub raw_options: Option<String>,
+}
+
+/// What a startup packet's `replication` asks for (PostgreSQL documentation, "Streaming Replication Protocol").
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Replication {
+    /// A usual session.
+    #[default]
+    None,
+    /// `database`: a walsender that is connected to the database.
+    Logical,
+    /// A boolean that is true: a walsender without a database.
+    Physical,
+}
+
+impl Replication {
+    /// Reads the value in a startup packet; `None` if it is none that PostgreSQL takes.
+    fn read(value: &str) -> Option<Replication> {
+        if value == "database" {
+            return Some(Replication::Logical);
+        }
+        // PostgreSQL's booleans: case does not matter, and a beginning will do that fits one word only.
+        let begins = |word: &str, least: usize| {
+            value.len() >= least && word.get(..value.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(value))
+        };
+        let any = |words: &[(&str, usize)]| words.iter().any(|(word, least)| begins(word, *least));
+        if any(&[("true", 1), ("yes", 1), ("on", 2), ("1", 1)]) {
+            return Some(Replication::Physical);
+        }
+        any(&[("false", 1), ("no", 1), ("off", 2), ("0", 1)]).then_some(Replication::None)
+    }
+
+    /// Whether it is a replication connection.
+    pub fn is_some(self) -> bool {
+        self != Replication::None
+    }
+
+    /// Its kind, as SHOW CLIENTS and SHOW SERVERS name it (PgBouncer).
+    pub fn name(self) -> &'static str {
+        match self {
+            Replication::None => "none",
+            Replication::Logical => "logical",
+            Replication::Physical => "physical",
+        }
+    }
 }
 
 /// Whether a client may still ask for encryption.
@@ -123,6 +171,8 @@ fn request(packet: &startup::Startup<'_>) -> Result<StartupRequest, Refusal> {
         negotiate: (packet.minor > NEWEST_MINOR).then(Vec::new),
         options: Vec::new(),
         params: Vec::new(),
+        replication: replication(packet)?,
+        raw_options: None,
     };
     for (name, value) in packet.params() {
         // The two that every client sends, without a copy of their names.
@@ -143,12 +193,10 @@ fn request(packet: &startup::Startup<'_>) -> Result<StartupRequest, Refusal> {
         }
         let value = text(value)?;
         match name.as_str() {
+            "options" if request.replication.is_some() => request.raw_options = Some(value),
             "options" => {
                 let options = startup::options(&value).map_err(|Malformed(_)| Refusal::BadOptions)?;
                 request.options.extend(options);
-            }
-            "replication" if !matches!(value.as_str(), "false" | "off" | "no" | "0") => {
-                return Err(Refusal::UnsupportedProtocol("replication connections are not pooled".into()));
             }
             "replication" => {}
             _ => request.params.push((name, value)),
@@ -161,6 +209,14 @@ fn request(packet: &startup::Startup<'_>) -> Result<StartupRequest, Refusal> {
         request.database.clone_from(&request.user);
     }
     Ok(request)
+}
+
+/// What a startup packet's `replication` asks for; the last one counts, as with other parameters.
+fn replication(packet: &startup::Startup<'_>) -> Result<Replication, Refusal> {
+    let Some((_, value)) = packet.params().filter(|(name, _)| *name == b"replication").last() else {
+        return Ok(Replication::None);
+    };
+    Replication::read(&text(value)?).ok_or_else(|| Refusal::BadParameter("replication".into()))
 }
 
 fn text(bytes: &[u8]) -> Result<String, Refusal> {
@@ -191,6 +247,21 @@ impl StartupRequest {
             })?;
         }
         Ok(params)
+    }
+
+    /// What the server of a replication connection gets in its startup packet besides user and database: the same kind of
+    /// replication, the tracked parameters that the client has set (`wanted`), and its `options` as they are. A physical one
+    /// takes no SET later.
+    pub fn for_own_server(&self, table: &ParamTable, wanted: &Params) -> Vec<(String, String)> {
+        let kind = match self.replication {
+            Replication::None => return Vec::new(),
+            Replication::Logical => "database",
+            Replication::Physical => "true",
+        };
+        let mut startup = vec![("replication".to_owned(), kind.to_owned())];
+        startup.extend(table.iter(wanted).map(|(name, value)| (name.to_owned(), value.to_owned())));
+        startup.extend(self.raw_options.iter().map(|options| ("options".to_owned(), options.clone())));
+        startup
     }
 
     /// The value of a parameter, as far as the packet itself gives one.
@@ -266,6 +337,41 @@ mod tests {
             put_back::negotiate(&mut expected, agreed, &[b"_pq_.x", b"_pq_.y"]);
             assert_eq!(buffer, expected, "3.{asked}");
         }
+    }
+
+    #[test]
+    fn replication_is_a_boolean_or_database_and_its_options_stay_as_they_are() {
+        let kind = |value: &str| {
+            let packet = packet(&[("user", "u"), ("options", "-d 5 -c x=1"), ("replication", value)], 0);
+            match read(&packet, EncryptionRequests::Allowed) {
+                FirstPacket::Startup { request, .. } => Some((request.replication, request.raw_options)),
+                _ => None,
+            }
+        };
+        let with = |replication| Some((replication, Some("-d 5 -c x=1".to_owned())));
+        assert_eq!(kind("database"), with(Replication::Logical));
+        for value in ["true", "TRUE", "t", "tr", "on", "yes", "y", "1"] {
+            assert_eq!(kind(value), with(Replication::Physical), "{value}");
+        }
+        for value in ["", "o", "maybe", "truer", "2", "DATABASE"] {
+            assert_eq!(kind(value), None, "{value}");
+        }
+        for value in ["false", "off", "of", "no", "n", "0"] {
+            let request = startup(&packet(&[("user", "u"), ("replication", value)], 0));
+            assert_eq!((request.replication, request.raw_options), (Replication::None, None), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_replication_connections_server_begins_with_what_its_client_asked_for() {
+        let table = ParamTable::new([]);
+        let packet =
+            packet(&[("options", "-c a=b"), ("user", "u"), ("replication", "database"), ("TimeZone", "CET")], 0);
+        let request = startup(&packet);
+        let startup = request.for_own_server(&table, &request.wanted(&table, &[]).unwrap());
+        let expected = [("replication", "database"), ("TimeZone", "CET"), ("options", "-c a=b")];
+        assert_eq!(startup, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(request.wanted(&table, &["options".into()]), request.wanted(&table, &[]));
     }
 
     #[test]

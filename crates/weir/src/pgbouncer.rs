@@ -83,6 +83,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         let text = "PgBouncer should not run as root: name a user with -u USER, or as user = … in the file";
         return Err(Failure::Message(text.into()));
     }
+    process::take_name("pgbouncer");
     let run_mode = if arguments.daemon { RunMode::Background } else { RunMode::Foreground };
     let console = if arguments.quiet || arguments.daemon { Console::Quiet } else { Console::Verbose };
     let predecessor = if arguments.reboot { upgrade::predecessor(&config)? } else { None };

@@ -55,6 +55,12 @@ impl PidFile {
     }
 }
 
+/// Has the process listed under another name, by which scripts find it: signals by name, `start-stop-daemon --name`. To be called
+/// before the first thread exists. Where it can't be changed, it stays as it is.
+pub(crate) fn take_name(name: &str) {
+    let _ = fs::write("/proc/self/comm", name);
+}
+
 /// Becomes what the configuration and the command line ask for.
 pub(crate) fn prepare(config: &Config, run_mode: RunMode, other: Other) -> Result<Option<PidFile>, Failure> {
     if !config.process.core_dumps {

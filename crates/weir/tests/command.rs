@@ -187,7 +187,7 @@ fn ini(folder: &TempFolder) -> PathBuf {
     fs::write(&users, "\"ann\" \"secret\"\n").unwrap();
     let text = format!(
         "[databases]\napp = host=127.0.0.1 user=ann password=hush\n[pgbouncer]\nlisten_addr = localhost\n\
-         unix_socket_dir =\nauth_file = {}\npkt_buf = 8192\npeer_id = 3\n",
+         unix_socket_dir =\nauth_file = {}\npkt_buf = 8192\n",
         users.display()
     );
     let path = folder.path().join("pgbouncer.ini");
@@ -208,8 +208,7 @@ fn check_says_what_it_understood_of_an_ini() {
     let text = said(&output);
     assert!(text.contains("app   127.0.0.1:5432  app       ann   session    20    0        0\n"), "{text}");
     assert!(text.contains("line 7: pkt_buf has no effect: "), "{text}");
-    assert!(text.contains(&format!("warning: {}:8: peer_id has no effect: ", path.display())), "{text}");
-    assert!(text.ends_with("pgbouncer.ini: can be served, with a warning\n"), "{text}");
+    assert!(text.ends_with("pgbouncer.ini: can be served\n"), "{text}");
 }
 
 #[test]

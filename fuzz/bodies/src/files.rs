@@ -116,7 +116,9 @@ pub(crate) fn hba_file(data: &[u8]) {
         addresses.into_iter().flat_map(|from| [true, false].map(|tls| Via::Tcp { from, tls })).chain([Via::Local]);
     for via in ways {
         for (database, user) in [("app", "app"), ("all", "u"), ("", ""), ("replication", "sameuser")] {
-            if let Some(rule) = hba.find(&Asked { via, database, user }) {
+            if let Some(rule) =
+                hba.find(&Asked { via, database, user, physical_replication: database == "replication" })
+            {
                 assert!(hba.rules().iter().any(|known| known == rule));
             }
         }

@@ -12,7 +12,7 @@ use weir_base::PoolMode;
 use weir_session::from_server::{self, ServerOutcome};
 use weir_session::{
     CancelKey, Client, Context, Interner, MessagePolicy, Out, ParamTable, PoolStatements, Server, SimpleQueries,
-    StatePolicy, StatementCounts, StatementMemory, StopReason, from_client, param_sync,
+    StatePolicy, StatementCounts, StatementMemory, StopReason, WithoutCache, from_client, param_sync,
 };
 
 use crate::backend::Backend;
@@ -59,6 +59,7 @@ impl Shared {
             scratch: &mut self.scratch,
             counts: &mut self.counts,
             max_prepared: self.max_prepared,
+            without_cache: WithoutCache::Kept,
             client_statements: 3,
             client_memory: 1 << 13,
             messages: MessagePolicy { longest: 1 << 20, simple: SimpleQueries::Allowed },

@@ -87,7 +87,10 @@ impl Clock {
 
     fn launch(&self) -> Launch {
         let pair = |name: &str, path: PathBuf| (name.to_owned(), path.display().to_string());
-        Launch { env: vec![pair("LD_PRELOAD", self.path("clock.so")), pair("WEIR_FAULT_CLOCK", self.path("moved"))] }
+        Launch {
+            env: vec![pair("LD_PRELOAD", self.path("clock.so")), pair("WEIR_FAULT_CLOCK", self.path("moved"))],
+            ..Launch::default()
+        }
     }
 
     /// From now on the wall clock differs by so many seconds from the machine's.

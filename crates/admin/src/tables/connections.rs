@@ -87,7 +87,7 @@ fn row(side: Connections, socket: &SocketRecord, state: &str) -> Row {
         text(kind),
         text(or(&socket.user, "(nouser)")),
         text(or(&socket.database, "(nodb)")),
-        text("none"),
+        text(or(socket.replication, "none")),
         text(state),
         text(&socket.addr),
         text(socket.port),

@@ -51,13 +51,13 @@ pub(crate) const TABLES: [Entry; 24] = [
     Entry { show: Show::ActiveSockets, columns: connections::SOCKETS, rows: none },
     Entry { show: Show::DnsHosts, columns: process::DNS_HOSTS, rows: process::dns_hosts },
     Entry { show: Show::DnsZones, columns: process::DNS_ZONES, rows: none },
-    Entry { show: Show::Peers, columns: process::PEERS, rows: none },
-    Entry { show: Show::PeerPools, columns: process::PEER_POOLS, rows: none },
+    Entry { show: Show::Peers, columns: process::PEERS, rows: process::peers },
+    Entry { show: Show::PeerPools, columns: process::PEER_POOLS, rows: process::peer_pools },
     Entry { show: Show::Refusals, columns: refusals::REFUSALS, rows: refusals::refusals },
     Entry { show: Show::LostState, columns: lost::LOST_STATE, rows: lost::lost_state },
 ];
 
-/// The rows of a table about what a process without peers, without zones and without a takeover does not have; and of
+/// The rows of a table about what a process without zones and without a takeover does not have; and of
 /// one whose rows are made of [`connection_row`].
 fn none(_: &Snapshot<'_>) -> Vec<Row> {
     Vec::new()

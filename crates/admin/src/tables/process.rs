@@ -1,7 +1,9 @@
 //! Tables about the process itself: LISTS, VERSION, STATE, MEM, and those whose rows come with later features.
 
+use weir_config::PeerRules;
+
 use super::table::{Column, Row, Snapshot, bytea, int4, int8, text, text_column};
-use crate::records::{DnsRecord, PoolRecord, ServiceState};
+use crate::records::{DnsRecord, PeerPoolRecord, PoolRecord, ServiceState};
 
 pub(super) const LISTS: &[Column] = &[text_column("list"), int4("items")];
 
@@ -65,9 +67,9 @@ pub(super) fn lists(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let counts: [(&str, u64); 14] = [
         ("databases", super::pools::databases(snapshot).len() as u64),
         ("users", super::pools::user_names(snapshot).len() as u64),
-        ("peers", 0),
+        ("peers", snapshot.config.peers.len() as u64),
         ("pools", super::pools::pools(snapshot).len() as u64),
-        ("peer_pools", 0),
+        ("peer_pools", report.peers.len() as u64),
         ("free_clients", free("client_cache")),
         ("used_clients", u64::from(clients) + u64::from(report.console_clients) + u64::from(report.login_clients)),
         ("login_clients", u64::from(report.login_clients)),
@@ -79,6 +81,24 @@ pub(super) fn lists(snapshot: &Snapshot<'_>) -> Vec<Row> {
         ("dns_pending", 0),
     ];
     counts.into_iter().map(|(list, items)| vec![text(list), text(items)]).collect()
+}
+
+/// The other processes behind the same address. A pool size that is not given is that of all pools.
+pub(super) fn peers(snapshot: &Snapshot<'_>) -> Vec<Row> {
+    let size = snapshot.config.limits.size;
+    let row = |(id, peer): (&u16, &PeerRules)| {
+        vec![text(id), text(&peer.host), text(peer.port), text(peer.pool_size.unwrap_or(size))]
+    };
+    snapshot.config.peers.iter().map(row).collect()
+}
+
+/// The requests that are passed on to them.
+pub(super) fn peer_pools(snapshot: &Snapshot<'_>) -> Vec<Row> {
+    let row = |peer: &PeerPoolRecord| {
+        let logging_in = peer.active - peer.sent;
+        [u32::from(peer.peer_id), peer.sent, peer.waiting + logging_in, peer.sent, logging_in].map(text).into()
+    };
+    snapshot.report.peers.iter().map(row).collect()
 }
 
 pub(super) fn version(snapshot: &Snapshot<'_>) -> Vec<Row> {

@@ -7,7 +7,7 @@ use weir_config::Config;
 
 use super::*;
 use crate::console::help_text;
-use crate::records::{DnsRecord, MemoryRecord, PoolRecord, Report, ServiceState};
+use crate::records::{DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState};
 use crate::refusals::{RefusalRecord, Refusals};
 use crate::stats::{DatabaseStats, Stats};
 
@@ -114,6 +114,11 @@ reserve_size = 3
 
 [pools.zoo]
 host = "/run/postgresql"
+
+[peers.2]
+host = "/run/two"
+port = 6433
+pool_size = 9
 "#;
 
 fn config() -> Config {
@@ -132,6 +137,7 @@ fn report() -> Report {
         draining: false,
         pools: vec![owner, ann],
         clients_by_user: [("joe".to_owned(), 2)].into(),
+        peers: vec![PeerPoolRecord { peer_id: 2, active: 3, waiting: 1, sent: 2 }],
         dns: vec![DnsRecord {
             hostname: "db.example".to_owned(),
             ttl: Span::from_secs(9),
@@ -353,13 +359,19 @@ fn totals_are_those_of_all_databases_and_of_the_console() {
 }
 
 #[test]
+fn peers_are_listed_with_the_requests_that_are_passed_on_to_them() {
+    assert_eq!(lines(Show::Peers), ["2,/run/two,6433,9"]);
+    assert_eq!(lines(Show::PeerPools), ["2,2,2,2,1"]);
+}
+
+#[test]
 fn the_lists_count_what_the_other_tables_show() {
     let expected = [
         "databases,3",
         "users,4",
-        "peers,0",
+        "peers,1",
         "pools,3",
-        "peer_pools,0",
+        "peer_pools,1",
         "free_clients,59",
         "used_clients,6",
         "login_clients,1",

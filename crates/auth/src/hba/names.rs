@@ -32,7 +32,7 @@ enum Keyword {
     All,
     /// The database with the user's name.
     SameUser,
-    /// Replication connections, which have no database. Never matches: they are refused before.
+    /// Physical replication connections, which have no database.
     Replication,
 }
 
@@ -65,6 +65,11 @@ impl Names {
             names.add(word, column, files, Path::new(""), 0)?;
         }
         Ok(names)
+    }
+
+    /// Whether physical replication connections match.
+    pub(super) fn hold_replication(&self) -> bool {
+        self.keywords.contains(&Keyword::Replication)
     }
 
     /// Whether `name` matches; `user` is the requested user.

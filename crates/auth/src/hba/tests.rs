@@ -30,7 +30,7 @@ fn tls(from: &str) -> Via {
 }
 
 fn method(hba: &Hba, database: &str, user: &str, via: Via) -> Option<RuleMethod> {
-    hba.find(&Asked { via, database, user }).map(|rule| rule.method)
+    hba.find(&Asked { via, database, user, physical_replication: false }).map(|rule| rule.method)
 }
 
 /// Rules of each type, with each form of database, user and address.
@@ -102,7 +102,9 @@ fn the_first_rule_that_matches_decides() {
 #[test]
 fn a_rule_knows_its_line_and_its_map() {
     let hba = parse(FILE);
-    let rule = hba.find(&Asked { via: tls("19.0.0.2"), database: "q1\"q2", user: "a , b" }).unwrap();
+    let rule = hba
+        .find(&Asked { via: tls("19.0.0.2"), database: "q1\"q2", user: "a , b", physical_replication: false })
+        .unwrap();
     assert_eq!((rule.line, rule.map.as_deref()), (15, Some("my map")));
     assert_eq!(hba.rules()[0].map, None);
 }
@@ -245,4 +247,15 @@ fn a_rule_whose_map_is_missing_is_reported() {
     assert_eq!((errors.len(), errors[0].line), (1, 2));
     assert!(errors[0].message.contains("no map \"gone\""), "{}", errors[0].message);
     assert_eq!(parse("local all all peer map=here").check_maps(&maps), Ok(()));
+}
+
+#[test]
+fn a_physical_replication_connection_is_in_no_database_but_replication() {
+    let rules = "local all all reject\nlocal replication u trust\nlocal all u md5\n";
+    let hba = parse(rules);
+    let found = |physical_replication| {
+        hba.find(&Asked { via: local(), database: "d", user: "u", physical_replication }).map(|rule| rule.method)
+    };
+    assert_eq!(found(true), Some(RuleMethod::Trust));
+    assert_eq!(found(false), Some(RuleMethod::Reject));
 }

@@ -30,7 +30,7 @@ fn check(text: &str, read: Result<Hba, Vec<RuleError>>) {
     match read {
         Ok(hba) => {
             for (via, database, user) in asks() {
-                let found = hba.find(&Asked { via, database, user });
+                let found = hba.find(&Asked { via, database, user, physical_replication: false });
                 assert!(found.is_none_or(|rule| (1..=lines).contains(&rule.line)));
             }
         }
@@ -118,7 +118,7 @@ proptest! {
         prop_assume!(!name.starts_with('/') && !name.contains(['\0', '\n']) && !name.ends_with('\\') && name != other);
         let quoted = format!("\"{}\"", name.replace('"', "\"\""));
         let hba = Hba::parse(&format!("local {quoted} {quoted} trust"), &no_files).unwrap();
-        let lets_in = |database, user| hba.find(&Asked { via: Via::Local, database, user }).is_some();
+        let lets_in = |database, user| hba.find(&Asked { via: Via::Local, database, user, physical_replication: false }).is_some();
         prop_assert!(lets_in(&name, &name));
         prop_assert!(!lets_in(&other, &name) && !lets_in(&name, &other) && !lets_in(&other, &other));
         let maps = IdentMaps::parse(&format!("m {quoted} {quoted}")).unwrap();
@@ -247,7 +247,7 @@ proptest! {
                 let via = client.parse().map_or(Via::Local, |from| Via::Tcp { from, tls });
                 for (database, user) in [("d", "u"), ("e", "v"), ("u", "u"), ("replication", "w"), ("x", "x")] {
                     let expected = models.iter().position(|(model, _)| model.is_for(client, tls, database, user));
-                    let found = hba.find(&Asked { via, database, user });
+                    let found = hba.find(&Asked { via, database, user, physical_replication: false });
                     let found = found.map(|rule| (rule.line, named(rule.method)));
                     prop_assert_eq!(found, expected.map(|at| (at + 1, models[at].0.method)), "{}", text);
                 }

@@ -22,12 +22,6 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     Setting::inert("job_name", Kind::Text, "pgbouncer", "it names a service of Windows").effect(Effect::Restart),
     Setting::inert(
-        "peer_id",
-        Kind::Number { min: 0, max: 16_383 },
-        "0",
-        "peering is not supported yet: a cancel request that reaches another process is not passed on",
-    ),
-    Setting::inert(
         "pkt_buf",
         COUNT,
         "4096",

@@ -6,6 +6,7 @@ mod inert;
 mod limits;
 mod listen;
 mod log;
+mod peers;
 mod pool;
 mod process;
 mod tls;
@@ -26,6 +27,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
         log::SETTINGS,
         limits::SETTINGS,
         users::SETTINGS,
+        peers::SETTINGS,
         pool::SETTINGS,
         inert::SETTINGS,
     ];

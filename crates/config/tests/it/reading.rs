@@ -153,3 +153,24 @@ fn neither_debug_nor_show_nor_review_nor_differences_tell_a_secret() {
     );
     assert!(!all.contains("hush"), "{all}");
 }
+
+#[test]
+fn peers_are_read_in_both_forms_and_written_down() {
+    let toml = "[process]\npeer_id = 1\n[auth]\ntype = \"trust\"\n[pools.a]\nhost = \"h\"\n[peers.1]\nhost = \"/run/one\"\n\
+                [peers.2]\nhost = \"10.0.0.2\"\nport = 6433\npool_size = 7\n";
+    let config = load_with(toml, &[], &[]).unwrap();
+    let peer = |host: &str, port, pool_size| weir_config::PeerRules { host: host.to_owned(), port, pool_size };
+    assert_eq!(config.peer_id, 1);
+    assert_eq!(config.peers, [(1, peer("/run/one", 6432, None)), (2, peer("10.0.0.2", 6433, Some(7)))].into());
+    let written = weir_config::to_toml(&config);
+    let again = load_with(&written, &[], &[]).unwrap();
+    assert_eq!((again.peer_id, again.peers), (config.peer_id, config.peers));
+    for (wrong, why) in [
+        ("[peers.x]\nhost = \"h\"\n", "peer x is no number from 1 to 16383"),
+        ("[peers.3]\nport = 5\n", "host is missing in [peers.3]"),
+        ("[peers.3]\nhost = \"h\"\ncolor = 5\n", "unknown key \"color\""),
+    ] {
+        let error = load_with(&format!("{toml}{wrong}"), &[], &[]).unwrap_err();
+        assert!(error.to_string().contains(why), "{error:?}");
+    }
+}

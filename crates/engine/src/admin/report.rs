@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use weir_admin::{Connections, DatabaseStats, MemoryRecord, PoolRecord, Report, SocketRecord};
 use weir_base::{ClientAddr, Host, Peer, Span, Target, Time};
 use weir_pool::ServerState as InPool;
+use weir_session::startup::Replication;
 use weir_session::{ParamTable, Server};
 
 use crate::admin::client_counts::ClientCounts;
@@ -114,17 +115,20 @@ impl Tables<'_> {
         let (addr, port) = client_address(&client.addr);
         let session = if let ClientPhase::Ready(session) = &client.phase { Some(session) } else { None };
         let database = match &client.phase {
-            ClientPhase::Ready(_) => &*self.pools.get(client.pool).name,
+            ClientPhase::Ready(_) | ClientPhase::Streaming(_) => &*self.pools.get(client.pool).name,
             ClientPhase::Delayed(_) => "",
             _ => client.requested_database(),
         };
-        let name = session.and_then(|s| self.params.get(s.params(), "application_name"));
+        let stream = if let ClientPhase::Streaming(stream) = &client.phase { Some(stream) } else { None };
+        let params = session.map(|s| s.params()).or(stream.map(|stream| stream.params()));
+        let name = params.and_then(|params| self.params.get(params, "application_name"));
         let server = client.link.and_then(|link| self.peers.get_server(link));
         SocketRecord {
             id: client.id,
             user: client.user.to_string(),
             database: database.to_owned(),
             state: client.state(),
+            replication: client.replication().name(),
             addr,
             port,
             local_addr: self.local_address(&client.addr),
@@ -176,6 +180,7 @@ impl Tables<'_> {
             user: slot.user.to_string(),
             database: slot.name.to_string(),
             state: self.server_state(server),
+            replication: server.dedicated.as_ref().map_or(Replication::None, |it| it.replication).name(),
             addr,
             port,
             local_addr: local_addr.to_owned(),

@@ -160,6 +160,7 @@ fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
                 (since, _) => (Hold::IdleTransaction, since),
             }
         }
+        ServerState::Up(_, ServerPhase::Streaming) => (Hold::Query, server.clock.linked_at()),
         _ => (Hold::Own, server.clock.own_query_at().min(now)),
     }
 }

@@ -15,6 +15,7 @@ use weir_base::{Host, Peer};
 use weir_config::Encryption;
 use weir_pgwire::put_front;
 use weir_session::server_login::{Credentials, ServerLogin, ServerLoginStep};
+use weir_session::startup::Replication;
 use weir_session::{Clean, ServerError};
 
 use crate::backends::hosts::{Fitness, fitness};
@@ -92,9 +93,11 @@ pub(crate) fn encryption_answer<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSl
 }
 
 /// The connection to a server is there, encrypted if it has to be: the login begins.
-pub(crate) fn begin<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) {
+/// `own` is what the startup packet says beyond the pool's, for the one client of a server.
+pub(crate) fn begin<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot, own: Vec<(String, String)>) {
     let listed = cx.common.config().auth.users.get(&slot.user).and_then(|text| Secret::parse(text).ok());
-    let credentials = credentials(slot, server, listed.or_else(|| slot.credentials.looked_up().cloned()));
+    let mut credentials = credentials(slot, server, listed.or_else(|| slot.credentials.looked_up().cloned()));
+    credentials.startup.extend(own);
     let binding = server.connection.tls().and_then(|tls| tls.binding.as_deref());
     let mut buffer = Vec::new();
     let login = ServerLogin::begin(credentials, binding, &cx.sessions.params, &mut buffer);
@@ -155,7 +158,15 @@ pub(crate) fn hashed<I: Io>(server: &mut ServerSlot, salted: &[u8; 32], io: &mut
 pub(crate) fn check_role(slot: &PoolSlot, server: &mut ServerSlot) -> Fitness {
     let any = server.connection.attempt().any;
     let role = server.up().map(|(up, _)| up.role()).unwrap_or_default();
-    fitness(slot.config.session_attrs, any, role)
+    match fitness(slot.config.session_attrs, any, role) {
+        Fitness::Ask { .. } if is_physical(server) => Fitness::Fits,
+        fitness => fitness,
+    }
+}
+
+/// Whether a server is a physical walsender, which takes no queries.
+pub(crate) fn is_physical(server: &ServerSlot) -> bool {
+    server.dedicated.as_ref().is_some_and(|dedicated| dedicated.replication == Replication::Physical)
 }
 
 /// Sends a query of Weir to a server that its pool does not have yet; `server_connect_timeout` covers it.
@@ -180,7 +191,9 @@ pub(crate) fn finish<I: Io>(
     let Some((up, phase)) = server.up() else { return Err(own_error("the server is not logged in".to_owned())) };
     *phase = ServerPhase::Idle;
     let proof = up.prove_clean().ok_or_else(|| own_error("connect_query left a transaction open".to_owned()))?;
-    if let Some(known) = &slot.welcome {
+    let dedicated = server.dedicated.is_some();
+    let Some((up, _)) = server.up() else { return Err(own_error("the server is not logged in".to_owned())) };
+    if let Some(known) = slot.welcome.as_ref().filter(|_| !dedicated) {
         up.share_params(&known.params);
     }
     let (params, table) = (up.params().clone(), &cx.sessions.params);
@@ -191,7 +204,12 @@ pub(crate) fn finish<I: Io>(
         }
     }
     slot.login_succeeded();
-    slot.welcome = Some(Welcome { params, reported: Arc::new(Reported::new(table, reported)) });
+    let welcome = Some(Welcome { params, reported: Arc::new(Reported::new(table, reported)) });
+    match &mut server.dedicated {
+        // What it reports is what its client has asked for.
+        Some(dedicated) => dedicated.welcome = welcome,
+        None => slot.welcome = welcome,
+    }
     Ok(proof)
 }
 

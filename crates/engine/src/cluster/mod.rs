@@ -2,9 +2,11 @@
 //!
 //! - `messages`: what workers send each other. `placement`: which worker a client lives on.
 //! - `quota`: how many clients and servers there may be. `lending`: what a pool that spans workers keeps of the others.
+//! - `peering`: other processes, and the keys by which requests to cancel find them.
 
 pub(crate) mod lending;
 pub(crate) mod messages;
+pub(crate) mod peering;
 pub(crate) mod placement;
 pub(crate) mod quota;
 
@@ -23,4 +25,6 @@ pub(crate) struct Cluster {
     pub(crate) lent: HashMap<Peer, lending::LentServer>,
     /// How busy workers are; worker 0 wants to know.
     pub(crate) loads: placement::Loads,
+    /// Other processes behind the same address.
+    pub(crate) peering: peering::Peering,
 }

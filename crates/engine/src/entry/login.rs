@@ -15,7 +15,7 @@ use weir_pgwire::tag::front;
 use weir_pgwire::{HEAD, Head};
 use weir_session::Refusal;
 use weir_session::login::{Login, LoginNonces, LoginStep, MAX_PASSWORD};
-use weir_session::startup::StartupRequest;
+use weir_session::startup::{Replication, StartupRequest};
 
 use crate::backends::connection::SaltedKey;
 use crate::common::{Cx, FollowUp};
@@ -141,8 +141,9 @@ impl Logins {
         let via = via(client);
         let no_rules = Hba::default();
         let rules = config.auth.hba.as_deref().unwrap_or(&no_rules);
-        let demand =
-            method(&config.auth).demand(rules, &Asked { via, database: &request.database, user: &request.user });
+        let (database, user) = (request.database.as_str(), request.user.as_str());
+        let physical_replication = request.replication == Replication::Physical;
+        let demand = method(&config.auth).demand(rules, &Asked { via, database, user, physical_replication });
         let os_user = match (&client.addr, demand.method) {
             (ClientAddr::Unix { uid, .. }, ConnectionMethod::Peer) => match self.user_names.get(*uid, cx.now) {
                 Some(name) => name,

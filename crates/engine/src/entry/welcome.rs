@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use weir_config::Config;
 use weir_pgwire::{ErrorFields, put_back};
 use weir_session::startup::StartupRequest;
-use weir_session::{Params, Refusal};
+use weir_session::{ParamTable, Params, Refusal};
 
 use crate::common::Cx;
-use crate::entry::reported::Welcome;
+use crate::entry::reported::{Reported, Welcome};
 use crate::peers::ClientSlot;
 use crate::port::{Io, Level};
 use crate::{log, traffic};
@@ -34,17 +35,43 @@ pub(crate) fn send<I: Io>(
     welcome: &Welcome,
 ) -> Result<Arc<Params>, Refusal> {
     let (config, table) = (cx.common.config(), &cx.sessions.params);
+    let mut wanted = wanted(config, table, client, request)?;
+    table.fill(&mut wanted, &welcome.params);
+    let params: Arc<Params> = if wanted == *welcome.params { welcome.params.clone() } else { Arc::new(wanted) };
+    greet(cx, client, request, &welcome.reported, &params);
+    Ok(params)
+}
+
+/// The parameters that a client has asked for.
+///
+/// # Errors
+/// One of them is refused.
+pub(crate) fn wanted(
+    config: &Config,
+    table: &ParamTable,
+    client: &ClientSlot,
+    request: &StartupRequest,
+) -> Result<Params, Refusal> {
     let mut wanted = request.wanted(table, &config.ignore_startup_parameters)?;
     if config.application_name_add_host {
         let name = format!("{} - {}", request.param("application_name").unwrap_or("app"), client.addr);
         // A name that became too long is left unchanged.
         let _ = table.set(&mut wanted, "application_name", &name);
     }
-    table.fill(&mut wanted, &welcome.params);
-    let params: Arc<Params> = if wanted == *welcome.params { welcome.params.clone() } else { Arc::new(wanted) };
+    Ok(wanted)
+}
+
+/// Sends a client what its session begins with: these parameters, where a server has reported those.
+pub(crate) fn greet<I: Io>(
+    cx: &mut Cx<'_, I>,
+    client: &mut ClientSlot,
+    request: &StartupRequest,
+    reported: &Reported,
+    params: &Params,
+) {
     let mut buffer = Vec::with_capacity(512);
     put_back::auth_ok(&mut buffer);
-    welcome.reported.write(&mut buffer, &params);
+    reported.write(&mut buffer, params);
     put_key(&mut buffer, cx, client, request);
     let message = &cx.common.config().login_notify_message;
     if !message.is_empty() {
@@ -53,7 +80,6 @@ pub(crate) fn send<I: Io>(
     }
     put_back::ready(&mut buffer, b'I');
     cx.io.send(client.peer, &buffer);
-    Ok(params)
 }
 
 /// Sends the login messages to an operator.
@@ -69,7 +95,10 @@ pub(crate) fn send_to_console<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot
 }
 
 fn put_key<I: Io>(buffer: &mut Vec<u8>, cx: &Cx<'_, I>, client: &mut ClientSlot, request: &StartupRequest) {
-    let pid = traffic::cancel_key::pid_of(cx.common.worker(), client.peer);
+    let pid = match cx.common.config().peer_id {
+        0 => traffic::cancel_key::pid_of(cx.common.worker(), client.peer),
+        own => client.cancel.become_peer_key(cx.common.worker(), own),
+    };
     put_back::backend_key_data(buffer, pid, client.cancel.issue(request.minor, pid));
 }
 

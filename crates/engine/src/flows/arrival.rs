@@ -104,6 +104,7 @@ impl Engine {
                 self.peers.put(peer, Entry::Cancel(cancel));
                 self.cancel_secured(peer, io);
             }
+            Entry::Forward(forward) => self.peers.put(peer, Entry::Forward(forward)),
             Entry::Free => {}
         }
     }
@@ -117,6 +118,7 @@ impl Engine {
             }
             Entry::Server(server) => self.server_tls_failed(now, server, error, io),
             Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
+            Entry::Forward(forward) => self.forward_over(&forward, io),
             Entry::Free => {}
         }
     }
@@ -139,7 +141,8 @@ impl Engine {
         let at = match self.common.config().pool(&request.database) {
             Some(pool) if !console => {
                 let owner = self.owner_of(&request.database, pool.user.as_deref().unwrap_or(&request.user));
-                self.place(owner)
+                // A server of its own is opened where the pool's limits are kept.
+                if request.replication.is_some() { owner } else { self.place(owner) }
             }
             // A database that does not exist is refused when the client has proven who it is: others learn nothing.
             _ => self.common.worker(),

@@ -9,6 +9,7 @@ use weir_base::{Peer, Time, WorkerId};
 use weir_pgwire::put_front;
 
 use crate::backends::login::{ask_for_encryption, read_answer};
+use crate::cluster::peering::{PeerKey, issued_secret};
 use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::entry::state::Handoff;
@@ -25,9 +26,17 @@ impl Engine {
         now: Time,
         mut client: Box<ClientSlot>,
         pid: u32,
-        secret: Vec<u8>,
+        mut secret: Vec<u8>,
         io: &mut I,
     ) {
+        let own = self.common.config().peer_id;
+        if own > 0 {
+            let Some(key) = PeerKey::read(pid, &secret) else { return self.client_leaves(now, client, io) };
+            if key.peer_id() != own {
+                return self.forward_cancel(now, client, key.peer_id(), (pid, secret), io);
+            }
+            issued_secret(&mut secret);
+        }
         // A client of another process, which had more workers perhaps, came to this one.
         let worker = WorkerId(worker_of(pid).0 % self.common.workers());
         let peer = client.peer;
@@ -45,9 +54,12 @@ impl Engine {
     /// Looks up whom a request means. A wrong key is told nothing, like everybody.
     pub(crate) fn cancel<I: Io>(&mut self, now: Time, requester: Peer, pid: u32, secret: &[u8], io: &mut I) {
         let is_meant = |peer: &Peer| self.peers.get_client(*peer).is_some_and(|client| client.cancel.is(secret));
-        let moved = self.takeover.keys.named(pid).find(is_meant);
-        let target = match moved {
+        let peering = self.common.config().peer_id > 0;
+        let key = if peering { PeerKey::read(pid, secret) } else { None };
+        let own = key.and_then(|key| self.cluster.peering.find(key));
+        let target = match own.or_else(|| self.takeover.keys.named(pid).find(is_meant)) {
             Some(peer) => self.peers.client(peer),
+            None if peering => None,
             None => self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1)),
         };
         let target = target.filter(|client| client.cancel.is(secret));
@@ -55,7 +67,8 @@ impl Engine {
             self.cancel_console(now, console, io);
             return self.finish_canceller(requester, io);
         }
-        let target = target.map(|client| (client.peer, client.pool, matches!(client.phase, ClientPhase::Ready(_))));
+        let runs = |client: &ClientSlot| matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Streaming(_));
+        let target = target.map(|client| (client.peer, client.pool, runs(client)));
         match target {
             Some((client, pool, true)) if self.running_on(client).is_some() => {
                 self.pools.get_mut(pool).cancels.wait(requester, client);
@@ -90,7 +103,8 @@ impl Engine {
     fn running_on(&mut self, client: Peer) -> Option<Peer> {
         let server = self.peers.client(client)?.link?;
         let (up, phase) = self.peers.server(server)?.up()?;
-        (*phase == ServerPhase::Linked && up.is_busy()).then_some(server)
+        let busy = *phase == ServerPhase::Streaming || (*phase == ServerPhase::Linked && up.is_busy());
+        busy.then_some(server)
     }
 
     /// Starts as many of a pool's waiting cancel requests as allowed: twice the pool's size.
@@ -232,7 +246,7 @@ impl Engine {
     }
 
     /// Whoever asked for a cancel sees its connection close when it is done.
-    fn finish_canceller<I: Io>(&mut self, requester: Peer, io: &mut I) {
+    pub(crate) fn finish_canceller<I: Io>(&mut self, requester: Peer, io: &mut I) {
         let now = self.common.now();
         if let Some(client) = self.peers.take_client(requester) {
             self.client_leaves(now, client, io);

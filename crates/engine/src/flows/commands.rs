@@ -311,6 +311,7 @@ impl Engine {
             paused: admin.halt.paused().clone(),
             disabled: admin.halt.disabled().clone(),
             dns: self.backends.dns.records(self.common.now()),
+            peers: self.peer_pools(),
             console_clients: admin.client_counts.consoles(),
             login_clients: self.clients_logging_in(),
             ..Report::default()

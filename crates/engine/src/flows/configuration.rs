@@ -123,6 +123,7 @@ impl Engine {
         self.create_forced_pools(now);
         self.recheck_logins(now, io);
         self.limits_changed(io);
+        self.cluster.peering.adopt(self.common.config());
     }
 
     /// Whether a configured pool has servers of this user's.

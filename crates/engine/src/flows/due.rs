@@ -55,6 +55,8 @@ impl Engine {
             }
         } else if self.peers.cancel(peer).is_some_and(|c| c.armed == when) {
             self.cancel_due(now, peer, io);
+        } else if self.peers.forward(peer).is_some_and(|slot| slot.armed == when) {
+            self.forward_due(now, peer, io);
         }
     }
 
@@ -86,7 +88,7 @@ impl Engine {
                 let refusal = delayed.refusal.clone();
                 self.refuse(now, client, refusal, io);
             }
-            ClientPhase::Ready(_) if client.link.is_some() => {
+            ClientPhase::Ready(_) | ClientPhase::Streaming(_) if client.link.is_some() => {
                 io.close(peer);
                 self.client_gone(now, client, io);
             }

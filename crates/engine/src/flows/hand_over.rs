@@ -6,6 +6,7 @@
 use weir_base::{Peer, Time};
 use weir_session::{frozen, frozen_server};
 
+use crate::cluster::peering::PeerKey;
 use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::entry::state::Handoff;
@@ -90,6 +91,7 @@ impl Engine {
             Entry::Client(client) => self.give_client(client, io),
             Entry::Server(server) => self.give_server(now, server, io),
             Entry::Cancel(cancel) => self.peers.put(peer, Entry::Cancel(cancel)),
+            Entry::Forward(forward) => self.peers.put(peer, Entry::Forward(forward)),
             Entry::Free => {}
         }
     }
@@ -101,7 +103,7 @@ impl Engine {
         };
         let Some(session) = session else { return self.peers.put_client(client) };
         let slot = self.pools.get(client.pool);
-        let own = pid_of(self.common.worker(), client.peer);
+        let own = client.cancel.peer_key().map_or_else(|| pid_of(self.common.worker(), client.peer), PeerKey::pid);
         let pid = self.takeover.keys.pid(client.peer).unwrap_or(own);
         let (secret, issued) = client.cancel.parts();
         let moved = MovedClient {

@@ -47,7 +47,8 @@ impl Engine {
             let Some(server) = client.link else { continue };
             let owner = self.peers.servers().find(|s| s.peer == server).map(|s| s.link);
             assert_eq!(owner, Some(Some(client.peer)), "a client's server does not know it");
-            assert!(matches!(client.phase, ClientPhase::Ready(_)), "a client that may not ask has a server");
+            let linked = matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Streaming(_));
+            assert!(linked, "a client that may not ask has a server");
         }
         for server in self.peers.servers() {
             let Some(client) = server.link else { continue };

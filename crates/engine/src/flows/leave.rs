@@ -12,6 +12,8 @@ use crate::port::{Io, Level};
 
 /// Why a server is closed whose client left it in the middle of something.
 const NOT_READY: &str = "client disconnect while server was not ready";
+/// Why a server is closed that was its client's alone.
+const OWNER_GONE: &str = "replication client disconnected";
 
 impl Engine {
     /// A client has sent Terminate: its server is kept only if it is clean.
@@ -35,9 +37,25 @@ impl Engine {
     /// Sends a client an error, and closes its connection. In the middle of a message from its server nothing is sent: it
     /// would take our words for the rest of that message.
     pub(crate) fn refuse<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
+        let why = refusal.to_string();
+        self.refuse_because(now, client, refusal, &why, io);
+    }
+
+    /// The same, where the log has another reason than the client.
+    pub(crate) fn refuse_because<I: Io>(
+        &mut self,
+        now: Time,
+        client: Box<ClientSlot>,
+        refusal: Refusal,
+        why: &str,
+        io: &mut I,
+    ) {
         self.count_refusal(&client, &refusal);
         let server = client.link.and_then(|server| self.peers.server(server));
-        let mid_message = server.and_then(|s| s.up()).is_some_and(|(up, _)| up.is_mid_message());
+        let mid_message = match &client.phase {
+            ClientPhase::Streaming(stream) => stream.is_mid_message(),
+            _ => server.and_then(|s| s.up()).is_some_and(|(up, _)| up.is_mid_message()),
+        };
         // In a handshake it would take our words for a part of that.
         if !mid_message && !client.cut && !matches!(client.phase, ClientPhase::Handshake(_)) {
             let scratch = &mut self.sessions.scratch;
@@ -53,11 +71,10 @@ impl Engine {
             self.log_client(Level::Warning, &client, format_args!("pooler error: {refusal}"), io);
         }
         io.close(client.peer);
-        let why = refusal.to_string();
         // A server that is closed because of a time-out has the time-out for a reason, as its client has.
         let timed_out =
             matches!(refusal, Refusal::QueryTimeout | Refusal::IdleTransactionTimeout | Refusal::TransactionTimeout);
-        self.leave(now, client, (&why, if timed_out { &why } else { NOT_READY }), io);
+        self.leave(now, client, (why, if timed_out { why } else { NOT_READY }), io);
     }
 
     /// Removes a client from all parts. Its connection is closed already, or being closed.
@@ -77,6 +94,9 @@ impl Engine {
             self.check_operators(now, io);
         }
         self.login_left(now, &client, io);
+        if let Some(key) = client.cancel.peer_key() {
+            self.cluster.peering.forget(key);
+        }
         if client.armed != Time::NEVER {
             self.common.timers().forget();
             self.tidy_timers();
@@ -88,6 +108,7 @@ impl Engine {
         self.sessions.recycle(std::mem::take(&mut client.waiting));
         if client.pool != NO_POOL {
             self.pools.get_mut(client.pool).pool.leave(client.peer, now);
+            self.common.follow_up(FollowUp::PollPool(client.pool));
             self.count_client(client.pool, -1);
             if let Some(server) = client.link.take() {
                 self.abandon(now, &client, server, servers, io);
@@ -107,6 +128,7 @@ impl Engine {
             ServerPhase::Linked | ServerPhase::Checking | ServerPhase::SyncingParameters => {
                 self.close_server(now, server, why, io);
             }
+            ServerPhase::Streaming => self.close_server(now, server, OWNER_GONE, io),
             _ => {}
         }
     }

@@ -251,6 +251,9 @@ impl Engine {
         if config.user.is_none() || config.user.as_deref() == Some(&request.user) {
             self.learn(&phase, ix, io);
         }
+        if request.replication.is_some() {
+            return self.await_own_server(now, client, phase, io);
+        }
         let slot = self.pools.get_mut(ix);
         if let Some(welcome) = slot.welcome.clone() {
             return self.welcome(now, client, phase, &welcome, io);
@@ -322,7 +325,10 @@ impl Engine {
     }
 
     /// Puts a client into the table that has logged in. What it sent ahead is next.
-    fn insert_ready(&mut self, client: Box<ClientSlot>) {
+    pub(crate) fn insert_ready(&mut self, client: Box<ClientSlot>) {
+        if let Some(key) = client.cancel.peer_key() {
+            self.cluster.peering.issued(key, client.peer);
+        }
         let (peer, ahead) = (client.peer, !client.waiting.is_empty());
         self.insert_client(client);
         if ahead {

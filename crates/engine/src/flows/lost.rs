@@ -56,6 +56,11 @@ impl Engine {
             }
             return self.requeue(now, ix, peer, since, io);
         }
+        if phase == ServerPhase::Streaming {
+            let peer = client.peer;
+            self.peers.put_client(client);
+            return self.end_stream(now, peer, "server conn crashed?", io);
+        }
         let seen = server.fatal_error.as_ref().is_some_and(|error| !matches!(error, Refusal::ServerUnexpected));
         if seen {
             // It has received the server's own error.

@@ -8,7 +8,8 @@
 //!   shutdowns.
 //! - `query`: one query's path, from a client to its server and back, and the server's way to the next client. `prelude`:
 //!   queries of our own on a server that its pool has. `backpressure`: full sockets. `cancel`: cancel
-//!   requests.
+//!   requests. `replication`: clients with a server of their own.
+//!   `peering`: cancel requests that mean another process.
 //! - `opening`: a pool opens a server. `server_login`: a server logs in. `dns`: names of servers change.
 //! - `leave`: a client goes. `lost`: a server is lost, or closed. `due`: what is due by time.
 //! - `quotas`: clients and servers under limits that hold for the process. `lending`: pools that span several workers.
@@ -38,10 +39,12 @@ mod log;
 mod login;
 mod lost;
 pub(crate) mod opening;
+mod peering;
 mod placement;
 mod pool;
 mod prelude;
 mod query;
 mod quotas;
+mod replication;
 mod server_login;
 mod waits;

@@ -4,13 +4,14 @@ use weir_base::{Peer, Target, Time};
 use weir_config::OnServerDown;
 use weir_pool::{CloseReason, ConnectFailure};
 use weir_session::ServerError;
+use weir_session::startup::Replication;
 
 use crate::backends::login_throttle::{LoginThrottle, most_logins};
 use crate::backends::outlook::Outlook;
 use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::handles::PoolIx;
-use crate::peers::{ServerSlot, ServerState};
+use crate::peers::{ClientPhase, Dedicated, ServerSlot, ServerState};
 use crate::port::{Io, Level};
 use crate::timers::Who;
 
@@ -80,9 +81,20 @@ impl Engine {
         self.backends.throttle.begin(&mut slot.login, &target);
         let outlook = Outlook::Away.under(slot.config.limits.on_server_down, &too_slow(&target));
         slot.pool.set_timeout_failure(slot.hosts.failure(&slot.config, attempt, outlook));
-        slot.pool.opening(peer, now);
+        let owner = slot.pool.opening(peer, now);
         slot.counts.tally.connects += 1;
-        self.peers.put_server(Box::new(ServerSlot::new(peer, id, ix, target, attempt, now)));
+        let mut server = Box::new(ServerSlot::new(peer, id, ix, target, attempt, now));
+        server.dedicated = owner.map(|owner| Box::new(self.dedicated_to(owner)));
+        self.peers.put_server(server);
+    }
+
+    /// What is known of a server's one client.
+    fn dedicated_to(&self, owner: Peer) -> Dedicated {
+        let replication = match self.peers.get_client(owner).map(|client| &client.phase) {
+            Some(ClientPhase::Welcome(phase)) => phase.request().replication,
+            _ => Replication::None,
+        };
+        Dedicated { owner, replication, welcome: None }
     }
 
     /// Counts a pool's login only while it is under way, and lets the pool wait for one only while it wants one.
@@ -212,7 +224,10 @@ impl Engine {
     pub(crate) fn pool_closes<I: Io>(&mut self, now: Time, server: Peer, reason: CloseReason, io: &mut I) {
         let Some(server) = self.peers.take_server(server) else { return };
         if reason != CloseReason::ConnectTimeout {
-            return self.disconnect_server(server, reason.text(), io);
+            let client = server.link;
+            self.disconnect_server(server, reason.text(), io);
+            // Only a server of one client is closed while it has that.
+            return client.into_iter().for_each(|client| self.end_stream(now, client, reason.text(), io));
         }
         let reached = !matches!(server.state, ServerState::Connecting);
         let target = server.connection.target();

@@ -24,6 +24,9 @@ impl Engine {
         if ready && !client.pause.waits && client.waiting.is_empty() {
             return self.feed(now, client, bytes, Some(0), io);
         }
+        if let ClientPhase::Streaming(_) = client.phase {
+            return self.stream_to_server(now, client, bytes, io);
+        }
         if let Err(refusal) = self.entry.prelogin.hold(&mut client, bytes) {
             return self.refuse(now, client, refusal, io);
         }
@@ -139,6 +142,7 @@ impl Engine {
         match server.phase() {
             None => return self.login_bytes(now, server, bytes, io),
             Some(ServerPhase::AuthQuery(query)) => return self.auth_query_bytes(now, server, query, bytes, io),
+            Some(ServerPhase::Streaming) => return self.stream_to_client(now, server, bytes, io),
             Some(_) => {}
         }
         let mut client = server.link.and_then(|client| self.peers.take_client(client));
@@ -369,6 +373,9 @@ impl Engine {
             }
         };
         let Some(mut client) = client else { return self.peers.put_server(server) };
+        if server.dedicated.is_some() {
+            return self.begin_stream(now, client, server, io);
+        }
         if let ClientPhase::Welcome(_) = client.phase {
             client.link = Some(peer);
             server.link = Some(client.peer);

@@ -99,7 +99,13 @@ impl Engine {
         }
         let is_in = |client: &&ClientSlot| {
             client.counts_for.is_none()
-                && matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_) | ClientPhase::Console(_))
+                && matches!(
+                    client.phase,
+                    ClientPhase::Ready(_)
+                        | ClientPhase::Streaming(_)
+                        | ClientPhase::Welcome(_)
+                        | ClientPhase::Console(_)
+                )
         };
         let uncounted: Vec<Peer> = self.peers.clients().filter(is_in).map(|client| client.peer).collect();
         for peer in uncounted {
@@ -143,8 +149,10 @@ impl Engine {
 
     /// The clients that are admitted on this worker: database, user and address. For tests and the simulator.
     pub fn inside(&self) -> impl Iterator<Item = (&str, &str, &ClientAddr)> {
-        let clients =
-            self.peers.clients().filter(|c| matches!(c.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_)));
+        let clients = self
+            .peers
+            .clients()
+            .filter(|c| matches!(c.phase, ClientPhase::Ready(_) | ClientPhase::Streaming(_) | ClientPhase::Welcome(_)));
         clients.map(|client| (self.database_of(client), &*client.user, &client.addr))
     }
 }

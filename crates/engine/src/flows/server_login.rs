@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use weir_base::{Peer, Time};
 use weir_config::LoginFailure;
+use weir_pool::ConnectFailure;
 use weir_session::ServerError;
 use weir_session::server_login::ServerLoginStep;
 
@@ -24,6 +25,9 @@ impl Engine {
         if self.peers.cancel(peer).is_some() {
             return self.cancel_connected(peer, io);
         }
+        if self.peers.forward(peer).is_some() {
+            return self.forward_connected(peer, io);
+        }
         let Some(mut server) = self.peers.take_server(peer) else { return };
         server.connection.connected(local, remote);
         // The name may have new addresses since its look-up.
@@ -36,7 +40,10 @@ impl Engine {
     fn login_goes_on<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, next: NextStep, io: &mut I) {
         match next {
             NextStep::Wait => {}
-            NextStep::Login => login::begin(cx!(self, now, io), self.pools.get(server.pool), &mut server),
+            NextStep::Login => {
+                let own = self.own_startup(&server);
+                login::begin(cx!(self, now, io), self.pools.get(server.pool), &mut server, own);
+            }
             NextStep::Failed(error) => {
                 io.close(server.peer);
                 return self.login_failed(now, server, FailedLogin::lasting(error), io);
@@ -62,6 +69,7 @@ impl Engine {
     pub(crate) fn connect_failed<I: Io>(&mut self, now: Time, peer: Peer, error: &str, io: &mut I) {
         match self.peers.take(peer) {
             Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
+            Entry::Forward(forward) => self.forward_failed(&forward, error, io),
             Entry::Server(server) => {
                 let error = own_error(format!("could not connect to server {}: {error}", server.connection.target()));
                 self.login_failed(now, server, FailedLogin::away(error), io);
@@ -160,7 +168,9 @@ impl Engine {
     /// A server is fit for its pool: runs connect_query, if there is one.
     fn run_connect_query<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let slot = self.pools.get(server.pool);
-        let Some(query) = &slot.config.connect_query else { return self.server_up(now, server, io) };
+        // A physical walsender takes no queries.
+        let query = slot.config.connect_query.as_ref().filter(|_| !login::is_physical(&server));
+        let Some(query) = query else { return self.server_up(now, server, io) };
         login::ask(cx!(self, now, io), &mut server, query, ServerPhase::ConnectQuery);
         self.peers.put_server(server);
     }
@@ -237,6 +247,9 @@ impl Engine {
         let again = server.connection.attempt().encryption.other(self.common.config().tls.server.mode, failure);
         let outlook = outlook.under(slot.config.limits.on_server_down, &error);
         let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, outlook, again);
+        if failure == ConnectFailure::Refused && server.dedicated.is_some() && !error.sqlstate.starts_with("08") {
+            return self.own_login_refused(now, &server, error, io);
+        }
         slot.failures.add(error, false, now);
         slot.pool.connect_failed(server.peer, failure, now);
         self.common.follow_up(FollowUp::PollPool(server.pool));

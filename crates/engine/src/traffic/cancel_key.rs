@@ -2,6 +2,8 @@
 
 use weir_base::{Peer, WorkerId};
 
+use crate::cluster::peering::{PeerKey, issued_secret};
+
 /// The process id of a client's cancel key: seven bits of worker, twenty-four of slot, counted from one. Positive as a
 /// signed number, since drivers take anything else for "no key".
 pub(crate) fn pid_of(worker: WorkerId, client: Peer) -> u32 {
@@ -19,13 +21,15 @@ pub(crate) struct CancelSecret {
     bytes: [u8; 16],
     /// How many of the bytes the client received; none before it has logged in, and then nothing cancels it.
     issued: usize,
+    /// By what the client is found, where the process has peers.
+    peer_key: Option<PeerKey>,
     /// The process id that it was sent with; 0 before.
     pid: u32,
 }
 
 impl CancelSecret {
     pub(crate) fn new(bytes: [u8; 16]) -> Self {
-        CancelSecret { bytes, issued: 0, pid: 0 }
+        CancelSecret { bytes, issued: 0, peer_key: None, pid: 0 }
     }
 
     /// What a client of protocol 3 with this minor version receives, beside the process id: 3.0 has room for four bytes.
@@ -33,6 +37,19 @@ impl CancelSecret {
         self.pid = pid;
         self.issued = if minor >= 2 { self.bytes.len() } else { 4 };
         &self.bytes[..self.issued]
+    }
+
+    /// The process id that goes with it in a process that is peer `peer_id`. The secret names it too.
+    pub(crate) fn become_peer_key(&mut self, worker: WorkerId, peer_id: u16) -> u32 {
+        let key = PeerKey::new(worker, peer_id, &self.bytes);
+        issued_secret(&mut self.bytes);
+        self.peer_key = Some(key);
+        key.pid()
+    }
+
+    /// By what the client is found, where the process has peers.
+    pub(crate) fn peer_key(&self) -> Option<PeerKey> {
+        self.peer_key
     }
 
     /// The process id that the client was told; 0 before it has logged in.
@@ -48,7 +65,7 @@ impl CancelSecret {
 
     /// The same from another process.
     pub(crate) fn of_parts((bytes, issued): ([u8; 16], usize)) -> CancelSecret {
-        CancelSecret { bytes, issued: issued.min(bytes.len()), pid: 0 }
+        CancelSecret { bytes, issued: issued.min(bytes.len()), peer_key: None, pid: 0 }
     }
 
     /// Whether this is what the client received, all of it and no more.

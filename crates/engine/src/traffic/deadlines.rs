@@ -113,7 +113,7 @@ pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, cli
         ClientPhase::Ready(_) if client.link.is_none() && !client.pause.waits => {
             client.request_at.deadline(idle_timeout(common, pools, client))
         }
-        ClientPhase::Ready(_) if client.ended => last_answers_due(common, peers, client),
+        ClientPhase::Ready(_) | ClientPhase::Streaming(_) if client.ended => last_answers_due(common, peers, client),
         ClientPhase::Delayed(delayed) => delayed.until,
         ClientPhase::Canceller => client.connected_at.deadline(common.config().limits.cancel_wait_timeout),
         _ => Time::NEVER,

@@ -2,6 +2,7 @@
 //!
 //! - `relay`: bytes in both directions, and what is counted of them. `links`: when a link is made and ended, and what becomes
 //!   of the server after. `wire`: the port as a link sees it. `reading`: why a server is not read from.
+//!   `stream`: links whose bytes are passed on as they are.
 //! - `holding`: how long a client holds its server. `link_clock`: when things happened on a link. `deadlines`: when somebody
 //!   must have moved on.
 //! - `cancel_key`, `cancel_state`: what cancel requests name, and how far they are.
@@ -14,4 +15,5 @@ pub(crate) mod link_clock;
 pub(crate) mod links;
 pub(crate) mod reading;
 pub(crate) mod relay;
+pub(crate) mod stream;
 pub(crate) mod wire;

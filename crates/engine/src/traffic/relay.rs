@@ -9,9 +9,10 @@ use weir_session::{Refusal, from_server};
 use weir_session::{StopReason, from_client};
 
 use crate::common::{Cx, FollowUp};
+use crate::log;
 use crate::peers::{ClientPhase, ClientSlot, Pause, ServerPhase, ServerSlot};
 use crate::pools::PoolSlot;
-use crate::port::Io;
+use crate::port::{Io, Level};
 use crate::traffic::deadlines::{self, Progress};
 use crate::traffic::wire::Wire;
 
@@ -50,6 +51,12 @@ pub(crate) fn feed_client<I: Io>(
     slot.counts.stats.client_parse_count += counts.client_parses;
     slot.counts.stats.server_parse_count += counts.server_parses;
     slot.counts.stats.bind_count += counts.binds;
+    if let Some(name) = counts.name_taken
+        && !std::mem::replace(&mut client.statements_refused, true)
+    {
+        let text = format_args!("prepared statement '{name}' was already prepared");
+        log::log_client(Level::Error, client, &slot.name, text, cx.io);
+    }
     if let Some(server) = server {
         note_request(cx, slot, server, mid_message);
     }
@@ -175,5 +182,6 @@ pub(crate) fn change_pause<I: Io>(client: &mut ClientSlot, change: impl FnOnce(&
 /// Reads no more from a server whose client's socket is full. The answers to queries of ours are not for that client.
 /// Whether that is a change.
 pub(crate) fn pause_server<I: Io>(server: &mut ServerSlot, io: &mut I) -> bool {
-    server.phase() == Some(ServerPhase::Linked) && server.reading.pause(|| io.pause(server.peer))
+    matches!(server.phase(), Some(ServerPhase::Linked | ServerPhase::Streaming))
+        && server.reading.pause(|| io.pause(server.peer))
 }

@@ -77,7 +77,7 @@ impl World {
             CloseReason::Pause => assert_eq!(self.run_state, RunState::Paused),
             CloseReason::Shutdown => assert_eq!(self.run_state, RunState::Shut),
             CloseReason::ConnectTimeout => assert!(self.now - connected >= settings.server_connect_timeout),
-            CloseReason::Reconnect | CloseReason::Killed | CloseReason::Evicted => {}
+            CloseReason::Reconnect | CloseReason::Killed | CloseReason::Evicted | CloseReason::OwnerLeft => {}
         }
     }
 

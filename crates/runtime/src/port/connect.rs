@@ -9,16 +9,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mio::net::{TcpStream, UnixStream};
+use mio::net::UnixStream;
 use weir_base::{Host, Peer, Span, Target};
-use weir_config::Keepalive;
 
 use super::Port;
 use super::connects::{Attempt, Connects, KnownName, MOST_KNOWN, tcp};
 use super::pending::{DueAction, PendingInput};
 use crate::dns::{Found, Query};
 use crate::slots::{NONE, Stage, Watch};
-use crate::socket::{Socket, socket_path, tune};
+use crate::socket::{Socket, connect_tcp, socket_path};
 
 /// A Unix socket whose queue is full refuses at once; we come back after this time, as a waiting connect would.
 const FULL_QUEUE: Span = Span::from_millis(10);
@@ -111,7 +110,7 @@ impl Port {
                     }
                     *now = left.next();
                     let Some(address) = *now else { break Err(io::Error::other("the name has no address")) };
-                    match open_tcp(address, &keepalive) {
+                    match connect_tcp(address, &keepalive) {
                         Ok(socket) => break Ok(socket),
                         Err(refused) => error = Some(refused),
                     }
@@ -160,12 +159,6 @@ impl Port {
             }
         }
     }
-}
-
-fn open_tcp(address: SocketAddr, keepalive: &Keepalive) -> io::Result<Socket> {
-    let socket = TcpStream::connect(address)?;
-    tune(&socket, keepalive)?;
-    Ok(Socket::Tcp(socket))
 }
 
 fn open_unix(path: &PathBuf) -> io::Result<Socket> {

@@ -33,7 +33,7 @@ fn plan(method: Method, user: &str, secret: Option<&Secret>) -> Plan {
 /// The same where the known users have these secrets.
 fn plan_among(mocks: &Mocks, method: Method, user: &str, secret: Option<&Secret>) -> Plan {
     let (hba, via) = (Hba::default(), Via::Local);
-    let demand = method.demand(&hba, &Asked { via, database: "db", user });
+    let demand = method.demand(&hba, &Asked { via, database: "db", user, physical_replication: false });
     let (certificate_name, os_user, forced_user) = (None, None, None);
     let maps = &IdentMaps::default();
     let (known, policy) = (secret.is_some(), &policy());

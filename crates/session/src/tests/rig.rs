@@ -10,7 +10,7 @@ use crate::from_client::{self, ClientOutcome};
 use crate::from_server::{self, ServerOutcome};
 use crate::{
     CancelKey, Client, Context, Interner, MessagePolicy, Out, ParamTable, PoolStatements, ProtocolViolation, Server,
-    SimpleQueries, StatePolicy, StatementCounts, StatementMemory, StopReason,
+    SimpleQueries, StatePolicy, StatementCounts, StatementMemory, StopReason, WithoutCache,
 };
 
 /// The process ids of the server, and that its client was told.
@@ -28,6 +28,7 @@ pub(crate) struct Link {
     pub(crate) scratch: Vec<u8>,
     pub(crate) counts: StatementCounts,
     pub(crate) max_prepared: usize,
+    pub(crate) without_cache: WithoutCache,
     pub(crate) client_statements: usize,
     pub(crate) client_memory: u64,
     pub(crate) messages: MessagePolicy,
@@ -77,6 +78,7 @@ impl Link {
             scratch: Vec::new(),
             counts: StatementCounts::default(),
             max_prepared: 100,
+            without_cache: WithoutCache::Kept,
             client_statements: 100,
             client_memory: MEMORY,
             messages: MessagePolicy { longest: u32::MAX, simple: SimpleQueries::Allowed },
@@ -102,6 +104,7 @@ impl Link {
             scratch: &mut self.scratch,
             counts: &mut self.counts,
             max_prepared: self.max_prepared,
+            without_cache: self.without_cache,
             client_statements: self.client_statements,
             client_memory: self.client_memory,
             messages: self.messages,
@@ -123,6 +126,7 @@ impl Link {
             scratch: &mut self.scratch,
             counts: &mut self.counts,
             max_prepared: self.max_prepared,
+            without_cache: self.without_cache,
             client_statements: self.client_statements,
             client_memory: self.client_memory,
             messages: self.messages,

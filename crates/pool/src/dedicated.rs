@@ -1,0 +1,56 @@
+//! Servers that are opened for one client and closed with it: those of replication connections.
+//!
+//! Owns the clients that wait for such a server, and for whom the login under way is. The rest of a pool's rules hold for
+//! them: they count towards its size, take the place of the idle server that is due to go first, and wait in the order of
+//! their age beside the clients that share servers.
+
+use weir_base::{Peer, Time};
+
+use crate::queue::Queue;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dedicated {
+    pub(crate) queue: Queue,
+    /// For whom the login under way is, and since when that client has waited.
+    login: Option<(Peer, Time)>,
+}
+
+impl Dedicated {
+    /// A login begins: it is for the client that has waited longest, if that is one of these.
+    pub(crate) fn begin_login(&mut self, oldest_other: Option<Time>) -> Option<Peer> {
+        let since = self.queue.oldest()?;
+        if oldest_other.is_some_and(|other| other < since) {
+            return None;
+        }
+        self.login = self.queue.pop();
+        self.login.map(|(client, _)| client)
+    }
+
+    /// The login under way is over. With `again`, its client waits for the next one, in its old place.
+    pub(crate) fn end_login(&mut self, again: bool) -> Option<(Peer, Time)> {
+        let (client, since) = self.login.take()?;
+        if again {
+            self.queue.insert_by_age(client, since, true);
+        }
+        Some((client, since))
+    }
+
+    /// A client gives up. Returns whether the login under way is for it.
+    pub(crate) fn leave(&mut self, client: Peer) -> bool {
+        self.queue.remove(client);
+        self.login.take_if(|(owner, _)| *owner == client).is_some()
+    }
+
+    /// How many wait, the one for whom the login under way is included.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.queue.len() + u32::from(self.login.is_some())
+    }
+}
+
+/// The earlier of two moments, as far as there are any.
+pub(crate) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        _ => one.or(other),
+    }
+}
