@@ -21,7 +21,7 @@ fn by_rules(rule: &str, settings: &[(&str, &str)], env: &[(&str, &str)]) -> (Wei
     // Listed or not: it is not in the file that a password is looked for.
     let ini = ini.without(users::APP.name).file("hba.conf", &rules);
     let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    (Weir::start_ini_with(&ini.text(&database), &ini.files(), &Launch { env }), database)
+    (Weir::start_ini_with(&ini.text(&database), &ini.files(), &Launch { env, ..Launch::default() }), database)
 }
 
 fn log_in(weir: &Weir, user: &str, password: &str) -> Result<Connection, Error> {
