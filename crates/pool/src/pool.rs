@@ -360,9 +360,9 @@ impl<P> Pool<P> {
         self.epoch = self.epoch.wrapping_add(1);
         self.mark_idle_for_close(CloseReason::Reconnect);
         self.mark_login_for_close(CloseReason::Reconnect);
-        self.mark_dedicated_for_close(CloseReason::Reconnect);
         // Who waits for a server that is linked now may have to be refused.
         self.needs_poll = true;
+        self.mark_dedicated_for_close(CloseReason::Reconnect);
     }
 
     /// Closes the idle servers and one that logs in.
