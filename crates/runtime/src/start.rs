@@ -26,6 +26,7 @@ use crate::mailbox::{Inbox, Mailboxes, WorkerMessage};
 use crate::port::{MakeRing, Port, RING_SIZE};
 use crate::shared::{Ending, Shared};
 use crate::signals::{CaughtSignals, SignalThread, Signals};
+use crate::socket_file::FileUsers;
 use crate::start_error::StartError;
 use crate::takeover::{GiveThread, Giver, Giving, Predecessor, UpgradeSocket};
 use crate::tls::TlsFiles;
@@ -81,8 +82,11 @@ pub struct Running {
     web: Arc<Mutex<Vec<TcpListener>>>,
     /// The process that this one takes over from, until it does.
     predecessor: Option<Predecessor>,
+    /// Set while something may still come from it.
+    taking: Arc<AtomicBool>,
     /// Set when another process has taken over.
     gone: Arc<AtomicBool>,
+    file_users: FileUsers,
     plain_log: Log,
     log: Option<LogThread>,
 }
@@ -120,12 +124,17 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let signals = signals.map_err(StartError::because("can't wait for signals"))?;
     let keepalive = plan.listen.keepalive;
     let (mut predecessor, gone) = (plan.predecessor, Arc::<AtomicBool>::default());
+    let file_users = FileUsers::default();
+    if predecessor.is_some() {
+        // Until everything has come: it serves on if this process fails.
+        file_users.add();
+    }
     let (inherited, mut upgrade) = match predecessor.as_mut() {
-        Some(old) => Inherited::from_process(old.take_listeners())
+        Some(old) => Inherited::from_process(old.take_listeners(), &file_users)
             .map_err(StartError::because("can't take over the listening sockets"))?,
         None => (plan.inherited, None),
     };
-    let mut listening = Listening::bind(plan.listen, inherited, gone.clone())?;
+    let mut listening = Listening::bind(plan.listen, inherited, &file_users)?;
     let bound = listening.bound().clone();
     let count = plan.workers.max(1);
     let polls = (0..count).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>();
@@ -141,7 +150,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
         log.line(Level::Info, format_args!("listening on {place}"));
     }
     if let (None, Some(path)) = (&upgrade, &plan.upgrade_socket) {
-        match UpgradeSocket::bind(path) {
+        match UpgradeSocket::bind(path, &file_users) {
             Ok(socket) => upgrade = Some(socket),
             Err(error) => log.line(
                 Level::Warning,
@@ -175,8 +184,10 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
         signals: None,
         upgrade: None,
         web: Arc::default(),
+        taking: Arc::new(AtomicBool::new(predecessor.is_some())),
         predecessor,
         gone,
+        file_users,
         plain_log: shared.log.clone(),
         log: Some(log_thread),
     };
@@ -191,6 +202,8 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
             ending: shared.ending.clone(),
             web: running.web.clone(),
             gone: running.gone.clone(),
+            file_users: running.file_users.clone(),
+            taking: running.taking.clone(),
         };
         running.upgrade = Some(GiveThread::start(giving).map_err(StartError::because("can't start a thread"))?);
     }
@@ -323,7 +336,12 @@ impl Running {
     /// The other process is gone, or gave up waiting.
     pub(crate) fn take_over(&mut self) -> Result<(), StartError> {
         let Some(old) = self.predecessor.take() else { return Ok(()) };
-        old.take_over(self.handle.mailboxes.clone(), self.plain_log.clone())
+        let (taking, file_users) = (self.taking.clone(), self.file_users.clone());
+        let taken = move || {
+            taking.store(false, Ordering::Release);
+            file_users.remove();
+        };
+        old.take_over(self.handle.mailboxes.clone(), self.plain_log.clone(), taken)
             .map_err(StartError::because("can't take over"))
     }
 
@@ -347,7 +365,7 @@ impl Running {
             signals.finish();
         }
         if let Some(upgrade) = self.upgrade.take() {
-            upgrade.finish(self.gone.load(Ordering::Acquire));
+            upgrade.finish();
         }
         if let Some(log) = self.log.take() {
             log.finish();
