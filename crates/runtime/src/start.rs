@@ -1,7 +1,7 @@
 //! Starting and ending: everything is bound before anything runs, and everything ends together.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -129,7 +129,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
         // Until everything has come: it serves on if this process fails.
         file_users.add();
     }
-    let (inherited, mut upgrade) = match predecessor.as_mut() {
+    let (inherited, upgrade) = match predecessor.as_mut() {
         Some(old) => Inherited::from_process(old.take_listeners(), &file_users)
             .map_err(StartError::because("can't take over the listening sockets"))?,
         None => (plan.inherited, None),
@@ -149,15 +149,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     for place in places.chain(bound.unix.iter().map(|path| format!("unix:{}", path.display()))) {
         log.line(Level::Info, format_args!("listening on {place}"));
     }
-    if let (None, Some(path)) = (&upgrade, &plan.upgrade_socket) {
-        match UpgradeSocket::bind(path, &file_users) {
-            Ok(socket) => upgrade = Some(socket),
-            Err(error) => log.line(
-                Level::Warning,
-                format_args!("no other process can take over from this one: {}: {error}", path.display()),
-            ),
-        }
-    }
+    let upgrade = upgrade.or_else(|| bind_upgrade_socket(plan.upgrade_socket.as_deref()?, &file_users, &log));
     let process_key = predecessor.as_ref().map_or_else(random, Predecessor::process_key);
     let ids_after = predecessor.as_ref().map_or(0, Predecessor::last_id);
     let (giver, given) = Giver::new();
@@ -222,6 +214,18 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let keys = (process_key, ids_after);
     running.workers = spawn(ports.collect(), handler, keys, by_ring.then_some(plan.ring))?;
     Ok(running)
+}
+
+/// The socket where another process asks to take over. Clients are served without it, too.
+fn bind_upgrade_socket(path: &Path, users: &FileUsers, log: &Log) -> Option<UpgradeSocket> {
+    match UpgradeSocket::bind(path, users) {
+        Ok(socket) => Some(socket),
+        Err(error) => {
+            let place = path.display();
+            log.line(Level::Warning, format_args!("no other process can take over from this one: {place}: {error}"));
+            None
+        }
+    }
 }
 
 /// Whether workers use io_uring. Writes the log's first line, which reports it, with the reason where io_uring is not

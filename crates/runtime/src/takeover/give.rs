@@ -33,6 +33,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 const WORKERS: Duration = Duration::from_secs(10);
 /// How long the thread may take to end with the process; one that waits for another process is left behind.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How often what has come back late is looked for.
+const STRAYS: Duration = Duration::from_secs(1);
 /// The tokens of what the thread waits for.
 const ASKED: Token = Token(0);
 const ENDS: Token = Token(1);
@@ -95,6 +97,8 @@ impl GiveThread {
 impl Giving {
     fn run(self, mut poll: Poll) {
         let mut events = Events::with_capacity(2);
+        // After a take-over that failed, a client that reads slowly may be let go of much later.
+        let mut strays = None;
         loop {
             if self.ending.status().is_some() {
                 return;
@@ -103,7 +107,8 @@ impl Giving {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let _ = poll.poll(&mut events, None);
+                    let _ = poll.poll(&mut events, strays);
+                    self.forget_answers();
                     continue;
                 }
                 // No descriptor is free.
@@ -120,6 +125,7 @@ impl Giving {
                 self.gone.store(true, Ordering::Release);
                 return self.ending.end(0);
             }
+            strays = Some(STRAYS);
         }
     }
 
