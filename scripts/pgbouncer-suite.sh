@@ -30,7 +30,8 @@ if [ ! -x "$venv/bin/pytest" ]; then
     "$venv/bin/pip" --quiet install pytest pytest-asyncio pytest-timeout pytest-xdist 'psycopg[binary]' filelock
 fi
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/weir-suite-XXXXXX")
+# Short, as Unix sockets are below it; of this run alone, as the suite leaves lock files there.
+work=$(mktemp -d /tmp/ws-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/include"
 cp -r "$source/test" "$source/etc" "$source/pyproject.toml" "$work"
@@ -54,8 +55,8 @@ PATH=$(pg_config --bindir):/usr/sbin:$PATH
 export PATH
 
 pytest() {
-    "${as[@]}" env HOME="$work" TMPDIR=/tmp "$venv/bin/python" -m pytest -o asyncio_default_fixture_loop_scope=function \
-        -q --timeout 90 --tb=short --no-showlocals -p no:cacheprovider -rfE "$@"
+    "${as[@]}" env HOME="$work" TMPDIR="$work" "$venv/bin/python" -m pytest -o asyncio_default_fixture_loop_scope=function \
+        -q --timeout 90 --tb=short --no-showlocals --basetemp="$work/t" -p no:cacheprovider -rfE "$@"
 }
 
 # The names of the tests that failed, as pytest lists them at the end.
