@@ -92,7 +92,7 @@ pub(crate) enum Command {
         /// The report's folder
         folder: PathBuf,
     },
-    /// List the programs that the experiments need, which of them are installed, and how to get the others
+    /// List the programs that the experiments need, and how to install those that are missing
     Check,
     /// The web app of `products` in Rust, which the lab starts where Go is missing
     #[command(hide = true)]

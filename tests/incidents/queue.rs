@@ -149,7 +149,7 @@ fn a_full_pool_is_reported_as_full_and_bans_no_server() {
     drop((holders, at_once));
 
     let down = refused(&site, "dead");
-    assert_eq!(down.sqlstate(), Some("08006"), "{down}");
+    assert_eq!(down.sqlstate(), Some("08P01"), "{down}");
     assert!(down.to_string().to_lowercase().contains("refused"), "{down}");
     let refused_clients: Vec<_> = std::iter::from_fn(|| Connection::connect(&params).ok()).take(60).collect();
     let limit = refused(&site, "two");

@@ -52,10 +52,7 @@ impl Replaced {
         if old == self.site.weir().pid() {
             assert!(self.site.weir().wait_for_exit().success(), "it has ended in order");
         }
-        let process = PathBuf::from(format!("/proc/{old}/fd"));
-        eventually("the old process has ended", || {
-            if fs::read_dir(&process).is_ok_and(|mut open| open.next().is_some()) { Err(old) } else { Ok(()) }
-        });
+        wait_for_end(old);
     }
 
     /// Where the process that serves is asked.
@@ -154,6 +151,63 @@ fn upgrades_under_load_cost_no_error() {
             );
         }
     });
+}
+
+/// Waits until a process has ended, a zombie perhaps.
+fn wait_for_end(pid: u32) {
+    let open = PathBuf::from(format!("/proc/{pid}/fd"));
+    eventually("the old process has ended", || {
+        if fs::read_dir(&open).is_ok_and(|mut open| open.next().is_some()) { Err(pid) } else { Ok(()) }
+    });
+}
+
+#[test]
+fn a_process_that_still_takes_over_is_upgraded_in_turn() {
+    let mut weir = Replaced::new(setup(2).workers(2));
+    let (mut busy, mut idle) = (weir.site.connect(), weir.site.connect());
+    idle.query("SET application_name = 'moved'").unwrap();
+    busy.query("BEGIN").unwrap();
+    weir.upgrade();
+    let second = weir.pid;
+    weir.upgrade();
+    let third = weir.pid;
+    weir.upgrade();
+    thread::sleep(Duration::from_millis(300));
+    assert!(weir.site.weir().exited().is_none(), "it still serves the transaction");
+    assert!(!weir.site.weir().log().contains("serving on"), "{}", weir.site.weir().log());
+    assert_eq!(idle.value("SHOW application_name").unwrap().as_deref(), Some("moved"));
+    assert_eq!(busy.query("COMMIT").unwrap().tag, "COMMIT");
+    assert!(weir.site.weir().wait_for_exit().success());
+    wait_for_end(second);
+    wait_for_end(third);
+    assert_eq!(busy.value("SELECT 1").unwrap().as_deref(), Some("1"));
+    assert!(weir.site.connect().query("SELECT 1").is_ok());
+    weir.upgrade_all();
+}
+
+#[test]
+fn sockets_stay_where_they_are_whichever_of_two_processes_ends_first() {
+    let mut weir = Replaced::new(setup(2));
+    let file = weir.site.weir().folder().join("weir.toml");
+    let good = fs::read_to_string(&file).unwrap();
+    // A new process that fails after it has got the listening sockets.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let web = format!("{good}\n[web]\naddress = \"127.0.0.1\"\nport = {}\n", taken.local_addr().unwrap().port());
+    fs::write(&file, web).unwrap();
+    let (done, _, said) = weir.command();
+    assert!(!done && said.contains("in use"), "{said}");
+    fs::write(&file, &good).unwrap();
+    assert!(weir.socket().exists());
+    // An old process that is ended while it still serves a client.
+    let mut client = weir.site.connect();
+    client.query("BEGIN").unwrap();
+    weir.upgrade();
+    send_signal(weir.site.weir().pid(), Signal::SIGQUIT);
+    weir.site.weir().wait_for_exit();
+    assert!(weir.socket().exists());
+    assert!(weir.site.connect().query("SELECT 1").is_ok());
+    weir.upgrade_all();
+    assert!(weir.site.connect().query("SELECT 1").is_ok());
 }
 
 /// Sends a first frame with this format, and returns the answer's kind and text.

@@ -13,6 +13,7 @@ use std::os::unix::fs::{OpenOptionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -454,9 +455,23 @@ fn serves_client(entry: &Entry) -> bool {
     role.is_some_and(|role| !HELPERS.iter().any(|helper| role.starts_with(helper)))
 }
 
-/// A TCP port on 127.0.0.1 that is free at this moment.
+/// A TCP port on 127.0.0.1 that is free at this moment. It is none that the kernel gives to outgoing connections, which
+/// could take it before its server does, and no later call of this process returns it soon again.
 pub fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    const FIRST: u32 = 12_000;
+    const PORTS: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Processes that start at once begin far apart.
+    let start = std::process::id().wrapping_mul(2_654_435_761) >> 8;
+    let mut last = None;
+    for _ in 0..PORTS {
+        let port = FIRST + start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS;
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port as u16)) {
+            Ok(_) => return Ok(port as u16),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::Error::other("no free port")))
 }
 
 fn settings(options: &Options, port: u16, socket_dir: &str) -> String {

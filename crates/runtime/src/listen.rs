@@ -11,8 +11,6 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
@@ -25,7 +23,7 @@ use weir_config::Listen;
 
 use crate::slots::WAKER;
 use crate::socket::{Socket, socket_path, tune};
-use crate::socket_file::{SocketFile, remove_stale, stream_socket, unix_address};
+use crate::socket_file::{FileUsers, SocketFile, remove_stale, stream_socket, unix_address};
 use crate::start_error::StartError;
 use crate::takeover::{ListenerKind, Offered, UpgradeSocket};
 
@@ -66,7 +64,7 @@ impl Inherited {
     }
 
     /// Those of a process that this one takes over from, and the socket of the next take-over.
-    pub(crate) fn from_process(offered: Offered) -> io::Result<(Inherited, Option<UpgradeSocket>)> {
+    pub(crate) fn from_process(offered: Offered, users: &FileUsers) -> io::Result<(Inherited, Option<UpgradeSocket>)> {
         let (mut inherited, mut upgrade) = (Inherited::default(), None);
         for (kind, fd) in offered {
             match kind {
@@ -75,7 +73,7 @@ impl Inherited {
                     inherited.unix.push(fd.into());
                     inherited.files.extend(ours.then_some(path));
                 }
-                ListenerKind::Upgrade(path) => upgrade = Some(UpgradeSocket::inherited(fd.into(), &path)?),
+                ListenerKind::Upgrade(path) => upgrade = Some(UpgradeSocket::inherited(fd.into(), &path, users)?),
                 ListenerKind::Web => {}
             }
         }
@@ -87,7 +85,7 @@ impl Inherited {
         self.tcp.is_empty() && self.unix.is_empty()
     }
 
-    fn take(self, plan: &Listen) -> io::Result<(Vec<Listener>, Bound)> {
+    fn take(self, plan: &Listen, users: &FileUsers) -> io::Result<(Vec<Listener>, Bound)> {
         let mut bound = Bound::default();
         let mut listeners = Vec::new();
         for listener in self.unix {
@@ -95,7 +93,7 @@ impl Inherited {
             bound.unix = listener.local_addr()?.as_pathname().map(Path::to_owned);
             // The file is its opener's, who may have left it to us.
             let ours = bound.unix.as_ref().filter(|path| self.files.contains(path));
-            let file = ours.map(|path| SocketFile::of(path)).transpose()?;
+            let file = ours.map(|path| SocketFile::of(path, users)).transpose()?;
             listeners.push(Listener::Unix(UnixListener::from_std(listener), file));
         }
         for listener in self.tcp {
@@ -156,38 +154,24 @@ pub(crate) struct Listening {
     /// Accepting pauses until then.
     rests_until: Time,
     complained: bool,
-    /// Set when another process has taken over: the files are its.
-    gone: Arc<AtomicBool>,
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        if !self.gone.load(Ordering::Acquire) {
-            return;
-        }
-        for listener in &self.listeners {
-            if let Listener::Unix(_, Some(file)) = listener {
-                file.disown();
-            }
-        }
-    }
 }
 
 impl Listening {
-    /// Binds everything, or nothing; with [`Listen::skip_unusable`] at least one address. `gone` is set when another process has taken over.
-    pub(crate) fn bind(plan: Listen, inherited: Inherited, gone: Arc<AtomicBool>) -> Result<Listening, StartError> {
+    /// Binds everything, or nothing; with [`Listen::skip_unusable`] at least one address. `users`: who else uses the
+    /// files.
+    pub(crate) fn bind(plan: Listen, inherited: Inherited, users: &FileUsers) -> Result<Listening, StartError> {
         let (listeners, bound, skipped) = if inherited.is_empty() {
             let addresses: Vec<SocketAddr> = plan.addresses.iter().map(|ip| SocketAddr::new(*ip, plan.port)).collect();
-            bind_all(&addresses, &plan)?
+            bind_all(&addresses, &plan, users)?
         } else {
-            let taken = inherited.take(&plan);
+            let taken = inherited.take(&plan, users);
             let (listeners, bound) =
                 taken.map_err(|e| StartError::new(format!("an inherited socket can't be used: {e}")))?;
             (listeners, bound, Vec::new())
         };
         let ready = vec![false; listeners.len()];
         let (first, rests_until, complained) = (0, Time::START, false);
-        Ok(Listening { plan, bound, skipped, listeners, ready, first, rests_until, complained, gone })
+        Ok(Listening { plan, bound, skipped, listeners, ready, first, rests_until, complained })
     }
 
     /// Listens on TCP again, on the same ports as before, also where the system had chosen them.
@@ -325,12 +309,12 @@ fn token(i: usize) -> Token {
 /// The listeners, where they are, and why an address was left out.
 type AllBound = (Vec<Listener>, Bound, Vec<StartError>);
 
-fn bind_all(addresses: &[SocketAddr], plan: &Listen) -> Result<AllBound, StartError> {
+fn bind_all(addresses: &[SocketAddr], plan: &Listen, users: &FileUsers) -> Result<AllBound, StartError> {
     let mut listeners = Vec::new();
     let mut bound = Bound::default();
     if let Some(dir) = &plan.unix_socket_dir {
         let path = socket_path(dir, plan.port);
-        let listener = bind_unix(&path, plan).map_err(|e| refused(&path.display(), &e))?;
+        let listener = bind_unix(&path, plan, users).map_err(|e| refused(&path.display(), &e))?;
         bound.unix = Some(path);
         listeners.push(listener);
     }
@@ -372,11 +356,11 @@ fn bind_tcp(address: SocketAddr, plan: &Listen) -> io::Result<TcpListener> {
 }
 
 /// Binds the Unix socket. Its permissions are in place before it listens, so nobody can connect before.
-fn bind_unix(path: &Path, plan: &Listen) -> io::Result<Listener> {
+fn bind_unix(path: &Path, plan: &Listen, users: &FileUsers) -> io::Result<Listener> {
     remove_stale(path)?;
     let socket = stream_socket(AddressFamily::UNIX)?;
     bind(&socket, &unix_address(path)?)?;
-    let file = SocketFile::of(path)?;
+    let file = SocketFile::of(path, users)?;
     if let Some(group) = &plan.unix_socket_group {
         let found = Group::from_name(group)?.ok_or_else(|| io::Error::other(format!("there is no group {group}")))?;
         nix::unistd::chown(path, None, Some(found.gid))?;

@@ -6,39 +6,55 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 
-/// A Unix socket's file; removed with this value, if it is still ours.
+/// How many other processes use the files of this process's sockets: one that takes over, one that is taken over from.
+/// While there is any, this process removes none, since either may end first. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileUsers(Arc<AtomicUsize>);
+
+impl FileUsers {
+    /// Another process uses the files from now on.
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It does no more.
+    pub(crate) fn remove(&self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn any(&self) -> bool {
+        self.0.load(Ordering::Acquire) > 0
+    }
+}
+
+/// A Unix socket's file; removed with this value, if it is still there and no other process's.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
-    /// Another process has taken over, and the file is its.
-    gone: AtomicBool,
+    users: FileUsers,
 }
 
 impl SocketFile {
     /// That of a socket which is bound to `path`.
-    pub(crate) fn of(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile { path: path.to_owned(), identity: identity(path)?, gone: AtomicBool::new(false) })
+    pub(crate) fn of(path: &Path, users: &FileUsers) -> io::Result<SocketFile> {
+        Ok(SocketFile { path: path.to_owned(), identity: identity(path)?, users: users.clone() })
     }
 
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
-
-    /// It is another process's from now on.
-    pub(crate) fn disown(&self) {
-        self.gone.store(true, Ordering::Relaxed);
-    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if !self.gone.load(Ordering::Relaxed) && identity(&self.path).is_ok_and(|found| found == self.identity) {
+        if !self.users.any() && identity(&self.path).is_ok_and(|found| found == self.identity) {
             // The folder may have become unwritable; the next start removes the file then.
             let _ = fs::remove_file(&self.path);
         }
@@ -59,11 +75,11 @@ pub(crate) fn unix_address(path: &Path) -> io::Result<SocketAddrUnix> {
 }
 
 /// Binds a Unix socket that only this user may connect to.
-pub(crate) fn bind_private(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+pub(crate) fn bind_private(path: &Path, users: &FileUsers) -> io::Result<(UnixListener, SocketFile)> {
     remove_stale(path)?;
     let socket = stream_socket(AddressFamily::UNIX)?;
     bind(&socket, &unix_address(path)?)?;
-    let file = SocketFile::of(path)?;
+    let file = SocketFile::of(path, users)?;
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     listen(&socket, 8)?;
     Ok((socket.into(), file))

@@ -1,7 +1,7 @@
 //! Starting and ending: everything is bound before anything runs, and everything ends together.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +26,7 @@ use crate::mailbox::{Inbox, Mailboxes, WorkerMessage};
 use crate::port::{MakeRing, Port, RING_SIZE};
 use crate::shared::{Ending, Shared};
 use crate::signals::{CaughtSignals, SignalThread, Signals};
+use crate::socket_file::FileUsers;
 use crate::start_error::StartError;
 use crate::takeover::{GiveThread, Giver, Giving, Predecessor, UpgradeSocket};
 use crate::tls::TlsFiles;
@@ -81,8 +82,11 @@ pub struct Running {
     web: Arc<Mutex<Vec<TcpListener>>>,
     /// The process that this one takes over from, until it does.
     predecessor: Option<Predecessor>,
+    /// Set while something may still come from it.
+    taking: Arc<AtomicBool>,
     /// Set when another process has taken over.
     gone: Arc<AtomicBool>,
+    file_users: FileUsers,
     /// For a take-over; dropped with the end, since the log's thread ends after its last sender.
     plain_log: Option<Log>,
     log: Option<LogThread>,
@@ -121,12 +125,17 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let signals = signals.map_err(StartError::because("can't wait for signals"))?;
     let keepalive = plan.listen.keepalive;
     let (mut predecessor, gone) = (plan.predecessor, Arc::<AtomicBool>::default());
-    let (inherited, mut upgrade) = match predecessor.as_mut() {
-        Some(old) => Inherited::from_process(old.take_listeners())
+    let file_users = FileUsers::default();
+    if predecessor.is_some() {
+        // Until everything has come: it serves on if this process fails.
+        file_users.add();
+    }
+    let (inherited, upgrade) = match predecessor.as_mut() {
+        Some(old) => Inherited::from_process(old.take_listeners(), &file_users)
             .map_err(StartError::because("can't take over the listening sockets"))?,
         None => (plan.inherited, None),
     };
-    let mut listening = Listening::bind(plan.listen, inherited, gone.clone())?;
+    let mut listening = Listening::bind(plan.listen, inherited, &file_users)?;
     let bound = listening.bound().clone();
     let count = plan.workers.max(1);
     let polls = (0..count).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>();
@@ -142,15 +151,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     for place in places.chain(bound.unix.iter().map(|path| format!("unix:{}", path.display()))) {
         log.line(Level::Info, format_args!("listening on {place}"));
     }
-    if let (None, Some(path)) = (&upgrade, &plan.upgrade_socket) {
-        match UpgradeSocket::bind(path) {
-            Ok(socket) => upgrade = Some(socket),
-            Err(error) => log.line(
-                Level::Warning,
-                format_args!("no other process can take over from this one: {}: {error}", path.display()),
-            ),
-        }
-    }
+    let upgrade = upgrade.or_else(|| bind_upgrade_socket(plan.upgrade_socket.as_deref()?, &file_users, &log));
     let process_key = predecessor.as_ref().map_or_else(random, Predecessor::process_key);
     let ids_after = predecessor.as_ref().map_or(0, Predecessor::last_id);
     let (giver, given) = Giver::new();
@@ -177,8 +178,10 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
         signals: None,
         upgrade: None,
         web: Arc::default(),
+        taking: Arc::new(AtomicBool::new(predecessor.is_some())),
         predecessor,
         gone,
+        file_users,
         plain_log: Some(shared.log.clone()),
         log: Some(log_thread),
     };
@@ -193,6 +196,8 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
             ending: shared.ending.clone(),
             web: running.web.clone(),
             gone: running.gone.clone(),
+            file_users: running.file_users.clone(),
+            taking: running.taking.clone(),
         };
         running.upgrade = Some(GiveThread::start(giving).map_err(StartError::because("can't start a thread"))?);
     }
@@ -211,6 +216,18 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let keys = (process_key, ids_after);
     running.workers = spawn(ports.collect(), handler, keys, by_ring.then_some(plan.ring))?;
     Ok(running)
+}
+
+/// The socket where another process asks to take over. Clients are served without it, too.
+fn bind_upgrade_socket(path: &Path, users: &FileUsers, log: &Log) -> Option<UpgradeSocket> {
+    match UpgradeSocket::bind(path, users) {
+        Ok(socket) => Some(socket),
+        Err(error) => {
+            let place = path.display();
+            log.line(Level::Warning, format_args!("no other process can take over from this one: {place}: {error}"));
+            None
+        }
+    }
 }
 
 /// Whether workers use io_uring. Writes the log's first line, which reports it, with the reason where io_uring is not
@@ -325,7 +342,12 @@ impl Running {
     /// The other process is gone, or gave up waiting.
     pub(crate) fn take_over(&mut self) -> Result<(), StartError> {
         let (Some(old), Some(log)) = (self.predecessor.take(), self.plain_log.clone()) else { return Ok(()) };
-        old.take_over(self.handle.mailboxes.clone(), log).map_err(StartError::because("can't take over"))
+        let (taking, file_users) = (self.taking.clone(), self.file_users.clone());
+        let taken = move || {
+            taking.store(false, Ordering::Release);
+            file_users.remove();
+        };
+        old.take_over(self.handle.mailboxes.clone(), log, taken).map_err(StartError::because("can't take over"))
     }
 
     /// Whether another process has taken over.
@@ -348,7 +370,7 @@ impl Running {
             signals.finish();
         }
         if let Some(upgrade) = self.upgrade.take() {
-            upgrade.finish(self.gone.load(Ordering::Acquire));
+            upgrade.finish();
         }
         drop(self.plain_log.take());
         if let Some(log) = self.log.take() {

@@ -155,7 +155,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
-    /// Replace a running Weir by this program, or by another configuration, without losing a client
+    /// Replace a running Weir by this program or configuration without losing a client
     #[command(after_help = upgrade::HELP)]
     Upgrade(upgrade::Arguments),
     /// Watch a running Weir: its pools, once a second

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Run in the background; needs pidfile and logfile (or syslog)
     #[arg(short, long)]
     daemon: bool,
-    /// Take over from the process that serves this file: its sockets, clients and servers
+    /// Take over the sockets, clients and servers of the process that serves this file
     #[arg(short = 'R', long)]
     reboot: bool,
     /// Log to the file and to syslog only, not to the terminal

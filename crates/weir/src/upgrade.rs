@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// The process that serves a configuration now, for one that would also do without: none, if there is none.
 pub(crate) fn predecessor(config: &Config) -> Result<Option<Predecessor>, Failure> {
-    match Predecessor::ask(&upgrade_socket(&config.listen)) {
+    match Predecessor::ask(&upgrade_socket(&config.listen), config.process.user.as_deref()) {
         Ok(old) => Ok(Some(old)),
         Err(NotTaken::Absent) => {
             eprintln!("weir: old process not found, try to continue normally");
@@ -62,7 +62,7 @@ pub(crate) fn predecessor(config: &Config) -> Result<Option<Predecessor>, Failur
 fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let (store, config) = serve::open(&arguments.file, |_| {})?;
     let socket = upgrade_socket(&config.listen);
-    let old = Predecessor::ask(&socket).map_err(|why| {
+    let old = Predecessor::ask(&socket, config.process.user.as_deref()).map_err(|why| {
         Failure::Message(format!("can't take over from the process that serves, at {}: {why}", socket.display()))
     })?;
     let report = arguments.report;

@@ -32,7 +32,15 @@ pub(crate) struct Difference {
     pub(crate) why: &'static str,
 }
 
+/// PgBouncer 1.18 gives all errors its own SQLSTATE; 1.25 passes on a server's, as Weir does.
+const SERVERS_SQLSTATE: &str = "1.18 does not pass on the server's SQLSTATE";
+
 impl Difference {
+    /// An error of a server's login. `weir` is its line with the server's SQLSTATE, `pgbouncer` with 08P01.
+    pub(crate) const fn of_sqlstate(fact: &'static str, pgbouncer: &'static str, weir: &'static str) -> Self {
+        Difference { fact, pgbouncer, weir, why: SERVERS_SQLSTATE }
+    }
+
     /// One fact in which they differ.
     pub(crate) const fn of(fact: &'static str, pgbouncer: &'static str, weir: &'static str, why: &'static str) -> Self {
         Difference { fact, pgbouncer, weir, why }

@@ -67,7 +67,7 @@ const GENERAL: &[(&str, Effect)] = &[
     ("auth_user", Seen("behaviour_17_auth_query_runs_as_auth_user_in_its_own_visible_pool")),
     ("auth_query", Seen("behaviour_17_auth_query_runs_as_auth_user_in_its_own_visible_pool")),
     ("auth_dbname", Seen("auth_dbname_is_the_database_of_the_lookup")),
-    ("auth_ldap_options", Nothing("ldapserver=127.0.0.1")),
+    ("auth_ldap_options", Seen("ldap_is_a_type_of_its_own_too")),
     ("scram_iterations", Seen("scram_iterations_is_sent_to_clients")),
     ("syslog", Seen("the_system_log_gets_datagrams_and_its_absence_stops_nothing")),
     ("syslog_ident", Seen("the_system_log_gets_datagrams_and_its_absence_stops_nothing")),
@@ -148,6 +148,9 @@ const OWN: &[(&str, Effect)] = &[
     ("max_address_connections", Seen("limits_of_a_database_of_an_address_and_of_one_user_hold")),
     ("proxy_from", Seen("behind_a_balancer_the_address_in_its_header_counts")),
     ("auth_failure_delay", Seen("a_failed_login_is_answered_later_each_time_and_no_other_client_waits")),
+    ("auth_hide_unknown_users", Seen("behaviour_17_a_user_that_auth_query_does_not_find_is_told_so_under_every_type")),
+    ("auth_pam_service", Seen("pam_checks_passwords_by_the_service_that_is_named")),
+    ("server_tls_direct", Seen("tls_to_servers_begins_at_once_if_it_is_direct")),
     ("auth_query_cache", Seen("clients_of_one_user_wait_for_one_query_and_the_answer_is_kept")),
     ("log_format", Seen("lines_are_json_where_the_file_says_so")),
     ("shutdown_timeout", Seen("shutdown_timeout_ends_a_shutdown_that_waits")),
@@ -188,6 +191,7 @@ const DATABASES: &[(&str, Effect)] = &[
     ("pool_mode", Seen("modes_of_databases_and_users_take_precedence")),
     ("connect_query", Seen("every_server_begins_with_the_connect_query")),
     ("target_session_attrs", Seen("only_a_server_that_fits_is_taken")),
+    ("on_server_down", Seen("where_clients_are_refused_they_get_an_error_fast_and_are_served_when_it_is_back")),
     ("require_auth", Seen("a_server_may_request_only_methods_of_require_auth")),
 ];
 

@@ -2,11 +2,15 @@
 //! PgBouncer has the modes.
 
 use std::fs;
+use std::io::Read;
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
+use std::thread;
 
+use weir_pgclient::Connection;
 use weir_pglocal::{Account, TempFolder};
 use weir_tests::{Ini, Postgres, Site, users};
 
@@ -127,4 +131,32 @@ fn ciphers_protocols_and_the_certificate_to_servers_are_configurable() {
         assert_eq!(seen_by_server(&ini().set("server_tls13_ciphers", cipher))[1], cipher);
     }
     assert_eq!(seen_by_server(&Ini::transaction(2).set("server_tls_sslmode", "disable"))[0], "");
+}
+
+/// PostgreSQL accepts it from version 17 on; a second Weir is the server here.
+#[test]
+fn tls_to_servers_begins_at_once_if_it_is_direct() {
+    let server = Site::ini(&encrypting());
+    let direct = |value| Ini::transaction(2).set("server_tls_sslmode", "require").set("server_tls_direct", value);
+    let behind = format!("host=127.0.0.1 port={} dbname=app", server.weir().port());
+    let site = Site::ini(&direct("1").database("behind", &behind));
+    let mut client =
+        Connection::connect(&site.weir().params(users::APP.name, "behind").password(users::APP.password)).unwrap();
+    assert_eq!(client.value("SELECT 'served'").unwrap().as_deref(), Some("served"));
+    let servers = site.weir().show("SERVERS");
+    assert!(servers.get(0, "tls").unwrap().starts_with("TLSv1.3/"));
+
+    // The first byte: of a TLS record, or of a request for TLS.
+    for (value, first) in [("1", 22), ("0", 0)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ini = direct(value).set("on_server_down", "refuse");
+        let site = Site::ini(&ini.through(listener.local_addr().unwrap().port()));
+        let params = site.params();
+        let client = thread::spawn(move || Connection::connect(&params).map(drop));
+        let mut byte = [0];
+        listener.accept().unwrap().0.read_exact(&mut byte).unwrap();
+        assert_eq!(byte[0], first, "server_tls_direct = {value}");
+        drop(listener);
+        assert!(client.join().unwrap().is_err());
+    }
 }

@@ -53,7 +53,7 @@ impl Engine {
 
     /// Looks up whom a request means. A wrong key is told nothing, like everybody.
     pub(crate) fn cancel<I: Io>(&mut self, now: Time, requester: Peer, pid: u32, secret: &[u8], io: &mut I) {
-        let is_meant = |peer: &Peer| self.peers.get_client(*peer).is_some_and(|client| client.cancel.is(secret));
+        let is_meant = |peer: &Peer| self.peers.get_client(*peer).is_some_and(|client| client.cancel.is(pid, secret));
         let peering = self.common.config().peer_id > 0;
         let key = if peering { PeerKey::read(pid, secret) } else { None };
         let own = key.and_then(|key| self.cluster.peering.find(key));
@@ -62,7 +62,7 @@ impl Engine {
             None if peering => None,
             None => self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1)),
         };
-        let target = target.filter(|client| client.cancel.is(secret));
+        let target = target.filter(|client| client.cancel.is(pid, secret));
         if let Some(console) = target.as_ref().filter(|c| matches!(c.phase, ClientPhase::Console(_))).map(|c| c.peer) {
             self.cancel_console(now, console, io);
             return self.finish_canceller(requester, io);

@@ -6,7 +6,6 @@
 use weir_base::{Peer, Time};
 use weir_session::{frozen, frozen_server};
 
-use crate::cluster::peering::PeerKey;
 use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::entry::state::Handoff;
@@ -14,7 +13,6 @@ use crate::peers::{ClientPhase, ClientSlot, Entry, ServerPhase, ServerSlot, Serv
 use crate::pools::PoolSlot;
 use crate::port::{HandOver, Io};
 use crate::takeover::moved::{Moved, MovedClient, MovedPool, MovedServer};
-use crate::traffic::cancel_key::pid_of;
 
 impl Engine {
     /// A step of the take-over is due.
@@ -103,8 +101,7 @@ impl Engine {
         };
         let Some(session) = session else { return self.peers.put_client(client) };
         let slot = self.pools.get(client.pool);
-        let own = client.cancel.peer_key().map_or_else(|| pid_of(self.common.worker(), client.peer), PeerKey::pid);
-        let pid = self.takeover.keys.pid(client.peer).unwrap_or(own);
+        let pid = client.cancel.pid();
         let (secret, issued) = client.cancel.parts();
         let moved = MovedClient {
             id: client.id,

@@ -81,7 +81,7 @@ impl Engine {
     }
 
     fn inherit_client<I: Io>(&mut self, now: Time, moved: MovedClient, peer: Peer, io: &mut I) {
-        let secret = CancelSecret::of_parts((moved.secret, moved.issued));
+        let secret = CancelSecret::of_parts((moved.secret, moved.issued), moved.pid);
         let mut client = Box::new(ClientSlot::new(peer, moved.id, moved.addr, ClientPhase::Gone, now, [0; 16]));
         client.cancel = secret;
         client.user = moved.user.into();

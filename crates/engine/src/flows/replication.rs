@@ -77,14 +77,20 @@ impl Engine {
         slot.counts.tally.logins += 1;
         slot.counts.stats.server_assignment_count += 1;
         welcome::log_login(cx, &client, &slot.name);
-        client.phase = ClientPhase::Streaming(Box::new(Stream::new(phase.request().replication, known.params)));
-        self.unpause_client(&mut client, io);
+        let mut stream = Stream::new(phase.request().replication, known.params);
         let ahead = std::mem::take(&mut client.waiting);
+        let terminated = stream.client_sent(&ahead);
+        client.phase = ClientPhase::Streaming(Box::new(stream));
+        self.unpause_client(&mut client, io);
+        let owner = client.peer;
         self.insert_ready(client);
         if !ahead.is_empty() {
             io.send(peer, &ahead);
         }
         self.sessions.recycle(ahead);
+        if let Some(client) = terminated.then(|| self.peers.take_client(owner)).flatten() {
+            self.client_leaves(now, client, io);
+        }
     }
 
     /// A client of such a link sent something.
@@ -92,12 +98,13 @@ impl Engine {
         let ClientPhase::Streaming(stream) = &mut client.phase else { return self.peers.put_client(client) };
         let terminated = stream.client_sent(bytes);
         self.pools.get_mut(client.pool).counts.stats.received += bytes.len() as u64;
-        if terminated {
-            return self.client_leaves(now, client, io);
-        }
+        // All of it, also what came with Terminate: the position up to which a standby has written may be in it.
         if let Some(server) = client.link.and_then(|server| self.peers.server(server)) {
             server.clock.request_sent(now);
             io.forward(server.peer, 0..bytes.len());
+        }
+        if terminated {
+            return self.client_leaves(now, client, io);
         }
         self.peers.put_client(client);
     }

@@ -30,11 +30,6 @@ impl MovedKeys {
         }
     }
 
-    /// The process id that a client's key has, if it is not one of ours.
-    pub(crate) fn pid(&self, peer: Peer) -> Option<u32> {
-        self.by_peer.get(&peer).copied()
-    }
-
     /// The clients that a process id may mean.
     pub(crate) fn named(&self, pid: u32) -> impl Iterator<Item = Peer> {
         let (first, last) = (Peer::new(0, 0), Peer::new(u32::MAX, u32::MAX));
@@ -56,6 +51,6 @@ mod tests {
         assert_eq!(keys.named(6).collect::<Vec<_>>(), [a, b]);
         keys.remove(a);
         keys.remove(a);
-        assert_eq!((keys.named(6).collect::<Vec<_>>(), keys.pid(b), keys.pid(a)), (vec![b], Some(6), None));
+        assert_eq!(keys.named(6).collect::<Vec<_>>(), [b]);
     }
 }

@@ -63,14 +63,14 @@ impl CancelSecret {
         (self.bytes, self.issued)
     }
 
-    /// The same from another process.
-    pub(crate) fn of_parts((bytes, issued): ([u8; 16], usize)) -> CancelSecret {
-        CancelSecret { bytes, issued: issued.min(bytes.len()), peer_key: None, pid: 0 }
+    /// The same from another process, with the process id that the client received there.
+    pub(crate) fn of_parts((bytes, issued): ([u8; 16], usize), pid: u32) -> CancelSecret {
+        CancelSecret { bytes, issued: issued.min(bytes.len()), peer_key: None, pid }
     }
 
-    /// Whether this is what the client received, all of it and no more.
-    pub(crate) fn is(&self, named: &[u8]) -> bool {
-        self.issued > 0 && weir_auth::same_secret(&self.bytes[..self.issued], named)
+    /// Whether this is the key that the client received: its process id, and all of its secret and no more.
+    pub(crate) fn is(&self, pid: u32, secret: &[u8]) -> bool {
+        self.issued > 0 && self.pid == pid && weir_auth::same_secret(&self.bytes[..self.issued], secret)
     }
 }
 
@@ -79,17 +79,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_what_was_issued_and_neither_its_beginning_nor_more() {
+    fn a_key_is_what_was_issued_and_neither_its_beginning_nor_more_nor_another_process_id() {
         let bytes: [u8; 16] = std::array::from_fn(|i| i as u8);
         let accepted = |minor: Option<u16>| {
             let mut secret = CancelSecret::new(bytes);
             minor.map(|minor| secret.issue(minor, 7).to_vec());
-            (0..=16).filter(|length| secret.is(&bytes[..*length])).collect::<Vec<_>>()
+            (0..=16).filter(|length| secret.is(7, &bytes[..*length])).collect::<Vec<_>>()
         };
         assert_eq!(accepted(None), [0_usize; 0], "nothing cancels a client that has no key yet");
         assert_eq!((accepted(Some(0)), accepted(Some(1)), accepted(Some(2))), (vec![4], vec![4], vec![16]));
         let mut secret = CancelSecret::new([0; 16]);
         secret.issue(2, 7);
-        assert!(secret.is(&[0; 16]) && !secret.is(&[0; 17]) && !secret.is(&[0; 15]) && !secret.is(&[1; 16]));
+        assert!(secret.is(7, &[0; 16]) && !secret.is(7 | 1 << 24, &[0; 16]));
+        assert!(!secret.is(7, &[0; 17]) && !secret.is(7, &[0; 15]) && !secret.is(7, &[1; 16]));
     }
 }

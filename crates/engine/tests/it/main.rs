@@ -14,6 +14,7 @@ mod links;
 mod places;
 mod prelogin;
 mod reload;
+mod replication;
 mod servers;
 mod shared_limits;
 mod turns;

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::net::Shutdown;
+use mio::net::UnixListener;
+use mio::{Events, Interest, Poll, Token, Waker};
 use weir_base::WorkerId;
 use weir_engine::TAKEOVER_FORMAT;
 use weir_engine::port::{HandOver, Level};
@@ -22,6 +23,7 @@ use crate::clock::Clock;
 use crate::log::Log;
 use crate::mailbox::{Handoff, Mailboxes, WorkerMessage};
 use crate::shared::Ending;
+use crate::socket_file::FileUsers;
 use crate::supervisor;
 use crate::tls::Tls;
 
@@ -29,17 +31,22 @@ use crate::tls::Tls;
 const SILENCE: Duration = Duration::from_secs(60);
 /// How long workers may take to answer a question.
 const WORKERS: Duration = Duration::from_secs(10);
+/// How long the thread may take to end with the process; one that waits for another process is left behind.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How often what has come back late is looked for.
+const STRAYS: Duration = Duration::from_secs(1);
+/// The tokens of what the thread waits for.
+const ASKED: Token = Token(0);
+const ENDS: Token = Token(1);
 /// How often workers look for what has become free without their noticing, and say what is left.
 const ROUND: Duration = Duration::from_millis(10);
 
 /// The thread that waits for a process that wants to take over.
 pub(crate) struct GiveThread {
-    socket: UnixListenerHandle,
+    /// Ends the wait. The socket itself may be another process's, too, so it is not shut down.
+    ends: Waker,
     thread: JoinHandle<()>,
 }
-
-/// Another handle of the socket, to end the wait.
-struct UnixListenerHandle(std::os::unix::net::UnixListener);
 
 /// What the thread knows.
 pub(crate) struct Giving {
@@ -54,54 +61,71 @@ pub(crate) struct Giving {
     pub(crate) web: Arc<Mutex<Vec<std::net::TcpListener>>>,
     /// Set when another process has taken over.
     pub(crate) gone: Arc<AtomicBool>,
+    pub(crate) file_users: FileUsers,
+    /// Set while another process may still give something to this one.
+    pub(crate) taking: Arc<AtomicBool>,
 }
 
 impl GiveThread {
     pub(crate) fn start(giving: Giving) -> io::Result<GiveThread> {
-        giving.socket.listener.set_nonblocking(false)?;
-        let socket = UnixListenerHandle(giving.socket.listener.try_clone()?);
-        let thread = thread::Builder::new().name("weir-upgrade".into()).spawn(move || giving.run())?;
-        Ok(GiveThread { socket, thread })
+        let poll = Poll::new()?;
+        let ends = Waker::new(poll.registry(), ENDS)?;
+        giving.socket.listener.set_nonblocking(true)?;
+        let mut watched = UnixListener::from_std(giving.socket.listener.try_clone()?);
+        poll.registry().register(&mut watched, ASKED, Interest::READABLE)?;
+        let run = move || {
+            giving.run(poll);
+            drop(watched);
+        };
+        let thread = thread::Builder::new().name("weir-upgrade".into()).spawn(run)?;
+        Ok(GiveThread { ends, thread })
     }
 
-    /// Ends the thread. `keep`: the listening socket is another process's now.
-    pub(crate) fn finish(self, keep: bool) {
-        if keep {
-            // Its work is done; only its last lines are left.
-            let _ = self.thread.join();
-            return;
+    /// Ends the thread, since the process ends.
+    pub(crate) fn finish(self) {
+        let by = Instant::now() + FAREWELL;
+        let _ = self.ends.wake();
+        while !self.thread.is_finished() && Instant::now() < by {
+            thread::sleep(Duration::from_millis(1));
         }
-        let _ = rustix::net::shutdown(&self.socket.0, Shutdown::Both);
-        let _ = self.thread.join();
+        if self.thread.is_finished() {
+            let _ = self.thread.join();
+        }
     }
 }
 
 impl Giving {
-    fn run(self) {
+    fn run(self, mut poll: Poll) {
+        let mut events = Events::with_capacity(2);
+        // After a take-over that failed, a client that reads slowly may be let go of much later.
+        let mut strays = None;
         loop {
+            if self.ending.status().is_some() {
+                return;
+            }
             let stream = match self.socket.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(_) if self.ending.status().is_some() => return,
-                // The socket was shut down, or no descriptor is free.
-                Err(error) if error.kind() == ErrorKind::InvalidInput => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let _ = poll.poll(&mut events, strays);
+                    self.forget_answers();
+                    continue;
+                }
+                // No descriptor is free.
                 Err(_) => {
                     thread::sleep(Duration::from_millis(200));
                     continue;
                 }
             };
-            if self.ending.status().is_some() {
-                return;
-            }
-            if !is_trusted(&stream) {
+            if !is_trusted(&stream, None) {
                 self.log.line(Level::Warning, format_args!("a process of another user asked to take over; refused"));
                 continue;
             }
             if self.serve(&stream) {
                 self.gone.store(true, Ordering::Release);
-                self.socket.file.disown();
                 return self.ending.end(0);
             }
+            strays = Some(STRAYS);
         }
     }
 
@@ -192,6 +216,7 @@ impl Giving {
         let pid = serving.pid;
         self.log
             .line(Level::Info, format_args!("process {pid} takes over: clients move to it between two transactions"));
+        self.file_users.add();
         self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(false));
         match self.give_all(stream) {
             Ok(()) => {
@@ -199,7 +224,10 @@ impl Giving {
                 self.log.line(Level::Info, format_args!("process {pid} has taken over, exiting"));
                 true
             }
+            // This process is told to end: the other one has the sockets, and what it was given.
+            Err(_) if self.ending.status().is_some() => false,
             Err(error) => {
+                self.file_users.remove();
                 self.tell_workers(HandOver::Stay);
                 self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(true));
                 self.log
@@ -215,6 +243,8 @@ impl Giving {
         // Two rounds in which no worker has anything left: what one sent to another has arrived by the second.
         let mut quiet = 0;
         while quiet < 2 {
+            // What this process still takes over goes on to the other one. Looked at before the workers are.
+            let taking = self.taking.load(Ordering::Acquire);
             self.tell_workers(HandOver::Give);
             let round = Instant::now() + ROUND;
             let (mut left, mut answers, mut values) = (0, 0, 0_usize);
@@ -225,8 +255,8 @@ impl Giving {
                     Err(_) => return Err(ErrorKind::TimedOut.into()),
                 }
             }
-            quiet = if left == 0 && values == 0 { quiet + 1 } else { 0 };
-            if left > 0 {
+            quiet = if left == 0 && values == 0 && !taking { quiet + 1 } else { 0 };
+            if left > 0 || taking {
                 self.pass_on_until(round, stream)?;
             }
         }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use nix::unistd::{User, geteuid};
 use weir_base::WorkerId;
 use weir_engine::TAKEOVER_FORMAT;
 use weir_engine::port::Level;
@@ -53,16 +54,18 @@ impl std::error::Error for NotTaken {}
 
 impl Predecessor {
     /// Asks the process that serves at this socket. Nothing has changed for it, whatever comes of this, before
-    /// [`Predecessor::take_over`].
+    /// [`Predecessor::take_over`]. `user`: as whom this process will serve, if root has started it; the other one may be
+    /// that user's already.
     ///
     /// # Errors
     /// There is none, or it refuses.
-    pub fn ask(path: &Path) -> Result<Predecessor, NotTaken> {
+    pub fn ask(path: &Path, user: Option<&str>) -> Result<Predecessor, NotTaken> {
         let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => NotTaken::Absent,
             _ => NotTaken::Refused(format!("{}: {error}", path.display())),
         })?;
-        if !is_trusted(&stream) {
+        let also = user.filter(|_| geteuid().is_root()).and_then(|name| User::from_name(name).ok().flatten());
+        if !is_trusted(&stream, also.map(|user| user.uid)) {
             return Err(NotTaken::Refused(format!("{} is another user's", path.display())));
         }
         Predecessor::agree(stream).map_err(|error| NotTaken::Refused(format!("{}: {error}", path.display())))
@@ -110,13 +113,21 @@ impl Predecessor {
         self.listeners.drain(..).map(|(_, fd)| TcpListener::from(fd)).collect()
     }
 
-    /// This process serves: the old one is told, and what it gives is taken in on a thread, until it has no more.
-    pub(crate) fn take_over(self, mailboxes: Mailboxes, log: Log) -> io::Result<()> {
+    /// This process serves: the old one is told, and what it gives is taken in on a thread, until it has no more; then
+    /// `taken` is called.
+    pub(crate) fn take_over(
+        self,
+        mailboxes: Mailboxes,
+        log: Log,
+        taken: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
         self.stream.set_read_timeout(None)?;
         wire::send_value(&self.stream, Kind::Serving, &Serving { pid: std::process::id() }, &[])?;
         thread::Builder::new().name("weir-takeover".into()).spawn(move || {
             let (mut clients, began) = (0_u64, std::time::Instant::now());
-            match take_in(&self.stream, &mailboxes, &mut clients) {
+            let ended = take_in(&self.stream, &mailboxes, &mut clients);
+            taken();
+            match ended {
                 Ok(()) => {
                     let took = began.elapsed().as_secs_f64();
                     log.line(

@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// Seconds a run [default: 600; with --standard 20, with --quick 4]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     duration: Option<u32>,
-    /// A statement's latency in the far runs; 0 leaves them out [default: 40; 0 with --host]
+    /// A statement's latency in the far runs; 0: none [default: 40; 0 with --host]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     way: Option<u32>,
     /// A PostgreSQL of your own, its password in PGPASSWORD [default: the lab's own]
