@@ -70,7 +70,7 @@ impl Drop for Replaced {
 }
 
 /// The format of this version.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 fn setup(size: u32) -> Setup {
     Setup::new(Mode::Transaction).size(size)
@@ -183,6 +183,32 @@ fn a_process_that_still_takes_over_is_upgraded_in_turn() {
     assert_eq!(busy.value("SELECT 1").unwrap().as_deref(), Some("1"));
     assert!(weir.site.connect().query("SELECT 1").is_ok());
     weir.upgrade_all();
+}
+
+#[test]
+fn a_query_that_the_old_process_still_runs_is_cancelled_by_way_of_the_new_ones() {
+    for workers in [1, 2] {
+        let mut weir = Replaced::new(setup(2).workers(workers));
+        let mut clients: Vec<_> = (0..3).map(|_| weir.site.connect()).collect();
+        let canceller = clients[2].canceller();
+        thread::scope(|scope| {
+            let client = &mut clients[2];
+            let query = scope.spawn(|| client.query("SELECT pg_sleep(30)"));
+            thread::sleep(Duration::from_millis(300));
+            weir.upgrade();
+            weir.upgrade();
+            eventually("the query is cancelled", || {
+                canceller.cancel().map_err(|error| error.to_string())?;
+                thread::sleep(Duration::from_millis(100));
+                if query.is_finished() { Ok(()) } else { Err("it runs".to_owned()) }
+            });
+            assert_eq!(query.join().unwrap().unwrap_err().sqlstate(), Some("57014"));
+        });
+        for client in &mut clients {
+            assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+        }
+        assert!(weir.site.weir().wait_for_exit().success());
+    }
 }
 
 #[test]

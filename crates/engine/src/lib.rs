@@ -90,6 +90,7 @@ impl Engine {
             Input::Message { from, message, socket } => self.message(now, from, message, socket, io),
             Input::Load(percent) => self.loaded(percent, io),
             Input::HandOver(step) => self.hand_over(now, step, io),
+            Input::CancelRequest { pid, secret } => self.cancel(now, None, pid, secret, io),
             Input::Inherited { value, socket } => self.inherit(now, value, socket, io),
             Input::Signal(signal) => self.signal(now, signal, io),
             Input::Asked { number, request } => self.control_request(now, number, request, io),
@@ -145,7 +146,7 @@ impl Engine {
             (Payload::Client(handoff), Some(peer)) => self.arrived(now, peer, handoff, io),
             (Payload::Cancel { pid, secret, id, addr }, Some(peer)) => {
                 self.canceller_arrived(now, peer, id, addr);
-                self.cancel(now, peer, pid, &secret, io);
+                self.cancel(now, Some(peer), pid, &secret, io);
             }
             (Payload::ClientCame, _) => self.cluster.clients.add(),
             (Payload::ClientGone, _) => self.cluster.clients.remove(),

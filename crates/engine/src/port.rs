@@ -153,6 +153,13 @@ pub enum Input<'a> {
         /// The socket that came with it, under its new handle here.
         socket: Option<Peer>,
     },
+    /// A client that is still here is to be cancelled, says the process that takes over: the request came to that one.
+    CancelRequest {
+        /// The process id of the key.
+        pid: u32,
+        /// Its secret.
+        secret: &'a [u8],
+    },
     /// The operating system sent a signal to the process (delivered to worker 0 only).
     Signal(Signal),
     /// The time of [`Engine::next_deadline`](crate::Engine::next_deadline) has come, and all input that arrived before
@@ -401,6 +408,11 @@ pub trait Io {
     /// Answers [`HandOver::Give`]: how many are left here that another process has to wait for.
     fn hand_over_left(&mut self, left: usize) {
         let _ = left;
+    }
+    /// A request to cancel means no client here: if this process takes over from another one, that one gets it, as
+    /// [`Input::CancelRequest`].
+    fn cancel_at_predecessor(&mut self, pid: u32, secret: &[u8]) {
+        let _ = (pid, secret);
     }
     /// Ends the process in order, with this exit status.
     fn exit(&mut self, status: i32);

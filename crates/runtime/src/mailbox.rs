@@ -44,6 +44,8 @@ pub(crate) enum WorkerMessage {
     HandOver(HandOver),
     /// A value of another process's engine, or one that came back; with its socket.
     Inherited { value: Vec<u8>, socket: Option<Handoff> },
+    /// The process that takes over has received this request to cancel.
+    CancelRequest { pid: u32, secret: Vec<u8> },
     /// The listening sockets are offered to another process; to worker 0.
     OfferListeners,
     /// Accept, or leave the listening sockets to another process, without closing them; to worker 0.

@@ -8,7 +8,7 @@ use crate::control_queue::ControlQueue;
 use crate::helpers::Helpers;
 use crate::log::Log;
 use crate::mailbox::{Mailboxes, WorkerMessage};
-use crate::takeover::Giver;
+use crate::takeover::{Giver, Inflow};
 use crate::tls::TlsContexts;
 
 /// A worker's handle of the process; cheap to clone.
@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) tls_contexts: Arc<TlsContexts>,
     /// Who gives to a process that takes over.
     pub(crate) giver: Giver,
+    /// The process that this one takes over from.
+    pub(crate) inflow: Inflow,
 }
 
 impl Shared {

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -28,7 +28,7 @@ use crate::shared::{Ending, Shared};
 use crate::signals::{CaughtSignals, SignalThread, Signals};
 use crate::socket_file::FileUsers;
 use crate::start_error::StartError;
-use crate::takeover::{GiveThread, Giver, Giving, Predecessor, UpgradeSocket};
+use crate::takeover::{GiveThread, Giver, Giving, Inflow, Predecessor, UpgradeSocket};
 use crate::tls::TlsFiles;
 use crate::worker::Worker;
 
@@ -82,8 +82,7 @@ pub struct Running {
     web: Arc<Mutex<Vec<TcpListener>>>,
     /// The process that this one takes over from, until it does.
     predecessor: Option<Predecessor>,
-    /// Set while something may still come from it.
-    taking: Arc<AtomicBool>,
+    inflow: Inflow,
     /// Set when another process has taken over.
     gone: Arc<AtomicBool>,
     file_users: FileUsers,
@@ -125,10 +124,11 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let signals = signals.map_err(StartError::because("can't wait for signals"))?;
     let keepalive = plan.listen.keepalive;
     let (mut predecessor, gone) = (plan.predecessor, Arc::<AtomicBool>::default());
-    let file_users = FileUsers::default();
+    let (file_users, inflow) = (FileUsers::default(), Inflow::default());
     if predecessor.is_some() {
         // Until everything has come: it serves on if this process fails.
         file_users.add();
+        inflow.begin();
     }
     let (inherited, upgrade) = match predecessor.as_mut() {
         Some(old) => Inherited::from_process(old.take_listeners(), &file_users)
@@ -160,6 +160,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let shared = Shared {
         clock: predecessor.as_ref().map_or_else(Clock::start, |old| Clock::continuing(old.clock())),
         giver,
+        inflow,
         log,
         helpers: Helpers::start(&mailboxes, &configuring).map_err(StartError::because("can't start a thread"))?,
         starved: Arc::new(AtomicBool::new(false)),
@@ -178,7 +179,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
         signals: None,
         upgrade: None,
         web: Arc::default(),
-        taking: Arc::new(AtomicBool::new(predecessor.is_some())),
+        inflow: shared.inflow.clone(),
         predecessor,
         gone,
         file_users,
@@ -197,7 +198,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
             web: running.web.clone(),
             gone: running.gone.clone(),
             file_users: running.file_users.clone(),
-            taking: running.taking.clone(),
+            inflow: running.inflow.clone(),
         };
         running.upgrade = Some(GiveThread::start(giving).map_err(StartError::because("can't start a thread"))?);
     }
@@ -342,12 +343,10 @@ impl Running {
     /// The other process is gone, or gave up waiting.
     pub(crate) fn take_over(&mut self) -> Result<(), StartError> {
         let (Some(old), Some(log)) = (self.predecessor.take(), self.plain_log.clone()) else { return Ok(()) };
-        let (taking, file_users) = (self.taking.clone(), self.file_users.clone());
-        let taken = move || {
-            taking.store(false, Ordering::Release);
-            file_users.remove();
-        };
-        old.take_over(self.handle.mailboxes.clone(), log, taken).map_err(StartError::because("can't take over"))
+        let file_users = self.file_users.clone();
+        let taken = move || file_users.remove();
+        old.take_over(self.handle.mailboxes.clone(), log, self.inflow.clone(), taken)
+            .map_err(StartError::because("can't take over"))
     }
 
     /// Whether another process has taken over.

@@ -48,11 +48,12 @@ impl Engine {
         client.phase = ClientPhase::Canceller;
         self.admin.client_counts.change(&client.phase);
         self.insert_client(client);
-        self.cancel(now, peer, pid, &secret, io);
+        self.cancel(now, Some(peer), pid, &secret, io);
     }
 
-    /// Looks up whom a request means. A wrong key is told nothing, like everybody.
-    pub(crate) fn cancel<I: Io>(&mut self, now: Time, requester: Peer, pid: u32, secret: &[u8], io: &mut I) {
+    /// Looks up whom a request means. A wrong key is told nothing, like everybody. `requester`: who sent it, if not the
+    /// process that takes over.
+    pub(crate) fn cancel<I: Io>(&mut self, now: Time, requester: Option<Peer>, pid: u32, secret: &[u8], io: &mut I) {
         let is_meant = |peer: &Peer| self.peers.get_client(*peer).is_some_and(|client| client.cancel.is(pid, secret));
         let peering = self.common.config().peer_id > 0;
         let key = if peering { PeerKey::read(pid, secret) } else { None };
@@ -78,7 +79,11 @@ impl Engine {
                 self.cancel_wait(now, client, pool, io);
                 self.finish_canceller(requester, io);
             }
-            _ => self.finish_canceller(requester, io),
+            Some(_) => self.finish_canceller(requester, io),
+            None => {
+                io.cancel_at_predecessor(pid, secret);
+                self.finish_canceller(requester, io);
+            }
         }
     }
 
@@ -114,7 +119,7 @@ impl Engine {
             // For a pool without a limit, the number of its servers.
             let size = if slot.config.limits.size == 0 { slot.pool.len() } else { slot.config.limits.size as usize };
             let Some((requester, client)) = slot.cancels.next(size.saturating_mul(2).max(2)) else { return };
-            if self.peers.client(requester).is_none() {
+            if requester.is_some_and(|requester| self.peers.client(requester).is_none()) {
                 continue;
             }
             match self.running_on(client) {
@@ -124,12 +129,20 @@ impl Engine {
         }
     }
 
-    fn begin_cancel<I: Io>(&mut self, now: Time, ix: u32, requester: Peer, client: Peer, server: Peer, io: &mut I) {
+    fn begin_cancel<I: Io>(
+        &mut self,
+        now: Time,
+        ix: u32,
+        requester: Option<Peer>,
+        client: Peer,
+        server: Peer,
+        io: &mut I,
+    ) {
         for peer in self.pools.get(ix).cancels.under_way() {
             let Some(cancel) = self.peers.cancel(*peer) else { continue };
             if cancel.server == server && cancel.client == client && cancel.stage != CancelStage::Sent {
                 // One that is not sent yet serves both.
-                return cancel.requesters.push(requester);
+                return cancel.requesters.extend(requester);
             }
         }
         let Some(target) = self.peers.server(server).map(|server| server.connection.machine()) else {
@@ -142,7 +155,7 @@ impl Engine {
             server,
             client,
             pool: ix,
-            requesters: vec![requester],
+            requesters: requester.into_iter().collect(),
             stage: CancelStage::Connecting,
             armed: Time::NEVER,
             deadline,
@@ -246,9 +259,9 @@ impl Engine {
     }
 
     /// Whoever asked for a cancel sees its connection close when it is done.
-    pub(crate) fn finish_canceller<I: Io>(&mut self, requester: Peer, io: &mut I) {
+    pub(crate) fn finish_canceller<I: Io>(&mut self, requester: impl Into<Option<Peer>>, io: &mut I) {
         let now = self.common.now();
-        if let Some(client) = self.peers.take_client(requester) {
+        if let Some(client) = requester.into().and_then(|requester| self.peers.take_client(requester)) {
             self.client_leaves(now, client, io);
         }
     }

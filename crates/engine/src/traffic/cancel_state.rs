@@ -36,18 +36,21 @@ pub(crate) enum CancelStage {
 #[derive(Default)]
 pub(crate) struct PoolCancels {
     under_way: Vec<Peer>,
-    /// The sender of each request, and the client whose query is to be cancelled.
-    waiting: VecDeque<(Peer, Peer)>,
+    /// The sender of each request (none: the process that takes over), and the client whose query is to be cancelled.
+    waiting: VecDeque<(Option<Peer>, Peer)>,
 }
 
 impl PoolCancels {
-    /// Queues a request.
-    pub(crate) fn wait(&mut self, requester: Peer, client: Peer) {
-        self.waiting.push_back((requester, client));
+    /// Queues a request. One without a sender says nothing more than another for the same client, and there is nothing else
+    /// that bounds their number.
+    pub(crate) fn wait(&mut self, requester: Option<Peer>, client: Peer) {
+        if requester.is_some() || !self.waiting.contains(&(None, client)) {
+            self.waiting.push_back((requester, client));
+        }
     }
 
     /// The next request, if fewer than `most` are under way.
-    pub(crate) fn next(&mut self, most: usize) -> Option<(Peer, Peer)> {
+    pub(crate) fn next(&mut self, most: usize) -> Option<(Option<Peer>, Peer)> {
         if self.under_way.len() < most { self.waiting.pop_front() } else { None }
     }
 

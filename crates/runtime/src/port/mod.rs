@@ -541,6 +541,10 @@ impl Io for Port {
         self.shared.giver.send(Given::Left(left));
     }
 
+    fn cancel_at_predecessor(&mut self, pid: u32, secret: &[u8]) {
+        self.shared.inflow.cancel(pid, secret);
+    }
+
     fn exit(&mut self, status: i32) {
         self.shared.end(status);
     }

@@ -16,9 +16,10 @@ use weir_engine::TAKEOVER_FORMAT;
 use weir_engine::port::{HandOver, Level};
 
 use super::given::Given;
+use super::inflow::Inflow;
 use super::listeners::{ListenerKind, Offered};
 use super::socket::{UpgradeSocket, is_trusted};
-use super::wire::{self, Item, Kind, Offer, Serving};
+use super::wire::{self, CancelRequest, Item, Kind, Offer, Serving};
 use crate::clock::Clock;
 use crate::log::Log;
 use crate::mailbox::{Handoff, Mailboxes, WorkerMessage};
@@ -62,8 +63,8 @@ pub(crate) struct Giving {
     /// Set when another process has taken over.
     pub(crate) gone: Arc<AtomicBool>,
     pub(crate) file_users: FileUsers,
-    /// Set while another process may still give something to this one.
-    pub(crate) taking: Arc<AtomicBool>,
+    /// The process that this one takes over from, perhaps still.
+    pub(crate) inflow: Inflow,
 }
 
 impl GiveThread {
@@ -244,7 +245,7 @@ impl Giving {
         let mut quiet = 0;
         while quiet < 2 {
             // What this process still takes over goes on to the other one. Looked at before the workers are.
-            let taking = self.taking.load(Ordering::Acquire);
+            let taking = self.inflow.lasts();
             self.tell_workers(HandOver::Give);
             let round = Instant::now() + ROUND;
             let (mut left, mut answers, mut values) = (0, 0, 0_usize);
@@ -261,8 +262,28 @@ impl Giving {
             }
         }
         wire::send(stream, Kind::Done, b"", &[])?;
-        let bye = wire::receive(stream)?;
-        if bye.kind == Kind::Bye { Ok(()) } else { Err(ErrorKind::InvalidData.into()) }
+        loop {
+            match wire::receive(stream)?.kind {
+                Kind::Bye => return Ok(()),
+                // Nobody is left here whom it could mean.
+                Kind::Cancel => {}
+                _ => return Err(ErrorKind::InvalidData.into()),
+            }
+        }
+    }
+
+    /// Hands what the other process has said meanwhile to the workers.
+    fn listen_to(&self, stream: &UnixStream) -> io::Result<()> {
+        while says_something(stream) {
+            let frame = wire::receive(stream)?;
+            if frame.kind != Kind::Cancel {
+                return Err(ErrorKind::InvalidData.into());
+            }
+            let CancelRequest { pid, secret } = wire::value(&frame)?;
+            let worker = WorkerId((pid >> 24) as u16 % self.mailboxes.workers());
+            self.mailboxes.send(worker, WorkerMessage::CancelRequest { pid, secret });
+        }
+        Ok(())
     }
 
     /// Passes on what comes until then.
@@ -271,8 +292,7 @@ impl Giving {
             match self.given.recv_timeout(round.saturating_duration_since(Instant::now())) {
                 Ok(given) => drop(self.pass_on(stream, given)?),
                 Err(RecvTimeoutError::Disconnected) => return Err(ErrorKind::BrokenPipe.into()),
-                Err(RecvTimeoutError::Timeout) if is_gone(stream) => return Err(ErrorKind::UnexpectedEof.into()),
-                Err(RecvTimeoutError::Timeout) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => return self.listen_to(stream),
             }
         }
     }
@@ -345,8 +365,8 @@ impl Giving {
     }
 }
 
-/// Whether the other end is closed: it says nothing while it is given something.
-fn is_gone(stream: &UnixStream) -> bool {
+/// Whether something has come from the other end, or it is closed.
+fn says_something(stream: &UnixStream) -> bool {
     let mut byte = [0];
     let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
     !matches!(rustix::net::recv(stream, &mut byte, flags), Err(rustix::io::Errno::AGAIN))

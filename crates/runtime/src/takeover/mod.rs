@@ -7,10 +7,12 @@
 //! Both sides believe only processes of the same user, or root's (SO_PEERCRED).
 //!
 //! - `wire`: the frames. `socket`: where the two meet. `listeners`: which sockets were given, and what for.
-//! - `give`: the old process's side. `given`: what its workers say to it. `take`: the new one's.
+//! - `give`: the old process's side. `given`: what its workers say to it. `take`: the new one's. `inflow`:
+//!   what the new one knows of the old one meanwhile.
 
 mod give;
 mod given;
+mod inflow;
 mod listeners;
 mod socket;
 mod take;
@@ -18,6 +20,7 @@ mod wire;
 
 pub(crate) use give::{GiveThread, Giving};
 pub(crate) use given::{Given, Giver};
+pub(crate) use inflow::Inflow;
 pub(crate) use listeners::{ListenerKind, Offered};
 pub use socket::{UpgradeSocket, upgrade_socket};
 pub use take::{NotTaken, Predecessor};

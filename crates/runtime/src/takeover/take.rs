@@ -14,6 +14,7 @@ use weir_base::WorkerId;
 use weir_engine::TAKEOVER_FORMAT;
 use weir_engine::port::Level;
 
+use super::inflow::Inflow;
 use super::listeners::{ListenerKind, Offered};
 use super::socket::is_trusted;
 use super::wire::{self, Item, Kind, Offer, Serving};
@@ -119,13 +120,16 @@ impl Predecessor {
         self,
         mailboxes: Mailboxes,
         log: Log,
+        inflow: Inflow,
         taken: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
         self.stream.set_read_timeout(None)?;
         wire::send_value(&self.stream, Kind::Serving, &Serving { pid: std::process::id() }, &[])?;
+        inflow.serves(self.stream.try_clone().ok());
         thread::Builder::new().name("weir-takeover".into()).spawn(move || {
             let (mut clients, began) = (0_u64, std::time::Instant::now());
             let ended = take_in(&self.stream, &mailboxes, &mut clients);
+            inflow.end();
             taken();
             match ended {
                 Ok(()) => {

@@ -40,12 +40,14 @@ pub(super) enum Kind {
     Done = 6,
     /// From the new one: all has come.
     Bye = 7,
+    /// From the new one, between [`Kind::Serving`] and [`Kind::Bye`]: [`CancelRequest`].
+    Cancel = 8,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        use Kind::{Bye, Done, Hello, Item, Offer, Refused, Serving};
-        [Hello, Refused, Offer, Serving, Item, Done, Bye].into_iter().find(|kind| *kind as u8 == byte)
+        use Kind::{Bye, Cancel, Done, Hello, Item, Offer, Refused, Serving};
+        [Hello, Refused, Offer, Serving, Item, Done, Bye, Cancel].into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -67,6 +69,13 @@ pub(super) struct Offer {
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Serving {
     pub(super) pid: u32,
+}
+
+/// A request to cancel that came to the new process.
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct CancelRequest {
+    pub(super) pid: u32,
+    pub(super) secret: Vec<u8>,
 }
 
 /// One client or server; or something of a pool, without a socket.
@@ -119,6 +128,13 @@ pub(super) fn send_value<T: Serialize>(
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     send(stream, kind, &postcard::to_stdvec(value).map_err(io::Error::other)?, descriptors)
+}
+
+/// A value as a whole frame without descriptors.
+pub(super) fn frame<T: Serialize>(kind: Kind, value: &T) -> io::Result<Vec<u8>> {
+    let bytes = postcard::to_stdvec(value).map_err(io::Error::other)?;
+    let length = u32::try_from(bytes.len()).map_err(|_| ErrorKind::InvalidInput)?;
+    Ok([&[kind as u8][..], &length.to_be_bytes(), &bytes].concat())
 }
 
 /// Receives a frame; fails with `UnexpectedEof` where none comes any more.

@@ -434,6 +434,9 @@ impl<B: Handler> Worker<B> {
                 WorkerMessage::Signal(signal) => self.turn(Input::Signal(signal)),
                 WorkerMessage::Accept(on) => self.port.set_accepting(on),
                 WorkerMessage::HandOver(step) => self.turn(Input::HandOver(step)),
+                WorkerMessage::CancelRequest { pid, secret } => {
+                    self.turn(Input::CancelRequest { pid, secret: &secret })
+                }
                 WorkerMessage::Inherited { value, socket } => {
                     let socket = socket.map(|handoff| self.port.adopt_handoff(handoff));
                     self.turn(Input::Inherited { value: &value, socket });

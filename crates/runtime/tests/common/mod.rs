@@ -117,6 +117,7 @@ pub(crate) fn told(input: &Input<'_>) -> String {
         Input::Secured { .. } => "secured".into(),
         Input::TlsFailed { error, .. } => format!("TLS failed: {error}"),
         Input::Resolved { name, .. } => format!("resolved {name}"),
+        Input::CancelRequest { pid, .. } => format!("cancel {pid}"),
         Input::HandOver(step) => format!("hand over {step:?}"),
         Input::Inherited { .. } => "inherited".into(),
         Input::Load(percent) => format!("load {percent}"),

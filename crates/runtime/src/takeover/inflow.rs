@@ -1,0 +1,59 @@
+//! What a process that takes over knows of the other one, as long as something may come from it.
+//!
+//! Requests to cancel come to the new process, while their clients may still be at the old one: it gets those that mean no
+//! client here. That must not block a worker, and a request that finds no room is lost, as if it had come too late.
+
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::net::SendFlags;
+
+use super::wire::{self, CancelRequest, Kind};
+
+/// See the head of the file; cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Inflow(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    lasts: AtomicBool,
+    /// Once this process serves.
+    stream: Mutex<Option<UnixStream>>,
+}
+
+impl Inflow {
+    /// There is another process, which may give something from now on.
+    pub(crate) fn begin(&self) {
+        self.0.lasts.store(true, Ordering::Release);
+    }
+
+    /// The other process knows that this one serves.
+    pub(super) fn serves(&self, stream: Option<UnixStream>) {
+        *self.0.stream.lock().unwrap_or_else(PoisonError::into_inner) = stream;
+    }
+
+    /// Nothing comes any more.
+    pub(super) fn end(&self) {
+        self.serves(None);
+        self.0.lasts.store(false, Ordering::Release);
+    }
+
+    /// Whether something may still come.
+    pub(super) fn lasts(&self) -> bool {
+        self.0.lasts.load(Ordering::Acquire)
+    }
+
+    /// Passes on a request to cancel, if there is another process that may know its client.
+    pub(crate) fn cancel(&self, pid: u32, secret: &[u8]) {
+        if !self.lasts() {
+            return;
+        }
+        let stream = self.0.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let request = CancelRequest { pid, secret: secret.to_vec() };
+        if let (Some(stream), Ok(frame)) = (stream.as_ref(), wire::frame(Kind::Cancel, &request)) {
+            // All of it or nothing: it is far smaller than what a Unix socket takes at once.
+            let _ = rustix::net::send(stream, &frame, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+}
