@@ -71,6 +71,7 @@ impl Config {
     pub(crate) fn of_format(format: FileFormat) -> Config {
         let mut config = blank_config();
         config.format = format;
+        config.listen.skip_unusable = format == FileFormat::Ini;
         for setting in settings::all() {
             if let Some(slot) = setting.field_mut(&mut config) {
                 setting.fill(slot, format);
@@ -196,6 +197,7 @@ fn blank_config() -> Config {
 fn blank_listen() -> Listen {
     Listen {
         addresses: Vec::new(),
+        skip_unusable: false,
         port: 0,
         unix_socket_dir: None,
         unix_socket_mode: 0,

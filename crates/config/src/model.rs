@@ -130,6 +130,9 @@ pub struct Config {
 pub struct Listen {
     /// Addresses to listen on; `*` has become 0.0.0.0 and `::`. Empty: no TCP.
     pub addresses: Vec<IpAddr>,
+    /// An address that can't be listened on is left out, with a warning, if there is another one: of an ini, whose
+    /// list may have an address that a cluster moves between machines.
+    pub skip_unusable: bool,
     /// The port; also a part of the Unix socket's name.
     pub port: u16,
     /// The folder of the Unix socket; `None`: no Unix socket.

@@ -310,6 +310,8 @@ pub enum Level {
     Warning,
     /// Something failed.
     Error,
+    /// The process can't start or go on.
+    Fatal,
 }
 
 /// The subject of a line of the log.

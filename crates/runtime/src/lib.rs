@@ -53,7 +53,7 @@ pub use files::read_ordinary;
 pub use handler::{Handler, WorkerSetup};
 pub use helpers::{Change, Fit, Reload};
 pub use listen::{Bound, Inherited};
-pub use log::{LogTarget, log_start_error};
+pub use log::{LogTarget, check_log_file, log_start_error};
 pub use passwords::{PAM_HELPER, PamRequest};
 pub use port::MakeRing;
 pub use serve::{Options, Ready, VERSION, serve, start_engines};

@@ -143,6 +143,8 @@ impl Listener {
 pub(crate) struct Listening {
     plan: Listen,
     bound: Bound,
+    /// Why an address was left out, each.
+    skipped: Vec<StartError>,
     /// Unix sockets first.
     listeners: Vec<Listener>,
     /// By listener: whether it may have more clients to accept.
@@ -155,25 +157,29 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Binds everything, or nothing. `users`: who else uses the files.
+    /// Binds everything, or nothing; with [`Listen::skip_unusable`] at least one address. `users`: who else uses the
+    /// files.
     pub(crate) fn bind(plan: Listen, inherited: Inherited, users: &FileUsers) -> Result<Listening, StartError> {
-        let (listeners, bound) = if inherited.is_empty() {
+        let (listeners, bound, skipped) = if inherited.is_empty() {
             let addresses: Vec<SocketAddr> = plan.addresses.iter().map(|ip| SocketAddr::new(*ip, plan.port)).collect();
             bind_all(&addresses, &plan, users)?
         } else {
-            inherited
-                .take(&plan, users)
-                .map_err(|e| StartError::new(format!("an inherited socket can't be used: {e}")))?
+            let taken = inherited.take(&plan, users);
+            let (listeners, bound) =
+                taken.map_err(|e| StartError::new(format!("an inherited socket can't be used: {e}")))?;
+            (listeners, bound, Vec::new())
         };
         let ready = vec![false; listeners.len()];
-        Ok(Listening { plan, bound, listeners, ready, first: 0, rests_until: Time::START, complained: false })
+        let (first, rests_until, complained) = (0, Time::START, false);
+        Ok(Listening { plan, bound, skipped, listeners, ready, first, rests_until, complained })
     }
 
     /// Listens on TCP again, on the same ports as before, also where the system had chosen them.
     fn rebind(&mut self, registry: &Registry) -> Result<(), StartError> {
         let staying = self.local();
-        for listener in bind_tcp_all(&self.bound.tcp, &self.plan)? {
-            self.listeners.push(listener);
+        let (bound, _) = bind_tcp_all(&self.bound.tcp, &self.plan)?;
+        for listener in bound {
+            self.listeners.push(Listener::Tcp(listener));
             self.ready.push(false);
         }
         self.register_from(staying, registry).map_err(|error| StartError::new(format!("can't listen: {error}")))
@@ -186,6 +192,11 @@ impl Listening {
 
     pub(crate) fn bound(&self) -> &Bound {
         &self.bound
+    }
+
+    /// Why an address is not listened on, for each that was left out.
+    pub(crate) fn skipped(&self) -> &[StartError] {
+        &self.skipped
     }
 
     /// Registers all listeners with epoll.
@@ -295,7 +306,10 @@ fn token(i: usize) -> Token {
     Token(WAKER.0 - 1 - i)
 }
 
-fn bind_all(addresses: &[SocketAddr], plan: &Listen, users: &FileUsers) -> Result<(Vec<Listener>, Bound), StartError> {
+/// The listeners, where they are, and why an address was left out.
+type AllBound = (Vec<Listener>, Bound, Vec<StartError>);
+
+fn bind_all(addresses: &[SocketAddr], plan: &Listen, users: &FileUsers) -> Result<AllBound, StartError> {
     let mut listeners = Vec::new();
     let mut bound = Bound::default();
     if let Some(dir) = &plan.unix_socket_dir {
@@ -304,18 +318,26 @@ fn bind_all(addresses: &[SocketAddr], plan: &Listen, users: &FileUsers) -> Resul
         bound.unix = Some(path);
         listeners.push(listener);
     }
-    for (listener, address) in bind_tcp_all(addresses, plan)?.into_iter().zip(addresses) {
-        if let Listener::Tcp(tcp) = &listener {
-            bound.tcp.push(tcp.local_addr().unwrap_or(*address));
-        }
-        listeners.push(listener);
+    let (tcp, skipped) = bind_tcp_all(addresses, plan)?;
+    for listener in tcp {
+        let address = listener.local_addr().map_err(StartError::because("can't listen"))?;
+        bound.tcp.push(address);
+        listeners.push(Listener::Tcp(listener));
     }
-    Ok((listeners, bound))
+    Ok((listeners, bound, skipped))
 }
 
-fn bind_tcp_all(addresses: &[SocketAddr], plan: &Listen) -> Result<Vec<Listener>, StartError> {
-    let bind = |address: &SocketAddr| bind_tcp(*address, plan).map_err(|error| refused(address, &error));
-    addresses.iter().map(|address| bind(address).map(Listener::Tcp)).collect()
+/// Binds all addresses; with [`Listen::skip_unusable`] those that can be, if there is one.
+fn bind_tcp_all(addresses: &[SocketAddr], plan: &Listen) -> Result<(Vec<TcpListener>, Vec<StartError>), StartError> {
+    let (mut bound, mut skipped) = (Vec::new(), Vec::new());
+    for address in addresses {
+        match bind_tcp(*address, plan) {
+            Ok(listener) => bound.push(listener),
+            Err(error) => skipped.push(refused(address, &error)),
+        }
+    }
+    let may_skip = plan.skip_unusable && !bound.is_empty();
+    if may_skip || skipped.is_empty() { Ok((bound, skipped)) } else { Err(skipped.swap_remove(0)) }
 }
 
 fn bind_tcp(address: SocketAddr, plan: &Listen) -> io::Result<TcpListener> {

@@ -86,7 +86,8 @@ pub struct Running {
     /// Set when another process has taken over.
     gone: Arc<AtomicBool>,
     file_users: FileUsers,
-    plain_log: Log,
+    /// For a take-over; dropped with the end, since the log's thread ends after its last sender.
+    plain_log: Option<Log>,
     log: Option<LogThread>,
 }
 
@@ -145,6 +146,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let (log, log_thread) = Log::start(plan.log, &plan.logging).map_err(StartError::because("can't open the log"))?;
     let by_ring = choose_io(plan.io, &plan.greeting, &log);
     plan.warnings.iter().for_each(|text| log.line(Level::Warning, format_args!("{text}")));
+    listening.skipped().iter().for_each(|error| log.line(Level::Warning, format_args!("{error}")));
     let places = bound.tcp.iter().map(ToString::to_string);
     for place in places.chain(bound.unix.iter().map(|path| format!("unix:{}", path.display()))) {
         log.line(Level::Info, format_args!("listening on {place}"));
@@ -181,7 +183,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
         predecessor,
         gone,
         file_users,
-        plain_log: shared.log.clone(),
+        plain_log: Some(shared.log.clone()),
         log: Some(log_thread),
     };
     if let Some(socket) = upgrade {
@@ -340,10 +342,10 @@ impl Running {
     /// # Errors
     /// The other process is gone, or gave up waiting.
     pub(crate) fn take_over(&mut self) -> Result<(), StartError> {
-        let Some(old) = self.predecessor.take() else { return Ok(()) };
+        let (Some(old), Some(log)) = (self.predecessor.take(), self.plain_log.clone()) else { return Ok(()) };
         let file_users = self.file_users.clone();
         let taken = move || file_users.remove();
-        old.take_over(self.handle.mailboxes.clone(), self.plain_log.clone(), self.inflow.clone(), taken)
+        old.take_over(self.handle.mailboxes.clone(), log, self.inflow.clone(), taken)
             .map_err(StartError::because("can't take over"))
     }
 
@@ -369,6 +371,7 @@ impl Running {
         if let Some(upgrade) = self.upgrade.take() {
             upgrade.finish();
         }
+        drop(self.plain_log.take());
         if let Some(log) = self.log.take() {
             log.finish();
         }

@@ -281,7 +281,7 @@ impl Refusal {
     fn hint(&self) -> Option<&'static str> {
         match self {
             Refusal::NoSuchDatabase(_) => {
-                Some("Clients name a pool as their database; see the [pools] of the configuration.")
+                Some("Clients name a pool as their database; see [pools], or [databases] of an ini.")
             }
             Refusal::UnsupportedParameter(_) | Refusal::UnsupportedOption(_) => {
                 Some("Add it to ignore_startup_parameters or track_extra_parameters.")

@@ -10,6 +10,7 @@ use clap::{ArgAction, Parser};
 use weir_config::Config;
 
 use crate::failure::Failure;
+use crate::load;
 use crate::process::{self, RunMode};
 use crate::serve::{self, Console, Start};
 use crate::upgrade;
@@ -71,12 +72,18 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         weir_terminal::print_line("This is Weir, with the files, the command line and the console of that PgBouncer.");
         return Ok(());
     }
-    let Some(file) = arguments.file else {
+    let Some(file) = arguments.file.clone() else {
         return Err(Failure::Message("Need config file. See pgbouncer -h for usage.".into()));
     };
+    let (quiet, user) = (arguments.quiet, arguments.user.clone());
+    start(&file, arguments).map_err(|failure| logged(failure, &file, user, quiet))
+}
+
+/// Serves the file.
+fn start(file: &Path, arguments: Arguments) -> Result<(), Failure> {
     let more = arguments.verbose;
     let louder = move |config: &mut Config| config.log.verbose = config.log.verbose.saturating_add(more);
-    let (store, mut config) = serve::open(&file, louder)?;
+    let (store, mut config) = serve::open(file, louder)?;
     config.log.verbose = config.log.verbose.saturating_add(more);
     config.process.user = arguments.user.or(config.process.user);
     if config.process.user.is_none() && process::is_root() {
@@ -88,6 +95,26 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let console = if arguments.quiet || arguments.daemon { Console::Quiet } else { Console::Verbose };
     let predecessor = if arguments.reboot { upgrade::predecessor(&config)? } else { None };
     serve::serve(store, config, Start { predecessor, ..Start::new(run_mode, console) })
+}
+
+/// Writes a failure to the log of the configuration too, as far as that can be read. With `-q` it is printed only if
+/// no log has it.
+fn logged(failure: Failure, file: &Path, user: Option<String>, quiet: bool) -> Failure {
+    let lines = match &failure {
+        Failure::Reported => return failure,
+        Failure::Message(line) => std::slice::from_ref(line),
+        Failure::Messages(lines) => lines,
+    };
+    let config = load::load_as_far(file).0;
+    let mut settings = config.log;
+    // A file made by root would keep the ordinary user from logging.
+    if process::is_root() {
+        let switched = user.or(config.process.user).map(|name| process::become_user(&name));
+        if !matches!(switched, Some(Ok(()))) {
+            settings.file = None;
+        }
+    }
+    if weir_runtime::log_start_error(&settings, lines) && quiet { Failure::Reported } else { failure }
 }
 
 #[cfg(test)]

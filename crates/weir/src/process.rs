@@ -81,6 +81,9 @@ pub(crate) fn prepare(config: &Config, run_mode: RunMode, other: Other) -> Resul
         if pid_file.is_none() {
             return Err(Failure::Message("a daemon is found by its pidfile: set pidfile".into()));
         }
+        if let Err(error) = weir_runtime::check_log_file(&config.log) {
+            return Err(Failure::at("can't open the log file", error));
+        }
         daemon(true, false).map_err(|e| Failure::at("can't go to the background", e))?;
     }
     pid_file.filter(|_| other == Other::None).map(write).transpose()
@@ -101,7 +104,8 @@ pub(crate) fn is_root() -> bool {
     getuid().is_root()
 }
 
-fn become_user(name: &str) -> Result<(), Failure> {
+/// Switches to another user of the operating system; only root can.
+pub(crate) fn become_user(name: &str) -> Result<(), Failure> {
     let failed = |what: &str, e: Errno| Failure::Message(format!("can't become user {name}: {what}: {e}"));
     let user = User::from_name(name).map_err(|e| failed("looking it up", e))?;
     let user = user.ok_or_else(|| Failure::Message(format!("can't become user {name}: there is no such user")))?;

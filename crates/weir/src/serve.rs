@@ -65,7 +65,8 @@ pub(crate) fn open(
 /// Serves `config`, whose file is `store`'s.
 pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Result<(), Failure> {
     let Start { run_mode, console, predecessor, serving } = start;
-    review(&config, &load::facts(), console)?;
+    let warnings = review(&config, &load::facts(), console)?;
+    config.warnings.extend(warnings);
     let other = if predecessor.is_some() { Other::TakenOver } else { Other::None };
     // Of a process that takes over: written when it has.
     let pid_file = Rc::new(Cell::new(process::prepare(&config, run_mode, other)?));
@@ -105,34 +106,30 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
             Ok(Box::new(web))
         }),
     };
-    let logging = options.config.log.clone();
-    let status = weir_runtime::serve(options).map_err(|error| {
-        if run_mode == RunMode::Background {
-            // A daemon has no terminal to print it.
-            weir_runtime::log_start_error(&logging, &error.to_string());
-        }
-        Failure::of(error)
-    });
-    match status? {
+    match weir_runtime::serve(options).map_err(Failure::of)? {
         0 => Ok(()),
         // The log has the reason.
         _ => Err(Failure::Reported),
     }
 }
 
-/// Prints warnings, and whether fewer clients fit than configured; fails with all errors.
-fn review(config: &Config, facts: &HostLimits, console: Console) -> Result<(), Failure> {
+/// Prints warnings, and whether fewer clients fit than configured; fails with all errors. Returns the warnings for the
+/// log, if nothing is printed.
+fn review(config: &Config, facts: &HostLimits, console: Console) -> Result<Vec<String>, Failure> {
+    let mut for_log = Vec::new();
     for finding in weir_config::review(config, facts) {
+        let text = place_and_text(&finding);
         match finding.severity {
-            Severity::Error => {}
-            _ if console == Console::Quiet => {}
-            Severity::Note if is_about_fewer_clients(&finding) => eprintln!("weir: note: {}", place_and_text(&finding)),
-            Severity::Note => {}
-            Severity::Warning => eprintln!("weir: warning: {}", place_and_text(&finding)),
+            Severity::Warning if console == Console::Quiet => for_log.push(text),
+            Severity::Warning => eprintln!("weir: warning: {text}"),
+            Severity::Note if console == Console::Verbose && is_about_fewer_clients(&finding) => {
+                eprintln!("weir: note: {text}");
+            }
+            Severity::Error | Severity::Note => {}
         }
     }
     let errors = check::errors(config, facts);
-    if errors.is_empty() { Ok(()) } else { Err(Failure::Messages(errors)) }
+    if errors.is_empty() { Ok(for_log) } else { Err(Failure::Messages(errors)) }
 }
 
 /// The one note that is printed at each start: the default of `max_clients` is more than descriptors allow.

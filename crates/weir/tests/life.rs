@@ -170,6 +170,59 @@ fn a_daemon_that_can_not_listen_says_why_in_its_log() {
 }
 
 #[test]
+fn a_file_that_can_not_be_served_is_told_in_the_log_that_it_names() {
+    let place = Place::new("mistake", "auth_type = foo\n");
+    for flag in ["-d", "-q", "-v"] {
+        let output = pgbouncer(&[flag]).arg(place.ini()).output().unwrap();
+        assert_eq!((output.status.code(), said(&output).is_empty()), (Some(1), flag == "-q"), "{}", said(&output));
+        let log = place.read("log");
+        assert!(log.contains("] FATAL ") && log.contains("auth_type"), "{flag}: {log}");
+        fs::remove_file(place.path("log")).unwrap();
+    }
+}
+
+#[test]
+fn a_daemon_whose_log_can_not_be_opened_does_not_start() {
+    let place = Place::new("no-log-folder", "logfile = /no/such/folder/log\n");
+    let output = pgbouncer(&["-d"]).arg(place.ini()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("can't open the log file"), "{}", said(&output));
+}
+
+#[test]
+fn an_address_that_the_machine_does_not_have_is_left_out() {
+    // An address for documentation (RFC 5737).
+    let place = Place::new("left-out", "listen_addr = 192.0.2.1, 127.0.0.1\n");
+    let mut running = place.start(&[]);
+    place.log_says("WARNING can't listen on 192.0.2.1:");
+    TcpStream::connect(("127.0.0.1", place.port)).unwrap();
+    running.signal(Signal::SIGINT);
+    assert_eq!(running.status(), Some(0));
+}
+
+#[test]
+fn a_daemon_warns_in_its_log() {
+    let place = Place::new("warns", "auth_file = /no/such/file\n");
+    assert!(pgbouncer(&["-d"]).arg(place.ini()).output().unwrap().status.success());
+    place.log_says("WARNING ");
+    place.log_says("/no/such/file");
+}
+
+#[test]
+fn an_end_does_not_wait_for_the_log() {
+    // The log's thread has a second for its last lines; other programs may take the processor once.
+    let quickest = (0..3).map(|i| {
+        let place = Place::new(&format!("quick-{i}"), "");
+        let mut running = place.start(&[]);
+        let since = Instant::now();
+        running.signal(Signal::SIGTERM);
+        assert_eq!(running.status(), Some(0));
+        since.elapsed()
+    });
+    assert!(quickest.min().unwrap() < Duration::from_millis(900));
+}
+
+#[test]
 fn a_daemon_needs_a_log_and_a_pidfile() {
     let place = Place::new("needs", "logfile =\n");
     let output = pgbouncer(&["-d"]).arg(place.ini()).output().unwrap();

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use weir_admin::{Connections, DatabaseStats, MemoryRecord, PoolRecord, Report, SocketRecord};
-use weir_base::{ClientAddr, Host, Peer, Span, Target, Time};
+use weir_base::{ClientAddr, Host, Peer, Span, Time};
 use weir_pool::ServerState as InPool;
 use weir_session::startup::Replication;
 use weir_session::{ParamTable, Server};
 
 use crate::admin::client_counts::ClientCounts;
 use crate::admin::stream::{MAX_LOOKS, PAGE};
+use crate::backends::connection::Connection;
 use crate::cluster::lending::LendingRole;
 use crate::common::Common;
 use crate::entry::auth_query::AuthQueries;
@@ -112,7 +113,7 @@ impl Tables<'_> {
     }
 
     fn client(&self, client: &ClientSlot) -> SocketRecord {
-        let (addr, port) = client_address(&client.addr);
+        let (addr, port) = client_address(&client.addr, self.common.config().listen.port);
         let session = if let ClientPhase::Ready(session) = &client.phase { Some(session) } else { None };
         let database = match &client.phase {
             ClientPhase::Ready(_) | ClientPhase::Streaming(_) => &*self.pools.get(client.pool).name,
@@ -168,7 +169,7 @@ impl Tables<'_> {
 
     fn server(&self, server: &ServerSlot) -> SocketRecord {
         let slot = self.pools.get(server.pool);
-        let (addr, port) = target_address(server.connection.target());
+        let (addr, port) = server_address(&server.connection);
         let up = if let ServerState::Up(up, _) = &server.state { Some(up) } else { None };
         let client = server.link.and_then(|link| self.peers.get_client(link));
         let name = up.and_then(|up| self.params.get(up.params(), "application_name"));
@@ -266,16 +267,21 @@ fn linked_count<'r>(record: &'r mut PoolRecord, server: &ServerSlot) -> &'r mut 
     }
 }
 
-fn client_address(addr: &ClientAddr) -> (String, u16) {
+/// A client's address and port; on the Unix socket the port is that of its name.
+fn client_address(addr: &ClientAddr, listen_port: u16) -> (String, u16) {
     match addr {
         ClientAddr::Tcp(addr) => (addr.ip().to_string(), addr.port()),
-        ClientAddr::Unix { .. } => ("unix".into(), 0),
+        ClientAddr::Unix { .. } => ("unix".into(), listen_port),
     }
 }
 
-fn target_address(target: &Target) -> (String, u16) {
-    match &target.host {
-        Host::SocketDir(_) => ("unix".into(), target.port),
-        host => (host.to_string(), target.port),
-    }
+/// A server's address, also where the configuration has a name, and its port.
+fn server_address(connection: &Connection) -> (String, u16) {
+    let target = connection.target();
+    let addr = match (&target.host, connection.remote()) {
+        (Host::SocketDir(_), _) => "unix".into(),
+        (Host::Name(_), Some(ip)) => ip.to_string(),
+        (host, _) => host.to_string(),
+    };
+    (addr, target.port)
 }

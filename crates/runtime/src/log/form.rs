@@ -119,6 +119,7 @@ fn label(level: Level) -> &'static str {
         Level::Info => "LOG",
         Level::Warning => "WARNING",
         Level::Error => "ERROR",
+        Level::Fatal => "FATAL",
     }
 }
 
@@ -129,6 +130,7 @@ fn severity(level: Level) -> u8 {
         Level::Info => 6,
         Level::Warning => 4,
         Level::Error => 3,
+        Level::Fatal => 2,
     }
 }
 

@@ -133,13 +133,22 @@ impl Log {
     }
 }
 
-/// Writes one line to the configured targets, for a process that can't start and has no terminal.
-pub fn log_start_error(settings: &Settings, text: &str) {
-    if let Ok((log, thread)) = Log::start(LogTarget::Quiet, settings) {
-        log.line(Level::Error, format_args!("{text}"));
-        drop(log);
-        thread.finish();
+/// Writes why a process can't start to the file and to syslog, as far as they are configured: init scripts discard what
+/// is printed. Returns whether a target has the lines.
+pub fn log_start_error(settings: &Settings, lines: &[String]) -> bool {
+    let Ok((log, thread)) = Log::start(LogTarget::Quiet, settings) else { return false };
+    for (i, line) in lines.iter().enumerate() {
+        let level = if i + 1 == lines.len() { Level::Fatal } else { Level::Error };
+        log.line(level, format_args!("{line}"));
     }
+    drop(log);
+    thread.finish();
+    settings.file.is_some() || settings.syslog
+}
+
+/// Whether the configured log file can be written; creates it.
+pub fn check_log_file(settings: &Settings) -> io::Result<()> {
+    settings.file.as_deref().map_or(Ok(()), |path| sink::append(path).map(drop))
 }
 
 fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64, progress: &Progress) {

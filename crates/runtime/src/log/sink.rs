@@ -236,7 +236,7 @@ fn lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-fn append(path: &Path) -> io::Result<File> {
+pub(super) fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }
 
