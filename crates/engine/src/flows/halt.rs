@@ -314,7 +314,12 @@ impl Engine {
     /// Worker 0: a worker has nothing left that a shutdown waits for.
     pub(crate) fn worker_drained<I: Io>(&mut self, worker: WorkerId, drain: Drain, io: &mut I) {
         if self.admin.shutdown.worker_finished(worker, drain, self.common.workers()) {
-            log(Level::Info, format_args!("shutting down: nothing left to wait for"), io);
+            // PgBouncer's texts.
+            let whose = match drain {
+                Drain::Servers => "server",
+                Drain::Clients => "client",
+            };
+            log(Level::Info, format_args!("{whose} connections dropped, exiting"), io);
             io.exit(0);
         }
     }
