@@ -57,7 +57,10 @@ fn set_changes_the_encryption_of_servers_at_once_and_waits_for_files_that_fit() 
     assert!(is_encrypted(&mut client), "the server under the old settings is replaced");
     // Its file is still missing: the settings in force stay, and the next SET makes both effective.
     set("server_tls_sslmode", "verify-full");
-    assert!(site.weir().log().contains("TLS settings could not be applied"), "{}", site.weir().log());
+    eventually("it is logged", || {
+        let log = site.weir().log();
+        if log.contains("TLS settings could not be applied") { Ok(()) } else { Err(log) }
+    });
     assert!(is_encrypted(&mut client));
     let file = std::env::temp_dir().join(format!("weir-set-authority-{}.crt", std::process::id()));
     fs::write(&file, authority).unwrap();

@@ -362,7 +362,8 @@ impl Weir {
     fn await_console(&self) -> bool {
         let begin = Instant::now();
         while begin.elapsed() < START_TIMEOUT && self.exited().is_none() {
-            if self.command("SHOW VERSION").is_ok() {
+            // The API opens its sockets after the console answers, and before this line.
+            if self.log().contains(": ready on ") && self.command("SHOW VERSION").is_ok() {
                 return true;
             }
             thread::sleep(Duration::from_millis(10));
