@@ -11,16 +11,7 @@ log=$(mktemp)
 unsteady=$(mktemp)
 beside=$(mktemp)
 second=
-memory=
-trap 'rm -rf "$log" "$unsteady" "$beside" ${memory:+"$memory"}; [ -z "$second" ] || kill -- "-$second" 2>/dev/null' EXIT
-
-# The servers that tests start write some gigabytes that are soon deleted: into memory, where it has room for them and
-# programs may be run from there.
-if [ -z "${TMPDIR-}" ] && [ "$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 8000000 ] 2>/dev/null &&
-    memory=$(mktemp -d /dev/shm/weir-XXXXXX) && cp "$(command -v true)" "$memory/true" && "$memory/true"; then
-    chmod 1777 "$memory"
-    export TMPDIR=$memory
-fi
+trap 'rm -f "$log" "$unsteady" "$beside"; [ -z "$second" ] || kill -- "-$second" 2>/dev/null' EXIT
 
 bold() {
     if [ -t 1 ] && [ -z "${NO_COLOR-}" ]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n%s\n' "$*"; fi

@@ -167,7 +167,7 @@ impl Weir {
             let mut weir = Weir { child, folder, config, port, console, own_descriptors: 0, checked_at_end };
             Postgres::shared().server().caretaker().watch(weir.pid());
             if weir.await_console() {
-                weir.own_descriptors = weir.unexplained_descriptors().expect("the console answers");
+                weir.own_descriptors = weir.descriptors_at_start().expect("the console answers");
                 weir.checked_at_end.store(true, Ordering::Relaxed);
                 return weir;
             }
@@ -334,6 +334,17 @@ impl Weir {
             return Err(format!("{descriptors} descriptors of its own, {} at its start", self.own_descriptors));
         }
         Ok(())
+    }
+
+    /// The same before there are clients. An earlier console that is still listed, and closed before the count, would
+    /// make it one too few.
+    fn descriptors_at_start(&self) -> Result<usize, Error> {
+        let mut console = Connection::connect(&self.console_params())?;
+        while console.query("SHOW CLIENTS")?.rows.len() > 1 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let servers = console.query("SHOW SERVERS")?.rows.len();
+        Ok(self.descriptors().saturating_sub(1 + servers))
     }
 
     /// Descriptors that belong neither to clients nor to servers.
