@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_pgclient::Connection;
-use weir_tests::{Batch, eventually, users};
+use weir_tests::{Batch, User, eventually, users};
 
 use crate::harness::{Difference, Facts, Setup, Site, differ, same};
 
@@ -15,7 +15,8 @@ fn shape(line: &str) -> String {
         3 if word.starts_with('[') => "[PID]".to_owned(),
         _ => plain_word(word),
     });
-    words.collect::<Vec<_>>().join(" ")
+    // 1.18 does not say whether it is a replication connection.
+    words.collect::<Vec<_>>().join(" ").replace(" replication=no", "")
 }
 
 fn digits_as_nines(word: &str) -> String {
@@ -33,7 +34,48 @@ fn plain_word(word: &str) -> String {
             return format!("{before}:N{}", &port[digits.len()..]);
         }
     }
+    if word.starts_with("unix(") {
+        return "unix(PID):N".to_owned();
+    }
     if word.starts_with("(age=") { "(age=N)".to_owned() } else { word.to_owned() }
+}
+
+/// What lines say that contain one of these, in order: the level and the text. Before the user is known, PgBouncer's
+/// lines do not name the database.
+fn said(site: &Site, whats: &[&str], last: &str) -> String {
+    lines(site, last, 1);
+    let log = site.log();
+    // Our own check whether it listens is a client that sends nothing.
+    let found = log.lines().filter(|line| !line.contains("client unexpected eof"));
+    let found = found.filter(|line| whats.iter().any(|what| line.contains(what)));
+    let text = |line: &str| {
+        let line = shape(line);
+        let (before, after) = line.split_once("…: ").expect("about a connection");
+        let level = before.split(' ').nth(4).expect("it has a level");
+        format!("{level} {}", after.split_once(' ').expect("it says something").1)
+    };
+    found.map(text).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn logins_that_fail() {
+    let whats = ["login attempt", "login failed", "no such user", "closing because", "pooler error"];
+    for (name, user, database, last) in [
+        ("a wrong password", users::APP, "app", "pooler error: password authentication failed"),
+        ("an unknown user", User { name: "nobody_here", ..users::APP }, "app", "pooler error: password"),
+        ("no database", users::APP, "nowhere", "pooler error: no such database"),
+        ("neither", User { name: "nobody_here", ..users::APP }, "nowhere", "pooler error: password"),
+    ] {
+        same(&Setup::new(), |site, facts| {
+            let mut params = site.params(user, database);
+            if name == "a wrong password" {
+                params = params.password("x");
+            }
+            facts.login(name, &params);
+            let end = said(site, &whats, last).replace("(nodb)", "nowhere");
+            facts.note("logged", end);
+        });
+    }
 }
 
 /// All lines that contain this, after a wait.

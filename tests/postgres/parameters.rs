@@ -210,3 +210,108 @@ fn clients_with_other_parameters_share_three_servers_under_load() {
         }
     });
 }
+
+const OTHERS: [(&str, [&str; 2]); 4] = [
+    ("client_min_messages", ["warning", "error"]),
+    ("work_mem", ["7MB", "9MB"]),
+    ("my.own", ["it's mine", "a;b\\c"]),
+    ("wal_sender_timeout", ["77s", "88s"]),
+];
+
+fn untracked(mode: Mode, policy: &str) -> Site {
+    let setup = Setup::new(mode).size(1).general(&format!("untracked_startup_parameters = \"{policy}\""));
+    Site::with(setup, mode)
+}
+
+fn has(client: &mut Connection, name: &str) -> Option<String> {
+    client.value(&format!("SELECT nullif(current_setting('{name}', true), '')")).unwrap()
+}
+
+#[test]
+fn parameters_that_are_not_tracked_are_set_for_their_client_and_for_no_other() {
+    let site = untracked(Mode::Transaction, "set");
+    let mut plain = site.connect();
+    let defaults = OTHERS.map(|(name, _)| has(&mut plain, name));
+    let mut clients = [0, 1].map(|number| {
+        let all = OTHERS.into_iter().fold(site.params(), |params, (name, values)| params.option(name, values[number]));
+        Connection::connect(&all).unwrap()
+    });
+    let mut one = Connection::connect(&site.params().option("options", "-c work_mem=5MB")).unwrap();
+    for round in 0..4 {
+        for (number, client) in clients.iter_mut().enumerate() {
+            for (name, values) in OTHERS {
+                assert_eq!(has(client, name).as_deref(), Some(values[number]), "{name} in round {round}");
+            }
+        }
+        assert_eq!(has(&mut one, "work_mem").as_deref(), Some("5MB"));
+        assert_eq!(has(&mut one, "my.own"), None);
+        assert_eq!(OTHERS.map(|(name, _)| has(&mut plain, name)), defaults, "a client that asked for nothing");
+        // What a client does to them later is its own, and what it asked for at its login is there again.
+        clients[0].query("BEGIN; SET LOCAL work_mem = '3MB'; COMMIT").unwrap();
+        clients[1].query("RESET ALL").unwrap();
+        one.query("DISCARD ALL").unwrap();
+    }
+}
+
+#[test]
+fn what_a_statement_means_follows_parameters_that_are_not_tracked() {
+    let site = untracked(Mode::Transaction, "set");
+    let mut plain = site.connect();
+    let mut other = Connection::connect(&site.params().option("transform_null_equals", "on")).unwrap();
+    let sql = "SELECT (NULL::int = NULL)::text";
+    for _ in 0..3 {
+        let batch = Batch::new().parse("s", sql).bind("", "s", &[]).execute("", 0).close_statement("s").sync();
+        let of = |client: &mut Connection| ask(client, &batch, 1).join("\n");
+        assert!(!of(&mut plain).contains("true"));
+        assert!(of(&mut other).contains("true"));
+    }
+}
+
+#[test]
+fn a_refused_value_is_the_error_of_its_client_alone() {
+    for mode in [Mode::Session, Mode::Transaction] {
+        let site = untracked(mode, "set");
+        let good = || site.connect();
+        for (name, value, text) in [
+            ("work_mem", "much", "invalid value for parameter \"work_mem\": \"much\""),
+            ("no_such_parameter", "1", "unrecognized configuration parameter \"no_such_parameter\""),
+            ("log_statement", "all", "permission denied to set parameter \"log_statement\""),
+            ("max_connections", "7", "parameter \"max_connections\" cannot be changed without restarting the server"),
+        ] {
+            assert_eq!(good().value("SELECT 1").unwrap().as_deref(), Some("1"));
+            let params = site.params().option("my.own", "x").option(name, value);
+            let error = match Connection::connect(&params) {
+                Ok(mut client) => client.query("SELECT 1").unwrap_err().to_string(),
+                Err(error) => error.to_string(),
+            };
+            assert!(error.contains(text), "{name}: {error}");
+            let mut next = good();
+            assert_eq!(has(&mut next, "my.own"), None, "after {name}");
+        }
+    }
+}
+
+#[test]
+fn parameters_that_are_not_tracked_are_refused_or_dropped() {
+    for (policy, name, served) in [
+        ("refuse", "work_mem", false),
+        ("ignore", "work_mem", true),
+        ("set", "work_mem", true),
+        ("set", "role", false),
+        ("set", "session_authorization", false),
+        ("set", "bad name", false),
+    ] {
+        let site = untracked(Mode::Transaction, policy);
+        match Connection::connect(&site.params().option(name, "6MB")) {
+            Ok(mut client) => {
+                assert!(served, "{policy} {name}");
+                let set = has(&mut client, "work_mem").as_deref() == Some("6MB");
+                assert_eq!(set, policy == "set");
+            }
+            Err(error) => {
+                assert!(!served, "{policy} {name}: {error}");
+                assert!(error.to_string().contains("unsupported startup parameter"), "{error}");
+            }
+        }
+    }
+}

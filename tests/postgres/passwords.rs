@@ -161,6 +161,32 @@ fn an_ldap_server_that_is_silent_or_away_holds_up_no_other_login() {
     logs(weir, "could not connect to LDAP server");
 }
 
+#[test]
+fn an_ldap_server_that_is_silent_holds_up_no_login_that_another_one_checks() {
+    let Some(slapd) = Slapd::start() else { return };
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let rule = format!(
+        "host all {} all ldap ldapserver=127.0.0.1 ldapport={} ldapprefix=uid=\n\
+         host all all all ldap ldapserver=127.0.0.1 ldapport={} ldapprefix=\"uid=\" ldapsuffix=\",{}\"",
+        users::MD5.name,
+        silent.local_addr().unwrap().port(),
+        slapd.port,
+        slapd::BASE
+    );
+    let (weir, _database) = by_rules(&rule, &[("client_login_timeout", "6")], &[]);
+    let weir = &weir;
+    std::thread::scope(|scope| {
+        let begun = Instant::now();
+        let waiting: Vec<_> = (0..40).map(|_| scope.spawn(|| log_in(weir, users::MD5.name, "x").map(drop))).collect();
+        std::thread::sleep(Duration::from_millis(500));
+        for _ in 0..10 {
+            log_in(weir, users::APP.name, users::APP.password).unwrap();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "the others still wait");
+        waiting.into_iter().for_each(|login| assert!(login.join().unwrap().is_err()));
+    });
+}
+
 /// A service of PAM of the test's own; gone when dropped.
 struct Service(PathBuf);
 

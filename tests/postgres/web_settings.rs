@@ -85,14 +85,14 @@ fn what_is_not_valid_changes_nothing_and_names_the_setting() {
         ("no_such_setting", "1", 404),
         ("password", "hush", 404),
         ("listen_port", "1", 409),
-        ("tcp_defer_accept", "1", 409),
+        ("pkt_buf", "1", 409),
     ] {
         let (answered, error) = stage.set(key, value);
         assert_eq!((answered, error["key"].as_str()), (status, Some(key)), "{key} {value}: {error}");
         assert!(!error["error"].as_str().unwrap().is_empty() && !error.to_string().contains("hush"), "{error}");
     }
     assert_eq!(stage.text(), before);
-    for key in ["listen_port", "tcp_defer_accept", "conffile"] {
+    for key in ["listen_port", "pkt_buf", "conffile"] {
         assert_eq!(shown(stage.api, key)["changeable"], false, "{key}");
     }
     assert_eq!(shown(stage.api, "query_wait_timeout")["changeable"], true);

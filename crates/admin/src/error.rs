@@ -100,7 +100,7 @@ impl fmt::Display for CommandError {
             CommandError::SetFailed(_) => f.write_str("SET failed"),
             CommandError::NotSupported(what) => write!(f, "{what} is not supported yet"),
             CommandError::NoHandOver => f.write_str(
-                "SHOW FDS is refused: no process can take over the sockets; use SHOW CLIENTS and SHOW SERVERS",
+                "SHOW FDS is refused: it would give out sockets, passwords and cancel keys, which no take-over needs",
             ),
             CommandError::ExtendedProtocol => f.write_str("extended query protocol not supported by admin console"),
             CommandError::TooBusy => f.write_str("too many requests are under way; try again in a moment"),

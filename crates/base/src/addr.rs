@@ -20,11 +20,14 @@ pub enum ClientAddr {
     },
 }
 
-impl fmt::Display for ClientAddr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl ClientAddr {
+    /// The address as PgBouncer's log writes it; a Unix socket has the port of its name, which is the listener's.
+    pub fn with_port(&self, listen_port: u16) -> String {
         match self {
-            ClientAddr::Tcp(addr) => addr.fmt(f),
-            ClientAddr::Unix { pid, .. } => write!(f, "unix({pid}):0"),
+            ClientAddr::Tcp(addr) => addr.to_string(),
+            // The kernel does not report a process of another namespace.
+            ClientAddr::Unix { pid: 0, .. } => format!("unix:{listen_port}"),
+            ClientAddr::Unix { pid, .. } => format!("unix({pid}):{listen_port}"),
         }
     }
 }
@@ -84,6 +87,13 @@ impl fmt::Display for Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_of_the_unix_socket_has_the_listeners_port() {
+        assert_eq!(ClientAddr::Unix { pid: 17, uid: 5 }.with_port(6432), "unix(17):6432");
+        assert_eq!(ClientAddr::Unix { pid: 0, uid: 5 }.with_port(6432), "unix:6432");
+        assert_eq!(ClientAddr::Tcp("[::1]:9".parse().unwrap()).with_port(6432), "[::1]:9");
+    }
 
     #[test]
     fn a_leading_slash_is_a_socket_folder() {

@@ -11,7 +11,7 @@ use weir_base::{OnDirty, PoolMode, Span};
 use crate::field::FieldMut;
 use crate::model::{
     Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, OnServerDown, Pool, Process, SessionAttrs,
-    SocketIo, Spread, Tls, Web,
+    SocketIo, Spread, Tls, UntrackedParameters, Web,
 };
 use crate::origin::{FileFormat, Locations};
 use crate::pool_text::PoolText;
@@ -135,6 +135,7 @@ fn blank_config() -> Config {
         stats_users: Vec::new(),
         workers: 0,
         spread: Spread::Busy,
+        untracked_startup_parameters: UntrackedParameters::Refuse,
         io: SocketIo::Auto,
         max_clients: 0,
         stats_period: Span::ZERO,
@@ -204,6 +205,7 @@ fn blank_listen() -> Listen {
         unix_socket_group: None,
         backlog: 0,
         reuse_port: false,
+        defer_accept: false,
         proxy_from: Vec::new(),
         keepalive: Keepalive { on: true, ..Keepalive::default() },
     }

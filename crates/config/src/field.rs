@@ -7,7 +7,10 @@ use weir_auth::{Method, RequireAuth};
 use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::kind::Kind;
-use crate::model::{Balance, LogFormat, Network, OnServerDown, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols};
+use crate::model::{
+    Balance, LogFormat, Network, OnServerDown, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols,
+    UntrackedParameters,
+};
 use crate::units;
 
 /// PgBouncer's text for an empty query; no text at all turns the query off.
@@ -41,6 +44,7 @@ pub(crate) enum FieldMut<'a> {
     OnServerDown(&'a mut OnServerDown),
     Balance(&'a mut Balance),
     Spread(&'a mut Spread),
+    Untracked(&'a mut UntrackedParameters),
     SessionAttrs(&'a mut SessionAttrs),
     SslMode(&'a mut SslMode),
     RequireAuth(&'a mut RequireAuth),
@@ -85,6 +89,7 @@ impl FieldMut<'_> {
             FieldMut::OnServerDown(v) => v.to_string(),
             FieldMut::Balance(v) => v.to_string(),
             FieldMut::Spread(v) => v.to_string(),
+            FieldMut::Untracked(v) => v.to_string(),
             FieldMut::SessionAttrs(v) => v.to_string(),
             FieldMut::SslMode(v) => v.to_string(),
             FieldMut::RequireAuth(v) => v.to_string(),

@@ -54,7 +54,8 @@ pub use load::{load, load_lenient, load_with};
 pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use model::{
     Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, MAX_PEER_ID, Network, OnServerDown,
-    PeerRules, Pool, Process, SessionAttrs, SocketIo, Spread, SslMode, Tls, TlsProtocols, TlsSide, UserRules, Web,
+    PeerRules, Pool, Process, SessionAttrs, SocketIo, Spread, SslMode, Tls, TlsProtocols, TlsSide, UntrackedParameters,
+    UserRules, Web,
 };
 pub use names::RESERVED_DATABASES;
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};

@@ -61,6 +61,8 @@ pub struct Config {
     pub pools: BTreeMap<String, Arc<Pool>>,
     /// Startup parameters that are ignored instead of refused.
     pub ignore_startup_parameters: Vec<String>,
+    /// What becomes of other startup parameters that are not tracked.
+    pub untracked_startup_parameters: UntrackedParameters,
     /// Parameters that follow a client from server to server, besides the ones that always do.
     pub track_extra_parameters: Vec<String>,
     /// How long a login of a client may take; zero: no limit.
@@ -145,6 +147,8 @@ pub struct Listen {
     pub backlog: u32,
     /// Several processes may listen on the same port (SO_REUSEPORT).
     pub reuse_port: bool,
+    /// A TCP client is accepted when it has sent something (TCP_DEFER_ACCEPT).
+    pub defer_accept: bool,
     /// The networks of load balancers that send a PROXY header (v1 or v2), as `address/bits`; empty: none.
     pub proxy_from: Vec<Network>,
     /// TCP keepalive and socket options.
@@ -513,6 +517,18 @@ pub enum OnServerDown {
     Refuse,
 }
 
+/// What becomes of a startup parameter that does not follow a client as a tracked one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum UntrackedParameters {
+    /// The client is refused.
+    #[default]
+    Refuse,
+    /// It is dropped.
+    Ignore,
+    /// It is set on each server that the client gets.
+    Set,
+}
+
 /// How much, how many, how long. A span of zero means no limit, unless its setting says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -620,6 +636,7 @@ words!(SocketIo: Auto = "auto", Epoll = "epoll", IoUring = "io_uring");
 words!(LogFormat: Text = "text", Json = "json", Journal = "journal");
 words!(Spread: Busy = "busy", Always = "always", Never = "never");
 words!(OnServerDown: Wait = "wait", Refuse = "refuse");
+words!(UntrackedParameters: Refuse = "refuse", Ignore = "ignore", Set = "set");
 words!(Balance: RoundRobin = "round-robin", Disable = "disable");
 words!(SessionAttrs: Any = "any", ReadWrite = "read-write", ReadOnly = "read-only", Primary = "primary",
     Standby = "standby", PreferStandby = "prefer-standby");

@@ -35,6 +35,7 @@ impl Setting {
             FieldMut::OnServerDown(v) => *v = text.parse()?,
             FieldMut::Balance(v) => *v = text.parse()?,
             FieldMut::Spread(v) => *v = text.parse()?,
+            FieldMut::Untracked(v) => *v = text.parse()?,
             FieldMut::SessionAttrs(v) => *v = text.parse()?,
             FieldMut::SslMode(v) => *v = text.parse()?,
             FieldMut::RequireAuth(v) => *v = text.parse()?,

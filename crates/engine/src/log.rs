@@ -4,12 +4,15 @@
 
 use std::fmt;
 
+use weir_config::Config;
+
 use crate::peers::{ClientSlot, ServerSlot};
 use crate::port::{About, Io, Level, Side};
 
 /// A line about a client that has named this database.
 pub(crate) fn log_client<I: Io>(
     level: Level,
+    config: &Config,
     client: &ClientSlot,
     database: &str,
     text: fmt::Arguments<'_>,
@@ -18,7 +21,7 @@ pub(crate) fn log_client<I: Io>(
     if !io.logs(level) {
         return;
     }
-    let address = client.addr.to_string();
+    let address = client.addr.with_port(config.listen.port);
     let about = About::Peer { side: Side::Client, id: client.id, database, user: &client.user, address: &address };
     io.log(level, about, text);
 }

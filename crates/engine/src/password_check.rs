@@ -19,6 +19,16 @@ pub struct PasswordCheck {
     pub limit: Span,
 }
 
+impl Authority {
+    /// Which of those that check passwords it is: one that hangs delays no login that another one checks.
+    pub fn key(&self) -> Arc<str> {
+        match self {
+            Authority::Ldap(ldap) => format!("{}:{}", ldap.servers.join(","), ldap.port).into(),
+            Authority::Pam(service) => service.clone(),
+        }
+    }
+}
+
 /// Who checks a password.
 #[derive(Clone)]
 pub enum Authority {

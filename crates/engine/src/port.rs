@@ -302,6 +302,8 @@ impl fmt::Debug for Answer {
 /// The level of a line of the log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
+    /// What a link and a login do, step by step (`verbose = 2`).
+    Noise,
     /// For developers.
     Debug,
     /// Connections, disconnections, statistics.

@@ -10,7 +10,7 @@
 //! and the queues have room for that many of each worker: so they are never full, and further requests wait in the
 //! worker, in order. Their number is bounded by the callers: the engine for hashing, `tls` for handshakes.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +30,7 @@ use crate::work::WorkKind;
 
 /// Requests of one worker under way in a lane.
 const ASKED: usize = 64;
-/// Passwords that LDAP, or PAM, checks at once. Each waits for others most of the time.
+/// Passwords that one LDAP server, or one service of PAM, checks at once. Each waits for others most of the time.
 const CHECKERS: usize = 4;
 /// What the lanes for clients are nicer than the rest of the process.
 const NICER: i32 = 5;
@@ -89,6 +89,15 @@ impl LaneSetup {
     const fn nicer(self) -> LaneSetup {
         LaneSetup { nicer: NICER, ..self }
     }
+
+    /// Gives the calling thread its priority.
+    fn prioritise(self) {
+        if self.nicer != 0 {
+            // On Linux this changes the calling thread only. If the system refuses, all threads have one priority.
+            let own = rustix::process::getpriority_process(None).unwrap_or(0);
+            let _ = rustix::process::setpriority_process(None, (own + self.nicer).min(19));
+        }
+    }
 }
 
 impl Helpers {
@@ -104,8 +113,8 @@ impl Helpers {
             servers: work(LaneSetup::new("weir-help", 1), WorkKind::Servers)?,
             clients: work(LaneSetup::new("weir-logins", 2).nicer(), WorkKind::Clients)?,
             users: work(LaneSetup::new("weir-users", 2), WorkKind::Users)?,
-            ldap: work(LaneSetup::new("weir-ldap", CHECKERS).nicer(), WorkKind::Ldap)?,
-            pam: work(LaneSetup::new("weir-pam", CHECKERS).nicer(), WorkKind::Pam)?,
+            ldap: checkers(LaneSetup::new("weir-ldap", CHECKERS).nicer(), mailboxes, WorkKind::Ldap)?,
+            pam: checkers(LaneSetup::new("weir-pam", CHECKERS).nicer(), mailboxes, WorkKind::Pam)?,
             names: lane(LaneSetup::new("weir-names", 2), mailboxes, |query| WorkerMessage::Found(dns::look_up(query)))?,
             connects: lane(LaneSetup::new("weir-tls", 1), mailboxes, take_step)?,
             accepts: lane(LaneSetup::new("weir-doors", 2).nicer(), mailboxes, take_step)?,
@@ -123,11 +132,7 @@ fn lane<T: Send + 'static>(
     for _ in 0..setup.threads {
         let (mailboxes, queue, answer) = (mailboxes.clone(), queue.clone(), answer.clone());
         thread::Builder::new().name(setup.name.into()).spawn(move || {
-            if setup.nicer != 0 {
-                // On Linux this changes the calling thread only. If the system refuses, all threads have one priority.
-                let own = rustix::process::getpriority_process(None).unwrap_or(0);
-                let _ = rustix::process::setpriority_process(None, (own + setup.nicer).min(19));
-            }
+            setup.prioritise();
             serve(&mailboxes, &queue, &*answer);
         })?;
     }
@@ -140,6 +145,27 @@ fn serve<T>(mailboxes: &Mailboxes, queue: &Mutex<Receiver<Request<T>>>, answer: 
         let Ok(request) = next else { return };
         mailboxes.send(request.from, answer(request.what));
     }
+}
+
+/// A lane for passwords. Each LDAP server and each service of PAM has threads of its own, as long as it has checks: so one
+/// that hangs delays no other one. The configuration bounds their number.
+fn checkers(setup: LaneSetup, mailboxes: &Mailboxes, kind: WorkKind) -> io::Result<Lane<(u64, Work)>> {
+    let (requests, queue) = sync_channel(ASKED * mailboxes.workers() as usize);
+    let mailboxes = mailboxes.clone();
+    thread::Builder::new().name(setup.name.into()).spawn(move || {
+        let mut checkers = HashMap::new();
+        while let Ok(Request { from, what: (job, work) }) = queue.recv() {
+            let Work::CheckPassword(check) = work else { continue };
+            let mailboxes = mailboxes.clone();
+            let key = check.by.key();
+            let run = move || {
+                let answer = Answer::Checked(passwords::check(&check));
+                mailboxes.send(from, WorkerMessage::Helped { kind, job, answer });
+            };
+            checkers.entry(key).or_insert_with(|| Crew::new(setup)).run(Box::new(run));
+        }
+    })?;
+    Ok(requests)
 }
 
 fn help(configuring: &Configuring, work: Work) -> Answer {
@@ -166,6 +192,62 @@ fn name_of_user(uid: u32) -> Option<String> {
 fn take_step((peer, mut step): (Peer, Box<HandshakeStep>)) -> WorkerMessage {
     let outcome = step.take();
     WorkerMessage::Stepped { peer, step, outcome }
+}
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// Threads that live as long as there is something to do.
+struct Crew {
+    setup: LaneSetup,
+    work: Arc<Mutex<CrewWork>>,
+}
+
+#[derive(Default)]
+struct CrewWork {
+    tasks: VecDeque<Task>,
+    threads: usize,
+}
+
+impl Crew {
+    fn new(setup: LaneSetup) -> Crew {
+        Crew { setup, work: Arc::default() }
+    }
+
+    /// Does something when a thread is free for it, in order.
+    fn run(&self, task: Task) {
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        work.tasks.push_back(task);
+        if work.threads == self.setup.threads {
+            return;
+        }
+        let (setup, shared) = (self.setup, self.work.clone());
+        let serve = move || {
+            setup.prioritise();
+            serve_crew(&shared);
+        };
+        match thread::Builder::new().name(setup.name.into()).spawn(serve) {
+            Ok(_) => work.threads += 1,
+            // Another thread will do it.
+            Err(_) if work.threads > 0 => {}
+            Err(_) => {
+                work.threads += 1;
+                drop(work);
+                serve_crew(&self.work);
+            }
+        }
+    }
+}
+
+fn serve_crew(shared: &Mutex<CrewWork>) {
+    loop {
+        let mut work = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(task) = work.tasks.pop_front() else {
+            work.threads -= 1;
+            return;
+        };
+        drop(work);
+        task();
+    }
 }
 
 /// One worker's requests in one lane.

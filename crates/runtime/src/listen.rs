@@ -20,6 +20,7 @@ use nix::unistd::Group;
 use rustix::net::{AddressFamily, bind, listen, sockopt};
 use weir_base::{ClientAddr, Span, Time};
 use weir_config::Listen;
+use weir_uring::defer_accept;
 
 use crate::slots::WAKER;
 use crate::socket::{Socket, socket_path, tune};
@@ -99,6 +100,7 @@ impl Inherited {
         for listener in self.tcp {
             listener.set_nonblocking(true)?;
             tune(&listener, &plan.keepalive)?;
+            defer_accept(&listener, plan.defer_accept)?;
             bound.tcp.push(listener.local_addr()?);
             listeners.push(Listener::Tcp(TcpListener::from_std(listener)));
         }
@@ -274,6 +276,18 @@ impl Listening {
         Ok(())
     }
 
+    /// Applies a configuration to the TCP listeners.
+    pub(crate) fn adopt(&mut self, plan: &Listen) -> io::Result<()> {
+        if std::mem::replace(&mut self.plan.defer_accept, plan.defer_accept) == plan.defer_accept {
+            return Ok(());
+        }
+        let tcp = |listener: &Listener| match listener {
+            Listener::Tcp(tcp) => defer_accept(tcp, plan.defer_accept),
+            Listener::Unix(..) => Ok(()),
+        };
+        self.listeners.iter().try_for_each(tcp)
+    }
+
     /// Accepts, or leaves that to another process, which has the same sockets.
     pub(crate) fn listen(&mut self, on: bool, registry: &Registry) -> io::Result<()> {
         self.ready.fill(false);
@@ -350,6 +364,7 @@ fn bind_tcp(address: SocketAddr, plan: &Listen) -> io::Result<TcpListener> {
         sockopt::set_socket_reuseport(&socket, true)?;
     }
     tune(&socket, &plan.keepalive)?;
+    defer_accept(&socket, plan.defer_accept)?;
     bind(&socket, &address)?;
     listen(&socket, i32::try_from(plan.backlog).unwrap_or(i32::MAX))?;
     Ok(TcpListener::from_std(socket.into()))

@@ -49,7 +49,10 @@ pub fn thaw(bytes: &[u8], table: &ParamTable) -> Option<Server> {
     let frozen: FrozenServer = postcard::from_bytes(bytes).ok()?;
     let mut params = table.unknown();
     for (name, value, reported) in &frozen.params {
-        table.restore(&mut params, name, value);
+        // Its report says nothing where it is not tracked any more.
+        if !reported || table.is_tracked(name) {
+            table.restore(&mut params, name, value);
+        }
         if *reported {
             table.take_report(&mut params, name, value);
         }

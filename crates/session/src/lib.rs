@@ -41,6 +41,7 @@ mod tests;
 mod text;
 mod undo_log;
 mod unlinked;
+mod untracked;
 
 pub mod auth_query;
 pub mod from_client;

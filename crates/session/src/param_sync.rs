@@ -31,6 +31,7 @@ pub fn start(
         return false;
     }
     let mut query = String::new();
+    server.remember_params(&client.params);
     if table.agree(&client.params, &mut server.params, &mut query) {
         server.own_query(&query, scratch, out);
         return true;

@@ -10,6 +10,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::spelling;
+pub use crate::untracked::BadParam;
+use crate::untracked::Untracked;
 
 /// What PgBouncer tracks, IntervalStyle among it, and what common drivers and frameworks send at startup.
 const TRACKED: [&str; 19] = [
@@ -75,15 +77,8 @@ pub struct Params {
     values: Vec<Option<Arc<str>>>,
     /// Which of them the server reports by itself, a bit each.
     reported: u64,
-}
-
-/// Why a value can't be tracked.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum BadParam {
-    /// The name is not tracked.
-    Unknown,
-    /// The value is too long, or holds bytes that can't be quoted safely in every encoding.
-    Value,
+    /// What a client has set at its login besides.
+    untracked: Untracked,
 }
 
 impl ParamTable {
@@ -100,7 +95,7 @@ impl ParamTable {
 
     /// A set in which nothing is known.
     pub fn unknown(&self) -> Params {
-        Params { values: vec![None; self.names.len()], reported: 0 }
+        Params { values: vec![None; self.names.len()], ..Params::default() }
     }
 
     /// Sets a parameter in `params`; names are compared without case.
@@ -122,10 +117,26 @@ impl ParamTable {
         Ok(())
     }
 
-    /// Sets a parameter to a value that a server has reported before.
+    /// Sets a parameter in a client's `params` that is not tracked: it is set on each server that the client gets.
+    ///
+    /// # Errors
+    /// [`BadParam::Unknown`] for a name that can't follow a client.
+    pub fn set_untracked(&self, params: &mut Params, name: &str, value: &str) -> Result<(), BadParam> {
+        if value.len() > MAX_VALUE || !value.bytes().all(|b| (b' '..=b'~').contains(&b)) {
+            return Err(BadParam::Value);
+        }
+        params.untracked.set(name, value)
+    }
+
+    /// Sets a parameter to a value that it has had before.
     pub(crate) fn restore(&self, params: &mut Params, name: &str, value: &str) {
-        if let Some(index) = self.index(name).filter(|_| value.len() <= MAX_VALUE) {
-            params.values[index] = Some(value.into());
+        if value.len() > MAX_VALUE {
+            return;
+        }
+        match self.index(name) {
+            Some(index) => params.values[index] = Some(value.into()),
+            // What can't be restored stays what the servers have.
+            None => drop(params.untracked.set(name, value)),
         }
     }
 
@@ -172,12 +183,13 @@ impl ParamTable {
     /// Every known value with its name.
     pub fn iter<'p>(&'p self, params: &'p Params) -> impl Iterator<Item = (&'p str, &'p str)> {
         let known = self.names.iter().zip(&params.values);
-        known.filter_map(|(name, value)| Some((&**name, value.as_deref()?)))
+        known.filter_map(|(name, value)| Some((&**name, value.as_deref()?))).chain(params.untracked.iter())
     }
 
     /// The values by which the literals and the names of a text are read.
     pub(crate) fn read_by<'p>(&self, params: &'p Params) -> impl Iterator<Item = &'p str> {
-        params.values.iter().take(READ_BY).map(|value| value.as_deref().unwrap_or_default())
+        let tracked = params.values.iter().take(READ_BY).map(|value| value.as_deref().unwrap_or_default());
+        tracked.chain(params.untracked.iter().flat_map(|(name, value)| [name, value]))
     }
 
     /// Those that a server reports, with their values.
@@ -204,6 +216,11 @@ impl ParamTable {
             if !reported {
                 outcome.get_or_insert_with(|| (**server).clone()).values[index].clone_from(wanted);
             }
+        }
+        if client.untracked != server.untracked {
+            Untracked::differences(&client.untracked, &server.untracked)
+                .for_each(|(name, value)| untracked_query(query, name, value));
+            outcome.get_or_insert_with(|| (**server).clone()).untracked = client.untracked.clone();
         }
         if let Some(outcome) = outcome {
             *server = Arc::new(outcome);
@@ -245,7 +262,7 @@ impl ParamTable {
     /// startup, whatever has become of it there.
     pub(crate) fn adopt(&self, client: &mut Arc<Params>, server: &Arc<Params>) {
         let agree = |index: usize| server.reports(index) || client.values[index] == server.values[index];
-        if (0..self.names.len()).all(agree) {
+        if client.untracked == server.untracked && (0..self.names.len()).all(agree) {
             client.clone_from(server);
             return;
         }
@@ -260,9 +277,18 @@ impl ParamTable {
     pub(crate) fn after_reset(&self, server: &mut Arc<Params>) {
         let assumed = |index: &usize| !server.reports(*index) && server.values[*index].is_some();
         let changed: Vec<usize> = (0..self.names.len()).filter(assumed).collect();
-        if !changed.is_empty() {
+        if !changed.is_empty() || !server.untracked.is_empty() {
             let server = Arc::make_mut(server);
             changed.into_iter().for_each(|index| server.values[index] = None);
+            server.untracked = Untracked::default();
+        }
+    }
+
+    /// A server has refused to agree with a client: what is not tracked is as it was before, since the queries are one
+    /// transaction. A parameter that does not exist there can't be reset.
+    pub(crate) fn revert_untracked(server: &mut Arc<Params>, before: &Params) {
+        if server.untracked != before.untracked {
+            Arc::make_mut(server).untracked.clone_from(&before.untracked);
         }
     }
 
@@ -270,9 +296,10 @@ impl ParamTable {
     pub(crate) fn doubt(&self, server: &mut Arc<Params>) {
         let assumed = |index: &usize| !server.reports(*index) && server.values[*index].is_some();
         let doubtful: Vec<usize> = (0..self.names.len()).filter(assumed).collect();
-        if !doubtful.is_empty() {
+        if !doubtful.is_empty() || !server.untracked.is_empty() {
             let server = Arc::make_mut(server);
             doubtful.into_iter().for_each(|index| server.values[index] = Some(DOUBTFUL.into()));
+            server.untracked.doubt(DOUBTFUL);
         }
     }
 
@@ -289,6 +316,11 @@ impl Params {
     /// The value at a place of the table, if it is known.
     pub fn at(&self, place: usize) -> Option<&str> {
         self.values.get(place)?.as_deref()
+    }
+
+    /// Whether it has a parameter that is not tracked.
+    pub(crate) fn has_untracked(&self) -> bool {
+        !self.untracked.is_empty()
     }
 
     fn reports(&self, index: usize) -> bool {
@@ -308,6 +340,31 @@ fn set_query(query: &mut String, name: &str, value: Option<&str>) {
     // A list must stay a list: SET with one literal would make one element of it.
     let list = name.eq_ignore_ascii_case("search_path");
     let _ = if list { write!(query, "SELECT pg_catalog.set_config('{name}',") } else { write!(query, "SET {name}=") };
+    push_literal(query, value);
+    if list {
+        query.push_str(",false)");
+    }
+}
+
+/// The same for a parameter whose name may be a keyword, and whose value may be a list.
+fn untracked_query(query: &mut String, name: &str, value: Option<&str>) {
+    if !query.is_empty() {
+        query.push(';');
+    }
+    match value {
+        None => {
+            let words: Vec<String> = name.split('.').map(|word| format!("\"{word}\"")).collect();
+            let _ = write!(query, "RESET {}", words.join("."));
+        }
+        Some(value) => {
+            let _ = write!(query, "SELECT pg_catalog.set_config('{name}',");
+            push_literal(query, value);
+            query.push_str(",false)");
+        }
+    }
+}
+
+fn push_literal(query: &mut String, value: &str) {
     // An escape string means the same whatever standard_conforming_strings is, and in any encoding: the server reads the
     // text in the encoding from before it.
     query.push_str(if value.contains('\\') || !value.is_ascii() { "E'" } else { "'" });
@@ -322,9 +379,6 @@ fn set_query(query: &mut String, name: &str, value: Option<&str>) {
         query.push(c);
     }
     query.push('\'');
-    if list {
-        query.push_str(",false)");
-    }
 }
 
 #[cfg(test)]

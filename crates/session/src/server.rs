@@ -41,6 +41,8 @@ pub struct Server {
     /// The transaction under way has changed definitions.
     pub(crate) schema_changed: bool,
     pub(crate) params: Arc<Params>,
+    /// What they were before they were last made those of a client, if one of them is not tracked.
+    params_before: Option<Arc<Params>>,
     pub(crate) stream: FrameReader,
     /// Something happened that forbids another use: an unasked message, a broken promise.
     pub(crate) unusable: bool,
@@ -113,6 +115,7 @@ impl Server {
             unknown_name: None,
             schema_changed: false,
             params,
+            params_before: None,
             stream: FrameReader::default(),
             unusable: false,
             own_error: None,
@@ -319,8 +322,17 @@ impl Server {
         self.cleaned();
     }
 
+    /// Its parameters are about to be made those of a client, which it may refuse.
+    pub(crate) fn remember_params(&mut self, client: &Params) {
+        let untracked = client.has_untracked() || self.params.has_untracked();
+        self.params_before = untracked.then(|| self.params.clone());
+    }
+
     /// Notes that it has refused to take over a client's parameters: what it would have had is not known.
     pub fn params_rejected(&mut self, table: &ParamTable) {
+        if let Some(before) = self.params_before.take() {
+            ParamTable::revert_untracked(&mut self.params, &before);
+        }
         table.doubt(&mut self.params);
     }
 

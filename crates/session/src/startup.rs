@@ -70,6 +70,28 @@ pub struct StartupRequest {
     pub raw_options: Option<String>,
 }
 
+/// What becomes of a parameter of a startup packet that is not tracked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OtherParams {
+    /// The client is refused.
+    #[default]
+    Refuse,
+    /// It is left out.
+    Ignore,
+    /// It is set on each server that the client gets.
+    Set,
+}
+
+impl OtherParams {
+    fn set(self, table: &ParamTable, params: &mut Params, name: &str, value: &str) -> Result<(), BadParam> {
+        match (table.set(params, name, value), self) {
+            (Err(BadParam::Unknown), OtherParams::Ignore) => Ok(()),
+            (Err(BadParam::Unknown), OtherParams::Set) => table.set_untracked(params, name, value),
+            (done, _) => done,
+        }
+    }
+}
+
 /// What a startup packet's `replication` asks for (PostgreSQL documentation, "Streaming Replication Protocol").
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Replication {
@@ -224,16 +246,16 @@ fn text(bytes: &[u8]) -> Result<String, Refusal> {
 }
 
 impl StartupRequest {
-    /// The parameters that the client wants, as far as they are tracked.
+    /// The parameters that the client wants. Those in `ignored` are left out; `others` decides about those that are
+    /// not tracked. `options` among the ignored stands for all unknown ones in it (PgBouncer).
     ///
     /// # Errors
-    /// A parameter that is neither tracked nor in `ignored`, or a value that can't be used. `options` among the ignored
-    /// stands for all unknown ones in it (PgBouncer).
-    pub fn wanted(&self, table: &ParamTable, ignored: &[String]) -> Result<Params, Refusal> {
+    /// A parameter that is refused, or a value that can't be used.
+    pub fn wanted(&self, table: &ParamTable, ignored: &[String], others: OtherParams) -> Result<Params, Refusal> {
         let is_ignored = |name: &str| ignored.iter().any(|i| i.eq_ignore_ascii_case(name));
         let mut params = table.unknown();
         for (name, value) in self.options.iter().filter(|(name, _)| !is_ignored(name)) {
-            match table.set(&mut params, name, value) {
+            match others.set(table, &mut params, name, value) {
                 Ok(()) => {}
                 Err(BadParam::Unknown) if is_ignored("options") => {}
                 Err(BadParam::Unknown) => return Err(Refusal::UnsupportedOption(name.clone())),
@@ -241,7 +263,7 @@ impl StartupRequest {
             }
         }
         for (name, value) in self.params.iter().filter(|(name, _)| !is_ignored(name)) {
-            table.set(&mut params, name, value).map_err(|bad| match bad {
+            others.set(table, &mut params, name, value).map_err(|bad| match bad {
                 BadParam::Unknown => Refusal::UnsupportedParameter(name.clone()),
                 BadParam::Value => Refusal::BadParameter(name.clone()),
             })?;
@@ -312,9 +334,12 @@ mod tests {
         let table = ParamTable::new([]);
         let request =
             startup(&packet(&[("user", "u"), ("options", "-c nonsense=1 -c TimeZone=UTC"), ("TimeZone", "CET")], 0));
-        assert_eq!(request.wanted(&table, &[]), Err(Refusal::UnsupportedOption("nonsense".into())));
+        assert_eq!(
+            request.wanted(&table, &[], OtherParams::Refuse),
+            Err(Refusal::UnsupportedOption("nonsense".into()))
+        );
         for ignored in ["options", "nonsense"] {
-            let wanted = request.wanted(&table, &[ignored.into()]).unwrap();
+            let wanted = request.wanted(&table, &[ignored.into()], OtherParams::Refuse).unwrap();
             assert_eq!(table.get(&wanted, "TimeZone"), Some("CET"), "the packet itself goes before its options");
         }
         let packet = packet(&[("user", "u"), ("options", "-d 5")], 0);
@@ -368,10 +393,13 @@ mod tests {
         let packet =
             packet(&[("options", "-c a=b"), ("user", "u"), ("replication", "database"), ("TimeZone", "CET")], 0);
         let request = startup(&packet);
-        let startup = request.for_own_server(&table, &request.wanted(&table, &[]).unwrap());
+        let startup = request.for_own_server(&table, &request.wanted(&table, &[], OtherParams::Refuse).unwrap());
         let expected = [("replication", "database"), ("TimeZone", "CET"), ("options", "-c a=b")];
         assert_eq!(startup, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert_eq!(request.wanted(&table, &["options".into()]), request.wanted(&table, &[]));
+        assert_eq!(
+            request.wanted(&table, &["options".into()], OtherParams::Refuse),
+            request.wanted(&table, &[], OtherParams::Refuse)
+        );
     }
 
     #[test]
@@ -397,7 +425,10 @@ mod tests {
     fn a_parameter_that_nobody_knows_is_refused_by_name() {
         let table = ParamTable::new([]);
         let request = startup(&packet(&[("user", "u"), ("nonsense", "1")], 0));
-        assert_eq!(request.wanted(&table, &[]), Err(Refusal::UnsupportedParameter("nonsense".into())));
-        assert!(request.wanted(&table, &["NONSENSE".into()]).is_ok());
+        assert_eq!(
+            request.wanted(&table, &[], OtherParams::Refuse),
+            Err(Refusal::UnsupportedParameter("nonsense".into()))
+        );
+        assert!(request.wanted(&table, &["NONSENSE".into()], OtherParams::Refuse).is_ok());
     }
 }

@@ -21,11 +21,15 @@
 //! long as [`Ring::has_unsubmitted`] says that some entries are left; otherwise the entry is for whatever has that
 //! number then. That is wrong, but touches no memory.
 //!
+//! Beside it there is one option of a listener ([`defer_accept`]), which does not concern a ring.
+//!
 //! Source: io_uring_setup(2), io_uring_enter(2), io_uring_register(2); Linux 6.1 at least.
 
 mod buffers;
+mod defer_accept;
 mod enter;
 mod ring;
 
+pub use defer_accept::defer_accept;
 pub use enter::Limit;
 pub use ring::{Completion, Ended, Key, Ring, RingError, RingSize};

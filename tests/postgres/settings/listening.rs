@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_pgclient::{Connection, Params};
 use weir_pglocal::Signal;
@@ -61,9 +61,9 @@ fn taken_while_frozen(ini: &Ini, words: &[u8]) -> usize {
 
 #[test]
 fn listen_backlog_bounds_connections_that_are_not_accepted_yet() {
-    let few = taken_while_frozen(&Ini::new().set("listen_backlog", 4), b"");
+    let few = taken_while_frozen(&Ini::new().set("listen_backlog", 4).set("tcp_defer_accept", 0), b"");
     assert!(few <= 10, "{few} with a backlog of 4");
-    let many = taken_while_frozen(&Ini::new().set("listen_backlog", 100), b"");
+    let many = taken_while_frozen(&Ini::new().set("listen_backlog", 100).set("tcp_defer_accept", 0), b"");
     assert!(many >= 50, "{many} with a backlog of 100");
 }
 
@@ -157,4 +157,41 @@ fn world_readable_secrets_and_root_are_warned_of_in_the_log() {
     });
     assert!(site.weir().log().contains("userlist.txt holds secrets of users, and can be read by everybody"));
     assert!(!site.weir().log().contains(users::APP.password), "no secret is in the log");
+}
+
+/// How long it takes until a client that sends nothing is accepted.
+fn silent_client_accepted_after(site: &Site) -> Duration {
+    let began = Instant::now();
+    let socket = TcpStream::connect(("127.0.0.1", site.weir().port())).unwrap();
+    let wanted = format!("@{} got connection", socket.local_addr().unwrap());
+    eventually("it is accepted", || {
+        let log = site.weir().log();
+        if log.contains(&wanted) { Ok(()) } else { Err(log) }
+    });
+    began.elapsed()
+}
+
+#[test]
+fn a_silent_client_is_accepted_a_second_later_where_accepting_is_deferred() {
+    let second = Duration::from_millis(900);
+    for io in ["epoll", "auto"] {
+        let site = Site::ini(&Ini::new().set("verbose", 1).set("io", io).set("listen_addr", "127.0.0.1"));
+        let mut console = site.weir().console();
+        assert_eq!(shown_setting(&mut console, "tcp_defer_accept"), "1");
+        assert!(silent_client_accepted_after(&site) >= second);
+        // A client that speaks does not wait.
+        let began = Instant::now();
+        site.connect().query("SELECT 1").unwrap();
+        assert!(began.elapsed() < second);
+        console.query("SET tcp_defer_accept = 0").unwrap();
+        assert!(silent_client_accepted_after(&site) < second);
+        console.query("SET tcp_defer_accept = 1").unwrap();
+        assert!(silent_client_accepted_after(&site) >= second);
+    }
+}
+
+fn shown_setting(console: &mut Connection, key: &str) -> String {
+    let rows = console.query("SHOW CONFIG").unwrap().rows;
+    let row = rows.into_iter().find(|row| row[0].as_deref() == Some(key)).expect("it is shown");
+    row[1].clone().expect("it has a value")
 }

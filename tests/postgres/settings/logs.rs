@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use weir_pgclient::Connection;
+use weir_pgclient::{Connection, Params};
 use weir_tests::{ADMIN, Ini, Site, WATCHER, eventually, users};
 
 fn logged(site: &Site, what: &str) -> bool {
@@ -104,4 +104,42 @@ fn admin_users_and_stats_users_decide_about_the_console() {
     assert!(watcher.query("RELOAD").is_err());
     let outcome = console(WATCHER.0, WATCHER.1).and_then(|mut console| console.query("SHOW POOLS"));
     assert!(outcome.is_err(), "it is no longer among them");
+}
+
+#[test]
+fn verbose_steps_are_logged_by_their_level() {
+    for (verbose, debug, noise) in [(0, false, false), (1, true, false), (2, true, true), (3, true, true)] {
+        let site = Site::ini(&Ini::transaction(1).set("verbose", verbose));
+        traffic(&site);
+        site.weir().command("RELOAD").unwrap();
+        await_logged(&site, "RELOAD");
+        let (got, linking) =
+            (logged(&site, "DEBUG C-"), logged(&site, " NOISE C-") && logged(&site, "linking client to S-"));
+        assert_eq!((got, linking), (debug, noise), "{verbose}: {}", site.weir().log());
+    }
+}
+
+#[test]
+fn a_client_of_the_unix_socket_is_logged_with_its_process_and_the_port() {
+    let site = Site::ini(&Ini::new());
+    let port = site.weir().port();
+    let params = Params::unix(site.weir().folder(), port, "app", "app").password(users::APP.password);
+    Connection::connect(&params).unwrap().query("SELECT 1").unwrap();
+    await_logged(&site, &format!("app/app@unix({}):{port} login attempt: db=app user=app", std::process::id()));
+}
+
+#[test]
+fn the_reason_of_an_end_is_logged_before_the_error() {
+    let site = Site::ini(&Ini::new());
+    traffic(&site);
+    await_logged(&site, "pooler error: no such database: nowhere");
+    let log = site.weir().log();
+    let at = |what: &str| log.find(what).unwrap_or_else(|| panic!("{what}: {log}"));
+    let in_order = [
+        "login attempt: db=nowhere user=app tls=no replication=no",
+        "login failed: db=nowhere user=app",
+        "closing because: no such database: nowhere",
+        "pooler error: no such database: nowhere",
+    ];
+    assert!(in_order.map(at).is_sorted(), "{log}");
 }

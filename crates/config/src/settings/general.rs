@@ -4,7 +4,7 @@ use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
-use crate::model::{SocketIo, Spread};
+use crate::model::{SocketIo, Spread, UntrackedParameters};
 use crate::table::{Effect, Field, Section::General, Setting};
 
 /// More users or clients than any machine has.
@@ -184,6 +184,17 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Startup parameters that are dropped instead of refused.",
     )
     .ini("ignore_startup_parameters"),
+    Setting::new(
+        General,
+        "untracked_startup_parameters",
+        Kind::Word(UntrackedParameters::WORDS),
+        "refuse",
+        Field::Config(|c| FieldMut::Untracked(&mut c.untracked_startup_parameters)),
+        "What becomes of other startup parameters that are not tracked, as `work_mem` and `my.own`: the client is refused, \
+         they are dropped, or they are set on each server that the client gets, and for no other client. A value that \
+         PostgreSQL refuses is the error of the client's first query.",
+    )
+    .ini_own("untracked_startup_parameters"),
     Setting::new(
         General,
         "track_extra_parameters",

@@ -28,11 +28,5 @@ pub(super) static SETTINGS: &[Setting] = &[
         "connections hold no buffer between messages, and a worker reads with one that is large enough",
     )
     .effect(Effect::Restart),
-    Setting::inert(
-        "tcp_defer_accept",
-        Kind::Flag,
-        "1",
-        "a client that sends nothing costs a descriptor and few bytes, until client_login_timeout",
-    ),
     Setting::inert("sbuf_loopcnt", COUNT, "5", "each connection gets one read per iteration, so that all are served"),
 ];

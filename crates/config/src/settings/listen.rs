@@ -85,6 +85,17 @@ pub(super) static SETTINGS: &[Setting] = &[
     .effect(Effect::Restart),
     Setting::new(
         Listen,
+        "defer_accept",
+        Kind::Flag,
+        "false",
+        Field::Config(|c| FieldMut::Flag(&mut c.listen.defer_accept)),
+        "Have Linux report a TCP client when it has sent something (TCP_DEFER_ACCEPT): one that is silent costs no \
+         descriptor for the first second or so.",
+    )
+    .ini("tcp_defer_accept")
+    .ini_default("1"),
+    Setting::new(
+        Listen,
         "proxy_from",
         Kind::Networks,
         "",

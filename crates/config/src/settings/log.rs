@@ -99,7 +99,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 0, max: 9 },
         "0",
         Field::Config(|c| FieldMut::U8(&mut c.log.verbose)),
-        "Log more detail with each step.",
+        "Log more detail with each step. 1: logins at servers, parameters that are set. 2 and more: also which client gets which \
+         server, requests for encryption, the line of the HBA file that decides.",
     )
     .ini("verbose"),
 ];

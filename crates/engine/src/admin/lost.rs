@@ -3,6 +3,7 @@
 //! `weir-session` decides what is lost, and also warns the client.
 
 use weir_admin::STATE_KINDS;
+use weir_config::Config;
 use weir_pgwire::Dirty;
 use weir_session::ParamTable;
 use weir_session::from_server::Unusual;
@@ -28,6 +29,7 @@ pub(crate) fn count(pool: &mut PoolSlot, told: &Unusual) -> Dirty {
 /// Logs each of these kinds with the application_name: so an operator can find the program that needs session mode.
 #[cold]
 pub(crate) fn log<I: Io>(
+    config: &Config,
     kinds: Dirty,
     told: &Unusual,
     client: &mut ClientSlot,
@@ -44,7 +46,7 @@ pub(crate) fn log<I: Io>(
         let text = format_args!(
             "session state of the kind \"{what}\" {done} (application_name \"{application}\"); see SHOW LOST_STATE"
         );
-        log_client(Level::Warning, client, database, text, io);
+        log_client(Level::Warning, config, client, database, text, io);
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn proxy_header<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -
         }
         Err(malformed) => {
             let text = format_args!("{malformed}, but its address is in listen.proxy_from");
-            log::log_client(Level::Warning, client, "", text, cx.io);
+            log::log_client(Level::Warning, cx.common.config(), client, "", text, cx.io);
             EntryStep::Close("PROXY header expected")
         }
     }

@@ -3,10 +3,12 @@
 //! Owns who waits for a helper, first come, first served. Nothing is kept: each login is checked anew, so a password that
 //! was changed or taken away counts at once.
 //!
-//! Bounds: [`MAX_RUNNING`] checks are with helpers at once, [`MAX_WAITING`] clients wait for theirs, and whoever comes then
-//! is refused. A check ends within its limit, and a wait with `client_login_timeout`.
+//! Bounds: [`MAX_RUNNING`] checks are with helpers at once, of them [`MAX_RUNNING_ONE`] of one server or service, so that one
+//! that hangs leaves room for others; [`MAX_WAITING`] clients wait for theirs, [`MAX_WAITING_ONE`] of them for one, and
+//! further ones are refused. A check ends within its limit, and a wait with `client_login_timeout`.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use weir_base::{Peer, Span};
 use weir_config::Config;
@@ -15,9 +17,13 @@ use crate::common::{Cx, Job};
 use crate::port::{Io, PasswordCheck, Work};
 
 /// Checks of this worker that helpers have at once. They wait for others most of the time.
-const MAX_RUNNING: usize = 16;
+const MAX_RUNNING: usize = 60;
+/// The same of one server or service.
+const MAX_RUNNING_ONE: usize = 10;
 /// The most clients that wait for a helper.
 const MAX_WAITING: usize = 1000;
+/// The same of one server or service.
+const MAX_WAITING_ONE: usize = 400;
 /// The longest check: longer than PAM's own delay after a wrong password.
 const LONGEST: Span = Span::from_secs(30);
 
@@ -30,38 +36,60 @@ pub(super) fn limit(config: &Config) -> Span {
 /// What is checked, and waits to be.
 #[derive(Default)]
 pub(super) struct PasswordChecks {
-    running: usize,
-    waiting: VecDeque<(Peer, Box<PasswordCheck>)>,
+    running: Vec<(Peer, Arc<str>)>,
+    waiting: VecDeque<Waiting>,
+}
+
+struct Waiting {
+    client: Peer,
+    /// Which server or service ([`Authority::key`](crate::port::Authority::key)).
+    at: Arc<str>,
+    check: Box<PasswordCheck>,
 }
 
 impl PasswordChecks {
     /// A client's password is to be checked. Whether there is room for it.
     pub(super) fn request<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: Peer, check: PasswordCheck) -> bool {
-        if self.waiting.len() >= MAX_WAITING {
+        let at = check.by.key();
+        let there = self.waiting.iter().filter(|waiting| waiting.at == at).count();
+        if self.waiting.len() >= MAX_WAITING || there >= MAX_WAITING_ONE {
             return false;
         }
-        self.waiting.push_back((client, Box::new(check)));
+        self.waiting.push_back(Waiting { client, at, check: Box::new(check) });
         self.start(cx);
         true
     }
 
-    /// A helper has finished a check: the next one begins.
-    pub(super) fn done<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
-        self.running -= 1;
+    /// A helper has finished the check of a client's password: the next one begins.
+    pub(super) fn done<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: Peer) {
+        self.running.retain(|(running, _)| *running != client);
         self.start(cx);
     }
 
     /// A client does not wait any more. A check that has begun goes on, and its answer is ignored.
     pub(super) fn leave(&mut self, client: Peer) {
-        self.waiting.retain(|(waiting, _)| *waiting != client);
+        self.waiting.retain(|waiting| waiting.client != client);
     }
 
     fn start<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
-        while self.running < MAX_RUNNING {
-            let Some((client, check)) = self.waiting.pop_front() else { return };
-            self.running += 1;
-            let job = cx.common.begin_job(Job::CheckPassword(client));
-            cx.io.help(job, Work::CheckPassword(check));
+        while self.running.len() < MAX_RUNNING {
+            let Some(next) = self.next() else { return };
+            self.running.push((next.client, next.at));
+            let job = cx.common.begin_job(Job::CheckPassword(next.client));
+            cx.io.help(job, Work::CheckPassword(next.check));
         }
+    }
+
+    /// The first of those that wait whose server or service may have one more.
+    fn next(&mut self) -> Option<Waiting> {
+        let mut full: Vec<&str> = Vec::new();
+        for (i, (_, at)) in self.running.iter().enumerate() {
+            let before = self.running[..i].iter().filter(|(_, other)| other == at).count();
+            if before + 1 == MAX_RUNNING_ONE {
+                full.push(at);
+            }
+        }
+        let first = self.waiting.iter().position(|waiting| !full.contains(&&*waiting.at))?;
+        self.waiting.remove(first)
     }
 }

@@ -22,10 +22,12 @@ use crate::common::{Cx, FollowUp};
 use crate::entry::auth_lookups::AuthLookups;
 use crate::entry::checks::{self, PasswordChecks};
 use crate::entry::hashing::{PasswordHashing, Requested};
+use crate::entry::login_log;
 use crate::entry::secret_query::UserSecret;
 use crate::entry::state::{Awaits, Hashing, LoginPhase, Why, subject};
 use crate::entry::step::EntryStep;
 use crate::entry::user_names::UserNames;
+use crate::entry::welcome;
 use crate::peers::{ClientPhase, ClientSlot};
 use crate::port::{Authority, Io, PasswordCheck};
 
@@ -111,8 +113,8 @@ impl Logins {
     ) -> EntryStep {
         client.user = request.user.as_str().into();
         let console = weir_admin::is_console(&request.database);
-        let ignored = &cx.common.config().ignore_startup_parameters;
-        if !console && let Err(refusal) = request.wanted(&cx.sessions.params, ignored) {
+        let requested = welcome::requested(cx.common.config(), &cx.sessions.params, &request);
+        if let Some(refusal) = requested.err().filter(|_| !console) {
             return EntryStep::Refuse(refusal);
         }
         let mut buffer = Vec::new();
@@ -121,6 +123,7 @@ impl Logins {
             cx.io.send(client.peer, &buffer);
         }
         if console && self.is_owner(client) {
+            login_log::attempt(cx, client, &request);
             client.phase = ClientPhase::Login(Box::new(LoginPhase::new(request)));
             return EntryStep::Proven;
         }
@@ -156,9 +159,17 @@ impl Logins {
             Err(lookup) => return EntryStep::LookUp(request, lookup),
         };
         if known.asked.as_ref().is_some_and(|asked| !asked.exists) && !config.auth.hide_unknown_users {
+            login_log::not_found(cx, client, &request);
             client.phase = ClientPhase::Login(Box::new(LoginPhase { secret: known.asked, ..LoginPhase::new(request) }));
             return EntryStep::Failed(Refusal::NoSuchUser);
         }
+        if !known.exists && known.asked.is_none() && demand.method.wants_user() {
+            login_log::unknown_user(cx, client, &request);
+        }
+        if let Some(rule) = demand.rule {
+            login_log::rule_matched(cx, client, &request.database, rule.line);
+        }
+        login_log::attempt(cx, client, &request);
         let console = weir_admin::is_console(&request.database);
         let pool = if console { None } else { config.pool(&request.database) };
         let tls = client.tls.as_deref();
@@ -389,8 +400,8 @@ impl Logins {
     }
 
     /// A helper has finished a check, whose client may be gone by now.
-    pub(crate) fn check_done<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
-        self.checks.done(cx);
+    pub(crate) fn check_done<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: Peer) {
+        self.checks.done(cx, client);
     }
 
     /// A client's password has been checked: its login goes on.

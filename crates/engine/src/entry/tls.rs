@@ -8,8 +8,9 @@ use weir_config::{Config, SslMode};
 use crate::common::Cx;
 use crate::entry::state::SslNegotiation;
 use crate::entry::step::EntryStep;
+use crate::log;
 use crate::peers::{ClientPhase, ClientSlot};
-use crate::port::{Handshake, Io};
+use crate::port::{Handshake, Io, Level};
 
 /// The ALPN protocol that a client must offer with direct TLS: so a request for another kind of server can't be
 /// misused for this one (PostgreSQL 17).
@@ -31,7 +32,12 @@ pub(super) fn is_missing(config: &Config, client: &ClientSlot) -> bool {
 
 /// A client has sent an SSLRequest, and must wait for its answer.
 pub(super) fn requested<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
-    if is_offered(cx.common.config(), client) {
+    let offered = is_offered(cx.common.config(), client);
+    let answer = if offered { "P: SSL ack" } else { "P: nak" };
+    for step in ["C: req SSL", answer] {
+        log::log_client(Level::Noise, cx.common.config(), client, "", format_args!("{step}"), cx.io);
+    }
+    if offered {
         cx.io.send(client.peer, b"S");
         cx.io.start_tls(client.peer, Handshake::Accept { received: Vec::new() });
         client.phase = ClientPhase::Handshake(SslNegotiation::Request);

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use weir_config::Config;
+use weir_config::{Config, UntrackedParameters};
 use weir_pgwire::{ErrorFields, put_back};
-use weir_session::startup::StartupRequest;
+use weir_session::startup::{OtherParams, StartupRequest};
 use weir_session::{ParamTable, Params, Refusal};
 
 use crate::common::Cx;
 use crate::entry::reported::{Reported, Welcome};
 use crate::peers::ClientSlot;
-use crate::port::{Io, Level};
-use crate::{log, traffic};
+use crate::port::Io;
+use crate::traffic;
 
 /// The parameters of a console (PgBouncer's, and what drivers expect).
 const CONSOLE_PARAMETERS: [(&str, &str); 7] = [
@@ -52,13 +52,30 @@ pub(crate) fn wanted(
     client: &ClientSlot,
     request: &StartupRequest,
 ) -> Result<Params, Refusal> {
-    let mut wanted = request.wanted(table, &config.ignore_startup_parameters)?;
+    let mut wanted = requested(config, table, request)?;
     if config.application_name_add_host {
-        let name = format!("{} - {}", request.param("application_name").unwrap_or("app"), client.addr);
+        let name = format!(
+            "{} - {}",
+            request.param("application_name").unwrap_or("app"),
+            client.addr.with_port(config.listen.port)
+        );
         // A name that became too long is left unchanged.
         let _ = table.set(&mut wanted, "application_name", &name);
     }
     Ok(wanted)
+}
+
+/// The parameters of a client's startup packet.
+///
+/// # Errors
+/// One of them is refused.
+pub(crate) fn requested(config: &Config, table: &ParamTable, request: &StartupRequest) -> Result<Params, Refusal> {
+    let others = match config.untracked_startup_parameters {
+        UntrackedParameters::Refuse => OtherParams::Refuse,
+        UntrackedParameters::Ignore => OtherParams::Ignore,
+        UntrackedParameters::Set => OtherParams::Set,
+    };
+    request.wanted(table, &config.ignore_startup_parameters, others)
 }
 
 /// Sends a client what its session begins with: these parameters, where a server has reported those.
@@ -100,13 +117,4 @@ fn put_key<I: Io>(buffer: &mut Vec<u8>, cx: &Cx<'_, I>, client: &mut ClientSlot,
         own => client.cancel.become_peer_key(cx.common.worker(), own),
     };
     put_back::backend_key_data(buffer, pid, client.cancel.issue(request.minor, pid));
-}
-
-/// PgBouncer calls it an attempt; Weir logs it after the login.
-pub(crate) fn log_login<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, database: &str) {
-    if cx.common.config().log.connections {
-        let tls = client.tls.as_ref().map_or("no", |tls| &tls.description);
-        let text = format_args!("login attempt: db={database} user={} tls={tls}", client.user);
-        log::log_client(Level::Info, client, database, text, cx.io);
-    }
 }

@@ -38,7 +38,7 @@ impl Engine {
         let new = lost::count(pool, told);
         let client = server.link.filter(|_| !new.is_empty()).and_then(|client| self.peers.take_client(client));
         if let Some(mut client) = client {
-            lost::log(new, told, &mut client, &pool.name, &self.sessions.params, io);
+            lost::log(self.common.config(), new, told, &mut client, &pool.name, &self.sessions.params, io);
             self.peers.put(client.peer, Entry::Client(client));
         }
     }

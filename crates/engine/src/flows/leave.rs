@@ -67,6 +67,7 @@ impl Engine {
             refusal.write(states, scratch);
             io.send(client.peer, scratch);
         }
+        self.log_closing(now, &client, why, io);
         if self.common.config().log.pooler_errors {
             self.log_client(Level::Warning, &client, format_args!("pooler error: {refusal}"), io);
         }
@@ -74,20 +75,24 @@ impl Engine {
         // A server that is closed because of a time-out has the time-out for a reason, as its client has.
         let timed_out =
             matches!(refusal, Refusal::QueryTimeout | Refusal::IdleTransactionTimeout | Refusal::TransactionTimeout);
-        self.leave(now, client, (why, if timed_out { why } else { NOT_READY }), io);
+        self.leave(now, client, if timed_out { why } else { NOT_READY }, io);
     }
 
     /// Removes a client from all parts. Its connection is closed already, or being closed.
     pub(crate) fn remove_client<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, why: &str, io: &mut I) {
-        self.leave(now, client, (why, NOT_READY), io);
+        self.log_closing(now, &client, why, io);
+        self.leave(now, client, NOT_READY, io);
     }
 
-    /// The same with two reasons: the client's, and that of its server, if that must be closed with it.
-    fn leave<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, (why, servers): (&str, &str), io: &mut I) {
+    fn log_closing<I: Io>(&self, now: Time, client: &ClientSlot, why: &str, io: &mut I) {
         if self.common.config().log.disconnections && !matches!(client.phase, ClientPhase::Canceller) {
             let age = now.since(client.connected_at).micros() / 1_000_000;
-            self.log_client(Level::Info, &client, format_args!("closing because: {why} (age={age}s)"), io);
+            self.log_client(Level::Info, client, format_args!("closing because: {why} (age={age}s)"), io);
         }
+    }
+
+    /// The same without a line of its own; `servers`: the reason of its server, if that must be closed with it.
+    fn leave<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, servers: &str, io: &mut I) {
         self.admin.client_counts.remove(&client.phase);
         if let ClientPhase::Console(console) = &client.phase {
             self.console_left(now, console, io);

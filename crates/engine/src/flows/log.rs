@@ -18,7 +18,7 @@ impl Engine {
 
     /// A line about a client.
     pub(crate) fn log_client<I: Io>(&self, level: Level, client: &ClientSlot, text: fmt::Arguments<'_>, io: &mut I) {
-        log_client(level, client, self.database_of(client), text, io);
+        log_client(level, self.common.config(), client, self.database_of(client), text, io);
     }
 
     /// A line about a server.

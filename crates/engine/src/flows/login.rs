@@ -1,7 +1,7 @@
 //! A client's login, step by step: carries out the steps that the parts of `entry` return.
 
 use weir_base::{Peer, Time};
-use weir_config::AuthLookup;
+use weir_config::{AuthLookup, FileFormat};
 use weir_pool::Acquire;
 use weir_session::startup::StartupRequest;
 use weir_session::{Client, Refusal};
@@ -10,6 +10,7 @@ use crate::admin::console::Console;
 use crate::cluster::lending::Learnings;
 use crate::common::{FollowUp, cx};
 use crate::engine::Engine;
+use crate::entry::login_log;
 use crate::entry::reported::Welcome;
 use crate::entry::secret_query::UserSecret;
 use crate::entry::state::{Awaits, Delayed, LoginPhase, subject};
@@ -158,7 +159,7 @@ impl Engine {
 
     /// A client's password has been checked elsewhere.
     pub(crate) fn password_checked<I: Io>(&mut self, now: Time, peer: Peer, result: Result<(), String>, io: &mut I) {
-        self.entry.logins.check_done(cx!(self, now, io));
+        self.entry.logins.check_done(cx!(self, now, io), peer);
         let Some(mut client) = self.peers.take_client(peer) else {
             if let Err(why) = &result {
                 // What took so long, perhaps.
@@ -197,7 +198,10 @@ impl Engine {
                 self.entry.lookups.distrust(cx, subject(phase.request()));
             }
             if let Some(why) = phase.why() {
-                self.log_client(Level::Warning, &client, format_args!("login refused: {why}"), io);
+                // PgBouncer has no such line, and tools count its warnings.
+                let ini = self.common.config().format == FileFormat::Ini;
+                let level = if ini { Level::Info } else { Level::Warning };
+                self.log_client(level, &client, format_args!("login refused: {why}"), io);
             }
         }
         let cx = cx!(self, now, io);
@@ -222,6 +226,9 @@ impl Engine {
         } else {
             self.admin.halt.is_disabled(name).then(|| Refusal::DatabaseDisabled(name.clone()))
         };
+        if let Some(Refusal::NoSuchDatabase(database)) = &refusal {
+            login_log::no_database(cx!(self, now, io), &client, database);
+        }
         match refusal {
             Some(refusal) => self.refuse(now, client, refusal, io),
             None => self.enter(now, client, io),
@@ -304,7 +311,6 @@ impl Engine {
         slot.counts.stats.client_login_count += 1;
         client.phase = ClientPhase::Ready(Client::new(client.id, slot.mode(), params));
         client.request_at = now;
-        welcome::log_login(cx, &client, &slot.name);
         self.unpause_client(&mut client, io);
         self.insert_ready(client);
     }
@@ -320,7 +326,6 @@ impl Engine {
         self.admin.client_counts.change(&client.phase);
         self.admin.console_counts.stats.client_login_count += 1;
         client.request_at = now;
-        welcome::log_login(cx, &client, &request.database);
         self.insert_ready(client);
     }
 

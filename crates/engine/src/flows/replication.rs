@@ -76,7 +76,6 @@ impl Engine {
         let slot = self.pools.get_mut(client.pool);
         slot.counts.tally.logins += 1;
         slot.counts.stats.server_assignment_count += 1;
-        welcome::log_login(cx, &client, &slot.name);
         let mut stream = Stream::new(phase.request().replication, known.params);
         let ahead = std::mem::take(&mut client.waiting);
         let terminated = stream.client_sent(&ahead);

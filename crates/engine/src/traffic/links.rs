@@ -9,7 +9,7 @@ use weir_session::{Clean, Server, param_sync};
 
 use crate::backends::hosts::{Fitness, fitness};
 use crate::common::{Cx, FollowUp};
-use crate::log::log_server;
+use crate::log::{log_client, log_server};
 use crate::peers::{ClientPhase, ClientSlot, Reset, ServerPhase, ServerSlot, ServerState};
 use crate::pools::PoolSlot;
 use crate::port::{Io, Level};
@@ -37,6 +37,10 @@ pub(crate) fn link<I: Io>(
     server.link = Some(client.peer);
     server.clock.linked(cx.now);
     server.used = true;
+    if cx.io.logs(Level::Noise) {
+        let text = format_args!("linking client to S-{:#x}", server.id);
+        log_client(Level::Noise, cx.common.config(), client, &slot.name, text, cx.io);
+    }
     if server.reading.is_full() {
         // The output of its last client still waits for its socket.
         change_pause(client, |pause| pause.peer_full = true, cx.io);

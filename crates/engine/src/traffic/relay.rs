@@ -55,7 +55,7 @@ pub(crate) fn feed_client<I: Io>(
         && !std::mem::replace(&mut client.statements_refused, true)
     {
         let text = format_args!("prepared statement '{name}' was already prepared");
-        log::log_client(Level::Error, client, &slot.name, text, cx.io);
+        log::log_client(Level::Error, cx.common.config(), client, &slot.name, text, cx.io);
     }
     if let Some(server) = server {
         note_request(cx, slot, server, mid_message);

@@ -115,6 +115,7 @@ pub(super) fn syslog(line: &Line, facility: u8, ident: &str, zone: &TimeZone) ->
 
 fn label(level: Level) -> &'static str {
     match level {
+        Level::Noise => "NOISE",
         Level::Debug => "DEBUG",
         Level::Info => "LOG",
         Level::Warning => "WARNING",
@@ -126,7 +127,7 @@ fn label(level: Level) -> &'static str {
 /// The severities of syslog (RFC 3164, section 4.1.1).
 fn severity(level: Level) -> u8 {
     match level {
-        Level::Debug => 7,
+        Level::Noise | Level::Debug => 7,
         Level::Info => 6,
         Level::Warning => 4,
         Level::Error => 3,

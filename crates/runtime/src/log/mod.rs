@@ -66,7 +66,11 @@ impl LogThread {
 
 /// The lowest level that is written with these settings.
 fn min_level(settings: &Settings) -> Level {
-    if settings.verbose > 0 { Level::Debug } else { Level::Info }
+    match settings.verbose {
+        0 => Level::Info,
+        1 => Level::Debug,
+        _ => Level::Noise,
+    }
 }
 
 impl Log {

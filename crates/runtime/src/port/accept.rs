@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use weir_base::{ClientAddr, Peer};
+use weir_config::Listen;
 use weir_engine::port::Level;
 
 use super::Port;
@@ -38,6 +39,14 @@ impl Port {
         let Some(listening) = self.listening.as_mut() else { return };
         if let Err(error) = listening.set_accepting(on, self.poll.registry()) {
             self.shared.log.line(Level::Error, format_args!("{error}"));
+        }
+    }
+
+    /// Applies a configuration to the listeners.
+    pub(crate) fn adopt_listening(&mut self, plan: &Listen) {
+        let Some(listening) = self.listening.as_mut() else { return };
+        if let Err(error) = listening.adopt(plan) {
+            self.shared.log.line(Level::Warning, format_args!("tcp_defer_accept can't be changed: {error}"));
         }
     }
 

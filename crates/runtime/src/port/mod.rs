@@ -505,6 +505,7 @@ impl Io for Port {
             self.shared.log.reopen();
         }
         self.keepalive = config.listen.keepalive;
+        self.adopt_listening(&config.listen);
         self.shared.tls_contexts.adopt(config);
         self.connects.adopt(&config.dns);
     }

@@ -28,6 +28,9 @@ use crate::socket_file::FileUsers;
 use crate::supervisor;
 use crate::tls::Tls;
 
+/// How long a process that has connected may take to say what it wants: one at a time is listened to, so one that says
+/// nothing delays the next.
+const HELLO: Duration = Duration::from_secs(2);
 /// How long the other side may be silent before it serves, and while a frame is on its way.
 const SILENCE: Duration = Duration::from_secs(60);
 /// How long workers may take to answer a question.
@@ -144,9 +147,10 @@ impl Giving {
 
     /// Offers the listening sockets, and waits until the other process serves. Nothing is given away before.
     fn offer(&self, stream: &UnixStream) -> io::Result<Option<Serving>> {
-        stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_read_timeout(Some(HELLO))?;
         stream.set_write_timeout(Some(SILENCE))?;
         let hello = wire::receive(stream)?;
+        stream.set_read_timeout(Some(SILENCE))?;
         let Some((format, version)) = hello.bytes.split_first_chunk().filter(|_| hello.kind == Kind::Hello) else {
             return Err(ErrorKind::InvalidData.into());
         };
