@@ -35,5 +35,5 @@ mkdir -p "$SHOTS"
 # Drivers get only an address: for the rest they use their usual defaults.
 export BROWSER=$browser PGPASSWORD=$WEIR_PASSWORD NODE_EXTRA_CA_CERTS=$WEIR_AUTHORITY
 [ "${1:-}" != scale.mjs ] || { cd "$cache" && exec node scale.mjs; }
-[ $# -gt 0 ] || set -- check.mjs day.mjs login.mjs pages.mjs
+[ $# -gt 0 ] || set -- check.mjs day.mjs incident.mjs login.mjs pages.mjs
 cd "$cache" && exec node --test --test-concurrency=1 --test-reporter=spec ${ONLY:+--test-name-pattern="$ONLY"} "$@"
