@@ -1,7 +1,7 @@
 //! Commands of operators, from the console, the control plane and signals, and the figures for them.
 //!
 //! - `console`: an operator's session. `stream`: long tables, in pieces. `gather`: commands for all workers.
-//! - `halt`: what is stopped. `reload`: a new configuration. `shutdown`: the end.
+//! - `health`: whether pools serve their clients. `halt`: what is stopped. `reload`: a new configuration. `shutdown`: the end.
 //! - `report`: the tables' content. `wait_diagnosis`: why a client waits.
 //! - `client_counts`: how many clients there are. `refusals`: how many were refused, by cause. `lost`: session state that
 //!   was lost.
@@ -12,6 +12,7 @@ pub(crate) mod client_counts;
 pub(crate) mod console;
 pub(crate) mod gather;
 pub(crate) mod halt;
+pub(crate) mod health;
 pub(crate) mod lost;
 pub(crate) mod paging;
 pub(crate) mod pool_counts;
@@ -36,6 +37,7 @@ pub(crate) struct Admin {
     pub(crate) gatherings: gather::Gatherings,
     pub(crate) reloads: reload::Reloads,
     pub(crate) halt: halt::Halt,
+    pub(crate) health: health::PoolsHealth,
     pub(crate) shutdown: shutdown::Shutdown,
     /// When the statistics period ends.
     pub(crate) stats_at: Time,
@@ -57,6 +59,7 @@ impl Admin {
             gatherings: gather::Gatherings::default(),
             reloads: reload::Reloads::new(config),
             halt: halt::Halt::default(),
+            health: health::PoolsHealth::default(),
             shutdown: shutdown::Shutdown::default(),
             stats_at: Time::NEVER,
             version,
