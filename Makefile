@@ -1,4 +1,4 @@
-# What there is to do. `make` alone says so.
+# The targets of this repository. `make` alone lists them.
 
 CARGO ?= cargo
 ARGS ?=
@@ -6,7 +6,7 @@ ARGS ?=
 .DEFAULT_GOAL := help
 .PHONY: help demo build lab lab-deps test test-all bench soak regress incidents sim planted fuzz drivers faults lint deny
 
-help: ## Say what there is to do
+help: ## List the targets
 	@echo "make TARGET, where TARGET is one of"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
 	@echo "ARGS are passed on, as in: make demo ARGS='--seconds 5'"
@@ -74,6 +74,10 @@ drivers: ## Real drivers through Weir, and docs/drivers.md made anew (ONLY='pgx 
 
 faults: ## Faults done to a real PostgreSQL and a real Weir, measured into docs/faults.md (ONLY=partition, ARGS=--list)
 	@$(CARGO) run --quiet -p weir-tests --bin faults -- $(or $(ONLY),--page) $(ARGS)
+
+.PHONY: docs
+docs: ## The pages as a site that can be searched, into target/site (builds mdBook once, outside of the repository)
+	@CARGO=$(CARGO) scripts/docs.sh
 
 lint: ## Formatting, clippy, and who may know whom
 	$(CARGO) fmt --all --check
