@@ -19,7 +19,7 @@ const REFERENCE: [(Show, &str, &str); 24] = [
         "ssiiiiiiiiiiiiissssqs",
         "database, user, cl_active, cl_waiting, cl_active_cancel_req, cl_waiting_cancel_req, sv_active, \
          sv_active_cancel, sv_being_canceled, sv_idle, sv_used, sv_tested, sv_login, maxwait, maxwait_us, pool_mode, \
-         load_balance_hosts",
+         load_balance_hosts, health, health_since, health_clients, health_error",
     ),
     (
         Show::Stats,
