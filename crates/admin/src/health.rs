@@ -1,16 +1,11 @@
 //! The health of a pool: one word, the same in the panel, the API, the console, the metrics and the log.
 //!
-//! Owns the states, the one rule that computes them from a pool's figures ([`Health::of`]), and what to do in each. Must not
-//! know since when a state holds: `health_watch` remembers that. docs/health.md is this file in words, which a test compares.
+//! Owns the states with their names and what to do in each, and the figures that decide beside a pool's counts. Must not know
+//! the rule (`health_rule`), nor since when a state holds (`health_watch`).
 
 use std::fmt;
 
 use weir_base::Span;
-
-use crate::records::PoolRecord;
-
-/// From this wait of the oldest client on, a pool whose servers are all busy is *saturated*.
-pub const LONG_WAIT: Span = Span::from_secs(2);
 
 /// A server whose client or query has not moved for this long counts as motionless; a login without an answer for this long
 /// counts as failed.
@@ -21,7 +16,7 @@ pub const MOTIONLESS: Span = Span::from_secs(3);
 const REJECTIONS: [&str; 2] = ["3D000", "42501"];
 
 /// The longest error text that is kept, in bytes.
-const MAX_MESSAGE: usize = 500;
+pub(crate) const MAX_MESSAGE: usize = 500;
 
 /// The state of a pool. A greater one is worse, and speaks for several pools that are shown as one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -35,7 +30,7 @@ pub enum Health {
     Disabled,
     /// An operator has paused the pool: all clients wait.
     Paused,
-    /// All servers are busy, and the oldest client has waited for [`LONG_WAIT`].
+    /// All servers are busy, and the oldest client has waited for [`crate::LONG_WAIT`].
     Saturated,
     /// Clients wait, and no server moves: all are held by clients that idle in a transaction, or by queries behind them.
     Stalled,
@@ -57,29 +52,6 @@ impl Health {
         Health::CannotConnect,
         Health::LoginRejected,
     ];
-
-    /// The state that a pool's figures show. The first that applies, in this order: paused, login rejected, cannot connect,
-    /// stalled, saturated, disabled, waiting, healthy.
-    pub fn of(pool: &PoolRecord, paused: bool, disabled: bool) -> Health {
-        if paused {
-            return Health::Paused;
-        }
-        if let Some(state) = unreachable(pool) {
-            return state;
-        }
-        let full = pool.cl_waiting > 0 && pool.free() == 0 && !pool.symptoms.opening;
-        if full && no_server_moves(pool) {
-            return Health::Stalled;
-        }
-        if full && pool.maxwait >= LONG_WAIT {
-            return Health::Saturated;
-        }
-        match (disabled, pool.cl_waiting) {
-            (true, _) => Health::Disabled,
-            (false, 0) => Health::Healthy,
-            (false, _) => Health::Waiting,
-        }
-    }
 
     /// The state in words.
     pub fn name(self) -> &'static str {
@@ -119,28 +91,6 @@ impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
-}
-
-/// No connection can be made: why not. An error counts while it is the result of the last login, and clients feel it: no
-/// server is left, or a client waits for one more for long.
-fn unreachable(pool: &PoolRecord) -> Option<Health> {
-    let Symptoms { failure, opening, login_age, .. } = &pool.symptoms;
-    let none_left = pool.connected() == 0;
-    match failure {
-        Some(_) if !none_left && (pool.cl_waiting == 0 || pool.maxwait < LONG_WAIT) => None,
-        Some(failure) if failure.is_rejection() => Some(Health::LoginRejected),
-        Some(_) => Some(Health::CannotConnect),
-        None => {
-            let no_answer = *opening && none_left && pool.cl_waiting > 0 && *login_age >= MOTIONLESS;
-            no_answer.then_some(Health::CannotConnect)
-        }
-    }
-}
-
-/// Whether every server that is in use is motionless, and one of them because of its client.
-fn no_server_moves(pool: &PoolRecord) -> bool {
-    let Symptoms { silent, stuck, .. } = pool.symptoms;
-    silent > 0 && silent + stuck >= pool.connected()
 }
 
 /// What decides a pool's health besides its counts of clients and servers.
@@ -199,7 +149,7 @@ impl LoginFailure {
     }
 
     /// Whether the server has refused the user, the password or the database.
-    fn is_rejection(&self) -> bool {
+    pub(crate) fn is_rejection(&self) -> bool {
         self.sqlstate.starts_with("28") || REJECTIONS.contains(&self.sqlstate.as_str())
     }
 }
@@ -235,7 +185,3 @@ impl PoolHealth {
         (self.waiting, self.refused) = clients;
     }
 }
-
-#[cfg(test)]
-#[path = "health_tests.rs"]
-mod tests;

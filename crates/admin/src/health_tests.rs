@@ -3,6 +3,7 @@
 use weir_base::PoolMode;
 
 use super::*;
+use crate::health::{LoginFailure, MAX_MESSAGE, PoolHealth};
 
 fn pool(change: impl FnOnce(&mut PoolRecord)) -> PoolRecord {
     let mut pool = PoolRecord::new("app", "owner", PoolMode::Transaction);

@@ -1,20 +1,14 @@
-//! The health of pools: when it is computed without being asked, and what of it only this worker's tables show.
+//! The health of pools: when it is computed without being asked.
 //!
 //! Owns the process's [`HealthWatch`] (worker 0) and whether this worker has reported trouble. Must not compute a state:
 //! `weir_admin::Health` does. While all pools are healthy nothing here runs. A worker whose pool has a waiting client or a
 //! failed login reports that to worker 0, which then looks at all pools once a second until all are healthy again.
 
-use weir_admin::{HealthChange, HealthWatch, LoginFailure, MOTIONLESS, Report, Symptoms};
+use weir_admin::{HealthChange, HealthWatch, Report};
 use weir_base::{Span, Time};
 use weir_config::{Config, FileFormat};
-use weir_pool::ServerState as InPool;
 
-use crate::admin::report::Tables;
-use crate::backends::login_throttle::LoginThrottle;
 use crate::common::Cx;
-use crate::handles::PoolIx;
-use crate::peers::{ServerPhase, ServerSlot, ServerState};
-use crate::pools::PoolSlot;
 use crate::port::Io;
 use crate::timers::Who;
 
@@ -69,51 +63,4 @@ impl PoolsHealth {
             FileFormat::Ini => (Vec::new(), false),
         }
     }
-}
-
-/// What decides the health of a pool, as far as this worker knows it.
-pub(super) fn symptoms(tables: &Tables<'_>, ix: PoolIx) -> Symptoms {
-    let (slot, now) = (tables.pools.get(ix), tables.common.now());
-    let mut symptoms = Symptoms {
-        failure: failure(slot, tables.throttle, |at| tables.common.wall(at), now),
-        opening: slot.login.waits(),
-        refused: slot.counts.refusals.total() - slot.counts.refusals.other,
-        ..Symptoms::default()
-    };
-    for (server, state, since) in slot.pool.servers() {
-        match state {
-            InPool::Login => {
-                symptoms.opening = true;
-                symptoms.login_age = symptoms.login_age.max(now.since(since));
-            }
-            InPool::Linked(_) => {
-                let (silent, stuck) = motionless(tables.peers.get_server(server), now);
-                symptoms.silent += u32::from(silent);
-                symptoms.stuck += u32::from(stuck);
-            }
-            InPool::Idle { .. } | InPool::Closing => {}
-        }
-    }
-    symptoms
-}
-
-/// How the last login of a pool failed: its own, or that of another pool at the host that it waits for.
-fn failure(slot: &PoolSlot, throttle: &LoginThrottle, wall: impl Fn(Time) -> u64, now: Time) -> Option<LoginFailure> {
-    let of_host = slot.login.waits_at().and_then(|target| throttle.away(target));
-    if let Some(away) = of_host {
-        let since = slot.failures.since().min(away.since);
-        return Some(LoginFailure::new(wall(since), wall(now), &away.error.sqlstate, &away.error.message));
-    }
-    let (error, at) = slot.failures.current()?;
-    Some(LoginFailure::new(wall(slot.failures.since()), wall(at), &error.sqlstate, &error.message))
-}
-
-/// Whether a server's client, or its query, has not moved for long.
-fn motionless(server: Option<&ServerSlot>, now: Time) -> (bool, bool) {
-    let Some(server) = server else { return (false, false) };
-    let ServerState::Up(_, ServerPhase::Linked) = &server.state else { return (false, false) };
-    let long = |since: Time| since != Time::NEVER && now.since(since) >= MOTIONLESS;
-    let holding = server.clock.holding();
-    let silent = long(holding.silence);
-    (silent, !silent && long(holding.query) && long(server.clock.heard_at()))
 }

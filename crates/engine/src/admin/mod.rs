@@ -2,7 +2,7 @@
 //!
 //! - `console`: an operator's session. `stream`: long tables, in pieces. `gather`: commands for all workers.
 //! - `health`: whether pools serve their clients. `halt`: what is stopped. `reload`: a new configuration. `shutdown`: the end.
-//! - `report`: the tables' content. `wait_diagnosis`: why a client waits.
+//! - `report`: the tables' content; `symptoms`: those of a pool in trouble. `wait_diagnosis`: why a client waits.
 //! - `client_counts`: how many clients there are. `refusals`: how many were refused, by cause. `lost`: session state that
 //!   was lost.
 //!
@@ -21,6 +21,7 @@ pub(crate) mod reload;
 pub(crate) mod report;
 pub(crate) mod shutdown;
 pub(crate) mod stream;
+mod symptoms;
 pub(crate) mod wait_diagnosis;
 
 use std::sync::Arc;

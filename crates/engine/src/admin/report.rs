@@ -9,8 +9,8 @@ use weir_session::startup::Replication;
 use weir_session::{ParamTable, Server};
 
 use crate::admin::client_counts::ClientCounts;
-use crate::admin::health;
 use crate::admin::stream::{MAX_LOOKS, PAGE};
+use crate::admin::symptoms::symptoms;
 use crate::backends::connection::Connection;
 use crate::backends::login_throttle::LoginThrottle;
 use crate::cluster::lending::LendingRole;
@@ -55,7 +55,7 @@ impl Tables<'_> {
         record.sv_login = snapshot.login;
         record.maxwait = snapshot.oldest_wait;
         record.statement_bytes = slot.accepted.used();
-        record.symptoms = health::symptoms(self, ix);
+        record.symptoms = symptoms(self.common, self.peers, self.throttle, slot);
         for (server, state, _) in slot.pool.servers() {
             match state {
                 InPool::Idle { since } if is_used(slot, since, now) => record.sv_used += 1,
