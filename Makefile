@@ -8,7 +8,7 @@ ARGS ?=
 
 help: ## List the targets
 	@echo "make TARGET, where TARGET is one of"
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-17s %s\n", $$1, $$2 }'
 	@echo "ARGS are passed on, as in: make demo ARGS='--seconds 5'"
 
 demo: ## Show Weir with traffic, on a temporary PostgreSQL (half a minute, then until Ctrl-C)
