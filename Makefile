@@ -4,7 +4,7 @@ CARGO ?= cargo
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build lab lab-deps test test-all bench soak regress incidents sim planted fuzz drivers faults lint deny
+.PHONY: help demo build lab lab-deps test test-ci test-all bench soak regress incidents sim planted fuzz drivers faults lint deny
 
 help: ## Say what there is to do
 	@echo "make TARGET, where TARGET is one of"
@@ -34,7 +34,10 @@ lab-deps: ## Install what the experiments compare with: PgBouncer, Pgpool-II, Ma
 test: ## What a change needs: lints, unit tests, real PostgreSQL, simulator
 	@scripts/test.sh $(ARGS)
 
-test-all: ## The same with the long and the many: huge results, soak, more seeds
+test-ci: ## The same and what CI runs: the other suites, both back ends, the panel in a browser
+	@scripts/test.sh --ci $(ARGS)
+
+test-all: ## All of that with the long and the many: huge results, soak, more seeds
 	@scripts/test.sh --all $(ARGS)
 
 incidents: ## What has gone wrong in poolers, a test each; FULL=1 takes the incidents' own sizes (ONLY=NAME)
