@@ -190,6 +190,7 @@ if [ "$all" = yes ]; then
     step "Planted bugs, which the simulator must find" make --no-print-directory planted
     step "Real drivers" tests/drivers/run.sh
     step "The API against its description" tests/api/run.sh
+    step "The site of the pages, its links and its search" tests/site/run.sh
     step "PostgreSQL's own regression tests" make --no-print-directory regress
     step "The fuzz targets" make --no-print-directory fuzz
     tests "Huge results and long runs" -p weir-tests --features long
