@@ -4,11 +4,11 @@ CARGO ?= cargo
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build lab lab-deps test test-all bench soak regress incidents sim planted fuzz drivers faults lint deny
+.PHONY: help demo build lab lab-deps test test-ci test-all bench soak regress incidents sim planted fuzz drivers faults lint deny
 
 help: ## List the targets
 	@echo "make TARGET, where TARGET is one of"
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-17s %s\n", $$1, $$2 }'
 	@echo "ARGS are passed on, as in: make demo ARGS='--seconds 5'"
 
 demo: ## Show Weir with traffic, on a temporary PostgreSQL (half a minute, then until Ctrl-C)
@@ -34,7 +34,10 @@ lab-deps: ## Install the programs that the experiments compare: PgBouncer, Pgpoo
 test: ## The tests that a change needs: lints, unit tests, real PostgreSQL, simulator
 	@scripts/test.sh $(ARGS)
 
-test-all: ## The same and the long tests: huge results, soak, more seeds
+test-ci: ## The same and what CI runs: the other suites, both back ends, the panel in a browser
+	@scripts/test.sh --ci $(ARGS)
+
+test-all: ## All of that and the long tests: huge results, soak, more seeds
 	@scripts/test.sh --all $(ARGS)
 
 incidents: ## Tests of incidents of other poolers; FULL=1 takes the incidents' own sizes (ONLY=NAME)

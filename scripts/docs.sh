@@ -30,15 +30,45 @@ linked() {
     done
 }
 
-# Copies a file to its place. A README is the index of its folder on the site, and links to it follow.
+# Copies a file to its place. In a page, a link whose text is a file's name gets the title of the page that it leads to,
+# and a README is the index of its folder, so links to it follow.
 copy() {
     local to=$stage/src/$1
     mkdir -p "$(dirname "$to")"
     case $1 in
-    *.md) sed -E 's#(\]\(|\]\([^):]*/)README\.md#\1index.md#g' "$1" >"${to/%README.md/index.md}" ;;
+    *.md) awk -v page="$1" "$titled" <(echo "$pages") "$1" | sed -E 's#(\]\(|\]\([^):]*/)README\.md#\1index.md#g' >"${to/%README.md/index.md}" ;;
     *) cp "$1" "$to" ;;
     esac
 }
+
+# For awk: reads the contents of the site, and then the page. `out` has the part of a line that is finished.
+titled='
+    function resolved(link, parts, count, at, path, length_of) {
+        sub(/[^\/]*$/, "", folder)
+        count = split(folder link, parts, "/")
+        for (at = 1; at <= count; at++) {
+            if (parts[at] == "..") length_of--
+            else if (parts[at] != "." && parts[at] != "") path[++length_of] = parts[at]
+        }
+        link = path[1]
+        for (at = 2; at <= length_of; at++) link = link "/" path[at]
+        return link
+    }
+    BEGIN { folder = page }
+    FNR == NR { if (split($0, cell, /[][()]/) > 3) title[cell[4]] = cell[2]; next }
+    {
+        out = ""
+        while (match($0, /\[[a-zA-Z.\/-]*\.md\]\([^)#]*\.md/)) {
+            link = substr($0, RSTART, RLENGTH)
+            target = link
+            sub(/^[^(]*\(/, "", target)
+            name = title[resolved(target)]
+            if (name != "") link = "[" name "](" target
+            out = out substr($0, 1, RSTART - 1) link
+            $0 = substr($0, RSTART + RLENGTH)
+        }
+        print out $0
+    }'
 
 rm -rf "$stage"
 mkdir -p "$stage/src"

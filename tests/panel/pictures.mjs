@@ -32,6 +32,7 @@ for (const theme of ['light', 'dark']) {
     const fields = { Name: 'shop', Host: 'db.example.net', Port: '5432', Database: 'shop', User: 'shop', Password: 'server-secret' };
     for (const [label, text] of Object.entries(fields)) await on.field(label).fill(text);
     await page.locator('#field-size').fill('12');
+    await page.evaluate(() => scrollTo(0, 0));
     await wait(500);
     await save(page, `panel-new-${theme}`);
   });
