@@ -26,6 +26,7 @@ mod lock;
 mod looks;
 mod metrics;
 mod panel;
+mod pool_health;
 mod pool_tests;
 mod serve;
 mod start_error;
