@@ -45,7 +45,7 @@ pub(crate) struct Logins {
 }
 
 /// What a client's proof is checked against.
-struct Known {
+struct KnownUser {
     /// Whether there is such a user.
     exists: bool,
     /// None for a user who has none, or does not exist.
@@ -188,7 +188,7 @@ impl Logins {
         client: &mut ClientSlot,
         mut phase: Box<LoginPhase>,
         plan: Plan,
-        known: Known,
+        known: KnownUser,
     ) -> EntryStep {
         let salt = LoginNonces { md5: cx.common.random_bytes(), nonce: cx.common.random_bytes() };
         let mut buffer = Vec::new();
@@ -216,9 +216,9 @@ impl Logins {
         asked: Option<&UserSecret>,
         lookups: &AuthLookups,
         now: Time,
-    ) -> Result<Known, AuthLookup> {
+    ) -> Result<KnownUser, AuthLookup> {
         let hides = config.auth.hide_unknown_users;
-        let answered = |asked: &UserSecret| Known {
+        let answered = |asked: &UserSecret| KnownUser {
             exists: asked.exists,
             secret: asked.secret(),
             // A user without a secret need not look like others where clients may learn who there is.
@@ -234,7 +234,7 @@ impl Logins {
         match lookup {
             Some(lookup) if exists => lookups.kept(&subject(request), now).map(answered).ok_or(lookup),
             // Nobody is asked about a database that does not exist.
-            _ => Ok(Known {
+            _ => Ok(KnownUser {
                 exists: listed.is_some(),
                 secret: listed.filter(|_| wanted).and_then(|text| Secret::parse(text).ok()),
                 mocks: match hides {
