@@ -24,6 +24,7 @@ mod lab;
 mod lock;
 mod metrics;
 mod panel;
+mod pool_health;
 mod pool_tests;
 mod serve;
 mod start_error;

@@ -112,7 +112,11 @@ struct Column {
 /// Columns that are shown at any width.
 const FEWEST_COLUMNS: usize = 3;
 
-const COLUMNS: [Column; 13] = [
+/// The most problems that have a line of their own.
+const MOST_PROBLEMS: usize = 5;
+
+const COLUMNS: [Column; 14] = [
+    Column { spare: 0, title: "health", of: |pool| state(pool).to_owned() },
     Column { spare: 0, title: "tx/s", of: |pool| whole(&pool["transactions_per_second"]) },
     Column { spare: 8, title: "queries/s", of: |pool| whole(&pool["queries_per_second"]) },
     Column { spare: 4, title: "active", of: |pool| whole(&pool["clients_active"]) },
@@ -135,23 +139,62 @@ const COLUMNS: [Column; 13] = [
 /// An event as text: a line about the whole, the titles, and a line for each pool; as much as fits.
 fn screen(event: &Value, term: Term, room: Option<(usize, usize)>) -> Vec<String> {
     let mut pools: Vec<(&String, &Value)> = event["pools"].as_object().into_iter().flatten().collect();
-    pools.sort_by(|(_, a), (_, b)| load(b).total_cmp(&load(a)));
+    pools.sort_by(|(_, a), (_, b)| is_broken(b).cmp(&is_broken(a)).then(load(b).total_cmp(&load(a))));
+    let mut problems = problems(event);
     if let Some((_, height)) = room {
         // Four other lines are shown, and the cursor takes another.
-        pools.truncate(height.saturating_sub(5).max(1));
+        problems.truncate(height.saturating_sub(6));
+        pools.truncate(height.saturating_sub(5 + problems.len()).max(1));
     }
     let (width, waiting) =
         (room.map_or(usize::MAX, |(width, _)| width), |pool: &Value| pool["clients_waiting"].as_f64());
     let cut = |line: String| line.chars().take(width).collect::<String>();
     let mut lines = table(&pools, &event["all"], width).into_iter().map(cut);
-    let mut screen = vec![cut(workers(event)), String::new()];
+    let mut screen = vec![cut(workers(event))];
+    screen.extend(problems.into_iter().map(|line| term.red(&cut(line))));
+    screen.push(String::new());
     screen.extend(lines.next().map(|titles| term.bold(&titles)));
-    let painted = |(line, (_, pool)): (String, &(_, &Value))| {
-        if waiting(pool) > Some(0.0) { term.yellow(&line) } else { line }
+    let painted = |(line, (_, pool)): (String, &(_, &Value))| match (is_broken(pool), waiting(pool) > Some(0.0)) {
+        (true, _) => term.red(&line),
+        (false, true) => term.yellow(&line),
+        (false, false) => line,
     };
     screen.extend(lines.by_ref().take(pools.len()).zip(&pools).map(painted));
     screen.extend(lines);
     screen
+}
+
+/// A line for each problem: what, since when, for whom, the last error, and what to do.
+fn problems(event: &Value) -> Vec<String> {
+    let at = event["at"].as_f64().unwrap_or(0.0);
+    let all = event["problems"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut lines: Vec<String> = all.iter().take(MOST_PROBLEMS).map(|problem| self::problem(problem, at)).collect();
+    if all.len() > MOST_PROBLEMS {
+        lines.push(format!("… and {} more pools with a problem", all.len() - MOST_PROBLEMS));
+    }
+    lines
+}
+
+fn problem(problem: &Value, at: f64) -> String {
+    let (name, health) = (problem["pool"].as_str().unwrap_or_default(), &problem["health"]);
+    let mut line = format!("{name}: {}", state(problem));
+    if let Some(since) = health["since"].as_f64() {
+        line += &format!(" for {}", time(Some((at - since).max(0.0) * 1e3)));
+    }
+    line += &format!(", clients affected: {}", health["clients"]);
+    if let Some(message) = health["error"]["message"].as_str() {
+        line += &format!(". {message}");
+    }
+    format!("{line}. {}", health["advice"].as_str().unwrap_or_default())
+}
+
+/// The word for a pool's health; a dash for all pools together.
+fn state(pool: &Value) -> &str {
+    pool["health"]["state"].as_str().unwrap_or("–")
+}
+
+fn is_broken(pool: &Value) -> bool {
+    pool["health"]["problem"] == Value::Bool(true)
 }
 
 fn workers(event: &Value) -> String {
@@ -233,6 +276,23 @@ mod tests {
         assert_eq!(names, ["CPU", "pool", "b", "c", "a", "(all)"]);
         assert_eq!(lines[0], "CPU of workers: 0 31 %");
         assert!(lines[2].contains("queries/s") && lines[5].contains(" 7.2 "), "{lines:#?}");
+    }
+
+    #[test]
+    fn what_is_broken_comes_first_with_since_when_for_whom_and_what_to_do() {
+        let health = json!({
+            "state": "cannot connect", "problem": true, "since": 90.0, "clients": 4, "advice": "Check it.",
+            "error": {"sqlstate": "08006", "message": "Connection refused", "at": 99.0}
+        });
+        let fine = json!({"clients_waiting": 3, "health": {"state": "waiting", "problem": false}});
+        let event = json!({
+            "at": 100.0, "pools": {"a": fine, "b": {"health": health}}, "all": {}, "workers": [],
+            "problems": [{"pool": "b", "health": health}]
+        });
+        let lines = screen(&event, Term::plain(), None);
+        assert_eq!(lines[1], "b: cannot connect for 10.0 s, clients affected: 4. Connection refused. Check it.");
+        assert!(lines[4].starts_with("b ") && lines[4].contains("cannot connect"), "{lines:#?}");
+        assert!(lines[5].starts_with("a ") && lines[5].contains("waiting"), "{lines:#?}");
     }
 
     #[test]

@@ -27,6 +27,35 @@ export interface Totals {
 
 export type Mode = 'session' | 'transaction' | 'statement';
 
+export type HealthState =
+  | 'healthy'
+  | 'waiting'
+  | 'disabled'
+  | 'paused'
+  | 'saturated'
+  | 'stalled'
+  | 'cannot connect'
+  | 'login rejected';
+
+export interface Health {
+  state: HealthState;
+  /** Something is broken, and no operator wants it so. */
+  problem: boolean;
+  /** Seconds since 1970. */
+  since: number | null;
+  /** Those that wait, and those that were refused since then. */
+  clients: number;
+  waiting: number;
+  refused: number;
+  error: { sqlstate: string; message: string; at: number } | null;
+  advice: string;
+}
+
+export interface Problem {
+  pool: string;
+  health: Health;
+}
+
 export interface Pool {
   name: string;
   configured: boolean;
@@ -40,6 +69,7 @@ export interface Pool {
   reserve_size: number;
   paused: boolean;
   disabled: boolean;
+  health: Health;
   clients: Clients;
   servers: Servers;
   longest_wait_seconds: number;
@@ -133,6 +163,7 @@ export interface Figures {
   transaction_ms?: Percentiles;
   /** Since the start, by SQLSTATE. */
   errors?: Record<string, number>;
+  health?: Health;
 }
 
 export interface Event {
@@ -141,6 +172,8 @@ export interface Event {
   /** All pools as one. */
   all?: Figures;
   workers?: { worker: number; cpu: number }[];
+  /** The pools with a problem, whatever pools were asked for; the worst first. */
+  problems?: Problem[];
 }
 
 export interface History {

@@ -29,6 +29,7 @@ impl Engine {
         self.poll(now, ix, io);
         self.check_login(now, ix, io);
         self.reconcile_quota(now, ix, io);
+        self.check_trouble(ix, io);
         let forget_at = self.forget_at(now, ix);
         let slot = self.pools.get_mut(ix);
         let deadline = slot.pool.next_deadline().min(forget_at).min(again);
