@@ -1,17 +1,17 @@
-# What there is to do. `make` alone says so.
+# The targets of this repository. `make` alone lists them.
 
 CARGO ?= cargo
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build lab lab-deps test test-all bench soak regress incidents sim planted fuzz drivers faults lint deny
+.PHONY: help demo build lab lab-deps test test-ci test-all bench soak regress incidents sim planted fuzz drivers faults lint deny
 
-help: ## Say what there is to do
+help: ## List the targets
 	@echo "make TARGET, where TARGET is one of"
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-17s %s\n", $$1, $$2 }'
 	@echo "ARGS are passed on, as in: make demo ARGS='--seconds 5'"
 
-demo: ## Show what Weir does, on a throw-away PostgreSQL (half a minute, then until Ctrl-C)
+demo: ## Show Weir with traffic, on a temporary PostgreSQL (half a minute, then until Ctrl-C)
 	@$(CARGO) build -p weir -p weir-demo
 	@exec "$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/weir" demo $(ARGS)
 
@@ -20,27 +20,35 @@ build: ## Build the optimised weir, weir-demo and weir-lab into target/release
 
 PREFIX ?= /usr/local
 .PHONY: install
-install: ## Copy what `make build` has built to $(PREFIX)/bin (PREFIX=/usr/local, DESTDIR=)
+install: ## Copy what `make build` has built, manual pages and completions to $(PREFIX) (PREFIX=/usr/local, DESTDIR=)
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 target/release/weir target/release/weir-demo target/release/weir-lab "$(DESTDIR)$(PREFIX)/bin"
+	@scripts/install-docs.sh target/release/weir "$(DESTDIR)$(PREFIX)/share"
+
+.PHONY: man
+man: ## The manual pages, into target/man
+	@$(CARGO) run --quiet -p weir -- man --dir target/man
 
 lab: ## Rerun the published experiments about pooling (ARGS='all --quick' is the default)
 	@$(CARGO) build --quiet --release -p weir -p weir-lab
 	@exec "$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/weir" lab $(or $(ARGS),all --quick)
 
-lab-deps: ## Install what the experiments compare with: PgBouncer, Pgpool-II, MariaDB, Go, Node.js
+lab-deps: ## Install the programs that the experiments compare: PgBouncer, Pgpool-II, MariaDB, Go, Node.js
 	@scripts/lab-deps.sh
 
-test: ## What a change needs: lints, unit tests, real PostgreSQL, simulator
+test: ## The tests that a change needs: lints, unit tests, real PostgreSQL, simulator
 	@scripts/test.sh $(ARGS)
 
-test-all: ## The same with the long and the many: huge results, soak, more seeds
+test-ci: ## The same and what CI runs: the other suites, both back ends, the panel in a browser
+	@scripts/test.sh --ci $(ARGS)
+
+test-all: ## All of that and the long tests: huge results, soak, more seeds
 	@scripts/test.sh --all $(ARGS)
 
-incidents: ## What has gone wrong in poolers, a test each; FULL=1 takes the incidents' own sizes (ONLY=NAME)
+incidents: ## Tests of incidents of other poolers; FULL=1 takes the incidents' own sizes (ONLY=NAME)
 	@scripts/incidents.sh $(if $(FULL),--full) $(ONLY) $(ARGS)
 
-bench: ## Weir beside its rivals, every group, then the budgets: 15 min (ARGS='rounds --only simple', --help)
+bench: ## Weir compared with other poolers, every group, then the budgets: 15 min (ARGS='rounds --only simple', --help)
 	$(CARGO) build --quiet --release -p weir -p weir-bench
 	$(CARGO) run --quiet --release -p weir-bench -- $(or $(ARGS),all)
 
@@ -59,41 +67,45 @@ sim: ## The simulator with many seeds (SEED=1 COUNT=3000, or HOURS=0.5 for as lo
 	@$(CARGO) run --quiet --profile sim -p weir-sim -- --seed $(or $(SEED),1) \
 		$(if $(HOURS),--hours $(HOURS),--count $(or $(COUNT),3000)) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 
-planted: ## Bugs planted in a copy of the engine: the simulator must find each within a minute
+planted: ## Plant bugs in a copy of the engine; the simulator must find each within a minute
 	@$(CARGO) test --quiet --profile sim -p weir-sim --test planted -- --include-ignored --nocapture
 
-fuzz: ## Every fuzz target for a short time (SECONDS=10; TARGET=session is one; ARGS=--keep keeps what it reached)
+fuzz: ## Every fuzz target for a short time (SECONDS=10; TARGET=session is one; ARGS=--keep keeps the corpus)
 	@scripts/fuzz.sh --seconds $(or $(SECONDS),10) $(ARGS) $(TARGET)
 
 .PHONY: differential
 differential: ## The same sessions directly and through Weir, compared (COUNT=10000, SEED=1, HOURS=1)
 	@SEED=$(SEED) COUNT=$(COUNT) HOURS=$(HOURS) CARGO=$(CARGO) scripts/differential.sh $(ARGS)
 
-drivers: ## Real drivers through Weir, and docs/drivers.md made anew (ONLY='pgx psycopg', SERVER='18')
+drivers: ## Real drivers through Weir; writes docs/drivers.md (ONLY='pgx psycopg', SERVER='18')
 	@ONLY="$(ONLY)" SERVER="$(SERVER)" tests/drivers/all.sh
 
-faults: ## Faults done to a real PostgreSQL and a real Weir, measured into docs/faults.md (ONLY=partition, ARGS=--list)
+faults: ## Inject faults into a real PostgreSQL and a real Weir; writes docs/faults.md (ONLY=partition, ARGS=--list)
 	@$(CARGO) run --quiet -p weir-tests --bin faults -- $(or $(ONLY),--page) $(ARGS)
 
-lint: ## Formatting, clippy, and who may know whom
+.PHONY: docs
+docs: ## The pages as a site that can be searched, into target/site (builds mdBook once, outside of the repository)
+	@CARGO=$(CARGO) scripts/docs.sh
+
+lint: ## Formatting, clippy, dependencies between crates, pages against sources
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- --deny warnings
 	$(CARGO) test --quiet -p weir --test arrows --test docs
 
 .PHONY: panel
-panel: ## Build the panel into crates/web/panel, from where it is committed (needs Node.js 20 and npm)
+panel: ## Build the panel into crates/web/panel, which is committed (needs Node.js 20 and npm)
 	cd panel && npm ci --no-audit --no-fund && npm run --silent check && npm run --silent build
 
 .PHONY: api-test
-api-test: ## The API's description against the API, by schemathesis (EXAMPLES=20, SEED=1; needs Python 3.10)
+api-test: ## Test the API against its description, by schemathesis (EXAMPLES=20, SEED=1; needs Python 3.10)
 	@EXAMPLES="$(EXAMPLES)" SEED="$(SEED)" tests/api/run.sh $(ARGS)
 
 .PHONY: panel-test
-panel-test: ## The panel in a real browser, before a real Weir (ONLY=REGEX, SHOTS=FOLDER for pictures)
+panel-test: ## Test the panel in a real browser, with a real Weir (ONLY=REGEX, SHOTS=FOLDER for pictures)
 	@ONLY="$(ONLY)" SHOTS="$(SHOTS)" tests/panel/run.sh $(ARGS)
 
 .PHONY: panel-scale
-panel-scale: ## How long the panel's pages take with 10,000 pools and 15,000 clients (POOLS=, BUSY=, CLIENTS=, ROUNDS=)
+panel-scale: ## Measure the panel's pages with 10,000 pools and 15,000 clients (POOLS=, BUSY=, CLIENTS=, ROUNDS=)
 	@$(CARGO) build --quiet --release -p weir
 	@WEIR_BIN="$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/weir" tests/panel/run.sh scale.mjs
 

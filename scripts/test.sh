@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
-# What a change needs before it goes in, from formatting to real PostgreSQL; `make test` runs it, `make test-all` adds the
-# long and the many with --all. It stops at the first step that fails. PostgreSQL is found, or fetched, by the tests
-# themselves. The last line says how many tests passed and failed.
+# What a change needs before it goes in. `make test`: formatting, lints, unit tests, real PostgreSQL, the simulator. Where CI is
+# set, and with --ci (`make test-ci`): the other suites, both back ends, and the panel in a browser. With --all
+# (`make test-all`): long tests and large numbers, too. It stops at the first step that fails. PostgreSQL is found, or
+# fetched, by the tests themselves. The last line says how many tests passed and failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 all=no
-[ "${1-}" = --all ] && all=yes
+ci=no
+[ -n "${CI-}" ] && ci=yes
+case "${1-}" in
+--all) all=yes ci=yes ;;
+--ci) ci=yes ;;
+esac
 log=$(mktemp)
 unsteady=$(mktemp)
 beside=$(mktemp)
@@ -147,33 +153,44 @@ export WEIR_BIN
 beside step "Lints" cargo clippy --quiet "${real[@]}" --all-targets -- --deny warnings
 tests "Unit tests, the simulator's, and which crate may use which" "${real[@]}" --lib --bins "${small[@]}"
 beside_ends
-beside other_suites
+simulator() {
+    step "The simulator" "$(dirname "$WEIR_BIN")/weir-sim" --seed 1 --count "${COUNT:-2000}"
+}
+
+if [ "$ci" = yes ]; then
+    beside other_suites
+else
+    beside simulator
+fi
 tests "Real PostgreSQL" "${real[@]}" --test postgres
 beside_ends
-# Above, sockets are served by io_uring where the kernel has it. Here by epoll, as elsewhere: all of it with --all.
-export WEIR_TEST_IO=epoll
-mapfile -t runtime < <(programs crates/runtime/tests)
-beside tests "The runtime by epoll" "${real[@]}" "${runtime[@]}"
-if [ "$all" = yes ]; then
-    tests "Real PostgreSQL by epoll" "${real[@]}" --test postgres --test differential --test faults --test incidents --test pgbouncer
-else
-    tests "Real PostgreSQL by epoll, in part" "${real[@]}" --test postgres -- bulk cancel tls
+if [ "$ci" = yes ]; then
+    # Above, sockets are served by io_uring where the kernel has it. Here by epoll, as elsewhere: all of it with --all.
+    export WEIR_TEST_IO=epoll
+    mapfile -t runtime < <(programs crates/runtime/tests)
+    beside tests "The runtime by epoll" "${real[@]}" "${runtime[@]}"
+    if [ "$all" = yes ]; then
+        tests "Real PostgreSQL by epoll" "${real[@]}" --test postgres --test differential --test faults --test incidents --test pgbouncer
+    else
+        tests "Real PostgreSQL by epoll, in part" "${real[@]}" --test postgres -- bulk cancel tls
+    fi
+    beside_ends
+    unset WEIR_TEST_IO
+    beside step "The panel in a browser" tests/panel/run.sh
+    if [ "$all" = yes ]; then
+        step "The simulator" make --no-print-directory sim COUNT="${COUNT:-50000}"
+    else
+        simulator
+    fi
+    beside_ends
 fi
-beside_ends
-unset WEIR_TEST_IO
-beside step "The panel in a browser" tests/panel/run.sh
-if [ "$all" = yes ]; then
-    step "The simulator" make --no-print-directory sim COUNT="${COUNT:-50000}"
-else
-    step "The simulator" "$(dirname "$WEIR_BIN")/weir-sim" --seed 1 --count "${COUNT:-2000}"
-fi
-beside_ends
 if [ "$all" = yes ]; then
     tests "The lab, interrupted and in a browser" "${real[@]}" --test kill --test products_page
     step "What rustc makes of the code: nothing is read that was never set" scripts/optimised.sh
     step "Planted bugs, which the simulator must find" make --no-print-directory planted
     step "Real drivers" tests/drivers/run.sh
     step "The API against its description" tests/api/run.sh
+    step "The site of the pages, its links and its search" tests/site/run.sh
     step "PostgreSQL's own regression tests" make --no-print-directory regress
     step "The fuzz targets" make --no-print-directory fuzz
     tests "Huge results and long runs" -p weir-tests --features long

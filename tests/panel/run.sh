@@ -5,6 +5,7 @@
 #   tests/panel/run.sh                all checks
 #   tests/panel/run.sh day.mjs        those of a file, or of several
 #   tests/panel/run.sh scale.mjs      no check, but how long pages take with very many pools
+#   tests/panel/run.sh pictures.mjs   no check, but the pictures of docs/pictures, made anew
 #   ONLY=REGEX tests/panel/run.sh     only the checks of such a name
 #   SHOTS=FOLDER tests/panel/run.sh   leaves the pages' pictures there, instead of in panel-shots of the target folder
 #
@@ -34,6 +35,7 @@ SHOTS=${SHOTS:-$target/panel-shots}
 mkdir -p "$SHOTS"
 # Drivers get only an address: for the rest they use their usual defaults.
 export BROWSER=$browser PGPASSWORD=$WEIR_PASSWORD NODE_EXTRA_CA_CERTS=$WEIR_AUTHORITY
+[ "${1:-}" != pictures.mjs ] || { export SHOTS=${here%/tests/panel}/docs/pictures; cd "$cache" && exec node pictures.mjs; }
 [ "${1:-}" != scale.mjs ] || { cd "$cache" && exec node scale.mjs; }
-[ $# -gt 0 ] || set -- check.mjs day.mjs login.mjs pages.mjs
+[ $# -gt 0 ] || set -- check.mjs day.mjs incidents.mjs locks.mjs login.mjs pages.mjs
 cd "$cache" && exec node --test --test-concurrency=1 --test-reporter=spec ${ONLY:+--test-name-pattern="$ONLY"} "$@"

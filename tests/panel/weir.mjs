@@ -37,7 +37,7 @@ export async function serve(text) {
   weir.stderr.on('data', (data) => (output = (output + data).slice(-MAX_OUTPUT)));
   const panel = `http://127.0.0.1:${web}/`;
   const stop = async () => {
-    if (weir.exitCode === null) {
+    if (weir.exitCode === null && weir.signalCode === null) {
       weir.kill('SIGQUIT');
       await once(weir, 'exit');
     }
@@ -47,7 +47,9 @@ export async function serve(text) {
     if (weir.exitCode !== null) throw new Error(`weir has ended: ${output}`);
     return fetch(`${panel}healthz`).then((answer) => answer.ok, () => false);
   });
-  return { panel, port, stop, log: () => output };
+  /** The process dies at once, as in a crash. */
+  const kill = () => weir.kill('SIGKILL');
+  return { panel, port, stop, kill, log: () => output };
 }
 
 async function freePort() {

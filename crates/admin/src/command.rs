@@ -27,6 +27,8 @@ pub enum Command {
     Reload,
     /// RECONNECT: replace the servers of one database, or all, as they are released.
     Reconnect(Option<String>),
+    /// RETRY: try to open a server of one database, or of all, now; not in PgBouncer.
+    Retry(Option<String>),
     /// KILL: disconnect the clients and servers of one database, or all, at once; it stays paused.
     Kill(Option<String>),
     /// KILL_CLIENT: disconnect the client with this id.
@@ -107,6 +109,7 @@ fn without_argument(verb: &str) -> Found {
         "resume" => Command::Resume(None),
         "reload" => Command::Reload,
         "reconnect" => Command::Reconnect(None),
+        "retry" => Command::Retry(None),
         "kill" => Command::Kill(None),
         "shutdown" => Command::Shutdown(ShutdownMode::Now),
         "wait_close" => Command::WaitClose(None),
@@ -124,6 +127,7 @@ fn with_argument(verb: &str, argument: &str) -> Found {
         "resume" if is_console(argument) => return Err(CommandError::DatabaseNotPaused(argument.to_owned())),
         "resume" => Command::Resume(Some(database("resume", argument)?)),
         "reconnect" => Command::Reconnect(Some(database("reconnect", argument)?)),
+        "retry" => Command::Retry(Some(database("retry", argument)?)),
         "kill" => Command::Kill(Some(database("kill", argument)?)),
         "wait_close" => Command::WaitClose(Some(database("wait", argument)?)),
         "enable" => Command::Enable(database("enable", argument)?),
@@ -180,6 +184,7 @@ impl Command {
             Command::Resume(_) => "RESUME",
             Command::Reload => "RELOAD",
             Command::Reconnect(_) => "RECONNECT",
+            Command::Retry(_) => "RETRY",
             Command::Kill(_) => "KILL",
             Command::KillClient(_) => "KILL_CLIENT",
             Command::Shutdown(_) => "SHUTDOWN",
@@ -197,6 +202,7 @@ impl Command {
             Command::Pause(of)
             | Command::Resume(of)
             | Command::Reconnect(of)
+            | Command::Retry(of)
             | Command::Kill(of)
             | Command::WaitClose(of) => of.as_deref(),
             Command::Enable(of) | Command::Disable(of) => Some(of),

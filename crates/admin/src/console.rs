@@ -14,7 +14,7 @@ pub fn is_console(database: &str) -> bool {
 }
 
 /// The commands besides SHOW, as the help prints them.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "SET key = arg",
     "RELOAD",
     "PAUSE [<db>]",
@@ -22,6 +22,7 @@ const COMMANDS: [&str; 14] = [
     "DISABLE <db>",
     "ENABLE <db>",
     "RECONNECT [<db>]",
+    "RETRY [<db>]",
     "KILL [<db>]",
     "KILL_CLIENT <client_id>",
     "SUSPEND",

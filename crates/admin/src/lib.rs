@@ -4,12 +4,16 @@
 //! ([`show`]). Does no I/O and knows no wire protocol: a table is columns with a type and rows of text, and the engine
 //! encodes them. The names, their order and their types are PgBouncer's, since monitoring reads columns by position.
 
+mod activity;
 mod change;
 mod clock;
 mod command;
 mod console;
 mod control;
 mod error;
+mod health;
+mod health_rule;
+mod health_watch;
 mod histogram;
 mod lost;
 mod records;
@@ -20,11 +24,15 @@ mod tables;
 mod tally;
 mod token;
 
+pub use activity::{Activity, Backend, BackendKey, Signal};
 pub use change::{ChangeError, ConfigAccess, Persisted, PoolTestResult};
 pub use command::{Command, Role, ShutdownMode, parse};
 pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
 pub use control::{Control, Cursor, Deliver, Reply, Request, Response};
 pub use error::CommandError;
+pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms};
+pub use health_rule::LONG_WAIT;
+pub use health_watch::{HealthChange, HealthWatch};
 pub use histogram::{Histogram, Times};
 pub use lost::{LostCounts, LostState, STATE_KINDS};
 pub use records::{DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord};

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use weir_base::{PoolMode, Span};
 
+use crate::health::{PoolHealth, Symptoms};
 use crate::refusals::RefusalRecord;
 use crate::stats::DatabaseStats;
 
@@ -16,6 +17,8 @@ use crate::stats::DatabaseStats;
 pub struct Report {
     /// Pools of databases and users, without the console's own.
     pub pools: Vec<PoolRecord>,
+    /// The health of configured pools that no client has used yet, by name; filled with [`PoolRecord::health`].
+    pub unused: BTreeMap<String, PoolHealth>,
     /// Counters, one entry a database.
     pub stats: Vec<DatabaseStats>,
     /// Counters of the console: its commands, each of which is a query and a transaction.
@@ -104,6 +107,10 @@ pub struct PoolRecord {
     pub statement_bytes: u64,
     /// The pool mode.
     pub mode: PoolMode,
+    /// What else decides its health.
+    pub symptoms: Symptoms,
+    /// Its health: of a merged report that [`crate::HealthWatch::observe`] has seen.
+    pub health: PoolHealth,
 }
 
 impl PoolRecord {
@@ -127,6 +134,8 @@ impl PoolRecord {
             maxwait: Span::ZERO,
             statement_bytes: 0,
             mode,
+            symptoms: Symptoms::default(),
+            health: PoolHealth::default(),
         }
     }
 
@@ -144,6 +153,16 @@ impl PoolRecord {
             + self.sv_used
             + self.sv_tested
             + self.sv_login
+    }
+
+    /// Servers that are logged in.
+    pub(crate) fn connected(&self) -> u32 {
+        self.sv_active + self.sv_being_canceled + self.sv_tested + self.free()
+    }
+
+    /// Servers among them that are ready for a client.
+    pub(crate) fn free(&self) -> u32 {
+        self.sv_idle + self.sv_used
     }
 
     /// The key of a pool, which is also the sort key.
@@ -167,6 +186,8 @@ impl PoolRecord {
         self.sv_login += other.sv_login;
         self.maxwait = self.maxwait.max(other.maxwait);
         self.statement_bytes += other.statement_bytes;
+        self.symptoms.add(&other.symptoms);
+        self.health.add(&other.health);
     }
 
     /// Adds another worker's part of the pool; returns true, so that `dedup_by` drops it.

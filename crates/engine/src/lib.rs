@@ -165,6 +165,7 @@ impl Engine {
             (Payload::LookUpNoMore(id), _) => self.withdraw_auth_query(now, id),
             (Payload::LookedUp { id, answer }, _) => self.secret_answered(now, id, &answer, io),
             (Payload::Command { id, command }, _) => self.carry_out(now, from, id, command, io),
+            (Payload::Trouble, _) => self.trouble_reported(now, io),
             (Payload::CommandAnswer { id, answer }, _) => self.answered(now, id, answer, io),
             (Payload::Paging(paging), _) => self.paging(from, paging, io),
             (Payload::Load(percent), _) => self.load_reported(from, percent),

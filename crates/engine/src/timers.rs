@@ -21,6 +21,8 @@ pub(crate) enum Who {
     AwayHosts,
     /// The end of a statistics period.
     Stats,
+    /// A look at the health of pools.
+    Health,
     /// A command that waits for workers.
     Gather(u64),
     /// A shutdown that waits for clients.

@@ -87,7 +87,7 @@ impl<P> Pool<P> {
         if now < self.login_ends() {
             return None;
         }
-        self.backoff.failed(self.too_slow, self.settings.server_login_retry, &mut self.jitter, now);
+        self.login_failed(self.too_slow, now);
         Some(self.close(key, CloseReason::ConnectTimeout))
     }
 
@@ -180,7 +180,7 @@ impl<P> Pool<P> {
     pub(crate) fn wanted(&self) -> Time {
         let servers = self.servers.len();
         let kept = if self.demand { self.settings.min_size.min(self.limit(0)) } else { 0 };
-        if servers < kept || (self.oldest_wait().is_some() && servers < self.limit(0)) {
+        if servers < kept || ((self.probe || self.oldest_wait().is_some()) && servers < self.limit(0)) {
             return Time::START;
         }
         match self.oldest_wait() {

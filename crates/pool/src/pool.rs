@@ -22,6 +22,8 @@ pub struct Pool<P> {
     pub(crate) settings: Settings,
     pub(crate) run_state: RunState,
     pub(crate) demand: bool,
+    /// A server is wanted though no client waits: to learn whether one can be had.
+    pub(crate) probe: bool,
     pub(crate) servers: Table<Server<P>>,
     /// Idle servers, the one used last first.
     pub(crate) idle: List,
@@ -60,6 +62,7 @@ impl<P> Pool<P> {
             settings,
             run_state: RunState::Running,
             demand: false,
+            probe: false,
             servers: Table::default(),
             idle: List::default(),
             closing: List::default(),
@@ -174,7 +177,7 @@ impl<P> Pool<P> {
     pub fn unreachable(&mut self, failure: ConnectFailure, now: Time) {
         assert_eq!(self.login, Login::Asked, "nothing was asked for that could be unreachable");
         self.login = Login::None;
-        self.backoff.failed(failure, self.settings.server_login_retry, &mut self.jitter, now);
+        self.login_failed(failure, now);
         self.needs_poll = true;
     }
 
@@ -182,6 +185,7 @@ impl<P> Pool<P> {
     pub fn connected(&mut self, server: Peer, proof: P, now: Time) -> Release {
         let key = self.servers.find(server).expect("a connected server is in the pool");
         self.backoff.succeeded();
+        self.probe = false;
         self.needs_poll = true;
         if let State::Closing(reason) = self.servers[key].state {
             self.forget(key);
@@ -268,10 +272,7 @@ impl<P> Pool<P> {
     pub fn connect_failed(&mut self, server: Peer, failure: ConnectFailure, now: Time) {
         let Some(key) = self.servers.find(server) else { return };
         match self.servers[key].state {
-            State::Login => {
-                let longest = self.settings.server_login_retry;
-                self.backoff.failed(failure, longest, &mut self.jitter, now);
-            }
+            State::Login => self.login_failed(failure, now),
             State::Closing(_) => {}
             State::Linked(_) | State::Idle { .. } => panic!("{server:?} fails to connect but is connected"),
         }
@@ -406,6 +407,25 @@ impl<P> Pool<P> {
     pub fn retry_now(&mut self) {
         self.backoff.succeeded();
         self.needs_poll = true;
+    }
+
+    /// Whether a server can be had is to be learned, though no client waits: while the server is away, a login is tried as
+    /// often as after [`ConnectFailure::Refused`], until one succeeds or fails in another way.
+    pub fn keep_trying(&mut self) {
+        self.needs_poll |= !self.probe;
+        self.probe = true;
+    }
+
+    /// An operator wants to know whether a server can be had: a login is tried now, if there is room for one more server.
+    pub fn try_now(&mut self) {
+        self.retry_now();
+        self.keep_trying();
+    }
+
+    /// A login has failed: the next one waits.
+    pub(crate) fn login_failed(&mut self, failure: ConnectFailure, now: Time) {
+        self.probe &= matches!(failure, ConnectFailure::Away | ConnectFailure::Elsewhere);
+        self.backoff.failed(failure, self.settings.server_login_retry, &mut self.jitter, now);
     }
 
     /// The client that has waited longest, if the next server comes out of the reserve.

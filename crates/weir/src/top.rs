@@ -2,15 +2,17 @@
 //!
 //! Owns what is shown of an event, and when the screen is repainted. The figures come from `GET /api/v1/events`.
 
-use std::io::{BufRead, Write, stdout};
+use std::io::{BufRead, IsTerminal, Write, stdout};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::color::Color;
 use crate::events::Stream;
 use crate::failure::Failure;
+use crate::slow::{self, Slow};
 use weir_terminal::{Output, Term, columns, print_line};
 
 /// The pause before reconnecting, when a stream has ended.
@@ -25,29 +27,38 @@ pub(crate) struct Arguments {
     /// The authority of its certificate, PEM [default: those of this machine]
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Print the figures once, and exit
+    /// Print the figures once, and exit; without a terminal it always does
     #[arg(long)]
     once: bool,
     /// At most so many pools, the busiest ones
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pools: u16,
+    #[command(flatten)]
+    color: Color,
 }
 
 /// Shows figures until Ctrl-C, or once.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let term = Term::stdout();
-    let paints = term.output == Output::Terminal && !arguments.once;
+    let term = arguments.color.term();
+    let once = arguments.once || !stdout().is_terminal();
+    let paints = term.output == Output::Terminal && !once;
     let url = format!("{}/api/v1/events?limit={}", arguments.url.trim_end_matches('/'), arguments.pools);
     let stream = Stream::new(&url, arguments.ca_file.as_deref()).map_err(Failure::Message)?;
+    let slow = paints.then(|| Slow::watch(&arguments.url, arguments.ca_file.as_deref())).transpose();
+    let slow = slow.map_err(Failure::Message)?;
     let mut shown = false;
     loop {
         let problem = match stream.open() {
             Ok(stream) => {
                 let mut received = false;
                 for event in events(stream) {
-                    show(&screen(&event, term, room(paints)), paints);
+                    let incidents = match &slow {
+                        Some(slow) => slow.lines(),
+                        None => slow::now(&arguments.url, arguments.ca_file.as_deref()).unwrap_or_default(),
+                    };
+                    show(&with_incidents(&event, &incidents, term, room(paints)), paints);
                     (shown, received) = (true, true);
-                    if arguments.once {
+                    if once {
                         return Ok(());
                     }
                 }
@@ -60,11 +71,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Err(error) => error,
         };
         // After the first figures it retries; before them an error, such as a wrong address, ends it.
-        if !shown || arguments.once {
+        if !shown || once {
             let hint = match problem.contains("certificate") {
                 true => "name the certificate of its authority with --ca-file",
                 false => "is Weir running, with [web] address in its weir.toml?",
             };
+            let problem = problem.strip_prefix("io: ").unwrap_or(&problem);
             return Err(Failure::Message(format!("{}: {problem}; {hint}", arguments.url)));
         }
         show(&[term.yellow(&format!("{}: {problem}; trying again", arguments.url))], paints);
@@ -112,7 +124,11 @@ struct Column {
 /// Columns that are shown at any width.
 const FEWEST_COLUMNS: usize = 3;
 
-const COLUMNS: [Column; 13] = [
+/// The most problems that have a line of their own.
+const MOST_PROBLEMS: usize = 5;
+
+const COLUMNS: [Column; 14] = [
+    Column { spare: 0, title: "health", of: |pool| state(pool).to_owned() },
     Column { spare: 0, title: "tx/s", of: |pool| whole(&pool["transactions_per_second"]) },
     Column { spare: 8, title: "queries/s", of: |pool| whole(&pool["queries_per_second"]) },
     Column { spare: 4, title: "active", of: |pool| whole(&pool["clients_active"]) },
@@ -132,26 +148,83 @@ const COLUMNS: [Column; 13] = [
     Column { spare: 3, title: "errors/s", of: |pool| whole(&pool["errors_per_second"]) },
 ];
 
+/// The screen with the incidents below, which take at most half of it.
+fn with_incidents(event: &Value, incidents: &[String], term: Term, room: Option<(usize, usize)>) -> Vec<String> {
+    let most = room.map_or(usize::MAX, |(_, height)| height / 2);
+    let shown = &incidents[..incidents.len().min(most)];
+    let rest = room.map(|(width, height)| (width, height - if shown.is_empty() { 0 } else { shown.len() + 1 }));
+    let mut lines = screen(event, term, rest);
+    let width = room.map_or(usize::MAX, |(width, _)| width);
+    let cut = |line: &String| line.chars().take(width).collect::<String>();
+    if !shown.is_empty() {
+        lines.push(String::new());
+    }
+    lines.extend(shown.iter().map(|line| match line.starts_with(' ') {
+        true => cut(line),
+        false => term.yellow(&cut(line)),
+    }));
+    lines
+}
+
 /// An event as text: a line about the whole, the titles, and a line for each pool; as much as fits.
 fn screen(event: &Value, term: Term, room: Option<(usize, usize)>) -> Vec<String> {
     let mut pools: Vec<(&String, &Value)> = event["pools"].as_object().into_iter().flatten().collect();
-    pools.sort_by(|(_, a), (_, b)| load(b).total_cmp(&load(a)));
+    pools.sort_by(|(_, a), (_, b)| is_broken(b).cmp(&is_broken(a)).then(load(b).total_cmp(&load(a))));
+    let mut problems = problems(event);
     if let Some((_, height)) = room {
         // Four other lines are shown, and the cursor takes another.
-        pools.truncate(height.saturating_sub(5).max(1));
+        problems.truncate(height.saturating_sub(6));
+        pools.truncate(height.saturating_sub(5 + problems.len()).max(1));
     }
     let (width, waiting) =
         (room.map_or(usize::MAX, |(width, _)| width), |pool: &Value| pool["clients_waiting"].as_f64());
     let cut = |line: String| line.chars().take(width).collect::<String>();
     let mut lines = table(&pools, &event["all"], width).into_iter().map(cut);
-    let mut screen = vec![cut(workers(event)), String::new()];
+    let mut screen = vec![cut(workers(event))];
+    screen.extend(problems.into_iter().map(|line| term.red(&cut(line))));
+    screen.push(String::new());
     screen.extend(lines.next().map(|titles| term.bold(&titles)));
-    let painted = |(line, (_, pool)): (String, &(_, &Value))| {
-        if waiting(pool) > Some(0.0) { term.yellow(&line) } else { line }
+    let painted = |(line, (_, pool)): (String, &(_, &Value))| match (is_broken(pool), waiting(pool) > Some(0.0)) {
+        (true, _) => term.red(&line),
+        (false, true) => term.yellow(&line),
+        (false, false) => line,
     };
     screen.extend(lines.by_ref().take(pools.len()).zip(&pools).map(painted));
     screen.extend(lines);
     screen
+}
+
+/// A line for each problem: what, since when, for whom, the last error, and what to do.
+fn problems(event: &Value) -> Vec<String> {
+    let at = event["at"].as_f64().unwrap_or(0.0);
+    let all = event["problems"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut lines: Vec<String> = all.iter().take(MOST_PROBLEMS).map(|problem| self::problem(problem, at)).collect();
+    if all.len() > MOST_PROBLEMS {
+        lines.push(format!("… and {} more pools with a problem", all.len() - MOST_PROBLEMS));
+    }
+    lines
+}
+
+fn problem(problem: &Value, at: f64) -> String {
+    let (name, health) = (problem["pool"].as_str().unwrap_or_default(), &problem["health"]);
+    let mut line = format!("{name}: {}", state(problem));
+    if let Some(since) = health["since"].as_f64() {
+        line += &format!(" for {}", time(Some((at - since).max(0.0) * 1e3)));
+    }
+    line += &format!(", clients affected: {}", health["clients"]);
+    if let Some(message) = health["error"]["message"].as_str() {
+        line += &format!(". {message}");
+    }
+    format!("{line}. {}", health["advice"].as_str().unwrap_or_default())
+}
+
+/// The word for a pool's health; a dash for all pools together.
+fn state(pool: &Value) -> &str {
+    pool["health"]["state"].as_str().unwrap_or("–")
+}
+
+fn is_broken(pool: &Value) -> bool {
+    pool["health"]["problem"] == Value::Bool(true)
 }
 
 fn workers(event: &Value) -> String {
@@ -233,6 +306,23 @@ mod tests {
         assert_eq!(names, ["CPU", "pool", "b", "c", "a", "(all)"]);
         assert_eq!(lines[0], "CPU of workers: 0 31 %");
         assert!(lines[2].contains("queries/s") && lines[5].contains(" 7.2 "), "{lines:#?}");
+    }
+
+    #[test]
+    fn what_is_broken_comes_first_with_since_when_for_whom_and_what_to_do() {
+        let health = json!({
+            "state": "cannot connect", "problem": true, "since": 90.0, "clients": 4, "advice": "Check it.",
+            "error": {"sqlstate": "08006", "message": "Connection refused", "at": 99.0}
+        });
+        let fine = json!({"clients_waiting": 3, "health": {"state": "waiting", "problem": false}});
+        let event = json!({
+            "at": 100.0, "pools": {"a": fine, "b": {"health": health}}, "all": {}, "workers": [],
+            "problems": [{"pool": "b", "health": health}]
+        });
+        let lines = screen(&event, Term::plain(), None);
+        assert_eq!(lines[1], "b: cannot connect for 10.0 s, clients affected: 4. Connection refused. Check it.");
+        assert!(lines[4].starts_with("b ") && lines[4].contains("cannot connect"), "{lines:#?}");
+        assert!(lines[5].starts_with("a ") && lines[5].contains("waiting"), "{lines:#?}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Pages that would go stale unseen are compared with what they describe: dependencies with the manifests, refusals with
-//! their source, and paths and links with the tree.
+//! Pages are compared with what they describe: dependencies with the manifests, refusals with their source, paths and
+//! links with the tree, and the list of the site's pages with the pages.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Folders of the repository whose mention in backticks is a promise that the path exists.
+/// Folders of the repository: a path in backticks that begins with one of them must exist.
 const FOLDERS: &[&str] =
     &["crates/", "docs/", "sim/", "tests/", "bench/", "demo/", "lab/", "fuzz/", "scripts/", ".ci/"];
 
@@ -161,25 +161,117 @@ fn the_table_of_incidents_names_every_test_of_them_and_leaves_none_without_a_res
 #[test]
 fn paths_and_links_on_every_page_lead_somewhere() {
     let mut wrong = Vec::new();
-    for page in pages() {
+    for page in pages().into_iter().chain(translations()) {
         let text = fs::read_to_string(&page).expect("a page");
-        let folder = page.parent().expect("a folder");
-        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
-        let links = links.filter(|target| !target.is_empty() && !target.contains("://"));
-        wrong.extend(links.filter(|target| !folder.join(target).exists()).map(|t| format!("{}: {t}", page.display())));
-        let to_headings = text.split("](").skip(1).filter_map(|rest| rest.split(')').next()?.split_once('#'));
-        for (target, anchor) in to_headings.filter(|(target, _)| !target.contains("://")) {
-            let there = if target.is_empty() { page.clone() } else { folder.join(target) };
-            let headings = fs::read_to_string(&there).unwrap_or_default();
-            let found = headings.lines().filter(|line| line.starts_with('#')).any(|heading| slug(heading) == anchor);
-            wrong.extend((!found).then(|| format!("{}: {target}#{anchor}", page.display())));
-        }
+        let broken = links(&text).into_iter().filter_map(|link| Some(format!("{link}: {}", fault_of(&page, link)?)));
+        wrong.extend(broken.map(|fault| format!("{}: {fault}", page.display())));
         let paths = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).filter(|code| {
             FOLDERS.iter().any(|folder| code.starts_with(folder)) && !code.contains(['*', ' ', '<', '…', '{'])
         });
         wrong.extend(paths.filter(|path| !root().join(path).exists()).map(|p| format!("{}: {p}", page.display())));
     }
     assert!(wrong.is_empty(), "these lead nowhere:\n{}", wrong.join("\n"));
+}
+
+/// The targets of Markdown's links and pictures, and of the pictures that HTML names, outside of code.
+fn links(text: &str) -> Vec<&str> {
+    let paragraphs = text.split("```").step_by(2).flat_map(|prose| prose.split("\n\n"));
+    let prose = paragraphs.flat_map(|paragraph| paragraph.split('`').step_by(2));
+    let targets = prose.flat_map(|piece| {
+        let starts = [("](", ')'), ("src=\"", '"'), ("srcset=\"", '"')];
+        starts
+            .into_iter()
+            .flat_map(move |(start, end)| piece.split(start).skip(1).filter_map(move |s| s.split_once(end)))
+    });
+    targets.map(|(target, _)| target).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Why a link of a page would not work, on a forge or on the site. Links to other places are checked for their form only.
+fn fault_of(page: &Path, link: &str) -> Option<&'static str> {
+    if let Some((scheme, rest)) = link.split_once("://") {
+        let host = rest.split(['/', ':', '#', '?']).next().unwrap_or_default();
+        let local = scheme == "http" && (host == "127.0.0.1" || host == "localhost");
+        let formed = host.contains('.') && !link.contains(char::is_whitespace);
+        return (!local && (scheme != "https" || !formed)).then_some("not the form of an https address");
+    }
+    let (target, anchor) = link.split_once('#').map_or((link, None), |(target, anchor)| (target, Some(anchor)));
+    let there = if target.is_empty() { page.to_owned() } else { page.parent().expect("a folder").join(target) };
+    if !there.is_file() {
+        // The site has the files that pages link to, and no folders.
+        return Some(if there.exists() { "a folder, where the site has files" } else { "there is no such file" });
+    }
+    let anchor = anchor?;
+    let headings = fs::read_to_string(&there).unwrap_or_default();
+    let found = headings.lines().filter(|line| line.starts_with('#')).any(|heading| slug(heading) == anchor);
+    (!found).then_some("there is no such heading")
+}
+
+#[test]
+fn every_page_is_in_the_summary_of_the_site_once_with_the_readme_first() {
+    let summary = read("docs/SUMMARY.md");
+    let targets = summary.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let docs = root().join("docs");
+    let listed: Vec<PathBuf> = targets
+        .map(|target| {
+            docs.join(target).canonicalize().unwrap_or_else(|_| panic!("docs/SUMMARY.md: there is no {target}"))
+        })
+        .collect();
+    assert_eq!(listed.first(), Some(&root().join("README.md")), "the site begins with the README");
+    let mut seen = BTreeSet::new();
+    let twice: Vec<_> = listed.iter().filter(|page| !seen.insert(*page)).collect();
+    assert!(twice.is_empty(), "docs/SUMMARY.md lists these twice: {twice:?}");
+    let all = pages().into_iter().chain(translations());
+    let missing: Vec<_> = all.filter(|page| !seen.contains(page)).collect();
+    assert!(missing.is_empty(), "docs/SUMMARY.md lacks {missing:?}");
+    let parts: Vec<_> = summary.lines().filter_map(|line| line.strip_prefix("# ")).collect();
+    assert_eq!(parts, ["Summary", "Tutorial", "How-to", "Reference", "Explanation", "The project"]);
+}
+
+#[test]
+fn pictures_have_a_title_a_description_and_the_colours_of_both_themes() {
+    for entry in fs::read_dir(root().join("docs/pictures")).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let size = fs::metadata(&path).expect("a file").len();
+        assert!(size <= 150 * 1024, "{} has {size} bytes: reduce it to 150 KiB", path.display());
+        if path.extension().is_some_and(|extension| extension == "svg") {
+            let text = fs::read_to_string(&path).expect("a text");
+            for part in ["<title", "<desc", "role=\"img\"", "prefers-color-scheme: dark", "viewBox"] {
+                assert!(text.contains(part), "{} has no {part}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn articles_in_other_languages_have_the_sections_the_commands_and_the_readers_of_the_english_ones() {
+    let sections = |text: &str| text.lines().filter(|line| line.starts_with("## ")).count();
+    let commands = |text: &str| -> BTreeSet<String> {
+        let lines = text.lines().filter(|line| line.starts_with("weir lab ") || line.starts_with("make "));
+        lines.map(|line| line.split('#').next().unwrap_or_default().trim().to_owned()).collect()
+    };
+    for page in translations() {
+        let text = fs::read_to_string(&page).expect("a page");
+        let name = page.file_name().and_then(|name| name.to_str()).expect("a name");
+        let english = read(&format!("docs/articles/{name}"));
+        assert_eq!(sections(&text), sections(&english), "sections of {}", page.display());
+        assert_eq!(commands(&text), commands(&english), "commands of {}", page.display());
+        assert!(text.lines().nth(2).is_some_and(|line| line.starts_with('*')), "{} names no readers", page.display());
+    }
+}
+
+#[test]
+fn the_chart_of_direct_and_pooled_has_figures_of_the_kept_report() {
+    let report: Value = serde_json::from_str(&read("docs/articles/standard-2-cores.json")).expect("JSON");
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let charts = list(&report["experiments"]).into_iter().flat_map(|experiment| list(&experiment["charts"]));
+    let points = charts.flat_map(|chart| list(&chart["series"])).flat_map(|series| list(&series["points"]));
+    let measured: BTreeSet<String> = points.filter_map(|point| Some(format!("{:.0}", point[1].as_f64()?))).collect();
+    let chart = read("docs/pictures/direct-and-pooled.svg");
+    let texts = chart.split("class=\"value\"").skip(1).filter_map(|rest| rest.split(['>', '<']).nth(1));
+    let figures: Vec<_> = texts.filter(|text| *text != "refused").map(|text| text.replace(',', "")).collect();
+    assert_eq!(figures.len(), 7, "the chart was not understood");
+    let unknown: Vec<_> = figures.iter().filter(|figure| !measured.contains(*figure)).collect();
+    assert!(unknown.is_empty(), "the report has no {unknown:?}");
 }
 
 #[test]
@@ -238,12 +330,21 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
+/// The pages of the project, in English. The list of the site's pages is not one of them.
 fn pages() -> Vec<PathBuf> {
-    let in_folder = |folder: PathBuf| {
-        let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-        entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect::<Vec<_>>()
-    };
-    ["", "docs", "docs/articles", "docs/howto"].map(|folder| in_folder(root().join(folder))).concat()
+    let folders = ["", "docs", "docs/articles", "docs/howto", "monitoring"];
+    let all = folders.map(in_folder).concat();
+    all.into_iter().filter(|page| !page.ends_with("docs/SUMMARY.md")).collect()
+}
+
+/// The short forms of the articles in other languages.
+fn translations() -> Vec<PathBuf> {
+    ["docs/articles/vi", "docs/articles/ja"].map(in_folder).concat()
+}
+
+fn in_folder(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).expect("a folder").map(|entry| entry.expect("an entry").path());
+    entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
 }
 
 /// The cells of every table's row that begins with something in backticks.

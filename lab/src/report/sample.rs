@@ -103,7 +103,7 @@ fn pgbench() -> Experiment {
         charts: vec![size(), usage(), tps()],
         claims: vec![
             Claim::decided(
-                "150 clients through the pool lose none, and do more than direct does with what gets in",
+                "150 clients through the pool lose no client, and do more than direct does with what gets in",
                 Some(true),
                 "2 013 transactions a second against 1 726 of the 97 that fit (+17%; the article has +33%)",
             ),
@@ -331,7 +331,7 @@ fn reconnect() -> Experiment {
         claims: vec![
             Claim::decided("PgBouncer gains about 60%", Some(true), "+55% at 10 clients, +54% at 100"),
             Claim::decided("Weir gains at least what PgBouncer gains", Some(true), "+132% against +55% at 10 clients"),
-            Claim::decided("Pgpool-II beside the server loses", None, "Pgpool-II is not installed"),
+            Claim::decided("Pgpool-II on the server's machine loses", None, "Pgpool-II is not installed"),
         ],
         hides: words(&["A server of its own for Pgpool-II is out of reach on one machine."]),
         warnings: vec![],

@@ -1,6 +1,7 @@
 // Figures as they come: the stream of events where it is to be had, else the pools asked for again and again, with rates
 // made of what was counted between two answers.
 import { ApiError, get, poolPath } from './api';
+import { health } from './health.svelte';
 import type { Event, Figures, Pool, PoolPage } from './types';
 
 export type FeedState = 'connecting' | 'live' | 'polling' | 'lost';
@@ -14,24 +15,25 @@ const TOLD = 500;
 /** Between two rounds of questions, and how much longer than a round took at least. */
 const PAUSE = 2000;
 const PATIENCE = 4;
-/** A stream that breaks off comes again within a second or two; only after this long something is amiss. */
-const LOST = 5000;
 /** Before a stream that was refused is asked for again. */
 const RETRY = 15000;
 
 interface Follow {
   /** One pool, or all. */
   pool: string | null;
+  /** Of all, how many are told of at most. */
+  limit?: number;
   take: Take;
   state: (state: FeedState) => void;
 }
 
 /** Follows figures until the answer is called. Nothing is asked for while the page is out of sight. */
-export function follow({ pool, take, state }: Follow): () => void {
+export function follow({ pool, limit = TOLD, take, state }: Follow): () => void {
   let stop = () => {};
   const start = () => {
     stop();
-    stop = document.hidden ? () => {} : stream({ pool, take, state });
+    health.begin();
+    stop = document.hidden ? () => {} : stream({ pool, limit, take: (event) => (health.take(event), take(event)), state });
   };
   document.addEventListener('visibilitychange', start);
   start();
@@ -42,21 +44,18 @@ export function follow({ pool, take, state }: Follow): () => void {
 }
 
 function stream(follow: Follow): () => void {
-  const query = follow.pool === null ? `?limit=${TOLD}` : `?pool=${encodeURIComponent(follow.pool)}`;
+  const query = follow.pool === null ? `?limit=${follow.limit ?? TOLD}` : `?pool=${encodeURIComponent(follow.pool)}`;
   const source = new EventSource(`api/v1/events${query}`);
   let after = () => {};
-  let lost = 0;
   follow.state('connecting');
   source.addEventListener('figures', (event) => {
-    clearTimeout(lost);
     follow.state('live');
     follow.take(JSON.parse((event as MessageEvent<string>).data) as Event);
   });
   source.onerror = () => {
     if (source.readyState !== EventSource.CLOSED) {
-      // It was there and broke off; the browser comes again by itself.
-      clearTimeout(lost);
-      lost = setTimeout(() => follow.state('lost'), LOST);
+      // It was there and broke off; the browser comes again by itself, and each try that fails comes here.
+      health.broke();
       return;
     }
     const poll = polled(follow);
@@ -70,7 +69,6 @@ function stream(follow: Follow): () => void {
     };
   };
   return () => {
-    clearTimeout(lost);
     source.close();
     after();
   };
@@ -91,10 +89,13 @@ function polled({ pool, take, state }: Follow): () => void {
       const figures = pools.map((now) => [now.name, figuresOf(now, at, before.get(now.name))] as const);
       before = new Map(pools.map((now) => [now.name, { pool: now, at }]));
       state('polling');
-      take({ at: Date.now() / 1000, pools: Object.fromEntries(figures) });
+      const problems = pools.filter((now) => now.health?.problem).map((now) => ({ pool: now.name, health: now.health }));
+      take({ at: Date.now() / 1000, pools: Object.fromEntries(figures), problems });
     } catch (error) {
       if (ended) return;
-      state(error instanceof ApiError && error.status === 404 ? 'polling' : 'lost');
+      const gone = !(error instanceof ApiError && error.status === 404);
+      state(gone ? 'lost' : 'polling');
+      if (gone) health.broke();
     }
     timer = setTimeout(round, Math.max(PAUSE, PATIENCE * (performance.now() - begun)));
   };
@@ -141,6 +142,7 @@ export function figuresOf(pool: Pool, at: number, before?: { pool: Pool; at: num
     servers_idle: pool.servers.idle + pool.servers.used,
     servers_login: pool.servers.login,
     oldest_wait_seconds: pool.longest_wait_seconds,
+    health: pool.health,
     transactions_per_second: since(({ totals }) => totals.transactions),
     queries_per_second: since(({ totals }) => totals.queries),
   };

@@ -50,6 +50,12 @@ export function percent(share: number | null | undefined): string {
 /** Made when the first is wanted: each takes a browser milliseconds, and the overview needs none. */
 const clocks = new Map<string, Intl.DateTimeFormat>();
 
+/** Seconds since 1970 as the time of day; of another day, with its date. */
+export function clock(at: number): string {
+  const [day, time] = when(at, 'second').split(' ');
+  return day === when(Date.now() / 1000, 'second').split(' ')[0] ? (time ?? '') : `${day} ${time}`;
+}
+
 /** Seconds since 1970 as a day and its time, to the minute or the second. */
 export function when(at: number, to: 'minute' | 'second'): string {
   const timeStyle = to === 'minute' ? 'short' : 'medium';

@@ -27,18 +27,25 @@ export function startsDown(column: Column): boolean {
   return column !== 'name' && column !== 'mode';
 }
 
+/** Problems come before all else, the worst first. */
+const WORST = ['saturated', 'stalled', 'cannot connect', 'login rejected'];
+function badness({ pool, now }: Row): number {
+  return WORST.indexOf((now.health ?? pool.health)?.state ?? '');
+}
+
 export function sorted(rows: Row[], column: Column, down: boolean): Row[] {
   const key = KEYS[column];
   const sign = down ? -1 : 1;
   const compare = (a: string | number, b: string | number) => (a < b ? -1 : a > b ? 1 : 0);
-  const keyed = rows.map((row) => [key(row), row] as const);
-  keyed.sort(([a, one], [b, other]) => sign * compare(a, b) || compare(one.pool.name, other.pool.name));
+  const keyed = rows.map((row) => [key(row), row, badness(row)] as const);
+  keyed.sort(([a, one, bad], [b, other, worse]) => worse - bad || sign * compare(a, b) || compare(one.pool.name, other.pool.name));
   return keyed.map(([, row]) => row);
 }
 
-export type Filter = 'all' | 'waiting' | 'stopped';
+export type Filter = 'all' | 'problems' | 'waiting' | 'stopped';
 
 export function matches(row: Row, search: string, filter: Filter): boolean {
+  if (filter === 'problems' && badness(row) < 0) return false;
   if (filter === 'waiting' && row.now.clients_waiting === 0) return false;
   if (filter === 'stopped' && !row.pool.paused && !row.pool.disabled) return false;
   if (search === '') return true;

@@ -27,6 +27,35 @@ export interface Totals {
 
 export type Mode = 'session' | 'transaction' | 'statement';
 
+export type HealthState =
+  | 'healthy'
+  | 'waiting'
+  | 'disabled'
+  | 'paused'
+  | 'saturated'
+  | 'stalled'
+  | 'cannot connect'
+  | 'login rejected';
+
+export interface Health {
+  state: HealthState;
+  /** Something is broken, and no operator wants it so. */
+  problem: boolean;
+  /** Seconds since 1970. */
+  since: number | null;
+  /** Those that wait, and those that were refused since then. */
+  clients: number;
+  waiting: number;
+  refused: number;
+  error: { sqlstate: string; message: string; at: number } | null;
+  advice: string;
+}
+
+export interface Problem {
+  pool: string;
+  health: Health;
+}
+
 export interface Pool {
   name: string;
   configured: boolean;
@@ -40,6 +69,7 @@ export interface Pool {
   reserve_size: number;
   paused: boolean;
   disabled: boolean;
+  health: Health;
   clients: Clients;
   servers: Servers;
   longest_wait_seconds: number;
@@ -133,6 +163,7 @@ export interface Figures {
   transaction_ms?: Percentiles;
   /** Since the start, by SQLSTATE. */
   errors?: Record<string, number>;
+  health?: Health;
 }
 
 export interface Event {
@@ -141,6 +172,8 @@ export interface Event {
   /** All pools as one. */
   all?: Figures;
   workers?: { worker: number; cpu: number }[];
+  /** The pools with a problem, whatever pools were asked for; the worst first. */
+  problems?: Problem[];
 }
 
 export interface History {
@@ -174,6 +207,78 @@ export interface Advice {
   evidence: Record<string, unknown>;
   change: Record<string, unknown> | null;
   text: string;
+}
+
+/** A client of a pool that has an incident. */
+export interface IncidentClient {
+  id: number;
+  user: string;
+  application_name: string;
+  address: string;
+  port: number;
+  wait_seconds: number;
+}
+
+/** A backend of a database's server. */
+export interface Process {
+  process_id: number;
+  of_pool: boolean;
+  client: IncidentClient | null;
+  user: string;
+  application_name: string;
+  address: string | null;
+  state: string | null;
+  waits_for: string | null;
+  statement: string | null;
+  transaction_seconds: number | null;
+  state_seconds: number | null;
+  blocked_by: number[];
+  /** What a request that signals it sends; null where it may not be seen. */
+  key: unknown;
+}
+
+export interface Incident {
+  pool: string;
+  cause: string;
+  text: string;
+  advice: string;
+  seconds: number;
+  clients_waiting: number;
+  oldest_wait_seconds: number;
+  size: number;
+  servers_in_use: number;
+  seen: { by: string | null; complete: boolean; reason: string | null };
+  holders: (Process & { blocks: Process[]; blocks_total: number })[];
+  waiting: IncidentClient[];
+}
+
+interface Waits {
+  wait_ms_p95: number;
+  clients_waiting: number;
+}
+
+/** A change that advice made. */
+export interface Trial {
+  pool: string;
+  change: PoolConfig;
+  before: PoolConfig;
+  at: number;
+  until: number;
+  state: 'watched' | 'helped' | 'taken_back' | 'stays' | 'overtaken';
+  waits_before: Waits;
+  waits_after: Waits | null;
+  text: string;
+}
+
+/** An incident, in short. */
+export interface Live {
+  pool: string;
+  cause: string;
+  title: string;
+  text: string;
+  advice: string;
+  seconds: number;
+  clients_waiting: number;
 }
 
 export interface Me {

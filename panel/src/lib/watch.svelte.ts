@@ -79,7 +79,7 @@ export class PoolWatch {
 function flat(figures: Figures): Record<string, number | null> {
   const values: Record<string, number | null> = {};
   for (const [name, value] of Object.entries(figures)) {
-    if (name === 'errors') continue;
+    if (name === 'errors' || name === 'health') continue;
     if (value === null || typeof value === 'number') values[name] = value;
     else for (const [part, number] of Object.entries(value as Record<string, number | null>)) values[`${name}_${part}`] = number;
   }

@@ -15,6 +15,8 @@ mod settings;
 mod statistics;
 mod table;
 
+use weir_config::{Config, FileFormat};
+
 use crate::records::SocketRecord;
 use crate::show::{Connections, Parameter, Show};
 
@@ -72,11 +74,20 @@ pub fn connection_row(what: Show, of: Connections, record: &SocketRecord) -> Opt
 pub fn show(what: Show, snapshot: &Snapshot<'_>) -> Table {
     match what {
         Show::Parameter(parameter) => Table { columns: columns(what), rows: vec![vec![text(parameter.value())]] },
-        what => Table { columns: columns(what), rows: (entry(what).rows)(snapshot) },
+        what => cut(what, Table { columns: columns(what), rows: (entry(what).rows)(snapshot) }, snapshot.config),
     }
 }
 
-/// The columns of the table `what`.
+/// A table without the columns that PgBouncer does not have, where its face is shown: its scripts read columns by position.
+fn cut(what: Show, mut table: Table, config: &Config) -> Table {
+    if what == Show::Pools && config.format == FileFormat::Ini {
+        table.columns = &table.columns[..pools::PGBOUNCERS_POOLS];
+        table.rows.iter_mut().for_each(|row| row.truncate(pools::PGBOUNCERS_POOLS));
+    }
+    table
+}
+
+/// The columns of the table `what`, all of them.
 pub fn columns(what: Show) -> &'static [Column] {
     match what {
         Show::Parameter(parameter) => parameter_column(parameter),

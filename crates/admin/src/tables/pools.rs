@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_base::{PoolMode, Span};
 use weir_config::Pool;
 
-use super::table::{Column, Row, Snapshot, flag, int4, text, text_column};
+use super::table::{Column, Row, Snapshot, flag, int4, int8, text, text_column};
+use crate::clock::timestamp;
 use crate::console::CONSOLE_DATABASE;
 use crate::records::PoolRecord;
 
+/// The last four are Weir's own: a `pgbouncer.ini` has [`PGBOUNCERS_POOLS`] of them.
 pub(super) const POOLS: &[Column] = &[
     text_column("database"),
     text_column("user"),
@@ -27,7 +29,14 @@ pub(super) const POOLS: &[Column] = &[
     int4("maxwait_us"),
     text_column("pool_mode"),
     text_column("load_balance_hosts"),
+    text_column("health"),
+    text_column("health_since"),
+    int8("health_clients"),
+    text_column("health_error"),
 ];
+
+/// How many columns PgBouncer's SHOW POOLS has.
+pub(super) const PGBOUNCERS_POOLS: usize = 17;
 
 pub(super) const DATABASES: &[Column] = &[
     text_column("name"),
@@ -97,6 +106,10 @@ fn pool(of: &PoolRecord, snapshot: &Snapshot<'_>) -> Row {
         text(maxwait % 1_000_000),
         text(of.mode),
         snapshot.config.pool(&of.database).and_then(|pool| balance(&pool)),
+        text(of.health.state),
+        text(timestamp(of.health.since)).filter(|since| !since.is_empty()),
+        text(of.health.clients()),
+        of.health.error.as_ref().map(|error| format!("{} ({})", error.message, error.sqlstate)),
     ]
 }
 

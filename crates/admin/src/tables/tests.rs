@@ -16,10 +16,10 @@ use crate::stats::{DatabaseStats, Stats};
 const REFERENCE: [(Show, &str, &str); 24] = [
     (
         Show::Pools,
-        "ssiiiiiiiiiiiiiss",
+        "ssiiiiiiiiiiiiissssqs",
         "database, user, cl_active, cl_waiting, cl_active_cancel_req, cl_waiting_cancel_req, sv_active, \
          sv_active_cancel, sv_being_canceled, sv_idle, sv_used, sv_tested, sv_login, maxwait, maxwait_us, pool_mode, \
-         load_balance_hosts",
+         load_balance_hosts, health, health_since, health_clients, health_error",
     ),
     (
         Show::Stats,
@@ -158,6 +158,7 @@ fn report() -> Report {
         paused: ["app".to_owned()].into(),
         disabled: ["zoo".to_owned()].into(),
         memory: vec![MemoryRecord { name: "client_cache", size: 100, used: 5, free: 59 }],
+        ..Report::default()
     }
 }
 
@@ -239,6 +240,16 @@ fn every_table_has_the_columns_of_the_reference_in_their_order_and_of_their_type
 }
 
 #[test]
+fn with_a_pgbouncer_ini_the_pools_have_pgbouncers_columns_and_no_other() {
+    let (mut config, report) = (config(), report());
+    config.format = weir_config::FileFormat::Ini;
+    let snapshot = Snapshot { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 1 };
+    let table = show(Show::Pools, &snapshot);
+    assert_eq!(table.columns.last().map(|column| column.name), Some("load_balance_hosts"));
+    assert!(table.columns.len() == 17 && table.rows.iter().all(|row| row.len() == 17));
+}
+
+#[test]
 fn every_row_has_a_value_a_column_and_numbers_where_the_column_is_one() {
     for entry in &TABLES {
         let table = table(entry.show);
@@ -269,9 +280,9 @@ fn pools_are_sorted_and_the_console_is_one_of_them() {
     assert_eq!(
         lines(Show::Pools),
         [
-            "app,ann,1,0,0,0,0,0,0,0,0,0,1,0,0,transaction,-",
-            "app,owner,2,1,0,0,1,0,0,3,0,0,0,2,500000,transaction,-",
-            "pgbouncer,pgbouncer,1,0,0,0,0,0,0,0,0,0,0,0,0,statement,-",
+            "app,ann,1,0,0,0,0,0,0,0,0,0,1,0,0,transaction,-,healthy,-,0,-",
+            "app,owner,2,1,0,0,1,0,0,3,0,0,0,2,500000,transaction,-,healthy,-,0,-",
+            "pgbouncer,pgbouncer,1,0,0,0,0,0,0,0,0,0,0,0,0,statement,-,healthy,-,0,-",
         ]
     );
 }

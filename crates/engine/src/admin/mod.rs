@@ -1,8 +1,8 @@
 //! Commands of operators, from the console, the control plane and signals, and the figures for them.
 //!
 //! - `console`: an operator's session. `stream`: long tables, in pieces. `gather`: commands for all workers.
-//! - `halt`: what is stopped. `reload`: a new configuration. `shutdown`: the end.
-//! - `report`: the tables' content. `wait_diagnosis`: why a client waits.
+//! - `health`: whether pools serve their clients. `halt`: what is stopped. `reload`: a new configuration. `shutdown`: the end.
+//! - `report`: the tables' content; `symptoms`: those of a pool in trouble. `wait_diagnosis`: why a client waits.
 //! - `client_counts`: how many clients there are. `refusals`: how many were refused, by cause. `lost`: session state that
 //!   was lost.
 //!
@@ -12,6 +12,7 @@ pub(crate) mod client_counts;
 pub(crate) mod console;
 pub(crate) mod gather;
 pub(crate) mod halt;
+pub(crate) mod health;
 pub(crate) mod lost;
 pub(crate) mod paging;
 pub(crate) mod pool_counts;
@@ -20,6 +21,7 @@ pub(crate) mod reload;
 pub(crate) mod report;
 pub(crate) mod shutdown;
 pub(crate) mod stream;
+mod symptoms;
 pub(crate) mod wait_diagnosis;
 
 use std::sync::Arc;
@@ -36,6 +38,7 @@ pub(crate) struct Admin {
     pub(crate) gatherings: gather::Gatherings,
     pub(crate) reloads: reload::Reloads,
     pub(crate) halt: halt::Halt,
+    pub(crate) health: health::PoolsHealth,
     pub(crate) shutdown: shutdown::Shutdown,
     /// When the statistics period ends.
     pub(crate) stats_at: Time,
@@ -57,6 +60,7 @@ impl Admin {
             gatherings: gather::Gatherings::default(),
             reloads: reload::Reloads::new(config),
             halt: halt::Halt::default(),
+            health: health::PoolsHealth::default(),
             shutdown: shutdown::Shutdown::default(),
             stats_at: Time::NEVER,
             version,

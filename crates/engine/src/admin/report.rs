@@ -10,7 +10,9 @@ use weir_session::{ParamTable, Server};
 
 use crate::admin::client_counts::ClientCounts;
 use crate::admin::stream::{MAX_LOOKS, PAGE};
+use crate::admin::symptoms::symptoms;
 use crate::backends::connection::Connection;
+use crate::backends::login_throttle::LoginThrottle;
 use crate::cluster::lending::LendingRole;
 use crate::common::Common;
 use crate::entry::auth_query::AuthQueries;
@@ -25,6 +27,7 @@ pub(crate) struct Tables<'a> {
     pub(crate) peers: &'a Peers,
     pub(crate) pools: &'a Pools,
     pub(crate) queries: &'a AuthQueries,
+    pub(crate) throttle: &'a LoginThrottle,
     /// Whether a server of a pool is lent to another worker.
     pub(crate) is_lent: &'a dyn Fn(Peer) -> bool,
 }
@@ -52,6 +55,7 @@ impl Tables<'_> {
         record.sv_login = snapshot.login;
         record.maxwait = snapshot.oldest_wait;
         record.statement_bytes = slot.accepted.used();
+        record.symptoms = symptoms(self.common, self.peers, self.throttle, slot);
         for (server, state, _) in slot.pool.servers() {
             match state {
                 InPool::Idle { since } if is_used(slot, since, now) => record.sv_used += 1,

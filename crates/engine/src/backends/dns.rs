@@ -23,13 +23,13 @@ const SHORTEST: Span = Span::from_secs(1);
 /// The known names.
 #[derive(Default)]
 pub(crate) struct Dns {
-    known: BTreeMap<Arc<str>, Known>,
+    known: BTreeMap<Arc<str>, Resolved>,
     /// The earliest timer.
     armed: Option<Time>,
 }
 
 /// One name's addresses.
-struct Known {
+struct Resolved {
     addresses: Vec<IpAddr>,
     /// When the answer expires; never while the name is being looked up.
     until: Time,
@@ -56,7 +56,7 @@ impl Dns {
         ttl: Span,
     ) -> bool {
         let until = cx.now + ttl.max(SHORTEST);
-        let known = self.known.entry(name).or_insert(Known { addresses: Vec::new(), until });
+        let known = self.known.entry(name).or_insert(Resolved { addresses: Vec::new(), until });
         known.until = until;
         let found = !addresses.is_empty();
         if found {
@@ -91,7 +91,7 @@ impl Dns {
 
     /// The known names, for SHOW DNS_HOSTS.
     pub(crate) fn records(&self, now: Time) -> Vec<DnsRecord> {
-        let record = |(name, known): (&Arc<str>, &Known)| DnsRecord {
+        let record = |(name, known): (&Arc<str>, &Resolved)| DnsRecord {
             hostname: name.to_string(),
             ttl: if known.until == Time::NEVER { Span::ZERO } else { known.until.since(now) },
             addresses: known.addresses.clone(),

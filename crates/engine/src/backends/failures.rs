@@ -10,11 +10,15 @@ pub(crate) struct LoginFailures {
     too_slow: bool,
     /// When the first login after the last success failed; never if none has.
     since: Time,
+    /// When the last one failed.
+    at: Time,
+    /// The host could not be reached, and has answered another pool since then.
+    outdated: bool,
 }
 
 impl Default for LoginFailures {
     fn default() -> Self {
-        LoginFailures { last: None, too_slow: false, since: Time::NEVER }
+        LoginFailures { last: None, too_slow: false, since: Time::NEVER, at: Time::NEVER, outdated: false }
     }
 }
 
@@ -24,17 +28,28 @@ impl LoginFailures {
         self.last = Some(error);
         self.too_slow = too_slow;
         self.since = self.since.min(now);
+        self.at = now;
+        self.outdated = false;
     }
 
     /// A login has succeeded.
     pub(crate) fn clear(&mut self) {
-        self.last = None;
-        self.since = Time::NEVER;
+        *self = LoginFailures::default();
+    }
+
+    /// The host answers another pool: that it could not be reached is no longer known.
+    pub(crate) fn host_answers(&mut self) {
+        self.outdated = self.last.as_ref().is_some_and(|error| error.sqlstate.starts_with("08"));
     }
 
     /// The last failure since the last success, and whether it was a timeout.
     pub(crate) fn last(&self) -> Option<(&ServerError, bool)> {
         self.last.as_ref().map(|error| (error, self.too_slow))
+    }
+
+    /// The last failure, as far as it says something about now; and when it was.
+    pub(crate) fn current(&self) -> Option<(&ServerError, Time)> {
+        self.last.as_ref().filter(|_| !self.outdated).map(|error| (error, self.at))
     }
 
     /// When the first login after the last success failed; never if none has.

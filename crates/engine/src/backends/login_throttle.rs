@@ -200,6 +200,13 @@ impl LoginThrottle {
         logs
     }
 
+    /// Ends the pause before the next attempt to reach a host that is away.
+    pub(crate) fn open(&mut self, target: &Target, now: Time) {
+        if let Some(away) = self.hosts.get_mut(target).and_then(|host| host.away.as_mut()) {
+            away.opens = away.opens.min(now);
+        }
+    }
+
     /// A host answers; whether it was away.
     pub(crate) fn is_back(&mut self, target: &Target) -> bool {
         let Some(host) = self.hosts.get_mut(target) else { return false };

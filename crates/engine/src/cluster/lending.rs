@@ -29,13 +29,13 @@ pub(crate) struct Borrowing {
     pub(crate) owner: WorkerId,
     pub(crate) borrower: Borrower,
     /// Clients that are to get the reason for their wait, and whether the owner has been asked for it.
-    pub(crate) to_tell: Vec<Waiting>,
+    pub(crate) to_tell: Vec<ToInform>,
     pub(crate) cause_requested: bool,
 }
 
 /// A borrower's client that is to get the reason for its wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Waiting {
+pub(crate) enum ToInform {
     /// It has waited too long, and is refused.
     Refused(Peer),
     /// It is notified that it waits.

@@ -55,6 +55,8 @@ pub(crate) enum Payload {
     Paging(Paging),
     /// The sender's load, in per cent of its time; to worker 0.
     Load(u8),
+    /// To worker 0: a pool of the sender has a waiting client or a failed login.
+    Trouble,
     /// The sender has no clients left, for a shutdown that waits for that.
     Drained(Drain),
 }
@@ -80,11 +82,15 @@ pub(crate) enum WorkerCommand {
     Report {
         counts: bool,
     },
+    /// Of the report, what the health of pools depends on.
+    Health,
     Adopt(Arc<Config>),
     Pause(Option<String>),
     Resume(Option<String>),
     Suspend,
     Reconnect(Option<String>),
+    /// Pools try to open a server now.
+    Retry(Option<String>),
     Kill(Option<String>),
     KillClient(u64),
     Disable(String),

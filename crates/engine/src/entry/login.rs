@@ -24,7 +24,7 @@ use crate::entry::checks::{self, PasswordChecks};
 use crate::entry::hashing::{PasswordHashing, Requested};
 use crate::entry::login_log;
 use crate::entry::secret_query::UserSecret;
-use crate::entry::state::{Awaits, Hashing, LoginPhase, Why, subject};
+use crate::entry::state::{Awaits, Hashing, LoginPhase, Whereabouts, Why, subject};
 use crate::entry::step::EntryStep;
 use crate::entry::user_names::UserNames;
 use crate::entry::welcome;
@@ -47,7 +47,7 @@ pub(crate) struct Logins {
 }
 
 /// What a client's proof is checked against.
-struct Known {
+struct KnownUser {
     /// Whether there is such a user.
     exists: bool,
     /// None for a user who has none, or does not exist.
@@ -56,6 +56,17 @@ struct Known {
     mocks: Arc<Mocks>,
     /// The answer of an auth_query, if there was one.
     asked: Option<UserSecret>,
+}
+
+impl KnownUser {
+    fn whereabouts(&self) -> Whereabouts {
+        match (self.exists, self.asked.is_some()) {
+            (false, false) => Whereabouts::Unlisted,
+            (false, true) => Whereabouts::NotAtServer,
+            (true, false) => Whereabouts::Listed,
+            (true, true) => Whereabouts::AtServer,
+        }
+    }
 }
 
 impl Logins {
@@ -94,6 +105,15 @@ impl Logins {
         matches!(client.addr, ClientAddr::Unix { uid, .. } if uid == self.uid) && *client.user == *OWNER
     }
 
+    /// The refusal of a client of the Unix socket that uses PgBouncer's name for the owner of the process, and is another
+    /// user of the operating system. Without it, it would be asked for a password that nobody has.
+    fn not_owner(&self, config: &Config, client: &ClientSlot) -> Option<Refusal> {
+        let ClientAddr::Unix { uid, .. } = client.addr else { return None };
+        let claims = *client.user == *OWNER && self.role(config, client).is_none();
+        let detail = format!("The client runs as the user with number {uid}, and the pooler as number {}.", self.uid);
+        claims.then_some(Refusal::NotOwner { detail })
+    }
+
     /// The role of a client at the console.
     pub(crate) fn role(&self, config: &Config, client: &ClientSlot) -> Option<Role> {
         let listed = |users: &[String]| users.iter().any(|user| **user == *client.user);
@@ -126,6 +146,9 @@ impl Logins {
             login_log::attempt(cx, client, &request);
             client.phase = ClientPhase::Login(Box::new(LoginPhase::new(request)));
             return EntryStep::Proven;
+        }
+        if let Some(refusal) = self.not_owner(cx.common.config(), client).filter(|_| console) {
+            return EntryStep::Refuse(refusal);
         }
         self.challenge(cx, client, request, None, lookups)
     }
@@ -188,7 +211,8 @@ impl Logins {
         let plan = decide(&demand, &facts);
         let mut phase = Box::new(LoginPhase::new(request));
         phase.authority = authority(&config.auth, &demand);
-        phase.why = plan.reject_reason.map(|reason| Why { reason, line: demand.rule.map(|rule| rule.line) });
+        let (user, line) = (known.whereabouts(), demand.rule.map(|rule| rule.line));
+        phase.why = plan.reject_reason.map(|reason| Why { reason, user, line });
         self.begin_exchange(cx, client, phase, plan, known)
     }
 
@@ -199,7 +223,7 @@ impl Logins {
         client: &mut ClientSlot,
         mut phase: Box<LoginPhase>,
         plan: Plan,
-        known: Known,
+        known: KnownUser,
     ) -> EntryStep {
         let salt = LoginNonces { md5: cx.common.random_bytes(), nonce: cx.common.random_bytes() };
         let mut buffer = Vec::new();
@@ -227,9 +251,9 @@ impl Logins {
         asked: Option<&UserSecret>,
         lookups: &AuthLookups,
         now: Time,
-    ) -> Result<Known, AuthLookup> {
+    ) -> Result<KnownUser, AuthLookup> {
         let hides = config.auth.hide_unknown_users;
-        let answered = |asked: &UserSecret| Known {
+        let answered = |asked: &UserSecret| KnownUser {
             exists: asked.exists,
             secret: asked.secret(),
             // A user without a secret need not look like others where clients may learn who there is.
@@ -245,7 +269,7 @@ impl Logins {
         match lookup {
             Some(lookup) if exists => lookups.kept(&subject(request), now).map(answered).ok_or(lookup),
             // Nobody is asked about a database that does not exist.
-            _ => Ok(Known {
+            _ => Ok(KnownUser {
                 exists: listed.is_some(),
                 secret: listed.filter(|_| wanted).and_then(|text| Secret::parse(text).ok()),
                 mocks: match hides {

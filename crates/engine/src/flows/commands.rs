@@ -82,6 +82,7 @@ impl Engine {
     fn outcome<I: Io>(&mut self, now: Time, command: WorkerCommand, io: &mut I) -> Result<Outcome, CommandError> {
         match command {
             WorkerCommand::Report { counts } => return Ok(Outcome::Report(Box::new(self.report(counts)))),
+            WorkerCommand::Health => return Ok(Outcome::Report(Box::new(self.health_report()))),
             WorkerCommand::Pause(name) => {
                 self.pause_databases(now, name.as_deref(), io);
                 return Ok(Outcome::Wait(name, Until::Quiet));
@@ -103,6 +104,7 @@ impl Engine {
             }
             WorkerCommand::Resume(name) => self.resume_databases(now, name.as_deref(), io)?,
             WorkerCommand::Reconnect(name) => self.pools_reconnect(now, name.as_deref(), io),
+            WorkerCommand::Retry(name) => self.retry_pools(now, name.as_deref(), io),
             WorkerCommand::Kill(name) => self.kill_databases(now, name.as_deref(), io),
             WorkerCommand::KillClient(id) => self.kill_client(now, id, io)?,
             WorkerCommand::Disable(name) => self.admin.halt.disable(name),
@@ -134,7 +136,10 @@ impl Engine {
         }
     }
 
-    fn gathered<I: Io>(&mut self, now: Time, gathered: Gathered, io: &mut I) {
+    fn gathered<I: Io>(&mut self, now: Time, mut gathered: Gathered, io: &mut I) {
+        if matches!(gathered.command, Command::Show(_)) && gathered.left == 0 {
+            self.observe_health(now, &mut gathered.report, io);
+        }
         match gathered.caller {
             Caller::Nobody => self.gathered_for_nobody(now, &gathered, io),
             Caller::Console(peer) => self.gathered_for_console(now, peer, gathered, io),
@@ -327,6 +332,7 @@ impl Engine {
             peers: &self.peers,
             pools: &self.pools,
             queries: &self.entry.queries,
+            throttle: &self.backends.throttle,
             is_lent: &|server| self.is_lent(server),
         })
     }

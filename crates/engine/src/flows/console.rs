@@ -105,6 +105,7 @@ impl Engine {
             Command::Kill(name) => Ok(WorkerCommand::Kill(name.clone())),
             Command::Resume(name) => Ok(WorkerCommand::Resume(name.clone())),
             Command::Reconnect(name) => Ok(WorkerCommand::Reconnect(name.clone())),
+            Command::Retry(name) => Ok(WorkerCommand::Retry(name.clone())),
             Command::WaitClose(name) => Ok(WorkerCommand::WaitClose(name.clone())),
             Command::KillClient(id) => Ok(WorkerCommand::KillClient(*id)),
             Command::Disable(name) => Ok(WorkerCommand::Disable(name.clone())),

@@ -13,7 +13,7 @@ use weir_pool::lending::{BorrowRequest, ToBorrower, ToOwner};
 use weir_pool::{Acquire, RefuseReason, Release};
 use weir_session::{Cause, Clean};
 
-use crate::cluster::lending::{Body, Learnings, LendingMessage, LendingRole, Lent, LentServer, MovedServer, Waiting};
+use crate::cluster::lending::{Body, Learnings, LendingMessage, LendingRole, Lent, LentServer, MovedServer, ToInform};
 use crate::cluster::messages::{Message, Payload};
 use crate::cluster::quota::PoolId;
 use crate::common::FollowUp;
@@ -326,7 +326,7 @@ impl Engine {
     }
 
     /// A client must get the reason for its wait; the owner is asked when the pool is polled.
-    pub(crate) fn request_cause(&mut self, ix: PoolIx, client: Waiting) {
+    pub(crate) fn request_cause(&mut self, ix: PoolIx, client: ToInform) {
         if let LendingRole::Borrower(borrowing) = &mut self.pools.get_mut(ix).lending {
             borrowing.to_tell.push(client);
             self.common.follow_up(FollowUp::PollPool(ix));
@@ -353,7 +353,7 @@ impl Engine {
             return;
         }
         for waiting in std::mem::take(&mut borrowing.to_tell) {
-            if let Waiting::Refused(client) = waiting {
+            if let ToInform::Refused(client) = waiting {
                 let refusal = self.refusal(ix, RefuseReason::ShuttingDown);
                 self.refuse_handle(now, client, refusal, io);
             }

@@ -20,7 +20,7 @@ impl Engine {
             let shaking = matches!(server.state, ServerState::TlsHandshake);
             let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
             let failed = match server.fatal_error.take() {
-                Some(Refusal::ServerDown { sqlstate, message }) => {
+                Some(Refusal::ServerDown { sqlstate, message, .. }) => {
                     FailedLogin::answered(ServerError { sqlstate, message })
                 }
                 _ => FailedLogin::away(own_error("server closed the connection during the login".to_owned())),
@@ -33,6 +33,7 @@ impl Engine {
             self.log_server(Level::Info, &server, text, io);
         }
         self.pools.get_mut(ix).pool.lost(peer, now);
+        self.keep_trying(ix);
         self.takeover.left(peer);
         self.common.follow_up(FollowUp::PollPool(ix));
         match phase {

@@ -31,6 +31,7 @@ mod dns;
 mod due;
 mod halt;
 mod hand_over;
+mod health;
 mod inherit;
 mod invariants;
 mod leave;

@@ -163,6 +163,9 @@ impl Engine {
         self.call_waiting(now, target, io);
         for ix in self.pools.indices() {
             let slot = self.pools.get_mut(ix);
+            if slot.config.targets.contains(target) {
+                slot.failures.host_answers();
+            }
             let elsewhere = slot.login.waits_at().is_some_and(|at| at != target);
             if elsewhere && slot.config.targets.contains(target) {
                 self.backends.throttle.leave(ix, &mut slot.login);
@@ -170,6 +173,12 @@ impl Engine {
                 self.common.follow_up(FollowUp::PollPool(ix));
             }
         }
+    }
+
+    /// An operator wants a host to be tried now, whatever failed before.
+    pub(crate) fn try_host_now<I: Io>(&mut self, now: Time, target: &Target, io: &mut I) {
+        self.backends.throttle.open(target, now);
+        self.call_waiting(now, target, io);
     }
 
     /// A new configuration may leave more room, and have moved those who wait to other hosts.

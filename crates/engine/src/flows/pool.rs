@@ -3,7 +3,7 @@
 use weir_base::{Peer, Span, Time};
 use weir_pool::{Effect, RefuseReason};
 
-use crate::cluster::lending::Waiting;
+use crate::cluster::lending::ToInform;
 use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::handles::{PoolIx, Waiter};
@@ -29,6 +29,7 @@ impl Engine {
         self.poll(now, ix, io);
         self.check_login(now, ix, io);
         self.reconcile_quota(now, ix, io);
+        self.check_trouble(ix, io);
         let forget_at = self.forget_at(now, ix);
         let slot = self.pools.get_mut(ix);
         let deadline = slot.pool.next_deadline().min(forget_at).min(again);
@@ -57,7 +58,7 @@ impl Engine {
         match effect {
             Effect::Open => self.may_open(now, ix, io),
             Effect::Close { server, reason } => self.pool_closes(now, server, reason, io),
-            Effect::Notice { client, .. } if self.is_borrower(ix) => self.request_cause(ix, Waiting::Notified(client)),
+            Effect::Notice { client, .. } if self.is_borrower(ix) => self.request_cause(ix, ToInform::Notified(client)),
             Effect::Refuse { client, why, waited } => self.refuse_waiting(now, ix, client, why, waited, io),
             Effect::Notice { client, .. } => self.notify_waiting(now, ix, client, io),
             Effect::Grant { client, server, waited, check } => {
@@ -83,7 +84,7 @@ impl Engine {
         }
         self.pools.get_mut(ix).counts.waited(waited);
         if why == RefuseReason::WaitTimeout && self.is_borrower(ix) {
-            return self.request_cause(ix, Waiting::Refused(client));
+            return self.request_cause(ix, ToInform::Refused(client));
         }
         let refusal = match why {
             RefuseReason::WaitTimeout => self.wait_timed_out(now, ix, io),

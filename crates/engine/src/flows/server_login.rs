@@ -252,6 +252,9 @@ impl Engine {
         }
         slot.failures.add(error, false, now);
         slot.pool.connect_failed(server.peer, failure, now);
+        if failure == ConnectFailure::Away {
+            self.keep_trying(server.pool);
+        }
         self.common.follow_up(FollowUp::PollPool(server.pool));
     }
 

@@ -4,7 +4,7 @@ use weir_base::{Peer, Time};
 use weir_session::{Cause, Refusal};
 
 use crate::admin::wait_diagnosis::{self, Diagnosis};
-use crate::cluster::lending::Waiting;
+use crate::cluster::lending::ToInform;
 use crate::engine::Engine;
 use crate::handles::PoolIx;
 use crate::port::Io;
@@ -44,7 +44,7 @@ impl Engine {
         &mut self,
         now: Time,
         ix: PoolIx,
-        to_tell: &[Waiting],
+        to_tell: &[ToInform],
         (cause, detail): (Cause, String),
         io: &mut I,
     ) {
@@ -52,10 +52,10 @@ impl Engine {
         let detail = format!("{detail} At the client's own worker {holders}");
         for waiting in to_tell {
             match *waiting {
-                Waiting::Notified(client) => {
+                ToInform::Notified(client) => {
                     wait_diagnosis::notify(&self.peers, self.pools.get(ix), client, &detail, io);
                 }
-                Waiting::Refused(client) => {
+                ToInform::Refused(client) => {
                     let pool = self.pools.get_mut(ix);
                     let config = self.common.config();
                     let refusal = wait_diagnosis::timed_out(now, config, pool, (cause, detail.clone()), io);

@@ -232,3 +232,47 @@ fn a_host_that_is_away_costs_pools_with_another_one_nothing() {
     back(&mut world);
     assert!(world.heard(served).ends_with(&ready(b'I')) && world.heard(waits).is_empty());
 }
+
+#[test]
+fn a_pool_that_lost_its_last_server_tries_until_it_is_back_though_no_client_wants_one() {
+    let mut world = World::new(with(|_| {}));
+    world.arrival("ann", "db");
+    let server = world.server();
+    world.gone(server);
+    let tries = away_for(&mut world, Span::from_secs(60));
+    assert!((4..=9).contains(&tries), "{tries} tries in a minute");
+    world.pass(Span::from_secs(16));
+    back(&mut world);
+    assert_eq!(away_for(&mut world, Span::from_secs(60)), 0, "it is back");
+    // With a pgbouncer.ini only a client opens the next one.
+    let mut config = with(|_| {});
+    config.format = FileFormat::Ini;
+    let mut world = World::new(config);
+    world.arrival("ann", "db");
+    let server = world.server();
+    world.gone(server);
+    assert_eq!(away_for(&mut world, Span::from_secs(60)), 0);
+}
+
+#[test]
+fn show_pools_has_the_health_of_a_pool_and_retry_tries_its_server_at_once() {
+    let mut world = World::new(with(|_| {}));
+    let console = world.arrival("admin", "pgbouncer");
+    world.forget(console);
+    let mut show = |world: &mut World, command: &str| {
+        world.bytes(console, &query(command));
+        world.heard(console)
+    };
+    world.arrival("ann", "db");
+    let server = world.connecting().expect("its first server");
+    answers(&mut world, server, "28P01", "password authentication failed for user \"ann\"");
+    let pools = show(&mut world, "SHOW POOLS");
+    assert!(says(&pools, "login rejected"), "{}", String::from_utf8_lossy(&pools));
+    assert!(says(&pools, "password authentication failed for user \"ann\" (28P01)"));
+    assert!(world.connecting().is_none(), "it pauses");
+    assert!(says(&show(&mut world, "RETRY db"), "RETRY"));
+    let server = world.connecting().expect("a try at once");
+    world.log_in(server);
+    assert!(says(&show(&mut world, "SHOW POOLS"), "healthy"));
+    assert!(!says(&show(&mut world, "SHOW POOLS"), "login rejected"));
+}

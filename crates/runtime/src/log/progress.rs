@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The longest wait for lines.
-const MOST: Duration = Duration::from_millis(5);
+const MOST: Duration = Duration::from_millis(20);
 /// The most waits a second.
 const A_SECOND: u32 = 100;
 

@@ -19,6 +19,7 @@ use super::params::{Name, within};
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::figures::{Clients, Servers, seconds, seconds_of};
+use crate::pool_health::Health;
 
 /// How long the handler waits for a command that waits for servers, by default and at most, in seconds.
 const DEFAULT_TIMEOUT: u64 = 10;
@@ -46,6 +47,8 @@ pub(crate) struct Pool {
     reserve_size: u32,
     paused: bool,
     disabled: bool,
+    /// Of its users' parts the worst.
+    health: Health,
     clients: Clients,
     servers: Servers,
     longest_wait_seconds: f64,
@@ -60,6 +63,7 @@ pub(crate) struct Pool {
 #[derive(Serialize)]
 struct PoolUser {
     user: String,
+    health: Health,
     clients: Clients,
     servers: Servers,
     longest_wait_seconds: f64,
@@ -136,6 +140,7 @@ impl<'a> Index<'a> {
         let pattern = own.or(self.config.fallback.as_ref())?;
         let mut all = PoolRecord::new(name, "", pattern.mode);
         records.iter().for_each(|record| all.add(record));
+        let unused = self.report.unused.get(name).unwrap_or(&all.health);
         Some(Pool {
             name: name.to_owned(),
             configured: own.is_some(),
@@ -149,6 +154,7 @@ impl<'a> Index<'a> {
             reserve_size: pattern.limits.reserve_size,
             paused: self.report.paused.contains(name),
             disabled: self.report.disabled.contains(name),
+            health: Health::from(if records.is_empty() { unused } else { &all.health }),
             clients: Clients::of(&all),
             servers: Servers::of(&all),
             longest_wait_seconds: seconds(all.maxwait),
@@ -170,6 +176,7 @@ impl PoolUser {
     fn of(record: &PoolRecord) -> PoolUser {
         PoolUser {
             user: record.user.clone(),
+            health: Health::from(&record.health),
             clients: Clients::of(record),
             servers: Servers::of(record),
             longest_wait_seconds: seconds(record.maxwait),
@@ -229,6 +236,11 @@ pub(crate) async fn resume(State(workers): State<Workers>, Name(name): Name) -> 
 /// `POST /api/v1/pools/{name}/reconnect`.
 pub(crate) async fn reconnect(State(workers): State<Workers>, Name(name): Name) -> Done {
     workers.run(Command::Reconnect(Some(name))).await.map(|()| DONE)
+}
+
+/// `POST /api/v1/pools/{name}/retry`.
+pub(crate) async fn retry(State(workers): State<Workers>, Name(name): Name) -> Done {
+    workers.run(Command::Retry(Some(name))).await.map(|()| DONE)
 }
 
 /// `POST /api/v1/pools/{name}/kill`.

@@ -22,12 +22,12 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLab
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
-use weir_admin::{DatabaseStats, PoolCounters, PoolRecord, Refusals, Report, ServiceState, Stats};
+use weir_admin::{DatabaseStats, Health, PoolCounters, PoolRecord, Refusals, Report, ServiceState, Stats};
 use weir_config::Config;
 
 use crate::ask::Workers;
 use crate::error::ApiError;
-use crate::figures::{Clients, Servers, seconds};
+use crate::figures::{Clients, Servers, seconds, seconds_of};
 use crate::watch::Cpu;
 use labels::{OTHERS, escaped};
 use text::Format;
@@ -213,6 +213,7 @@ impl Figures {
         self.of_states(to, "weir_pool_clients", help, |pool| Clients::of(pool).named())?;
         let help = "Connections of a pool to its server";
         self.of_states(to, "weir_pool_servers", help, |pool| Servers::of(pool).named())?;
+        self.health(to)?;
         let name = "weir_pool_servers_idle_in_transaction";
         let help = "Servers whose client is in a transaction, and asks nothing";
         let family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -237,6 +238,21 @@ impl Figures {
             family.encode_family(&[("database", name.as_str())])?.encode_gauge(size)?;
         }
         Ok(())
+    }
+
+    /// The state of each pool, one of which is 1; and since when.
+    fn health(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "The state of a pool's health: 1 for the one that it is in";
+        self.of_states(to, "weir_pool_health", help, |pool| {
+            Health::ALL.map(|state| (state.name(), u32::from(pool.health.state == state)))
+        })?;
+        let (name, help) = ("weir_pool_health_since_timestamp", "When the state of a pool's health began; 0: unknown");
+        let family = to.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
+        self.of_each(family, |pool| seconds_of(pool.health.since))?;
+        let (name, help) =
+            ("weir_pool_health_clients", "Clients that feel the state: waiting, or refused since it began");
+        let family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        self.of_each(family, |pool| pool.health.clients() as f64)
     }
 
     /// One gauge a pool.

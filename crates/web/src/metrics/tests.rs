@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use weir_admin::RefusalRecord;
+use weir_admin::{PoolHealth, RefusalRecord};
 use weir_base::{PoolMode, Span};
 
 use super::*;
@@ -14,6 +14,8 @@ fn report(pools: usize) -> Report {
         let mut pool = PoolRecord::new(format!("app{n}"), "ann", PoolMode::Transaction);
         (pool.cl_waiting, pool.sv_active, pool.maxwait) = (2, 1, Span::from_micros(1_500_000));
         pool.statement_bytes = 4_096;
+        let since = 1_500_000;
+        pool.health = PoolHealth { state: Health::Stalled, since, waiting: 2, refused: 3, error: None };
         pool
     };
     let stats = |n: usize| {
@@ -50,6 +52,10 @@ fn figures_have_base_units_and_names_that_prometheus_expects() {
         "weir_pool_servers{database=\"app0\",user=\"ann\",state=\"active\"} 1",
         "weir_pool_statement_memory_bytes{database=\"app0\",user=\"ann\"} 4096",
         "weir_pool_longest_wait_seconds{database=\"app0\",user=\"ann\"} 1.5",
+        "weir_pool_health{database=\"app0\",user=\"ann\",state=\"stalled\"} 1",
+        "weir_pool_health{database=\"app0\",user=\"ann\",state=\"healthy\"} 0",
+        "weir_pool_health_since_timestamp_seconds{database=\"app0\",user=\"ann\"} 1.5",
+        "weir_pool_health_clients{database=\"app0\",user=\"ann\"} 5.0",
         "weir_transactions_total{database=\"app0\"} 10",
         "weir_client_wait_seconds_sum{database=\"app0\"} 2.5",
         "weir_client_wait_seconds_bucket{le=\"2.097152\",database=\"app0\"} 3",

@@ -3,9 +3,14 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use weir_admin::PoolHealth;
 
 use super::series::{SERIES, Sample, place};
 use crate::error::ApiError;
+use crate::pool_health::Health;
+
+/// The most problems in an event.
+const MOST_PROBLEMS: usize = 50;
 
 /// The figures of a moment.
 pub(super) struct Frame {
@@ -23,6 +28,7 @@ pub(super) struct PoolFigures {
     pub(super) sample: Sample,
     /// By SQLSTATE, since the start.
     pub(super) errors: Vec<(String, u64)>,
+    pub(super) health: PoolHealth,
 }
 
 /// The pools that a listener selected.
@@ -48,18 +54,31 @@ impl Frame {
         let pools: Map<String, Value> = pools.into_iter().map(|(name, pool)| (name.clone(), pool.json())).collect();
         let workers: Vec<Value> =
             self.workers.iter().map(|(worker, cpu)| json!({"worker": worker, "cpu": rounded(*cpu)})).collect();
-        let data = json!({"at": self.at, "pools": pools, "all": figures(&self.all), "workers": workers});
+        let data = json!({"at": self.at, "pools": pools, "all": figures(&self.all), "workers": workers,
+            "problems": self.problems()});
         format!("event: figures\ndata: {data}\n\n")
     }
 
-    /// The pools with the most waiting clients, then the most transactions, then the most clients.
+    /// The health of all pools that have a problem, the worst and then those with most affected clients first; whatever pools
+    /// the listener selected.
+    fn problems(&self) -> Vec<Value> {
+        let mut broken: Vec<_> = self.pools.iter().filter(|(_, pool)| pool.health.state.is_problem()).collect();
+        let key = |health: &PoolHealth| std::cmp::Reverse((health.state, health.clients()));
+        broken.sort_by_key(|(_, pool)| key(&pool.health));
+        broken.truncate(MOST_PROBLEMS);
+        broken.into_iter().map(|(name, pool)| json!({"pool": name, "health": Health::from(&pool.health)})).collect()
+    }
+
+    /// The pools with a problem, then those with the most waiting clients, then the most transactions, then the most clients.
     fn busiest(&self, most: usize) -> Vec<(&String, &PoolFigures)> {
         let mut pools: Vec<_> = self.pools.iter().collect();
         if pools.len() > most {
             let [waiting, transactions, clients] =
                 ["clients_waiting", "transactions_per_second", "clients_idle"].map(|name| place(name).unwrap_or(0));
-            let key = |pool: &PoolFigures| [waiting, transactions, clients].map(|place| known(pool.sample[place]));
-            pools.sort_by(|(_, a), (_, b)| key(b).partial_cmp(&key(a)).unwrap_or(std::cmp::Ordering::Equal));
+            let figures = |pool: &PoolFigures| [waiting, transactions, clients].map(|place| known(pool.sample[place]));
+            let busier = |a, b| figures(b).partial_cmp(&figures(a)).unwrap_or(std::cmp::Ordering::Equal);
+            let broken = |pool: &PoolFigures| Some(pool.health.state).filter(|state| state.is_problem());
+            pools.sort_by(|(_, a), (_, b)| broken(b).cmp(&broken(a)).then_with(|| busier(a, b)));
             pools.truncate(most);
         }
         pools
@@ -71,6 +90,7 @@ impl PoolFigures {
         let mut figures = figures(&self.sample);
         let errors: Map<String, Value> = self.errors.iter().map(|(code, count)| (code.clone(), json!(count))).collect();
         figures.insert("errors".to_owned(), errors.into());
+        figures.insert("health".to_owned(), json!(Health::from(&self.health)));
         figures.into()
     }
 }
@@ -124,7 +144,8 @@ mod tests {
         let pool = |n: usize| {
             let mut sample = UNKNOWN;
             sample[place("transactions_per_second").expect("a figure")] = n as f32;
-            (format!("app{n:03}"), PoolFigures { sample, errors: vec![("23505".to_owned(), 2)] })
+            let errors = vec![("23505".to_owned(), 2)];
+            (format!("app{n:03}"), PoolFigures { sample, errors, health: PoolHealth::default() })
         };
         Frame { at: 5.0, pools: (0..pools).map(pool).collect(), all: UNKNOWN, workers: [(0, 0.25)].into() }
     }
@@ -143,6 +164,23 @@ mod tests {
         assert_eq!((&pool["errors"]["23505"], &data["workers"][0]["cpu"]), (&json!(2), &json!(0.25)));
         assert!(data["all"]["queries_per_second"].is_null());
         assert_eq!(data["at"], json!(5.0));
+    }
+
+    #[test]
+    fn pools_with_a_problem_come_first_and_every_listener_learns_of_all_of_them() {
+        let mut frame = frame(200);
+        let broken = |state, waiting| PoolHealth { state, since: 7_000_000, waiting, ..PoolHealth::default() };
+        frame.pools.get_mut("app003").expect("a pool").health = broken(weir_admin::Health::Saturated, 9);
+        frame.pools.get_mut("app004").expect("a pool").health = broken(weir_admin::Health::CannotConnect, 1);
+        let event = data(&frame.event(&Selection::One("app100".into())));
+        let names: Vec<_> = event["problems"].as_array().expect("problems").iter().map(|it| &it["pool"]).collect();
+        assert_eq!(names, ["app004", "app003"]);
+        assert_eq!(event["problems"][0]["health"]["state"], json!("cannot connect"));
+        assert_eq!(event["problems"][0]["health"]["since"], json!(7.0));
+        assert_eq!(event["pools"]["app100"]["health"]["state"], json!("healthy"));
+        let busiest = data(&frame.event(&Selection::Busiest(3)));
+        let names: Vec<_> = busiest["pools"].as_object().expect("pools").keys().collect();
+        assert_eq!(names, ["app003", "app004", "app199"]);
     }
 
     #[test]

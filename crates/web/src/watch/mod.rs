@@ -163,7 +163,11 @@ impl Measurement {
             let (name, state): (&String, &PoolState) = (name, state);
             (
                 name.clone(),
-                frame::PoolFigures { sample: sample(earlier(name), state), errors: state.errors().by_code() },
+                frame::PoolFigures {
+                    sample: sample(earlier(name), state),
+                    errors: state.errors().by_code(),
+                    health: state.record.health.clone(),
+                },
             )
         };
         Frame {

@@ -45,6 +45,9 @@ impl PoolStates {
     pub(crate) fn of(report: Report, config: &Config) -> PoolStates {
         let named = config.pools.keys().map(|name| (name.clone(), PoolState::new()));
         let mut states: BTreeMap<String, PoolState> = named.collect();
+        for (name, health) in report.unused {
+            states.entry(name).or_insert_with(PoolState::new).record.health = health;
+        }
         for record in &report.pools {
             states.entry(record.database.clone()).or_insert_with(PoolState::new).record.add(record);
         }

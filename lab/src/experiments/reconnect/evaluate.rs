@@ -114,9 +114,10 @@ impl View<'_> {
             rows_are: "clients".to_owned(),
             columns,
             rows: self.plan.clients.iter().map(row).collect(),
-            note: "As pgbench -C counts: connecting included. The article's figures are from another machine; what \
-                   has to agree is who wins and who fails."
-                .to_owned(),
+            note:
+                "As pgbench -C counts: with the time to connect. The article's figures are from another machine; the \
+                   order of the poolers and the failures should agree."
+                    .to_owned(),
         }
     }
 
@@ -199,7 +200,7 @@ impl View<'_> {
             note: format!(
                 "Not in the article. In session mode PgBouncer runs DISCARD ALL after each client, in transaction mode it \
                  does not; Weir runs it where a client left something behind. Pgpool-II starts {DEFAULT_CHILDREN} \
-                 children unless told otherwise."
+                 children by default."
             ),
         }
     }
@@ -306,10 +307,10 @@ impl View<'_> {
         if held == Some(false) {
             why.push_str(
                 ". It keeps its connections to the server as the others do, so here it saves them as the others do. The \
-                 article's setting of it is not printed, so what cost it the gain there cannot be said",
+                 article's setting of it is not printed, so the reason for its loss is unknown",
             );
         }
-        Claim::decided("Pgpool-II beside the server loses", held, why)
+        Claim::decided("Pgpool-II on the server's machine loses", held, why)
     }
 
     fn only_pgbouncer_serves_many(&self) -> Claim {
@@ -335,7 +336,7 @@ impl View<'_> {
         if let Some(stuck) = stuck.as_ref().filter(|stuck| stuck.fate != Fate::Served) {
             let clients = self.plan.aside;
             let mut text = format!(
-                "Pgpool-II with the {DEFAULT_CHILDREN} children that it starts unasked, {clients} clients: {}",
+                "Pgpool-II with the {DEFAULT_CHILDREN} children that it starts by default, {clients} clients: {}",
                 in_words(stuck)
             );
             if let Some(tps) = self.tps(Column::None, clients) {
@@ -349,7 +350,7 @@ impl View<'_> {
             Some(false) => "no setting that was tried did worse than no pooler".to_owned(),
             None => "Pgpool-II was not measured".to_owned(),
         };
-        Claim::decided("A badly set pooler is worse than none", held, why)
+        Claim::decided("A badly configured pooler is worse than none", held, why)
     }
 
     fn weir_gains(&self) -> Claim {

@@ -26,7 +26,7 @@ pub(crate) type Limit<'a> = &'a dyn Fn(&Key) -> u32;
 pub(crate) struct Counter {
     counts: BTreeMap<Key, u32>,
     /// Waiting requests, by the age of their wait.
-    waiting: BTreeMap<(Time, u64), Waiting>,
+    waiting: BTreeMap<(Time, u64), WaitingRequest>,
     /// The age of each, by its id.
     since: HashMap<u64, Time>,
     evictions: BTreeMap<Key, Eviction>,
@@ -34,7 +34,7 @@ pub(crate) struct Counter {
 }
 
 #[cfg_attr(test, derive(Clone))]
-struct Waiting {
+struct WaitingRequest {
     worker: WorkerId,
     resource: Resource,
 }
@@ -63,7 +63,7 @@ impl Counter {
         match request {
             QuotaRequest::Acquire { id, resource, if_full: IfFull::Wait(since) } => {
                 self.since.insert(id, since);
-                self.waiting.insert((since, id), Waiting { worker: from, resource });
+                self.waiting.insert((since, id), WaitingRequest { worker: from, resource });
             }
             QuotaRequest::Acquire { id, resource, if_full: IfFull::Refuse } => {
                 let full = self.acquire(&resource, limit).err();

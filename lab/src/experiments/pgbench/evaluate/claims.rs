@@ -58,7 +58,7 @@ fn refusal(view: &View) -> Claim {
 
 fn none_lost(view: &View, distance: Distance) -> Claim {
     let runs = view.taken(distance, POOLED);
-    let text = format!("{}: {MANY} through the pool lose none.", with(view, distance));
+    let text = format!("{}: {MANY} through the pool lose no client.", with(view, distance));
     if runs.is_empty() {
         return Claim::decided(text, None, "They were not run.");
     }
@@ -71,7 +71,8 @@ fn none_lost(view: &View, distance: Distance) -> Claim {
 
 fn no_fewer(view: &View, distance: Distance) -> Claim {
     let text = format!(
-        "{}: {MANY} through the pool do no fewer transactions than direct does with what gets in (published: +33%).",
+        "{}: {MANY} through the pool do no fewer transactions than the direct clients that the server accepts \
+         (published: +33%).",
         with(view, distance)
     );
     let tps = |load| view.tps(distance, load);
@@ -95,7 +96,7 @@ fn competition(view: &View) -> String {
     let each = |f: fn(&RunData) -> Option<f64>, load| view.spread(Distance::Near, load, f);
     match (each(pooler_ms_each, POOLED), each(server_ms_each, DIRECT_97)) {
         (Some(pooler), Some(server)) => format!(
-            " Nothing waits here but for the {} cores: Weir's {:.3} ms a transaction are taken from a server that needs \
+            " Here clients wait only for the {} cores: Weir's {:.3} ms a transaction are taken from a server that needs \
              {:.3} ms, and Weir waits for its turn among the server's processes.",
             view.plan.cores, pooler.median, server.median
         ),

@@ -176,7 +176,7 @@ fn loads(view: &View, distance: Distance, beside: bool) -> Table {
     let note = if beside {
         format!("The published runs took 600 s, these {} s: compare the TPS, not the transactions.", view.plan.seconds)
     } else {
-        "Nothing was published for clients beside the server.".to_owned()
+        "Nothing was published for clients on the server's machine.".to_owned()
     };
     let (title, rows_are) = (format!("Throughput, {}", clients(view.plan, distance)), "run".to_owned());
     Table { title, rows_are, columns, rows: LOADS.into_iter().map(row).collect(), note }
@@ -246,8 +246,8 @@ fn costs(view: &View, distance: Distance) -> Table {
             "The most connections to the database that were seen. Where all of them are meant for clients, nobody asked."
                 .to_owned()
         } else {
-            "CPU each is for a transaction, while the clients were at work. Memory counts what is shared once, and page \
-             tables too; it is the most that was seen, as are the processes."
+            "CPU each is for a transaction, while the clients ran. Memory counts shared pages once, and page tables, \
+             too; memory and processes are the most that were seen."
                 .to_owned()
         },
     }
@@ -331,10 +331,9 @@ fn bursts(view: &View) -> Table {
         rows_are: "route".to_owned(),
         columns,
         rows: [("direct", Route::Direct), ("pool", Route::Pool)].map(row).into(),
-        note:
-            "Each connection asks once, for select pg_sleep(0.2). Times are from the burst's start to the answer, of \
-               those that got one."
-                .to_owned(),
+        note: "Each connection runs select pg_sleep(0.2) once. Times are from the start of the burst to the \
+               result, of successful connections."
+            .to_owned(),
     }
 }
 

@@ -85,7 +85,7 @@ fn the_published_shape_holds() {
     let evaluation = evaluate(&plan(), None, &results(5000.0, 5100.0));
     for (begins, holds) in [
         ("150 direct", ""),
-        ("Far", "lose none"),
+        ("Far", "lose no client"),
         ("Far", "no fewer"),
         ("Far", "50 gain nothing"),
         ("Near", "no fewer"),

@@ -63,7 +63,7 @@ fn served(view: &View<'_>) -> Chart {
         by_way(name, Origin::Published, |way| Some(published::line(way, connections)?.wall_rate()))
     };
     let series = LOADS.into_iter().flat_map(|n| [ours(n), published(n)]).collect();
-    bars("Served by the wall's clock", ("served", "1/s"), series, "Published: its requests by its 10 s.")
+    bars("Served per second of wall-clock time", ("served", "1/s"), series, "Published: its requests by its 10 s.")
 }
 
 fn failed(view: &View<'_>) -> Chart {

@@ -82,9 +82,9 @@ fn bursts(view: &View<'_>) -> Table {
             column("at server", "", Some(Better::Lower)),
         ],
         rows: BURSTS.into_iter().flat_map(|n| Way::ALL.map(|way| row(n, way))).collect(),
-        note: "The app's own average is what it says of itself, as the article printed it: without the way of the \
-               reply. At server: the most connections that the server had, counted ten times a second; one that is \
-               being refused counts as well."
+        note: "The app's own average is measured in the app, as in the article: without the time of the reply. \
+               At server: the most connections that the server had, counted ten times per second; connections that it \
+               refuses count, too."
             .into(),
     }
 }
@@ -105,7 +105,7 @@ fn load(view: &View<'_>, connections: usize) -> Table {
         columns: LOAD.iter().map(|figure| column(figure.title, figure.unit, figure.better)).collect(),
         rows: Way::ALL.map(row).into(),
         note: format!(
-            "Served: successes by the wall's clock; of the published, its requests by its 10 s. Errors are of {} s \
+            "Served: successes per second of wall-clock time; published: its requests in its 10 s. Errors are of {} s \
              here. Times are of successful requests.",
             view.plan.duration().as_secs_f64()
         ),
@@ -139,7 +139,7 @@ fn tool(view: &View<'_>) -> Table {
         ],
         rows: LOADS.into_iter().flat_map(|n| Way::ALL.map(|way| row(n, way))).collect(),
         note: format!(
-            "The tool divides by the time spent in successful requests: where requests fail its figure says nothing. \
+            "The tool divides by the time spent in successful requests: where requests fail its figure is meaningless. \
              Its MB have 2^20 bytes. Done: requests in {} s here, in 10 s there.",
             view.plan.duration().as_secs_f64()
         ),
@@ -175,7 +175,7 @@ fn tls(view: &View<'_>) -> Table {
         columns: LOADS.map(columns).concat(),
         rows: Way::ALL.map(row).into(),
         note: "Weir is not run with TLS here. `new` serves no more than the server's limit either way, so its change \
-               says nothing."
+               is meaningless."
             .into(),
     }
 }

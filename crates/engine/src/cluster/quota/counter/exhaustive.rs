@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_base::{Time, WorkerId};
 
-use super::{Counter, Eviction, IfFull, Key, PoolId, QuotaReply, QuotaRequest, Resource, Waiting};
+use super::{Counter, Eviction, IfFull, Key, PoolId, QuotaReply, QuotaRequest, Resource, WaitingRequest};
 
 const WORKERS: u16 = 2;
 /// The most clients that wait in one pool.
@@ -323,7 +323,7 @@ impl World {
         for reply in self.down.iter().flat_map(|way| way.iter().map(Some).chain([None])) {
             ranks.reply(reply, h);
         }
-        for ((since, id), Waiting { worker, resource }) in &self.counter.waiting {
+        for ((since, id), WaitingRequest { worker, resource }) in &self.counter.waiting {
             (ranks.time(*since), ranks.id(Some(*id)), worker.0, resource).hash(h);
         }
         for (key, eviction) in &self.counter.evictions {

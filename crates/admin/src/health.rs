@@ -1,0 +1,187 @@
+//! The health of a pool: one word, the same in the panel, the API, the console, the metrics and the log.
+//!
+//! Owns the states with their names and what to do in each, and the figures that decide beside a pool's counts. Must not know
+//! the rule (`health_rule`), nor since when a state holds (`health_watch`).
+
+use std::fmt;
+
+use weir_base::Span;
+
+/// A server whose client or query has not moved for this long counts as motionless; a login without an answer for this long
+/// counts as failed.
+pub const MOTIONLESS: Span = Span::from_secs(3);
+
+/// The SQLSTATEs of a server that refuses the user, the password or the database, beside class 28: no such database, and no
+/// privilege to connect to it (PostgreSQL documentation, Appendix A).
+const REJECTIONS: [&str; 2] = ["3D000", "42501"];
+
+/// The longest error text that is kept, in bytes.
+pub(crate) const MAX_MESSAGE: usize = 500;
+
+/// The state of a pool. A greater one is worse, and speaks for several pools that are shown as one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Health {
+    /// No client waits.
+    #[default]
+    Healthy,
+    /// Clients wait, and servers become free or are being opened.
+    Waiting,
+    /// An operator has disabled the database: new clients are refused.
+    Disabled,
+    /// An operator has paused the pool: all clients wait.
+    Paused,
+    /// All servers are busy, and the oldest client has waited for [`crate::LONG_WAIT`].
+    Saturated,
+    /// Clients wait, and no server moves: all are held by clients that idle in a transaction, or by queries behind them.
+    Stalled,
+    /// No connection to the server can be made.
+    CannotConnect,
+    /// The server refuses the user, the password or the database.
+    LoginRejected,
+}
+
+impl Health {
+    /// All states, the best first.
+    pub const ALL: [Health; 8] = [
+        Health::Healthy,
+        Health::Waiting,
+        Health::Disabled,
+        Health::Paused,
+        Health::Saturated,
+        Health::Stalled,
+        Health::CannotConnect,
+        Health::LoginRejected,
+    ];
+
+    /// The state in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Health::Healthy => "healthy",
+            Health::Waiting => "waiting",
+            Health::Disabled => "disabled",
+            Health::Paused => "paused",
+            Health::Saturated => "saturated",
+            Health::Stalled => "stalled",
+            Health::CannotConnect => "cannot connect",
+            Health::LoginRejected => "login rejected",
+        }
+    }
+
+    /// What to do, as a sentence; empty where nothing is to be done.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Health::Healthy => "",
+            Health::Waiting => "Nothing, while waits stay short.",
+            Health::Disabled => "Enable the pool to accept new clients again.",
+            Health::Paused => "Resume the pool to serve its clients.",
+            Health::Saturated => "Look for slow queries first; enlarge the pool only if the database has CPU to spare.",
+            Health::Stalled => "End the transaction of the client that idles longest.",
+            Health::CannotConnect => "Check that the database server runs and is reachable from here.",
+            Health::LoginRejected => "Correct the pool's user, password or database name.",
+        }
+    }
+
+    /// Whether something is broken: clients suffer, and no operator wants it so.
+    pub fn is_problem(self) -> bool {
+        self >= Health::Saturated
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What decides a pool's health besides its counts of clients and servers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Symptoms {
+    /// How the last login at the server failed; none if it succeeded.
+    pub failure: Option<LoginFailure>,
+    /// A server is being opened, or its login waits for its turn at the host.
+    pub opening: bool,
+    /// How long the login under way has lasted.
+    pub login_age: Span,
+    /// Servers whose client must act next, and has not for [`MOTIONLESS`].
+    pub silent: u32,
+    /// Servers that have run one query for [`MOTIONLESS`].
+    pub stuck: u32,
+    /// Clients that were refused for want of a server, since the start.
+    pub refused: u64,
+}
+
+impl Symptoms {
+    /// Adds another part of the pool, or another pool where both are shown as one.
+    pub(crate) fn add(&mut self, other: &Symptoms) {
+        if other.failure.as_ref().map(|it| it.last) > self.failure.as_ref().map(|it| it.last) {
+            self.failure.clone_from(&other.failure);
+        }
+        self.opening |= other.opening;
+        self.login_age = self.login_age.max(other.login_age);
+        self.silent += other.silent;
+        self.stuck += other.stuck;
+        self.refused += other.refused;
+    }
+}
+
+/// A login at a server that failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoginFailure {
+    /// When the first one after the last success failed: microseconds since 1970.
+    pub since: u64,
+    /// When the last one failed.
+    pub last: u64,
+    /// The error's SQLSTATE.
+    pub sqlstate: String,
+    /// The server's own words, or those for a server that gives no answer.
+    pub message: String,
+}
+
+impl LoginFailure {
+    /// A failed login; a long text is shortened, and is one line.
+    pub fn new(since: u64, last: u64, sqlstate: &str, message: &str) -> LoginFailure {
+        let mut end = message.len().min(MAX_MESSAGE);
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        let message = message[..end].replace(|c: char| c.is_control(), " ");
+        LoginFailure { since, last, sqlstate: sqlstate.to_owned(), message }
+    }
+
+    /// Whether the server has refused the user, the password or the database.
+    pub(crate) fn is_rejection(&self) -> bool {
+        self.sqlstate.starts_with("28") || REJECTIONS.contains(&self.sqlstate.as_str())
+    }
+}
+
+/// A pool's health at a moment, with what an operator wants to know of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PoolHealth {
+    /// The state.
+    pub state: Health,
+    /// Since when: microseconds since 1970; 0 while unknown.
+    pub since: u64,
+    /// The clients that feel it: those that wait, and those that were refused since then.
+    pub waiting: u32,
+    /// See `waiting`.
+    pub refused: u64,
+    /// The last error of a pool that cannot connect, or whose login is rejected.
+    pub error: Option<LoginFailure>,
+}
+
+impl PoolHealth {
+    /// How many clients feel it.
+    pub fn clients(&self) -> u64 {
+        u64::from(self.waiting) + self.refused
+    }
+
+    /// Adds another pool where both are shown as one: the worse state speaks; of the same state, the older one.
+    pub fn add(&mut self, other: &PoolHealth) {
+        let clients = (self.waiting + other.waiting, self.refused + other.refused);
+        let older = other.state == self.state && other.since > 0 && (self.since == 0 || other.since < self.since);
+        if other.state > self.state || older {
+            self.clone_from(other);
+        }
+        (self.waiting, self.refused) = clients;
+    }
+}

@@ -1,0 +1,62 @@
+//! The one rule that computes a pool's health from its figures; docs/health.md is this file in words, which a test compares.
+//!
+//! Pure: it reads no clock, and remembers nothing.
+
+use weir_base::Span;
+
+use crate::health::{Health, MOTIONLESS, Symptoms};
+use crate::records::PoolRecord;
+
+/// From this wait of the oldest client on, a pool whose servers are all busy is *saturated*.
+pub const LONG_WAIT: Span = Span::from_secs(2);
+
+impl Health {
+    /// The state that a pool's figures show. The first that applies, in this order: paused, login rejected, cannot connect,
+    /// stalled, saturated, disabled, waiting, healthy.
+    pub fn of(pool: &PoolRecord, paused: bool, disabled: bool) -> Health {
+        if paused {
+            return Health::Paused;
+        }
+        if let Some(state) = unreachable(pool) {
+            return state;
+        }
+        let full = pool.cl_waiting > 0 && pool.free() == 0 && !pool.symptoms.opening;
+        if full && no_server_moves(pool) {
+            return Health::Stalled;
+        }
+        if full && pool.maxwait >= LONG_WAIT {
+            return Health::Saturated;
+        }
+        match (disabled, pool.cl_waiting) {
+            (true, _) => Health::Disabled,
+            (false, 0) => Health::Healthy,
+            (false, _) => Health::Waiting,
+        }
+    }
+}
+
+/// No connection can be made: why not. An error counts while it is the result of the last login, and clients feel it: no
+/// server is left, or a client waits for one more for long.
+fn unreachable(pool: &PoolRecord) -> Option<Health> {
+    let Symptoms { failure, opening, login_age, .. } = &pool.symptoms;
+    let none_left = pool.connected() == 0;
+    match failure {
+        Some(_) if !none_left && (pool.cl_waiting == 0 || pool.maxwait < LONG_WAIT) => None,
+        Some(failure) if failure.is_rejection() => Some(Health::LoginRejected),
+        Some(_) => Some(Health::CannotConnect),
+        None => {
+            let no_answer = *opening && none_left && pool.cl_waiting > 0 && *login_age >= MOTIONLESS;
+            no_answer.then_some(Health::CannotConnect)
+        }
+    }
+}
+
+/// Whether every server that is in use is motionless, and one of them because of its client.
+fn no_server_moves(pool: &PoolRecord) -> bool {
+    let Symptoms { silent, stuck, .. } = pool.symptoms;
+    silent > 0 && silent + stuck >= pool.connected()
+}
+
+#[cfg(test)]
+#[path = "health_tests.rs"]
+mod tests;

@@ -1,0 +1,170 @@
+//! Each state of health, and which one wins where several apply.
+
+use weir_base::PoolMode;
+
+use super::*;
+use crate::health::{LoginFailure, MAX_MESSAGE, PoolHealth};
+
+fn pool(change: impl FnOnce(&mut PoolRecord)) -> PoolRecord {
+    let mut pool = PoolRecord::new("app", "owner", PoolMode::Transaction);
+    change(&mut pool);
+    pool
+}
+
+fn state(change: impl FnOnce(&mut PoolRecord)) -> Health {
+    Health::of(&pool(change), false, false)
+}
+
+fn fails(pool: &mut PoolRecord, sqlstate: &str) {
+    pool.symptoms.failure = Some(LoginFailure::new(1, 1, sqlstate, "no"));
+}
+
+/// Two servers in use, three clients that have waited this long.
+fn full(pool: &mut PoolRecord, seconds: u64) {
+    (pool.sv_active, pool.cl_waiting, pool.maxwait) = (2, 3, Span::from_secs(seconds));
+}
+
+#[test]
+fn a_pool_whose_clients_do_not_wait_is_healthy() {
+    assert_eq!(state(|_| {}), Health::Healthy);
+    assert_eq!(state(|pool| (pool.sv_active, pool.cl_active) = (20, 500)), Health::Healthy);
+    // A transaction that idles hurts no one while no client waits.
+    assert_eq!(state(|pool| (pool.sv_active, pool.symptoms.silent) = (1, 1)), Health::Healthy);
+}
+
+#[test]
+fn short_waits_and_waits_for_a_login_are_waits() {
+    assert_eq!(state(|pool| full(pool, 1)), Health::Waiting);
+    let opening = |pool: &mut PoolRecord| {
+        full(pool, 60);
+        pool.symptoms.opening = true;
+    };
+    assert_eq!(state(opening), Health::Waiting);
+    let free = |pool: &mut PoolRecord| {
+        full(pool, 60);
+        pool.sv_idle = 1;
+    };
+    assert_eq!(state(free), Health::Waiting);
+}
+
+#[test]
+fn a_pool_is_saturated_when_all_servers_are_busy_and_a_client_has_waited_for_long() {
+    assert_eq!(state(|pool| full(pool, 2)), Health::Saturated);
+    // A limit that it shares with other pools leaves it no server at all.
+    assert_eq!(state(|pool| (pool.cl_waiting, pool.maxwait) = (1, LONG_WAIT)), Health::Saturated);
+    // Slow queries alone are no stall.
+    let slow = |pool: &mut PoolRecord| {
+        full(pool, 9);
+        pool.symptoms.stuck = 2;
+    };
+    assert_eq!(state(slow), Health::Saturated);
+}
+
+#[test]
+fn a_pool_is_stalled_when_clients_wait_for_servers_that_idle_in_transactions() {
+    let held = |silent, stuck| {
+        move |pool: &mut PoolRecord| {
+            full(pool, 4);
+            (pool.symptoms.silent, pool.symptoms.stuck) = (silent, stuck);
+        }
+    };
+    assert_eq!(state(held(2, 0)), Health::Stalled);
+    assert_eq!(state(held(1, 1)), Health::Stalled, "a query behind a lock");
+    assert_eq!(state(held(1, 0)), Health::Saturated, "the other server moves");
+}
+
+#[test]
+fn a_pool_without_servers_whose_login_failed_cannot_connect_or_is_rejected() {
+    for sqlstate in ["08006", "08001", "57P03", "57P01", "53300", "XX000"] {
+        assert_eq!(state(|pool| fails(pool, sqlstate)), Health::CannotConnect, "{sqlstate}");
+    }
+    for sqlstate in ["28P01", "28000", "3D000", "42501"] {
+        assert_eq!(state(|pool| fails(pool, sqlstate)), Health::LoginRejected, "{sqlstate}");
+    }
+}
+
+#[test]
+fn a_failed_login_counts_beside_servers_only_where_a_client_waits_for_one_more() {
+    let beside = |seconds| {
+        move |pool: &mut PoolRecord| {
+            full(pool, seconds);
+            fails(pool, "53300");
+        }
+    };
+    assert_eq!(state(beside(2)), Health::CannotConnect);
+    assert_eq!(state(beside(1)), Health::Waiting);
+    let idle = |pool: &mut PoolRecord| {
+        pool.sv_idle = 3;
+        fails(pool, "53300");
+    };
+    assert_eq!(state(idle), Health::Healthy);
+}
+
+#[test]
+fn a_server_that_gives_no_answer_cannot_be_connected_to() {
+    let tries = |seconds| {
+        move |pool: &mut PoolRecord| {
+            (pool.cl_waiting, pool.sv_login, pool.symptoms.opening) = (1, 1, true);
+            pool.symptoms.login_age = Span::from_secs(seconds);
+        }
+    };
+    assert_eq!(state(tries(2)), Health::Waiting);
+    assert_eq!(state(tries(3)), Health::CannotConnect);
+}
+
+#[test]
+fn what_an_operator_did_comes_before_what_follows_from_it_and_a_fault_before_disabled() {
+    let broken = pool(|pool| {
+        full(pool, 9);
+        pool.symptoms.silent = 2;
+        fails(pool, "28P01");
+    });
+    assert_eq!(Health::of(&broken, true, true), Health::Paused);
+    assert_eq!(Health::of(&broken, false, true), Health::LoginRejected);
+    let stalled = pool(|pool| {
+        full(pool, 9);
+        pool.symptoms.silent = 2;
+    });
+    assert_eq!(Health::of(&stalled, false, true), Health::Stalled);
+    assert_eq!(Health::of(&pool(|pool| full(pool, 1)), false, true), Health::Disabled);
+}
+
+#[test]
+fn of_several_pools_the_worse_speaks_and_clients_add_up() {
+    let of = |state, since, waiting| PoolHealth { state, since, waiting, ..PoolHealth::default() };
+    let mut sum = of(Health::Waiting, 5, 1);
+    sum.add(&of(Health::Stalled, 9, 2));
+    sum.add(&of(Health::Stalled, 7, 4));
+    sum.add(&of(Health::Healthy, 1, 0));
+    assert_eq!(sum, of(Health::Stalled, 7, 7));
+}
+
+#[test]
+fn states_are_listed_from_the_best_to_the_worst_and_each_problem_has_its_advice() {
+    assert!(Health::ALL.is_sorted());
+    for state in Health::ALL {
+        assert_eq!(state.advice().is_empty(), state == Health::Healthy, "{state}");
+    }
+    let problems: Vec<&str> = Health::ALL.iter().filter(|state| state.is_problem()).map(|state| state.name()).collect();
+    assert_eq!(problems, ["saturated", "stalled", "cannot connect", "login rejected"]);
+}
+
+#[test]
+fn an_error_is_one_line_of_bounded_length() {
+    let failure = LoginFailure::new(1, 2, "08006", &"é\n".repeat(1000));
+    assert!(failure.message.len() <= MAX_MESSAGE && !failure.message.contains('\n'));
+}
+
+#[test]
+fn the_page_lists_every_state_with_its_advice() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/health.md");
+    let page = std::fs::read_to_string(path).expect("the page about health");
+    for state in Health::ALL {
+        let row = page.lines().find(|line| line.starts_with(&format!("| *{state}* |")));
+        let row = row.unwrap_or_else(|| panic!("docs/health.md lists {state}"));
+        assert!(row.contains(state.advice()), "{state}: {row}");
+    }
+    for span in [LONG_WAIT, MOTIONLESS] {
+        assert!(page.contains(&format!("{} s", span.micros() / 1_000_000)), "{span:?}");
+    }
+}

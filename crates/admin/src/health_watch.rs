@@ -1,0 +1,228 @@
+//! Since when each pool is in its state of health, and which changes the log is to have.
+//!
+//! Owns what was last seen of each pool. Reads no clock, and computes no state: [`Health::of`] does. One worker owns the one
+//! watch of the process; it sees the merged reports of all workers, at each SHOW, request of the control plane and scrape, and
+//! once a second while a pool is not healthy.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use weir_config::Config;
+
+use crate::clock::timestamp;
+use crate::health::{Health, PoolHealth};
+use crate::records::{PoolRecord, Report, ServiceState};
+
+/// The shortest interval between two lines of a pool in the log, in microseconds.
+const LOG_EVERY: u64 = 10_000_000;
+
+/// What was seen of each pool, by database and user.
+#[derive(Debug, Default)]
+pub struct HealthWatch {
+    pools: BTreeMap<(String, String), Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    state: Health,
+    since: u64,
+    /// Refused clients at the last look before the state began, and at the last look.
+    refused_before: u64,
+    refused: u64,
+    /// The state that the log last had, and when.
+    logged: Health,
+    logged_at: u64,
+}
+
+/// A change that the log is to have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HealthChange {
+    pool: (String, String),
+    from: Health,
+    health: PoolHealth,
+}
+
+impl HealthChange {
+    /// Whether something has broken.
+    pub fn is_problem(&self) -> bool {
+        self.health.state.is_problem()
+    }
+}
+
+impl fmt::Display for HealthChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((database, user), PoolHealth { state, since, error, .. }) = (&self.pool, &self.health);
+        write!(f, "{database}/{user}: health is {state} since {} (was {})", timestamp(*since), self.from)?;
+        if self.health.clients() > 0 {
+            write!(f, ", clients affected: {}", self.health.clients())?;
+        }
+        error.as_ref().map_or(Ok(()), |error| write!(f, ": {} ({})", error.message, error.sqlstate))
+    }
+}
+
+impl HealthWatch {
+    /// Computes the health of each pool of a report of all workers, and writes it there. `now`: microseconds since 1970.
+    /// Returns the changes for the log. Costs a look at each pool.
+    pub fn observe(&mut self, report: &mut Report, config: &Config, now: u64) -> Vec<HealthChange> {
+        let all_paused = report.serving != ServiceState::Active;
+        let mut changes = Vec::new();
+        let mut before = std::mem::take(&mut self.pools);
+        for pool in &mut report.pools {
+            let paused = all_paused || report.paused.contains(&pool.database);
+            let state = Health::of(pool, paused, report.disabled.contains(&pool.database));
+            let key = (pool.database.clone(), pool.user.clone());
+            let mut seen = before.remove(&key).unwrap_or_else(|| Seen::new(pool.symptoms.refused));
+            pool.health = seen.health(state, pool, now);
+            changes.extend(seen.change(&key, &pool.health, now));
+            self.pools.insert(key, seen);
+        }
+        for name in config.pools.keys().filter(|name| !report.pools.iter().any(|pool| pool.database == **name)) {
+            let record = PoolRecord::new(&**name, "", config.mode);
+            let paused = all_paused || report.paused.contains(name);
+            let state = Health::of(&record, paused, report.disabled.contains(name));
+            let key = (name.clone(), String::new());
+            let mut seen = before.remove(&key).unwrap_or_else(|| Seen::new(0));
+            report.unused.insert(name.clone(), seen.health(state, &record, now));
+            self.pools.insert(key, seen);
+        }
+        changes
+    }
+
+    /// Whether a pool must be looked at again soon: it is not healthy, or the log does not have its state yet.
+    pub fn is_alert(&self) -> bool {
+        self.pools.values().any(|seen| !matches!(seen.state, Health::Healthy | Health::Disabled) || seen.owes_line())
+    }
+}
+
+impl Seen {
+    fn new(refused: u64) -> Seen {
+        let (state, logged) = (Health::Healthy, Health::Healthy);
+        Seen { state, since: 0, refused_before: refused, refused, logged, logged_at: 0 }
+    }
+
+    /// The pool's health, now that it is in this state.
+    fn health(&mut self, state: Health, pool: &PoolRecord, now: u64) -> PoolHealth {
+        if self.state != state || self.since == 0 {
+            (self.state, self.since, self.refused_before) = (state, began(state, pool, now), self.refused);
+        }
+        self.refused = pool.symptoms.refused;
+        let unreachable = matches!(state, Health::CannotConnect | Health::LoginRejected);
+        PoolHealth {
+            state,
+            since: self.since,
+            waiting: pool.cl_waiting,
+            refused: if state.is_problem() { self.refused.saturating_sub(self.refused_before) } else { 0 },
+            error: pool.symptoms.failure.clone().filter(|_| unreachable),
+        }
+    }
+
+    /// The change for the log, if it is due.
+    fn change(&mut self, pool: &(String, String), health: &PoolHealth, now: u64) -> Option<HealthChange> {
+        if !self.owes_line() || (self.logged_at > 0 && now.saturating_sub(self.logged_at) < LOG_EVERY) {
+            return None;
+        }
+        let from = std::mem::replace(&mut self.logged, self.state);
+        self.logged_at = now;
+        Some(HealthChange { pool: pool.clone(), from, health: health.clone() })
+    }
+
+    /// Whether the log has another state. That clients wait for a moment is ordinary, and is not logged.
+    fn owes_line(&self) -> bool {
+        let ordinary = |state| if state == Health::Waiting { Health::Healthy } else { state };
+        ordinary(self.logged) != ordinary(self.state)
+    }
+}
+
+/// When a state that is seen now began, as far as the figures show.
+fn began(state: Health, pool: &PoolRecord, now: u64) -> u64 {
+    match state {
+        Health::Healthy | Health::Disabled | Health::Paused => now,
+        Health::Waiting | Health::Saturated | Health::Stalled => now.saturating_sub(pool.maxwait.micros()),
+        Health::CannotConnect | Health::LoginRejected => match &pool.symptoms.failure {
+            Some(failure) => failure.since.min(now),
+            None => now.saturating_sub(pool.symptoms.login_age.micros()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_base::{PoolMode, Span};
+
+    use super::*;
+    use crate::health::LoginFailure;
+
+    fn report(change: impl FnOnce(&mut PoolRecord)) -> Report {
+        let mut pool = PoolRecord::new("app", "owner", PoolMode::Transaction);
+        change(&mut pool);
+        Report { pools: vec![pool], ..Report::default() }
+    }
+
+    fn down(pool: &mut PoolRecord, refused: u64) {
+        pool.symptoms.failure = Some(LoginFailure::new(5_000_000, 9_000_000, "08006", "Connection refused"));
+        pool.symptoms.refused = refused;
+    }
+
+    const SECOND: u64 = 1_000_000;
+
+    #[test]
+    fn a_state_lasts_from_when_it_began_and_counts_those_who_were_refused_since() {
+        let (mut watch, config) = (HealthWatch::default(), Config::default());
+        watch.observe(&mut report(|pool| pool.symptoms.refused = 7), &config, 4 * SECOND);
+        assert!(!watch.is_alert());
+        let mut broken = report(|pool| {
+            down(pool, 9);
+            pool.cl_waiting = 2;
+        });
+        let changes = watch.observe(&mut broken, &config, 6 * SECOND);
+        let health = &broken.pools[0].health;
+        assert_eq!((health.state, health.since, health.clients()), (Health::CannotConnect, 5 * SECOND, 4));
+        assert_eq!(
+            changes.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["app/owner: health is cannot connect since 1970-01-01 00:00:05 UTC (was healthy), clients affected: 4: \
+              Connection refused (08006)"]
+        );
+        assert!(watch.is_alert() && changes[0].is_problem());
+        let mut later = report(|pool| down(pool, 12));
+        assert_eq!(watch.observe(&mut later, &config, 60 * SECOND), []);
+        assert_eq!((later.pools[0].health.since, later.pools[0].health.refused), (5 * SECOND, 5));
+    }
+
+    #[test]
+    fn the_log_has_a_pools_changes_at_most_every_ten_seconds_and_the_last_one_always() {
+        let (mut watch, config) = (HealthWatch::default(), Config::default());
+        let mut lines = 0;
+        for second in 1..=30 {
+            let mut report = report(|pool| {
+                if second % 2 == 0 {
+                    down(pool, 0)
+                }
+            });
+            lines += watch.observe(&mut report, &config, second * SECOND).len();
+        }
+        assert!((2..=3).contains(&lines), "{lines} lines");
+        let last = (31..=50).flat_map(|second| watch.observe(&mut report(|_| {}), &config, second * SECOND)).last();
+        assert_eq!(last.map(|change| change.health.state), Some(Health::Healthy));
+        assert!(!watch.is_alert());
+    }
+
+    #[test]
+    fn a_client_that_waits_is_no_line_and_a_wait_began_when_it_began() {
+        let (mut watch, config) = (HealthWatch::default(), Config::default());
+        let mut waits = report(|pool| {
+            (pool.cl_waiting, pool.sv_active, pool.maxwait) = (1, 1, Span::from_millis(500));
+        });
+        assert_eq!(watch.observe(&mut waits, &config, 3 * SECOND), []);
+        assert_eq!((waits.pools[0].health.state, waits.pools[0].health.since), (Health::Waiting, 2_500_000));
+        assert!(watch.is_alert());
+    }
+
+    #[test]
+    fn a_configured_pool_that_was_never_used_has_a_state_too() {
+        let (mut watch, mut config) = (HealthWatch::default(), Config::default());
+        config.pools.insert("zoo".to_owned(), std::sync::Arc::default());
+        let mut report = Report { disabled: ["zoo".to_owned()].into(), ..Report::default() };
+        watch.observe(&mut report, &config, SECOND);
+        assert_eq!(report.unused["zoo"].state, Health::Disabled);
+    }
+}

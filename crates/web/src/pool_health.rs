@@ -1,0 +1,52 @@
+//! A pool's health in JSON: the same object in the API and in events.
+
+use serde::Serialize;
+use weir_admin::PoolHealth;
+
+use crate::figures::seconds_of;
+
+/// A pool's state, since when, who feels it, and what to do.
+#[derive(Clone, PartialEq, Serialize, Debug)]
+pub(crate) struct Health {
+    state: &'static str,
+    /// Whether something is broken, and no operator wants it so.
+    problem: bool,
+    /// Seconds since 1970; none while unknown.
+    since: Option<f64>,
+    /// Clients that wait, and those that were refused since then.
+    clients: u64,
+    waiting: u32,
+    refused: u64,
+    /// The last error of a pool that can't connect, or whose login is rejected.
+    error: Option<LoginError>,
+    /// What to do, as a sentence; empty where nothing is to be done.
+    advice: &'static str,
+}
+
+#[derive(Clone, PartialEq, Serialize, Debug)]
+struct LoginError {
+    sqlstate: String,
+    message: String,
+    /// Seconds since 1970.
+    at: f64,
+}
+
+impl From<&PoolHealth> for Health {
+    fn from(of: &PoolHealth) -> Health {
+        let error = of.error.as_ref().map(|error| LoginError {
+            sqlstate: error.sqlstate.clone(),
+            message: error.message.clone(),
+            at: seconds_of(error.last),
+        });
+        Health {
+            state: of.state.name(),
+            problem: of.state.is_problem(),
+            since: (of.since > 0).then(|| seconds_of(of.since)),
+            clients: of.clients(),
+            waiting: of.waiting,
+            refused: of.refused,
+            error,
+            advice: of.state.advice(),
+        }
+    }
+}

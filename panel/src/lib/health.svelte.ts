@@ -1,0 +1,64 @@
+// What is broken, and whether what the page shows is fresh: the same for all pages, from whatever stream of figures one follows.
+import type { Event, Problem } from './types';
+
+/** After a connection broke off, the browser's next try takes about a second; only after this long it has failed. */
+const BROKEN = 1800;
+/** Without an answer, though the connection stands. Events come once a second, of very many pools less often. */
+const SILENT = 2600;
+const INTERVALS = 2.5;
+/** How often the page looks at the clock. */
+const LOOK = 250;
+
+class Health {
+  /** The pools with a problem, the worst first. */
+  problems = $state.raw<Problem[]>([]);
+  /** Whether Weir gives no answer: what is shown is old. */
+  stale = $state(false);
+  /** Seconds since 1970, by this machine's clock: the last figures, and now. */
+  last = $state(0);
+  now = $state(Date.now() / 1000);
+
+  private heard = 0;
+  private interval = 1000;
+  private broken = 0;
+
+  constructor() {
+    setInterval(() => this.look(), LOOK);
+  }
+
+  /** Figures are asked for from now on: what came before is not expected any more. */
+  begin() {
+    this.heard = performance.now();
+    this.broken = 0;
+  }
+
+  take({ problems }: Event) {
+    const now = performance.now();
+    if (this.last > 0 && !this.stale) this.interval = Math.min(10_000, Math.max(1000, now - this.heard));
+    this.heard = now;
+    this.broken = 0;
+    this.last = Date.now() / 1000;
+    this.stale = false;
+    this.problems = problems ?? [];
+  }
+
+  /** The connection broke off, or could not be made again. */
+  broke() {
+    this.broken ||= performance.now();
+  }
+
+  private look() {
+    this.now = Date.now() / 1000;
+    if (document.hidden || this.heard === 0) return;
+    const now = performance.now();
+    const silent = now - this.heard > Math.max(SILENT, INTERVALS * this.interval);
+    this.stale = silent || (this.broken > 0 && now - this.broken > BROKEN);
+  }
+}
+
+export const health = new Health();
+
+/** Whether a pool's state is out of the ordinary. */
+export function isNotable(state: string | undefined): boolean {
+  return state !== undefined && state !== 'healthy' && state !== 'waiting';
+}

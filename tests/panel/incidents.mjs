@@ -1,0 +1,250 @@
+// Incidents, as one on call sees them: within five seconds the first screen says what is wrong, for whom, since when, and what
+// to do; and within seconds after the end it says so no more. The server is behind a forwarder of this file, which can be
+// stopped, and can show a certificate that has expired.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { TLSSocket } from 'node:tls';
+import { client } from './load.mjs';
+import { looks } from './looks.mjs';
+import { inBrowser, server, until, words } from './stage.mjs';
+import { serve } from './weir.mjs';
+
+/** How long the first screen may take; a loaded machine gets more with SLACK. */
+const SOON = 5000 * Number(process.env.SLACK ?? 1);
+const GREY = 3000 * Number(process.env.SLACK ?? 1);
+
+/** A server that can be stopped and started: what comes is passed on to the real one, or handled by `answer`. */
+async function forwarder(answer = null) {
+  const sockets = new Set();
+  const pass = (socket) => {
+    const other = connect(Number(server.port), server.host);
+    for (const [from, to] of [[socket, other], [other, socket]]) {
+      sockets.add(from);
+      from.pipe(to);
+      from.on('error', () => to.destroy());
+      from.on('close', () => (sockets.delete(from), to.destroy()));
+    }
+  };
+  const listener = createServer(answer ?? pass);
+  const start = async (port) => once(listener.listen(port, '127.0.0.1'), 'listening');
+  await start(0);
+  const { port } = listener.address();
+  const stop = async () => {
+    const closed = once(listener, 'close');
+    listener.close();
+    sockets.forEach((socket) => socket.destroy());
+    await closed;
+  };
+  return { port, stop, start: () => start(port) };
+}
+
+/** A Weir with one pool, `shop`, and another that works, `blog`; `more` goes into shop's section. */
+function weirBefore(port, more = '', password = server.password, rest = '') {
+  const pool = (name, at, given, extra) => `[pools.${name}]
+host = "127.0.0.1"
+port = ${at}
+database = ${JSON.stringify(server.database)}
+user = ${JSON.stringify(server.user)}
+password = ${JSON.stringify(given)}
+${extra}
+`;
+  return serve(`[auth]\ntype = "trust"\n[auth.users]\napp = ""\n${rest}${pool('blog', server.port, server.password, '')}${pool('shop', port, password, more)}`);
+}
+
+const clients = (weir, count) => Array.from({ length: count }, () => {
+  const one = client(`postgresql://app@127.0.0.1:${weir.port}/shop?sslmode=disable`);
+  one.on('error', () => {});
+  return one;
+});
+
+/** The first screen: the banner's text, once it says this; from the moment of the call within SOON. */
+async function told(page, ...expected) {
+  const begun = Date.now();
+  const banner = page.getByRole('region', { name: 'Problems' });
+  for (const text of expected) await banner.getByText(text).first().waitFor({ timeout: SOON });
+  const took = Date.now() - begun;
+  assert.ok(took <= SOON, `it took ${took} ms`);
+  assert.match(await banner.innerText(), /since \d\d:\d\d:\d\d/);
+  assert.match(await page.title(), /^\(!\) shop /);
+  assert.match(await page.locator('link[rel=icon]').getAttribute('href'), /weir-bad\.svg$/);
+}
+
+/** Problems come first in the list, though b comes before s. */
+async function first(page) {
+  await until('the broken pool is the first row', async () => (await page.locator('[role=row] .name a').first().textContent()) === 'shop');
+}
+
+async function over(page) {
+  await page.getByRole('region', { name: 'Problems' }).waitFor({ state: 'detached' });
+  await until('the title is calm', async () => !(await page.title()).startsWith('(!)'));
+}
+
+test('a server that is stopped is shown on every page, tried at once, and gone when it is back', async () => {
+  const gate = await forwarder();
+  const weir = await weirBefore(gate.port);
+  const shop = clients(weir, 4);
+  try {
+    await Promise.all(shop.map((one) => one.connect()));
+    await Promise.all(shop.map((one) => one.query('SELECT 1')));
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      await gate.stop();
+      const queries = shop.map((one) => one.query('SELECT 1').catch(() => {}));
+      await told(page, 'shop', 'cannot connect', /refused/, /4 clients? affected|clients? affected/, 'Check that the database server runs');
+      await first(page);
+      assert.deepEqual(await looks(page, 'incident-server-stopped'), []);
+      await goTo('settings');
+      await page.getByRole('region', { name: 'Problems' }).getByText('cannot connect').waitFor();
+      assert.deepEqual(await looks(page, 'incident-server-stopped-settings'), []);
+      await page.getByRole('button', { name: 'Try now to connect shop' }).click();
+      await page.getByRole('region', { name: 'Notices' }).getByText('shop tries to connect').waitFor();
+      await gate.start();
+      await over(page);
+      await Promise.all(queries);
+    });
+  } finally {
+    await Promise.all(shop.map((one) => one.end().catch(() => {})));
+    await weir.stop();
+    await gate.stop().catch(() => {});
+  }
+});
+
+test('a dead server is shown though no client asks for anything', async () => {
+  const gate = await forwarder();
+  const weir = await weirBefore(gate.port);
+  const [one] = clients(weir, 1);
+  try {
+    await one.connect();
+    await one.query('SELECT 1');
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      await gate.stop();
+      await told(page, 'shop', 'cannot connect', 'no client is affected yet');
+      await gate.start();
+      await over(page);
+    });
+  } finally {
+    await one.end().catch(() => {});
+    await weir.stop();
+    await gate.stop().catch(() => {});
+  }
+});
+
+test('a wrong password is a rejected login, in the server’s own words', async () => {
+  const weir = await weirBefore(server.port, '', 'not this one');
+  try {
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      const [one] = clients(weir, 1);
+      await one.connect().catch(() => {});
+      await told(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, /Correct the pool’s user|Correct the pool's user/);
+      await first(page);
+      assert.deepEqual(await looks(page, 'incident-wrong-password'), []);
+    });
+  } finally {
+    await weir.stop();
+  }
+});
+
+test('a pool that one slow application exhausts is stalled while it idles, and saturated while it works', async () => {
+  const weir = await weirBefore(server.port, 'size = 2\nquery_wait_timeout = "60s"');
+  const shop = clients(weir, 5);
+  const [one, two, ...others] = shop;
+  try {
+    await Promise.all(shop.map((each) => each.connect()));
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      await Promise.all([one, two].map((each) => each.query('BEGIN; SELECT 1')));
+      let waits = others.map((each) => each.query('SELECT 1'));
+      await told(page, 'shop', 'stalled', '3 clients affected: 3 waiting', 'End the transaction of the client that idles longest');
+      await first(page);
+      assert.deepEqual(await looks(page, 'incident-stalled'), []);
+      await Promise.all([one, two].map((each) => each.query('COMMIT')));
+      await Promise.all(waits);
+      await over(page);
+      const slow = [one, two].map((each) => each.query('SELECT pg_sleep(20)').catch(() => {}));
+      waits = others.map((each) => each.query('SELECT 1').catch(() => {}));
+      await told(page, 'shop', 'saturated', '3 clients affected: 3 waiting', 'Look for slow queries first');
+      assert.deepEqual(await looks(page, 'incident-saturated'), []);
+      void Promise.all([...slow, ...waits]);
+    });
+  } finally {
+    shop.forEach((each) => each.connection?.stream?.destroy());
+    await weir.stop();
+  }
+});
+
+test('a server whose certificate has expired cannot be connected to, and the reason is there', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'weir-expired-'));
+  const file = (name) => join(folder, name);
+  const openssl = (...given) => execFileSync('openssl', given, { stdio: 'ignore' });
+  writeFileSync(file('ext'), 'subjectAltName=IP:127.0.0.1\n');
+  openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', file('ca.key'), '-out', file('ca.crt'), '-days', '2', '-subj', '/CN=authority');
+  openssl('req', '-newkey', 'rsa:2048', '-nodes', '-keyout', file('key'), '-out', file('csr'), '-subj', '/CN=127.0.0.1');
+  openssl('x509', '-req', '-in', file('csr'), '-CA', file('ca.crt'), '-CAkey', file('ca.key'), '-CAcreateserial', '-days', '0', '-extfile', file('ext'), '-out', file('crt'));
+  // It is valid for the second in which it was made.
+  await new Promise((done) => setTimeout(done, 1500));
+  const identity = { key: readFileSync(file('key')), cert: readFileSync(file('crt')), isServer: true };
+  const gate = await forwarder((socket) => {
+    socket.on('error', () => {});
+    socket.once('data', () => {
+      socket.write('S');
+      new TLSSocket(socket, identity).on('error', () => {});
+    });
+  });
+  const tls = `[tls.server]\nmode = "verify-full"\nca_file = ${JSON.stringify(file('ca.crt'))}\n`;
+  const weir = await weirBefore(gate.port, '', server.password, tls);
+  try {
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      const [one] = clients(weir, 1);
+      void one.connect().catch(() => {});
+      await told(page, 'shop', 'cannot connect', /TLS handshake .*expired/i);
+      assert.deepEqual(await looks(page, 'incident-certificate'), []);
+    });
+  } finally {
+    await weir.stop();
+    await gate.stop().catch(() => {});
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+test('when Weir dies, the page is grey within three seconds, and says from when it is', async () => {
+  const weir = await weirBefore(server.port);
+  try {
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      for (const place of ['pools', 'pools/shop', 'settings']) {
+        await goTo(place);
+        await page.getByRole('main').getByText(/shop|query_wait_timeout/).first().waitFor();
+      }
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      await page.waitForTimeout(2500);
+      assert.equal(await page.getByRole('alert').count(), 0, 'nothing is wrong before');
+      weir.kill();
+      const begun = Date.now();
+      const alert = page.getByRole('alert', { name: 'Weir does not answer' });
+      await alert.waitFor({ timeout: GREY });
+      assert.ok(Date.now() - begun <= GREY);
+      assert.match(await alert.innerText(), /Reconnecting….*Last update \d\d:\d\d:\d\d, .* ago/s);
+      assert.equal(await page.getByRole('main').evaluate((main) => getComputedStyle(main).filter), 'grayscale(1)');
+      assert.match(await page.title(), /^no answer/);
+      await page.waitForTimeout(4000);
+      assert.ok(await alert.isVisible(), 'and it stays so while the browser tries again');
+      assert.deepEqual(await looks(page, 'incident-weir-killed'), []);
+    });
+  } finally {
+    await weir.stop();
+  }
+});

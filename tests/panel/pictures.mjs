@@ -1,0 +1,48 @@
+// The pictures of the panel in docs/pictures, in both themes: a pool under a load that changes, and the form of a new pool.
+// Run by hand after a change of the panel: `tests/panel/run.sh pictures.mjs`. Takes two minutes, and asserts nothing.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import { load } from './load.mjs';
+import { inBrowser, server, words } from './stage.mjs';
+
+const { env } = process;
+const uri = `postgresql://${server.user}@${env.WEIR_HOST}:${env.WEIR_PORT}/app?sslmode=disable`;
+/** Seconds of each part of the load, with its clients beside the first three. */
+const PARTS = [[25, 0], [25, 9], [20, 1], [25, 9], [15, 2], [10, 6]];
+/** Of WebP. Text stays sharp at this, and a picture is far below the bound of its size. */
+const QUALITY = 82;
+
+const base = load(uri, 3);
+for (const [seconds, clients] of PARTS.slice(0, -1)) {
+  const stop = clients > 0 ? load(uri, clients) : null;
+  await wait(seconds * 1000);
+  await stop?.();
+}
+const last = load(uri, PARTS.at(-1)[1]);
+await wait(PARTS.at(-1)[0] * 1000);
+for (const theme of ['light', 'dark']) {
+  await inBrowser({ theme, width: 1280, height: 820 }, async ({ page, goTo }) => {
+    await goTo('pools/app');
+    await page.getByRole('img', { name: /^Wait for a server:.*p95 \d/ }).waitFor();
+    await wait(2000);
+    await save(page, `panel-pool-${theme}`);
+    await goTo('new');
+    const on = words(page);
+    const fields = { Name: 'shop', Host: 'db.example.net', Port: '5432', Database: 'shop', User: 'shop', Password: 'server-secret' };
+    for (const [label, text] of Object.entries(fields)) await on.field(label).fill(text);
+    await page.locator('#field-size').fill('12');
+    await page.evaluate(() => scrollTo(0, 0));
+    await wait(500);
+    await save(page, `panel-new-${theme}`);
+  });
+}
+await last();
+await base();
+
+/** What the window shows, as WebP, which the browser's own interface for pictures does not write. */
+async function save(page, name) {
+  const browser = await page.context().newCDPSession(page);
+  const { data } = await browser.send('Page.captureScreenshot', { format: 'webp', quality: QUALITY });
+  writeFileSync(join(env.SHOTS, `${name}.webp`), Buffer.from(data, 'base64'));
+}
