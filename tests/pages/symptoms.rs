@@ -55,10 +55,11 @@ fn setup() -> Setup {
 fn clients_that_can_not_log_in_get_the_errors_of_the_page_and_the_log_has_the_reason() {
     let site = Site::with(setup(), Mode::Transaction);
     is_refused(&site.params().password("wrong"), "SASL authentication failed");
-    assert!(!site.weir().log().contains("login refused"), "without such a line the password is wrong");
-    page_says("Without such a line the password is wrong.");
+    page_says("a line `login refused: …` with `wrong password`");
+    is_logged(&site, "wrong password");
     is_refused(&site.weir().params("unknown", "app").password("x"), "SASL authentication failed");
-    is_logged(&site, "login refused: no such user");
+    is_logged(&site, "no such user");
+    assert!(site.weir().log().contains("login refused: no such user"));
     is_refused(&site.weir().params(users::APP.name, "nowhere").password(users::APP.password), "no such database");
     is_refused(&site.params().option("no_such_setting", "1"), "unsupported startup parameter");
     is_refused(&site.weir().params(users::APP.name, "weir").password(users::APP.password), "not allowed");
@@ -78,6 +79,10 @@ fn a_server_that_refuses_weir_or_is_down_is_named_with_its_own_error() {
     let site = Site::with(setup().more(&pools).limit("query_wait_timeout = 2"), Mode::Transaction);
     let client = |pool: &str| site.weir().params(users::APP.name, pool).password(users::APP.password);
     is_refused(&client("bad"), "password authentication failed");
+    page_says("with a DETAIL that names the login: `The pooler could not log in for pool \"shop\"");
+    let error = outcome(&client("bad")).expect_err("the password is still wrong");
+    let detail = error.server().and_then(|error| error.detail.clone()).unwrap_or_default();
+    assert!(detail.starts_with("The pooler could not log in for pool \"bad\": server 127.0.0.1:"), "{error:?}");
     is_logged(&site, "server login failed: FATAL password authentication failed for user \"app\"");
     page_says("database \"…\" does not exist");
     assert!(outcome(&client("missing")).unwrap_err().to_string().contains("database \"missing\" does not exist"));
