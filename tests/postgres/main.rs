@@ -72,6 +72,7 @@ mod web;
 mod web_access;
 mod web_change;
 mod web_hostile;
+mod web_incident;
 mod web_secrets;
 mod web_settings;
 mod workers;
