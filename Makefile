@@ -20,9 +20,14 @@ build: ## Build the optimised weir, weir-demo and weir-lab into target/release
 
 PREFIX ?= /usr/local
 .PHONY: install
-install: ## Copy what `make build` has built to $(PREFIX)/bin (PREFIX=/usr/local, DESTDIR=)
+install: ## Copy what `make build` has built, manual pages and completions to $(PREFIX) (PREFIX=/usr/local, DESTDIR=)
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 target/release/weir target/release/weir-demo target/release/weir-lab "$(DESTDIR)$(PREFIX)/bin"
+	@scripts/install-docs.sh target/release/weir "$(DESTDIR)$(PREFIX)/share"
+
+.PHONY: man
+man: ## The manual pages, into target/man
+	@$(CARGO) run --quiet -p weir -- man --dir target/man
 
 lab: ## Rerun the published experiments about pooling (ARGS='all --quick' is the default)
 	@$(CARGO) build --quiet --release -p weir -p weir-lab

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use weir_terminal::ColorWhen;
 
 const EXAMPLES: &str = "\
 Starts a throw-away PostgreSQL that takes 100 connections, sends 150 clients straight at it, then
@@ -50,11 +51,14 @@ struct Arguments {
     /// The weir to show [default: the one beside this program, or else in PATH]
     #[arg(long, value_name = "FILE")]
     weir: Option<PathBuf>,
+    /// Use colours: auto (on a terminal, unless NO_COLOR is set), always or never
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: ColorWhen,
 }
 
 fn main() -> ExitCode {
-    let Arguments { seconds, yes, weir } = Arguments::parse();
-    match story::run(&story::Options { seconds, yes, weir }) {
+    let Arguments { seconds, yes, weir, color } = Arguments::parse();
+    match story::run(&story::Options { seconds, yes, weir, color }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("weir demo: {failure}");

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_terminal::{Output, Term, print_line};
+use weir_terminal::{ColorWhen, Output, Term, print_line};
 
 use crate::burst;
 use crate::consent::Consent;
@@ -28,12 +28,14 @@ pub(super) struct Options {
     pub(super) yes: bool,
     /// The `weir` to show.
     pub(super) weir: Option<PathBuf>,
+    /// Whether the report has colours.
+    pub(super) color: ColorWhen,
 }
 
 /// Runs the demo; stays up for `seconds`, or until Ctrl-C.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
-    let term = Term::stdout();
+    let term = Term::stdout(options.color);
     let report = Report { term };
     print_line(term.bold(&format!("Weir: {CLIENTS} clients for a PostgreSQL that takes {MAX_CONNECTIONS}")));
 

@@ -67,6 +67,9 @@ impl Scene {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", SECONDS, "bash"]).arg(&script).current_dir("/");
         command.env("PATH", self.path()).env("HOME", self.folder.path()).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
+        // Java takes the home of the user, whatever HOME is. Prisma's engine for migrations is in no package.
+        command.env("MAVEN_OPTS", format!("-Duser.home={}", self.folder.path().display()));
+        command.env("PRISMA_SCHEMA_ENGINE_BINARY", "/bin/true").env("CHECKPOINT_DISABLE", "1");
         for variable in ["PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE", "PGOPTIONS"] {
             command.env_remove(variable);
         }
@@ -148,7 +151,8 @@ impl Scene {
 
     /// Weir comes first, then PostgreSQL's programs.
     fn path(&self) -> std::ffi::OsString {
-        let bin = self.folder.path().join("bin");
+        // Not "bin", which applications have, too.
+        let bin = self.folder.path().join("programs");
         fs::create_dir(&bin).expect("a folder in ours");
         // The ordinary user may not be able to reach the folder of the build.
         fs::copy(weir_binary(), bin.join("weir")).expect("the program can be copied");

@@ -246,6 +246,13 @@ fn a_wrong_database_is_reported_with_the_servers_error() {
     let error = Connection::connect(&params).and_then(|mut client| client.value("SELECT 1")).unwrap_err();
     assert_eq!(error.sqlstate(), Some("3D000"), "{error}");
     assert!(error.to_string().contains("database \"no_such_database\" does not exist"), "{error}");
+    let Error::Server(said) = error else { panic!("{error}") };
+    let port = Postgres::shared().port();
+    let login = format!(
+        "The pooler could not log in for pool \"nowhere\": server 127.0.0.1:{port}, database \"no_such_database\", user \
+         \"app\"."
+    );
+    assert_eq!(said.detail.as_deref(), Some(&*login));
 }
 
 #[test]

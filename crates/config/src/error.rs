@@ -64,6 +64,11 @@ impl ConfigErrors {
         &self.shown[0]
     }
 
+    /// How many more mistakes there are than the printed ones.
+    pub fn omitted(&self) -> usize {
+        self.more
+    }
+
     /// The printed mistakes.
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.shown.iter()

@@ -23,6 +23,7 @@ use crate::settings;
 use crate::suggest::nearest;
 use crate::table::{Section, Setting};
 use crate::toml::Draft;
+use crate::unknown_key::{IniPlace, hint_ini, listed_ini, near_ini};
 use crate::wording::{error_at, example, may_be_shown, plain, short};
 use crate::write::c_number;
 
@@ -282,9 +283,8 @@ impl Reader<'_> {
 
     fn setting(&self, config: &mut Config, key: &str, entry: &Entry) -> Result<(), ConfigError> {
         let setting = settings::all().find(|setting| setting.ini == Some(key)).ok_or_else(|| {
-            let near = nearest(key, settings::all().filter_map(|setting| setting.ini));
-            let hint = near.map(|near| format!("did you mean \"{near}\"?")).or_else(|| elsewhere(key));
-            self.error(entry, &format!("unknown parameter \"{}\" in [pgbouncer]", plain(key)), hint)
+            let hint = hint_ini(key, IniPlace::Main).unwrap_or_else(listed_ini);
+            self.error(entry, &format!("unknown parameter \"{}\" in [pgbouncer]", plain(key)), Some(hint))
         })?;
         config.locations.insert(setting.key(), entry.location.clone());
         if let Some(field) = setting.field_mut(config) {
@@ -304,8 +304,7 @@ impl Reader<'_> {
         let pairs = self.pairs(&title, entry).map_err(|error| error.about(&format!("pools.{name}.host")));
         for (key, value) in self.found.take(pairs).unwrap_or_default() {
             let Some(setting) = settings::find_ini_database(&key) else {
-                let known = settings::all().flat_map(|setting| setting.ini_database).copied();
-                let error = self.unknown(&title, "connection", &key, known, entry);
+                let error = self.unknown(&title, IniPlace::Database, &key, entry);
                 self.found.note(error.about(&format!("pools.{name}.{key}")));
                 continue;
             };
@@ -326,7 +325,7 @@ impl Reader<'_> {
         let pairs = self.pairs(&title, entry);
         for (key, value) in self.found.take(pairs).unwrap_or_default() {
             let Some(setting) = settings::all().find(|setting| setting.ini_user == Some(&key)) else {
-                let error = self.unknown(&title, "user", &key, settings::all().filter_map(|s| s.ini_user), entry);
+                let error = self.unknown(&title, IniPlace::User, &key, entry);
                 self.found.note(error);
                 continue;
             };
@@ -349,8 +348,7 @@ impl Reader<'_> {
         let mut peer = PeerRules::blank();
         for (key, value) in &pairs {
             let Some(setting) = Section::Peer.find(key) else {
-                let known = Section::Peer.settings().map(|setting| setting.name);
-                let error = self.unknown(&title, "connection", key, known, entry);
+                let error = self.unknown(&title, IniPlace::Peer, key, entry);
                 self.found.note(error);
                 continue;
             };
@@ -411,41 +409,16 @@ impl Reader<'_> {
     }
 
     /// An unknown key may be a part of a password without quotes; then the message contains only the suggestion.
-    fn unknown<'k>(
-        &self,
-        title: &str,
-        what: &str,
-        key: &str,
-        known: impl Iterator<Item = &'k str>,
-        entry: &Entry,
-    ) -> ConfigError {
-        let near = nearest(key, known);
-        let shown = if near.is_some() || !entry.text.contains("password") {
-            format!(" \"{}\"", plain(key))
-        } else {
-            String::new()
-        };
-        let hint = near.map(|near| format!("did you mean \"{near}\"?"));
-        let hint =
-            hint.or_else(|| elsewhere(key)).unwrap_or_else(|| "put values with spaces into single quotes".into());
+    fn unknown(&self, title: &str, place: IniPlace, key: &str, entry: &Entry) -> ConfigError {
+        let may_show = near_ini(key, place).is_some() || !entry.text.contains("password");
+        let shown = if may_show { format!(" \"{}\"", plain(key)) } else { String::new() };
+        let hint = hint_ini(key, place).filter(|_| may_show);
+        let hint = hint.unwrap_or_else(|| "put values with spaces into single quotes".into());
+        let what = if place == IniPlace::User { "user" } else { "connection" };
         self.error(entry, &format!("unrecognized {what} parameter{shown} in {title}"), Some(hint))
     }
 
     fn error(&self, entry: &Entry, message: &str, hint: Option<String>) -> ConfigError {
         error_at(self.source, Some(&entry.location), message, hint)
     }
-}
-
-/// The section of a key that is in the wrong one.
-fn elsewhere(key: &str) -> Option<String> {
-    let section = if settings::all().any(|s| s.ini == Some(key)) {
-        "[pgbouncer]"
-    } else if settings::find_ini_database(key).is_some() {
-        "the connection string of a database"
-    } else if settings::all().any(|s| s.ini_user == Some(key)) {
-        "a line of [users]"
-    } else {
-        return None;
-    };
-    Some(format!("\"{key}\" belongs in {section}"))
 }

@@ -18,6 +18,7 @@ mod ini;
 mod kind;
 mod load;
 mod lookup;
+mod man;
 mod model;
 mod names;
 mod origin;
@@ -37,6 +38,7 @@ mod tls;
 mod toml;
 mod toml_key;
 mod units;
+mod unknown_key;
 mod users;
 mod wording;
 mod write;
@@ -52,6 +54,7 @@ pub use encryption::{Encryption, LoginFailure};
 pub use error::{ConfigError, ConfigErrors};
 pub use load::{load, load_lenient, load_with};
 pub use lookup::{AUTH_QUERY, AuthLookup};
+pub use man::{escape_roff, reference_roff};
 pub use model::{
     Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, MAX_PEER_ID, Network, OnServerDown,
     PeerRules, Pool, Process, SessionAttrs, SocketIo, Spread, SslMode, Tls, TlsProtocols, TlsSide, UserRules, Web,

@@ -55,10 +55,7 @@ fn read_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -
     let text = match read(path) {
         Ok(text) => text,
         Err(error) => {
-            let hint = match error.kind() {
-                io::ErrorKind::PermissionDenied => "the user that Weir runs as must be allowed to read it",
-                _ => "give the path of a weir.toml or a pgbouncer.ini",
-            };
+            let hint = unreadable(&error, "give the path of a weir.toml or a pgbouncer.ini");
             let error = ConfigError::new(path, None, &format!("can't be read: {error}"), Some(hint.to_owned()));
             return (Config::default(), Some(error.into()));
         }
@@ -72,6 +69,14 @@ fn read_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -
     edit::lay_over(&mut draft, path, edits, &mut found);
     let config = Loader { path, read, env, found: &mut found }.resolve(draft);
     (config, found.conclude(path))
+}
+
+/// What to do about a file that can't be read; `otherwise`: if it is not there.
+fn unreadable<'h>(error: &io::Error, otherwise: &'h str) -> &'h str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "the user that Weir runs as must be allowed to read it",
+        _ => otherwise,
+    }
 }
 
 /// The format of a file: from its name, or else from the sections that only PgBouncer has.
@@ -211,7 +216,7 @@ impl Loader<'_> {
             Err(error) => {
                 let message = format!("the auth file {} can't be read: {error}", file.display());
                 let hint = "create it with lines of \"user\" \"secret\", or change \"file\" in [auth]";
-                self.fault(config, "auth.file", &message, hint);
+                self.fault(config, "auth.file", &message, unreadable(&error, hint));
                 Users::default()
             }
         }
@@ -352,7 +357,8 @@ impl Loader<'_> {
                 let file = self.beside(Path::new(file));
                 let text = (self.read)(&file).map_err(|e| {
                     let message = format!("the password file {} of {title} can't be read: {e}", file.display());
-                    self.error(config, &key("password_file"), &message, "create it, or change \"password_file\"")
+                    let hint = unreadable(&e, "create it, or change \"password_file\"");
+                    self.error(config, &key("password_file"), &message, hint)
                 })?;
                 let password = text.strip_suffix('\n').map_or(&*text, |t| t.strip_suffix('\r').unwrap_or(t));
                 self.usable(password).map_err(|what| {

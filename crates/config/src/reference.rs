@@ -26,6 +26,16 @@ A change takes effect with a reload (HUP, or RELOAD on the console), unless *whe
 reload, and the pool's servers are replaced as they become free.
 ";
 
+/// What holds for all settings, for the manual page.
+pub(crate) const DESCRIPTION: [&str; 3] = [
+    "Sections and keys in TOML. `weir check weir.toml` shows the settings that it has read, and what is wrong with them. \
+     Only a pool, with its host, and users must be given; all else has a default.",
+    "Times are seconds or text with a unit (`us`, `ms`, `s`, `min`, `h`, `d`), as in `5`, `\"500ms\"`, `\"2min\"`. Sizes \
+     are text with a unit (`kB`, `MB`, `GB`, or `KiB`, `MiB`, `GiB`, all in steps of 1024), or bytes.",
+    "A change takes effect with a reload (HUP, or RELOAD on the console), unless the entry says *restart*; *reconnect*: \
+     with the reload, and the pool's servers are replaced as they become free.",
+];
+
 const CLOSING: &str = "
 ## Without effect
 
@@ -58,7 +68,7 @@ fn capital(text: &str) -> String {
     format!("{first}{}.", chars.as_str())
 }
 
-fn purpose(section: Section) -> &'static str {
+pub(crate) fn purpose(section: Section) -> &'static str {
     match section {
         Section::General => "The process as a whole.",
         Section::Listen => "Where clients connect.",
@@ -99,16 +109,21 @@ fn row(setting: &Setting) -> String {
         Some(theirs) if theirs != setting.default => format!("{usual} / {}", default(setting, theirs)),
         _ => usual,
     };
-    let when = match setting.effect {
-        Effect::Live => "reload",
-        Effect::Reconnect => "reconnect",
-        Effect::Restart => "restart",
-    };
+    let when = when(setting);
     let (doc, value) = (setting.doc.replace('|', "\\|"), value(setting.kind));
     format!("| `{}` | {} | {value} | {default} | {when} | {doc}{} |\n", setting.name, ini(setting), also(setting))
 }
 
-fn default(setting: &Setting, text: &str) -> String {
+/// When a change takes effect.
+pub(crate) fn when(setting: &Setting) -> &'static str {
+    match setting.effect {
+        Effect::Live => "reload",
+        Effect::Reconnect => "reconnect",
+        Effect::Restart => "restart",
+    }
+}
+
+pub(crate) fn default(setting: &Setting, text: &str) -> String {
     match setting.kind {
         _ if text.is_empty() => "—".to_owned(),
         Kind::Number { .. } | Kind::Flag | Kind::Ports => format!("`{text}`"),
@@ -118,7 +133,7 @@ fn default(setting: &Setting, text: &str) -> String {
     }
 }
 
-fn value(kind: Kind) -> String {
+pub(crate) fn value(kind: Kind) -> String {
     match kind {
         Kind::Number { min, max } => format!("{min} to {max}"),
         Kind::Time { min } if min.is_zero() => "time".to_owned(),
@@ -140,7 +155,7 @@ fn value(kind: Kind) -> String {
 }
 
 /// Its name in an ini.
-fn ini(setting: &Setting) -> String {
+pub(crate) fn ini(setting: &Setting) -> String {
     let mut names: Vec<&str> = setting.ini.into_iter().chain(setting.ini_user).collect();
     for name in setting.ini_database {
         if !names.contains(name) {
@@ -153,7 +168,7 @@ fn ini(setting: &Setting) -> String {
 }
 
 /// The other names in TOML.
-fn also(setting: &Setting) -> String {
+pub(crate) fn also(setting: &Setting) -> String {
     if setting.aliases.is_empty() {
         return String::new();
     }

@@ -1,13 +1,15 @@
 //! The findings of `weir check` about valid settings: what was understood, what has no effect, what does not fit.
 
 mod access;
+mod names;
 mod pools;
 mod understood;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::error::ConfigError;
 use crate::model::{Config, Pool};
 use crate::origin::FileFormat;
 use crate::settings;
@@ -17,6 +19,9 @@ use crate::table::{Section, Setting};
 const OTHER_DESCRIPTORS: u64 = 64;
 /// Connections beyond `max_clients`: clients that are refused, cancels, operators who may log in anyway.
 const BEYOND: u64 = 140;
+
+/// The longest path of a Unix socket, in bytes: sockaddr_un has 108 with the final zero (unix(7)).
+const MAX_SOCKET_PATH: usize = 107;
 
 /// How many of `limit` descriptors are reserved for others than `max_clients` clients and the pools' servers.
 pub fn reserved_descriptors(limit: u64) -> u64 {
@@ -52,8 +57,47 @@ pub struct Finding {
     pub file: PathBuf,
     /// The line of the file, if known.
     pub line: Option<usize>,
-    /// The text, on one line.
+    /// The dotted name of the setting or section that it is about, as in `pools.app.size`; `None`: the file as a whole.
+    pub key: Option<String>,
+    /// What is wrong, or was understood, on one line.
     pub text: String,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl Finding {
+    /// A finding about a whole file.
+    pub fn of_file(severity: Severity, file: &Path, text: String) -> Finding {
+        Finding { severity, file: file.to_owned(), line: None, key: None, text, help: None }
+    }
+
+    /// What is wrong, and what to do about it, on one line.
+    pub fn message(&self) -> String {
+        self.help.as_ref().map_or_else(|| self.text.clone(), |help| format!("{}; {help}", self.text))
+    }
+
+    /// Adds what to do about it.
+    fn help(&mut self, help: impl Into<String>) {
+        self.help = Some(help.into());
+    }
+}
+
+/// In the format of an error, with file and line; without the severity.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, "{line}:")?;
+        }
+        write!(f, " {}", self.message())
+    }
+}
+
+impl From<&ConfigError> for Finding {
+    fn from(mistake: &ConfigError) -> Finding {
+        let ConfigError { file, line, message, hint, key } = mistake.clone();
+        Finding { severity: Severity::Error, file, line, key, text: message, help: hint }
+    }
 }
 
 impl fmt::Display for Severity {
@@ -92,6 +136,7 @@ pub fn review(config: &Config, facts: &HostLimits) -> Vec<Finding> {
         review.pool_login(pool);
         review.pool_limits(pool);
     }
+    review.long_names();
     review.without_effect();
     review.findings
 }
@@ -106,17 +151,29 @@ impl Review<'_> {
         let config = self.config;
         if config.pools.is_empty() && config.fallback.is_none() {
             let what = self.term("pools", "databases");
-            self.warn("pools", format!("there are no {what}: only the console can be reached"));
+            let help = self.term("write [pools.NAME], and its host below it", "write NAME = host=… in [databases]");
+            self.warn("pools", format!("there are no {what}: only the console can be reached")).help(help);
         }
         if usize::from(config.workers) > facts.cores {
             let cores = counted(facts.cores as u64, "core");
-            self.warn(
-                "general.workers",
-                format!("{} workers share {cores}; more workers than cores cost time", config.workers),
-            );
+            let text = format!("{} workers share {cores}", config.workers);
+            self.warn("general.workers", text).help("more workers than cores cost time");
         }
         if config.listen.unix_socket_dir.is_none() && config.locations.line("listen.unix_socket_mode").is_some() {
-            self.warn("listen.unix_socket_mode", "unix_socket_mode has no effect without unix_socket_dir".into());
+            let text = "unix_socket_mode has no effect without unix_socket_dir".into();
+            self.warn("listen.unix_socket_mode", text).help("set unix_socket_dir, or remove it");
+        }
+        self.socket_path();
+    }
+
+    /// A Unix socket's address has room for so many bytes, and PostgreSQL's clients have to find it.
+    fn socket_path(&mut self) {
+        let Some(folder) = &self.config.listen.unix_socket_dir else { return };
+        let path = folder.join(format!(".s.PGSQL.{}", self.config.listen.port));
+        let length = path.as_os_str().len();
+        if length > MAX_SOCKET_PATH {
+            let text = format!("the path of the Unix socket has {length} bytes, and Linux takes {MAX_SOCKET_PATH}");
+            self.fail("listen.unix_socket_dir", text).help("set unix_socket_dir to a folder with a shorter path");
         }
     }
 
@@ -127,27 +184,24 @@ impl Review<'_> {
         let need = servers + clients + others;
         if need <= limit {
             let text = format!("{clients} clients, {servers} servers and {others} others fit into {limit} open files");
-            return self.note("general.max_clients", text);
+            self.note("general.max_clients", text);
+            return;
         }
         let raise = "raise the limit (ulimit -n, in systemd LimitNOFILE)";
         if servers + others >= limit {
-            let text = format!(
-                "{servers} servers alone need more than the {limit} files that may be open; {raise}, or lower the \
-                 pools' sizes"
-            );
-            return self.fail("limits.size", text);
+            let text = format!("{servers} servers alone need more than the {limit} files that may be open");
+            self.fail("limits.size", text).help(format!("{raise}, or lower the pools' sizes"));
+            return;
         }
         let left = limit - servers - others;
         let text = format!(
             "{clients} clients and {servers} servers need {need} open files, and {limit} are allowed: at most {left} \
-             clients will be served; {raise}"
+             clients will be served"
         );
         // Without a configured number, what fits is used.
-        if config.locations.line("general.max_clients").is_some() {
-            self.warn("general.max_clients", text);
-        } else {
-            self.note("general.max_clients", text);
-        }
+        let asked = config.locations.line("general.max_clients").is_some();
+        let severity = if asked { Severity::Warning } else { Severity::Note };
+        self.find(severity, "general.max_clients", text).help(raise);
     }
 
     /// The readers' warnings, and the settings without effect.
@@ -187,23 +241,25 @@ impl Review<'_> {
     }
 
     /// Weir would serve no client, which is an error; in an ini a warning, since PgBouncer starts with it.
-    fn fail(&mut self, key: &str, text: String) {
+    fn fail(&mut self, key: &str, text: String) -> &mut Finding {
         let severity = if self.config.format == FileFormat::Ini { Severity::Warning } else { Severity::Error };
-        self.find(severity, key, text);
+        self.find(severity, key, text)
     }
 
-    fn note(&mut self, key: &str, text: String) {
-        self.find(Severity::Note, key, text);
+    fn note(&mut self, key: &str, text: String) -> &mut Finding {
+        self.find(Severity::Note, key, text)
     }
 
-    fn warn(&mut self, key: &str, text: String) {
-        self.find(Severity::Warning, key, text);
+    fn warn(&mut self, key: &str, text: String) -> &mut Finding {
+        self.find(Severity::Warning, key, text)
     }
 
     /// Adds a finding with the line of the setting `key`, or else of its section.
-    fn find(&mut self, severity: Severity, key: &str, text: String) {
+    fn find(&mut self, severity: Severity, key: &str, text: String) -> &mut Finding {
         let (file, line) = self.config.locations.file_and_line(key, &self.config.source);
-        self.findings.push(Finding { severity, file, line, text });
+        let last = self.findings.len();
+        self.findings.push(Finding { severity, file, line, key: Some(key.to_owned()), text, help: None });
+        &mut self.findings[last]
     }
 }
 

@@ -7,10 +7,17 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         return None;
     }
     let lower = word.to_lowercase();
-    let with_distance = known.into_iter().map(|k| (distance(&lower, &k.to_lowercase()), k));
-    let (distance, nearest) = with_distance.min_by_key(|(distance, _)| *distance)?;
-    let longer = word.chars().count().max(nearest.chars().count());
-    (distance <= (longer / 3).max(1) && distance < longer).then_some(nearest)
+    let length = lower.chars().count();
+    let with_distance = known.into_iter().filter_map(|known| {
+        let most = (length.max(known.len()) / 3).max(1);
+        // Names are ASCII. The comparison itself is slow, and a file may hold many unknown words.
+        let distance =
+            if length.abs_diff(known.len()) > most { None } else { Some(distance(&lower, &known.to_lowercase())) };
+        distance
+            .filter(|distance| *distance <= most && *distance < length.max(known.len()))
+            .map(|distance| (distance, known))
+    });
+    with_distance.min_by_key(|(distance, _)| *distance).map(|(_, nearest)| nearest)
 }
 
 /// The edit distance: letters to insert, delete, replace or swap with the next (optimal string alignment).

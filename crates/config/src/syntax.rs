@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use toml_edit::Document;
 
+use crate::wording::plain;
+
 /// How many errors are collected: for each, the text is parsed again.
 const MOST_ERRORS: usize = 50;
 /// Of a text longer than this, in bytes, only the first error is reported.
@@ -70,6 +72,7 @@ pub(crate) fn parse(text: &str) -> Result<Document<String>, Broken> {
         let (message, at) = (error.message().to_owned(), error.span().map(|span| span.start));
         let broken = at.and_then(|at| BrokenLines::find(&rest, at, &message));
         let cause = broken.as_ref().map_or(Cause::Other, |broken| broken.cause);
+        let message = at.and_then(|at| reworded(cause, &rest, at)).unwrap_or(message);
         let begin = broken.as_ref().filter(|_| cause == Cause::Open).map(|broken| broken.lines.start);
         let error = SyntaxError { at: begin.or(at), message, cause };
         // An error that stays at its offset has its cause further up.
@@ -82,6 +85,21 @@ pub(crate) fn parse(text: &str) -> Result<Document<String>, Broken> {
             Some(broken) if errors.len() < MOST_ERRORS && text.len() <= LONG => blank_out(&mut rest, broken.lines),
             _ => return Err(Broken { errors, rest: None }),
         }
+    }
+}
+
+/// What is wrong in a line, where the parser's own message is about what it expected. Has no value, which may be a secret.
+fn reworded(cause: Cause, text: &str, at: usize) -> Option<String> {
+    let line = text[line_at(text, at.min(text.len()))].trim();
+    let key = plain(line.split('=').next().unwrap_or_default().trim());
+    match cause {
+        Cause::Twice if line.starts_with('[') => {
+            let end = line.rfind(']').map_or(line.len(), |end| end + 1);
+            Some(format!("the section {} is there twice", plain(&line[..end])))
+        }
+        Cause::Twice => Some(format!("\"{key}\" is there twice")),
+        Cause::Bare => Some(format!("the value of \"{key}\" is no number, not true or false, and not text in quotes")),
+        Cause::Open | Cause::Other => None,
     }
 }
 

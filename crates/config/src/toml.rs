@@ -15,12 +15,12 @@ use crate::kind::Kind;
 use crate::model::{Config, MAX_PEER_ID, PeerRules, UserRules};
 use crate::origin::{FileFormat, Location, Locations};
 use crate::pool_text::PoolText;
-use crate::settings;
 use crate::suggest::nearest;
 use crate::syntax::{self, Broken};
 use crate::table::{Raw, Section, Setting};
+use crate::unknown_key::{hint_toml, wrong_section};
 use crate::users::Users;
-use crate::wording::{example, may_be_shown, plain, short, toml_name_of};
+use crate::wording::{example, may_be_shown, plain, short};
 
 /// The section that contains sections.
 const TLS: &str = "tls";
@@ -128,7 +128,8 @@ impl Reader<'_> {
             let hint = near.map_or(format!("there are {known}"), |near| format!("did you mean [{near}]?"));
             return Err(self.error(line, &format!("unknown section [{}]", plain(name)), Some(hint)));
         }
-        let hint = elsewhere(name, None).unwrap_or_else(|| "each key belongs in a section, as in [listen]".to_owned());
+        let hint =
+            wrong_section(name, None).unwrap_or_else(|| "each key belongs in a section, as in [listen]".to_owned());
         Err(self.error(line, &format!("key \"{}\" is outside of all sections", plain(name)), Some(hint)))
     }
 
@@ -267,7 +268,7 @@ impl Reader<'_> {
             }
             let line = self.key_line(table, name);
             let Some(keys) = item.as_table_like() else {
-                let hint = elsewhere(name, Some(Section::Pool));
+                let hint = wrong_section(name, Some(Section::Pool));
                 let hint =
                     hint.unwrap_or_else(|| "write [pools.NAME] on a line of its own, and its keys below it".into());
                 let message = format!("\"{}\" in [pools] must be a section", plain(name));
@@ -330,11 +331,8 @@ impl Reader<'_> {
         key: &str,
     ) -> Result<&'static Setting, ConfigError> {
         section.find(key).ok_or_else(|| {
-            let near = nearest(key, section.settings().map(|s| s.name));
-            let hint = near.map(|near| format!("did you mean \"{near}\"?")).or_else(|| known_keys(section));
-            let hint = elsewhere(key, Some(section)).or(hint);
-            let line = self.key_line(table, key);
-            self.error(line, &format!("unknown key \"{}\" in {title}", plain(key)), hint)
+            let (line, hint) = (self.key_line(table, key), hint_toml(key, section));
+            self.error(line, &format!("unknown key \"{}\" in {title}", plain(key)), Some(hint))
         })
     }
 
@@ -483,21 +481,6 @@ fn raw(kind: Kind, value: &Value) -> Option<Raw> {
         _ => return None,
     };
     Some(Raw::One(text))
-}
-
-/// Where a key belongs that is in the wrong section, or has PgBouncer's name.
-fn elsewhere(key: &str, here: Option<Section>) -> Option<String> {
-    let same = settings::all()
-        .find(|s| Some(s.section) != here && !s.is_inert() && (s.name == key || s.aliases.contains(&key)));
-    if let Some(setting) = same {
-        return Some(format!("\"{}\" belongs in {}", setting.name, setting.section.title()));
-    }
-    toml_name_of(key)
-}
-
-fn known_keys(section: Section) -> Option<String> {
-    let keys: Vec<&str> = section.settings().map(|s| s.name).collect();
-    Some(format!("known there are {}", keys.join(", ")))
 }
 
 /// Warns of TLS versions that are not supported.

@@ -74,6 +74,16 @@ pub enum Refusal {
     TooManyAddressClients,
     /// Neither an administrator of the console, nor one who may look at it.
     NotAllowed,
+    /// At the console as the user that is for the operating system's user of this process, and it is another one.
+    NotOwner {
+        /// Which one it is, in a sentence.
+        detail: String,
+    },
+    /// At the console as a user that is not listed; an auth_query has no server there that it could ask.
+    NoConsoleUser {
+        /// Which user, in a sentence.
+        detail: String,
+    },
     /// The wait for a server exceeded query_wait_timeout.
     QueryWaitTimeout {
         /// Why it did.
@@ -102,6 +112,8 @@ pub enum Refusal {
         sqlstate: String,
         /// What it said.
         message: String,
+        /// The pool and the server of a login that failed, in a sentence; empty: not a login.
+        detail: String,
     },
     /// No login to a server came to its end in time; which one.
     ServerSlow {
@@ -178,6 +190,8 @@ impl Refusal {
             | Refusal::PeerRejected
             | Refusal::LoginRejected
             | Refusal::NoRule
+            | Refusal::NotOwner { .. }
+            | Refusal::NoConsoleUser { .. }
             | Refusal::NotAllowed => "28000",
             Refusal::NoForcedUser | Refusal::BadConfig => "F0000",
             Refusal::UnsupportedParameter(_)
@@ -269,7 +283,11 @@ impl Refusal {
     /// What is particular about this case, beside the text that is the same for all.
     pub fn detail(&self) -> Option<&str> {
         match self {
-            Refusal::QueryWaitTimeout { detail, .. } | Refusal::WaitQueryTimeout { detail, .. }
+            Refusal::QueryWaitTimeout { detail, .. }
+            | Refusal::WaitQueryTimeout { detail, .. }
+            | Refusal::ServerDown { detail, .. }
+            | Refusal::NotOwner { detail }
+            | Refusal::NoConsoleUser { detail }
                 if !detail.is_empty() =>
             {
                 Some(detail)
@@ -289,8 +307,24 @@ impl Refusal {
             Refusal::EncryptionRequired => Some("Connect with sslmode=require, or a stricter one."),
             Refusal::TooManyLogins => Some("Try again in a moment."),
             Refusal::TooManyClients => Some("Raise max_clients."),
+            Refusal::BadConfig | Refusal::NoForcedUser => Some("The log of the pooler has the reason."),
+            Refusal::NotOwner { .. } => {
+                Some("Connect as that operating-system user (sudo -u), or as a user of admin_users, with its password.")
+            }
+            Refusal::NoConsoleUser { .. } => {
+                Some("List the user with a secret in the auth file, and in admin_users or stats_users.")
+            }
             Refusal::QueryWaitTimeout { cause, .. } | Refusal::WaitQueryTimeout { cause, .. } => Some(cause.hint()),
             Refusal::ServerSlow { .. } => Some("The pool has no server now. A retry is safe."),
+            Refusal::ServerDown { sqlstate, detail, .. } if !detail.is_empty() && sqlstate == "3D000" => {
+                Some("Correct the pool's database, or create it at the server.")
+            }
+            Refusal::ServerDown { sqlstate, detail, .. } if !detail.is_empty() && sqlstate == "28P01" => {
+                Some("Correct the pool's user and password: they are the pooler's own at the server, not the client's.")
+            }
+            Refusal::ServerDown { sqlstate, detail, .. } if !detail.is_empty() && sqlstate == "28000" => {
+                Some("Allow the pooler's address and user in the server's pg_hba.conf.")
+            }
             // What the server itself refuses (a database that does not exist, a password) stays refused.
             Refusal::ServerDown { sqlstate, .. }
                 if ["08", "53", "57"].iter().any(|class| sqlstate.starts_with(class)) =>
@@ -339,6 +373,10 @@ impl fmt::Display for Refusal {
             Refusal::TooManyUserClients => f.write_str("client connections exceeded (max_user_client_connections)"),
             Refusal::TooManyAddressClients => f.write_str("client connections exceeded (max_address_connections)"),
             Refusal::NotAllowed => f.write_str("not allowed"),
+            Refusal::NotOwner { .. } => {
+                f.write_str("this user of the console is for the operating-system user that runs the pooler")
+            }
+            Refusal::NoConsoleUser { .. } => f.write_str("no such user of the console"),
             Refusal::QueryWaitTimeout { .. } => f.write_str("query_wait_timeout"),
             Refusal::WaitQueryTimeout { .. } => f.write_str("query_timeout"),
             Refusal::QueryTimeout => f.write_str("query timeout"),
@@ -390,7 +428,9 @@ mod tests {
 
     #[test]
     fn a_server_without_room_is_at_its_limit_and_not_down() {
-        let said = |sqlstate: &str| Refusal::ServerDown { sqlstate: sqlstate.into(), message: "no".into() }.class();
+        let said = |sqlstate: &str| {
+            Refusal::ServerDown { sqlstate: sqlstate.into(), message: "no".into(), detail: String::new() }.class()
+        };
         assert_eq!(said("53300"), Class::LimitReached);
         assert_eq!(said("57P03"), Class::ServerDown);
         assert_eq!(said("08006"), Class::ServerDown);
@@ -404,7 +444,11 @@ mod tests {
             let at = buffer.windows(2).position(|two| two == b"\0C").expect("a code");
             String::from_utf8_lossy(&buffer[at + 2..at + 7]).into_owned()
         };
-        let down = |sqlstate: &str| Refusal::ServerDown { sqlstate: sqlstate.into(), message: "no".into() };
+        let down = |sqlstate: &str| Refusal::ServerDown {
+            sqlstate: sqlstate.into(),
+            message: "no".into(),
+            detail: String::new(),
+        };
         for (refusal, own, pgbouncers) in [
             (Refusal::IdleTransactionTimeout, "25P03", "08P01"),
             (Refusal::PoolGone, "3D000", "08P01"),

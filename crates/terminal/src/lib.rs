@@ -4,6 +4,7 @@
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write, stdout};
+use std::str::FromStr;
 
 use weir_base::Printable;
 
@@ -21,6 +22,36 @@ pub enum Output {
     Plain,
 }
 
+/// When to use colours: the value of `--color`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ColorWhen {
+    /// On a terminal, unless `NO_COLOR` is set; see <https://no-color.org>.
+    #[default]
+    Auto,
+    /// In a pipe or a file, too.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+impl ColorWhen {
+    /// The words of the command line.
+    pub const WORDS: [&'static str; 3] = ["auto", "always", "never"];
+}
+
+impl FromStr for ColorWhen {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<ColorWhen, String> {
+        match word {
+            "auto" => Ok(ColorWhen::Auto),
+            "always" => Ok(ColorWhen::Always),
+            "never" => Ok(ColorWhen::Never),
+            _ => Err(format!("one of {}", ColorWhen::WORDS.join(", "))),
+        }
+    }
+}
+
 /// How to write to standard output.
 #[derive(Clone, Copy, Debug)]
 pub struct Term {
@@ -30,12 +61,17 @@ pub struct Term {
 }
 
 impl Term {
-    /// Looks at standard output and the environment; see <https://no-color.org>.
-    pub fn stdout() -> Self {
+    /// Looks at standard output and the environment.
+    pub fn stdout(color: ColorWhen) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let output = if stdout().is_terminal() && !dumb { Output::Terminal } else { Output::Plain };
-        Term { output, colours: output == Output::Terminal && !set("NO_COLOR") }
+        let colours = match color {
+            ColorWhen::Auto => output == Output::Terminal && !set("NO_COLOR"),
+            ColorWhen::Always => true,
+            ColorWhen::Never => false,
+        };
+        Term { output, colours }
     }
 
     /// No terminal and no colours; for tests.
@@ -114,8 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_there_are_no_colours() {
+    fn without_a_terminal_there_are_no_colours_unless_they_are_wanted() {
         let term = Term { output: Output::Plain, colours: false };
         assert_eq!(term.red("x"), "x");
+        assert_eq!(Term::stdout(ColorWhen::Never).red("x"), "x");
+        assert_eq!(Term::stdout(ColorWhen::Always).red("x"), "\x1b[31mx\x1b[0m");
+        assert!(
+            ColorWhen::WORDS.iter().all(|word| word.parse::<ColorWhen>().is_ok()) && "".parse::<ColorWhen>().is_err()
+        );
     }
 }

@@ -1,70 +1,118 @@
 //! `weir check`: what a configuration means, and its errors and warnings.
 //!
-//! Prints the configuration as understood to standard output. Changes nothing; connects to servers only with `--connect`.
+//! Owns what is looked at; `report` owns how it is printed. Changes nothing; connects to servers only with `--connect`.
 
-use std::path::Path;
+mod report;
+
+use std::path::{Path, PathBuf};
 
 use weir_config::{Config, ConfigErrors, Finding, HostLimits, Severity, SslMode};
 use weir_runtime::TlsFinding;
 
+use crate::color::Color;
 use crate::failure::Failure;
 use crate::load;
 use crate::probe;
 use crate::readable_secrets;
 use crate::web_tls::web_tls;
-use weir_terminal::{Term, columns, print_line};
 
-/// The scope of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// Only the file.
-    File,
-    /// The servers too.
-    Servers,
+use report::Report;
+
+pub(crate) const HELP: &str = "\
+Examples:
+  weir check weir.toml             reads the file and shows the resulting settings
+  weir check weir.toml --connect   also logs in to each pool's server
+  weir check pgbouncer.ini         also lists settings without effect, with the reason
+  weir check - < weir.toml         reads standard input
+  weir check weir.toml --json      for a program: an object of findings
+
+The object of --json has file, servable, errors, warnings, omitted (errors beyond the first 50) and
+findings, each with level (error, warning or note), file, line, key, message and help; line, key and
+help are null where there is none.
+
+The exit status is 1 if Weir can't serve this configuration, 0 otherwise; warnings do not count.";
+
+/// The arguments of `weir check`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// The configuration, a weir.toml or a pgbouncer.ini; - is standard input
+    file: PathBuf,
+    /// Also log in to each pool's server
+    #[arg(long)]
+    connect: bool,
+    /// Print an object for a program
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    color: Color,
 }
 
 /// Checks a file. Fails if Weir could not serve it.
-pub(crate) fn run(file: &Path, scope: Scope) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let file = load::named(&arguments.file);
     let (config, mistakes) = load::load_as_far(file);
-    if let Some(mistakes) = mistakes {
-        return Err(mistaken(config, &mistakes));
+    if arguments.json {
+        let report = match &mistakes {
+            Some(mistakes) => Report {
+                findings: findings_of_mistaken(config, mistakes),
+                omitted: mistakes.omitted(),
+                ..Report::of(file)
+            },
+            None => gather(file, &config, arguments.connect),
+        };
+        return report.print_json();
     }
-    let term = Term::stdout();
-    let mut findings = weir_config::review(&config, &load::facts());
-    // The table has the content of the notes on pools.
-    findings.retain(|finding| !is_note_on_pool(finding, &config));
-    let (notes, mut problems): (Vec<_>, Vec<_>) =
-        findings.into_iter().partition(|finding| finding.severity == Severity::Note);
-    for note in &notes {
-        print_line(&note.text);
+    match mistakes {
+        Some(mistakes) => Err(mistaken(config, &mistakes)),
+        None => gather(file, &config, arguments.connect).print(arguments.color.term(), &config),
     }
-    if !config.pools.is_empty() {
-        print_line("");
-        print_table(term, pools_table(&config), &[5, 6, 7]);
+}
+
+/// All findings about a configuration without mistakes.
+fn gather(file: &Path, config: &Config, connects: bool) -> Report {
+    let mut report = Report { findings: weir_config::review(config, &load::facts()), ..Report::of(file) };
+    if let Err(error) = web_tls(config) {
+        report.findings.push(about_tls(config, TlsFinding::Error(error.to_string())));
     }
-    if let Err(error) = web_tls(&config) {
-        problems.push(about_tls(file, TlsFinding::Error(error.to_string())));
+    report.findings.extend(missing_folder(config));
+    let secrets = readable_secrets::warnings(config).into_iter();
+    report.findings.extend(secrets.map(|text| Finding::of_file(Severity::Warning, file, text)));
+    report.findings.extend(weir_runtime::check_tls(config).into_iter().map(|found| about_tls(config, found)));
+    if connects {
+        let probed = probe::probe(config);
+        report.servers = Some(probed.table);
+        report.findings.extend(probed.findings);
     }
-    let secrets = readable_secrets::warnings(&config).into_iter();
-    problems.extend(secrets.map(|text| Finding {
+    report
+}
+
+/// The folder of the Unix socket is not there, so that the start would fail.
+fn missing_folder(config: &Config) -> Option<Finding> {
+    const KEY: &str = "listen.unix_socket_dir";
+    let folder = config.listen.unix_socket_dir.as_ref().filter(|folder| !folder.is_dir())?;
+    let (file, line) = config.locations.file_and_line(KEY, &config.source);
+    Some(Finding {
         severity: Severity::Warning,
-        file: file.to_owned(),
-        line: None,
-        text,
-    }));
-    problems.extend(weir_runtime::check_tls(&config).into_iter().map(|found| about_tls(file, found)));
-    if scope == Scope::Servers {
-        let report = probe::probe(&config);
-        print_line("");
-        print_table(term, report.table, &[4, 5]);
-        problems.extend(report.findings);
-    }
-    conclude(term, file, &mut problems)
+        file,
+        line,
+        key: Some(KEY.to_owned()),
+        text: format!("there is no folder {} for the Unix socket", folder.display()),
+        help: Some("create it, or set another one as unix_socket_dir".to_owned()),
+    })
 }
 
 /// Why a file with mistakes can't be served: the mistakes, and further errors in the part that could be read.
-pub(crate) fn mistaken(mut config: Config, mistakes: &ConfigErrors) -> Failure {
-    let mut lines: Vec<String> = mistakes.to_string().lines().map(str::to_owned).collect();
+pub(crate) fn mistaken(config: Config, mistakes: &ConfigErrors) -> Failure {
+    let known = mistakes.iter().count();
+    let mut lines: Vec<String> = findings_of_mistaken(config, mistakes).iter().map(Finding::to_string).collect();
+    if mistakes.omitted() > 0 {
+        lines.insert(known, format!("and {} more", mistakes.omitted()));
+    }
+    Failure::Messages(lines)
+}
+
+/// The mistakes of a file, in their order, and after them the errors in the part that could be read.
+fn findings_of_mistaken(mut config: Config, mistakes: &ConfigErrors) -> Vec<Finding> {
     // A setting with a mistake is not checked again.
     let is_about =
         |side: &str| mistakes.iter().any(|mistake| mistake.key.as_ref().is_some_and(|k| k.starts_with(side)));
@@ -74,100 +122,22 @@ pub(crate) fn mistaken(mut config: Config, mistakes: &ConfigErrors) -> Failure {
     if is_about("tls.server") {
         config.tls.server.mode = SslMode::Disable;
     }
-    lines.extend(errors(&config, &load::facts()));
-    Failure::Messages(lines)
+    mistakes.iter().map(Finding::from).chain(errors(&config, &load::facts())).collect()
 }
 
-/// The errors of a configuration that could be read, one line each.
-pub(crate) fn errors(config: &Config, facts: &HostLimits) -> Vec<String> {
-    let findings = weir_config::review(config, facts);
-    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
-    let web = web_tls(config).err().map(|error| error.to_string());
-    let tls = weir_runtime::check_tls(config).into_iter().filter_map(|found| match found {
-        TlsFinding::Error(text) => Some(text),
-        TlsFinding::Warning(_) => None,
-    });
-    errors.map(place_and_text).chain(web).chain(tls).collect()
-}
-
-/// A finding in the format of an error.
-pub(crate) fn place_and_text(finding: &Finding) -> String {
-    let line = finding.line.map(|line| format!("{line}:")).unwrap_or_default();
-    format!("{}:{line} {}", finding.file.display(), finding.text)
+/// The errors of a configuration that could be read.
+pub(crate) fn errors(config: &Config, facts: &HostLimits) -> Vec<Finding> {
+    let web = web_tls(config).err().map(|error| about_tls(config, TlsFinding::Error(error.to_string())));
+    let tls = weir_runtime::check_tls(config).into_iter().map(|found| about_tls(config, found));
+    let all = weir_config::review(config, facts).into_iter().chain(web).chain(tls);
+    all.filter(|finding| finding.severity == Severity::Error).collect()
 }
 
 /// A finding about keys and certificates; its text contains their file.
-fn about_tls(file: &Path, found: TlsFinding) -> Finding {
+fn about_tls(config: &Config, found: TlsFinding) -> Finding {
     let (severity, text) = match found {
         TlsFinding::Error(text) => (Severity::Error, text),
         TlsFinding::Warning(text) => (Severity::Warning, text),
     };
-    Finding { severity, file: file.to_owned(), line: None, text }
-}
-
-/// Prints the problems, sorted by severity with the worst last, and one line with the result.
-fn conclude(term: Term, file: &Path, problems: &mut [Finding]) -> Result<(), Failure> {
-    problems.sort_by_key(|finding| (finding.severity, finding.file.clone(), finding.line));
-    if !problems.is_empty() {
-        print_line("");
-    }
-    for finding in problems.iter() {
-        print_line(describe(term, finding));
-    }
-    let count = |severity| problems.iter().filter(|finding| finding.severity == severity).count();
-    let (warnings, errors) = (count(Severity::Warning), count(Severity::Error));
-    print_line("");
-    if errors > 0 {
-        let noun = if errors == 1 { "error" } else { "errors" };
-        print_line(term.red(&format!("{}: {errors} {noun}; it can't be served like this", file.display())));
-        return Err(Failure::Reported);
-    }
-    let remark = match warnings {
-        0 => String::new(),
-        1 => ", with a warning".to_owned(),
-        n => format!(", with {n} warnings"),
-    };
-    print_line(term.green(&format!("{}: can be served{remark}", file.display())));
-    Ok(())
-}
-
-fn describe(term: Term, finding: &Finding) -> String {
-    let severity = match finding.severity {
-        Severity::Note => "note".to_owned(),
-        Severity::Warning => term.yellow("warning"),
-        Severity::Error => term.red("error"),
-    };
-    format!("{severity}: {}", place_and_text(finding))
-}
-
-fn is_note_on_pool(finding: &Finding, config: &Config) -> bool {
-    let Some(named) = finding.text.strip_prefix("pool ").filter(|_| finding.severity == Severity::Note) else {
-        return false;
-    };
-    named.match_indices(": ").any(|(end, _)| config.pools.contains_key(&named[..end]))
-}
-
-fn pools_table(config: &Config) -> Vec<Vec<String>> {
-    let header = ["pool", "server", "database", "user", "mode", "size", "min", "reserve"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for pool in config.pools.values() {
-        let user = pool.user.clone().unwrap_or_else(|| "(each client's)".to_owned());
-        rows.push(vec![
-            pool.name.clone(),
-            pool.places(),
-            pool.database.clone(),
-            user,
-            pool.mode.to_string(),
-            if pool.limits.size == 0 { "any".to_owned() } else { pool.limits.size.to_string() },
-            pool.limits.min_size.to_string(),
-            pool.limits.reserve_size.to_string(),
-        ]);
-    }
-    rows
-}
-
-fn print_table(term: Term, rows: Vec<Vec<String>>, right: &[usize]) {
-    for (number, line) in columns(&rows, right).iter().enumerate() {
-        print_line(if number == 0 { term.bold(line) } else { line.clone() });
-    }
+    Finding::of_file(severity, &config.source, text)
 }

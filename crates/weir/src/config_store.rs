@@ -120,7 +120,7 @@ impl ConfigStore {
         }
         let findings = weir_config::review(&config, &load::facts());
         match findings.into_iter().find(|finding| finding.severity == Severity::Error) {
-            Some(finding) => Err(ChangeError::Unfit(finding.text)),
+            Some(finding) => Err(ChangeError::Unfit(finding.message())),
             None => Ok(Plan { edits, text, config }),
         }
     }

@@ -1,13 +1,21 @@
 //! Loads a configuration from disk: gives the reader of settings access to files and the environment.
 
 use std::cell::RefCell;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use weir_config::{Config, ConfigErrors, Edits, HostLimits};
 
 /// A longer file, in bytes, is no configuration.
 const MAX_FILE: u64 = 256 << 20;
+
+/// The name of standard input in messages.
+const STDIN: &str = "<stdin>";
+
+/// The file that the command line names: `-` is standard input, whose relative paths are those of the working directory.
+pub(crate) fn named(file: &Path) -> &Path {
+    if file == Path::new("-") { Path::new(STDIN) } else { file }
+}
 
 /// Reads a configuration and the files that it names.
 pub(crate) fn load(file: &Path) -> Result<Config, ConfigErrors> {
@@ -47,7 +55,7 @@ pub(crate) fn load_changed(file: &Path, text: &str, edits: &Edits) -> Result<Con
 /// The text of a file, which must be a regular file in UTF-8.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let unfit = |why: String| io::Error::new(ErrorKind::InvalidData, why);
-    let bytes = weir_runtime::read_ordinary(path, MAX_FILE)?;
+    let bytes = if path == Path::new(STDIN) { read_stdin()? } else { weir_runtime::read_ordinary(path, MAX_FILE)? };
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(unfit("it is UTF-16: save it as UTF-8".to_owned()));
     }
@@ -59,6 +67,13 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
         let line = line_of(error.as_bytes(), error.utf8_error().valid_up_to());
         unfit(format!("line {line} is no text in UTF-8: save it as UTF-8"))
     })
+}
+
+fn read_stdin() -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    let fits = bytes.len() as u64 <= MAX_FILE;
+    fits.then_some(bytes).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it is too long for a configuration"))
 }
 
 fn line_of(bytes: &[u8], at: usize) -> usize {

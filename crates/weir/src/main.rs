@@ -5,12 +5,15 @@
 
 mod account;
 mod check;
+mod color;
 mod companion;
+mod completions;
 mod config_store;
 mod convert;
 mod events;
 mod failure;
 mod load;
+mod man;
 mod pam_helper;
 mod pgbouncer;
 mod pool_test;
@@ -27,7 +30,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::Failure;
 use weir_config::WebRole;
@@ -46,6 +49,10 @@ Examples:
                                        the console, as a user in admin_users or stats_users";
 
 const SERVE_EXAMPLES: &str = "\
+Examples:
+  weir serve weir.toml           until a signal ends it
+  weir serve pgbouncer.ini       PgBouncer's file, in which what PgBouncer does holds
+
 A first weir.toml:
 
   [listen]
@@ -65,18 +72,11 @@ A first weir.toml:
 Signals: HUP reloads the file. INT exits when transactions have ended, TERM when clients have
 disconnected, QUIT at once.";
 
-const CHECK_EXAMPLES: &str = "\
-Examples:
-  weir check weir.toml             reads the file and shows the resulting settings
-  weir check weir.toml --connect   also logs in to each pool's server
-  weir check pgbouncer.ini         also lists settings without effect, with the reason
-
-The exit status is 1 if Weir can't serve this configuration, 0 otherwise; warnings do not count.";
-
 const CONVERT_EXAMPLES: &str = "\
 Examples:
   weir convert /etc/pgbouncer/pgbouncer.ini > weir.toml
   weir check weir.toml             shows the result
+  weir convert - < pgbouncer.ini   reads standard input
 
 Users stay in their file. Passwords of databases are printed as they are: keep the result private.";
 
@@ -94,7 +94,8 @@ Shows the figures of GET /api/v1/events, which needs [web] address = \"127.0.0.1
 Examples:
   weir top                            until Ctrl-C
   weir top http://127.0.0.1:9000      another port
-  weir top --once --pools 5           for a script: the five busiest pools, once
+  weir top --once --pools 5           the five busiest pools, once
+  weir top | head -5                  once, too: standard output is no terminal
   WEIR_TOKEN=… weir top               if a login is needed (weir account NAME --token)
   weir top https://db1:8432 --ca-file ca.crt
                                       an encrypted API, with a certificate of your own authority";
@@ -122,18 +123,12 @@ enum Command {
         file: PathBuf,
     },
     /// Show the meaning and the errors of a configuration
-    #[command(after_help = CHECK_EXAMPLES)]
-    Check {
-        /// The configuration, a weir.toml or a pgbouncer.ini
-        file: PathBuf,
-        /// Also log in to each pool's server
-        #[arg(long)]
-        connect: bool,
-    },
+    #[command(after_help = check::HELP)]
+    Check(check::Arguments),
     /// Print the weir.toml that is equivalent to a pgbouncer.ini
     #[command(after_help = CONVERT_EXAMPLES)]
     Convert {
-        /// The configuration, a pgbouncer.ini
+        /// The configuration, a pgbouncer.ini; - is standard input
         file: PathBuf,
     },
     /// Print a line of weir.toml for logins to the API and the panel
@@ -163,6 +158,12 @@ enum Command {
     Top(top::Arguments),
     /// Serve a pgbouncer.ini with PgBouncer's own command line
     Pgbouncer(pgbouncer::Arguments),
+    /// Print the completions of a shell
+    #[command(after_help = completions::HELP)]
+    Completions(completions::Arguments),
+    /// Show a manual page
+    #[command(after_help = man::HELP)]
+    Man(man::Arguments),
     /// Rerun the published experiments about pooling, or your own (`weir lab --help`)
     #[command(disable_help_flag = true)]
     Lab {
@@ -185,10 +186,8 @@ fn main() -> ExitCode {
     }
     let outcome = match Cli::parse_from(words).command {
         Command::Serve { file } => serve::run(&file),
-        Command::Check { file, connect } => {
-            check::run(&file, if connect { check::Scope::Servers } else { check::Scope::File })
-        }
-        Command::Convert { file } => convert::run(&file),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Convert { file } => convert::run(load::named(&file)),
         Command::Account { name, role, token } => {
             account::run(&name, role, if token { account::Kind::Program } else { account::Kind::Person })
         }
@@ -196,6 +195,8 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::run(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Pgbouncer(arguments) => pgbouncer::run(arguments),
+        Command::Completions(arguments) => completions::run(&arguments, Cli::command()),
+        Command::Man(arguments) => man::run(&arguments, Cli::command()),
         Command::Lab { arguments } => companion::LAB.exec(&arguments),
     };
     conclude(outcome)
@@ -218,9 +219,17 @@ fn conclude(outcome: Result<(), Failure>) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
+
+    /// The help of each command that has one here, by its name; the companions have their own.
+    fn helps() -> Vec<(String, String)> {
+        let mut command = Cli::command();
+        command.build();
+        let own = command.render_help().to_string();
+        let subs = command.get_subcommands_mut().filter(|sub| !["demo", "lab", "help"].contains(&sub.get_name()));
+        let helps = subs.map(|sub| (sub.get_name().to_owned(), sub.render_help().to_string()));
+        [("weir".to_owned(), own)].into_iter().chain(helps).collect()
+    }
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -236,14 +245,38 @@ mod tests {
     }
 
     #[test]
-    fn help_teaches_by_example_and_fits_a_terminal() {
-        let mut command = Cli::command();
-        command.build();
-        let mut texts = vec![command.render_help().to_string()];
-        texts.extend(command.get_subcommands_mut().map(|sub| sub.render_help().to_string()));
-        assert!(texts[0].contains("weir check weir.toml --connect"));
+    fn help_fits_a_terminal() {
+        let helps = helps();
         let wide: Vec<_> =
-            texts.iter().flat_map(|text| text.lines()).filter(|line| line.chars().count() > 100).collect();
+            helps.iter().flat_map(|(_, text)| text.lines()).filter(|line| line.chars().count() > 100).collect();
         assert!(wide.is_empty(), "{wide:?}");
+    }
+
+    #[test]
+    fn every_help_has_examples_and_every_example_is_understood() {
+        for (name, help) in helps() {
+            let (_, examples) = help.split_once("\nExamples:\n").unwrap_or_else(|| panic!("{name} has no example"));
+            let lines = examples.lines().map(str::trim_start).take_while(|line| !line.is_empty());
+            let commands: Vec<_> = lines.filter_map(command_of).collect();
+            assert!(!commands.is_empty(), "{name} has no example of weir");
+            for words in commands {
+                let understood = match words[1].as_str() {
+                    "pgbouncer" => pgbouncer::Arguments::try_parse_from(&words[1..]).map(drop),
+                    _ => Cli::try_parse_from(&words).map(drop),
+                };
+                assert!(understood.is_ok(), "{name}: {words:?}: {}", understood.unwrap_err());
+                assert!(name == "weir" || words[1] == name || words.contains(&"check".to_owned()), "{name}: {words:?}");
+            }
+        }
+    }
+
+    /// The words of an example, without variables before, redirections, and the remark after them.
+    fn command_of(line: &str) -> Option<Vec<String>> {
+        let command = line.split("  ").next()?;
+        let command = command.split(['<', '>', '|']).next()?;
+        let command = command.split("=/usr/bin/").last()?;
+        let words = command.split_whitespace().skip_while(|word| word.contains('='));
+        let words: Vec<String> = words.map(str::to_owned).collect();
+        (words.len() > 1 && words[0] == "weir").then_some(words)
     }
 }

@@ -23,8 +23,14 @@ use crate::upgrade;
     disable_version_flag = true,
     disable_help_subcommand = true,
     after_help = "\
-Other ways to the same file: `weir check FILE` says what it means,
-`weir convert FILE` prints it as a weir.toml."
+Examples:
+  weir pgbouncer /etc/pgbouncer/pgbouncer.ini                    on the terminal
+  weir pgbouncer -d -u postgres /etc/pgbouncer/pgbouncer.ini     in the background, as postgres
+  weir pgbouncer -R -d /etc/pgbouncer/pgbouncer.ini              takes over from a running one
+  weir check /etc/pgbouncer/pgbouncer.ini                        says what the file means
+
+A link named pgbouncer to this program, as in /usr/sbin/pgbouncer, has this command line.
+`weir convert FILE` prints the file as a weir.toml."
 )]
 pub(crate) struct Arguments {
     /// Run in the background; needs pidfile and logfile (or syslog)

@@ -100,9 +100,25 @@ fn ask_as_listed_users(config: &Config, pool: &Pool) -> Result<Tried, NoKnownUse
 
 impl ProbeResult {
     fn find(&mut self, config: &Config, pool: &Pool, severity: Severity, text: String) {
-        let (file, line) = config.locations.file_and_line(&format!("pools.{}", pool.name), &config.source);
-        self.findings.push(Finding { severity, file, line, text });
+        let key = format!("pools.{}", pool.name);
+        let (file, line) = config.locations.file_and_line(&key, &config.source);
+        self.findings.push(Finding { severity, file, line, key: Some(key), help: help(&text), text });
     }
+}
+
+/// What to do about a server's answer, or about its silence.
+fn help(text: &str) -> Option<String> {
+    let known = [
+        ("Connection refused", "start PostgreSQL there, or correct host and port of the pool"),
+        ("timed out", "look for a firewall, or correct host and port of the pool"),
+        ("password authentication failed", "correct user and password of the pool: they are Weir's own at the server"),
+        ("no pg_hba.conf entry", "allow this machine and this user in the server's pg_hba.conf"),
+        (
+            "does not exist",
+            "correct the pool's database, whose default is its name, or user; or create it at the server",
+        ),
+    ];
+    known.into_iter().find(|(part, _)| text.contains(part)).map(|(_, help)| help.to_owned())
 }
 
 fn row(pool: &Pool, user: &str, answer: &str, version: &str, servers: &str, room: &str) -> Vec<String> {

@@ -11,7 +11,7 @@ use weir_config::{Config, Finding, HostLimits, Severity};
 use weir_runtime::{Bound, Inherited, LogTarget, Options, Predecessor, Running, Signals, StartError, VERSION};
 use weir_web::{Timeouts, Tls, Web};
 
-use crate::check::{self, place_and_text};
+use crate::check;
 use crate::config_store::ConfigStore;
 use crate::failure::Failure;
 use crate::load;
@@ -118,7 +118,7 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
 fn review(config: &Config, facts: &HostLimits, console: Console) -> Result<Vec<String>, Failure> {
     let mut for_log = Vec::new();
     for finding in weir_config::review(config, facts) {
-        let text = place_and_text(&finding);
+        let text = finding.to_string();
         match finding.severity {
             Severity::Warning if console == Console::Quiet => for_log.push(text),
             Severity::Warning => eprintln!("weir: warning: {text}"),
@@ -128,7 +128,7 @@ fn review(config: &Config, facts: &HostLimits, console: Console) -> Result<Vec<S
             Severity::Error | Severity::Note => {}
         }
     }
-    let errors = check::errors(config, facts);
+    let errors: Vec<_> = check::errors(config, facts).iter().map(Finding::to_string).collect();
     if errors.is_empty() { Ok(for_log) } else { Err(Failure::Messages(errors)) }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Owns what is shown of an event, and when the screen is repainted. The figures come from `GET /api/v1/events`.
 
-use std::io::{BufRead, Write, stdout};
+use std::io::{BufRead, IsTerminal, Write, stdout};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::color::Color;
 use crate::events::Stream;
 use crate::failure::Failure;
 use weir_terminal::{Output, Term, columns, print_line};
@@ -25,18 +26,21 @@ pub(crate) struct Arguments {
     /// The authority of its certificate, PEM [default: those of this machine]
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Print the figures once, and exit
+    /// Print the figures once, and exit; without a terminal it always does
     #[arg(long)]
     once: bool,
     /// At most so many pools, the busiest ones
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pools: u16,
+    #[command(flatten)]
+    color: Color,
 }
 
 /// Shows figures until Ctrl-C, or once.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let term = Term::stdout();
-    let paints = term.output == Output::Terminal && !arguments.once;
+    let term = arguments.color.term();
+    let once = arguments.once || !stdout().is_terminal();
+    let paints = term.output == Output::Terminal && !once;
     let url = format!("{}/api/v1/events?limit={}", arguments.url.trim_end_matches('/'), arguments.pools);
     let stream = Stream::new(&url, arguments.ca_file.as_deref()).map_err(Failure::Message)?;
     let mut shown = false;
@@ -47,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 for event in events(stream) {
                     show(&screen(&event, term, room(paints)), paints);
                     (shown, received) = (true, true);
-                    if arguments.once {
+                    if once {
                         return Ok(());
                     }
                 }
@@ -60,11 +64,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Err(error) => error,
         };
         // After the first figures it retries; before them an error, such as a wrong address, ends it.
-        if !shown || arguments.once {
+        if !shown || once {
             let hint = match problem.contains("certificate") {
                 true => "name the certificate of its authority with --ca-file",
                 false => "is Weir running, with [web] address in its weir.toml?",
             };
+            let problem = problem.strip_prefix("io: ").unwrap_or(&problem);
             return Err(Failure::Message(format!("{}: {problem}; {hint}", arguments.url)));
         }
         show(&[term.yellow(&format!("{}: {problem}; trying again", arguments.url))], paints);

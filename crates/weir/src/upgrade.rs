@@ -63,7 +63,8 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let (store, config) = serve::open(&arguments.file, |_| {})?;
     let socket = upgrade_socket(&config.listen);
     let old = Predecessor::ask(&socket, config.process.user.as_deref()).map_err(|why| {
-        Failure::Message(format!("can't take over from the process that serves, at {}: {why}", socket.display()))
+        let start = if matches!(why, NotTaken::Absent) { "; start one with: weir serve FILE" } else { "" };
+        Failure::Message(format!("can't take over from the process that serves, at {}: {why}{start}", socket.display()))
     })?;
     let report = arguments.report;
     let serving = move || {

@@ -1,9 +1,10 @@
 //! The command line as a user sees it: exit statuses, one clear line, and what `check` reports about real servers.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use weir_pglocal::{Auth, Options, Server, TempFolder};
 
@@ -324,4 +325,180 @@ fn check_warns_of_secrets_that_everybody_can_read() {
     let text = said(&check(&path, &[]));
     assert!(text.contains("users.txt holds secrets of users") && text.contains("password holds passwords"), "{text}");
     assert!(!text.contains("weir.toml holds") && !text.contains("\"secret\""), "{text}");
+}
+
+/// `weir` with this text at standard input.
+fn weir_reading(arguments: &[&str], text: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn check_reads_standard_input_of_either_format() {
+    let output = weir_reading(&["check", "-"], &config(5432, "secret", 25));
+    assert!(output.status.success(), "{}", complaint(&output));
+    assert!(said(&output).ends_with("<stdin>: can be served\n"), "{}", said(&output));
+    let output = weir_reading(&["check", "-"], "[listen]\nprot = 1\n[auth]\ntype = \"trust\"\n");
+    assert!(
+        complaint(&output).starts_with("weir: <stdin>:2: unknown key \"prot\" in [listen]"),
+        "{}",
+        complaint(&output)
+    );
+    let ini = "[databases]\napp = host=127.0.0.1\n[pgbouncer]\nlisten_addr = 127.0.0.1\n";
+    let output = weir_reading(&["convert", "-"], ini);
+    assert!(said(&output).contains("[pools.app]"), "{} {}", said(&output), complaint(&output));
+}
+
+#[test]
+fn check_prints_an_object_for_a_program() {
+    let object = |text: &str| -> (Option<i32>, serde_json::Value) {
+        let output = weir_reading(&["check", "--json", "-"], text);
+        assert_eq!(complaint(&output), "");
+        (
+            output.status.code(),
+            serde_json::from_str(&said(&output)).unwrap_or_else(|e| panic!("{e}: {}", said(&output))),
+        )
+    };
+    let (status, found) = object(&config(5432, "secret", 0));
+    assert_eq!(
+        (status, &found["servable"], &found["errors"], &found["warnings"]),
+        (Some(0), &true.into(), &0.into(), &1.into())
+    );
+    let findings = found["findings"].as_array().unwrap();
+    let warning = findings.iter().find(|finding| finding["level"] == "warning").unwrap();
+    assert_eq!(
+        (&warning["file"], &warning["line"], &warning["key"]),
+        (&"<stdin>".into(), &11.into(), &"pools.app.size".into())
+    );
+    assert!(warning["help"].as_str().unwrap().contains("size = 20") && warning["message"].is_string(), "{warning}");
+    for finding in findings {
+        let keys: Vec<_> = finding.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, ["file", "help", "key", "level", "line", "message"], "the shape is public");
+    }
+    let (status, found) =
+        object("[listen]\nprot = 1\n[auth]\ntype = \"trust\"\n[pools.a]\nhost = \"h\"\nsize = true\n");
+    assert_eq!((status, &found["servable"], &found["errors"]), (Some(1), &false.into(), &2.into()));
+    let first = &found["findings"][0];
+    assert_eq!((&first["level"], &first["line"], &first["key"]), (&"error".into(), &2.into(), &"listen.prot".into()));
+    assert_eq!(first["help"], "did you mean \"port\"?");
+}
+
+#[test]
+fn colours_are_printed_where_they_are_wanted() {
+    let colours = |arguments: &[&str], no_color: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let folder = TempFolder::new().unwrap();
+        let path = write(&folder, &config(5432, "secret", 25));
+        command.arg("check").arg(path).args(arguments).env("NO_COLOR", no_color);
+        said(&command.output().unwrap()).contains("\x1b[")
+    };
+    assert!(!colours(&[], "") && !colours(&["--color", "never"], "") && !colours(&["--color=auto"], "1"));
+    assert!(colours(&["--color", "always"], "") && colours(&["--color=always"], "1"), "the flag decides");
+    assert_eq!(weir(&["check", "x", "--color", "sometimes"]).status.code(), Some(2));
+}
+
+#[test]
+fn completions_and_manual_pages_are_printed() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = weir(&["completions", shell]);
+        assert!(output.status.success() && said(&output).contains("upgrade"), "{shell}: {}", complaint(&output));
+    }
+    for (page, part) in
+        [("weir", ".SH NAME"), ("weir.toml", "query_wait_timeout"), ("weir-pgbouncer", "reboot"), ("check", "json")]
+    {
+        let output = weir(&["man", page]);
+        assert!(output.status.success() && said(&output).contains(part), "{page}: {}", complaint(&output));
+    }
+    let output = weir(&["man", "wier"]);
+    assert!(complaint(&output).contains("there is no page wier; there are weir, "), "{}", complaint(&output));
+    let folder = TempFolder::new().unwrap();
+    assert!(weir(&["man", "--dir", folder.path().to_str().unwrap()]).status.success());
+    for page in ["man1/weir.1", "man1/weir-check.1", "man1/weir-pgbouncer.1", "man5/weir.toml.5"] {
+        assert!(folder.path().join(page).is_file(), "{page}");
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/install-docs.sh");
+    let share = folder.path().join("share");
+    assert!(Command::new(script).arg(env!("CARGO_BIN_EXE_weir")).arg(&share).status().unwrap().success());
+    for file in [
+        "man/man1/weir.1",
+        "bash-completion/completions/weir",
+        "zsh/site-functions/_weir",
+        "fish/vendor_completions.d/weir.fish",
+    ] {
+        assert!(fs::metadata(share.join(file)).unwrap().len() > 1000, "{file}");
+    }
+    // Bash takes its script, and offers what begins as it is typed.
+    let words = "source \"$1\"; COMP_WORDS=(weir che); COMP_CWORD=1; _weir weir che weir; echo \"${COMPREPLY[@]}\"";
+    let script = share.join("bash-completion/completions/weir");
+    let output = Command::new("bash").args(["-c", words, "bash"]).arg(script).output().unwrap();
+    assert_eq!(said(&output).trim(), "check", "{}", complaint(&output));
+}
+
+/// Mistakes of a first configuration: each command names the line, what is wrong, and what to do.
+#[test]
+fn mistakes_of_the_first_hour_are_named_with_a_way_out() {
+    let folder = TempFolder::new().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let good = config(5432, "secret", 5);
+    let long = folder.path().join("x".repeat(120));
+    let mistakes = [
+        (
+            good.replace("size", "sise"),
+            "weir.toml:11: unknown key \"sise\" in [pools.app]; did you mean \"size\"?".to_owned(),
+        ),
+        (
+            good.replace("size = 5", "size = five"),
+            "the value of \"size\" is no number, not true or false, and not text in quotes; text needs quotes".into(),
+        ),
+        (good.replace("size = 5", "size = \"5\""), "must be a whole number from 0 to 1000000, not text".into()),
+        (
+            format!("{good}[pools.app]\nhost = \"x\"\n"),
+            "weir.toml:12: the section [pools.app] is there twice; keep one of them".into(),
+        ),
+        (
+            good.replace("[auth.users]\nann = \"secret\"\n", "file = \"none.txt\"\n"),
+            "create it with lines of \"user\" \"secret\"".into(),
+        ),
+        (
+            format!("{good}[tls.client]\nmode = \"require\"\ncert_file = \"c\"\nkey_file = \"k\"\n"),
+            "No such file or directory (os error 2); set a file that".into(),
+        ),
+        (
+            format!("[listen]\nport = {port}\n{good}"),
+            format!("can't listen on 127.0.0.1:{port}: the address is in use; stop the program"),
+        ),
+        (
+            format!("[listen]\nport = {port}\naddress = []\nunix_socket_dir = \"{}\"\n{good}", long.display()),
+            "and Linux takes 107; set unix_socket_dir to a folder with a shorter path".into(),
+        ),
+        (
+            format!("[listen]\nport = {port}\naddress = []\nunix_socket_dir = \"/no/such\"\n{good}"),
+            "the folder does not exist; create it, or set another one".into(),
+        ),
+    ];
+    for (text, told) in mistakes {
+        let path = write(&folder, &text);
+        let output = weir(&["serve", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(complaint(&output).contains(&told), "{told}: {}", complaint(&output));
+    }
+    let output = check(&write(&folder, &format!("[listen]\nunix_socket_dir = \"/no/such\"\n{good}")), &[]);
+    assert!(said(&output).contains("there is no folder /no/such for the Unix socket; create it"), "{}", said(&output));
+    // A limit of open files that is too low.
+    let path = write(&folder, &good.replace("size = 5", "size = 900"));
+    let output = Command::new("bash")
+        .args(["-c", "ulimit -n 200; exec \"$0\" serve \"$1\"", env!("CARGO_BIN_EXE_weir")])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(
+        complaint(&output)
+            .contains("900 servers alone need more than the 200 files that may be open; raise the limit (ulimit -n"),
+        "{}",
+        complaint(&output)
+    );
 }

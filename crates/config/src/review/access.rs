@@ -29,7 +29,13 @@ impl Review<'_> {
             }
             _ => return,
         };
-        self.warn("auth.type", text);
+        let help = match method {
+            Method::Trust | Method::Any => {
+                "choose a type with passwords, as scram-sha-256, or listen on 127.0.0.1 only"
+            }
+            _ => "require TLS of clients, or listen on 127.0.0.1 only",
+        };
+        self.warn("auth.type", text).help(help);
     }
 
     /// A control plane that other machines reach requires TLS and accounts.
@@ -49,7 +55,8 @@ impl Review<'_> {
         for (name, file) in [("hba_file", &auth.hba_file), ("ident_file", &auth.ident_file)] {
             if file.is_some() {
                 let shown = self.name(Section::Auth, name);
-                self.warn(&format!("auth.{name}"), format!("{shown} has no effect: type is {}, not hba", auth.method));
+                let text = format!("{shown} has no effect: type is {}, not hba", auth.method);
+                self.warn(&format!("auth.{name}"), text).help("set type to hba, or remove it");
             }
         }
     }
@@ -61,7 +68,7 @@ impl Review<'_> {
         }
         for pool in self.config.pools.values().chain(&self.config.fallback).filter(|pool| pool.user.is_none()) {
             let text = format!("{} has no user, which type any needs: nobody can log in there", self.title(pool));
-            self.warn(&format!("pools.{}", pool.name), text);
+            self.warn(&format!("pools.{}", pool.name), text).help("give it a user and a password");
         }
     }
 
@@ -74,32 +81,41 @@ impl Review<'_> {
             // PgBouncer serves such a file too: a package's own, before anybody has filled it in.
             let text = "no users are listed, so nobody can log in, but for the console over the Unix socket; that \
                         holds for trust too";
-            self.warn("auth", text.to_owned());
+            let help = self.term(
+                "name a file of users as \"file\" in [auth], or list them in [auth.users]",
+                "name a file with lines of \"user\" \"secret\" as auth_file",
+            );
+            self.warn("auth", text.to_owned()).help(help);
         }
         for (name, line) in users.repeated() {
             let text =
                 format!("user {} is listed again in line {line} of the users, and the last entry counts", plain(name));
-            self.warn("auth.file", text);
+            self.warn("auth.file", text).help("keep one of them");
         }
         if elsewhere || matches!(config.auth.method, Method::Trust | Method::Cert | Method::Hba) {
             return;
         }
-        self.users_who(|secret| secret.is_empty(), "without a secret can't log in");
+        self.users_who(
+            |secret| secret.is_empty(),
+            "without a secret can't log in",
+            "give a password or a SCRAM secret",
+        );
         if config.auth.method == Method::ScramSha256 {
             self.users_who(
                 is_md5,
-                "with an md5 secret can't log in with type scram-sha-256; give a password or a SCRAM secret",
+                "with an md5 secret can't log in with type scram-sha-256",
+                "give a password or a SCRAM secret",
             );
         }
         for name in config.admin_users.iter().chain(&config.stats_users) {
             if users.get(name).is_none() && !asked {
                 let text = format!("user {} may use the console, but is not listed, so can't log in", plain(name));
-                self.warn("general.admin_users", text);
+                self.warn("general.admin_users", text).help("add the user, with a secret, to the list of users");
             }
         }
     }
 
-    fn users_who(&mut self, condition: impl Fn(&str) -> bool, what: &str) {
+    fn users_who(&mut self, condition: impl Fn(&str) -> bool, what: &str, help: &str) {
         let names: Vec<&str> = self.config.auth.users.iter().filter(|(_, s)| condition(s)).map(|(n, _)| n).collect();
         if names.is_empty() {
             return;
@@ -109,7 +125,7 @@ impl Review<'_> {
             list.push_str(&format!(" and {} more", names.len() - 5));
         }
         let subject = if names.len() == 1 { "user" } else { "users" };
-        self.warn("auth.file", format!("{subject} {list} {what}"));
+        self.warn("auth.file", format!("{subject} {list} {what}")).help(help);
     }
 
     pub(super) fn encryption(&mut self) {
@@ -119,7 +135,8 @@ impl Review<'_> {
         if self.config.auth.method == Method::Cert && client.mode < SslMode::VerifyCa {
             let mode = self.name(Section::TlsClient, "mode");
             let text = format!("type cert needs {mode} verify-full: no certificate is asked for, so nobody can log in");
-            self.fail("auth.type", text);
+            let help = format!("set {mode} to verify-full, and name the authority of the certificates");
+            self.fail("auth.type", text).help(help);
         }
     }
 

@@ -13,21 +13,24 @@ impl Review<'_> {
         let title = self.title(pool);
         if let Some(name) = pool.auth_database.as_deref().filter(|name| RESERVED_DATABASES.contains(name)) {
             let text = format!("auth_dbname of {title} is {name}, the console, where nobody can be asked about users");
-            self.warn(&key, text);
+            self.warn(&key, text).help("name a database with servers");
         }
         match (&pool.user, &pool.password) {
-            (None, Some(_)) => self.warn(&key, format!("the password of {title} has no effect without a user")),
+            (None, Some(_)) => {
+                let text = format!("the password of {title} has no effect without a user");
+                self.warn(&key, text).help("give the user, too, or remove it");
+            }
             (Some(user), None) if !self.has_password(user) => {
                 let text =
                     format!("{title} has no password, so the server must admit user {} without one", plain(user));
-                self.warn(&key, text);
+                self.warn(&key, text).help("give the password of that user at the server");
             }
             (None, None) if self.config.auth.method == Method::Trust => {
                 let text = format!(
                     "{title} has neither user nor password, and type trust learns none: the server must admit \
                      each user without one"
                 );
-                self.warn(&key, text);
+                self.warn(&key, text).help("give the pool a user and a password, or choose a type with passwords");
             }
             _ => {}
         }
@@ -35,17 +38,14 @@ impl Review<'_> {
 
     pub(super) fn pool_limits(&mut self, pool: &Pool) {
         let (limits, name, title) = (&pool.limits, &pool.name, self.title(pool));
-        if limits.size == 0 && limits.max_db_connections == 0 {
-            let text = format!("{title} may open any number of servers, as far as open files and its server allow");
-            self.note(&format!("pools.{name}.size"), text);
-        }
+        self.unbounded_size(pool);
         if limits.size > 0 && limits.min_size > limits.size {
             let (min_size, size) = (self.pool_setting("min_size"), self.pool_setting("size"));
             let text = format!(
                 "{min_size} {} of {title} is more than its {size}: at most {} are opened",
                 limits.min_size, limits.size
             );
-            self.warn(&format!("pools.{name}.min_size"), text);
+            self.warn(&format!("pools.{name}.min_size"), text).help("lower the one, or raise the other");
         }
         for (setting, why) in without_effect(pool, limits) {
             let key = format!("pools.{name}.{setting}");
@@ -55,6 +55,18 @@ impl Review<'_> {
                 self.warn(&key, format!("{setting} of {title} has no effect: {why}"));
             }
         }
+    }
+
+    /// A pool whose size is 0 opens a server for every client that asks for one, which is what a pooler prevents.
+    fn unbounded_size(&mut self, pool: &Pool) {
+        let of_user = pool.user.as_deref().map_or(0, |user| self.config.user_connections(user));
+        if pool.limits.size > 0 || pool.limits.max_db_connections > 0 || of_user > 0 {
+            return;
+        }
+        let (title, setting) = (self.title(pool), self.pool_setting("size"));
+        let text = format!("{title} may open any number of servers: {setting} = 0 is no limit");
+        let help = format!("write the number of server connections that it may have, as in {setting} = 20");
+        self.warn(&format!("pools.{}.size", pool.name), text).help(help);
     }
 
     /// Whether a password of `user` is known for a login at a server.

@@ -125,8 +125,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Flag,
         "true",
         Field::Config(|c| FieldMut::Flag(&mut c.auth.hide_unknown_users)),
-        "Whether a user whom the asked server does not know gets the exchange and the error of a wrong password. \
-         Otherwise the answer is `no such user`, as with PgBouncer: then anybody can find out which users there are.",
+        "Whether a user whom the server does not know gets the exchange and the error of a wrong password. \
+         Otherwise the answer is `no such user`, as with PgBouncer: then any client can find out which users exist.",
     )
     .ini_own("auth_hide_unknown_users")
     .ini_default("0"),

@@ -20,11 +20,11 @@ fn complaints(text: &str) -> Vec<String> {
 
 fn complaints_given(text: &str, facts: HostLimits) -> Vec<String> {
     let found = findings(text, facts).into_iter().filter(|f| f.severity > Severity::Note);
-    found.map(|f| format!("{}: {}: {}", f.line.unwrap_or(0), f.severity, f.text)).collect()
+    found.map(|f| format!("{}: {}: {}", f.line.unwrap_or(0), f.severity, f.message())).collect()
 }
 
 fn notes(text: &str, facts: HostLimits) -> Vec<String> {
-    findings(text, facts).into_iter().filter(|f| f.severity == Severity::Note).map(|f| f.text).collect()
+    findings(text, facts).into_iter().filter(|f| f.severity == Severity::Note).map(|f| f.message()).collect()
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn logins_that_cannot_succeed_are_found() {
     assert_eq!(
         complaints(&text),
         [
-            "1: warning: user b without a secret can't log in",
+            "1: warning: user b without a secret can't log in; give a password or a SCRAM secret",
             "1: warning: user a with an md5 secret can't log in with type scram-sha-256; give a password or a SCRAM \
              secret",
         ]
@@ -95,13 +95,14 @@ fn logins_that_cannot_succeed_are_found() {
     assert_eq!(
         complaints(&format!("[auth]\ntype = \"trust\"\n{POOL}")),
         ["1: warning: no users are listed, so nobody can log in, but for the console over the Unix socket; \
-             that holds for trust too"]
+             that holds for trust too; name a file of users as \"file\" in [auth], or list them in [auth.users]"]
     );
     assert_eq!(
         complaints(&format!("[auth]\nfile = \"users\"\n{POOL}[general]\nadmin_users = [\"root\"]")),
         [
-            "2: warning: user a is listed again in line 2 of the users, and the last entry counts",
-            "8: warning: user root may use the console, but is not listed, so can't log in",
+            "2: warning: user a is listed again in line 2 of the users, and the last entry counts; keep one of them",
+            "8: warning: user root may use the console, but is not listed, so can't log in; add the user, with a \
+             secret, to the list of users",
         ]
     );
 }
@@ -111,7 +112,8 @@ fn many_users_are_not_all_listed() {
     let users: String = (1..=7).map(|n| format!("u{n} = \"\"\n")).collect();
     assert_eq!(
         complaints(&format!("[auth.users]\n{users}{POOL}")),
-        ["1: warning: users u1, u2, u3, u4, u5 and 2 more without a secret can't log in"]
+        ["1: warning: users u1, u2, u3, u4, u5 and 2 more without a secret can't log in; give a password or a SCRAM \
+          secret"]
     );
 }
 
@@ -121,8 +123,20 @@ fn open_doors_are_found() {
         let text = format!("[auth]\ntype = \"{method}\"\n{LOGIN}{POOL}[listen]\naddress = \"{address}\"");
         complaints(&text)
     };
-    assert_eq!(with("trust", "*"), ["2: warning: type trust on 0.0.0.0: whoever reaches it may be any listed user"]);
-    assert_eq!(with("plain", "::"), ["2: warning: type plain on ::: passwords cross the network as they are"]);
+    assert_eq!(
+        with("trust", "*"),
+        [
+            "2: warning: type trust on 0.0.0.0: whoever reaches it may be any listed user; choose a type with passwords, \
+          as scram-sha-256, or listen on 127.0.0.1 only"
+        ]
+    );
+    assert_eq!(
+        with("plain", "::"),
+        [
+            "2: warning: type plain on ::: passwords cross the network as they are; require TLS of clients, or listen on \
+          127.0.0.1 only"
+        ]
+    );
     assert_eq!(with("trust", "127.0.0.1"), [""; 0]);
     assert_eq!(with("md5", "*"), [""; 0]);
 }
@@ -130,16 +144,20 @@ fn open_doors_are_found() {
 #[test]
 fn pools_that_cannot_log_in_are_found() {
     let with = |lines: &str| complaints(&format!("{LOGIN}[pools.app]\nhost = \"db\"\n{lines}"));
-    assert_eq!(with("password = \"x\""), ["3: warning: the password of [pools.app] has no effect without a user"]);
+    assert_eq!(
+        with("password = \"x\""),
+        ["3: warning: the password of [pools.app] has no effect without a user; give the user, too, or remove it"]
+    );
     assert_eq!(
         with("user = \"other\""),
-        ["3: warning: [pools.app] has no password, so the server must admit user other without one"]
+        ["3: warning: [pools.app] has no password, so the server must admit user other without one; give the \
+          password of that user at the server"]
     );
     assert_eq!(with("user = \"app\""), [""; 0], "the listed password is used");
     assert_eq!(
         complaints("[auth]\ntype = \"trust\"\nusers = { app = \"\" }\n[pools.app]\nhost = \"db\""),
         ["4: warning: [pools.app] has neither user nor password, and type trust learns none: the server must admit \
-             each user without one"]
+             each user without one; give the pool a user and a password, or choose a type with passwords"]
     );
 }
 
@@ -148,7 +166,8 @@ fn what_has_no_effect_is_said() {
     let with = |lines: &str| complaints(&format!("{LOGIN}{POOL}{lines}"));
     assert_eq!(
         with("size = 2\nmin_size = 5"),
-        ["8: warning: min_size 5 of [pools.app] is more than its size: at most 2 are opened"]
+        ["8: warning: min_size 5 of [pools.app] is more than its size: at most 2 are opened; lower the \
+          one, or raise the other"]
     );
     assert_eq!(
         with("reserve_timeout = 3\nmode = \"session\"\nmax_prepared_statements = 10"),
@@ -174,10 +193,82 @@ fn what_has_no_effect_is_said() {
         with("[listen]\nunix_socket_mode = \"0700\"\n[general]\nworkers = 4"),
         [
             "10: warning: 4 workers share 2 cores; more workers than cores cost time",
-            "8: warning: unix_socket_mode has no effect without unix_socket_dir",
+            "8: warning: unix_socket_mode has no effect without unix_socket_dir; set unix_socket_dir, or remove it",
         ]
     );
-    assert_eq!(complaints(LOGIN), ["0: warning: there are no pools: only the console can be reached"]);
+    assert_eq!(
+        complaints(LOGIN),
+        ["0: warning: there are no pools: only the console can be reached; write [pools.NAME], and its host below it"]
+    );
+}
+
+#[test]
+fn a_pool_without_a_limit_is_found_with_what_to_write() {
+    let with = |lines: &str| complaints(&format!("{LOGIN}{POOL}{lines}"));
+    assert_eq!(
+        with("size = 0"),
+        ["7: warning: [pools.app] may open any number of servers: size = 0 is no limit; write the number of server \
+          connections that it may have, as in size = 20"]
+    );
+    assert_eq!(with("size = 0\nmax_db_connections = 9"), [""; 0], "there is another limit");
+    assert_eq!(with("size = 0\n[users.app]\nmax_user_connections = 9"), [""; 0], "there is another limit");
+    let found = of_ini("[databases]\na = host=x user=u password=p pool_size=0\n[pgbouncer]\nauth_file = users.txt\n");
+    let found: Vec<_> = found.into_iter().filter(|f| f.severity > Severity::Note).map(|f| f.message()).collect();
+    assert_eq!(
+        found,
+        [
+            "database a may open any number of servers: pool_size = 0 is no limit; write the number of server connections \
+          that it may have, as in pool_size = 20"
+        ]
+    );
+}
+
+#[test]
+fn a_unix_socket_whose_path_is_too_long_is_found() {
+    let with = |length: usize| {
+        let folder = "x".repeat(length - "/".len() - "/.s.PGSQL.6432".len());
+        complaints(&format!("{LOGIN}{POOL}[listen]\nunix_socket_dir = \"/{folder}\""))
+    };
+    assert_eq!(with(107), [""; 0]);
+    assert_eq!(
+        with(108),
+        [
+            "8: error: the path of the Unix socket has 108 bytes, and Linux takes 107; set unix_socket_dir to a folder with \
+          a shorter path"
+        ]
+    );
+}
+
+#[test]
+fn names_that_are_longer_than_postgresqls_are_found() {
+    let long = "x".repeat(80);
+    let begin = "x".repeat(20);
+    let at_server = format!("a name of 80 bytes, and PostgreSQL's have at most 63: \"{begin}…\"");
+    let pool = |name: &str, lines: &str| {
+        complaints(&format!("{LOGIN}[pools.{name}]\nhost = \"db\"\nuser = \"app\"\npassword = \"x\"\n{lines}"))
+    };
+    assert_eq!(
+        pool(&long, ""),
+        [format!("3: warning: the database of [pools.{long}] is {at_server}; give its name at the server as database")]
+    );
+    assert_eq!(pool(&long, "database = \"app\""), [""; 0], "clients alone use the pool's name");
+    assert_eq!(pool(&"x".repeat(63), ""), [""; 0]);
+    assert_eq!(
+        complaints(&format!("[auth.users]\n{long} = \"secret\"\n{POOL}")),
+        [format!(
+            "1: warning: a user is {at_server}; shorten it: a pool may name another user for its own logins at the server"
+        )]
+    );
+}
+
+#[test]
+fn a_finding_has_its_setting_and_what_to_do_apart_from_its_text() {
+    let found = findings(&format!("{LOGIN}{POOL}size = 0"), FACTS);
+    let found = found.iter().find(|finding| finding.severity == Severity::Warning).unwrap();
+    assert_eq!(found.key.as_deref(), Some("pools.app.size"));
+    let help = "write the number of server connections that it may have, as in size = 20";
+    assert_eq!(found.help.as_deref(), Some(help));
+    assert_eq!(found.message(), format!("{}; {help}", found.text));
 }
 
 const SITE: &str = include_str!("../samples/site.ini");

@@ -45,7 +45,7 @@ fn text_that_is_no_toml() {
 
 #[test]
 fn a_key_twice() {
-    assert_eq!(pool_error("size = 1\nsize = 2"), "weir.toml:6: duplicate key; keep one of them");
+    assert_eq!(pool_error("size = 1\nsize = 2"), "weir.toml:6: \"size\" is there twice; keep one of them");
     assert_eq!(
         pool_error("size = 1\npool_size = 2"),
         "weir.toml:6: \"size\" in [pools.app] is given twice; line 5 has it already; pool_size, \
@@ -63,9 +63,8 @@ fn an_unknown_key_with_a_near_one() {
 fn an_unknown_key_without_a_near_one() {
     assert_eq!(
         error("[listen]\ncolour = 1"),
-        "weir.toml:2: unknown key \"colour\" in [listen]; known there are address, port, unix_socket_dir, \
-         unix_socket_mode, unix_socket_group, backlog, reuse_port, proxy_from, keepalive, keepalive_idle, \
-         keepalive_interval, keepalive_count, user_timeout, socket_buffer"
+        "weir.toml:2: unknown key \"colour\" in [listen]; the keys of [listen] are listed by `weir man weir.toml`, and in \
+         docs/settings.md#listen"
     );
 }
 

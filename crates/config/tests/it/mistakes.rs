@@ -44,10 +44,10 @@ fn lines_that_are_no_toml_are_told_with_what_is_wrong_in_the_others() {
     assert_eq!(
         mistakes(load_with(text, &[], &[])),
         [
-            "weir.toml:2: invalid boolean, expected `true`",
-            "weir.toml:4: invalid float, expected nothing",
+            "weir.toml:2: the value of \"type\" is no number, not true or false, and not text in quotes",
+            "weir.toml:4: the value of \"host\" is no number, not true or false, and not text in quotes",
             "weir.toml:6: unknown key \"sizes\" in [pools.a]",
-            "weir.toml:7: duplicate key",
+            "weir.toml:7: \"size\" is there twice",
             "weir.toml:9: unknown key \"prt\" in [pools.b]",
         ]
     );
@@ -55,6 +55,12 @@ fn lines_that_are_no_toml_are_told_with_what_is_wrong_in_the_others() {
     let open = load_with(open, &[], &[]).unwrap_err().to_string().replace("/etc/weir/", "");
     assert!(open.starts_with("weir.toml:4: ") && open.contains("what begins in this line must be closed"), "{open}");
     assert!(open.contains("\nweir.toml:7: unknown key \"prt\""), "{open}");
+}
+
+#[test]
+fn a_section_that_is_there_twice_is_named() {
+    let text = "[auth]\ntype = \"trust\"\n[pools.a]\nhost = \"h\"\n[pools.a] # again\nhost = \"i\"\n";
+    assert_eq!(mistakes(load_with(text, &[], &[])), ["weir.toml:5: the section [pools.a] is there twice"]);
 }
 
 #[test]

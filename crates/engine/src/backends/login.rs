@@ -16,7 +16,7 @@ use weir_config::Encryption;
 use weir_pgwire::put_front;
 use weir_session::server_login::{Credentials, ServerLogin, ServerLoginStep};
 use weir_session::startup::Replication;
-use weir_session::{Clean, ServerError};
+use weir_session::{Clean, Refusal, ServerError};
 
 use crate::backends::hosts::{Fitness, fitness};
 use crate::common::Cx;
@@ -238,6 +238,19 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<bool, &'static str> {
         [b'S' | b'N', ..] => Err("received unencrypted data after SSL response"),
         _ => Err("bad sslreq answer"),
     }
+}
+
+/// What a client of a pool gets for the error of a login at the pool's servers: which login it was, too, since the client
+/// knows neither the server nor the user there.
+pub(crate) fn refusal(slot: &PoolSlot, error: ServerError) -> Refusal {
+    let (config, user) = (&slot.config, &slot.user);
+    let detail = format!(
+        "The pooler could not log in for pool \"{}\": server {}, database \"{}\", user \"{user}\".",
+        slot.name,
+        config.places(),
+        config.database
+    );
+    Refusal::ServerDown { sqlstate: error.sqlstate, message: error.message, detail }
 }
 
 /// An error of Weir, where the server has sent none.

@@ -23,7 +23,7 @@ use crate::entry::auth_lookups::AuthLookups;
 use crate::entry::checks::{self, PasswordChecks};
 use crate::entry::hashing::{PasswordHashing, Requested};
 use crate::entry::secret_query::UserSecret;
-use crate::entry::state::{Awaits, Hashing, LoginPhase, Why, subject};
+use crate::entry::state::{Awaits, Hashing, LoginPhase, Whereabouts, Why, subject};
 use crate::entry::step::EntryStep;
 use crate::entry::user_names::UserNames;
 use crate::peers::{ClientPhase, ClientSlot};
@@ -54,6 +54,17 @@ struct KnownUser {
     mocks: Arc<Mocks>,
     /// The answer of an auth_query, if there was one.
     asked: Option<UserSecret>,
+}
+
+impl KnownUser {
+    fn whereabouts(&self) -> Whereabouts {
+        match (self.exists, self.asked.is_some()) {
+            (false, false) => Whereabouts::Unlisted,
+            (false, true) => Whereabouts::NotAtServer,
+            (true, false) => Whereabouts::Listed,
+            (true, true) => Whereabouts::AtServer,
+        }
+    }
 }
 
 impl Logins {
@@ -92,6 +103,15 @@ impl Logins {
         matches!(client.addr, ClientAddr::Unix { uid, .. } if uid == self.uid) && *client.user == *OWNER
     }
 
+    /// The refusal of a client of the Unix socket that uses PgBouncer's name for the owner of the process, and is another
+    /// user of the operating system. Without it, it would be asked for a password that nobody has.
+    fn not_owner(&self, config: &Config, client: &ClientSlot) -> Option<Refusal> {
+        let ClientAddr::Unix { uid, .. } = client.addr else { return None };
+        let claims = *client.user == *OWNER && self.role(config, client).is_none();
+        let detail = format!("The client runs as the user with number {uid}, and the pooler as number {}.", self.uid);
+        claims.then_some(Refusal::NotOwner { detail })
+    }
+
     /// The role of a client at the console.
     pub(crate) fn role(&self, config: &Config, client: &ClientSlot) -> Option<Role> {
         let listed = |users: &[String]| users.iter().any(|user| **user == *client.user);
@@ -123,6 +143,9 @@ impl Logins {
         if console && self.is_owner(client) {
             client.phase = ClientPhase::Login(Box::new(LoginPhase::new(request)));
             return EntryStep::Proven;
+        }
+        if let Some(refusal) = self.not_owner(cx.common.config(), client).filter(|_| console) {
+            return EntryStep::Refuse(refusal);
         }
         self.challenge(cx, client, request, None, lookups)
     }
@@ -177,7 +200,8 @@ impl Logins {
         let plan = decide(&demand, &facts);
         let mut phase = Box::new(LoginPhase::new(request));
         phase.authority = authority(&config.auth, &demand);
-        phase.why = plan.reject_reason.map(|reason| Why { reason, line: demand.rule.map(|rule| rule.line) });
+        let (user, line) = (known.whereabouts(), demand.rule.map(|rule| rule.line));
+        phase.why = plan.reject_reason.map(|reason| Why { reason, user, line });
         self.begin_exchange(cx, client, phase, plan, known)
     }
 

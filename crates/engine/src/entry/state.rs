@@ -119,9 +119,19 @@ impl LoginPhase {
         self.secret.as_ref()
     }
 
-    /// Why it will fail, if known.
-    pub(crate) fn why(&self) -> Option<Why> {
-        self.why
+    /// Why it has failed with this refusal, for the log; none if the log has it already.
+    pub(crate) fn why_failed(&self, refusal: &Refusal) -> Option<String> {
+        if let Some(why) = self.why {
+            return Some(why.to_string());
+        }
+        let why = match refusal {
+            Refusal::PasswordFailed => "wrong password",
+            Refusal::SaslFailed => "wrong password, or an invalid SCRAM message",
+            Refusal::EmptyPassword => "the client sent an empty password",
+            Refusal::NoSuchUser => NOT_AT_SERVER,
+            _ => return None,
+        };
+        Some(why.to_owned())
     }
 }
 
@@ -137,17 +147,43 @@ pub(crate) struct Delayed {
     pub(crate) database: String,
 }
 
+/// The server that was asked about a user knows none of that name.
+const NOT_AT_SERVER: &str = "no such user: it is not listed, and the server that auth_query asks does not know it";
+
+/// What is known of a user without a usable secret.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Whereabouts {
+    /// There is no such user in the list, and no server was asked.
+    Unlisted,
+    /// A server was asked, and knows no such user.
+    NotAtServer,
+    /// The user is listed.
+    Listed,
+    /// A server was asked, and knows the user.
+    AtServer,
+}
+
 /// Why a login fails, for the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Why {
     pub(super) reason: RejectReason,
+    pub(super) user: Whereabouts,
     /// The line of the HBA file that decided.
     pub(super) line: Option<usize>,
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.reason)?;
+        match (self.reason, self.user) {
+            (RejectReason::UnknownUser, Whereabouts::Listed) => {
+                f.write_str("no password is known: the user is listed without a valid secret")
+            }
+            (RejectReason::UnknownUser, Whereabouts::AtServer) => f.write_str(
+                "no password is known: the server that auth_query asks has none for the user, or it has expired (VALID UNTIL)",
+            ),
+            (RejectReason::UnknownUser, Whereabouts::NotAtServer) => f.write_str(NOT_AT_SERVER),
+            (reason, _) => write!(f, "{reason}"),
+        }?;
         self.line.map_or(Ok(()), |line| write!(f, " (line {line} of the HBA file)"))
     }
 }

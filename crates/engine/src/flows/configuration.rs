@@ -8,6 +8,7 @@ use weir_config::{Config, SslMode};
 use weir_pool::Pool;
 use weir_session::{Cause, Refusal};
 
+use crate::backends::login::{self, own_error};
 use crate::cluster::lending::LendingRole;
 use crate::cluster::quota::servers::PoolQuota;
 use crate::common::FollowUp;
@@ -72,10 +73,8 @@ impl Engine {
             }
             weir_pool::RefuseReason::ServerDown => match slot.failures.last() {
                 Some((error, true)) => Refusal::ServerSlow { message: error.message.clone() },
-                Some((error, false)) => {
-                    Refusal::ServerDown { sqlstate: error.sqlstate.clone(), message: error.message.clone() }
-                }
-                None => Refusal::ServerDown { sqlstate: "08006".into(), message: "server login failed".into() },
+                Some((error, false)) => login::refusal(slot, error.clone()),
+                None => login::refusal(slot, own_error("server login failed".into())),
             },
             weir_pool::RefuseReason::TooManyWaiting => Refusal::TooManyClients,
             weir_pool::RefuseReason::ShuttingDown if slot.removed => Refusal::PoolGone,

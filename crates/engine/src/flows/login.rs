@@ -1,7 +1,7 @@
 //! A client's login, step by step: carries out the steps that the parts of `entry` return.
 
 use weir_base::{Peer, Time};
-use weir_config::AuthLookup;
+use weir_config::{AuthLookup, FileFormat};
 use weir_pool::Acquire;
 use weir_session::startup::StartupRequest;
 use weir_session::{Client, Refusal};
@@ -82,7 +82,7 @@ impl Engine {
     ) {
         if let Some(why) = self.bad_auth_database(&lookup.database) {
             log(Level::Error, format_args!("{why}"), io);
-            return self.refuse(now, client, Refusal::BadConfig, io);
+            return self.refuse(now, client, self.no_auth_database(&request), io);
         }
         if self.admin.halt.is_disabled(&lookup.database) {
             return self.refuse(now, client, Refusal::AuthDatabaseDisabled(lookup.database), io);
@@ -93,6 +93,16 @@ impl Engine {
         let at = self.owner_of(&lookup.database, &lookup.user);
         let cx = cx!(self, now, io);
         self.entry.lookups.ask(cx, peer, subject, lookup, at);
+    }
+
+    /// The error for a client about whom no database can be asked. PgBouncer has one text for all such errors.
+    fn no_auth_database(&self, request: &StartupRequest) -> Refusal {
+        if !weir_admin::is_console(&request.database) || self.common.config().format == FileFormat::Ini {
+            return Refusal::BadConfig;
+        }
+        let user = &request.user;
+        let detail = format!("User {user:?} is not listed, and auth_query can't ask the console about users.");
+        Refusal::NoConsoleUser { detail }
     }
 
     /// Why no auth_query can run in a database.
@@ -196,7 +206,7 @@ impl Engine {
                 let cx = cx!(self, now, io);
                 self.entry.lookups.distrust(cx, subject(phase.request()));
             }
-            if let Some(why) = phase.why() {
+            if let Some(why) = phase.why_failed(&refusal) {
                 self.log_client(Level::Warning, &client, format_args!("login refused: {why}"), io);
             }
         }

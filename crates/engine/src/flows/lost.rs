@@ -20,7 +20,7 @@ impl Engine {
             let shaking = matches!(server.state, ServerState::TlsHandshake);
             let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
             let failed = match server.fatal_error.take() {
-                Some(Refusal::ServerDown { sqlstate, message }) => {
+                Some(Refusal::ServerDown { sqlstate, message, .. }) => {
                     FailedLogin::answered(ServerError { sqlstate, message })
                 }
                 _ => FailedLogin::away(own_error("server closed the connection during the login".to_owned())),

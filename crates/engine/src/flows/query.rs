@@ -187,7 +187,8 @@ impl Engine {
         let violation = relay::violation(&told);
         if let Some(fatal) = told.fatal {
             self.log_server(Level::Warning, &server, format_args!("the server said: {}", fatal.message), io);
-            server.fatal_error = Some(Refusal::ServerDown { sqlstate: fatal.sqlstate, message: fatal.message });
+            let (sqlstate, message) = (fatal.sqlstate, fatal.message);
+            server.fatal_error = Some(Refusal::ServerDown { sqlstate, message, detail: String::new() });
         }
         if let (Some(client), Some(refusal)) = (link, violation) {
             self.peers.put_server(server);

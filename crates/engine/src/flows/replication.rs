@@ -7,6 +7,7 @@ use weir_base::{Peer, Time};
 use weir_pool::Acquire;
 use weir_session::{Refusal, ServerError};
 
+use crate::backends::login;
 use crate::common::{FollowUp, cx};
 use crate::engine::Engine;
 use crate::entry::state::LoginPhase;
@@ -139,7 +140,8 @@ impl Engine {
         self.log_server_end(now, server, LOGIN_FAILED, io);
         let Some(client) = self.peers.take_client(owner) else { return };
         let message = format!("server login failed: {}", error.message);
-        self.refuse_because(now, client, Refusal::ServerDown { sqlstate: error.sqlstate, message }, LOGIN_FAILED, io);
+        let refusal = login::refusal(self.pools.get(server.pool), ServerError { message, ..error });
+        self.refuse_because(now, client, refusal, LOGIN_FAILED, io);
     }
 
     /// The client of a server that is closed beside it: there is nothing else for it.

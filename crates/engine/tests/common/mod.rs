@@ -45,6 +45,8 @@ pub(crate) struct Port {
     lookups: usize,
     pub(crate) answers: Vec<(u64, Response)>,
     pub(crate) messages: VecDeque<(WorkerId, Message, Option<Peer>)>,
+    /// The lines of the log, where a test wants them.
+    pub(crate) logged: Option<Vec<String>>,
 }
 
 impl Port {
@@ -112,7 +114,9 @@ impl Io for Port {
     fn start_tls(&mut self, peer: Peer, handshake: Handshake) {
         self.asked.push(Asked::StartTls(peer, handshake));
     }
-    fn log(&mut self, _: Level, _: About<'_>, _: fmt::Arguments<'_>) {}
+    fn log(&mut self, _: Level, _: About<'_>, text: fmt::Arguments<'_>) {
+        self.logged.iter_mut().for_each(|lines| lines.push(text.to_string()));
+    }
     fn adopt(&mut self, _: &Arc<Config>) {}
     fn accept(&mut self, on: bool) {
         self.asked.push(Asked::Accept(on));

@@ -282,6 +282,33 @@ fn a_server_that_does_not_answer_is_closed_and_its_client_does_not_wait_for_ever
 }
 
 #[test]
+fn the_log_says_why_a_user_that_a_server_was_asked_about_does_not_get_in() {
+    for (hides, answer, why) in [
+        (true, nobody(), "login refused: no such user: it is not listed, and the server"),
+        (false, nobody(), "login refused: no such user: it is not listed, and the server"),
+        (true, about("ann", None), "login refused: no password is known: the server that auth_query asks has none"),
+        (true, about("ann", Some("other")), "login refused: wrong password"),
+    ] {
+        let mut config = asking(1);
+        config.auth.hide_unknown_users = hides;
+        let mut world = World::new(config);
+        world.port.logged = Some(Vec::new());
+        let ann = world.arrival("ann", "db");
+        let server = world.server();
+        world.bytes(server, &answer);
+        if world.is_open(ann) {
+            world.bytes(ann, &password("hush"));
+        }
+        if let Some(job) = world.asked_for_help() {
+            world.input(Input::Helped { job, answer: Answer::Salted([9; 32]) });
+        }
+        let lines = world.port.logged.take().unwrap();
+        assert!(lines.iter().any(|line| line.contains(why)), "{why}: {lines:#?}");
+        assert!(!world.is_open(ann) && !lines.iter().any(|line| line.contains("hush")), "{lines:#?}");
+    }
+}
+
+#[test]
 fn a_client_that_leaves_withdraws_its_query() {
     let mut config = asking(1);
     config.auth.users = Arc::new([("asker", "secret")].into_iter().collect());
@@ -313,7 +340,12 @@ fn operators_may_be_asked_for_where_a_database_for_it_is_named() {
     config.admin_users = vec!["ann".into()];
     let mut world = World::new(config.clone());
     let ann = world.arrival("ann", "pgbouncer");
-    assert!(says(&world.heard(ann), "bouncer config error"), "the console is no place to ask in");
+    let heard = world.heard(ann);
+    assert!(says(&heard, "no such user of the console") && says(&heard, "User \"ann\" is not listed"), "{heard:?}");
+    let ini = Config { format: weir_config::FileFormat::Ini, ..config.clone() };
+    let mut world = World::new(ini);
+    let ann = world.arrival("ann", "pgbouncer");
+    assert!(says(&world.heard(ann), "bouncer config error"), "PgBouncer's text");
     config.auth.query_database = Some("db".into());
     let mut world = World::new(config);
     let ann = world.arrival("ann", "pgbouncer");

@@ -8,7 +8,7 @@ use weir_auth::{Hba, IdentMaps};
 use weir_base::{ClientAddr, Peer, Span};
 use weir_config::{Config, Method};
 use weir_engine::port::{Answer, Certificate, Input, Secured, Signal};
-use weir_pgwire::put_front;
+use weir_pgwire::{ErrorFields, put_back, put_front};
 
 /// The pool `db`, and these rules.
 fn ruled(rules: &str, maps: &str) -> Config {
@@ -174,8 +174,7 @@ fn the_console_is_for_those_who_are_listed_and_for_the_owner_of_the_process() {
     let mut world = World::new(config);
     let owner = from(&mut world, unix(OWN_UID), "pgbouncer", "pgbouncer");
     assert!(world.heard(owner).ends_with(&ready(b'I')), "no password is asked for");
-    for (address, user) in [(unix(OWN_UID + 1), "pgbouncer"), (unix(OWN_UID), "ann"), (tcp("127.0.0.1:1"), "pgbouncer")]
-    {
+    for (address, user) in [(unix(OWN_UID), "ann"), (tcp("127.0.0.1:1"), "pgbouncer")] {
         let peer = from(&mut world, address, user, "pgbouncer");
         world.heard(peer);
         world.bytes(peer, &password("guess"));
@@ -298,4 +297,84 @@ fn a_client_gets_its_host_in_application_name_and_a_login_notice() {
     assert!(says(&world.heard(peer), "mind the gap"));
     world.bytes(peer, &query("select 1"));
     assert!(says(&world.heard(server), "psql - 10.0.0.1:5"), "the server is told before the query");
+}
+
+#[test]
+fn the_log_says_why_a_login_failed() {
+    let listed = |secret: &str| {
+        let mut config = config(1);
+        config.auth.method = Method::Plain;
+        config.auth.users = Arc::new([("ann", secret)].into_iter().collect());
+        config
+    };
+    let reasons = |config: Config, user: &str, given: &str| {
+        let mut world = World::new(config);
+        world.port.logged = Some(Vec::new());
+        let peer = from(&mut world, tcp("10.1.2.3:1"), user, "db");
+        if world.is_open(peer) {
+            world.bytes(peer, &password(given));
+        }
+        assert!(!world.is_open(peer));
+        let lines = world.port.logged.take().unwrap();
+        lines.into_iter().filter(|line| line.contains("login refused")).collect::<Vec<_>>()
+    };
+    let one = |found: Vec<String>, why: &str| {
+        assert!(found.len() == 1 && found[0].ends_with(&format!("login refused: {why}")), "{why}: {found:#?}");
+    };
+    one(reasons(listed("secret"), "ann", "wrong"), "wrong password");
+    one(reasons(listed("secret"), "bob", "wrong"), "no such user");
+    one(reasons(listed("secret"), "ann", ""), "the client sent an empty password");
+    one(reasons(listed(""), "ann", "x"), "user has an empty password");
+    let rules = "host db ann 10.0.0.0/8 reject\n";
+    one(reasons(ruled(rules, ""), "ann", ""), "a rule of the HBA file rejects it (line 1 of the HBA file)");
+    one(reasons(ruled(rules, ""), "bob", ""), "no rule of the HBA file matches it");
+}
+
+#[test]
+fn another_user_of_the_operating_system_learns_whose_the_consoles_own_user_is() {
+    let mut world = World::new(config(1));
+    let other = from(&mut world, unix(OWN_UID + 1), "pgbouncer", "pgbouncer");
+    let heard = world.heard(other);
+    assert!(says(&heard, "for the operating-system user that runs the pooler"), "{heard:?}");
+    assert!(says(&heard, "number 701, and the pooler as number 700") && says(&heard, "sudo -u"), "{heard:?}");
+    assert!(!world.is_open(other));
+    let own = from(&mut world, unix(OWN_UID), "pgbouncer", "pgbouncer");
+    assert!(world.heard(own).ends_with(&ready(b'I')));
+    // One that is listed, and may use the console, is asked for its secret like others.
+    let mut config = config(1);
+    config.admin_users.push("pgbouncer".into());
+    config.auth.users = Arc::new([("pgbouncer", "secret")].into_iter().collect());
+    let mut world = World::new(config);
+    let other = from(&mut world, unix(OWN_UID + 1), "pgbouncer", "pgbouncer");
+    assert!(world.heard(other).ends_with(&ready(b'I')), "with type trust it is in");
+}
+
+#[test]
+fn a_servers_refusal_reaches_the_client_with_the_pool_and_the_server() {
+    let mut config = config(1);
+    let mut pool = (*config.pools["db"]).clone();
+    (pool.user, pool.database) = (Some("app".into()), "shop".into());
+    config.pools.insert("db".into(), Arc::new(pool));
+    for (sqlstate, hint) in
+        [("3D000", "Correct the pool's database"), ("28P01", "not the client's"), ("28000", "pg_hba")]
+    {
+        let mut world = World::new(config.clone());
+        let ann = from(&mut world, tcp("10.1.2.3:1"), "ann", "db");
+        let server = world.connecting().expect("a connect");
+        world.input(Input::Connected { peer: server, local: String::new(), remote: None });
+        let mut bytes = Vec::new();
+        let fields =
+            ErrorFields { severity: "FATAL", sqlstate, message: "the server's text", detail: None, hint: None };
+        put_back::error(&mut bytes, &fields);
+        world.bytes(server, &bytes);
+        let heard = world.heard(ann);
+        for part in [
+            sqlstate,
+            "Mthe server's text\0",
+            "The pooler could not log in for pool \"db\": server 127.0.0.1:5432, database \"shop\", user \"app\".",
+            hint,
+        ] {
+            assert!(says(&heard, part), "{part}: {:?}", String::from_utf8_lossy(&heard));
+        }
+    }
 }
