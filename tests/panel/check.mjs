@@ -30,10 +30,10 @@ test('the overview shows every pool, finds one by its name, and sorts', async ()
 });
 
 test('a mistake in a new pool is shown at its field', async () => {
-  await on.link('New pool').click();
+  await on.link('Create pool').click();
   await on.field('Name').fill('app');
   await on.field('Host').fill(server.host);
-  await on.button('Make the pool').click();
+  await on.button('Create pool').click();
   const name = on.field('Name');
   await page.locator('#field-name[aria-invalid=true]').waitFor();
   await page.getByText('there is a pool app already').waitFor();

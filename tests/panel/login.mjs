@@ -47,5 +47,5 @@ test('a viewer sees no action that a viewer may not do', () => inBrowser({ panel
   for (const name of ['Change…', 'Audit']) assert.equal(await page.getByRole('link', { name }).count(), 0, name);
   await goTo('pools');
   await page.getByRole('link', { name: 'app', exact: true }).waitFor();
-  assert.equal(await page.getByRole('link', { name: 'New pool' }).count(), 0);
+  assert.equal(await page.getByRole('link', { name: 'Create pool' }).count(), 0);
 }));

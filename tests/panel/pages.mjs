@@ -24,7 +24,7 @@ const PAGES = {
   'pools/app/servers': (page) => page.getByRole('cell', { name: /: (its query runs|asks nothing)/ }).first(),
   'pools/app/connect': (page) => page.getByRole('button', { name: 'Copy URI' }),
   'pools/app/change': (page) => page.getByRole('button', { name: 'Save' }),
-  new: (page) => page.getByRole('button', { name: 'Make the pool' }),
+  new: (page) => page.getByRole('button', { name: 'Create pool' }),
   advice: (page) => page.getByRole('heading', { level: 2 }).first(),
   settings: (page) => page.getByRole('cell', { name: 'query_wait_timeout', exact: true }),
   lab: (page) => page.getByRole('heading', { name: 'Reports' }),
@@ -67,7 +67,7 @@ test('a Weir without pools, and one that does not answer, are reported', async (
   try {
     await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
       await goTo('pools');
-      await page.getByRole('link', { name: 'Make the first pool' }).waitFor();
+      await page.getByRole('link', { name: 'Create the first pool' }).waitFor();
       const wrong = await looks(page, 'pools-none');
       await words(page).link('Audit').click();
       await page.getByText('Nothing has been changed').waitFor();

@@ -73,6 +73,7 @@ mod web;
 mod web_access;
 mod web_change;
 mod web_hostile;
+mod web_incident;
 mod web_secrets;
 mod web_settings;
 mod workers;

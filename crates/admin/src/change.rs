@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use weir_config::{Accounts, ConfigError, EntryKind, Exposure, Keys};
 
+use crate::activity::{Activity, BackendKey, Signal};
+
 /// Where a change is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Persisted {
@@ -86,4 +88,23 @@ pub trait ConfigAccess: Send + Sync {
     /// # Errors
     /// The pool's keys are invalid.
     fn try_pool(&self, pool: &str, keys: Keys) -> Result<Result<PoolTestResult, String>, ChangeError>;
+
+    /// Reads from a pool's server which backends run, and which wait for which, with the pool's own login. Blocks like
+    /// [`try_pool`](ConfigAccess::try_pool); one connection and one query, with limits on time, rows and bytes.
+    ///
+    /// # Errors
+    /// Why nothing can be read, in words: no login is known, or the server's error.
+    fn activity(&self, pool: &str) -> Result<Activity, String> {
+        Err(format!("the server of {pool} can't be reached from here"))
+    }
+
+    /// Sends a signal to a backend of a pool's server, with the pool's own login. Blocks likewise. Returns whether the
+    /// backend still did what the key says; if not, it gets no signal.
+    ///
+    /// # Errors
+    /// As for [`activity`](ConfigAccess::activity); also that the pool's user may not do this.
+    fn signal(&self, pool: &str, backend: BackendKey, signal: Signal) -> Result<bool, String> {
+        let _ = (backend, signal);
+        Err(format!("the server of {pool} can't be reached from here"))
+    }
 }

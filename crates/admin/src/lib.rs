@@ -4,6 +4,7 @@
 //! ([`show`]). Does no I/O and knows no wire protocol: a table is columns with a type and rows of text, and the engine
 //! encodes them. The names, their order and their types are PgBouncer's, since monitoring reads columns by position.
 
+mod activity;
 mod change;
 mod clock;
 mod command;
@@ -23,6 +24,7 @@ mod tables;
 mod tally;
 mod token;
 
+pub use activity::{Activity, Backend, BackendKey, Signal};
 pub use change::{ChangeError, ConfigAccess, Persisted, PoolTestResult};
 pub use command::{Command, Role, ShutdownMode, parse};
 pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};

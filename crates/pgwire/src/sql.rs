@@ -15,6 +15,7 @@
 
 mod dirty;
 mod effects;
+mod fingerprint;
 mod kept;
 mod mentions;
 mod scan;
@@ -25,6 +26,7 @@ use self::scan::Scan;
 
 pub use dirty::{Dirty, left_by_tag};
 pub use effects::{Effects, Scope};
+pub use fingerprint::fingerprint;
 pub use kept::kept;
 pub use mentions::Mentions;
 

@@ -5,10 +5,15 @@
 //! of λ·W over minutes, and a quarter more for chance. A full pool hides its demand, since no more can arrive than are
 //! served: then the law gives the pool's own size, the quarter is a step, and the next measurement says whether
 //! another is needed.
+//!
+//! Only work that has ended counts, and no pool grows for which the law, with the quarter, needs no more servers than there
+//! are: where clients wait although little ends, servers are held up, which `incident` explains.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use weir_base::PoolMode;
+
+use crate::words::span;
 
 /// Servers beyond the average need, as a factor.
 const ROOM: f64 = 1.25;
@@ -111,6 +116,9 @@ fn waits(of: &Measured) -> Option<Advice> {
     let idle_share = mean(of.recent.iter().filter_map(|moment| moment.idle_in_transaction_share)).unwrap_or(0.0);
     let held_idle = mean_of(&of.recent, |moment| moment.servers_idle_in_transaction);
     let peak = peak(of.mode, of.recent.iter().chain(&of.past));
+    // What ends while clients wait: servers that are blocked or held end nothing.
+    let now =
+        mean(of.recent.iter().filter(|moment| moment.clients_waiting >= 0.5).map(|moment| needed(of.mode, moment)));
     let mut evidence = figures(&[
         ("wait_ms_p95", wait),
         ("clients_waiting", waiting),
@@ -128,7 +136,7 @@ fn waits(of: &Measured) -> Option<Advice> {
             (Sign::WaitsAndServersIdleInTransaction, None)
         } else if servers < f64::from(of.size) * BUSY {
             (Sign::WaitsAndDatabaseAtItsLimit, None)
-        } else if active >= f64::from(of.size) * BUSY {
+        } else if active >= f64::from(of.size) * BUSY && with_room(now.unwrap_or(0.0)) > of.size {
             match of.room {
                 Some(FreeConnections { free: 0, .. }) => (Sign::WaitsAndDatabaseAtItsLimit, None),
                 room => (Sign::WaitsAndServersBusy, Some(grown(of.size, peak.needed, room))),
@@ -167,10 +175,16 @@ fn peak<'a>(mode: PoolMode, moments: impl IntoIterator<Item = &'a Moment>) -> Pe
     let of = |moment: &Moment| {
         let per_second = moment.transactions_per_second.unwrap_or(0.0);
         let held_ms = moment.transaction_ms_mean.unwrap_or(0.0);
-        let needed = if mode == PoolMode::Session { moment.servers_active } else { per_second * held_ms / 1e3 };
-        Peak { per_second, held_ms, needed }
+        Peak { per_second, held_ms, needed: needed(mode, moment) }
     };
     moments.into_iter().map(of).max_by(|a, b| a.needed.total_cmp(&b.needed)).unwrap_or_default()
+}
+
+/// The servers that a moment needed. Long transactions that end together are work of the time before, so no more are
+/// needed than were open.
+fn needed(mode: PoolMode, moment: &Moment) -> f64 {
+    let law = moment.transactions_per_second.zip(moment.transaction_ms_mean).map_or(0.0, |(rate, ms)| rate * ms / 1e3);
+    if mode == PoolMode::Session { moment.servers_active } else { law.min(moment.servers_active + moment.servers_idle) }
 }
 
 fn with_room(needed: f64) -> u32 {
@@ -198,6 +212,11 @@ fn figures(named: &[(&str, f64)]) -> Map<String, Value> {
 }
 
 impl Advice {
+    /// The keys to change and their new values.
+    pub(crate) fn into_change(self) -> Option<Map<String, Value>> {
+        self.change
+    }
+
     /// Whether the advice makes the pool larger: then the database's free connections matter.
     pub(crate) fn grows(&self) -> bool {
         self.sign == Sign::WaitsAndServersBusy
@@ -227,14 +246,14 @@ impl Sign {
 
     fn text(self, of: &Measured, evidence: &Map<String, Value>, size: u32) -> String {
         let figure = |name: &str| evidence.get(name).and_then(Value::as_f64).map(in_words).unwrap_or_default();
+        let time = |name: &str| span(evidence.get(name).and_then(Value::as_f64).unwrap_or(0.0) / 1e3);
         let law = format!(
-            "{} transactions a second of {} ms need {} servers",
+            "{} transactions a second of {} need {} servers",
             figure("peak_transactions_per_second"),
-            figure("peak_transaction_ms_mean"),
+            time("peak_transaction_ms_mean"),
             figure("servers_needed")
         );
-        let waits =
-            format!("{} clients wait, 95 % of them less than {} ms", figure("clients_waiting"), figure("wait_ms_p95"));
+        let waits = format!("{} clients wait, 95 % of them under {}", figure("clients_waiting"), time("wait_ms_p95"));
         match self {
             Sign::WaitsAndServersBusy => format!(
                 "{waits}, and {} of {} servers are busy. At the peak {law}. Try size {size}{}, and look again: when its \
@@ -323,13 +342,16 @@ mod tests {
         let starved = Moment { servers_active: 7.0, ..full() };
         let stuck = Moment { wait_ms_p95: None, transactions_per_second: None, ..full() };
         let harmless = Moment { wait_ms_p95: Some(0.2), clients_waiting: 0.6, ..full() };
-        let longer = Moment { transaction_ms_mean: Some(60.0), ..full() };
+        let longer = Moment { transaction_ms_mean: Some(60.0), servers_active: 60.0, ..full() };
+        let released = Moment { transactions_per_second: Some(4.0), transaction_ms_mean: Some(60_000.0), ..full() };
         let table = [
             ("full", full(), quiet(), 0, Some((Sign::WaitsAndServersBusy, Some(25)))),
             ("full, once needed more", full(), longer, 60, Some((Sign::WaitsAndServersBusy, Some(40)))),
             ("held by the application", held, quiet(), 0, Some((Sign::WaitsAndServersIdleInTransaction, None))),
             ("not as many as allowed", starved, quiet(), 0, Some((Sign::WaitsAndDatabaseAtItsLimit, None))),
-            ("nothing ends at all", stuck, quiet(), 0, Some((Sign::WaitsAndServersBusy, Some(25)))),
+            ("nothing ends at all", stuck, quiet(), 0, None),
+            ("little ends", Moment { transactions_per_second: Some(500.0), ..full() }, quiet(), 0, None),
+            ("what was blocked ends together", quiet(), released, 60, None),
             ("waits that nobody feels", harmless, quiet(), 0, None),
             ("quiet for an hour", quiet(), quiet(), 60, None),
             ("quiet for three days", quiet(), quiet(), 4_320, Some((Sign::NobodyWaitsAndServersIdle, Some(3)))),

@@ -104,6 +104,21 @@ impl Audit {
         PendingEntry { audit: self.clone(), of, entry }
     }
 
+    /// A change that Weir made by itself, under this name.
+    pub(crate) fn note(&self, by: &str, path: &str, status: StatusCode) {
+        let entry = AuditEntry {
+            at: clock::now().as_secs_f64(),
+            user: Some(by.to_owned()),
+            from: "itself".to_owned(),
+            method: Method::POST.to_string(),
+            path: shown(path, LONGEST_PATH),
+            status: Some(status.as_u16()),
+            times: 1,
+            order: 0,
+        };
+        self.write(Requester::Permitted, entry);
+    }
+
     /// The last entries, the newest first.
     pub(crate) fn last(&self, most: usize) -> Vec<AuditEntry> {
         let entries = lock(&self.entries);

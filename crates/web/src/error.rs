@@ -33,6 +33,10 @@ pub(crate) enum ApiError {
     NoSuchMethod,
     /// An invalid parameter or body.
     Bad(String),
+    /// There is no advice for the pool that could be applied.
+    NoAdvice,
+    /// A backend got no signal: why.
+    NotSignalled(String),
     /// A setting does not accept this value, or can't be changed.
     InvalidSetting(SetError),
     /// An error that is about a field of the body, or a setting: its name.
@@ -138,7 +142,7 @@ impl ApiError {
                 | ChangeError::Unfit(_) => StatusCode::BAD_REQUEST,
             },
             ApiError::NoAnswer | ApiError::Ending | ApiError::TooManyRequests => StatusCode::SERVICE_UNAVAILABLE,
-            ApiError::TakenBack(_) => StatusCode::CONFLICT,
+            ApiError::TakenBack(_) | ApiError::NotSignalled(_) | ApiError::NoAdvice => StatusCode::CONFLICT,
             ApiError::Unknown(..) | ApiError::NoSuchPath => StatusCode::NOT_FOUND,
             ApiError::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
             ApiError::Bad(_) | ApiError::InvalidSetting(SetError::Unfit(_)) => StatusCode::BAD_REQUEST,
@@ -183,6 +187,10 @@ impl ApiError {
             }
             ApiError::BadBody(rejection) => ErrorBody::plain(rejection.body_text()),
             ApiError::Bad(why) => ErrorBody::plain(why.clone()),
+            ApiError::NoAdvice => {
+                plain("there is no advice that could be applied", "GET /api/v1/advice shows what there is")
+            }
+            ApiError::NotSignalled(why) => ErrorBody::plain(why.clone()).hint("look again: GET /api/v1/incidents"),
             ApiError::InvalidSetting(error) => ErrorBody::plain(error.reason()),
             ApiError::Field(key, error) => ErrorBody { key: Some(key.clone()), ..error.body() },
             ApiError::ForeignHost => plain(

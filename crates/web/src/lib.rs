@@ -20,8 +20,10 @@ mod error;
 mod figures;
 mod guard;
 mod health;
+mod incident;
 mod lab;
 mod lock;
+mod looks;
 mod metrics;
 mod panel;
 mod pool_health;
@@ -31,6 +33,7 @@ mod start_error;
 mod timeouts;
 mod tls;
 mod watch;
+mod words;
 
 pub use access::{hash_password, hash_token, new_token};
 pub use serve::{Options, Web};

@@ -33,6 +33,7 @@ use crate::admission::{Admission, Connection, Ticket};
 use crate::api;
 use crate::ask::Workers;
 use crate::lab::Lab;
+use crate::looks::Looks;
 use crate::pool_tests::PoolTests;
 use crate::start_error::WebError;
 use crate::timeouts::Timeouts;
@@ -105,12 +106,12 @@ impl Web {
         let failed = |error: std::io::Error| WebError(format!("can't start the thread of the HTTP API: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (workers, watch) = (Workers::new(options.control), watch(options.history.as_deref())?);
-        let (access, pool_tests) =
-            (Access::new(options.config.clone(), exposed, tls.is_some()), PoolTests::new(options.config));
+        let access = Access::new(options.config.clone(), exposed, tls.is_some());
+        let asking = (PoolTests::new(options.config.clone()), Looks::new(options.config));
         let router = api::router(
             workers.clone(),
             access,
-            pool_tests,
+            asking,
             watch.clone(),
             Lab::new(options.lab),
             timeouts,

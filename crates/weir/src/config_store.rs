@@ -9,14 +9,14 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_admin::{ChangeError, ConfigAccess, Persisted, PoolTestResult};
+use weir_admin::{Activity, BackendKey, ChangeError, ConfigAccess, Persisted, PoolTestResult, Signal};
 use weir_config::{
-    Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, Operation, Severity, rewrite,
+    Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, Operation, Pool, Severity, rewrite,
 };
 use weir_runtime::Fit;
 
 use crate::replace::{ReplaceError, replace};
-use crate::{load, pool_test, readable_secrets};
+use crate::{activity, load, pool_test, readable_secrets};
 
 /// The configuration's file, and the configuration in force.
 pub(crate) struct ConfigStore {
@@ -175,6 +175,25 @@ impl ConfigAccess for ConfigStore {
         let pool = pool.ok_or_else(|| ChangeError::Missing(EntryKind::Pool, name.to_owned()))?;
         Ok(pool_test::test_pool(&config, pool))
     }
+
+    fn activity(&self, pool: &str) -> Result<Activity, String> {
+        let config = self.current().config.clone();
+        activity::read(&config, &served(&config, pool)?)
+    }
+
+    fn signal(&self, pool: &str, backend: BackendKey, signal: Signal) -> Result<bool, String> {
+        let config = self.current().config.clone();
+        activity::signal(&config, &served(&config, pool)?, backend, signal)
+    }
+}
+
+/// The pool that serves clients of this name; an automatic database has the catch-all pool's keys and its own name.
+fn served(config: &Config, name: &str) -> Result<Pool, String> {
+    if let Some(pool) = config.pools.get(name) {
+        return Ok(Pool::clone(pool));
+    }
+    let fallback = config.fallback.as_ref().ok_or_else(|| format!("no such pool: {name}"))?;
+    Ok(Pool { database: name.to_owned(), ..Pool::clone(fallback) })
 }
 
 fn has(config: &Config, pool: &str) -> bool {

@@ -4,6 +4,7 @@
 //! command line. No logic of its own.
 
 mod account;
+mod activity;
 mod check;
 mod color;
 mod companion;
@@ -22,6 +23,7 @@ mod process;
 mod readable_secrets;
 mod replace;
 mod serve;
+mod slow;
 mod top;
 mod upgrade;
 mod web_tls;

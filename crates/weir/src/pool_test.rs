@@ -14,8 +14,8 @@ use weir_runtime::ServerTls;
 
 /// How long connecting, logging in and the queries may take together.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The most bytes that a server may send; its answers take a few thousand.
-const MAX_BYTES: usize = 256 << 10;
+/// The most bytes that a server may send; the answers of a test take a few thousand.
+const MAX_BYTES: usize = 1 << 20;
 
 /// The user of the test.
 pub(crate) enum Login {
@@ -87,22 +87,50 @@ fn ask_with_timeout(
     timeout: Duration,
     config: &Config,
     pool: &Pool,
-    (user, password): (&str, Option<&str>),
+    login: (&str, Option<&str>),
     cleartext: Cleartext,
 ) -> Result<PoolTestResult, TestError> {
     let begun = Instant::now();
+    let (connection, encrypted) =
+        log_in(timeout, config, pool, login, &[("application_name", "weir check")], cleartext)?;
+    query_server(connection, encrypted, begun).map_err(|error| TestError::new(pool, login.0, &error))
+}
+
+/// Logs in at a pool's server, with these startup parameters. The connection as a whole has a time limit and a limit of
+/// bytes; a password is sent in clear text only over verified TLS.
+pub(crate) fn connect(
+    timeout: Duration,
+    config: &Config,
+    pool: &Pool,
+    login: (&str, Option<&str>),
+    options: &[(&str, &str)],
+) -> Result<Connection, TestError> {
+    log_in(timeout, config, pool, login, options, Cleartext::OverVerifiedTls).map(|(connection, _)| connection)
+}
+
+fn log_in(
+    timeout: Duration,
+    config: &Config,
+    pool: &Pool,
+    (user, password): (&str, Option<&str>),
+    options: &[(&str, &str)],
+    cleartext: Cleartext,
+) -> Result<(Connection, bool), TestError> {
     let tls = ServerTls::load(config).map_err(|text| TestError { text, about_user: false })?;
     let mut params = Params::new(&pool.target().host.to_string(), pool.target().port, user, &pool.database);
     params.password = password.map(str::to_owned);
-    params = params.timeout(timeout).bounds(Bounds { until: begun + timeout, bytes: MAX_BYTES });
-    params = params.option("application_name", "weir check");
+    params = params.timeout(timeout).bounds(Bounds { until: Instant::now() + timeout, bytes: MAX_BYTES });
+    params = options.iter().fold(params, |params, (name, value)| params.option(name, value));
     let attempt = LoginAttempt { config, tls: &tls, host: &pool.target().host, params, cleartext };
-    let answered = attempt.connect().and_then(|(connection, encrypted)| query_server(connection, encrypted, begun));
-    answered.map_err(|error| {
+    attempt.connect().map_err(|error| TestError::new(pool, user, &error))
+}
+
+impl TestError {
+    fn new(pool: &Pool, user: &str, error: &Error) -> TestError {
         // Invalid authorization specification (PostgreSQL, appendix A).
         let about_user = error.sqlstate().is_some_and(|code| code.starts_with("28"));
         TestError { text: format!("{} as {user}: {error}", pool.target()), about_user }
-    })
+    }
 }
 
 /// A login to attempt.

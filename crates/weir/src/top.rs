@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::color::Color;
 use crate::events::Stream;
 use crate::failure::Failure;
+use crate::slow::{self, Slow};
 use weir_terminal::{Output, Term, columns, print_line};
 
 /// The pause before reconnecting, when a stream has ended.
@@ -43,13 +44,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let paints = term.output == Output::Terminal && !once;
     let url = format!("{}/api/v1/events?limit={}", arguments.url.trim_end_matches('/'), arguments.pools);
     let stream = Stream::new(&url, arguments.ca_file.as_deref()).map_err(Failure::Message)?;
+    let slow = paints.then(|| Slow::watch(&arguments.url, arguments.ca_file.as_deref())).transpose();
+    let slow = slow.map_err(Failure::Message)?;
     let mut shown = false;
     loop {
         let problem = match stream.open() {
             Ok(stream) => {
                 let mut received = false;
                 for event in events(stream) {
-                    show(&screen(&event, term, room(paints)), paints);
+                    let incidents = match &slow {
+                        Some(slow) => slow.lines(),
+                        None => slow::now(&arguments.url, arguments.ca_file.as_deref()).unwrap_or_default(),
+                    };
+                    show(&with_incidents(&event, &incidents, term, room(paints)), paints);
                     (shown, received) = (true, true);
                     if once {
                         return Ok(());
@@ -140,6 +147,24 @@ const COLUMNS: [Column; 14] = [
     Column { spare: 11, title: "tx p95", of: |pool| time(pool["transaction_ms"]["p95"].as_f64()) },
     Column { spare: 3, title: "errors/s", of: |pool| whole(&pool["errors_per_second"]) },
 ];
+
+/// The screen with the incidents below, which take at most half of it.
+fn with_incidents(event: &Value, incidents: &[String], term: Term, room: Option<(usize, usize)>) -> Vec<String> {
+    let most = room.map_or(usize::MAX, |(_, height)| height / 2);
+    let shown = &incidents[..incidents.len().min(most)];
+    let rest = room.map(|(width, height)| (width, height - if shown.is_empty() { 0 } else { shown.len() + 1 }));
+    let mut lines = screen(event, term, rest);
+    let width = room.map_or(usize::MAX, |(width, _)| width);
+    let cut = |line: &String| line.chars().take(width).collect::<String>();
+    if !shown.is_empty() {
+        lines.push(String::new());
+    }
+    lines.extend(shown.iter().map(|line| match line.starts_with(' ') {
+        true => cut(line),
+        false => term.yellow(&cut(line)),
+    }));
+    lines
+}
 
 /// An event as text: a line about the whole, the titles, and a line for each pool; as much as fits.
 fn screen(event: &Value, term: Term, room: Option<(usize, usize)>) -> Vec<String> {

@@ -35,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("pgclient", &["pgwire", "auth"]),
     ("pglocal", &["pgclient"]),
     ("terminal", &["base"]),
-    ("weir", &["base", "runtime", "web", "admin", "config", "pam", "pgclient", "pglocal", "terminal"]),
+    ("weir", &["base", "pgwire", "runtime", "web", "admin", "config", "pam", "pgclient", "pglocal", "terminal"]),
     ("tests", &["base", "pgwire", "auth", "pgclient", "pglocal"]),
     ("bench", &["base", "pgwire", "auth", "config", "engine", "pgclient", "pglocal", "uring"]),
     ("demo", &["config", "pgclient", "pglocal", "terminal", "tests"]),

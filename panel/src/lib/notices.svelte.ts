@@ -14,7 +14,7 @@ export interface Notice {
 
 const LASTS = 8000;
 /** One that can be undone stays longer: its effect shows later. */
-const LASTS_WITH_UNDO = 120000;
+const LASTS_WITH_UNDO = 30000;
 
 class Notices {
   list = $state<Notice[]>([]);

@@ -209,6 +209,78 @@ export interface Advice {
   text: string;
 }
 
+/** A client of a pool that has an incident. */
+export interface IncidentClient {
+  id: number;
+  user: string;
+  application_name: string;
+  address: string;
+  port: number;
+  wait_seconds: number;
+}
+
+/** A backend of a database's server. */
+export interface Process {
+  process_id: number;
+  of_pool: boolean;
+  client: IncidentClient | null;
+  user: string;
+  application_name: string;
+  address: string | null;
+  state: string | null;
+  waits_for: string | null;
+  statement: string | null;
+  transaction_seconds: number | null;
+  state_seconds: number | null;
+  blocked_by: number[];
+  /** What a request that signals it sends; null where it may not be seen. */
+  key: unknown;
+}
+
+export interface Incident {
+  pool: string;
+  cause: string;
+  text: string;
+  advice: string;
+  seconds: number;
+  clients_waiting: number;
+  oldest_wait_seconds: number;
+  size: number;
+  servers_in_use: number;
+  seen: { by: string | null; complete: boolean; reason: string | null };
+  holders: (Process & { blocks: Process[]; blocks_total: number })[];
+  waiting: IncidentClient[];
+}
+
+interface Waits {
+  wait_ms_p95: number;
+  clients_waiting: number;
+}
+
+/** A change that advice made. */
+export interface Trial {
+  pool: string;
+  change: PoolConfig;
+  before: PoolConfig;
+  at: number;
+  until: number;
+  state: 'watched' | 'helped' | 'taken_back' | 'stays' | 'overtaken';
+  waits_before: Waits;
+  waits_after: Waits | null;
+  text: string;
+}
+
+/** An incident, in short. */
+export interface Live {
+  pool: string;
+  cause: string;
+  title: string;
+  text: string;
+  advice: string;
+  seconds: number;
+  clients_waiting: number;
+}
+
 export interface Me {
   user: string | null;
   role: 'viewer' | 'operator' | 'admin';

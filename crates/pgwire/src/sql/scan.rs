@@ -195,6 +195,16 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// Takes the digits that are next.
+    pub(super) fn digits(&mut self) -> &'a [u8] {
+        self.take_while(|byte| byte.is_ascii_digit())
+    }
+
+    /// Takes the rest of a number.
+    pub(super) fn number(&mut self) {
+        self.take_while(|byte| continues_name(byte) || byte == b'.');
+    }
+
     /// Skips this many bytes and returns whether there were any left.
     fn skip(&mut self, count: usize) -> bool {
         let left = self.left.get(count..);

@@ -1,24 +1,58 @@
-//! `GET /api/v1/advice`: what the measured figures of the busiest pools say about their sizes.
+//! `GET /api/v1/advice`: what is wrong now, and what the measured figures of the busiest pools say about their sizes.
+//!
+//! A pool with an incident gets no advice about its size: its figures are those of the incident.
+
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use serde::Serialize;
+use axum::extract::rejection::JsonRejection;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use weir_config::Config;
 
-use crate::advice::{Advice, Measured, Moment, advise};
+use super::incidents;
+use super::moments::moments;
+use super::params::{Name, within};
+use super::trials::{Trial, Trials};
+use crate::advice::{Advice, Measured, advise};
 use crate::ask::Workers;
 use crate::clock;
 use crate::error::ApiError;
+use crate::incident::{Cause, Incident};
+use crate::looks::Looks;
 use crate::pool_tests::PoolTests;
-use crate::watch::{Sample, Scale, Watch, place};
+use crate::watch::{Scale, Watch};
 
 /// Seconds that count as the present.
 const RECENT: u64 = 300;
 /// Minutes of the past that are used: three days.
 const PAST: u64 = 3 * 24 * 60;
+/// How long a change is watched, by default, at most and at least, in seconds. The figures of a second are stored for an hour.
+const WATCHED: u64 = 300;
+const LONGEST_WATCH: u64 = 1800;
+const SHORTEST_WATCH: u64 = 10;
 
 #[derive(Serialize)]
 pub(crate) struct All {
+    /// What is wrong now.
+    live: Vec<Live>,
+    /// What sizes finished work needs.
     advice: Vec<Advice>,
+    /// Changes that advice made.
+    trials: Vec<Trial>,
+}
+
+/// An incident, in short.
+#[derive(Serialize)]
+struct Live {
+    pool: String,
+    cause: Cause,
+    title: &'static str,
+    text: String,
+    advice: &'static str,
+    seconds: f64,
+    clients_waiting: usize,
 }
 
 /// `GET /api/v1/advice`.
@@ -26,58 +60,86 @@ pub(crate) async fn advice(
     State(workers): State<Workers>,
     State(watch): State<Watch>,
     State(pool_tests): State<PoolTests>,
+    State(looks): State<Looks>,
+    State(trials): State<Trials>,
 ) -> Result<Json<All>, ApiError> {
-    let (_, config) = workers.report().await?;
+    let (report, config) = workers.report().await?;
+    let live = incidents::current(&workers, &looks, &report, &config, None).await?;
     let mut advice = Vec::new();
-    let now = clock::now().as_secs();
     for name in watch.kept().await? {
-        let Some(pool) = config.pools.get(&name).or(config.fallback.as_ref()) else { continue };
-        let (recent, _) = watch.history(&name, Scale::Seconds, now.saturating_sub(RECENT), RECENT).await?;
-        let (past, _) = watch.history(&name, Scale::Minutes, now.saturating_sub(PAST * 60), PAST).await?;
-        let mut measured = Measured {
-            size: pool.limits.size,
-            mode: pool.mode,
-            recent: moments(&recent),
-            past: moments(&past),
-            pool: name,
-            room: None,
-        };
-        let mut said = advise(&measured);
-        if said.as_ref().is_some_and(Advice::grows) {
-            measured.room = pool_tests.room(&measured.pool).await;
-            said = advise(&measured);
+        if !live.iter().any(|incident| incident.pool == name) && !trials.watches(&name) {
+            advice.extend(sizing(&watch, &pool_tests, &config, name).await?);
         }
-        advice.extend(said);
     }
-    Ok(Json(All { advice }))
+    Ok(Json(All { live: live.into_iter().map(Live::of).collect(), advice, trials: trials.list() }))
 }
 
-/// Converts samples to moments; leaves out those of which nothing is known.
-fn moments(samples: &[Sample]) -> Vec<Moment> {
-    // Looked up once, not for each of thousands of samples.
-    let [waiting, active, idle, in_transaction, rate, mean, wait, share] = [
-        "clients_waiting",
-        "servers_active",
-        "servers_idle",
-        "servers_idle_in_transaction",
-        "transactions_per_second",
-        "transaction_ms_mean",
-        "wait_ms_p95",
-        "idle_in_transaction_share",
-    ]
-    .map(place);
-    let moment = |sample: &Sample| {
-        let known = |place: Option<usize>| Some(f64::from(sample[place?])).filter(|value| !value.is_nan());
-        Some(Moment {
-            clients_waiting: known(waiting)?,
-            servers_active: known(active)?,
-            servers_idle: known(idle)?,
-            servers_idle_in_transaction: known(in_transaction)?,
-            transactions_per_second: known(rate),
-            transaction_ms_mean: known(mean),
-            wait_ms_p95: known(wait),
-            idle_in_transaction_share: known(share),
-        })
+/// What finished work says about a pool's size.
+async fn sizing(
+    watch: &Watch,
+    pool_tests: &PoolTests,
+    config: &Config,
+    name: String,
+) -> Result<Option<Advice>, ApiError> {
+    let now = clock::now().as_secs();
+    let Some(pool) = config.pools.get(&name).or(config.fallback.as_ref()) else { return Ok(None) };
+    let mut measured = Measured {
+        size: pool.limits.size,
+        mode: pool.mode,
+        recent: moments(watch, &name, Scale::Seconds, now.saturating_sub(RECENT), RECENT).await?,
+        past: moments(watch, &name, Scale::Minutes, now.saturating_sub(PAST * 60), PAST).await?,
+        pool: name,
+        room: None,
     };
-    samples.iter().filter_map(moment).collect()
+    let mut said = advise(&measured);
+    if said.as_ref().is_some_and(Advice::grows) {
+        measured.room = pool_tests.room(&measured.pool).await;
+        said = advise(&measured);
+    }
+    Ok(said)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    /// How long the change is watched, in seconds.
+    watch_seconds: Option<u64>,
+}
+
+/// `POST /api/v1/advice/{name}/apply`.
+pub(crate) async fn apply(
+    State(workers): State<Workers>,
+    State(watch): State<Watch>,
+    State((pool_tests, looks)): State<(PoolTests, Looks)>,
+    State(trials): State<Trials>,
+    Name(name): Name,
+    wanted: Result<Json<Wanted>, JsonRejection>,
+) -> Result<Json<Trial>, ApiError> {
+    let Json(Wanted { watch_seconds }) = wanted.map_err(ApiError::BadBody)?;
+    let watched = within("watch_seconds", watch_seconds.unwrap_or(WATCHED), LONGEST_WATCH)?.max(SHORTEST_WATCH);
+    let (report, config) = workers.report().await?;
+    let live = incidents::current(&workers, &looks, &report, &config, Some(&name)).await?;
+    let said = match live.is_empty() && !trials.watches(&name) {
+        true => sizing(&watch, &pool_tests, &config, name.clone()).await?,
+        false => None,
+    };
+    let change = said.and_then(Advice::into_change).ok_or(ApiError::NoAdvice)?;
+    trials.apply(&name, change, Duration::from_secs(watched)).await.map(Json)
+}
+
+/// `POST /api/v1/advice/{name}/undo`.
+pub(crate) async fn undo(State(trials): State<Trials>, Name(name): Name) -> Result<StatusCode, ApiError> {
+    trials.undo(&name).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// `POST /api/v1/advice/{name}/keep`.
+pub(crate) async fn keep(State(trials): State<Trials>, Name(name): Name) -> Result<StatusCode, ApiError> {
+    trials.keep(&name).map(|()| StatusCode::NO_CONTENT)
+}
+
+impl Live {
+    fn of(incident: Incident) -> Live {
+        let Incident { pool, cause, text, advice, seconds, clients_waiting, .. } = incident;
+        Live { pool, cause, title: cause.words(), text, advice, seconds, clients_waiting }
+    }
 }

@@ -9,12 +9,15 @@ mod databases;
 mod events;
 mod gate;
 mod history;
+mod incidents;
 mod lab;
 mod login;
+mod moments;
 mod page;
 mod params;
 mod pools;
 mod process;
+mod trials;
 mod users;
 
 use std::time::Duration;
@@ -36,11 +39,13 @@ use crate::audit::Audit;
 use crate::error::ApiError;
 use crate::health::Probe;
 use crate::lab::Lab;
+use crate::looks::Looks;
 use crate::pool_tests::PoolTests;
 use crate::timeouts::Timeouts;
 use crate::watch::Watch;
 use crate::{compress, guard, health, metrics, panel};
 use gate::{Gate, MAX_BODY};
+use trials::Trials;
 
 /// Health checks, which are answered under any load.
 const HEALTH: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
@@ -52,6 +57,8 @@ struct App {
     access: Access,
     audit: Audit,
     pool_tests: PoolTests,
+    looks: Looks,
+    trials: Trials,
     probe: Probe,
     version: &'static str,
     watch: Watch,
@@ -73,6 +80,24 @@ impl FromRef<App> for Audit {
 impl FromRef<App> for PoolTests {
     fn from_ref(app: &App) -> PoolTests {
         app.pool_tests.clone()
+    }
+}
+
+impl FromRef<App> for Looks {
+    fn from_ref(app: &App) -> Looks {
+        app.looks.clone()
+    }
+}
+
+impl FromRef<App> for (PoolTests, Looks) {
+    fn from_ref(app: &App) -> (PoolTests, Looks) {
+        (app.pool_tests.clone(), app.looks.clone())
+    }
+}
+
+impl FromRef<App> for Trials {
+    fn from_ref(app: &App) -> Trials {
+        app.trials.clone()
     }
 }
 
@@ -123,6 +148,10 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/settings/{key}", VIEWER, ADMIN, put(process::set)),
         ("/api/v1/pool-keys", VIEWER, ADMIN, get(process::pool_keys)),
         ("/api/v1/advice", VIEWER, ADMIN, get(advice::advice)),
+        ("/api/v1/advice/{name}/apply", VIEWER, ADMIN, post(advice::apply)),
+        ("/api/v1/advice/{name}/undo", VIEWER, ADMIN, post(advice::undo)),
+        ("/api/v1/advice/{name}/keep", VIEWER, ADMIN, post(advice::keep)),
+        ("/api/v1/incidents", VIEWER, ADMIN, get(incidents::list)),
         ("/api/v1/events", VIEWER, ADMIN, get(events::events)),
         ("/api/v1/pools", VIEWER, ADMIN, get(pools::list).post(change::make)),
         ("/api/v1/pools/test", VIEWER, ADMIN, post(change::test)),
@@ -136,6 +165,8 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/pools/{name}/kill", VIEWER, OPERATOR, post(pools::kill)),
         ("/api/v1/pools/{name}/disable", VIEWER, OPERATOR, post(pools::disable)),
         ("/api/v1/pools/{name}/enable", VIEWER, OPERATOR, post(pools::enable)),
+        ("/api/v1/pools/{name}/backends/{process_id}/cancel", VIEWER, ADMIN, post(incidents::cancel)),
+        ("/api/v1/pools/{name}/backends/{process_id}/terminate", VIEWER, ADMIN, post(incidents::terminate)),
         ("/api/v1/databases", VIEWER, ADMIN, get(databases::list)),
         ("/api/v1/users", VIEWER, ADMIN, get(users::list).post(users::make)),
         ("/api/v1/users/{name}", VIEWER, ADMIN, get(users::one).patch(users::alter).delete(users::delete)),
@@ -160,7 +191,7 @@ const ADMIN: RequiredRole = RequiredRole::Role(WebRole::Admin);
 pub(crate) fn router(
     workers: Workers,
     access: Access,
-    pool_tests: PoolTests,
+    (pool_tests, looks): (PoolTests, Looks),
     watch: Watch,
     lab: Lab,
     timeouts: Timeouts,
@@ -168,6 +199,7 @@ pub(crate) fn router(
 ) -> Router {
     let empty = Router::new();
     let (audit, probe) = (Audit::new(workers.clone()), Probe::new(workers.clone()));
+    let trials = Trials::new(workers.clone(), watch.clone(), audit.clone());
     let gated = |reads, changes, methods: MethodRouter<App>| {
         let gate = Gate { access: access.clone(), audit: audit.clone(), reads, changes, body_timeout: timeouts.body };
         methods.route_layer(middleware::from_fn_with_state(gate, gate::pass))
@@ -183,7 +215,7 @@ pub(crate) fn router(
         .layer(middleware::from_fn(move |request: Request, next: Next| in_bounds(request, next, timeouts.request)))
         .layer(middleware::from_fn_with_state(access.clone(), guard::guard))
         .layer(compress::layer())
-        .with_state(App { workers, access, audit, pool_tests, probe, version, watch, lab })
+        .with_state(App { workers, access, audit, pool_tests, looks, trials, probe, version, watch, lab })
 }
 
 /// Counts a request until its answer has been sent. Refuses a body whose Content-Length is too large before reading

@@ -125,7 +125,7 @@ export class PoolDraft {
   private async make(): Promise<string> {
     const name = this.newName.trim();
     const made = await post<Changed>('pools', { name, ...this.body() });
-    notices.changed(name, `${name} is made`, null, untilRestart(made));
+    notices.changed(name, `${name} is created`, null, untilRestart(made));
     await pools.refresh();
     return name;
   }

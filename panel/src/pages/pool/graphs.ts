@@ -44,7 +44,7 @@ export const GRAPHS: Graphed[] = [
     ],
   },
   {
-    title: 'Done a second',
+    title: 'Throughput',
     show: rate,
     least: 5,
     lines: [
@@ -54,16 +54,16 @@ export const GRAPHS: Graphed[] = [
     ],
   },
   {
-    title: 'Oldest waiter',
+    title: 'Longest wait',
     show: seconds,
     least: 0.01,
     lines: [{ name: 'oldest_wait_seconds', label: 'has waited', ink: 'wait', fill: true }],
   },
   { title: 'Wait for a server', show: milliseconds, lines: percentiles('wait_ms') },
-  { title: 'Transactions last', show: milliseconds, lines: percentiles('transaction_ms') },
-  { title: 'Queries last', show: milliseconds, lines: percentiles('query_ms') },
+  { title: 'Transaction duration', show: milliseconds, lines: percentiles('transaction_ms') },
+  { title: 'Query duration', show: milliseconds, lines: percentiles('query_ms') },
   {
-    title: 'Time in transactions that nothing was asked',
+    title: 'Idle in transaction',
     show: percent,
     least: 0.2,
     lines: [{ name: 'idle_in_transaction_share', label: 'idle in transaction', ink: 'wait', fill: true }],
@@ -75,19 +75,19 @@ export const GRAPHS: Graphed[] = [
     lines: [{ name: 'statement_hit_share', label: 'found on the server', ink: 'busy', fill: true }],
   },
   {
-    title: 'Connections a second',
+    title: 'Connections per second',
     show: rate,
     lines: [
-      { name: 'logins_per_second', label: 'logins of clients', ink: 'busy' },
-      { name: 'connects_per_second', label: 'to the server', ink: 'login' },
+      { name: 'logins_per_second', label: 'client logins', ink: 'busy' },
+      { name: 'connects_per_second', label: 'server connections', ink: 'login' },
     ],
   },
   {
-    title: 'Went wrong a second',
+    title: 'Errors per second',
     show: rate,
     lines: [
-      { name: 'errors_per_second', label: 'errors of the server', ink: 'bad' },
-      { name: 'refusals_per_second', label: 'clients refused', ink: 'wait' },
+      { name: 'errors_per_second', label: 'server errors', ink: 'bad' },
+      { name: 'refusals_per_second', label: 'refused clients', ink: 'wait' },
     ],
   },
 ];

@@ -1,0 +1,46 @@
+//! A pool's recorded figures as the moments that advice is made of.
+
+use crate::advice::Moment;
+use crate::error::ApiError;
+use crate::watch::{Sample, Scale, Watch, place};
+
+/// The moments of a pool's past; those of which nothing is known are left out.
+pub(super) async fn moments(
+    watch: &Watch,
+    pool: &str,
+    scale: Scale,
+    from: u64,
+    count: u64,
+) -> Result<Vec<Moment>, ApiError> {
+    watch.history(pool, scale, from, count).await.map(|(samples, _)| converted(&samples))
+}
+
+/// Converts samples to moments; leaves out those of which nothing is known.
+fn converted(samples: &[Sample]) -> Vec<Moment> {
+    // Looked up once, not for each of thousands of samples.
+    let [waiting, active, idle, in_transaction, rate, mean, wait, share] = [
+        "clients_waiting",
+        "servers_active",
+        "servers_idle",
+        "servers_idle_in_transaction",
+        "transactions_per_second",
+        "transaction_ms_mean",
+        "wait_ms_p95",
+        "idle_in_transaction_share",
+    ]
+    .map(place);
+    let moment = |sample: &Sample| {
+        let known = |place: Option<usize>| Some(f64::from(sample[place?])).filter(|value| !value.is_nan());
+        Some(Moment {
+            clients_waiting: known(waiting)?,
+            servers_active: known(active)?,
+            servers_idle: known(idle)?,
+            servers_idle_in_transaction: known(in_transaction)?,
+            transactions_per_second: known(rate),
+            transaction_ms_mean: known(mean),
+            wait_ms_p95: known(wait),
+            idle_in_transaction_share: known(share),
+        })
+    };
+    samples.iter().filter_map(moment).collect()
+}

@@ -1,0 +1,322 @@
+//! Why a pool is slow now: what holds its servers, what is blocked behind that, and which clients wait.
+//!
+//! Pure functions of what Weir knows of its connections and what the pool's server shows. Only what runs and waits at this
+//! moment counts; averages and sizes do not.
+
+mod chains;
+mod process;
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+use weir_admin::{Activity, SocketRecord};
+use weir_base::PoolMode;
+
+use crate::looks::Look;
+use crate::words::{plural, span};
+use chains::chains;
+pub(crate) use process::{Client, Key, Process};
+
+/// From this time on, a query, a transaction or a wait is long: in seconds.
+pub(crate) const LONG: f64 = 1.0;
+/// The most holders, blocked backends of a holder, and waiting clients that are listed.
+const LISTED: usize = 50;
+/// From this share of the servers in use on, they are the cause.
+const HALF: f64 = 0.5;
+
+/// The connections of a pool at a moment.
+#[derive(Default)]
+pub(crate) struct PoolNow {
+    pub(crate) name: String,
+    pub(crate) size: u32,
+    pub(crate) mode: PoolMode,
+    /// Servers that have a client.
+    pub(crate) servers: Vec<SocketRecord>,
+    /// Clients that have a server or wait for one.
+    pub(crate) clients: Vec<SocketRecord>,
+    /// Microseconds since 1970.
+    pub(crate) at: u64,
+}
+
+/// Why a pool is slow.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Incident {
+    pub(crate) pool: String,
+    pub(crate) cause: Cause,
+    /// The cause in a sentence, with its figures.
+    pub(crate) text: String,
+    /// What to do.
+    pub(crate) advice: &'static str,
+    /// How long the longest query, transaction or wait of it has lasted.
+    pub(crate) seconds: f64,
+    pub(crate) clients_waiting: usize,
+    oldest_wait_seconds: f64,
+    size: u32,
+    servers_in_use: usize,
+    seen: Seen,
+    holders: Vec<Holder>,
+    waiting: Vec<Client>,
+}
+
+/// The cause of an incident.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Cause {
+    /// A backend holds a lock that queries of the pool wait for.
+    Blocked,
+    /// Clients hold servers in transactions in which they send nothing.
+    IdleInTransaction,
+    /// One application has most of the servers, with long queries.
+    OneApplication,
+    /// Long queries have all servers.
+    LongQueries,
+    /// Fewer servers are open than the pool may have.
+    FewerServers,
+}
+
+/// What the pool's server showed.
+#[derive(Clone, Debug, Serialize)]
+struct Seen {
+    /// The user that looked.
+    by: Option<String>,
+    /// Whether it may see what all of them do.
+    complete: bool,
+    /// Why not.
+    reason: Option<String>,
+}
+
+/// A backend that holds something up.
+#[derive(Clone, Debug, Serialize)]
+struct Holder {
+    #[serde(flatten)]
+    process: Process,
+    /// The backends that wait for its locks, directly or behind others, the longest first.
+    blocks: Vec<Process>,
+    /// How many these are, listed or not.
+    blocks_total: usize,
+}
+
+impl PoolNow {
+    /// Whether something lasts long, so that its server is worth a look.
+    pub(crate) fn is_suspect(&self) -> bool {
+        let since = |at: Option<u64>| at.map_or(0.0, |at| self.at.saturating_sub(at) as f64 / 1e6);
+        let long = |server: &SocketRecord| since(server.query_time).max(since(server.transaction_time)) >= LONG;
+        self.servers.iter().any(long) || self.oldest_wait() >= LONG
+    }
+
+    pub(crate) fn oldest_wait(&self) -> f64 {
+        self.waiting().map(|client| client.wait.micros() as f64 / 1e6).fold(0.0, f64::max)
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &SocketRecord> {
+        self.clients.iter().filter(|client| client.state == "waiting")
+    }
+}
+
+/// The incident of a pool, if there is one.
+pub(crate) fn incident(of: &PoolNow, look: Option<&Look>) -> Option<Incident> {
+    let activity = look.and_then(|look| look.as_ref().as_ref().ok());
+    let holders = holders(of, activity);
+    let mut waiting: Vec<Client> = of.waiting().map(Client::of).collect();
+    waiting.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds));
+    let clients_waiting = waiting.len();
+    waiting.truncate(LISTED);
+    let (cause, text) = cause(of, &holders, clients_waiting)?;
+    let seconds = holders.iter().flat_map(|holder| holder.blocks.iter().chain([&holder.process]));
+    Some(Incident {
+        pool: of.name.clone(),
+        cause,
+        text,
+        advice: cause.advice(),
+        seconds: seconds.map(Process::seconds).fold(of.oldest_wait(), f64::max),
+        clients_waiting,
+        oldest_wait_seconds: of.oldest_wait(),
+        size: of.size,
+        servers_in_use: of.servers.len(),
+        seen: Seen::of(look),
+        holders,
+        waiting,
+    })
+}
+
+/// Backends that hold locks, then servers with long queries and transactions; in both groups the longest first.
+fn holders(of: &PoolNow, activity: Option<&Activity>) -> Vec<Holder> {
+    let clients: HashMap<u64, &SocketRecord> = of.clients.iter().map(|client| (client.ptr, client)).collect();
+    let servers: BTreeMap<u32, &SocketRecord> = of.servers.iter().map(|server| (server.remote_pid, server)).collect();
+    let backends = activity.map_or(&[][..], |activity| &activity.backends);
+    let process = |process_id: u32| {
+        let backend = backends.iter().find(|backend| backend.key.process_id == process_id);
+        let shown = backend.map_or_else(|| Process::unknown(process_id), Process::shown);
+        match servers.get(&process_id) {
+            Some(server) => shown.linked(server, server.link.and_then(|link| clients.get(&link).copied()), of.at),
+            None => shown,
+        }
+    };
+    let ours = |process_id: &u32| servers.contains_key(process_id);
+    let chains: Vec<_> =
+        chains(backends).into_iter().filter(|chain| ours(&chain.holder) || chain.blocked.iter().any(ours)).collect();
+    let mut holders: Vec<Holder> = chains
+        .iter()
+        .map(|chain| Holder::new(process(chain.holder), chain.blocked.iter().map(|one| process(*one)).collect()))
+        .collect();
+    holders.sort_by(|a, b| b.longest().total_cmp(&a.longest()));
+    let involved = |one: &u32| chains.iter().any(|chain| chain.holder == *one || chain.blocked.contains(one));
+    let mut others: Vec<Process> = servers
+        .keys()
+        .filter(|one| !involved(one))
+        .map(|one| process(*one))
+        .filter(|one| one.lasts() >= LONG)
+        .collect();
+    others.sort_by(|a, b| b.lasts().total_cmp(&a.lasts()));
+    holders.extend(others.into_iter().map(|process| Holder::new(process, Vec::new())));
+    holders.truncate(LISTED);
+    holders
+}
+
+/// The cause and its sentence, by what is worst: a lock, an idle holder, long queries, missing servers.
+fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, String)> {
+    if let Some(holder) = holders.iter().find(|holder| holder.blocks_total > 0) {
+        return Some((Cause::Blocked, holder.sentence(waiting)));
+    }
+    // A wait of a moment is what a queue is for.
+    if waiting == 0 || of.oldest_wait() < LONG {
+        return None;
+    }
+    let wait = format!("{} for a server, the first for {}", clients_wait(waiting), span(of.oldest_wait()));
+    let (all, long) = (of.servers.len() as f64, || holders.iter().map(|holder| &holder.process));
+    let idle: Vec<&Process> = long().filter(|process| process.idles()).collect();
+    if of.mode != PoolMode::Session && !idle.is_empty() && idle.len() as f64 >= all * HALF {
+        let first = idle[0];
+        let text = format!(
+            "{wait}; {} of {} idle in transactions, longest {}, for {}.",
+            idle.len(),
+            plural(of.servers.len(), "server in use", "servers in use"),
+            first.owner(),
+            span(first.seconds())
+        );
+        return Some((Cause::IdleInTransaction, text));
+    }
+    if of.size > 0 && of.servers.len() < of.size as usize {
+        let text = format!("{wait}, and only {} of {} servers are in use.", of.servers.len(), of.size);
+        return Some((Cause::FewerServers, text));
+    }
+    // If some servers end their work soon, the queue moves, and its length is a matter of sizes.
+    if (long().count() as f64) < all * 0.9 || holders.is_empty() {
+        return None;
+    }
+    let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in long().filter_map(|process| process.client.as_ref()).map(|client| client.application_name.as_str()) {
+        *by_name.entry(name).or_default() += 1;
+    }
+    let most = by_name.into_iter().max_by_key(|(_, count)| *count);
+    let longest = format!(
+        "the longest query, of {}, runs for {}",
+        holders[0].process.owner(),
+        span(holders[0].process.seconds())
+    );
+    match most {
+        Some((name, count)) if !name.is_empty() && count > 1 && count as f64 > all * HALF => Some((
+            Cause::OneApplication,
+            format!("{wait}; {name} has {count} of {} servers; {longest}.", of.servers.len()),
+        )),
+        _ => {
+            Some((Cause::LongQueries, format!("{wait}; all {} servers run long queries; {longest}.", of.servers.len())))
+        }
+    }
+}
+
+fn clients_wait(count: usize) -> String {
+    format!("{} {}", plural(count, "client", "clients"), if count == 1 { "waits" } else { "wait" })
+}
+
+impl Holder {
+    fn new(process: Process, mut blocks: Vec<Process>) -> Holder {
+        blocks.sort_by(|a, b| b.seconds().total_cmp(&a.seconds()));
+        let blocks_total = blocks.len();
+        blocks.truncate(LISTED);
+        Holder { process, blocks, blocks_total }
+    }
+
+    fn longest(&self) -> f64 {
+        self.blocks.iter().map(Process::seconds).fold(0.0, f64::max)
+    }
+
+    fn sentence(&self, waiting: usize) -> String {
+        let process = &self.process;
+        let what = match process.process_id {
+            0 => "a prepared transaction, which pg_prepared_xacts shows".to_owned(),
+            pid if process.of_pool || !process.user.is_empty() => format!("process {pid} ({})", process.owner()),
+            pid => format!("process {pid}"),
+        };
+        let does = match (process.idles(), process.state.as_deref(), process.transaction_seconds) {
+            (true, ..) => format!(", idle in its transaction for {}", span(process.seconds())),
+            (_, Some("active"), _) => format!(", whose query runs for {}", span(process.seconds())),
+            (_, _, Some(seconds)) => format!(", {} into its transaction", span(seconds)),
+            _ => String::new(),
+        };
+        let queries = plural(self.blocks_total, "query waits", "queries wait");
+        let longest = span(self.longest());
+        let clients = if waiting > 0 { format!(", and {} for a server", clients_wait(waiting)) } else { String::new() };
+        format!("Blocked by {what}{does}: {queries} for its locks, the first for {longest}{clients}.")
+    }
+}
+
+impl Seen {
+    fn of(look: Option<&Look>) -> Seen {
+        match look.map(AsRef::as_ref) {
+            None => Seen { by: None, complete: false, reason: Some("the server was not asked".to_owned()) },
+            Some(Err(reason)) => Seen { by: None, complete: false, reason: Some(reason.clone()) },
+            Some(Ok(activity)) => {
+                let by = activity.user.to_string();
+                let hidden = format!(
+                    "{by} may not see what processes of other users do; GRANT pg_read_all_stats TO {by} shows it"
+                );
+                let reason = activity
+                    .hidden
+                    .then_some(hidden)
+                    .or_else(|| activity.cut.then(|| "the server has too many busy processes to list all".to_owned()));
+                Seen { by: Some(by), complete: reason.is_none(), reason }
+            }
+        }
+    }
+}
+
+impl Cause {
+    /// The cause in a few words.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Cause::Blocked => "blocked by a lock",
+            Cause::IdleInTransaction => "servers idle in transactions",
+            Cause::OneApplication => "one application has the servers",
+            Cause::LongQueries => "long queries have all servers",
+            Cause::FewerServers => "fewer servers than allowed",
+        }
+    }
+
+    fn advice(self) -> &'static str {
+        match self {
+            Cause::Blocked => {
+                "A larger pool would be blocked as well. Let the holder end its transaction, drop its client, or terminate \
+                 its backend. If the application often leaves transactions open, set idle_transaction_timeout."
+            }
+            Cause::IdleInTransaction => {
+                "A larger pool would be held as well. End transactions sooner in the application, or set \
+                 idle_transaction_timeout."
+            }
+            Cause::OneApplication => {
+                "Cancel its queries, or drop its clients; then give it a pool of its own, so that others do not wait for it."
+            }
+            Cause::LongQueries => {
+                "Cancel what is not needed, and find out why the queries are slow; query_timeout bounds them. More servers \
+                 make slow queries slower, if the database's CPU or disks are the limit."
+            }
+            Cause::FewerServers => {
+                "Look at the pool's state: the server, or a limit that pools share, may give no more connections. A larger \
+                 size changes nothing."
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Tests of causes: which is found for which state.
+
+use std::sync::Arc;
+
+use weir_admin::{Backend, BackendKey};
+use weir_base::Span;
+
+use super::*;
+
+const NOW: u64 = 1_700_000_000_000_000;
+
+fn server(pid: u32, query: Option<f64>, transaction: f64) -> SocketRecord {
+    let ago = |seconds: f64| NOW - (seconds * 1e6) as u64;
+    SocketRecord {
+        state: "active",
+        remote_pid: pid,
+        ptr: u64::from(pid),
+        link: Some(1000 + u64::from(pid)),
+        held_for: Some(if query.is_some() { "replies outstanding" } else { "in transaction" }),
+        query_time: query.map(ago),
+        transaction_time: Some(ago(transaction)),
+        ..SocketRecord::default()
+    }
+}
+
+fn client(pid: u32, application: &str) -> SocketRecord {
+    SocketRecord {
+        id: pid.into(),
+        state: "active",
+        user: "joe".into(),
+        addr: "10.0.0.5".into(),
+        ptr: 1000 + u64::from(pid),
+        application_name: application.into(),
+        ..SocketRecord::default()
+    }
+}
+
+fn waiting(seconds: f64) -> SocketRecord {
+    SocketRecord { state: "waiting", wait: Span::from_micros((seconds * 1e6) as u64), ..client(9999, "web") }
+}
+
+fn pool(servers: Vec<SocketRecord>, waits: &[f64]) -> PoolNow {
+    let clients =
+        servers.iter().map(|server| client(server.remote_pid, if server.remote_pid == 1 { "billing" } else { "web" }));
+    let clients = clients.chain(waits.iter().map(|seconds| waiting(*seconds))).collect();
+    PoolNow { name: "app".into(), size: 5, mode: PoolMode::Transaction, servers, clients, at: NOW }
+}
+
+fn backend(pid: u32, state: &str, seconds: f64, blocked_by: &[u32]) -> Backend {
+    Backend {
+        key: BackendKey { process_id: pid, started: Some(1), transaction: Some(2), query: Some(3) },
+        user: "joe".into(),
+        state: Some(state.into()),
+        state_seconds: Some(seconds),
+        transaction_seconds: Some(seconds),
+        blocked_by: blocked_by.to_vec(),
+        statement: Some("update t set a = ?".into()),
+        ..Backend::default()
+    }
+}
+
+fn look(backends: Vec<Backend>) -> Look {
+    Arc::new(Ok(Activity { backends, user: "joe".into(), ..Activity::default() }))
+}
+
+/// One client idle in transaction, and four queries behind it.
+fn locked(waits: &[f64]) -> (PoolNow, Look) {
+    let servers = (1..=5).map(|pid| server(pid, (pid > 1).then_some(8.0 + f64::from(pid)), 20.0)).collect();
+    let queries =
+        (2..=5).map(|pid| backend(pid, "active", 8.0 + f64::from(pid), if pid == 2 { &[1] } else { &[1, 2] }));
+    (pool(servers, waits), look([backend(1, "idle in transaction", 20.0, &[])].into_iter().chain(queries).collect()))
+}
+
+#[test]
+fn a_lock_is_found_with_its_holder_and_all_behind_it() {
+    let (now, seen) = locked(&[3.0]);
+    let found = incident(&now, Some(&seen)).expect("an incident");
+    assert_eq!(found.cause, Cause::Blocked);
+    let wanted = "Blocked by process 1 (billing of joe at 10.0.0.5), idle in its transaction for 20 s: 4 queries wait for \
+                  its locks, the first for 13 s, and 1 client waits for a server.";
+    assert_eq!(found.text, wanted);
+    assert_eq!((found.holders.len(), found.holders[0].blocks.len(), found.seconds), (1, 4, 20.0));
+    assert_eq!(found.holders[0].blocks[0].process_id, 5, "the longest first");
+    assert!(found.seen.complete);
+    // Also where no client waits for a server.
+    assert_eq!(incident(&locked(&[]).0, Some(&seen)).map(|found| found.cause), Some(Cause::Blocked));
+}
+
+#[test]
+fn what_the_server_does_not_show_is_reported_and_the_rest_still_found() {
+    let (now, _) = locked(&[3.0]);
+    let failed: Look = Arc::new(Err("127.0.0.1:5432 as joe: no".into()));
+    let found = incident(&now, Some(&failed)).expect("an incident");
+    assert_eq!((found.cause, found.seen.complete), (Cause::OneApplication, false));
+    assert!(found.seen.reason.as_deref().is_some_and(|reason| reason.contains("as joe: no")));
+    let hidden: Look = Arc::new(Ok(Activity { hidden: true, user: "joe".into(), ..Activity::default() }));
+    let reason = incident(&now, Some(&hidden)).and_then(|found| found.seen.reason).expect("a reason");
+    assert!(reason.contains("pg_read_all_stats"), "{reason}");
+}
+
+#[test]
+fn each_state_has_its_cause() {
+    let all = |query: Option<f64>, transaction| (1..=5).map(|pid| server(pid, query, transaction)).collect::<Vec<_>>();
+    let mixed = |application: bool| {
+        let mut now = pool(all(Some(30.0), 30.0), &[2.0]);
+        let name = |pid: usize| if application && pid < 4 { "reports".to_owned() } else { format!("app{pid}") };
+        now.clients.iter_mut().enumerate().for_each(|(pid, client)| client.application_name = name(pid));
+        now
+    };
+    let table = [
+        ("nobody waits", pool(all(Some(30.0), 30.0), &[]), None),
+        ("a moment", pool(all(Some(0.1), 0.1), &[0.3]), None),
+        ("a queue that moves", pool(all(Some(0.2), 0.2), &[2.0]), None),
+        ("idle in transactions", pool(all(None, 9.0), &[2.0]), Some(Cause::IdleInTransaction)),
+        ("one application", mixed(true), Some(Cause::OneApplication)),
+        ("many applications", mixed(false), Some(Cause::LongQueries)),
+        ("fewer servers", pool(all(Some(30.0), 30.0).split_off(3), &[2.0]), Some(Cause::FewerServers)),
+        ("no servers", pool(Vec::new(), &[2.0]), Some(Cause::FewerServers)),
+    ];
+    for (name, now, wanted) in table {
+        assert_eq!(incident(&now, None).map(|found| found.cause), wanted, "{name}");
+    }
+}
+
+#[test]
+fn a_holder_that_is_not_of_the_pool_is_named_and_chains_of_others_are_not() {
+    let now = pool(vec![server(2, Some(5.0), 5.0)], &[]);
+    let seen = look(vec![
+        backend(77, "active", 60.0, &[]),
+        backend(2, "active", 5.0, &[77]),
+        backend(88, "active", 9.0, &[99]),
+    ]);
+    let found = incident(&now, Some(&seen)).expect("an incident");
+    assert_eq!((found.holders.len(), found.holders[0].process.of_pool), (1, false));
+    assert!(
+        found.text.starts_with("Blocked by process 77 (a client of joe), whose query runs for 1 min: 1 query waits"),
+        "{}",
+        found.text
+    );
+    assert!(incident(&pool(vec![server(3, Some(5.0), 5.0)], &[]), Some(&seen)).is_none());
+}

@@ -1,0 +1,116 @@
+//! The incidents of a running Weir as lines of text, for `weir top`, from `GET /api/v1/incidents`.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_base::Printable;
+
+use crate::events::Stream;
+
+/// The pause between two requests: each may ask the servers of slow pools.
+const PAUSE: Duration = Duration::from_secs(3);
+/// The most blocked queries that are shown of a holder, and holders of a pool.
+const MOST: usize = 5;
+
+/// The latest incidents, which a thread requests; an API that has none of them shows none.
+pub(crate) struct Slow(Arc<Mutex<Vec<String>>>);
+
+impl Slow {
+    /// Requests them from now on, until the process ends.
+    pub(crate) fn watch(base: &str, ca_file: Option<&Path>) -> Result<Slow, String> {
+        let stream = source(base, ca_file)?;
+        let latest: Arc<Mutex<Vec<String>>> = Arc::default();
+        let shared = latest.clone();
+        thread::spawn(move || {
+            loop {
+                let now = request(&stream);
+                *shared.lock().unwrap_or_else(PoisonError::into_inner) = now;
+                thread::sleep(PAUSE);
+            }
+        });
+        Ok(Slow(latest))
+    }
+
+    /// The lines of the latest answer.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The incidents at this moment.
+pub(crate) fn now(base: &str, ca_file: Option<&Path>) -> Result<Vec<String>, String> {
+    source(base, ca_file).map(|stream| request(&stream))
+}
+
+fn source(base: &str, ca_file: Option<&Path>) -> Result<Stream, String> {
+    Stream::new(&format!("{}/api/v1/incidents", base.trim_end_matches('/')), ca_file)
+}
+
+fn request(stream: &Stream) -> Vec<String> {
+    let answer = stream.open().ok().and_then(|body| serde_json::from_reader(body).ok());
+    lines(&answer.unwrap_or(Value::Null))
+}
+
+/// An answer as lines: the cause, then its holders with what they block; the longest first, as the API sorts them.
+fn lines(answer: &Value) -> Vec<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut lines = Vec::new();
+    for incident in list(&answer["incidents"]) {
+        let text = |key: &str| incident[key].as_str().unwrap_or_default().to_owned();
+        lines.push(format!("{}: {}", text("pool"), text("text")));
+        for holder in list(&incident["holders"]).iter().take(MOST) {
+            lines.push(format!("  {}", process(holder)));
+            let blocks = list(&holder["blocks"]);
+            lines.extend(blocks.iter().take(MOST).map(|blocked| format!("    behind it: {}", process(blocked))));
+            if blocks.len() > MOST {
+                lines.push(format!("    and {} more", blocks.len() - MOST));
+            }
+        }
+    }
+    // Names are their clients' own words.
+    lines.iter().map(|line| Printable(line).to_string()).collect()
+}
+
+fn process(process: &Value) -> String {
+    let client = if process["client"].is_object() { &process["client"] } else { process };
+    let said = |value: &Value, otherwise: &str| match value.as_str() {
+        Some(text) if !text.is_empty() => text.to_owned(),
+        _ => otherwise.to_owned(),
+    };
+    let seconds = process["state_seconds"].as_f64().map(|seconds| format!(" for {seconds:.0} s")).unwrap_or_default();
+    format!(
+        "{} {} of {}: {}{seconds}: {}",
+        process["process_id"],
+        said(&client["application_name"], "-"),
+        said(&client["user"], "-"),
+        said(&process["state"], "state hidden"),
+        said(&process["statement"], "-")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_incident_is_its_cause_its_holder_and_what_is_behind_it() {
+        let process = |pid: u32, state: &str| {
+            json!({"process_id": pid, "state": state, "state_seconds": 12.3, "statement": "update t set a = ?",
+                   "application_name": "weir", "user": "app", "client": {"application_name": "web", "user": "joe"}})
+        };
+        let mut holder = process(7, "idle in transaction");
+        holder["blocks"] = json!((1..=7).map(|_| process(8, "active")).collect::<Vec<_>>());
+        let answer = json!({"incidents": [{"pool": "app", "text": "Blocked.", "holders": [holder]}]});
+        let lines = lines(&answer);
+        assert_eq!(lines[0], "app: Blocked.");
+        assert_eq!(lines[1], "  7 web of joe: idle in transaction for 12 s: update t set a = ?");
+        assert_eq!(lines[2], "    behind it: 8 web of joe: active for 12 s: update t set a = ?");
+        assert_eq!((lines.len(), lines[7].as_str()), (8, "    and 2 more"));
+        assert!(super::lines(&Value::Null).is_empty());
+    }
+}

@@ -1,0 +1,154 @@
+//! The incident view of a running Weir: who holds what others wait for, and what can be done about it.
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_pgclient::{Connection, Params};
+use weir_tests::{Api, Mode, Setup, Site, eventually, users};
+
+const SECRET: &str = "hunter2";
+
+/// A site with an API, whose table t has one row.
+fn site(size: u32) -> (Site, Api) {
+    let api = Api::default();
+    let setup = Setup::new(Mode::Transaction).size(size).more(&api.section());
+    let site = Site::with(setup, Mode::Transaction);
+    site.connect().query("CREATE TABLE t AS SELECT 1 AS id, 'a' AS name").unwrap();
+    (site, api)
+}
+
+fn named(site: &Site, name: &str) -> Connection {
+    // Longer than anything here waits.
+    let params: Params = site.params().option("application_name", name).timeout(Duration::from_secs(180));
+    Connection::connect(&params).unwrap()
+}
+
+/// The incident of the pool, once it fits.
+#[track_caller]
+fn incident(api: Api, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    eventually(what, || {
+        let found = api.get("/api/v1/incidents?pool=app")["incidents"][0].clone();
+        if fits(&found) { Ok(found) } else { Err(found.to_string()) }
+    })
+}
+
+/// Clients that each run this query, until `then` has ended; returns the results of their queries.
+fn behind<T>(site: &Site, clients: usize, query: &str, then: impl FnOnce() -> T) -> (T, Vec<Result<(), String>>) {
+    thread::scope(|scope| {
+        let run = || named(site, "web").query(query).map(|_| ()).map_err(|error| error.to_string());
+        let queries: Vec<_> = (0..clients).map(|_| scope.spawn(run)).collect();
+        let done = then();
+        (done, queries.into_iter().map(|query| query.join().unwrap()).collect())
+    })
+}
+
+fn update() -> String {
+    format!("UPDATE t SET name = '{SECRET}' WHERE id = 1")
+}
+
+#[test]
+fn one_client_idle_in_transaction_with_a_lock_is_named_and_no_size_is_advised() {
+    let (site, api) = site(5);
+    let mut holder = named(&site, "billing");
+    holder.query("BEGIN").unwrap();
+    holder.query(&update()).unwrap();
+    // Four queries behind the lock have the other servers; two more clients wait for a server.
+    let (found, results) = behind(&site, 6, &update(), || {
+        let found = incident(api, "all are seen", |found| {
+            found["holders"][0]["blocks_total"] == 4
+                && found["clients_waiting"] == 2
+                && found["seconds"].as_f64() > Some(1.0)
+        });
+        // Longer than the advice needs to know a pool: half a minute of figures.
+        thread::sleep(Duration::from_secs(33));
+        let advice = api.get("/api/v1/advice");
+        assert_eq!(advice["live"][0]["pool"], "app", "{advice}");
+        let text = advice["live"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with("Blocked by process ") && text.contains("billing of"), "{text}");
+        assert_eq!(advice["advice"].as_array().map(Vec::len), Some(0), "{advice}");
+        holder.query("COMMIT").unwrap();
+        found
+    });
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    // Nor when all that was blocked has ended at once.
+    thread::sleep(Duration::from_secs(3));
+    let after = api.get("/api/v1/advice");
+    assert_eq!((&after["live"], &after["advice"]), (&Value::Array(Vec::new()), &Value::Array(Vec::new())), "{after}");
+
+    assert_eq!((&found["cause"], &found["seen"]["complete"]), (&"blocked".into(), &true.into()), "{found}");
+    let first = &found["holders"][0];
+    assert_eq!(
+        (&first["client"]["application_name"], &first["state"]),
+        (&"billing".into(), &"idle in transaction".into())
+    );
+    assert_eq!((&first["of_pool"], &first["client"]["address"]), (&true.into(), &"127.0.0.1".into()), "{first}");
+    let blocked = &first["blocks"][0];
+    assert_eq!(blocked["statement"], "update t set name = ? where id = ?", "{blocked}");
+    assert_eq!(blocked["blocked_by"].as_array().unwrap().len(), 1, "{blocked}");
+    assert!(blocked["waits_for"].as_str().unwrap().starts_with("Lock: ") && blocked["state_seconds"].is_number());
+    assert_eq!(found["waiting"][0]["application_name"], "web", "{found}");
+    assert!(!found.to_string().contains(SECRET), "{found}");
+}
+
+#[test]
+fn a_query_is_cancelled_and_a_backend_terminated_only_while_they_do_what_was_seen() {
+    let (site, api) = site(3);
+    let mut holder = named(&site, "billing");
+    holder.query("BEGIN").unwrap();
+    holder.query(&update()).unwrap();
+    let send = |process: &Value, what: &str| {
+        let path = format!("/api/v1/pools/app/backends/{}/{what}", process["process_id"]);
+        api.ask("POST", &path, &process["key"].to_string())
+    };
+    let ((), results) = behind(&site, 1, &update(), || {
+        let found = incident(api, "a query is blocked", |found| found["holders"][0]["blocks_total"] == 1);
+        let blocked = found["holders"][0]["blocks"][0].clone();
+        assert_eq!(send(&blocked, "cancel"), (204, String::new()));
+        eventually("its query has ended, and a later one is not cancelled", || match send(&blocked, "cancel") {
+            (409, why) if why.contains("something else by now") => Ok(()),
+            other => Err(other),
+        });
+    });
+    assert!(results[0].as_ref().unwrap_err().contains("canceling statement due to user request"), "{results:?}");
+    let ((), results) = behind(&site, 1, &update(), || {
+        let found = incident(api, "a query is blocked", |found| found["holders"][0]["blocks_total"] == 1);
+        let first = found["holders"][0].clone();
+        let other = Value::Object([("started".to_owned(), 1.into())].into_iter().collect());
+        assert_eq!(
+            api.ask(
+                "POST",
+                &format!("/api/v1/pools/app/backends/{}/terminate", first["process_id"]),
+                &other.to_string()
+            )
+            .0,
+            409
+        );
+        assert_eq!(send(&first, "terminate"), (204, String::new()));
+    });
+    assert!(results[0].is_ok(), "the lock is free: {results:?}");
+    assert!(holder.query("COMMIT").is_err(), "its server is gone");
+    let audit = api.get("/api/v1/audit").to_string();
+    assert!(audit.contains("/backends/") && audit.contains("/terminate"), "{audit}");
+}
+
+#[test]
+fn a_holder_that_the_pool_s_user_may_not_see_is_named_by_its_process_and_the_reason_is_given() {
+    let (site, api) = site(2);
+    let mut other = site.superuser();
+    other.query("BEGIN").unwrap();
+    other.query("LOCK TABLE t").unwrap();
+    let pid = other.backend_pid();
+    let (found, results) = behind(&site, 1, &update(), || {
+        let found = incident(api, "a query is blocked", |found| found["holders"][0]["blocks_total"] == 1);
+        other.query("COMMIT").unwrap();
+        found
+    });
+    assert!(results[0].is_ok());
+    let first = &found["holders"][0];
+    assert_eq!((&first["process_id"], &first["of_pool"]), (&pid.into(), &false.into()));
+    assert_eq!((&first["key"], &first["statement"]), (&Value::Null, &Value::Null), "{first}");
+    assert_eq!(found["seen"]["complete"], false);
+    let reason = found["seen"]["reason"].as_str().unwrap();
+    assert!(reason.contains(users::APP.name) && reason.contains("pg_read_all_stats"), "{reason}");
+}
