@@ -23,6 +23,7 @@ export const QUESTIONS = [
   ['too many clients already', 'troubleshooting.html#too-many-server-connections'],
   ['avg_wait_time', 'operations.html#what-to-watch', 'console.html#show-stats'],
   ['server_lifetime', 'settings.html#limits'],
+  ['is a pool healthy', 'health.html', 'health.html#the-health-of-a-pool', 'health.html#the-states'],
   ['auth_query', `${Q}how-do-i-use-auth_query-with-a-function`, 'auth-query.html', 'auth-query.html#users-that-are-not-listed-auth_query'],
   ['prepared statements transaction pooling', `${Q}do-prepared-statements-work-in-transaction-mode`, 'pooling.html#prepared-statements'],
   ['max_prepared_statements', 'settings.html#limits', `${Q}do-prepared-statements-work-in-transaction-mode`, 'pooling.html#prepared-statements'],
