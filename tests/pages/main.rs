@@ -8,6 +8,7 @@
 
 mod dashboard;
 mod player;
+mod symptoms;
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -97,7 +97,7 @@ test('a server that is stopped is shown on every page, tried at once, and gone w
       await words(page).link('shop').first().waitFor();
       await gate.stop();
       const queries = shop.map((one) => one.query('SELECT 1').catch(() => {}));
-      await told(page, 'shop', 'cannot connect', /refused/, /4 clients? affected|clients? affected/, 'Check that the database server runs');
+      await told(page, 'shop', 'cannot connect', /refused/, '4 clients affected: 4 waiting', 'Check that the database server runs');
       await first(page);
       assert.deepEqual(await looks(page, 'incident-server-stopped'), []);
       await goTo('settings');
@@ -146,7 +146,7 @@ test('a wrong password is a rejected login, in the server’s own words', async 
       await words(page).link('shop').first().waitFor();
       const [one] = clients(weir, 1);
       await one.connect().catch(() => {});
-      await told(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, /Correct the pool’s user|Correct the pool's user/);
+      await told(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, '1 client affected: 1 refused', "Correct the pool's user");
       await first(page);
       assert.deepEqual(await looks(page, 'incident-wrong-password'), []);
     });
@@ -210,7 +210,7 @@ test('a server whose certificate has expired cannot be connected to, and the rea
       await words(page).link('shop').first().waitFor();
       const [one] = clients(weir, 1);
       void one.connect().catch(() => {});
-      await told(page, 'shop', 'cannot connect', /TLS handshake .*expired/i);
+      await told(page, 'shop', 'cannot connect', /TLS handshake .*expired/i, /1 client affected/, "Renew the database server's certificate");
       assert.deepEqual(await looks(page, 'incident-certificate'), []);
     });
   } finally {

@@ -18,6 +18,9 @@ fn every_table_has_its_columns_in_their_order() {
     let mut client = site.connect();
     client.query("BEGIN").unwrap();
     for (table, columns) in TABLES {
+        // Weir's own, after PgBouncer's.
+        let own = if table == "POOLS" { " health health_since health_clients health_error" } else { "" };
+        let columns = format!("{columns}{own}");
         for command in [format!("SHOW {table}"), format!("show {}", table.to_lowercase()), format!("SELECT {table};")] {
             let answer = site.weir().command(&command).unwrap_or_else(|error| panic!("{command}: {error}"));
             assert_eq!(answer.columns, columns.split_whitespace().collect::<Vec<_>>(), "{command}");

@@ -42,6 +42,7 @@ mod death;
 mod dirty;
 mod entry;
 mod extended;
+mod health;
 mod holding;
 mod hosts;
 mod limits_servers;

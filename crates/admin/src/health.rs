@@ -148,6 +148,23 @@ impl LoginFailure {
         LoginFailure { since, last, sqlstate: sqlstate.to_owned(), message }
     }
 
+    /// What to do about an error that says more than its state does.
+    fn advice(&self) -> Option<&'static str> {
+        Some(match self.sqlstate.as_str() {
+            "57P03" => "Wait until the database server has started; if that takes long, read its log.",
+            "53300" => "Free connections of the database server, or raise its max_connections.",
+            "3D000" => "Create the database, or correct its name in the pool.",
+            "42501" => "Grant CONNECT on the database to the pool's user.",
+            _ if self.message.contains("TLS handshake") => {
+                "Renew the database server's certificate, or correct Weir's [tls.server]."
+            }
+            _ if self.message.contains("could not look up") => {
+                "Correct the pool's host, or check the name server of this machine."
+            }
+            _ => return None,
+        })
+    }
+
     /// Whether the server has refused the user, the password or the database.
     pub(crate) fn is_rejection(&self) -> bool {
         self.sqlstate.starts_with("28") || REJECTIONS.contains(&self.sqlstate.as_str())
@@ -170,6 +187,11 @@ pub struct PoolHealth {
 }
 
 impl PoolHealth {
+    /// What to do, as a sentence: what the last error says, or else what fits the state.
+    pub fn advice(&self) -> &'static str {
+        self.error.as_ref().and_then(LoginFailure::advice).unwrap_or_else(|| self.state.advice())
+    }
+
     /// How many clients feel it.
     pub fn clients(&self) -> u64 {
         u64::from(self.waiting) + self.refused

@@ -150,6 +150,28 @@ fn states_are_listed_from_the_best_to_the_worst_and_each_problem_has_its_advice(
 }
 
 #[test]
+fn what_to_do_follows_from_the_error_where_that_says_more() {
+    let advice = |state, sqlstate, message| {
+        let error = Some(LoginFailure::new(1, 1, sqlstate, message));
+        PoolHealth { state, error, ..PoolHealth::default() }.advice()
+    };
+    let plain = advice(Health::CannotConnect, "08006", "Connection refused");
+    assert_eq!(plain, Health::CannotConnect.advice());
+    for (sqlstate, message, word) in [
+        ("08006", "TLS handshake with server db:5432 failed: certificate expired", "certificate"),
+        ("08006", "could not connect to server db:5432: could not look up db", "host"),
+        ("57P03", "the database system is starting up", "started"),
+        ("53300", "sorry, too many clients already", "max_connections"),
+    ] {
+        let advice = advice(Health::CannotConnect, sqlstate, message);
+        assert!(advice.contains(word) && advice.ends_with('.'), "{sqlstate} {message}: {advice}");
+    }
+    assert_eq!(advice(Health::LoginRejected, "28P01", "no"), Health::LoginRejected.advice());
+    assert!(advice(Health::LoginRejected, "3D000", "no").contains("Create the database"));
+    assert!(advice(Health::LoginRejected, "42501", "no").contains("CONNECT"));
+}
+
+#[test]
 fn an_error_is_one_line_of_bounded_length() {
     let failure = LoginFailure::new(1, 2, "08006", &"é\n".repeat(1000));
     assert!(failure.message.len() <= MAX_MESSAGE && !failure.message.contains('\n'));

@@ -16,9 +16,14 @@ use crate::records::{PoolRecord, Report, ServiceState};
 /// The shortest interval between two lines of a pool in the log, in microseconds.
 const LOG_EVERY: u64 = 10_000_000;
 
+/// A look after a longer interval, in microseconds, does not know which clients were refused since a state began.
+const RECENT: u64 = 5_000_000;
+
 /// What was seen of each pool, by database and user.
 #[derive(Debug, Default)]
 pub struct HealthWatch {
+    /// The last look.
+    seen_at: u64,
     pools: BTreeMap<(String, String), Seen>,
 }
 
@@ -65,13 +70,17 @@ impl HealthWatch {
     /// Returns the changes for the log. Costs a look at each pool.
     pub fn observe(&mut self, report: &mut Report, config: &Config, now: u64) -> Vec<HealthChange> {
         let all_paused = report.serving != ServiceState::Active;
+        let recent = now.saturating_sub(std::mem::replace(&mut self.seen_at, now)) <= RECENT;
         let mut changes = Vec::new();
         let mut before = std::mem::take(&mut self.pools);
         for pool in &mut report.pools {
             let paused = all_paused || report.paused.contains(&pool.database);
             let state = Health::of(pool, paused, report.disabled.contains(&pool.database));
             let key = (pool.database.clone(), pool.user.clone());
-            let mut seen = before.remove(&key).unwrap_or_else(|| Seen::new(pool.symptoms.refused));
+            let mut seen = before.remove(&key).unwrap_or_else(Seen::new);
+            if !recent {
+                seen.refused = pool.symptoms.refused;
+            }
             pool.health = seen.health(state, pool, now);
             changes.extend(seen.change(&key, &pool.health, now));
             self.pools.insert(key, seen);
@@ -81,7 +90,7 @@ impl HealthWatch {
             let paused = all_paused || report.paused.contains(name);
             let state = Health::of(&record, paused, report.disabled.contains(name));
             let key = (name.clone(), String::new());
-            let mut seen = before.remove(&key).unwrap_or_else(|| Seen::new(0));
+            let mut seen = before.remove(&key).unwrap_or_else(Seen::new);
             report.unused.insert(name.clone(), seen.health(state, &record, now));
             self.pools.insert(key, seen);
         }
@@ -95,9 +104,9 @@ impl HealthWatch {
 }
 
 impl Seen {
-    fn new(refused: u64) -> Seen {
+    fn new() -> Seen {
         let (state, logged) = (Health::Healthy, Health::Healthy);
-        Seen { state, since: 0, refused_before: refused, refused, logged, logged_at: 0 }
+        Seen { state, since: 0, refused_before: 0, refused: 0, logged, logged_at: 0 }
     }
 
     /// The pool's health, now that it is in this state.
@@ -186,6 +195,18 @@ mod tests {
         let mut later = report(|pool| down(pool, 12));
         assert_eq!(watch.observe(&mut later, &config, 60 * SECOND), []);
         assert_eq!((later.pools[0].health.since, later.pools[0].health.refused), (5 * SECOND, 5));
+    }
+
+    #[test]
+    fn a_pool_that_came_with_its_problem_counts_all_who_were_refused_and_an_old_one_only_those_since_the_look() {
+        let (mut watch, config) = (HealthWatch::default(), Config::default());
+        watch.observe(&mut Report::default(), &config, 8 * SECOND);
+        let mut new = report(|pool| down(pool, 1));
+        watch.observe(&mut new, &config, 9 * SECOND);
+        assert_eq!(new.pools[0].health.clients(), 1);
+        let (mut watch, mut old) = (HealthWatch::default(), report(|pool| down(pool, 100)));
+        watch.observe(&mut old, &config, 9 * SECOND);
+        assert_eq!(old.pools[0].health.clients(), 0);
     }
 
     #[test]

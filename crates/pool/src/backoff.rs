@@ -6,7 +6,7 @@ use crate::types::ConnectFailure;
 
 /// The pause after the first failed login that nobody waits for, or that waiting can't change, if `server_login_retry`
 /// allows it.
-const FIRST_RETRY: Span = Span::from_secs(1);
+pub(crate) const FIRST_RETRY: Span = Span::from_secs(1);
 
 /// The shortest of these pauses, whatever `server_login_retry` says: a dead server must not cost a busy loop.
 const SHORTEST_RETRY: Span = Span::from_millis(100);

@@ -180,14 +180,15 @@ impl<P> Pool<P> {
     pub(crate) fn wanted(&self) -> Time {
         let servers = self.servers.len();
         let kept = if self.demand { self.settings.min_size.min(self.limit(0)) } else { 0 };
-        if servers < kept || ((self.probe || self.oldest_wait().is_some()) && servers < self.limit(0)) {
+        if servers < kept || (self.oldest_wait().is_some() && servers < self.limit(0)) {
             return Time::START;
         }
+        let probe = if servers < self.limit(0) { self.probe } else { Time::NEVER };
         match self.oldest_wait() {
             Some(since) if servers < self.limit(self.settings.reserve_size) => {
-                since.deadline(self.settings.reserve_timeout)
+                since.deadline(self.settings.reserve_timeout).min(probe)
             }
-            _ => Time::NEVER,
+            _ => probe,
         }
     }
 

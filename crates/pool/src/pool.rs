@@ -5,7 +5,7 @@
 
 use weir_base::{Peer, Span, Time};
 
-use crate::backoff::{Backoff, ConnectRate, Health, Jitter};
+use crate::backoff::{Backoff, ConnectRate, FIRST_RETRY, Health, Jitter};
 use crate::dedicated::{Dedicated, earlier};
 use crate::queue::Queue;
 use crate::state::{Login, RunState, Server, State};
@@ -22,8 +22,8 @@ pub struct Pool<P> {
     pub(crate) settings: Settings,
     pub(crate) run_state: RunState,
     pub(crate) demand: bool,
-    /// A server is wanted though no client waits: to learn whether one can be had.
-    pub(crate) probe: bool,
+    /// From when on a server is wanted though no client waits, to learn whether one can be had; never, if it is known.
+    pub(crate) probe: Time,
     pub(crate) servers: Table<Server<P>>,
     /// Idle servers, the one used last first.
     pub(crate) idle: List,
@@ -62,7 +62,7 @@ impl<P> Pool<P> {
             settings,
             run_state: RunState::Running,
             demand: false,
-            probe: false,
+            probe: Time::NEVER,
             servers: Table::default(),
             idle: List::default(),
             closing: List::default(),
@@ -185,7 +185,7 @@ impl<P> Pool<P> {
     pub fn connected(&mut self, server: Peer, proof: P, now: Time) -> Release {
         let key = self.servers.find(server).expect("a connected server is in the pool");
         self.backoff.succeeded();
-        self.probe = false;
+        self.probe = Time::NEVER;
         self.needs_poll = true;
         if let State::Closing(reason) = self.servers[key].state {
             self.forget(key);
@@ -409,22 +409,26 @@ impl<P> Pool<P> {
         self.needs_poll = true;
     }
 
-    /// Whether a server can be had is to be learned, though no client waits: while the server is away, a login is tried as
-    /// often as after [`ConnectFailure::Refused`], until one succeeds or fails in another way.
-    pub fn keep_trying(&mut self) {
-        self.needs_poll |= !self.probe;
-        self.probe = true;
+    /// Whether a server can be had is to be learned, though no client waits: a login is tried in a second. While the server is
+    /// away, it is tried as often as after [`ConnectFailure::Refused`], until a login succeeds or fails in another way.
+    pub fn keep_trying(&mut self, now: Time) {
+        if self.probe == Time::NEVER {
+            self.probe = now + FIRST_RETRY;
+            self.needs_poll = true;
+        }
     }
 
     /// An operator wants to know whether a server can be had: a login is tried now, if there is room for one more server.
-    pub fn try_now(&mut self) {
+    pub fn try_now(&mut self, now: Time) {
         self.retry_now();
-        self.keep_trying();
+        self.probe = now;
     }
 
     /// A login has failed: the next one waits.
     pub(crate) fn login_failed(&mut self, failure: ConnectFailure, now: Time) {
-        self.probe &= matches!(failure, ConnectFailure::Away | ConnectFailure::Elsewhere);
+        if matches!(failure, ConnectFailure::NotReady | ConnectFailure::Refused) {
+            self.probe = Time::NEVER;
+        }
         self.backoff.failed(failure, self.settings.server_login_retry, &mut self.jitter, now);
     }
 

@@ -637,3 +637,25 @@ fn a_server_that_is_known_to_be_out_of_reach_is_a_failed_login_without_a_try() {
     assert_eq!(effects(&mut pool, START), [refused(client(1), RefuseReason::ServerDown, 0)]);
     assert!(pool.snapshot(START).retry_at.is_some_and(|next| next > START), "the next try waits");
 }
+
+#[test]
+fn a_pool_that_keeps_trying_opens_one_server_though_no_client_waits_until_that_is_decided() {
+    let mut pool = pool(defaults());
+    pool.keep_trying(START);
+    assert_eq!(run(&mut pool, after(9)), [(1, Effect::Open)]);
+    pool.opening(server(1), after(1));
+    pool.connect_failed(server(1), ConnectFailure::Away, after(1));
+    let [(again, Effect::Open)] = run(&mut pool, after(9))[..] else { panic!("it tries again") };
+    assert!((1..=2).contains(&again), "after {again} s");
+    pool.opening(server(2), after(2));
+    pool.connect_failed(server(2), ConnectFailure::Refused, after(2));
+    assert_eq!(run(&mut pool, after(60)), [], "waiting would not help");
+    pool.try_now(after(60));
+    assert_eq!(effects(&mut pool, after(60)), [Effect::Open]);
+    pool.opening(server(3), after(60));
+    assert_eq!(pool.connected(server(3), (), after(60)), Release::Idle);
+    assert_eq!(run(&mut pool, after(120)), [], "it is known");
+    let mut full = filled(defaults(), 2);
+    full.try_now(START);
+    assert_eq!(effects(&mut full, START), [], "there is no room for one more");
+}

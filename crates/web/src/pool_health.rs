@@ -46,7 +46,7 @@ impl From<&PoolHealth> for Health {
             waiting: of.waiting,
             refused: of.refused,
             error,
-            advice: of.state.advice(),
+            advice: of.advice(),
         }
     }
 }

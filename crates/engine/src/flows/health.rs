@@ -68,7 +68,7 @@ impl Engine {
             if slot.lending.is_borrower() {
                 slot.pool.retry_now();
             } else {
-                slot.pool.try_now();
+                slot.pool.try_now(now);
             }
             for target in &slot.config.clone().targets {
                 self.try_host_now(now, target, io);
@@ -79,10 +79,10 @@ impl Engine {
 
     /// A server was lost, or could not be reached: with a `weir.toml` its pool tries until it is back, even if no client waits,
     /// so that its health is known. With a `pgbouncer.ini` only clients and min_pool_size open servers, as in PgBouncer.
-    pub(crate) fn keep_trying(&mut self, ix: PoolIx) {
+    pub(crate) fn keep_trying(&mut self, now: Time, ix: PoolIx) {
         let slot = self.pools.get_mut(ix);
         if self.common.config().format == FileFormat::Toml && slot.pool.is_empty() && !slot.lending.is_borrower() {
-            slot.pool.keep_trying();
+            slot.pool.keep_trying(now);
         }
     }
 }

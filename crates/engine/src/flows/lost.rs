@@ -33,7 +33,7 @@ impl Engine {
             self.log_server(Level::Info, &server, text, io);
         }
         self.pools.get_mut(ix).pool.lost(peer, now);
-        self.keep_trying(ix);
+        self.keep_trying(now, ix);
         self.takeover.left(peer);
         self.common.follow_up(FollowUp::PollPool(ix));
         match phase {

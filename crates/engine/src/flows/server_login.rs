@@ -253,7 +253,7 @@ impl Engine {
         slot.failures.add(error, false, now);
         slot.pool.connect_failed(server.peer, failure, now);
         if failure == ConnectFailure::Away {
-            self.keep_trying(server.pool);
+            self.keep_trying(now, server.pool);
         }
         self.common.follow_up(FollowUp::PollPool(server.pool));
     }

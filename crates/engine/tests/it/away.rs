@@ -259,7 +259,7 @@ fn show_pools_has_the_health_of_a_pool_and_retry_tries_its_server_at_once() {
     let mut world = World::new(with(|_| {}));
     let console = world.arrival("admin", "pgbouncer");
     world.forget(console);
-    let mut show = |world: &mut World, command: &str| {
+    let show = |world: &mut World, command: &str| {
         world.bytes(console, &query(command));
         world.heard(console)
     };

@@ -1,0 +1,103 @@
+//! The health of pools with a real server: the same word in the console, the API, the metrics and the log, and RETRY.
+
+use std::thread;
+use std::time::Duration;
+
+use weir_tests::{Api, Ini, Mode, Postgres, Setup, Site, eventually};
+
+/// A pool's health in SHOW POOLS: state, clients, error.
+fn health(site: &Site) -> (String, String, String) {
+    let pools = site.weir().command("SHOW POOLS").expect("the console");
+    let row = (0..pools.rows.len()).find(|row| pools.get(*row, "database") == Some("app")).expect("the pool");
+    let text = |column| pools.get(row, column).unwrap_or_default().to_owned();
+    (text("health"), text("health_clients"), text("health_error"))
+}
+
+#[track_caller]
+fn becomes(site: &Site, state: &str) -> (String, String, String) {
+    eventually(state, || {
+        let health = health(site);
+        if health.0 == state { Ok(health) } else { Err(health) }
+    })
+}
+
+#[test]
+fn a_stopped_server_cannot_be_connected_to_and_is_found_again_though_no_client_asks() {
+    let postgres = Postgres::private();
+    let api = Api::default();
+    let setup = Setup::new(Mode::Transaction).size(2).pool("server_login_retry = \"1s\"").more(&api.section());
+    let site = Site::on(&postgres, setup, Mode::Transaction);
+    let mut client = site.connect();
+    client.query("SELECT 1").unwrap();
+    assert_eq!(health(&site).0, "healthy");
+    postgres.server().shutdown();
+    let (_, _, error) = becomes(&site, "cannot connect");
+    assert!(error.ends_with("(08006)") || error.ends_with("(57P03)"), "{error}");
+    let pool = api.get("/api/v1/pools/app");
+    assert_eq!(pool["health"]["state"], "cannot connect", "{pool}");
+    assert!(pool["health"]["since"].as_f64() > Some(1e9) && pool["health"]["problem"] == true, "{pool}");
+    let (_, metrics) = api.ask("GET", "/metrics", "");
+    assert!(
+        metrics.contains("weir_pool_health{database=\"app\",user=\"app\",state=\"cannot connect\"} 1"),
+        "{metrics}"
+    );
+    eventually("the log has it", || {
+        let log = site.weir().log();
+        if log.contains("app/app: health is cannot connect since") { Ok(()) } else { Err(log) }
+    });
+    postgres.server().start_again().unwrap();
+    becomes(&site, "healthy");
+    assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+#[test]
+fn a_rejected_login_has_the_servers_words_and_retry_tries_at_once() {
+    let postgres = Postgres::private();
+    let setup = Setup::new(Mode::Transaction).size(2).pool("server_login_retry = \"1min\"");
+    let site = Site::on(&postgres, setup, Mode::Transaction);
+    let superuser = |sql: &str| postgres.server().execute("postgres", sql).unwrap();
+    superuser("ALTER ROLE app NOLOGIN");
+    assert!(weir_pgclient::Connection::connect(&site.params()).is_err());
+    let (_, _, error) = becomes(&site, "login rejected");
+    assert_eq!(error, "role \"app\" is not permitted to log in (28000)");
+    superuser("ALTER ROLE app LOGIN");
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(health(&site).0, "login rejected", "nobody has tried");
+    site.weir().command("RETRY app").expect("the console");
+    becomes(&site, "healthy");
+}
+
+#[test]
+fn clients_behind_idle_transactions_are_stalled_and_behind_queries_saturated() {
+    let site = Site::with(Setup::new(Mode::Transaction).size(1), Mode::Transaction);
+    let mut holder = site.connect();
+    holder.query("BEGIN").unwrap();
+    let mut waiting = site.connect();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| waiting.query("SELECT 1").unwrap());
+        assert_eq!(becomes(&site, "stalled").1, "1");
+        holder.query("COMMIT").unwrap();
+        waiter.join().unwrap();
+    });
+    becomes(&site, "healthy");
+    thread::scope(|scope| {
+        let slow = scope.spawn(|| holder.query("SELECT pg_sleep(6)").unwrap());
+        thread::sleep(Duration::from_millis(300));
+        let waiter = scope.spawn(|| waiting.query("SELECT 1").unwrap());
+        becomes(&site, "saturated");
+        slow.join().unwrap();
+        waiter.join().unwrap();
+    });
+    becomes(&site, "healthy");
+    site.weir().command("PAUSE app").expect("the console");
+    becomes(&site, "paused");
+    site.weir().command("RESUME app").expect("the console");
+    becomes(&site, "healthy");
+}
+
+#[test]
+fn with_a_pgbouncer_ini_show_pools_has_pgbouncers_columns_alone() {
+    let site = Site::ini(&Ini::transaction(1));
+    let columns = site.weir().command("SHOW POOLS").expect("the console").columns;
+    assert_eq!(columns.last().map(String::as_str), Some("load_balance_hosts"));
+}
