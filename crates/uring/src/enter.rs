@@ -78,6 +78,10 @@ impl Queues {
     /// it takes. Returns whether the kernel took all; it does not wait where it took fewer.
     #[inline]
     pub(crate) fn submit_and_wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+        if timeout == Some(Duration::ZERO) {
+            // A wait for one completion would set a timer and put the thread to sleep until it fires.
+            return self.offer(0, EnterFlags::GETEVENTS, None);
+        }
         self.offer(1, EnterFlags::GETEVENTS | self.no_iowait, timeout)
     }
 
