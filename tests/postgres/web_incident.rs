@@ -1,13 +1,16 @@
 //! The incident view of a running Weir: who holds what others wait for, and what can be done about it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
 use weir_pgclient::{Connection, Params};
-use weir_tests::{Api, Mode, Setup, Site, eventually, users};
+use weir_tests::{Api, Mode, Setup, Site, eventually, users, within};
 
 const SECRET: &str = "hunter2";
+/// Generous, because the machine may be busy.
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A site with an API, whose table t has one row.
 fn site(size: u32) -> (Site, Api) {
@@ -89,6 +92,43 @@ fn one_client_idle_in_transaction_with_a_lock_is_named_and_no_size_is_advised() 
     assert!(blocked["waits_for"].as_str().unwrap().starts_with("Lock: ") && blocked["state_seconds"].is_number());
     assert_eq!(found["waiting"][0]["application_name"], "web", "{found}");
     assert!(!found.to_string().contains(SECRET), "{found}");
+}
+
+/// Work that a larger pool does not speed up: each waits for the one before it.
+const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(1), pg_sleep(0.2)";
+
+#[test]
+fn a_change_by_advice_that_did_not_help_is_taken_back_and_the_audit_has_it() {
+    let (site, api) = site(2);
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..30 {
+            scope.spawn(|| {
+                let mut client = named(&site, "web");
+                while !ended.load(Ordering::Relaxed) && client.query(ONE_AT_A_TIME).is_ok() {}
+            });
+        }
+        let applied = within(TIMEOUT, "advice can be applied", || {
+            thread::sleep(Duration::from_millis(500));
+            match api.ask("POST", "/api/v1/advice/app/apply", "{\"watch_seconds\": 10}") {
+                (200, trial) => Ok(serde_json::from_str::<Value>(&trial).unwrap()),
+                other => Err(other),
+            }
+        });
+        assert_eq!((&applied["state"], &applied["before"]["size"]), (&"watched".into(), &2.into()), "{applied}");
+        assert!(api.get("/api/v1/pools/app")["size"].as_u64() > Some(2));
+        assert_eq!(api.ask("POST", "/api/v1/advice/app/apply", "{}").0, 409, "one at a time");
+        let trial = within(TIMEOUT, "it is compared", || {
+            thread::sleep(Duration::from_millis(500));
+            let trial = api.get("/api/v1/advice")["trials"][0].clone();
+            if trial["state"] == "watched" { Err(trial) } else { Ok(trial) }
+        });
+        ended.store(true, Ordering::Relaxed);
+        assert_eq!(trial["state"], "taken_back", "{trial}");
+    });
+    assert_eq!(api.get("/api/v1/pools/app")["size"], 2);
+    let audit = api.get("/api/v1/audit").to_string();
+    assert!(audit.contains("weir (advice)") && audit.contains("/api/v1/advice/app/undo"), "{audit}");
 }
 
 #[test]

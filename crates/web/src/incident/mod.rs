@@ -175,7 +175,8 @@ fn holders(of: &PoolNow, activity: Option<&Activity>) -> Vec<Holder> {
 
 /// The cause and its sentence, by what is worst: a lock, an idle holder, long queries, missing servers.
 fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, String)> {
-    if let Some(holder) = holders.iter().find(|holder| holder.blocks_total > 0) {
+    // A lock that is held for a moment is as usual as a queue of a moment.
+    if let Some(holder) = holders.iter().find(|holder| holder.blocks_total > 0 && holder.longest() >= LONG) {
         return Some((Cause::Blocked, holder.sentence(waiting)));
     }
     // A wait of a moment is what a queue is for.

@@ -123,6 +123,13 @@ fn each_state_has_its_cause() {
 }
 
 #[test]
+fn a_lock_of_a_moment_is_no_incident() {
+    let (now, _) = locked(&[]);
+    let brief = look(vec![backend(1, "active", 0.2, &[]), backend(2, "active", 0.1, &[1])]);
+    assert!(incident(&now, Some(&brief)).is_none());
+}
+
+#[test]
 fn a_holder_that_is_not_of_the_pool_is_named_and_chains_of_others_are_not() {
     let now = pool(vec![server(2, Some(5.0), 5.0)], &[]);
     let seen = look(vec![
