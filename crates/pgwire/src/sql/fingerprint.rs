@@ -135,11 +135,13 @@ impl Shape {
                 return;
             }
         }
-        let together = match (self.before, kind) {
-            (Kind::Begin | Kind::Open | Kind::Joint, _) | (_, Kind::Close | Kind::Comma | Kind::Joint) => true,
-            (Kind::Word, Kind::Open) | (Kind::Operator, Kind::Operator) => true,
-            _ => false,
-        };
+        let together = matches!(
+            (self.before, kind),
+            (Kind::Begin | Kind::Open | Kind::Joint, _)
+                | (_, Kind::Close | Kind::Comma | Kind::Joint)
+                | (Kind::Word, Kind::Open)
+                | (Kind::Operator, Kind::Operator)
+        );
         if !together {
             self.text.push(' ');
         }
