@@ -8,7 +8,7 @@ use clap::Args;
 
 use serde_json::{Value, json};
 
-use crate::budgets::{self, BUDGETS, Finding, Findings, Measured};
+use crate::budgets::{self, Finding, Findings, Measured};
 use crate::error::{Error, Outcome};
 use crate::options::{Group, Output};
 use crate::out::Out;
@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// All cases of the rounds
     #[arg(long, conflicts_with = "quick")]
     full: bool,
+    /// What is compared with PgBouncer by both back ends, within 15 minutes
+    #[arg(long, conflicts_with_all = ["quick", "full", "groups"])]
+    rivals: bool,
     /// Each for a second and small: that everything runs; its figures mean nothing
     #[arg(long)]
     quick: bool,
@@ -44,28 +47,35 @@ struct Entry {
     has_rig: bool,
     /// Its flags for a quick run.
     quick: &'static str,
+    /// Its flags with `--rivals`; `None` if it is left out then.
+    rivals: Option<&'static str>,
 }
 
-const fn entry<G: Group>(quick: &'static str, has_rig: bool) -> Entry {
+const fn entry<G: Group>(quick: &'static str, rivals: Option<&'static str>, has_rig: bool) -> Entry {
     Entry {
         name: G::NAME,
         run: |flags, out| G::with(flags)?.run(out),
         knows: |flags| G::with(flags).map(drop),
         has_rig,
         quick,
+        rivals,
     }
 }
 
+/// The cases that both back ends have budgets in.
+const BUDGETED: &str = "--only simple-1,simple-4,simple-20,simple-50,simple-200,prepared-50,extended-50,connect-10,\
+                        tpcb-50 --rounds 5 --poolers pgbouncer,weir,weir-epoll";
+
 static GROUPS: &[Entry] = &[
-    entry::<rounds::Options>("--rounds 1 --seconds 1 --scale 1 --only simple-50,connect-10", true),
-    entry::<own::Options>("--quick --transactions 1000", false),
-    entry::<syscalls::Options>("--seconds 1", true),
-    entry::<tail::Options>("--rounds 1 --seconds 1 --clients 100", true),
-    entry::<idle::Options>("--clients 100,200 --idle 200 --active 10 --rate 200 --rounds 1 --seconds 1", true),
-    entry::<open::Options>("--rounds 1 --seconds 1 --clients 40 --load 50,120", true),
-    entry::<bulk::Options>("--rounds 1 --megabytes 10", true),
-    entry::<burst::Options>("--rounds 1 --clients 200", true),
-    entry::<workers::Options>("--rounds 1 --seconds 1", true),
+    entry::<rounds::Options>("--rounds 1 --seconds 1 --scale 1 --only simple-50,connect-10", Some(BUDGETED), true),
+    entry::<own::Options>("--quick --transactions 1000", None, false),
+    entry::<syscalls::Options>("--seconds 1", None, true),
+    entry::<tail::Options>("--rounds 1 --seconds 1 --clients 100", Some("--rounds 4 --seconds 3"), true),
+    entry::<idle::Options>("--clients 100,200 --idle 200 --active 10 --rate 200 --rounds 1 --seconds 1", None, true),
+    entry::<open::Options>("--rounds 1 --seconds 1 --clients 40 --load 50,120", Some("--few --rounds 5"), true),
+    entry::<bulk::Options>("--rounds 1 --megabytes 10", Some("--rounds 3 --poolers pgbouncer,weir,weir-epoll"), true),
+    entry::<burst::Options>("--rounds 1 --clients 200", None, true),
+    entry::<workers::Options>("--rounds 1 --seconds 1", None, true),
 ];
 
 impl Group for Options {
@@ -106,7 +116,7 @@ impl Group for Options {
 impl Options {
     fn chosen(&self) -> Outcome<Vec<&'static Entry>> {
         if self.groups.is_empty() {
-            return Ok(GROUPS.iter().collect());
+            return Ok(GROUPS.iter().filter(|group| !self.rivals || group.rivals.is_some()).collect());
         }
         let of = |name: &String| {
             let names: Vec<_> = GROUPS.iter().map(|group| group.name).collect();
@@ -118,6 +128,9 @@ impl Options {
 
     fn flags_of(&self, group: &Entry) -> Vec<String> {
         let mut flags: Vec<_> = if group.has_rig { self.flags.clone() } else { Vec::new() };
+        if let (true, Some(rivals)) = (self.rivals, group.rivals) {
+            flags.extend(rivals.split_whitespace().map(str::to_owned));
+        }
         if self.quick {
             flags.extend(group.quick.split_whitespace().map(str::to_owned));
         }
@@ -134,7 +147,7 @@ fn left_open<'a>(group: &'a str, error: &'a Error) -> impl Iterator<Item = Findi
         Measured::By(command) => command.split(' ').next() == Some(group),
         Measured::Test(_) => false,
     };
-    let of_group = BUDGETS.iter().filter(move |budget| of_group(budget.command));
+    let of_group = budgets::all().filter(move |budget| of_group(budget.command));
     of_group.map(move |budget| Finding::none(budget.id, format!("{group} failed: {error}")))
 }
 
@@ -148,7 +161,7 @@ mod tests {
 
     #[test]
     fn every_budget_is_measured_by_a_group_that_there_is() {
-        for budget in BUDGETS {
+        for budget in budgets::all() {
             let Measured::By(command) = budget.command else { continue };
             let name = command.split(' ').next().unwrap();
             assert!(GROUPS.iter().any(|group| group.name == name), "{}: {command}", budget.id);
@@ -156,11 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_of_a_quick_run_are_flags_that_the_groups_have() {
-        let quick = options(&["--quick"]);
-        for group in GROUPS {
-            let known = (group.knows)(&quick.flags_of(group));
-            assert!(known.is_ok(), "{}: {}", group.name, known.unwrap_err());
+    fn the_flags_of_a_shorter_run_are_flags_that_the_groups_have() {
+        for flag in ["--quick", "--rivals"] {
+            let options = options(&[flag]);
+            for group in options.chosen().unwrap() {
+                let known = (group.knows)(&options.flags_of(group));
+                assert!(known.is_ok(), "{}: {}", group.name, known.unwrap_err());
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! `weir-bench bulk`: what large results cost: 400 MB of rows by a plain SELECT, a gigabyte out by COPY and one in, by
-//! psql, in the clear and encrypted; and what memory it takes while they stream.
+//! psql, in the clear and encrypted; and what memory it takes while they stream. In the clear the bare forwarder is the
+//! limit: one copy in and one out.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -93,7 +94,8 @@ impl Group for Options {
     fn run(&self, out: &mut Out) -> Outcome<Findings> {
         let stage = self.rig.bare_stage()?;
         stage.server().execute(USER, SINK)?;
-        let poolers = self.rig.poolers(&stage, out)?;
+        let kinds = self.rig.kinds(out)?;
+        let poolers = self.rig.start(&stage, self.rig.with_limits(kinds, out), out)?;
         let psql = Psql::of(&stage)?;
         let folder = weir_pglocal::TempFolder::new()?;
         let data = folder.path().join("lines");
@@ -167,6 +169,9 @@ impl Options {
         for round in 0..self.rounds as usize {
             for step in 0..poolers.len() {
                 let at = (round + step) % poolers.len();
+                if tls && poolers[at].kind.role() == Role::Limit {
+                    continue;
+                }
                 let input = (work == Work::CopyIn).then_some(data);
                 match psql.transfer(&poolers[at], &work.sql(self.megabytes), tls, input) {
                     Ok(transfer) => all[at].push(transfer),
@@ -195,6 +200,10 @@ impl Options {
             let ratio = base.and_then(|base| Ratio::of(&cpu(transfers), &cpu(&all[base])));
             let title = format!("{}{}", work.title(), if tls { ", TLS" } else { "" });
             let Some(spread) = Spread::of(cpu(transfers)) else {
+                if pooler.kind.role() == Role::Limit {
+                    ratios.push(None);
+                    continue;
+                }
                 print_line!(out, "{title:<14} {:<17} – it can't do this", pooler.name);
                 ratios.push(None);
                 continue;

@@ -1,6 +1,6 @@
 //! What is measured in rounds: one entry a line of the table.
 
-use crate::budgets::{BUDGETS, Budget, budget};
+use crate::budgets::{self, Budget};
 use crate::contender::{Kind, Role};
 use crate::find;
 
@@ -62,12 +62,33 @@ pub(crate) struct Case {
     pub(crate) way: Way,
     pub(crate) clients: u32,
     pub(crate) when: When,
-    /// The name of its budget.
-    budget: Option<&'static str>,
 }
 
-/// Work, protocol, way, clients, when, budget.
-type Entry = (Work, Protocol, Way, u32, When, Option<&'static str>);
+/// What of a case may have a budget: its ratio to PgBouncer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Metric {
+    Cpu,
+    Tps,
+    P50,
+    P99,
+}
+
+impl Metric {
+    pub(crate) const ALL: [Metric; 4] = [Metric::Cpu, Metric::Tps, Metric::P50, Metric::P99];
+
+    /// What the name of its budget has behind that of the case.
+    fn suffix(self) -> &'static str {
+        match self {
+            Metric::Cpu => "",
+            Metric::Tps => "-tps",
+            Metric::P50 => "-p50",
+            Metric::P99 => "-p99",
+        }
+    }
+}
+
+/// Work, protocol, way, clients, when.
+type Entry = (Work, Protocol, Way, u32, When);
 
 const CASES: &[Entry] = {
     use Protocol::{Extended, Prepared, Simple};
@@ -75,35 +96,36 @@ const CASES: &[Entry] = {
     use When::{Always, Full};
     use Work::{Connect, Select, TpcB};
     &[
-        (Select, Simple, Plain, 1, Always, None),
-        (Select, Simple, Plain, 20, Always, None),
-        (Select, Simple, Plain, 50, Always, Some("simple-50")),
-        (Select, Simple, Plain, 200, Always, Some("simple-200")),
-        (Select, Simple, Plain, 1000, Always, None),
-        (Select, Extended, Plain, 1, Full, None),
-        (Select, Extended, Plain, 20, Full, None),
-        (Select, Extended, Plain, 50, Always, None),
-        (Select, Extended, Plain, 200, Full, None),
-        (Select, Extended, Plain, 1000, Full, None),
-        (Select, Prepared, Plain, 1, Full, None),
-        (Select, Prepared, Plain, 20, Full, None),
-        (Select, Prepared, Plain, 50, Always, Some("prepared-50")),
-        (Select, Prepared, Plain, 200, Full, None),
-        (Select, Prepared, Plain, 1000, Full, None),
-        (Connect, Simple, Plain, 10, Always, Some("connect-10")),
-        (Connect, Simple, Plain, 50, Full, None),
-        (TpcB, Simple, Plain, 20, Full, None),
-        (TpcB, Simple, Plain, 50, Always, None),
-        (TpcB, Simple, Plain, 200, Full, None),
-        (TpcB, Prepared, Plain, 50, Full, None),
-        (Select, Simple, Tls, 50, Always, Some("simple-50-tls")),
-        (Select, Simple, Tls, 200, Full, None),
-        (Select, Prepared, Tls, 50, Full, None),
-        (Connect, Simple, Tls, 10, Always, Some("connect-10-tls")),
-        (Select, Simple, ServerSocket, 50, Always, None),
-        (Select, Simple, ServerSocket, 200, Full, None),
-        (Select, Prepared, ServerSocket, 50, Full, None),
-        (TpcB, Simple, ServerSocket, 50, Full, None),
+        (Select, Simple, Plain, 1, Always),
+        (Select, Simple, Plain, 4, Always),
+        (Select, Simple, Plain, 20, Always),
+        (Select, Simple, Plain, 50, Always),
+        (Select, Simple, Plain, 200, Always),
+        (Select, Simple, Plain, 1000, Always),
+        (Select, Extended, Plain, 1, Full),
+        (Select, Extended, Plain, 20, Full),
+        (Select, Extended, Plain, 50, Always),
+        (Select, Extended, Plain, 200, Full),
+        (Select, Extended, Plain, 1000, Full),
+        (Select, Prepared, Plain, 1, Full),
+        (Select, Prepared, Plain, 20, Full),
+        (Select, Prepared, Plain, 50, Always),
+        (Select, Prepared, Plain, 200, Full),
+        (Select, Prepared, Plain, 1000, Full),
+        (Connect, Simple, Plain, 10, Always),
+        (Connect, Simple, Plain, 50, Full),
+        (TpcB, Simple, Plain, 20, Full),
+        (TpcB, Simple, Plain, 50, Always),
+        (TpcB, Simple, Plain, 200, Full),
+        (TpcB, Prepared, Plain, 50, Full),
+        (Select, Simple, Tls, 50, Always),
+        (Select, Simple, Tls, 200, Full),
+        (Select, Prepared, Tls, 50, Full),
+        (Connect, Simple, Tls, 10, Always),
+        (Select, Simple, ServerSocket, 50, Always),
+        (Select, Simple, ServerSocket, 200, Full),
+        (Select, Prepared, ServerSocket, 50, Full),
+        (TpcB, Simple, ServerSocket, 50, Full),
     ]
 };
 
@@ -116,7 +138,7 @@ pub(crate) fn table() -> Vec<Case> {
 }
 
 impl Case {
-    fn of(&(work, protocol, way, clients, when, budget): &Entry) -> Case {
+    fn of(&(work, protocol, way, clients, when): &Entry) -> Case {
         let word = match (work, protocol) {
             (Work::Select, protocol) => protocol.name(),
             (Work::Connect, _) => "connect",
@@ -128,7 +150,7 @@ impl Case {
             Way::Tls => "-tls",
             Way::ServerSocket => "-socket",
         };
-        Case { name: format!("{word}-{clients}{end}"), work, protocol, way, clients, when, budget }
+        Case { name: format!("{word}-{clients}{end}"), work, protocol, way, clients, when }
     }
 
     /// Whether this word names it: a group's or a case's name, or the beginning of one that is neither.
@@ -150,13 +172,12 @@ impl Case {
     }
 
     pub(crate) fn has_budget(&self) -> bool {
-        self.budget.is_some()
+        budgets::find(&self.name).is_some()
     }
 
-    /// The budget of Weir without io_uring, where it is another one.
-    pub(crate) fn epoll_budget(&self) -> Option<&'static Budget> {
-        let id = format!("{}-epoll", self.budget?);
-        BUDGETS.iter().find(|budget| budget.id == id)
+    /// Whether Weir without io_uring has a budget of its own.
+    pub(crate) fn has_epoll_budget(&self) -> bool {
+        budgets::find(&format!("{}-epoll", self.name)).is_some()
     }
 
     /// The protocol that this pooler is measured with: a PgBouncer without prepared statements in transaction mode
@@ -166,21 +187,24 @@ impl Case {
         if replaced && !find::has_prepared(pgbouncer_version) { Protocol::Simple } else { self.protocol }
     }
 
-    /// The budget of one in this role, which has io_uring or not, against this PgBouncer.
-    pub(crate) fn budget_of(&self, role: Role, ring: bool, pgbouncer_version: &str) -> Option<&'static Budget> {
+    /// The budget of one in this role, which has io_uring or not, against this PgBouncer: where its *simple* figure
+    /// replaces *prepared*, another limit holds, and none for epoll.
+    pub(crate) fn budget_of(
+        &self,
+        metric: Metric,
+        role: Role,
+        ring: bool,
+        pgbouncer_version: &str,
+    ) -> Option<&'static Budget> {
+        let replaced = self.protocol == Protocol::Prepared && !find::has_prepared(pgbouncer_version);
+        let id = format!("{}{}{}", self.name, metric.suffix(), if replaced { "-simple" } else { "" });
+        let by_epoll = || budgets::find(&format!("{id}-epoll"));
         match role {
-            Role::Ours if ring => self.budget_against(pgbouncer_version),
-            Role::Ours => self.epoll_budget().or_else(|| self.budget_against(pgbouncer_version)),
-            Role::Epoll => self.epoll_budget(),
+            Role::Ours if ring => budgets::find(&id),
+            Role::Ours => by_epoll().or_else(|| budgets::find(&id)),
+            Role::Epoll => by_epoll(),
             _ => None,
         }
-    }
-
-    /// The budget against this PgBouncer: where its *simple* figure replaces *prepared*, another limit holds.
-    fn budget_against(&self, pgbouncer_version: &str) -> Option<&'static Budget> {
-        let id = self.budget?;
-        let stands_in = id == "prepared-50" && !find::has_prepared(pgbouncer_version);
-        Some(budget(if stands_in { "prepared-50-simple" } else { id }))
     }
 
     /// The share of transactions that pgbench logs. A line of its log costs it as much as a tenth of a short query; there are
@@ -226,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_word_names_a_group_or_a_case_or_how_several_begin() {
-        assert_eq!(called("simple"), ["simple-1", "simple-20", "simple-50", "simple-200", "simple-1000"]);
+        assert_eq!(called("simple"), ["simple-1", "simple-4", "simple-20", "simple-50", "simple-200", "simple-1000"]);
         assert_eq!(called("simple-50"), ["simple-50"]);
         assert_eq!(called("simple-5"), ["simple-50", "simple-50-tls", "simple-50-socket"]);
         assert_eq!(called("connect"), ["connect-10", "connect-50"]);
@@ -249,8 +273,22 @@ mod tests {
         assert_eq!(case.protocol_for(Kind::Pgbouncer, "1.18.0"), Protocol::Simple);
         assert_eq!(case.protocol_for(Kind::Pgbouncer, "1.25.2"), Protocol::Prepared);
         assert_eq!(case.protocol_for(Kind::Weir, "1.18.0"), Protocol::Prepared);
-        assert_eq!(case.budget_against("1.18.0").unwrap().limit, Limit::AtMost(0.95));
-        assert_eq!(case.budget_against("1.25.2").unwrap().limit, Limit::AtMost(0.75));
+        let budget = |role, version| case.budget_of(Metric::Cpu, role, true, version).map(|budget| budget.limit);
+        assert_eq!(budget(Role::Ours, "1.18.0"), Some(Limit::AtMost(0.95)));
+        assert_eq!(budget(Role::Ours, "1.25.2"), Some(Limit::AtMost(0.5)));
+        assert_eq!((budget(Role::Epoll, "1.18.0"), budget(Role::Epoll, "1.25.2")), (None, Some(Limit::AtMost(0.75))));
+    }
+
+    #[test]
+    fn few_clients_have_budgets_of_each_metric_by_both_back_ends() {
+        for name in ["simple-1", "simple-4", "simple-20"] {
+            for metric in Metric::ALL {
+                for (role, ring) in [(Role::Ours, true), (Role::Ours, false), (Role::Epoll, true)] {
+                    assert!(case(name).budget_of(metric, role, ring, "1.25.2").is_some(), "{name} {metric:?}");
+                }
+            }
+        }
+        assert!(case("simple-50").budget_of(Metric::P50, Role::Ours, true, "1.25.2").is_none());
     }
 
     #[test]

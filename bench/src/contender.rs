@@ -10,6 +10,7 @@ use weir_uring::{Ring, RingSize};
 use crate::cases::{Case, Protocol, Way};
 use crate::error::{Error, Outcome};
 use crate::find::{self, Program};
+use crate::others;
 use crate::setup::{self, Configuration, Login, Setup};
 
 /// Clients that PostgreSQL has connections for where each takes one, beside its own and the poolers'.
@@ -34,6 +35,13 @@ pub(crate) enum Kind {
     WeirEpoll,
     /// Pgpool-II: a process and a server for each client.
     Pgpool,
+    /// Odyssey, where it is on the PATH.
+    Odyssey,
+    /// PgCat, where it is on the PATH.
+    Pgcat,
+    /// pg_doorman, where it is on the PATH.
+    #[value(name = "pg_doorman")]
+    PgDoorman,
     /// One that is running already, named by its address and its process.
     #[value(skip)]
     Other,
@@ -59,6 +67,9 @@ pub(crate) enum Role {
     /// No pooler at all.
     Nothing,
 }
+
+/// Poolers that are measured where they are found on the PATH, with their one pool by TCP.
+pub(crate) const OTHERS: [Kind; 3] = [Kind::Odyssey, Kind::Pgcat, Kind::PgDoorman];
 
 /// A file's name, and its text.
 type File = (&'static str, fn(&Configuration) -> String);
@@ -149,6 +160,9 @@ static CONTENDERS: &[Contender] = &[
         },
         bars: |login| (login != Login::Trust).then_some("it wants a pool_passwd file; measured with trust only"),
     },
+    other(Kind::Odyssey, "Odyssey", |_| find::other("odyssey"), ("odyssey.conf", others::odyssey_conf)),
+    other(Kind::Pgcat, "PgCat", |_| find::other("pgcat"), ("pgcat.toml", others::pgcat_toml)),
+    other(Kind::PgDoorman, "pg_doorman", |_| find::other("pg_doorman"), ("pg_doorman.toml", others::pg_doorman_toml)),
     Contender {
         kind: Kind::Other,
         name: "rival",
@@ -192,6 +206,26 @@ static CONTENDERS: &[Contender] = &[
         bars: |_| None,
     },
 ];
+
+/// One of [`OTHERS`].
+const fn other(
+    kind: Kind,
+    name: &'static str,
+    program: fn(&Setup) -> Outcome<Option<Program>>,
+    file: File,
+) -> Contender {
+    Contender {
+        kind,
+        name,
+        role: Role::Rival,
+        program,
+        arguments: |configuration, _| vec![configuration.file()],
+        file: Some(file),
+        drops_root: false,
+        refuses: |case| (case.way == Way::ServerSocket).then_some("here it reaches its server by TCP"),
+        bars: |_| None,
+    }
+}
 
 fn nothing_to_start(_: &Setup) -> Outcome<Option<Program>> {
     Ok(None)
@@ -239,6 +273,16 @@ impl Kind {
     /// Why it can't be measured with this login; `None` where it can.
     pub(crate) fn bars(self, login: Login) -> Option<&'static str> {
         (self.entry().bars)(login)
+    }
+
+    /// Whether one of [`OTHERS`] is here.
+    pub(crate) fn is_installed(self) -> bool {
+        match self {
+            Kind::Odyssey => find::is_installed("odyssey"),
+            Kind::Pgcat => find::is_installed("pgcat"),
+            Kind::PgDoorman => find::is_installed("pg_doorman"),
+            _ => false,
+        }
     }
 
     /// All that mark a limit.

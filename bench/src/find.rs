@@ -11,6 +11,7 @@ pub(crate) const GET_PGBOUNCER: &str = "PgBouncer was not found, so there is not
     \x20 Debian, Ubuntu   sudo apt-get install pgbouncer\n\
     \x20 Fedora, RHEL     sudo dnf install pgbouncer\n\
     \x20 Alpine           apk add pgbouncer\n\
+    \x20 from source      bench/build-pgbouncer.sh\n\
     or name one: --pgbouncer /path/to/pgbouncer";
 
 /// How Pgpool-II is had.
@@ -29,21 +30,44 @@ pub(crate) struct Program {
     pub(crate) version: String,
 }
 
-/// PgBouncer: the one named, or the one installed.
+/// PgBouncer: the one named, or the newest of the one built (`bench/build-pgbouncer.sh`) and those installed.
 pub(crate) fn pgbouncer(named: Option<&Path>) -> Option<Program> {
-    versioned(named.map(Path::to_owned).or_else(|| installed("pgbouncer"))?)
+    if let Some(named) = named {
+        return versioned(named.to_owned());
+    }
+    let all = built("pgbouncer").into_iter().chain(installed("pgbouncer"));
+    // Of equal ones the built one: it is optimised as a release is.
+    all.filter_map(versioned).rev().max_by_key(|program| numbers(&program.version))
+}
+
+/// A pooler that is measured if it is on the PATH. Some do not tell their version.
+pub(crate) fn other(name: &str) -> Outcome<Option<Program>> {
+    let path = installed(name).next().ok_or_else(|| Error::new(format!("{name} is not on the PATH")))?;
+    Ok(Some(versioned(path.clone()).unwrap_or(Program { path, version: String::new() })))
+}
+
+/// Whether a pooler is on the PATH.
+pub(crate) fn is_installed(name: &str) -> bool {
+    installed(name).next().is_some()
+}
+
+/// What scripts of the bench have built: in the target folder, in `poolers`.
+fn built(program: &str) -> Option<PathBuf> {
+    let path = env::current_exe().ok()?.parent()?.parent()?.join("poolers").join(program);
+    path.is_file().then_some(path)
 }
 
 /// Pgpool-II: the one named, or the one installed.
 pub(crate) fn pgpool(named: Option<&Path>) -> Option<Program> {
-    versioned(named.map(Path::to_owned).or_else(|| installed("pgpool"))?)
+    versioned(named.map(Path::to_owned).or_else(|| installed("pgpool").next())?)
 }
 
 /// In PATH, or where distributions put what is only root's in theirs.
-fn installed(program: &str) -> Option<PathBuf> {
+fn installed(program: &str) -> impl DoubleEndedIterator<Item = PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin", "/usr/bin"].map(PathBuf::from));
-    folders.map(|folder| folder.join(program)).find(|path| path.is_file())
+    let paths: Vec<_> = folders.map(|folder| folder.join(program)).filter(|path| path.is_file()).collect();
+    paths.into_iter()
 }
 
 /// Weir: the one named, or the release build beside us, be we a release build ourselves or not.
@@ -71,8 +95,9 @@ fn is_release(path: &Path) -> bool {
     path.parent().and_then(Path::file_name).is_some_and(|folder| folder == "release")
 }
 
-/// Asks a program for its version: `PgBouncer 1.18.0`, `weir 0.1.0`, `pgpool-II version 4.3.5 (tamahomeboshi)`.
+/// Asks a program, which is run from any folder, for its version: `PgBouncer 1.18.0`, `weir 0.1.0`, `pgpool-II version 4.3.5 (tamahomeboshi)`.
 fn versioned(path: PathBuf) -> Option<Program> {
+    let path = path.canonicalize().unwrap_or(path);
     let output = Command::new(&path).arg("--version").output().ok()?;
     // Pgpool-II says it where others complain.
     let said = [output.stdout, output.stderr].concat();
@@ -90,8 +115,12 @@ fn version(text: &str) -> Option<String> {
 
 /// Whether this PgBouncer has prepared statements in transaction mode: 1.21 and later.
 pub(crate) fn has_prepared(version: &str) -> bool {
-    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (1, 21)
+    numbers(version).as_slice() >= [1, 21].as_slice()
+}
+
+/// The parts of a version, to compare it.
+fn numbers(version: &str) -> Vec<u32> {
+    version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }
 
 #[cfg(test)]
@@ -104,6 +133,12 @@ mod tests {
         assert_eq!(version("weir 0.1.0 (PgBouncer 1.25.2)").as_deref(), Some("0.1.0"));
         assert_eq!(version("pgpool-II version 4.3.5 (tamahomeboshi)").as_deref(), Some("4.3.5"));
         assert_eq!(version("usage: what"), None);
+    }
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        assert!(numbers("1.25.2") > numbers("1.18.0") && numbers("1.9.0") < numbers("1.18.0"));
+        assert!(numbers("2.0") > numbers("1.25.2"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! back as it is, and the server is free when its last bytes are a ReadyForQuery outside a transaction. No message is
 //! looked at, no login checked, nothing counted or timed, no statement followed: what it costs is what any pooler costs that
 //! makes a read and a write of each piece. Fit for pgbench's small queries only, and it ends at the first thing that it was
-//! not made for.
+//! not made for. A large result or COPY of one client at a time passes, too: where a socket is full, it waits for that one.
 //!
 //! With `--io io-uring` it does the same on one io_uring instead of epoll (`ring`): the limit of another kind of loop.
 //!
@@ -19,13 +19,14 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener as Listener, TcpStream as Block
 use clap::Args;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use socket2::SockRef;
 
 use self::links::{Links, Side, is_free, is_ready, wants_encryption};
 use crate::error::{Error, Outcome};
 use crate::setup::USER;
 
 const LISTENER: Token = Token(usize::MAX);
-/// As much as is read at once; a piece that fills it is not what this was made for.
+/// As much as is read at once.
 const PIECE: usize = 64 * 1024;
 
 /// The options of `forwarder`.
@@ -128,27 +129,33 @@ impl Forwarder {
         }
     }
 
-    /// One read, and what follows from it. A read that did not fill its room has emptied the socket (epoll(7)).
+    /// Reads a socket until it is empty, and does what follows from it. A read that did not fill its room has emptied the
+    /// socket (epoll(7)).
     fn turn(&mut self, id: usize) -> io::Result<()> {
-        let Some(peer) = self.links.get(id) else { return Ok(()) };
         let mut piece = std::mem::take(&mut self.piece);
-        let length = match peer.stream.read(&mut piece) {
+        let mut outcome = Ok(PIECE);
+        while matches!(outcome, Ok(PIECE)) {
+            outcome = self.read(id, &mut piece);
+        }
+        self.piece = piece;
+        outcome.map(drop)
+    }
+
+    /// One read; returns how much it was.
+    fn read(&mut self, id: usize, piece: &mut [u8]) -> io::Result<usize> {
+        let Some(peer) = self.links.get(id) else { return Ok(0) };
+        let length = match peer.stream.read(piece) {
             Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.piece = piece;
-                return Ok(());
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
             Err(_) => 0,
         };
-        let outcome = match (&peer.side, length) {
-            (_, 0) => self.links.leave(id),
-            (_, PIECE) => Err(io::Error::other("a piece of 64 kB: not what a bare forwarder is for")),
-            (Side::Server, length) => self.answer(id, &piece[..length]),
-            (Side::Arriving, length) => self.arrive(id, &piece[..length]),
-            (Side::Client(_), length) => self.ask(id, &piece[..length]),
-        };
-        self.piece = piece;
-        outcome
+        match (&peer.side, length) {
+            (_, 0) => self.links.leave(id)?,
+            (Side::Server, length) => self.answer(id, &piece[..length])?,
+            (Side::Arriving, length) => self.arrive(id, &piece[..length])?,
+            (Side::Client(_), length) => self.ask(id, &piece[..length])?,
+        }
+        Ok(length)
     }
 
     fn arrive(&mut self, id: usize, piece: &[u8]) -> io::Result<()> {
@@ -165,12 +172,12 @@ impl Forwarder {
             return self.links.leave(id);
         }
         let Some(server) = self.links.ask(id, piece) else { return Ok(()) };
-        self.links.peer(server).stream.write_all(piece)
+        write_whole(&mut self.links.peer(server).stream, piece)
     }
 
     fn answer(&mut self, server: usize, piece: &[u8]) -> io::Result<()> {
         let client = self.links.asker(server)?;
-        self.links.peer(client).stream.write_all(piece)?;
+        write_whole(&mut self.links.peer(client).stream, piece)?;
         if is_free(piece)
             && let Some((next, asked)) = self.links.release(client, server)
         {
@@ -179,6 +186,24 @@ impl Forwarder {
         }
         Ok(())
     }
+}
+
+/// Writes all bytes, and waits where the socket is full.
+fn write_whole(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(taken) => bytes = &bytes[taken..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let socket = SockRef::from(&*stream);
+                socket.set_nonblocking(false)?;
+                let written = (&*socket).write(bytes);
+                socket.set_nonblocking(true)?;
+                bytes = &bytes[written?..];
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Opens a server, whose HBA trusts us; also what it said from AuthenticationOk on.

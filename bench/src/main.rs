@@ -17,6 +17,7 @@ mod load;
 mod meter;
 mod open;
 mod options;
+mod others;
 mod out;
 mod own;
 mod pgbench;

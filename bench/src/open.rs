@@ -9,7 +9,7 @@ use clap::Args;
 
 use serde_json::{Value, json};
 
-use crate::budgets::Findings;
+use crate::budgets::{Finding, Findings, print_findings};
 use crate::contender::Role;
 use crate::error::{Error, Outcome};
 use crate::latency::Quantiles;
@@ -18,6 +18,10 @@ use crate::options::{Group, Output, Rig};
 use crate::out::{Out, print_line};
 use crate::stage::Pooler;
 use crate::stats::Spread;
+use crate::tail;
+
+/// The connections and the queries a second of `--few`.
+const FEW: (usize, f64) = (40, 4000.0);
 
 /// The options of `open`.
 #[derive(Args, Clone, Debug)]
@@ -28,6 +32,9 @@ pub(crate) struct Options {
     /// How many connections there are to ask by
     #[arg(long, default_value_t = 200)]
     clients: usize,
+    /// Only what a budget is about: 40 connections, 4,000 queries a second
+    #[arg(long)]
+    few: bool,
     /// How often each pooler runs each load, interleaved
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -57,10 +64,53 @@ impl Group for Options {
 
     fn run(&self, out: &mut Out) -> Outcome<Findings> {
         let (stage, _) = self.rig.stage(1)?;
-        let poolers = self.rig.poolers(&stage, out)?;
-        let fleets = poolers.iter().map(|pooler| Fleet::of(pooler, self.clients, 1));
-        let mut fleets = fleets.collect::<Outcome<Vec<_>>>()?;
-        let saturation = self.saturation(&poolers, &mut fleets, out)?;
+        let kinds = self.rig.both_kinds(out)?;
+        let poolers = self.rig.start(&stage, kinds, out)?;
+        let mut lines = Vec::new();
+        if !self.few {
+            self.run_loads(&poolers, &mut lines, out)?;
+        }
+        let budgets = self.run_few(&poolers, &mut lines, out)?;
+        print_findings(out, &budgets);
+        Ok(Findings { budgets, json: Value::Array(lines) })
+    }
+}
+
+impl Options {
+    /// One fleet of so many connections a pooler.
+    fn fleets(poolers: &[Pooler], clients: usize) -> Outcome<Vec<Fleet>> {
+        poolers.iter().map(|pooler| Fleet::of(pooler, clients, 1)).collect()
+    }
+
+    /// All poolers at one rate, in rotation.
+    fn at_rate(&self, rate: f64, fleets: &mut [Fleet]) -> Outcome<Vec<Rounds>> {
+        let mut all = vec![Rounds::default(); fleets.len()];
+        for round in 0..self.rounds as usize {
+            for step in 0..fleets.len() {
+                let at = (round + step) % fleets.len();
+                all[at].add(&fleets[at].open(rate, Duration::from_secs(self.seconds))?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// A few clients at a rate that each pooler serves easily: latency alone.
+    fn run_few(&self, poolers: &[Pooler], lines: &mut Vec<Value>, out: &mut Out) -> Outcome<Vec<Finding>> {
+        let (clients, rate) = FEW;
+        let all = self.at_rate(rate, &mut Options::fleets(poolers, clients)?)?;
+        print_line!(out, "{clients} connections, {rate} queries a second; p50, p99, p99.9 in ms, lost");
+        for (pooler, rounds) in poolers.iter().zip(&all) {
+            print_line!(out, "{:<17} {}", pooler.name, rounds.summary());
+            lines.push(rounds.json(&pooler.name, 0, rate));
+        }
+        print_line!(out);
+        let p99: Vec<Vec<f64>> = all.iter().map(|rounds| rounds.quantiles.iter().map(|q| q.p99).collect()).collect();
+        Ok(tail::findings(["open-p99", "open-p99-epoll"], poolers, &p99))
+    }
+
+    fn run_loads(&self, poolers: &[Pooler], lines: &mut Vec<Value>, out: &mut Out) -> Outcome<()> {
+        let mut fleets = Options::fleets(poolers, self.clients)?;
+        let saturation = self.saturation(poolers, &mut fleets, out)?;
         print_line!(
             out,
             "\n{:<6} {:>8}  {:<17} {:>8}  {:>24} {:>24} {:>24} {:>6}",
@@ -73,16 +123,9 @@ impl Group for Options {
             "p99.9 ms (min..max)",
             "lost"
         );
-        let mut lines = Vec::new();
         for &percent in &self.load {
             let rate = saturation * f64::from(percent) / 100.0;
-            let mut all = vec![Rounds::default(); poolers.len()];
-            for round in 0..self.rounds as usize {
-                for step in 0..poolers.len() {
-                    let at = (round + step) % poolers.len();
-                    all[at].add(&fleets[at].open(rate, Duration::from_secs(self.seconds))?);
-                }
-            }
+            let all = self.at_rate(rate, &mut fleets)?;
             for (pooler, rounds) in poolers.iter().zip(&all) {
                 print_line!(out, "{:<6} {rate:>8.0}  {:<17} {}", format!("{percent} %"), pooler.name, rounds.summary());
                 lines.push(rounds.json(&pooler.name, percent, rate));
@@ -101,11 +144,10 @@ impl Group for Options {
             self.rig.pool_size,
             self.rounds
         );
-        Ok(Findings { budgets: Vec::new(), json: Value::Array(lines) })
+        print_line!(out);
+        Ok(())
     }
-}
 
-impl Options {
     /// What the base serves in a closed loop, a second; without it, what ours does.
     fn saturation(&self, poolers: &[Pooler], fleets: &mut [Fleet], out: &mut Out) -> Outcome<f64> {
         let mut rates = vec![Vec::new(); poolers.len()];

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::budgets::Findings;
-use crate::contender::{Kind, MAX_SESSIONS, Role};
+use crate::contender::{Kind, MAX_SESSIONS, OTHERS, Role};
 use crate::error::{Error, Outcome};
 use crate::find;
 use crate::out::{Out, print_line};
@@ -70,13 +70,13 @@ impl Output {
 /// Whom to measure, and how they are set up.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rig {
-    /// Whom to measure [default: pgbouncer,weir, and in `rounds` weir-epoll, pgpool, the limits]; `direct` is PostgreSQL alone
+    /// Whom to measure [default: pgbouncer,weir, mostly weir-epoll, and in `rounds` all that are on the PATH and the limits]; `direct` is PostgreSQL alone
     #[arg(long, value_delimiter = ',', value_name = "KIND")]
     pub(crate) poolers: Vec<Kind>,
     /// Weir's program [default: the release build beside this program]
     #[arg(long, value_name = "PATH")]
     weir: Option<PathBuf>,
-    /// PgBouncer's program [default: from PATH or /usr/sbin]
+    /// PgBouncer's program [default: the newest of target/poolers, PATH and /usr/sbin]
     #[arg(long, value_name = "PATH")]
     pgbouncer: Option<PathBuf>,
     /// Pgpool-II's program [default: from PATH or /usr/sbin]
@@ -121,14 +121,23 @@ impl Rig {
         if kinds.is_empty() { Err(Error::new("there is no pooler to measure")) } else { Ok(kinds) }
     }
 
-    /// The same, with Weir by epoll, Pgpool-II where it is installed, and those that mark a limit.
-    pub(crate) fn all_kinds(&self, out: &mut Out) -> Outcome<Vec<Kind>> {
+    /// The same, with Weir by epoll unless others are named.
+    pub(crate) fn both_kinds(&self, out: &mut Out) -> Outcome<Vec<Kind>> {
         let mut kinds = self.kinds(out)?;
-        if self.poolers.is_empty() {
+        if self.poolers.is_empty() && Kind::WeirEpoll.bars(self.auth).is_none() {
             kinds.push(Kind::WeirEpoll);
         }
+        Ok(kinds)
+    }
+
+    /// The same, with every other pooler that is installed, and those that mark a limit.
+    pub(crate) fn all_kinds(&self, out: &mut Out) -> Outcome<Vec<Kind>> {
+        let mut kinds = self.both_kinds(out)?;
         if self.poolers.is_empty() && find::pgpool(self.pgpool.as_deref()).is_some() {
             kinds.push(Kind::Pgpool);
+        }
+        if self.poolers.is_empty() {
+            kinds.extend(OTHERS.into_iter().filter(|kind| kind.is_installed()));
         }
         Ok(self.with_limits(kinds, out))
     }

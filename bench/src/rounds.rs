@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::budgets::Findings;
 use crate::cases::{self, Case, GROUPS, When, Work};
-use crate::contender::{Kind, Role, has_ring};
+use crate::contender::{Kind, OTHERS, Role, has_ring};
 use crate::error::{Error, Outcome};
 use crate::latency::{self, Quantiles};
 use crate::meter::{self, Meter};
@@ -113,7 +113,8 @@ impl Options {
     fn takes_part(&self, kind: Kind, case: &Case) -> bool {
         match kind.role() {
             Role::Limit | Role::Nothing => kind.refuses(case).is_none(),
-            Role::Epoll => self.full || !self.rig.poolers.is_empty() || case.epoll_budget().is_some(),
+            Role::Epoll => self.full || !self.rig.poolers.is_empty() || case.has_epoll_budget(),
+            _ if OTHERS.contains(&kind) => self.full || !self.rig.poolers.is_empty() || case.has_budget(),
             _ => kind != Kind::Pgpool || self.full || !self.rig.poolers.is_empty() || case.clients <= PGPOOL_CLIENTS,
         }
     }
@@ -238,14 +239,14 @@ mod tests {
             let options = options(flags);
             options.chosen().unwrap().iter().map(|case| options.rounds(case)).collect::<Vec<_>>()
         };
-        assert_eq!(count(&["--only", "simple-1,simple-50"]), [3, 5]);
-        assert_eq!(count(&["--only", "simple-1,simple-50", "--rounds", "7"]), [7, 7]);
+        assert_eq!(count(&["--only", "simple-1000,simple-50"]), [5, 3]);
+        assert_eq!(count(&["--only", "simple-1000,simple-50", "--rounds", "7"]), [7, 7]);
     }
 
     #[test]
     fn weir_by_epoll_is_where_it_has_a_budget_unless_asked_for_more() {
         let case = |name| cases::table().into_iter().find(|case| case.name == name).unwrap();
-        let (one, none) = (case("simple-50"), case("simple-1"));
+        let (one, none) = (case("simple-50"), case("simple-1000"));
         let part = |flags: &[&str], case| options(flags).takes_part(Kind::WeirEpoll, case);
         assert!(part(&[], &one) && !part(&[], &none));
         assert!(part(&["--full"], &none) && part(&["--poolers", "weir,weir-epoll"], &none));

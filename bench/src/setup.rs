@@ -29,6 +29,10 @@ pub(crate) enum Login {
 }
 
 impl Login {
+    pub(crate) fn is_trust(self) -> bool {
+        self == Login::Trust
+    }
+
     fn name(self) -> &'static str {
         match self {
             Login::Trust => "trust",
@@ -143,6 +147,23 @@ impl Configuration {
         Configuration { kind, folder: folder.to_owned(), port, server, setup }
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn server_port(&self) -> u16 {
+        self.server.port
+    }
+
+    pub(crate) fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// The first pool, which is all that some poolers are given.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.setup.pools[0]
+    }
+
     /// The file that the program is given.
     pub(crate) fn file(&self) -> String {
         self.beside(self.kind.file().map_or("none", |(name, _)| name))
@@ -254,6 +275,7 @@ pub(crate) fn pgpool_conf(configuration: &Configuration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::others;
 
     fn configuration(kind: Kind) -> Configuration {
         let pools = vec![
@@ -288,6 +310,18 @@ mod tests {
             assert!(text.contains(&format!("\n{name} = '/tmp/x'\n")), "{name}: {text}");
         }
         assert!(text.contains("\nssl_key = '/tmp/x/server.key'\n"), "{text}");
+    }
+
+    #[test]
+    fn the_others_get_the_first_pool() {
+        let text = others::odyssey_conf(&configuration(Kind::Odyssey));
+        assert!(text.contains("database \"a\" {") && text.contains("pool_size 20\n"), "{text}");
+        assert!(text.contains("    tls_key_file \"/tmp/x/server.key\"\n") && text.contains("port 6432\n"), "{text}");
+        let text = others::pgcat_toml(&configuration(Kind::Pgcat));
+        assert!(text.contains("[pools.a.users.0]\n") && text.contains("servers = [[\"127.0.0.1\", 5432, "), "{text}");
+        let text = others::pg_doorman_toml(&configuration(Kind::PgDoorman));
+        assert!(text.contains("[pools.a]\nserver_host = \"127.0.0.1\"\n"), "{text}");
+        assert!(text.contains("\ntls_certificate = \"/tmp/x/server.crt\"\n"), "{text}");
     }
 
     #[test]

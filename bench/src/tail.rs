@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use crate::budgets::{Finding, Findings, print_findings};
 use crate::cases::Way;
-use crate::contender::{Kind, Role};
+use crate::contender::{Kind, Role, has_ring};
 use crate::error::{Error, Outcome};
 use crate::latency::{Quantiles, places};
 use crate::options::{Group, Output, Rig};
 use crate::out::{Out, print_line};
 use crate::pgbench::Pgbench;
 use crate::stage::Pooler;
-use crate::stats::{Spread, histogram};
+use crate::stats::{Ratio, Spread, histogram};
 
 /// The options of `tail`.
 #[derive(Args, Clone, Debug)]
@@ -65,7 +65,7 @@ impl Group for Options {
             return Err(Error::new("PostgreSQL alone does not serve that many clients: that is what poolers are for"));
         }
         let (stage, pgbench) = self.rig.stage(10)?;
-        let kinds = self.rig.kinds(out)?;
+        let kinds = self.rig.both_kinds(out)?;
         let kinds = self.rig.with_limits(kinds, out);
         let poolers = self.rig.start(&stage, kinds, out)?;
         let mut tails: Vec<Vec<Tail>> = poolers.iter().map(|_| Vec::new()).collect();
@@ -94,9 +94,29 @@ impl Group for Options {
                 budgets.push(Finding::new("tail", spread.median).within(spread.min, spread.max));
             }
         }
+        let latencies = |part: fn(&Quantiles) -> f64| {
+            tails.iter().map(|tails| tails.iter().map(|tail| part(&tail.latency)).collect()).collect::<Vec<Vec<f64>>>()
+        };
+        budgets.extend(findings(["tail-p50", "tail-p50-epoll"], &poolers, &latencies(|latency| latency.p50)));
+        budgets.extend(findings(["tail-p99", "tail-p99-epoll"], &poolers, &latencies(|latency| latency.p99)));
         print_findings(out, &budgets);
         Ok(Findings { budgets, json: Value::Array(lines) })
     }
+}
+
+/// The ratios of ours, by both back ends, to the base's: what each pooler's rounds gave, by these budgets.
+pub(crate) fn findings(ids: [&'static str; 2], poolers: &[Pooler], rounds: &[Vec<f64>]) -> Vec<Finding> {
+    let Some(base) = poolers.iter().position(|pooler| pooler.kind.role() == Role::Base) else { return Vec::new() };
+    let of = |(pooler, values): (&Pooler, &Vec<f64>)| {
+        let id = match pooler.kind.role() {
+            Role::Ours if has_ring() => ids[0],
+            Role::Ours | Role::Epoll => ids[1],
+            _ => return None,
+        };
+        let ratio = Ratio::of(values, &rounds[base])?;
+        Some(Finding::new(id, ratio.of_medians).within(ratio.min, ratio.max))
+    };
+    poolers.iter().zip(rounds).filter_map(of).collect()
 }
 
 fn print_line(name: &str, tail: &Tail, ratio: f64, out: &mut Out) {

@@ -105,7 +105,7 @@ pub(crate) enum ClientPhase {
     /// Its socket is being moved to another worker.
     Moving(Box<Handoff>),
     /// An auth_query for its secret is under way.
-    AuthLookup(Box<StartupRequest>),
+    AuthLookup(Arc<StartupRequest>),
     /// Authentication.
     Login(Box<LoginPhase>),
     /// Authentication has failed, and the refusal is delayed.

@@ -21,6 +21,7 @@ use crate::cluster::lending::LendingRole;
 use crate::cluster::quota::PoolId;
 use crate::cluster::quota::servers::PoolQuota;
 use crate::entry::reported::Welcome;
+use crate::entry::welcome::LastWelcome;
 use crate::handles::PoolIx;
 use crate::traffic::cancel_state::PoolCancels;
 
@@ -47,6 +48,8 @@ pub(crate) struct PoolSlot {
     pub(crate) counts: PoolCounts,
     /// The login messages for clients, from a server's reported parameters.
     pub(crate) welcome: Option<Welcome>,
+    /// What the last client that logged in was sent.
+    pub(crate) last_welcome: Option<Box<LastWelcome>>,
     /// The statements that its servers have accepted.
     pub(crate) accepted: PoolStatements,
     /// Its credentials for its servers, besides the configuration.
@@ -201,6 +204,8 @@ pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config:
         slot.hosts = Hosts::default();
         slot.pool.reconnect(now);
     }
+    // Other parameters may be ignored now.
+    slot.last_welcome = None;
     slot.accepted.set_limit(config.limits.pool_share());
     slot.config = config;
     fewer || elsewhere
@@ -237,6 +242,7 @@ impl PoolSlot {
             armed: Time::NEVER,
             counts: PoolCounts::new(now),
             welcome: None,
+            last_welcome: None,
             accepted,
             credentials: KnownCredentials::default(),
             hosts: Hosts::default(),

@@ -90,6 +90,8 @@ pub(crate) enum Reader {
     Ring,
     /// The ring's receive is being cancelled.
     Leaving,
+    /// The worker reads the socket at intervals; nothing reports its bytes (see `pace`).
+    Paced,
 }
 
 /// Output of a peer in the worker's ring.

@@ -5,6 +5,8 @@
 //!
 //! Source: PostgreSQL documentation, "Message Flow", Start-up, SSL and GSSAPI Session Encryption, Canceling Requests.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use weir_pgwire::{First, Malformed, put_back, startup};
 
@@ -41,7 +43,7 @@ pub enum FirstPacket {
     /// A session.
     Startup {
         /// What it wants.
-        request: Box<StartupRequest>,
+        request: Arc<StartupRequest>,
         /// How many bytes of the input that was.
         used: usize,
     },
@@ -152,7 +154,7 @@ pub fn read(input: &[u8], encryption: EncryptionRequests) -> FirstPacket {
             refuse_protocol(&format!("version {major}.{minor}; the server speaks 3.0 to 3.{NEWEST_MINOR}"))
         }
         Ok(Some((First::Startup(packet), used))) => match request(&packet) {
-            Ok(request) => FirstPacket::Startup { request: Box::new(request), used },
+            Ok(request) => FirstPacket::Startup { request: Arc::new(request), used },
             Err(refusal) => FirstPacket::Refuse(refusal),
         },
         Err(malformed) => refuse_protocol(malformed.0),
@@ -292,7 +294,7 @@ mod tests {
         buffer
     }
 
-    fn startup(bytes: &[u8]) -> Box<StartupRequest> {
+    fn startup(bytes: &[u8]) -> Arc<StartupRequest> {
         match read(bytes, EncryptionRequests::Allowed) {
             FirstPacket::Startup { request, used } if used == bytes.len() => request,
             other => panic!("{other:?}"),
@@ -344,7 +346,7 @@ mod tests {
         let kind = |value: &str| {
             let packet = packet(&[("user", "u"), ("options", "-d 5 -c x=1"), ("replication", value)], 0);
             match read(&packet, EncryptionRequests::Allowed) {
-                FirstPacket::Startup { request, .. } => Some((request.replication, request.raw_options)),
+                FirstPacket::Startup { request, .. } => Some((request.replication, request.raw_options.clone())),
                 _ => None,
             }
         };
@@ -358,7 +360,7 @@ mod tests {
         }
         for value in ["false", "off", "of", "no", "n", "0"] {
             let request = startup(&packet(&[("user", "u"), ("replication", value)], 0));
-            assert_eq!((request.replication, request.raw_options), (Replication::None, None), "{value}");
+            assert_eq!((request.replication, request.raw_options.clone()), (Replication::None, None), "{value}");
         }
     }
 

@@ -19,11 +19,15 @@ pub type Limit = Box<dyn FnMut(u32) -> io::Result<u32>>;
 pub(crate) struct Queues {
     uring: IoUring,
     limit: Option<Limit>,
+    /// Where the kernel knows it: a thread that sleeps in a wait is idle, and does not wait for a disk.
+    no_iowait: EnterFlags,
 }
 
 impl Queues {
     pub(crate) fn new(uring: IoUring) -> Queues {
-        Queues { uring, limit: None }
+        let known = uring.params().is_feature_no_iowait();
+        let no_iowait = if known { EnterFlags::NO_IOWAIT } else { EnterFlags::empty() };
+        Queues { uring, limit: None, no_iowait }
     }
 
     pub(crate) fn set_limit(&mut self, limit: Limit) {
@@ -74,7 +78,11 @@ impl Queues {
     /// it takes. Returns whether the kernel took all; it does not wait where it took fewer.
     #[inline]
     pub(crate) fn submit_and_wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        self.offer(1, EnterFlags::GETEVENTS, timeout)
+        if timeout == Some(Duration::ZERO) {
+            // A wait for one completion would set a timer and put the thread to sleep until it fires.
+            return self.offer(0, EnterFlags::GETEVENTS, None);
+        }
+        self.offer(1, EnterFlags::GETEVENTS | self.no_iowait, timeout)
     }
 
     /// Offers nothing, and waits for completions: they may be what the kernel has no room for.

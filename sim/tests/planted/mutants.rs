@@ -59,8 +59,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
             file: EFFECTS,
-            from: "        let (mut may_leave, semicolons) = Mentions::and_semicolons(text);\n",
-            to: "        let (mut may_leave, semicolons) = Mentions::and_semicolons(text);
+            from: "        let (mut may_leave, several) = Mentions::and_semicolon(trimmed.strip_suffix(b\";\").unwrap_or(trimmed));\n",
+            to: "        let (mut may_leave, several) = Mentions::and_semicolon(trimmed.strip_suffix(b\";\").unwrap_or(trimmed));
         if PLANTED {
             may_leave = Dirty::NONE;
         }\n",

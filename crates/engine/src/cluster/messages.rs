@@ -64,7 +64,7 @@ pub(crate) enum Payload {
 /// An unauthenticated client on its way to the worker of its pool.
 #[derive(Debug)]
 pub(crate) struct ClientHandoff {
-    pub(crate) hello: Box<StartupRequest>,
+    pub(crate) hello: Arc<StartupRequest>,
     /// The bytes that it sent after its startup packet.
     pub(crate) leftover: Vec<u8>,
     pub(crate) id: u64,

@@ -3,14 +3,16 @@
 //! Owns no state. Also decides whether a connection may be accepted at all.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use weir_base::ClientAddr;
 use weir_config::Config;
 use weir_pgwire::proxy::{self, Proxied};
 use weir_session::Refusal;
-use weir_session::startup::{self, EncryptionRequests, FirstPacket};
+use weir_session::startup::{self, EncryptionRequests, FirstPacket, StartupRequest};
 
 use crate::common::Cx;
+use crate::entry::startup_packets::StartupPackets;
 use crate::entry::step::EntryStep;
 use crate::entry::tls;
 use crate::log;
@@ -41,7 +43,11 @@ pub(crate) fn first_phase(config: &Config, from: &ClientAddr) -> ClientPhase {
 }
 
 /// Reads the PROXY header of a load balancer: its address replaces the client's.
-pub(crate) fn proxy_header<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
+pub(crate) fn proxy_header<I: Io>(
+    cx: &mut Cx<'_, I>,
+    packets: &mut StartupPackets,
+    client: &mut ClientSlot,
+) -> EntryStep {
     match proxy::header(&client.waiting) {
         Ok(None) => EntryStep::Read,
         Ok(Some((proxied, used))) => {
@@ -50,7 +56,7 @@ pub(crate) fn proxy_header<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -
                 client.addr = ClientAddr::Tcp(from);
             }
             client.phase = ClientPhase::OPENING;
-            opening(cx, client)
+            opening(cx, packets, client)
         }
         Err(malformed) => {
             let text = format_args!("{malformed}, but its address is in listen.proxy_from");
@@ -61,8 +67,13 @@ pub(crate) fn proxy_header<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -
 }
 
 /// Reads a client's first packet, if it is complete.
-pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
+pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, packets: &mut StartupPackets, client: &mut ClientSlot) -> EntryStep {
     let ClientPhase::Opening { asks_left } = client.phase else { return EntryStep::Read };
+    if let Some((request, user)) = packets.find(&client.waiting) {
+        client.waiting.clear();
+        client.user = user;
+        return opened(cx, client, request);
+    }
     match startup::read(&client.waiting, asking(client, asks_left)) {
         FirstPacket::More => EntryStep::Read,
         FirstPacket::Tls { used } => {
@@ -80,14 +91,19 @@ pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> Ent
         FirstPacket::Cancel { pid, secret } => EntryStep::Cancel { pid, secret },
         FirstPacket::Refuse(refusal) => EntryStep::Refuse(refusal),
         FirstPacket::Startup { request, used } => {
+            client.user = packets.remember(&client.waiting[..used], &request);
             client.waiting.drain(..used);
-            client.user = request.user.as_str().into();
-            if tls::is_missing(cx.common.config(), client) {
-                return EntryStep::Refuse(Refusal::EncryptionRequired);
-            }
-            EntryStep::Startup(request)
+            opened(cx, client, request)
         }
     }
+}
+
+/// A client's startup packet has been read.
+fn opened<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, request: Arc<StartupRequest>) -> EntryStep {
+    if tls::is_missing(cx.common.config(), client) {
+        return EntryStep::Refuse(Refusal::EncryptionRequired);
+    }
+    EntryStep::Startup(request)
 }
 
 /// Which requests for encryption a client may still send.

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use weir_admin::Role;
 use weir_auth::{
-    Asked, ConnectionMethod, Demand, Facts, Hba, Method, Mocks, Plan, ScramPolicy, Secret, Shape, Via, decide,
+    Asked, ConnectionMethod, Demand, Exchange, Facts, Hba, Method, Mocks, Plan, ScramPolicy, Secret, Shape, Via, decide,
 };
 use weir_base::{ClientAddr, Peer, Time};
 use weir_config::{Auth, AuthLookup, Config};
 use weir_pgwire::tag::front;
 use weir_pgwire::{HEAD, Head};
 use weir_session::Refusal;
-use weir_session::login::{Login, LoginNonces, LoginStep, MAX_PASSWORD};
+use weir_session::login::{LearnedCredentials, Login, LoginNonces, LoginStep, MAX_PASSWORD};
 use weir_session::startup::{Replication, StartupRequest};
 
 use crate::backends::connection::SaltedKey;
@@ -42,7 +42,13 @@ pub(crate) struct Logins {
     user_names: UserNames,
     hashing: PasswordHashing,
     checks: PasswordChecks,
+    /// Requests whose parameters were found to be in order, under this configuration; the oldest is replaced.
+    in_order: Vec<Arc<StartupRequest>>,
+    next: usize,
 }
+
+/// How many requests are remembered.
+const MAX_IN_ORDER: usize = 8;
 
 /// What a client's proof is checked against.
 struct KnownUser {
@@ -77,6 +83,8 @@ impl Logins {
             user_names: UserNames::default(),
             hashing: PasswordHashing::default(),
             checks: PasswordChecks::default(),
+            in_order: Vec::new(),
+            next: 0,
         }
     }
 
@@ -85,6 +93,25 @@ impl Logins {
         self.policy = policy(self.policy.key, config);
         self.mocks = mocks(config);
         self.hashing.forget_all();
+        self.in_order.clear();
+        self.next = 0;
+    }
+
+    /// Whether a request's parameters are in order, which is found once for all clients that share it.
+    ///
+    /// # Errors
+    /// One of them is refused.
+    fn check_parameters<I: Io>(&mut self, cx: &Cx<'_, I>, request: &Arc<StartupRequest>) -> Result<(), Refusal> {
+        if self.in_order.iter().any(|known| Arc::ptr_eq(known, request)) {
+            return Ok(());
+        }
+        request.wanted(&cx.sessions.params, &cx.common.config().ignore_startup_parameters)?;
+        match self.in_order.get_mut(self.next) {
+            Some(oldest) => oldest.clone_from(request),
+            None => self.in_order.push(request.clone()),
+        }
+        self.next = (self.next + 1) % MAX_IN_ORDER;
+        Ok(())
     }
 
     /// The number of SCRAM iterations.
@@ -126,13 +153,14 @@ impl Logins {
         &mut self,
         cx: &mut Cx<'_, I>,
         client: &mut ClientSlot,
-        request: Box<StartupRequest>,
+        request: Arc<StartupRequest>,
         lookups: &AuthLookups,
     ) -> EntryStep {
-        client.user = request.user.as_str().into();
+        if *client.user != *request.user {
+            client.user = request.user.as_str().into();
+        }
         let console = weir_admin::is_console(&request.database);
-        let ignored = &cx.common.config().ignore_startup_parameters;
-        if !console && let Err(refusal) = request.wanted(&cx.sessions.params, ignored) {
+        if !console && let Err(refusal) = self.check_parameters(cx, &request) {
             return EntryStep::Refuse(refusal);
         }
         let mut buffer = Vec::new();
@@ -156,7 +184,7 @@ impl Logins {
         &mut self,
         cx: &mut Cx<'_, I>,
         client: &mut ClientSlot,
-        request: Box<StartupRequest>,
+        request: Arc<StartupRequest>,
         asked: Option<&UserSecret>,
         lookups: &AuthLookups,
     ) -> EntryStep {
@@ -214,12 +242,18 @@ impl Logins {
         plan: Plan,
         known: KnownUser,
     ) -> EntryStep {
+        if matches!(plan.exchange, Exchange::None) {
+            // Nothing to exchange, so nothing to prepare for it.
+            phase.secret = known.asked;
+            client.phase = ClientPhase::Login(phase);
+            return self.advance(cx, client, LoginStep::Accepted(LearnedCredentials::default()));
+        }
         let salt = LoginNonces { md5: cx.common.random_bytes(), nonce: cx.common.random_bytes() };
         let mut buffer = Vec::new();
         let binding = client.tls.as_deref().and_then(|tls| tls.binding.as_deref());
         let user = &phase.request.user;
         let (login, next) = Login::begin(user, plan, known.secret.as_ref(), salt, binding, &mut buffer);
-        phase.login = Some(login);
+        phase.login = Some(Box::new(login));
         phase.secret = known.asked;
         client.phase = ClientPhase::Login(phase);
         if !buffer.is_empty() {
@@ -284,7 +318,7 @@ impl Logins {
         cx: &mut Cx<'_, I>,
         uid: u32,
         client: &mut ClientSlot,
-        request: Box<StartupRequest>,
+        request: Arc<StartupRequest>,
     ) -> EntryStep {
         self.user_names.ask(cx, uid);
         let phase = LoginPhase { awaits: Awaits::UserName(uid), ..LoginPhase::new(request) };

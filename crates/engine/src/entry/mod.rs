@@ -1,6 +1,6 @@
 //! The login of clients: from the first packet to the first query.
 //!
-//! - `arrive`: from its first byte to its startup packet. `tls`: its encryption. `prelogin`: what unauthenticated clients may
+//! - `arrive`: from its first byte to its startup packet. `startup_packets`: those that were read lately. `tls`: its encryption. `prelogin`: what unauthenticated clients may
 //!   cost.
 //! - `login`: by which method a client must prove who it is, and the steps of the proof. `hashing`: passwords that helpers
 //!   hash. `checks`: passwords that LDAP or PAM checks. `user_names`: names of the operating system's users. `auth_throttle`: failures slow the next ones down.
@@ -21,6 +21,7 @@ pub(crate) mod origin;
 pub(crate) mod prelogin;
 pub(crate) mod reported;
 pub(crate) mod secret_query;
+pub(crate) mod startup_packets;
 pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod tls;
@@ -31,6 +32,7 @@ use weir_config::Config;
 
 /// The parts of a worker's logins.
 pub(crate) struct ClientEntry {
+    pub(crate) packets: startup_packets::StartupPackets,
     pub(crate) logins: login::Logins,
     pub(crate) lookups: auth_lookups::AuthLookups,
     pub(crate) queries: auth_query::AuthQueries,
@@ -42,6 +44,7 @@ impl ClientEntry {
     /// `key` is the same in all workers of the process; `uid` is the operating system's user that it runs as.
     pub(crate) fn new(key: [u8; 32], uid: u32, config: &Config) -> ClientEntry {
         ClientEntry {
+            packets: startup_packets::StartupPackets::default(),
             logins: login::Logins::new(key, uid, config),
             lookups: auth_lookups::AuthLookups::default(),
             queries: auth_query::AuthQueries::default(),

@@ -1,6 +1,7 @@
 //! The state of a client during its login.
 
 use std::fmt;
+use std::sync::Arc;
 
 use weir_auth::RejectReason;
 use weir_base::{Time, WorkerId};
@@ -24,7 +25,7 @@ pub(crate) enum SslNegotiation {
 /// The purpose for which a client's socket is sent to another worker.
 pub(crate) enum Handoff {
     /// Its login there, with its input after the startup packet.
-    Startup(WorkerId, Box<StartupRequest>, Vec<u8>),
+    Startup(WorkerId, Arc<StartupRequest>, Vec<u8>),
     /// To cancel what a client there runs.
     Cancel { pid: u32, secret: Vec<u8> },
     /// Another process takes over.
@@ -33,9 +34,9 @@ pub(crate) enum Handoff {
 
 /// A login: the startup request and its progress.
 pub(crate) struct LoginPhase {
-    pub(super) request: Box<StartupRequest>,
+    pub(super) request: Arc<StartupRequest>,
     /// The exchange; none before it begins and after it has succeeded.
-    pub(super) login: Option<Login>,
+    pub(super) login: Option<Box<Login>>,
     pub(super) learnt: LearnedCredentials,
     /// The answer of an auth_query, if there was one.
     pub(super) secret: Option<UserSecret>,
@@ -73,7 +74,7 @@ pub(crate) struct Hashing {
 
 impl LoginPhase {
     /// A login that has not begun.
-    pub(super) fn new(request: Box<StartupRequest>) -> LoginPhase {
+    pub(super) fn new(request: Arc<StartupRequest>) -> LoginPhase {
         LoginPhase {
             request,
             login: None,
@@ -87,7 +88,7 @@ impl LoginPhase {
     }
 
     /// The startup request.
-    pub(crate) fn request(&self) -> &StartupRequest {
+    pub(crate) fn request(&self) -> &Arc<StartupRequest> {
         &self.request
     }
 
@@ -97,7 +98,7 @@ impl LoginPhase {
     }
 
     /// Ends this login: it starts again with its request.
-    pub(crate) fn into_request(self) -> Box<StartupRequest> {
+    pub(crate) fn into_request(self) -> Arc<StartupRequest> {
         self.request
     }
 

@@ -1,5 +1,7 @@
 //! The next step of a login: the result of the parts of `entry`, which the engine carries out.
 
+use std::sync::Arc;
+
 use weir_config::AuthLookup;
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
@@ -11,11 +13,11 @@ pub(crate) enum EntryStep {
     /// Do not read until an event: an answer of a helper, a server or another worker, or the end of a delay.
     Wait,
     /// The startup packet has arrived: select the worker of its login.
-    Startup(Box<StartupRequest>),
+    Startup(Arc<StartupRequest>),
     /// A cancel request.
     Cancel { pid: u32, secret: Vec<u8> },
     /// Query a server for the user's secret; then start the login again.
-    LookUp(Box<StartupRequest>, AuthLookup),
+    LookUp(Arc<StartupRequest>, AuthLookup),
     /// The authentication has succeeded.
     Proven,
     /// The authentication has failed.

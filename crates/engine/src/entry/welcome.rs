@@ -24,21 +24,54 @@ const CONSOLE_PARAMETERS: [(&str, &str); 7] = [
     ("is_superuser", "on"),
 ];
 
-/// Sends the login messages to a client of a pool, and returns its session's initial parameters.
+/// Bytes of a client's key and of ReadyForQuery, in the usual protocol.
+const REST: usize = 64;
+
+/// What the last client of a pool was sent: the next one with the same startup packet gets the same.
+pub(crate) struct LastWelcome {
+    request: Arc<StartupRequest>,
+    reported: Arc<Reported>,
+    params: Arc<Params>,
+    /// Its messages before those with its key.
+    messages: Box<[u8]>,
+}
+
+/// Sends the login messages to a client of a pool, and returns its session's initial parameters. `last` is what the last
+/// client of this pool was sent.
 ///
 /// # Errors
 /// A startup parameter is refused; nothing has been sent.
 pub(crate) fn send<I: Io>(
     cx: &mut Cx<'_, I>,
     client: &mut ClientSlot,
-    request: &StartupRequest,
+    request: &Arc<StartupRequest>,
     welcome: &Welcome,
+    last: &mut Option<Box<LastWelcome>>,
 ) -> Result<Arc<Params>, Refusal> {
+    // A name with the client's address is its own.
+    let same = |last: &&LastWelcome| {
+        Arc::ptr_eq(&last.request, request)
+            && Arc::ptr_eq(&last.reported, &welcome.reported)
+            && !cx.common.config().application_name_add_host
+    };
+    if let Some(last) = last.as_deref().filter(same) {
+        let mut buffer = Vec::with_capacity(last.messages.len() + REST);
+        buffer.extend_from_slice(&last.messages);
+        finish(cx, client, request, buffer);
+        return Ok(last.params.clone());
+    }
     let (config, table) = (cx.common.config(), &cx.sessions.params);
     let mut wanted = wanted(config, table, client, request)?;
     table.fill(&mut wanted, &welcome.params);
     let params: Arc<Params> = if wanted == *welcome.params { welcome.params.clone() } else { Arc::new(wanted) };
-    greet(cx, client, request, &welcome.reported, &params);
+    let messages = begin(&welcome.reported, &params);
+    *last = Some(Box::new(LastWelcome {
+        request: request.clone(),
+        reported: welcome.reported.clone(),
+        params: params.clone(),
+        messages: messages.as_slice().into(),
+    }));
+    finish(cx, client, request, messages);
     Ok(params)
 }
 
@@ -69,9 +102,19 @@ pub(crate) fn greet<I: Io>(
     reported: &Reported,
     params: &Params,
 ) {
+    finish(cx, client, request, begin(reported, params));
+}
+
+/// The first messages: the same for all clients with these parameters.
+fn begin(reported: &Reported, params: &Params) -> Vec<u8> {
     let mut buffer = Vec::with_capacity(512);
     put_back::auth_ok(&mut buffer);
     reported.write(&mut buffer, params);
+    buffer
+}
+
+/// Sends the first messages, and after them the client's key and what ends a login.
+fn finish<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot, request: &StartupRequest, mut buffer: Vec<u8>) {
     put_key(&mut buffer, cx, client, request);
     let message = &cx.common.config().login_notify_message;
     if !message.is_empty() {

@@ -1,5 +1,7 @@
 //! Clients that come and go between workers before their login: accept, encryption, handoff.
 
+use std::sync::Arc;
+
 use weir_base::{ClientAddr, Peer, Time, WorkerId};
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
@@ -78,9 +80,10 @@ impl Engine {
     /// Handles bytes of a client that is not logged in yet; all of them are in its buffer.
     pub(crate) fn login_input<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         let cx = cx!(self, now, io);
+        let packets = &mut self.entry.packets;
         let step = match &client.phase {
-            ClientPhase::Header => arrive::proxy_header(cx, &mut client),
-            ClientPhase::Opening { .. } => arrive::opening(cx, &mut client),
+            ClientPhase::Header => arrive::proxy_header(cx, packets, &mut client),
+            ClientPhase::Opening { .. } => arrive::opening(cx, packets, &mut client),
             ClientPhase::Login(_) => self.entry.logins.password(cx, &mut client),
             // Further input waits until it is logged in.
             _ => EntryStep::Wait,
@@ -128,7 +131,7 @@ impl Engine {
         &mut self,
         now: Time,
         mut client: Box<ClientSlot>,
-        request: Box<StartupRequest>,
+        request: Arc<StartupRequest>,
         io: &mut I,
     ) {
         let console = weir_admin::is_console(&request.database);

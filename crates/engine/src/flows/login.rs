@@ -1,5 +1,7 @@
 //! A client's login, step by step: carries out the steps that the parts of `entry` return.
 
+use std::sync::Arc;
+
 use weir_base::{Peer, Time};
 use weir_config::{AuthLookup, FileFormat};
 use weir_pool::Acquire;
@@ -49,7 +51,7 @@ impl Engine {
         &mut self,
         now: Time,
         mut client: Box<ClientSlot>,
-        request: Box<StartupRequest>,
+        request: Arc<StartupRequest>,
         io: &mut I,
     ) {
         let cx = cx!(self, now, io);
@@ -62,7 +64,7 @@ impl Engine {
         &mut self,
         now: Time,
         mut client: Box<ClientSlot>,
-        request: Box<StartupRequest>,
+        request: Arc<StartupRequest>,
         asked: Option<&UserSecret>,
         io: &mut I,
     ) {
@@ -76,7 +78,7 @@ impl Engine {
         &mut self,
         now: Time,
         mut client: Box<ClientSlot>,
-        request: Box<StartupRequest>,
+        request: Arc<StartupRequest>,
         lookup: AuthLookup,
         io: &mut I,
     ) {
@@ -305,11 +307,11 @@ impl Engine {
         io: &mut I,
     ) {
         let cx = cx!(self, now, io);
-        let params = match welcome::send(cx, &mut client, phase.request(), welcome) {
+        let slot = self.pools.get_mut(client.pool);
+        let params = match welcome::send(cx, &mut client, phase.request(), welcome, &mut slot.last_welcome) {
             Ok(params) => params,
             Err(refusal) => return self.refuse(now, client, refusal, io),
         };
-        let slot = self.pools.get_mut(client.pool);
         slot.counts.tally.logins += 1;
         slot.counts.stats.client_login_count += 1;
         client.phase = ClientPhase::Ready(Client::new(client.id, slot.mode(), params));

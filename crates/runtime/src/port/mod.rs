@@ -7,6 +7,8 @@
 mod accept;
 mod connect;
 mod connects;
+mod pace;
+mod paced;
 mod pending;
 mod ring;
 mod ring_io;
@@ -36,6 +38,7 @@ use crate::socket::Socket;
 use crate::takeover::Given;
 use crate::tls::{Tls, TlsState};
 pub(crate) use connects::Connects;
+use pace::Pace;
 pub(crate) use pending::{DueAction, PendingInput};
 pub use ring_io::MakeRing;
 pub(crate) use ring_io::{EPOLL, RING_SIZE, RingIo, peer_of};
@@ -64,6 +67,7 @@ pub(crate) struct Port {
     detaching: Vec<Peer>,
     pub(crate) later: BinaryHeap<Reverse<(Time, Peer, DueAction)>>,
     pub(crate) ring_io: RingIo,
+    pub(crate) pace: Pace,
     pub(crate) connects: Connects,
     pub(crate) asking: HelperQueues,
     pub(crate) inbox: Inbox,
@@ -98,6 +102,7 @@ impl Port {
             detaching: Vec::new(),
             later: BinaryHeap::new(),
             ring_io: RingIo::default(),
+            pace: Pace::default(),
             connects: Connects::default(),
             inbox,
             listening,
@@ -246,8 +251,10 @@ impl Port {
         if slot.stage != Stage::Detaching || slot.owes() || slot.ready == Ready::Broken {
             return;
         }
-        if slot.reader != Reader::Epoll {
-            return self.leave_ring(peer);
+        match slot.reader {
+            Reader::Ring | Reader::Leaving => return self.leave_ring(peer),
+            Reader::Paced => slot.reader = Reader::Epoll,
+            Reader::Epoll => {}
         }
         slot.stage = Stage::Detached;
         self.watch(peer, Watch::Nothing);

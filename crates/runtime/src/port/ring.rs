@@ -8,6 +8,7 @@ use weir_base::Peer;
 use weir_uring::{Ended, Ring};
 
 use super::Port;
+use super::pace::LARGE;
 use super::ring_io::{RING_SIZE, SLOT_BITS, key};
 use crate::slots::{NONE, Outgoing, Reader, Ready, Stage, Watch};
 use crate::socket::Socket;
@@ -51,8 +52,8 @@ impl Port {
         self.watch_by_epoll(peer);
     }
 
-    /// Has epoll watch a peer for bytes, unless the ring reads it, and for room if there is a backlog.
-    fn watch_by_epoll(&mut self, peer: Peer) {
+    /// Has epoll watch a peer for bytes, unless something else reads it, and for room if there is a backlog.
+    pub(super) fn watch_by_epoll(&mut self, peer: Peer) {
         let blocked = self.peers.get(peer).is_some_and(|slot| slot.backlog != NONE);
         self.watch(peer, if blocked { Watch::Both } else { Watch::Reads });
     }
@@ -187,6 +188,7 @@ impl Port {
         let Some(slot) = self.peers.get(peer) else { return };
         if slot.reader == Reader::Ring && slot.stage == Stage::Open {
             slot.ready = slot.ready.max(Ready::Bytes);
+            self.pace.begins(peer, self.now);
             self.leave_ring(peer);
             self.enqueue(peer);
         }
@@ -195,7 +197,10 @@ impl Port {
     /// A read has emptied a socket. Unless it was large, the ring may read ahead again.
     #[inline]
     pub(crate) fn emptied(&mut self, peer: Peer, length: usize) {
-        if !self.ring_io.on || length >= RING_SIZE.buffer_size as usize {
+        if length >= LARGE {
+            return self.large_read(peer, length);
+        }
+        if self.pace.is_on() && self.leave_pace(peer) || !self.ring_io.on {
             return;
         }
         let Some(slot) = self.peers.get(peer) else { return };
@@ -210,7 +215,7 @@ impl Port {
         match slot.reader {
             Reader::Ring => self.ring_io.receives.push(peer),
             Reader::Leaving => self.left_ring(peer),
-            Reader::Epoll => {}
+            Reader::Epoll | Reader::Paced => {}
         }
     }
 
@@ -244,7 +249,10 @@ impl Port {
         slot.reader = Reader::Epoll;
         match slot.stage {
             Stage::Detaching => self.take_out(peer),
-            Stage::Open if !slot.paused && slot.ready == Ready::Nothing => self.begin_reading(peer),
+            // In a bulk transfer one piece may have been short.
+            Stage::Open if !slot.paused && slot.ready == Ready::Nothing && !self.pace.knows(peer, self.now) => {
+                self.begin_reading(peer);
+            }
             Stage::Open => self.watch_by_epoll(peer),
             _ => {}
         }

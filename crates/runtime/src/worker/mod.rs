@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use mio::Events;
 use mio::event::Event;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use weir_base::{Peer, Time};
 use weir_engine::port::{Gone, Input, Level};
 use weir_uring::{Completion, Key, Ring};
@@ -200,7 +201,7 @@ impl<B: Handler> Worker<B> {
             let wait = self.wait();
             // All input up to now is in the events, unless there are too many of them.
             let asked = self.port.now;
-            if let Err(error) = self.port.poll.poll(&mut events, wait) {
+            if let Err(error) = self.poll(&mut events, wait) {
                 if error.kind() == ErrorKind::Interrupted {
                     continue;
                 }
@@ -217,12 +218,26 @@ impl<B: Handler> Worker<B> {
         }
     }
 
+    /// Waits for events. mio waits for whole milliseconds, so where sockets are read at intervals, this does.
+    #[inline]
+    fn poll(&mut self, events: &mut Events, wait: Option<Duration>) -> io::Result<()> {
+        let Some(precise) = wait.filter(|wait| self.port.pace.is_on() && !wait.is_zero()) else {
+            return self.port.poll.poll(events, wait);
+        };
+        let time = Timespec::try_from(precise).map_err(io::Error::other)?;
+        rustix::event::poll(&mut [PollFd::new(&self.port.poll.registry().as_fd(), PollFlags::IN)], Some(&time))?;
+        self.port.poll.poll(events, Some(Duration::ZERO))
+    }
+
     fn round(&mut self, events: &Events) {
         for (i, event) in events.iter().enumerate() {
             if i % CLOCK_EVERY == CLOCK_EVERY - 1 {
                 self.port.now = self.port.shared.clock.now();
             }
             self.event(event);
+        }
+        if self.port.pace.is_on() {
+            self.port.read_paced();
         }
         self.read_again();
         if self.port.inbox.waits() {
@@ -246,7 +261,7 @@ impl<B: Handler> Worker<B> {
         if let Some(listening) = &port.listening {
             until = until.min(listening.deadline());
         }
-        until = until.min(self.load.deadline());
+        until = until.min(self.load.deadline()).min(port.pace.due());
         (until != Time::NEVER).then(|| Duration::from_micros(until.since(port.now).micros()))
     }
 
@@ -341,7 +356,12 @@ impl<B: Handler> Worker<B> {
         let Some(slot) = self.port.peers.get(peer) else { return };
         match error.kind() {
             ErrorKind::WouldBlock if slot.ready == Ready::Broken => self.gone(peer, Gone::Error),
-            ErrorKind::WouldBlock => slot.ready = Ready::Nothing,
+            ErrorKind::WouldBlock => {
+                slot.ready = Ready::Nothing;
+                if self.port.pace.is_on() {
+                    self.port.leave_pace(peer);
+                }
+            }
             ErrorKind::Interrupted => self.port.enqueue(peer),
             _ => self.gone(peer, Gone::Error),
         }

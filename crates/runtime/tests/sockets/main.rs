@@ -7,6 +7,7 @@ mod common;
 #[path = "../common/envelopes.rs"]
 mod envelopes;
 
+mod bulk;
 mod bytes;
 mod edges;
 mod moving;

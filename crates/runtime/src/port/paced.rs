@@ -1,0 +1,65 @@
+//! Sockets that are read at intervals: when that begins, each read, when it ends. Its rules are at the top of `pace`.
+
+use weir_base::{Peer, Time};
+
+use super::Port;
+use super::pace::{INTERVAL, WORTH};
+use crate::slots::{Reader, Ready, Stage};
+
+impl Port {
+    /// A large read has emptied a socket.
+    #[cold]
+    pub(super) fn large_read(&mut self, peer: Peer, length: usize) {
+        let begins = self.pace.note(peer, length, self.now);
+        let Some(slot) = self.peers.get(peer) else { return };
+        match slot.reader {
+            Reader::Paced if length < WORTH => drop(self.leave_pace(peer)),
+            Reader::Epoll if begins && slot.reads() && slot.ready == Ready::Nothing => {
+                slot.reader = Reader::Paced;
+                self.watch_by_epoll(peer);
+                self.pace.paced.push(peer);
+                if !self.pace.is_on() {
+                    self.pace.due = self.now + INTERVAL;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the reads at intervals of a peer; the ring or epoll goes on. `false` if it has none.
+    pub(crate) fn leave_pace(&mut self, peer: Peer) -> bool {
+        let Some(slot) = self.peers.get(peer).filter(|slot| slot.reader == Reader::Paced) else { return false };
+        slot.reader = Reader::Epoll;
+        self.pace.begins(peer, self.now);
+        let Some(slot) = self.peers.get(peer) else { return true };
+        match slot.stage {
+            // What has come since the last read causes no event by the ring.
+            Stage::Open if !slot.paused => self.begin_reading(peer),
+            _ => {
+                slot.ready = slot.ready.max(Ready::Bytes);
+                self.watch_by_epoll(peer);
+            }
+        }
+        true
+    }
+
+    /// Has the peers read that are read at intervals, if that is due.
+    #[cold]
+    pub(crate) fn read_paced(&mut self) {
+        if self.now < self.pace.due {
+            return;
+        }
+        let mut paced = std::mem::take(&mut self.pace.paced);
+        paced.retain(|peer| {
+            let Some(slot) = self.peers.get(*peer).filter(|slot| slot.reader == Reader::Paced) else { return false };
+            if !slot.reads() {
+                return !self.leave_pace(*peer);
+            }
+            slot.ready = slot.ready.max(Ready::Bytes);
+            self.enqueue(*peer);
+            true
+        });
+        self.pace.due = if paced.is_empty() { Time::NEVER } else { self.now + INTERVAL };
+        self.pace.paced = paced;
+    }
+}

@@ -1,0 +1,94 @@
+//! Fast streams, which are read at intervals: whole and in order, whatever is paused between, and up to their end.
+
+use std::io::Write;
+use std::net::Shutdown;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use weir_base::{Peer, Time};
+use weir_engine::port::Input;
+
+use crate::common::*;
+
+/// Bytes of a stream: many times what begins the reads at intervals.
+const STREAM: usize = 48 << 20;
+/// How PostgreSQL sends: in pieces of its buffer.
+const PIECE: usize = 8 << 10;
+
+/// A handler that compares a stream, pauses its peer after each `portion`, and resumes it for a byte of another peer. It
+/// answers the last byte.
+fn compare(portion: usize) -> (weir_runtime::Running, std::sync::mpsc::Receiver<String>) {
+    let (told, heard) = channel();
+    let mut told = Some(told);
+    let running = serve(move |_| {
+        let told = told.take().unwrap();
+        let expected = pattern(0, STREAM);
+        let (mut streamer, mut had, mut stop) = (None::<Peer>, 0, portion);
+        script(move |_, input, io| {
+            match input {
+                Input::Accepted { peer, .. } => _ = streamer.get_or_insert(peer),
+                Input::Bytes { peer, bytes } if streamer == Some(peer) => {
+                    assert!(bytes[..] == expected[had..had + bytes.len()], "at byte {had}");
+                    had += bytes.len();
+                    if had >= stop {
+                        stop += portion;
+                        io.pause(peer);
+                    }
+                    if had == STREAM {
+                        io.send(peer, b"!");
+                        io.resume(peer);
+                    }
+                }
+                Input::Bytes { .. } => streamer.into_iter().for_each(|peer| io.resume(peer)),
+                Input::Closed { peer, cause } if streamer == Some(peer) => {
+                    told.send(format!("{had} {cause:?}")).unwrap();
+                }
+                _ => {}
+            }
+            Time::NEVER
+        })
+    });
+    (running, heard)
+}
+
+#[test]
+fn a_fast_stream_arrives_whole_and_its_last_bytes_at_once_whatever_is_paused_between() {
+    for portion in [usize::MAX / 2, 3 << 20, 100_000] {
+        let (running, heard) = compare(portion);
+        let mut streamer = client(&running);
+        let mut other = client(&running);
+        thread::scope(|scope| {
+            let sending = scope.spawn(move || {
+                let whole = pattern(0, STREAM);
+                whole[..STREAM - 1].chunks(PIECE).for_each(|piece| streamer.write_all(piece).unwrap());
+                // The stream has ended, and its reader goes back to waiting for news.
+                thread::sleep(Duration::from_millis(20));
+                streamer.write_all(&whole[STREAM - 1..]).unwrap();
+                assert_eq!(read(&mut streamer, 1), b"!");
+                streamer.shutdown(Shutdown::Write).unwrap();
+                streamer
+            });
+            while !sending.is_finished() {
+                other.write_all(b"r").unwrap();
+                thread::sleep(Duration::from_millis(1));
+            }
+            sending.join().unwrap();
+        });
+        assert_eq!(heard.recv_timeout(Duration::from_secs(20)).unwrap(), format!("{STREAM} Eof"), "{portion}");
+    }
+}
+
+#[test]
+fn a_fast_stream_that_breaks_off_is_noticed_also_while_it_is_paused() {
+    let (running, heard) = compare(3 << 20);
+    let mut streamer = client(&running);
+    // Nobody resumes it: what the kernel takes beyond the first portion waits.
+    let whole = pattern(0, 4 << 20);
+    streamer.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let _ = whole.chunks(PIECE).try_for_each(|piece| streamer.write_all(piece));
+    socket2::SockRef::from(&streamer).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(streamer);
+    let end = heard.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(end.ends_with(" Error"), "{end}");
+}
