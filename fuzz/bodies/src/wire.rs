@@ -4,7 +4,7 @@ use weir_pgwire::startup::{self, First};
 use weir_pgwire::tag::{back, front};
 use weir_pgwire::{Auth, HEAD, Head, backend, frontend, proxy, put_back, put_front};
 use weir_session::ParamTable;
-use weir_session::startup::{self as session_startup, EncryptionRequests, FirstPacket};
+use weir_session::startup::{self as session_startup, EncryptionRequests, FirstPacket, OtherParams};
 
 /// Inputs up to this length are cut after every byte; longer inputs in fewer places.
 const EVERY_CUT: usize = 300;
@@ -154,9 +154,11 @@ pub(crate) fn first_packet(data: &[u8]) {
         let FirstPacket::Startup { request, used } = session_startup::read(data, asking) else { continue };
         assert!(used <= data.len() && !request.user.is_empty() && !request.database.is_empty());
         for ignored in [&[][..], &["options".to_owned()], &["extra_float_digits".to_owned()]] {
-            let Ok(wanted) = request.wanted(&table, ignored) else { continue };
-            // Tracked parameters become part of our own query: their values may need only doubled quotes.
-            assert!(table.iter(&wanted).all(|(_, value)| value.bytes().all(|b| (b' '..=b'~').contains(&b))));
+            for others in [OtherParams::Refuse, OtherParams::Ignore, OtherParams::Set] {
+                let Ok(wanted) = request.wanted(&table, ignored, others) else { continue };
+                // Parameters become part of our own query: their values may need only doubled quotes.
+                assert!(table.iter(&wanted).all(|(_, value)| value.bytes().all(|b| (b' '..=b'~').contains(&b))));
+            }
         }
         request.write_negotiation(&mut Vec::new());
     }
