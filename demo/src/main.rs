@@ -51,7 +51,7 @@ struct Arguments {
     /// The weir to show [default: the one beside this program, or else in PATH]
     #[arg(long, value_name = "FILE")]
     weir: Option<PathBuf>,
-    /// Use colours: auto (on a terminal, unless NO_COLOR is set), always or never
+    /// Use colours; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: ColorWhen,
 }

@@ -385,8 +385,7 @@ pub trait Io {
     fn help(&mut self, job: u64, work: Work);
     /// Whether lines of this level are written: others need not be formatted.
     fn logs(&self, level: Level) -> bool {
-        let _ = level;
-        true
+        level > Level::Noise
     }
     /// Answers a request of [`Input::Asked`].
     fn answer(&mut self, number: u64, response: Response);

@@ -7,7 +7,8 @@ use std::path::Path;
 use weir_admin::Command;
 use weir_auth::{Asked, Hba, Via};
 use weir_config::{
-    Assignment, CipherSuite, Config, Edit, Edits, FileFormat, HostLimits, load, resolve_ciphers, resolve_tls13, to_toml,
+    Assignment, CipherSuite, Config, Edit, Edits, FileFormat, HostLimits, Listen, load, resolve_ciphers, resolve_tls13,
+    to_toml,
 };
 
 use crate::passwords::rules_are_named;
@@ -65,6 +66,8 @@ fn use_settings(name: &str, text: &str) {
 fn meaning(config: Config) -> Config {
     let Config { locations, inert, .. } = Config::default();
     let (password_files, warnings) = (Vec::new(), Vec::new());
+    // Only an ini has this: PgBouncer starts without an address that it can't use.
+    let listen = Listen { skip_unusable: false, ..config.listen };
     Config {
         source: "".into(),
         format: FileFormat::Toml,
@@ -73,6 +76,7 @@ fn meaning(config: Config) -> Config {
         inert,
         password_files,
         warnings,
+        listen,
         ..config
     }
 }
