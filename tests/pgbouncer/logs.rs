@@ -59,7 +59,7 @@ fn said(site: &Site, whats: &[&str], last: &str) -> String {
 
 #[test]
 fn logins_that_fail() {
-    let whats = ["login attempt", "login failed", "no such user", "closing because", "pooler error"];
+    let whats = ["login attempt", "login failed", "no such user:", "closing because", "pooler error"];
     for (name, user, database, last) in [
         ("a wrong password", users::APP, "app", "pooler error: password authentication failed"),
         ("an unknown user", User { name: "nobody_here", ..users::APP }, "app", "pooler error: password"),
