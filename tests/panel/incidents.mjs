@@ -16,8 +16,8 @@ import { inBrowser, server, until, words } from './stage.mjs';
 import { serve } from './weir.mjs';
 
 /** How long the first screen may take; a loaded machine gets more with SLACK. */
-const SOON = 5000 * Number(process.env.SLACK ?? 1);
-const GREY = 3000 * Number(process.env.SLACK ?? 1);
+const SOON = 5000 * Number(process.env.SLOWER ?? 1);
+const GREY = 3000 * Number(process.env.SLOWER ?? 1);
 
 /** A server that can be stopped and started: what comes is passed on to the real one, or handled by `answer`. */
 async function forwarder(answer = null) {
