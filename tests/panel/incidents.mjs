@@ -15,7 +15,7 @@ import { looks } from './looks.mjs';
 import { inBrowser, server, until, words } from './stage.mjs';
 import { serve } from './weir.mjs';
 
-/** How long the first screen may take; a loaded machine gets more with SLACK. */
+/** How long the first screen may take; a loaded machine gets more with SLOWER. */
 const SOON = 5000 * Number(process.env.SLOWER ?? 1);
 const GREY = 3000 * Number(process.env.SLOWER ?? 1);
 
