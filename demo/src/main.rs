@@ -38,11 +38,11 @@ Examples:
 #[command(
     name = "weir demo",
     version,
-    about = "Show Weir at work in half a minute, on a throw-away server",
+    about = "Show Weir at work in half a minute, on a temporary server",
     after_help = EXAMPLES
 )]
 struct Arguments {
-    /// Stay up for N seconds at the end [default: until Ctrl-C; without a terminal 10]
+    /// Seconds to stay up at the end [default: until Ctrl-C; 10 without a terminal]
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
     /// Download or install PostgreSQL without a question, where there is none
