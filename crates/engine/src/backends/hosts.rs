@@ -118,6 +118,17 @@ impl Hosts {
         self.failed.contains(&(attempt.host, attempt.any))
     }
 
+    /// A host has room for a login now: the next attempt is at that host, if it is one of the pool's, and a second attempt that
+    /// was due elsewhere is dropped. Returns whether it is one of the pool's.
+    pub(crate) fn turn_to(&mut self, pool: &Pool, target: &Target) -> bool {
+        if self.peek(pool) == target {
+            return true;
+        }
+        let Some(host) = pool.targets.iter().position(|other| other == target) else { return false };
+        (self.next, self.again) = (host, None);
+        true
+    }
+
     /// An attempt has failed. Returns what that counts as for the pool, and the error for clients.
     pub(crate) fn failed(
         &mut self,

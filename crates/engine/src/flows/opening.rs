@@ -124,12 +124,16 @@ impl Engine {
     /// The pools that wait for a host go on as far as there is room.
     fn call_waiting<I: Io>(&mut self, now: Time, target: &Target, io: &mut I) {
         let most = self.most_logins();
+        let mut called = 0;
         while let Some(ix) = self.backends.throttle.next(target, most, now) {
+            called += 1;
+            debug_assert!(called <= self.pools.indices().len(), "a pool that was called waits at {target} again");
             let slot = self.pools.get_mut(ix);
             slot.login.called();
             if !slot.pool.wants_server() {
                 slot.pool.open_declined(now, now);
-            } else if slot.hosts.peek(&slot.config) == target {
+            } else if slot.hosts.turn_to(&slot.config, target) {
+                // At this host: if it asked for room again, it could wait here again, and this would never end.
                 self.open_server(now, ix, io);
             } else {
                 // A reload has changed its host.
