@@ -161,6 +161,8 @@ if [ "$ci" = yes ]; then
     beside other_suites
 else
     beside simulator
+    # Alone, these tests mostly wait: twice as many at a time as there are processors.
+    export RUST_TEST_THREADS=$((2 * $(nproc)))
 fi
 tests "Real PostgreSQL" "${real[@]}" --test postgres
 beside_ends
