@@ -11,6 +11,7 @@ export const later = {
   audit: (): Page<Plain> => import('./Audit.svelte'),
   lab: (): Page<Plain> => import('./Lab.svelte'),
   settings: (): Page<Plain> => import('./Settings.svelte'),
+  docs: (): Page<Plain> => import('./Docs.svelte'),
   pool: (): Page<{ name: string; tab: string }> => import('./Pool.svelte'),
   form: (): Page<{ name: string | null }> => import('./PoolForm.svelte'),
 };
