@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use weir_base::prefix;
+
 /// The longest part of a command that an error repeats, in bytes: the size of PgBouncer's buffer for it.
 const MAX_QUOTED: usize = 960;
 
@@ -53,11 +55,7 @@ pub enum CommandError {
 impl CommandError {
     /// The error that `text` is not a command.
     pub(crate) fn invalid(text: &str) -> CommandError {
-        let mut end = text.len().min(MAX_QUOTED);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        CommandError::Invalid(text[..end].to_owned())
+        CommandError::Invalid(prefix(text, MAX_QUOTED).to_owned())
     }
 
     /// Its SQLSTATE.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use weir_base::Span;
+use weir_base::{Span, prefix};
 
 /// A server whose client or query has not moved for this long counts as motionless; a login without an answer for this long
 /// counts as failed.
@@ -140,11 +140,7 @@ pub struct LoginFailure {
 impl LoginFailure {
     /// A failed login; a long text is shortened, and is one line.
     pub fn new(since: u64, last: u64, sqlstate: &str, message: &str) -> LoginFailure {
-        let mut end = message.len().min(MAX_MESSAGE);
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        let message = message[..end].replace(|c: char| c.is_control(), " ");
+        let message = prefix(message, MAX_MESSAGE).replace(|c: char| c.is_control(), " ");
         LoginFailure { since, last, sqlstate: sqlstate.to_owned(), message }
     }
 

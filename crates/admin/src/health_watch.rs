@@ -85,7 +85,8 @@ impl HealthWatch {
             changes.extend(seen.change(&key, &pool.health, now));
             self.pools.insert(key, seen);
         }
-        for name in config.pools.keys().filter(|name| !report.pools.iter().any(|pool| pool.database == **name)) {
+        let unused: Vec<&String> = config.pools.keys().filter(|name| !self.knows(name)).collect();
+        for name in unused {
             let record = PoolRecord::new(&**name, "", config.mode);
             let paused = all_paused || report.paused.contains(name);
             let state = Health::of(&record, paused, report.disabled.contains(name));
@@ -95,6 +96,12 @@ impl HealthWatch {
             self.pools.insert(key, seen);
         }
         changes
+    }
+
+    /// Whether a pool of this database was seen.
+    fn knows(&self, database: &str) -> bool {
+        let first = self.pools.range((database.to_owned(), String::new())..).next();
+        first.is_some_and(|((seen, _), _)| seen == database)
     }
 
     /// Whether a pool must be looked at again soon: it is not healthy, or the log does not have its state yet.

@@ -12,6 +12,6 @@ mod time;
 pub use addr::{ClientAddr, Host, Target};
 pub use ids::{Peer, WorkerId};
 pub use policy::{OnDirty, PoolMode, UnknownPolicy};
-pub use printable::{Printable, is_hidden};
+pub use printable::{Printable, is_hidden, prefix};
 pub use slab::Slab;
 pub use time::{Span, Time};

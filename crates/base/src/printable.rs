@@ -33,6 +33,15 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
 }
 
+/// The longest beginning of a text that has at most so many bytes, without a part of a character.
+pub fn prefix(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +54,11 @@ mod tests {
         for plain in ["it's \"C:\\x\"", "Zoë Ångström", "日本語 नमस्ते", "🙂"] {
             assert_eq!(shown(plain), plain);
         }
+    }
+
+    #[test]
+    fn a_prefix_ends_between_two_characters() {
+        let prefixes = [0, 1, 2, 3, 9].map(|most| prefix("aéb", most));
+        assert_eq!(prefixes, ["", "a", "a", "aé", "aéb"]);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_admin::{Activity, Backend, BackendKey, Signal};
 use weir_config::{Config, Pool};
-use weir_pgclient::{Answer, Connection, Error};
+use weir_pgclient::{Answer, Connection};
 use weir_pgwire::sql;
 
 use crate::pool_test::{Login, connect, login};
@@ -49,7 +49,7 @@ fn activity_query() -> String {
 /// Reads what the backends of a pool's server do.
 pub(crate) fn read(config: &Config, pool: &Pool) -> Result<Activity, String> {
     let (mut connection, user) = open(config, pool)?;
-    let answer = connection.query(&activity_query()).map_err(|error| in_words(&error))?;
+    let answer = connection.query(&activity_query()).map_err(|error| error.to_string())?;
     let _ = connection.close();
     let mut backends: Vec<Backend> = (0..answer.rows.len()).filter_map(|row| backend(&answer, row)).collect();
     let cut = backends.len() > ROWS;
@@ -85,13 +85,13 @@ pub(crate) fn signal(config: &Config, pool: &Pool, backend: BackendKey, signal: 
     let (mut connection, _) = open(config, pool)?;
     let sent = connection.value(&text.replace(" as materialized", materialized(&connection)));
     let _ = connection.close();
-    sent.map(|value| value.as_deref() == Some("t")).map_err(|error| in_words(&error))
+    sent.map(|value| value.as_deref() == Some("t")).map_err(|error| error.to_string())
 }
 
-/// PostgreSQL 12 and later merge a WITH into its query unless they are told not to; earlier ones never do.
+/// PostgreSQL 12 and later merge a WITH into its query unless it is MATERIALIZED; earlier ones never do.
 fn materialized(connection: &Connection) -> &'static str {
     let version = connection.parameter("server_version").and_then(|version| {
-        version.split(|letter: char| !letter.is_ascii_digit()).next().and_then(|major| major.parse::<u32>().ok())
+        version.split(|c: char| !c.is_ascii_digit()).next().and_then(|major| major.parse::<u32>().ok())
     });
     if version.is_some_and(|major| major < 12) { " as" } else { " as materialized" }
 }
@@ -108,10 +108,6 @@ fn open(config: &Config, pool: &Pool) -> Result<(Connection, String), String> {
     ];
     let opened = connect(TIMEOUT, config, pool, (&user, password.as_deref()), &options);
     opened.map(|connection| (connection, user)).map_err(|error| error.text)
-}
-
-fn in_words(error: &Error) -> String {
-    error.to_string()
 }
 
 /// A backend; none if the row is incomplete.

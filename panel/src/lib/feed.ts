@@ -21,7 +21,7 @@ const RETRY = 15000;
 interface Follow {
   /** One pool, or all. */
   pool: string | null;
-  /** Of all, how many are told of at most. */
+  /** Of all, how many are listed at most. */
   limit?: number;
   take: Take;
   state: (state: FeedState) => void;

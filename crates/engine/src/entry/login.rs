@@ -23,6 +23,7 @@ use crate::entry::auth_lookups::AuthLookups;
 use crate::entry::checks::{self, PasswordChecks};
 use crate::entry::hashing::{PasswordHashing, Requested};
 use crate::entry::login_log;
+use crate::entry::recent::Recent;
 use crate::entry::secret_query::UserSecret;
 use crate::entry::state::{Awaits, Hashing, LoginPhase, Whereabouts, Why, subject};
 use crate::entry::step::EntryStep;
@@ -45,8 +46,7 @@ pub(crate) struct Logins {
     hashing: PasswordHashing,
     checks: PasswordChecks,
     /// Requests whose parameters were found to be in order, under this configuration; the oldest is replaced.
-    in_order: Vec<Arc<StartupRequest>>,
-    next: usize,
+    in_order: Recent<Arc<StartupRequest>, MAX_IN_ORDER>,
 }
 
 /// How many requests are remembered.
@@ -85,8 +85,7 @@ impl Logins {
             user_names: UserNames::default(),
             hashing: PasswordHashing::default(),
             checks: PasswordChecks::default(),
-            in_order: Vec::new(),
-            next: 0,
+            in_order: Recent::default(),
         }
     }
 
@@ -96,7 +95,6 @@ impl Logins {
         self.mocks = mocks(config);
         self.hashing.forget_all();
         self.in_order.clear();
-        self.next = 0;
     }
 
     /// Whether a request's parameters are in order, which is found once for all clients that share it.
@@ -108,11 +106,7 @@ impl Logins {
             return Ok(());
         }
         welcome::requested(cx.common.config(), &cx.sessions.params, request)?;
-        match self.in_order.get_mut(self.next) {
-            Some(oldest) => oldest.clone_from(request),
-            None => self.in_order.push(request.clone()),
-        }
-        self.next = (self.next + 1) % MAX_IN_ORDER;
+        self.in_order.push(request.clone());
         Ok(())
     }
 

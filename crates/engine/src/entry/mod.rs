@@ -6,7 +6,7 @@
 //!   hash. `checks`: passwords that LDAP or PAM checks. `user_names`: names of the operating system's users. `auth_throttle`: failures slow the next ones down.
 //! - `auth_lookups`: secrets that a server is asked for. `auth_query`: how it is asked.
 //! - `welcome`: what a client is sent that has logged in.
-//! - `login_log`: the log's lines about logins.
+//! - `login_log`: the log's lines about logins. `recent`: the last few values of something.
 //! - `state`, `step`, `origin`, `secret_query`, `reported`: values that these parts take and return.
 //!
 //! Each part owns its fields, and returns the next step ([`step::EntryStep`]); `flows::login` carries it out.
@@ -21,6 +21,7 @@ pub(crate) mod login;
 pub(crate) mod login_log;
 pub(crate) mod origin;
 pub(crate) mod prelogin;
+mod recent;
 pub(crate) mod reported;
 pub(crate) mod secret_query;
 pub(crate) mod startup_packets;

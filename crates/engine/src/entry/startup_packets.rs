@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use weir_session::startup::StartupRequest;
 
+use crate::entry::recent::Recent;
+
 /// How many different packets are remembered.
 const MAX_PACKETS: usize = 8;
 /// A longer packet is not remembered.
@@ -15,9 +17,7 @@ const MAX_LENGTH: usize = 512;
 /// See the head of the file.
 #[derive(Default)]
 pub(crate) struct StartupPackets {
-    known: Vec<KnownPacket>,
-    /// The next to be replaced.
-    next: usize,
+    known: Recent<KnownPacket, MAX_PACKETS>,
 }
 
 struct KnownPacket {
@@ -37,12 +37,7 @@ impl StartupPackets {
     pub(crate) fn remember(&mut self, bytes: &[u8], request: &Arc<StartupRequest>) -> Arc<str> {
         let user: Arc<str> = request.user.as_str().into();
         if bytes.len() <= MAX_LENGTH {
-            let known = KnownPacket { bytes: bytes.into(), request: request.clone(), user: user.clone() };
-            match self.known.get_mut(self.next) {
-                Some(oldest) => *oldest = known,
-                None => self.known.push(known),
-            }
-            self.next = (self.next + 1) % MAX_PACKETS;
+            self.known.push(KnownPacket { bytes: bytes.into(), request: request.clone(), user: user.clone() });
         }
         user
     }
@@ -74,6 +69,6 @@ mod tests {
         let mut longer = packet("u8");
         longer.push(0);
         assert_eq!((found(&longer), found(&packet("u8")[1..])), (None, None));
-        assert_eq!(packets.known.len(), MAX_PACKETS);
+        assert_eq!(packets.known.iter().count(), MAX_PACKETS);
     }
 }

@@ -127,7 +127,7 @@ impl Engine {
         let mut called = 0;
         while let Some(ix) = self.backends.throttle.next(target, most, now) {
             called += 1;
-            debug_assert!(called <= self.pools.indices().len(), "a pool that was called waits at {target} again");
+            debug_assert!(called <= self.pools.iter().count(), "a pool that was called waits at {target} again");
             let slot = self.pools.get_mut(ix);
             slot.login.called();
             if !slot.pool.wants_server() {

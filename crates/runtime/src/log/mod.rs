@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_base::prefix;
 use weir_config::Log as Settings;
 use weir_engine::port::{About, Level};
 
@@ -107,10 +108,7 @@ impl Log {
             return;
         }
         let mut text = line.to_string();
-        if text.len() > LINE_LIMIT {
-            let whole = (0..=LINE_LIMIT).rev().find(|i| text.is_char_boundary(*i));
-            text.truncate(whole.unwrap_or_default());
-        }
+        text.truncate(prefix(&text, LINE_LIMIT).len());
         let line = Line { level, at: unix_micros(), who: Who::of(about), text };
         match self.entries.try_send(Entry::Line(line)) {
             Ok(()) => self.progress.queued(),
