@@ -37,6 +37,7 @@ test('a pasted URL becomes a pool that a driver works through, without any other
   assert.equal(await on.field('Port').inputValue(), server.port);
   assert.equal(await on.field('Password').inputValue(), server.password);
   assert.ok(!page.url().includes('secret'), 'the address bar has no password');
+  assert.ok((await on.field('Connection URL').inputValue()).includes('••••'), 'nor has the screen');
   await page.getByRole('checkbox', { name: /^Clients may log in to Weir as/ }).waitFor();
   await on.button('Create pool').click();
   await on.notice(`${server.database} is created`).waitFor();
