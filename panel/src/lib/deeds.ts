@@ -14,7 +14,7 @@ interface Entry {
   status: number | null;
 }
 
-const MOST = 1000;
+const MOST = 300;
 
 /** The changes of a pool, or of all pools; none for who may not see the log. */
 export async function deedsOf(pool: string): Promise<Deed[]> {

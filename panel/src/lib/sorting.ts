@@ -57,8 +57,8 @@ export function matches(row: Row, search: string, filter: Filter): boolean {
 export const GROUPS = ['server', 'mode', 'state', 'user'] as const;
 export type Group = (typeof GROUPS)[number];
 
-export function isGroup(name: string | null): name is Group {
-  return (GROUPS as readonly (string | null)[]).includes(name);
+export function groupOf(name: string | null): Group | null {
+  return GROUPS.find((group) => group === name) ?? null;
 }
 
 /** A line of the overview: a pool, or the head of a group. */
@@ -72,8 +72,7 @@ const OF: Record<Group, (row: Row) => string> = {
 };
 
 /** Sorted rows in groups, each under its head; those of closed groups are left out. Groups are in the order of their first row. */
-export function grouped(rows: Row[], by: string | null, closed: Set<string>): Line[] {
-  if (!isGroup(by)) return rows.map((row) => ({ row }));
+export function grouped(rows: Row[], by: Group, closed: Set<string>): Line[] {
   const groups = new Map<string, Row[]>();
   for (const row of rows) {
     const name = OF[by](row);

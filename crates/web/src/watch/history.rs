@@ -383,13 +383,11 @@ mod tests {
         let mut history = History::new(None).expect("memory");
         let mut now = states(3, 1);
         let (unknown, sum, start) = (crate::watch::series::UNKNOWN, now.sum(), Instant::now());
-        let mut record = |history: &mut History, second: u64, now: &PoolStates| {
+        let record = |history: &mut History, second: u64, now: &PoolStates| {
             history.record(START + second, start + Duration::from_secs(second), (now, &sum), &unknown, |_| None);
         };
         record(&mut history, 0, &now);
-        let broken = |state| now.0.get_mut("app01").expect("a pool").record.health.state = state;
-        let mut broken = broken;
-        broken(weir_admin::HealthState::CannotConnect);
+        now.0.get_mut("app01").expect("a pool").record.health.state = weir_admin::Health::CannotConnect;
         record(&mut history, 61, &now);
         assert_eq!((history.problems(START, None), history.problems(START + 70, None)), (Some(0), Some(1)));
         assert_eq!(history.problems(START + 60, Some("app01")), Some(1));
