@@ -141,13 +141,13 @@ test('Ctrl-K finds pools, settings, pages and documentation, by keys alone', asy
   for (const [text, wanted] of [['sess', '#/pools/session'], ['reserve_pool_t', '#/settings?q=reserve_pool_timeout'], ['create', '#/new'], ['trouble', '#/docs/troubleshooting']]) {
     await page.keyboard.press('Control+k');
     await page.getByRole('combobox', { name: /^Search pools/ }).fill(text);
-    await page.getByRole('option').first().waitFor();
+    await page.getByRole('listbox', { name: 'Found' }).getByRole('option').first().waitFor();
     await page.keyboard.press('Enter');
     await until(`it leads to ${wanted}`, () => new URL(page.url()).hash === wanted);
   }
   await page.keyboard.press('Control+k');
   await page.getByRole('combobox', { name: /^Search pools/ }).fill('wait');
-  await page.getByRole('option').nth(3).waitFor();
+  await page.getByRole('listbox', { name: 'Found' }).getByRole('option').nth(3).waitFor();
   assert.deepEqual(await looks(page, 'search'), []);
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });

@@ -53,7 +53,9 @@ function list(lines: string[]): string {
 function table(lines: string[]): string {
   const cells = (line: string) => line.trim().replace(/^\|/, '').replace(/\|$/, '').split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll('\\|', '|'));
   const [head = '', , ...rows] = lines;
-  const row = (line: string, tag: string) => `<tr>${cells(line).map((cell) => `<${tag}>${inline(cell)}</${tag}>`).join('')}</tr>`;
+  // A head without words is none.
+  const tagOf = (tag: string, cell: string) => (cell === '' ? 'td' : tag);
+  const row = (line: string, tag: string) => `<tr>${cells(line).map((cell) => `<${tagOf(tag, cell)}>${inline(cell)}</${tagOf(tag, cell)}>`).join('')}</tr>`;
   return `<div class="scroll-x" tabindex="0" role="group" aria-label="Table"><table><thead>${row(head, 'th')}</thead><tbody>${rows.map((line) => row(line, 'td')).join('')}</tbody></table></div>`;
 }
 
