@@ -16,6 +16,7 @@ mod ask;
 mod audit;
 mod clock;
 mod compress;
+mod docs;
 mod error;
 mod figures;
 mod guard;

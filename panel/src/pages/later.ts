@@ -13,6 +13,7 @@ export const later = {
   log: (): Page<Plain> => import('./Log.svelte'),
   lab: (): Page<Plain> => import('./Lab.svelte'),
   settings: (): Page<Plain> => import('./Settings.svelte'),
+  docs: (): Page<Plain> => import('./Docs.svelte'),
   pool: (): Page<{ name: string; tab: string }> => import('./Pool.svelte'),
   form: (): Page<{ name: string | null }> => import('./PoolForm.svelte'),
 };

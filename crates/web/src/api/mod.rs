@@ -50,7 +50,7 @@ use crate::pool_tests::PoolTests;
 use crate::timeouts::Timeouts;
 use crate::versions::Versions;
 use crate::watch::Watch;
-use crate::{compress, guard, health, metrics, panel};
+use crate::{compress, docs, guard, health, metrics, panel};
 use gate::{Gate, MAX_BODY};
 use trials::Trials;
 
@@ -180,6 +180,7 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/incidents", VIEWER, ADMIN, get(incidents::list)),
         ("/api/v1/log", VIEWER, ADMIN, get(log::list)),
         ("/api/v1/events", VIEWER, ADMIN, get(events::events)),
+        ("/api/v1/history", VIEWER, ADMIN, get(history::overview)),
         ("/api/v1/pools", VIEWER, ADMIN, get(pools::list).post(change::make)),
         ("/api/v1/pools/test", VIEWER, ADMIN, post(change::test)),
         ("/api/v1/pools/{name}", VIEWER, ADMIN, get(pools::one).patch(change::alter).delete(change::delete)),
@@ -237,6 +238,7 @@ pub(crate) fn router(
         .fold(empty, |router, (path, reads, changes, methods)| router.route(path, gated(reads, changes, methods)));
     router
         .merge(panel::router())
+        .merge(docs::router())
         .method_not_allowed_fallback(async || ApiError::NoSuchMethod)
         .fallback(async || ApiError::NoSuchPath)
         .layer(DefaultBodyLimit::max(MAX_BODY))

@@ -67,6 +67,29 @@ pub(crate) struct Setting {
     value: String,
     default: Option<String>,
     changeable: bool,
+    #[serde(flatten)]
+    about: Option<About>,
+}
+
+/// What a setting is, from the table of settings.
+#[derive(Serialize)]
+struct About {
+    section: &'static str,
+    purpose: &'static str,
+    name: &'static str,
+    of_pgbouncer: bool,
+    kind: &'static str,
+    words: &'static [&'static str],
+    effect: &'static str,
+    description: &'static str,
+}
+
+impl About {
+    fn of(key: &str) -> Option<About> {
+        let weir_config::SettingText { section, purpose, name, of_pgbouncer, kind, words, effect, description } =
+            weir_config::describe(key)?;
+        Some(About { section, purpose, name, of_pgbouncer, kind, words, effect, description })
+    }
 }
 
 /// `GET /api/v1/settings`.
@@ -78,6 +101,7 @@ pub(crate) async fn settings(State(workers): State<Workers>) -> Result<Json<Vec<
         value: row.value,
         default: row.default,
         changeable: weir_config::is_settable(row.key),
+        about: About::of(row.key),
     };
     Ok(Json(rows.map(setting).collect()))
 }
@@ -89,14 +113,15 @@ pub(crate) struct PoolKey {
     kind: &'static str,
     words: &'static [&'static str],
     setting: Option<&'static str>,
+    pgbouncer: Option<&'static str>,
     description: &'static str,
 }
 
 /// `GET /api/v1/pool-keys`.
 pub(crate) async fn pool_keys() -> Json<Vec<PoolKey>> {
     let key = |of: weir_config::PoolKey| {
-        let weir_config::PoolKey { key, kind, words, setting, description } = of;
-        PoolKey { key, kind, words, setting, description }
+        let weir_config::PoolKey { key, kind, words, setting, pgbouncer, description } = of;
+        PoolKey { key, kind, words, setting, pgbouncer, description }
     };
     Json(weir_config::pool_key_table().map(key).collect())
 }

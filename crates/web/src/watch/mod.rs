@@ -56,6 +56,15 @@ struct WatchState {
 /// A pool's figures, and why they will not survive a restart, if they will not.
 type Known = (Vec<Sample>, Option<String>);
 
+/// The recorded figures of a pool, or of all as one.
+pub(crate) struct Past {
+    /// None for all pools.
+    pub(crate) pool: Option<String>,
+    pub(crate) samples: Vec<Sample>,
+    /// The problems in the minute of each moment; none where it was not watched.
+    pub(crate) problems: Vec<Option<usize>>,
+}
+
 /// The base of the next figures.
 struct Measurement {
     at: Instant,
@@ -109,7 +118,7 @@ impl Watch {
         let history = self.history.clone();
         let keep = move || {
             let of = |name: &str| frame.pools.get(name).map(|pool| &pool.sample);
-            lock(&history).record(frame.at as u64, now.at, &now.states, of);
+            lock(&history).record(frame.at as u64, now.at, (&now.states, &now.sum), &frame.all, of);
         };
         // Fails only if the process ends.
         let _ = spawn_blocking(keep).await;
@@ -138,6 +147,26 @@ impl Watch {
             }
         };
         spawn_blocking(look).await.unwrap_or(Err(ApiError::Ending))
+    }
+
+    /// The figures of all pools as one, and of each stored pool, at so many moments, with the number of problems in each.
+    pub(crate) async fn past_of_all(&self, scale: Scale, from: u64, moments: u64) -> Result<Vec<Past>, ApiError> {
+        let history = self.history.clone();
+        let look = move || {
+            let history = lock(&history);
+            let problems = |pool: Option<&str>| {
+                (0..moments).map(|number| history.problems(from + number * scale.step(), pool)).collect()
+            };
+            let all = Past { pool: None, samples: history.all(scale, from, moments)?, problems: problems(None) };
+            let mut pasts = vec![all];
+            for name in history.names() {
+                let Some(samples) = history.get(name, scale, from, moments)? else { continue };
+                pasts.push(Past { pool: Some(name.to_owned()), samples, problems: problems(Some(name)) });
+            }
+            Ok(pasts)
+        };
+        let read = spawn_blocking(look).await.map_err(|_| ApiError::Ending)?;
+        read.map_err(|error: io::Error| ApiError::Unreadable(error.to_string()))
     }
 
     /// A stream of events for a selection, from now on, with the lines of the log that fit a query.
