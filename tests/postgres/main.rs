@@ -71,6 +71,7 @@ mod upgrade;
 mod waiting;
 mod web;
 mod web_access;
+mod web_alerts;
 mod web_change;
 mod web_hostile;
 mod web_incident;

@@ -3,7 +3,7 @@
 /// `2026-07-01 12:34:56 UTC` for microseconds since 1970; empty for 0, which stands for never.
 ///
 /// PgBouncer prints local time; here it is always UTC, which needs neither a file nor the environment.
-pub(crate) fn timestamp(micros: u64) -> String {
+pub fn timestamp(micros: u64) -> String {
     if micros == 0 {
         return String::new();
     }

@@ -5,6 +5,7 @@
 //! encodes them. The names, their order and their types are PgBouncer's, since monitoring reads columns by position.
 
 mod activity;
+mod alerts;
 mod change;
 mod clock;
 mod command;
@@ -26,7 +27,9 @@ mod tally;
 mod token;
 
 pub use activity::{Activity, Backend, BackendKey, Signal};
+pub use alerts::{AlertBook, AlertKey, AlertNotice, AlertState, Condition, ListedAlert};
 pub use change::{Adopted, Author, ChangeError, ConfigAccess, Persisted, PoolTestResult, Rehearsal, Via};
+pub use clock::timestamp;
 pub use command::{Command, Role, ShutdownMode, parse};
 pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
 pub use control::{Control, Cursor, Deliver, Reply, Request, Response};

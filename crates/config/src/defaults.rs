@@ -10,8 +10,8 @@ use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::field::FieldMut;
 use crate::model::{
-    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, OnServerDown, Pool, Process, SessionAttrs,
-    SocketIo, Spread, Tls, UntrackedParameters, Web,
+    Alerts, Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, OnServerDown, Pool, Process,
+    SessionAttrs, SocketIo, Spread, Tls, UntrackedParameters, Web,
 };
 use crate::origin::{FileFormat, Locations};
 use crate::pool_text::PoolText;
@@ -180,6 +180,7 @@ fn blank_config() -> Config {
         dns: Dns::default(),
         process: Process::default(),
         web: Web::default(),
+        alerts: Alerts::default(),
         application_name_add_host: false,
         login_notify_message: String::new(),
         disable_pqexec: false,
@@ -192,6 +193,27 @@ fn blank_config() -> Config {
         remarks: Vec::new(),
         password_files: Vec::new(),
         warnings: Vec::new(),
+    }
+}
+
+impl Default for Alerts {
+    // All values come from the table of settings.
+    fn default() -> Alerts {
+        Alerts {
+            source: String::new(),
+            alertmanager: None,
+            slack: None,
+            pagerduty_key: None,
+            pagerduty_url: String::new(),
+            webhook: None,
+            states: Vec::new(),
+            hold: Span::ZERO,
+            repeat: Span::ZERO,
+            clients_waiting: 0,
+            wait_p95: Span::ZERO,
+            errors_per_second: 0,
+            clients_percent: 0,
+        }
     }
 }
 

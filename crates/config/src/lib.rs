@@ -59,7 +59,7 @@ pub use load::{load, load_lenient, load_with};
 pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use man::{escape_roff, reference_roff};
 pub use model::{
-    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, MAX_PEER_ID, Network, OnServerDown,
+    Alerts, Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, MAX_PEER_ID, Network, OnServerDown,
     PeerRules, Pool, Process, SessionAttrs, SocketIo, Spread, SslMode, Tls, TlsProtocols, TlsSide, UntrackedParameters,
     UserRules, Web,
 };

@@ -101,6 +101,8 @@ pub struct Config {
     pub process: Process,
     /// The control plane.
     pub web: Web,
+    /// Messages about problems.
+    pub alerts: Alerts,
     /// Adds the client's address to its application_name.
     pub application_name_add_host: bool,
     /// A notice for each client that logs in; empty: no notice.
@@ -238,6 +240,37 @@ pub struct Web {
     pub history: Option<PathBuf>,
     /// The folder of the lab's reports; `None`: the panel lists no reports.
     pub lab: Option<PathBuf>,
+}
+
+/// Messages about problems (`[alerts]`). Each target is an address, or `env:NAME` or `file:/PATH` where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alerts {
+    /// The name of this Weir in messages.
+    pub source: String,
+    /// Alertmanager's address.
+    pub alertmanager: Option<String>,
+    /// An incoming webhook of Slack.
+    pub slack: Option<String>,
+    /// A routing key of PagerDuty's Events API v2.
+    pub pagerduty_key: Option<String>,
+    /// The address of that API.
+    pub pagerduty_url: String,
+    /// Any receiver of JSON.
+    pub webhook: Option<String>,
+    /// The states of health that are alerts.
+    pub states: Vec<String>,
+    /// How long a condition lasts before it is one.
+    pub hold: Span,
+    /// After what time a message is repeated.
+    pub repeat: Span,
+    /// Waiting clients of a pool; 0 is off.
+    pub clients_waiting: u32,
+    /// The 95th percentile of the waits of a pool; 0 is off.
+    pub wait_p95: Span,
+    /// Errors of a pool's servers a second; 0 is off.
+    pub errors_per_second: u32,
+    /// Clients of the process in per cent of `max_clients`; 0 is off.
+    pub clients_percent: u32,
 }
 
 /// Rules of one user (`[users]`); for unset ones the pool's or the process's value holds.

@@ -55,6 +55,7 @@ pub(crate) enum Section {
     Dns,
     Process,
     Web,
+    Alerts,
     Log,
     Limits,
     User,
@@ -115,7 +116,7 @@ pub(crate) enum Raw {
 
 impl Section {
     /// The sections that TOML has, in the order of the reference.
-    pub(crate) const ALL: [Section; 13] = [
+    pub(crate) const ALL: [Section; 14] = [
         Section::General,
         Section::Listen,
         Section::Auth,
@@ -124,6 +125,7 @@ impl Section {
         Section::Dns,
         Section::Process,
         Section::Web,
+        Section::Alerts,
         Section::Log,
         Section::Limits,
         Section::User,
@@ -142,6 +144,7 @@ impl Section {
             Section::Dns => "dns",
             Section::Process => "process",
             Section::Web => "web",
+            Section::Alerts => "alerts",
             Section::Log => "log",
             Section::Limits => "limits",
             Section::User => "users",

@@ -11,6 +11,7 @@
 mod access;
 mod admission;
 mod advice;
+mod alerts;
 mod api;
 mod ask;
 mod audit;
@@ -40,6 +41,7 @@ mod watch;
 mod words;
 
 pub use access::{hash_password, hash_token, new_token};
+pub use alerts::{SendWebhook, WebhookRequest};
 pub use serve::{Options, Web};
 pub use start_error::WebError;
 pub use timeouts::Timeouts;

@@ -30,6 +30,7 @@ use weir_admin::{ConfigAccess, Control};
 
 use crate::access::{Access, Caller};
 use crate::admission::{Admission, Connection, Ticket};
+use crate::alerts::{Alerts, SendWebhook};
 use crate::api;
 use crate::ask::Workers;
 use crate::lab::Lab;
@@ -64,6 +65,8 @@ pub struct Options {
     pub control: Arc<dyn Control>,
     /// The accounts, and the tests of pools.
     pub config: Arc<dyn ConfigAccess>,
+    /// Sends the messages of alerts.
+    pub send: SendWebhook,
     /// The time limits of clients.
     pub timeouts: Timeouts,
     /// The version that SHOW VERSION shows.
@@ -108,17 +111,23 @@ impl Web {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (workers, watch) = (Workers::new(options.control), watch(options.history.as_deref())?);
         let access = Access::new(options.config.clone(), exposed, tls.is_some());
+        let alerts = Alerts::new(&workers, &options.send, options.history.as_deref());
         let router = api::router(
             workers.clone(),
             access,
             options.config,
-            (watch.clone(), options.versions),
+            (watch.clone(), options.versions, alerts.clone()),
             (Lab::new(options.lab), options.history.as_deref()),
             timeouts,
             options.version,
         );
         let (end, ended) = oneshot::channel();
-        let watching = watch.run(workers);
+        let watching = async move {
+            let mut tasks = JoinSet::new();
+            tasks.spawn(watch.run(workers, alerts.clone()));
+            tasks.spawn(alerts.run());
+            while tasks.join_next().await.is_some() {}
+        };
         let site = Site { router, tls, head: timeouts.head };
         let run = move || {
             run(&runtime, listeners, &site, watching, ended);

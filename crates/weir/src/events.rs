@@ -51,7 +51,7 @@ impl Stream {
 }
 
 /// The machine's trusted certificates, without those that can't be read.
-fn trusted() -> Vec<Certificate<'static>> {
+pub(crate) fn trusted() -> Vec<Certificate<'static>> {
     let found = rustls_native_certs::load_native_certs().certs;
     found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect()
 }

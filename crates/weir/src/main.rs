@@ -27,6 +27,7 @@ mod slow;
 mod top;
 mod upgrade;
 mod web_tls;
+mod webhook;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

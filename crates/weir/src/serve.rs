@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::load;
 use crate::process::{self, Other, PidFile, RunMode};
 use crate::web_tls::web_tls;
+use crate::webhook;
 
 /// The warning for a process that serves as root.
 const ROOT: &str = "it serves as root, which it does not need to: name a user of the operating system as \"user\" in \
@@ -174,6 +175,7 @@ fn start_web(
         tls,
         history,
         versions,
+        send: webhook::sender(),
         lab,
         control,
         config: store,

@@ -10,6 +10,7 @@ export const later = {
   incidents: (): Page<Plain> => import('./Incidents.svelte'),
   audit: (): Page<Plain> => import('./Audit.svelte'),
   history: (): Page<Plain> => import('./History.svelte'),
+  alerts: (): Page<Plain> => import('./Alerts.svelte'),
   log: (): Page<Plain> => import('./Log.svelte'),
   lab: (): Page<Plain> => import('./Lab.svelte'),
   settings: (): Page<Plain> => import('./Settings.svelte'),

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::field::FieldMut;
 use crate::model::Config;
 use crate::set::{SetError, find, find_changeable};
-use crate::table::{Effect, Setting};
+use crate::table::{Effect, Section, Setting};
 
 use super::Value;
 
@@ -24,9 +24,15 @@ pub fn is_settable(name: &str) -> bool {
     find(name).is_ok_and(|setting| setting.effect != Effect::Restart && !setting.is_inert() && !names_file(setting))
 }
 
-/// Whether a setting names a file that is read or written: only the settings' file may change that.
+/// Whether a setting names a file that is read or written, or a target of alerts, which may name one: only the settings'
+/// file may change that.
 fn names_file(setting: &Setting) -> bool {
-    matches!(setting.field_mut(&mut Config::default()), Some(FieldMut::Path(_)))
+    let of_alerts = setting.section == Section::Alerts;
+    match setting.field_mut(&mut Config::default()) {
+        Some(FieldMut::Path(_)) => true,
+        Some(FieldMut::Concealed(_) | FieldMut::Line(_)) => of_alerts,
+        _ => false,
+    }
 }
 
 impl Assignment {
@@ -42,7 +48,9 @@ impl Assignment {
             return Err(SetError::Fixed(format!("{name} does nothing here: {}", setting.doc)));
         }
         if names_file(setting) {
-            return Err(SetError::Fixed(format!("{name} names a file: change the settings' file, and RELOAD")));
+            return Err(SetError::Fixed(format!(
+                "{name} names a file or a target: change the settings' file, and RELOAD"
+            )));
         }
         let assign = Assignment { setting, text: text.trim().to_owned() };
         let mut scratch = Config::default();

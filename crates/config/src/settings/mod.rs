@@ -1,5 +1,6 @@
 //! The one table of settings. A new setting is one entry here and the field that it fills.
 
+mod alerts;
 mod auth;
 mod general;
 mod inert;
@@ -24,6 +25,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
         tls::SETTINGS,
         process::SETTINGS,
         web::SETTINGS,
+        alerts::SETTINGS,
         log::SETTINGS,
         limits::SETTINGS,
         users::SETTINGS,

@@ -2,6 +2,7 @@
 //! a test compares it with the paths.
 
 mod advice;
+mod alerts;
 mod audit;
 mod body;
 mod change;
@@ -40,6 +41,7 @@ use weir_config::WebRole;
 
 use crate::access::{Access, RequiredRole};
 use crate::admission::{HeldBody, Ticket};
+use crate::alerts::Alerts;
 use crate::ask::Workers;
 use crate::audit::Audit;
 use crate::error::ApiError;
@@ -63,6 +65,7 @@ struct App {
     workers: Workers,
     access: Access,
     audit: Audit,
+    alerts: Alerts,
     config: Arc<dyn ConfigAccess>,
     versions: Versions,
     pool_tests: PoolTests,
@@ -77,6 +80,12 @@ struct App {
 impl FromRef<App> for Access {
     fn from_ref(app: &App) -> Access {
         app.access.clone()
+    }
+}
+
+impl FromRef<App> for Alerts {
+    fn from_ref(app: &App) -> Alerts {
+        app.alerts.clone()
     }
 }
 
@@ -178,6 +187,10 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/advice/{name}/undo", VIEWER, ADMIN, post(advice::undo)),
         ("/api/v1/advice/{name}/keep", VIEWER, ADMIN, post(advice::keep)),
         ("/api/v1/incidents", VIEWER, ADMIN, get(incidents::list)),
+        ("/api/v1/alerts", VIEWER, ADMIN, get(alerts::list)),
+        ("/api/v1/alerts/test", VIEWER, OPERATOR, post(alerts::test)),
+        ("/api/v1/silences", VIEWER, OPERATOR, post(alerts::silence)),
+        ("/api/v1/silences/{id}", VIEWER, OPERATOR, delete(alerts::end_silence)),
         ("/api/v1/log", VIEWER, ADMIN, get(log::list)),
         ("/api/v1/events", VIEWER, ADMIN, get(events::events)),
         ("/api/v1/history", VIEWER, ADMIN, get(history::overview)),
@@ -220,7 +233,7 @@ pub(crate) fn router(
     workers: Workers,
     access: Access,
     config: Arc<dyn ConfigAccess>,
-    (watch, versions): (Watch, Versions),
+    (watch, versions, alerts): (Watch, Versions, Alerts),
     (lab, folder): (Lab, Option<&Path>),
     timeouts: Timeouts,
     version: &'static str,
@@ -249,6 +262,7 @@ pub(crate) fn router(
             workers,
             access,
             audit,
+            alerts,
             config,
             versions,
             pool_tests,

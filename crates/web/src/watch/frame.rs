@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use weir_admin::{LogPage, PoolHealth};
 
 use super::series::{SERIES, Sample, place};
+use crate::alerts::PoolMoment;
 use crate::error::ApiError;
 use crate::log_line::Line;
 use crate::pool_health::Health;
@@ -44,6 +45,15 @@ pub(crate) enum Selection {
 impl Frame {
     pub(super) fn has(&self, name: &str) -> bool {
         self.pools.contains_key(name)
+    }
+
+    /// What the rules of alerts look at, for each pool.
+    pub(super) fn moments(&self) -> impl Iterator<Item = PoolMoment<'_>> {
+        let figures = ["clients_waiting", "wait_ms_p95", "errors_per_second"].map(|name| place(name).unwrap_or(0));
+        self.pools.iter().map(move |(name, pool)| {
+            let [clients_waiting, wait_ms_p95, errors_per_second] = figures.map(|at| f64::from(pool.sample[at]));
+            PoolMoment { name, health: &pool.health, clients_waiting, wait_ms_p95, errors_per_second }
+        })
     }
 
     /// The event for a listener with this selection.

@@ -20,7 +20,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use weir_admin::LogQuery;
+use weir_config::Config;
 
+use crate::alerts::{Alerts, conditions, workers_do_not_answer};
 use crate::ask::Workers;
 use crate::clock;
 use crate::error::ApiError;
@@ -51,6 +53,8 @@ struct WatchState {
     streams: Streams,
     /// The latest figures; none before the first.
     latest: Option<Arc<Frame>>,
+    /// The configuration that was in force then.
+    config: Option<Arc<Config>>,
 }
 
 /// A pool's figures, and why they will not survive a restart, if they will not.
@@ -82,12 +86,15 @@ impl Watch {
     }
 
     /// Requests the workers' reports in a loop.
-    pub(crate) async fn run(self, workers: Workers) {
+    pub(crate) async fn run(self, workers: Workers, alerts: Alerts) {
         let mut before = None;
         loop {
-            let seconds = match self.measure(&workers, &mut before).await {
+            let seconds = match self.measure((&workers, &alerts), &mut before).await {
                 Ok(pools) => 1 + pools / POOLS_A_SECOND,
                 Err(error) => {
+                    if let Some(config) = &self.state().config {
+                        alerts.observe(config, vec![workers_do_not_answer()]);
+                    }
                     self.state().streams.tell_all(&error_event(&error));
                     1
                 }
@@ -97,9 +104,13 @@ impl Watch {
     }
 
     /// Measures once; returns the number of pools.
-    async fn measure(&self, workers: &Workers, before: &mut Option<Arc<Measurement>>) -> Result<usize, ApiError> {
+    async fn measure(
+        &self,
+        (workers, alerts): (&Workers, &Alerts),
+        before: &mut Option<Arc<Measurement>>,
+    ) -> Result<usize, ApiError> {
         let (report, config) = workers.report().await?;
-        let pools = report.pools.len();
+        let (pools, clients) = (report.pools.len(), report.pools.iter().map(|pool| pool.clients()).sum());
         let now = Measurement::now(PoolStates::of(report, &config));
         let frame = Arc::new(now.since(before.as_deref()));
         let now = Arc::new(now);
@@ -108,7 +119,9 @@ impl Watch {
             let mut state = self.state();
             state.streams.tell(&frame, |query| workers.log_lines(query));
             state.latest = Some(frame.clone());
+            state.config = Some(config.clone());
         }
+        alerts.observe(&config, conditions(&config, frame.moments(), clients));
         self.keep(now, frame).await;
         Ok(pools)
     }

@@ -1,0 +1,250 @@
+//! Alerts: which conditions last long enough to be one, when a message about it is due, and when it is over.
+//!
+//! Owns the state of each alert. Pure: the time is an argument, conditions come from the caller, messages go to it. Bounded
+//! in number.
+
+use std::collections::BTreeMap;
+
+use weir_base::Span;
+
+/// The most alerts at the same time.
+const MOST: usize = 500;
+/// A condition that has not been seen for this long is over: one that comes and goes is one alert.
+const GONE: u64 = 15_000_000;
+
+/// What an alert is about: a rule, and a pool; without a pool, the process.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct AlertKey {
+    /// The rule: a state of health, or a threshold.
+    pub rule: String,
+    /// The pool.
+    pub pool: Option<String>,
+}
+
+/// Something that holds now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Condition {
+    /// What it is about.
+    pub key: AlertKey,
+    /// Whether clients are not served at all.
+    pub critical: bool,
+    /// What is wrong, in a sentence.
+    pub summary: String,
+    /// What to do.
+    pub advice: String,
+    /// Affected clients.
+    pub clients: u64,
+    /// Since when: microseconds since 1970; 0 while unknown.
+    pub since: u64,
+}
+
+/// What becomes of an alert.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AlertState {
+    /// It does not last long enough yet.
+    Pending,
+    /// It lasts.
+    Firing,
+    /// It lasts, and an operator does not want to hear of it.
+    Silenced,
+}
+
+/// A message that is due.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AlertNotice {
+    /// The condition as last seen.
+    pub condition: Condition,
+    /// When it began.
+    pub started: u64,
+    /// When it was over; none: it lasts.
+    pub ended: Option<u64>,
+}
+
+/// One alert, for a list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListedAlert {
+    /// The condition as last seen.
+    pub condition: Condition,
+    /// When it began.
+    pub started: u64,
+    /// Its state.
+    pub state: AlertState,
+    /// When the last message about it was made.
+    pub sent: Option<u64>,
+}
+
+/// The alerts.
+#[derive(Debug, Default)]
+pub struct AlertBook {
+    alerts: BTreeMap<AlertKey, Alert>,
+}
+
+#[derive(Debug)]
+struct Alert {
+    condition: Condition,
+    started: u64,
+    seen: u64,
+    /// When it became an alert.
+    fired: Option<u64>,
+    sent: Option<u64>,
+    silenced: bool,
+}
+
+impl AlertBook {
+    /// Takes the conditions of this moment, and returns the messages that are due. A condition is an alert after `hold`; a
+    /// message is repeated after `repeat`, unless that is zero. A silenced alert has no message; if it still lasts when the
+    /// silence ends, it has one then.
+    pub fn observe(
+        &mut self,
+        now: u64,
+        conditions: Vec<Condition>,
+        (hold, repeat): (Span, Span),
+        silenced: impl Fn(&AlertKey) -> bool,
+    ) -> Vec<AlertNotice> {
+        for condition in conditions {
+            if let Some(alert) = self.alerts.get_mut(&condition.key) {
+                (alert.condition, alert.seen) = (condition, now);
+            } else if self.alerts.len() < MOST {
+                self.alerts.insert(condition.key.clone(), Alert::new(condition, now));
+            }
+        }
+        let mut due = Vec::new();
+        self.alerts.retain(|key, alert| {
+            alert.silenced = silenced(key);
+            due.extend(alert.notice(now, hold, repeat));
+            !alert.is_over(now)
+        });
+        due
+    }
+
+    /// All alerts.
+    pub fn list(&self) -> Vec<ListedAlert> {
+        self.alerts.values().map(Alert::listed).collect()
+    }
+
+    /// The alerts that fire and are not silenced, as messages.
+    pub fn firing(&self) -> Vec<AlertNotice> {
+        let fires = |alert: &&Alert| alert.fired.is_some() && !alert.silenced;
+        self.alerts.values().filter(fires).map(|alert| alert.message(None)).collect()
+    }
+}
+
+impl Alert {
+    fn new(condition: Condition, now: u64) -> Alert {
+        let started = if condition.since > 0 { condition.since.min(now) } else { now };
+        Alert { condition, started, seen: now, fired: None, sent: None, silenced: false }
+    }
+
+    fn is_over(&self, now: u64) -> bool {
+        let gone = now.saturating_sub(self.seen);
+        // What is no alert yet is forgotten at once.
+        gone > 0 && (self.fired.is_none() || gone >= GONE)
+    }
+
+    fn notice(&mut self, now: u64, hold: Span, repeat: Span) -> Option<AlertNotice> {
+        if self.is_over(now) {
+            return self.sent.map(|_| self.message(Some(self.seen)));
+        }
+        if self.fired.is_none() && now.saturating_sub(self.started) >= hold.micros() {
+            self.fired = Some(now);
+        }
+        let repeats = repeat > Span::ZERO;
+        let due = match self.sent {
+            None => true,
+            Some(sent) => repeats && now.saturating_sub(sent) >= repeat.micros(),
+        };
+        if self.fired.is_none() || self.silenced || !due {
+            return None;
+        }
+        self.sent = Some(now);
+        Some(self.message(None))
+    }
+
+    fn message(&self, ended: Option<u64>) -> AlertNotice {
+        AlertNotice { condition: self.condition.clone(), started: self.started, ended }
+    }
+
+    fn listed(&self) -> ListedAlert {
+        let state = match self.fired {
+            None => AlertState::Pending,
+            Some(_) if self.silenced => AlertState::Silenced,
+            Some(_) => AlertState::Firing,
+        };
+        ListedAlert { condition: self.condition.clone(), started: self.started, state, sent: self.sent }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000;
+    const HOLD: (Span, Span) = (Span::from_secs(30), Span::from_secs(600));
+
+    fn down(pool: &str) -> Vec<Condition> {
+        let key = AlertKey { rule: "cannot connect".to_owned(), pool: Some(pool.to_owned()) };
+        let (summary, advice) = (String::new(), String::new());
+        vec![Condition { key, critical: true, summary, advice, clients: 2, since: 0 }]
+    }
+
+    fn seconds(
+        book: &mut AlertBook,
+        range: std::ops::Range<u64>,
+        holds: impl Fn(u64) -> bool,
+        silent: bool,
+    ) -> Vec<(u64, bool)> {
+        let at = |second: u64| (second, if holds(second) { down("app") } else { Vec::new() });
+        let mut sent = Vec::new();
+        for (second, conditions) in range.map(at) {
+            let due = book.observe(second * SECOND, conditions, HOLD, |_| silent);
+            sent.extend(due.iter().map(|notice| (second, notice.ended.is_some())));
+        }
+        sent
+    }
+
+    #[test]
+    fn a_condition_that_lasts_is_sent_once_repeated_and_ended() {
+        let mut book = AlertBook::default();
+        let sent = seconds(&mut book, 100..900, |second| second < 800, false);
+        assert_eq!(sent, [(130, false), (730, false), (814, true)]);
+        assert!(book.list().is_empty());
+    }
+
+    #[test]
+    fn a_short_one_is_never_sent_and_one_that_flaps_is_one_alert() {
+        let mut book = AlertBook::default();
+        assert_eq!(seconds(&mut book, 0..100, |second| second % 25 != 0, false), []);
+        let flaps = |second: u64| second < 240 || (second % 10 < 5 && second < 300);
+        assert_eq!(seconds(&mut book, 200..330, flaps, false), [(230, false), (309, true)]);
+    }
+
+    #[test]
+    fn a_condition_that_is_known_to_be_older_fires_at_once() {
+        let mut condition = down("app");
+        condition[0].since = 5 * SECOND;
+        let due = AlertBook::default().observe(60 * SECOND, condition, HOLD, |_| false);
+        assert_eq!((due.len(), due[0].started), (1, 5 * SECOND));
+    }
+
+    #[test]
+    fn a_silenced_alert_is_listed_and_sent_only_if_it_outlasts_the_silence() {
+        let mut book = AlertBook::default();
+        assert_eq!(seconds(&mut book, 0..60, |_| true, true), []);
+        assert_eq!((book.list()[0].state, book.firing().len()), (AlertState::Silenced, 0));
+        assert_eq!(seconds(&mut book, 60..70, |_| true, false), [(60, false)]);
+        let mut book = AlertBook::default();
+        assert_eq!(
+            seconds(&mut book, 0..90, |second| second < 50, true),
+            [],
+            "it never was sent, so neither is its end"
+        );
+    }
+
+    #[test]
+    fn their_number_is_bounded() {
+        let mut book = AlertBook::default();
+        let many = (0..2 * MOST).flat_map(|i| down(&i.to_string())).collect();
+        book.observe(0, many, HOLD, |_| false);
+        assert_eq!(book.list().len(), MOST);
+    }
+}

@@ -1,0 +1,129 @@
+//! The conditions of a moment: states of health, and thresholds of figures. Pure.
+
+use weir_admin::{AlertKey, Condition, Health, PoolHealth};
+use weir_config::Config;
+
+/// What a second's figures say of a pool.
+pub(crate) struct PoolMoment<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) health: &'a PoolHealth,
+    pub(crate) clients_waiting: f64,
+    pub(crate) wait_ms_p95: f64,
+    pub(crate) errors_per_second: f64,
+}
+
+/// The conditions that hold; `clients`: those of the process.
+pub(crate) fn conditions<'a>(
+    config: &Config,
+    pools: impl Iterator<Item = PoolMoment<'a>>,
+    clients: u32,
+) -> Vec<Condition> {
+    let mut found = Vec::new();
+    for pool in pools {
+        found.extend(of_health(config, &pool));
+        found.extend(of_thresholds(config, &pool));
+    }
+    let (percent, most) = (config.alerts.clients_percent, config.max_clients);
+    if percent > 0 && u64::from(clients) * 100 >= u64::from(most) * u64::from(percent) && most > 0 {
+        let summary = format!("{clients} of {most} clients are connected (max_clients).");
+        let advice = "Find what connects so often, or raise max_clients.";
+        found.push(condition("max_clients", None, (true, clients.into(), 0), summary, advice));
+    }
+    found
+}
+
+/// The condition of workers that do not answer the control plane.
+pub(crate) fn workers_do_not_answer() -> Condition {
+    let summary = "The workers of Weir do not answer.".to_owned();
+    condition("workers", None, (true, 0, 0), summary, "Look at Weir's log, and at the load of its machine.")
+}
+
+fn of_health(config: &Config, pool: &PoolMoment<'_>) -> Option<Condition> {
+    let state = pool.health.state;
+    if !config.alerts.states.iter().any(|name| name == state.name()) {
+        return None;
+    }
+    let error = pool.health.error.as_ref().map(|error| format!(": {} ({})", error.message, error.sqlstate));
+    let summary = format!("Pool {} is in the state \"{}\"{}.", pool.name, state.name(), error.unwrap_or_default());
+    let critical = state >= Health::Stalled;
+    let about = (critical, pool.health.clients(), pool.health.since);
+    Some(condition(state.name(), Some(pool.name), about, summary, pool.health.advice()))
+}
+
+fn of_thresholds(config: &Config, pool: &PoolMoment<'_>) -> Vec<Condition> {
+    let alerts = &config.alerts;
+    let waiting = pool.clients_waiting.max(0.0) as u64;
+    let wait = alerts.wait_p95.micros() as f64 / 1e3;
+    let mut found = Vec::new();
+    let mut check = |rule, most: f64, value: f64, summary: String, advice| {
+        if most > 0.0 && value >= most {
+            found.push(condition(rule, Some(pool.name), (false, waiting, 0), summary, advice));
+        }
+    };
+    check(
+        "clients_waiting",
+        f64::from(alerts.clients_waiting),
+        pool.clients_waiting,
+        format!("{waiting} clients of pool {} wait for a server.", pool.name),
+        "See what the pool's servers do: the incidents in the panel.",
+    );
+    check(
+        "wait_p95",
+        wait,
+        pool.wait_ms_p95,
+        format!("95 % of the waits in pool {} take up to {:.0} ms.", pool.name, pool.wait_ms_p95),
+        "See what the pool's servers do: the incidents in the panel.",
+    );
+    check(
+        "errors_per_second",
+        f64::from(alerts.errors_per_second),
+        pool.errors_per_second,
+        format!("The servers of pool {} send {:.0} errors a second.", pool.name, pool.errors_per_second),
+        "See the errors by their codes on the pool's page.",
+    );
+    found
+}
+
+fn condition(
+    rule: &str,
+    pool: Option<&str>,
+    (critical, clients, since): (bool, u64, u64),
+    summary: String,
+    advice: &str,
+) -> Condition {
+    let key = AlertKey { rule: rule.to_owned(), pool: pool.map(str::to_owned) };
+    Condition { key, critical, summary, advice: advice.to_owned(), clients, since }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_base::Span;
+
+    use super::*;
+
+    fn rules(config: &Config, state: Health, waiting: f64, clients: u32) -> Vec<String> {
+        let health = PoolHealth { state, ..PoolHealth::default() };
+        let pool = PoolMoment {
+            name: "app",
+            health: &health,
+            clients_waiting: waiting,
+            wait_ms_p95: 80.0,
+            errors_per_second: f64::NAN,
+        };
+        conditions(config, std::iter::once(pool), clients).into_iter().map(|found| found.key.rule).collect()
+    }
+
+    #[test]
+    fn states_and_thresholds_are_conditions_and_what_is_off_is_none() {
+        let mut config = Config { max_clients: 100, ..Config::default() };
+        config.alerts.states = vec!["stalled".to_owned()];
+        assert_eq!(rules(&config, Health::Stalled, 5.0, 0), ["stalled"]);
+        assert!(rules(&config, Health::Saturated, 5.0, 100).is_empty(), "every threshold is off");
+        config.alerts.clients_waiting = 5;
+        config.alerts.wait_p95 = Span::from_millis(80);
+        config.alerts.errors_per_second = 1;
+        config.alerts.clients_percent = 90;
+        assert_eq!(rules(&config, Health::Healthy, 5.0, 90), ["clients_waiting", "wait_p95", "max_clients"]);
+        assert_eq!(rules(&config, Health::Healthy, 4.0, 89), ["wait_p95"]);
+    }
+}

@@ -1,0 +1,143 @@
+//! Alerts: conditions of each second, made into messages (`weir_admin::AlertBook`), and sent to the targets of `[alerts]`.
+//!
+//! Owns the book, the silences and the targets. A target that hangs or fails costs the data plane nothing: it has a task
+//! and a bounded queue of its own, and its requests run on threads for blocking work.
+
+mod conditions;
+mod shapes;
+mod silences;
+mod target;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::sleep;
+use weir_admin::{AlertBook, AlertNotice, ListedAlert};
+use weir_base::Span;
+use weir_config::Config;
+
+use crate::ask::Workers;
+use crate::clock;
+use crate::error::ApiError;
+use crate::lock::lock;
+pub(crate) use conditions::{PoolMoment, conditions, workers_do_not_answer};
+pub(crate) use shapes::TargetKind;
+use silences::Silences;
+pub(crate) use silences::{NewSilence, Silence};
+use target::Target;
+pub(crate) use target::{TargetReport, TestResult};
+
+/// How often Alertmanager hears of what fires: it takes an alert as over when it hears no more of it.
+const REFRESH: Duration = Duration::from_secs(60);
+
+/// A message to a target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WebhookRequest {
+    /// The address.
+    pub url: String,
+    /// The body, JSON.
+    pub body: String,
+}
+
+/// Sends a request, and returns the status of the answer, or why there is none. Blocks, with a timeout of its own.
+pub type SendWebhook = Arc<dyn Fn(&WebhookRequest) -> Result<u16, String> + Send + Sync>;
+
+/// The alerts; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Alerts(Arc<Inner>);
+
+struct Inner {
+    book: Mutex<AlertBook>,
+    silences: Silences,
+    targets: Vec<Target>,
+}
+
+impl Alerts {
+    /// With the silences of an earlier process in a folder, if there is one.
+    pub(crate) fn new(workers: &Workers, send: &SendWebhook, folder: Option<&Path>) -> Alerts {
+        let target = |kind| Target::new(kind, send.clone(), workers.clone());
+        let targets = TargetKind::ALL.map(target).into();
+        Alerts(Arc::new(Inner { book: Mutex::default(), silences: Silences::open(folder), targets }))
+    }
+
+    /// The conditions of this moment hold; makes the messages that are due.
+    pub(crate) fn observe(&self, config: &Config, conditions: Vec<weir_admin::Condition>) {
+        let alerts = &config.alerts;
+        let now = clock::now();
+        let silenced = self.0.silences.now(now.as_secs_f64());
+        let due = lock(&self.0.book).observe(now.as_micros() as u64, conditions, (alerts.hold, alerts.repeat), |key| {
+            silenced.iter().any(|silence| silence.covers(key))
+        });
+        self.0.targets.iter().for_each(|target| target.follow(alerts));
+        if !due.is_empty() {
+            self.0.targets.iter().for_each(|target| target.queue(&due, &alerts.source));
+        }
+    }
+
+    /// Sends what is queued, until the control plane ends.
+    pub(crate) async fn run(self) {
+        let mut tasks = tokio::task::JoinSet::new();
+        for at in 0..self.0.targets.len() {
+            let alerts = self.clone();
+            tasks.spawn(async move { alerts.0.targets[at].run().await });
+        }
+        loop {
+            sleep(REFRESH).await;
+            let firing = lock(&self.0.book).firing();
+            if !firing.is_empty() {
+                self.0.targets.iter().for_each(|target| target.refresh(&firing));
+            }
+        }
+    }
+
+    /// All alerts, those without messages too.
+    pub(crate) fn list(&self) -> Vec<ListedAlert> {
+        lock(&self.0.book).list()
+    }
+
+    /// The targets, and how they do.
+    pub(crate) fn targets(&self) -> Vec<TargetReport> {
+        self.0.targets.iter().map(Target::report).collect()
+    }
+
+    /// The silences that are in force.
+    pub(crate) fn silences(&self) -> Vec<Silence> {
+        self.0.silences.now(clock::now().as_secs_f64())
+    }
+
+    /// Makes a silence.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(crate) async fn silence(&self, new: NewSilence) -> Result<Silence, ApiError> {
+        let alerts = self.clone();
+        tokio::task::spawn_blocking(move || alerts.0.silences.add(new)).await.unwrap_or(Err(ApiError::Ending))
+    }
+
+    /// Ends a silence; returns whether there was one.
+    pub(crate) async fn end_silence(&self, id: u64) -> bool {
+        let alerts = self.clone();
+        tokio::task::spawn_blocking(move || alerts.0.silences.end(id)).await.unwrap_or(false)
+    }
+
+    /// Sends a test message to each configured target, and waits for the answers.
+    pub(crate) async fn test(&self, config: &Config) -> Vec<TestResult> {
+        let notice = test_notice();
+        let mut results = Vec::new();
+        for target in &self.0.targets {
+            target.follow(&config.alerts);
+            results.extend(target.test(&notice, &config.alerts.source).await);
+        }
+        results
+    }
+}
+
+fn test_notice() -> AlertNotice {
+    let now = clock::now().as_micros() as u64;
+    let key = weir_admin::AlertKey { rule: "test".to_owned(), pool: None };
+    let summary = "A test message of Weir. Nothing is wrong.".to_owned();
+    let condition =
+        weir_admin::Condition { key, critical: false, summary, advice: String::new(), clients: 0, since: now };
+    AlertNotice { condition, started: now, ended: Some(now + Span::from_secs(1).micros()) }
+}

@@ -1,0 +1,133 @@
+//! Alerts: what fires, the targets and how they do, silences, and a test message.
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Extension, Path, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use weir_admin::{AlertState, Author, ListedAlert};
+
+use super::params::within;
+use crate::alerts::{Alerts, NewSilence, Silence, TargetReport, TestResult};
+use crate::ask::Workers;
+use crate::error::ApiError;
+use crate::figures::seconds_of;
+
+/// The longest silence, in minutes: thirty days.
+const LONGEST: u64 = 30 * 24 * 60;
+const LONGEST_TEXT: usize = 500;
+
+#[derive(Serialize)]
+pub(crate) struct Page {
+    alerts: Vec<Alert>,
+    targets: Vec<TargetReport>,
+    silences: Vec<Silence>,
+    rules: Rules,
+}
+
+#[derive(Serialize)]
+struct Alert {
+    rule: String,
+    pool: Option<String>,
+    state: &'static str,
+    severity: &'static str,
+    summary: String,
+    advice: String,
+    clients: u64,
+    since: f64,
+    sent: Option<f64>,
+}
+
+/// The settings of the rules.
+#[derive(Serialize)]
+struct Rules {
+    states: Vec<String>,
+    for_seconds: f64,
+    repeat_seconds: f64,
+    clients_waiting: u32,
+    wait_p95_seconds: f64,
+    errors_per_second: u32,
+    clients_percent: u32,
+}
+
+impl From<ListedAlert> for Alert {
+    fn from(of: ListedAlert) -> Alert {
+        let condition = of.condition;
+        Alert {
+            rule: condition.key.rule,
+            pool: condition.key.pool,
+            state: match of.state {
+                AlertState::Pending => "pending",
+                AlertState::Firing => "firing",
+                AlertState::Silenced => "silenced",
+            },
+            severity: if condition.critical { "critical" } else { "warning" },
+            summary: condition.summary,
+            advice: condition.advice,
+            clients: condition.clients,
+            since: seconds_of(of.started),
+            sent: of.sent.map(seconds_of),
+        }
+    }
+}
+
+/// `GET /api/v1/alerts`.
+pub(crate) async fn list(State(alerts): State<Alerts>, State(workers): State<Workers>) -> Result<Json<Page>, ApiError> {
+    let (_, config) = workers.report().await?;
+    let rules = &config.alerts;
+    Ok(Json(Page {
+        alerts: alerts.list().into_iter().map(Alert::from).collect(),
+        targets: alerts.targets(),
+        silences: alerts.silences(),
+        rules: Rules {
+            states: rules.states.clone(),
+            for_seconds: rules.hold.micros() as f64 / 1e6,
+            repeat_seconds: rules.repeat.micros() as f64 / 1e6,
+            clients_waiting: rules.clients_waiting,
+            wait_p95_seconds: rules.wait_p95.micros() as f64 / 1e6,
+            errors_per_second: rules.errors_per_second,
+            clients_percent: rules.clients_percent,
+        },
+    }))
+}
+
+/// `POST /api/v1/alerts/test`.
+pub(crate) async fn test(
+    State(alerts): State<Alerts>,
+    State(workers): State<Workers>,
+) -> Result<Json<Vec<TestResult>>, ApiError> {
+    let (_, config) = workers.report().await?;
+    Ok(Json(alerts.test(&config).await))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    pool: Option<String>,
+    rule: Option<String>,
+    minutes: u64,
+    #[serde(default)]
+    comment: String,
+}
+
+/// `POST /api/v1/silences`.
+pub(crate) async fn silence(
+    State(alerts): State<Alerts>,
+    Extension(author): Extension<Author>,
+    body: Result<Json<Wanted>, JsonRejection>,
+) -> Result<(StatusCode, Json<Silence>), ApiError> {
+    let Json(Wanted { pool, rule, minutes, comment }) = body.map_err(ApiError::BadBody)?;
+    let minutes = within("minutes", minutes, LONGEST)?;
+    let short = |text: String| text.chars().filter(|c| !c.is_control()).take(LONGEST_TEXT).collect::<String>();
+    let (pool, rule, comment) = (pool.map(short), rule.map(short), short(comment));
+    let new = NewSilence { pool, rule, comment, by: author.user, seconds: minutes as f64 * 60.0 };
+    alerts.silence(new).await.map(|silence| (StatusCode::CREATED, Json(silence)))
+}
+
+/// `DELETE /api/v1/silences/{id}`.
+pub(crate) async fn end_silence(State(alerts): State<Alerts>, Path(id): Path<u64>) -> Result<StatusCode, ApiError> {
+    match alerts.end_silence(id).await {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(ApiError::Unknown("silence", id.to_string())),
+    }
+}
