@@ -27,8 +27,9 @@ fn agent_of_this_machine() -> Agent {
         .provider(TlsProvider::Rustls)
         .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
         .root_certs(RootCerts::new_with_certs(&trusted()));
-    let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).tls_config(tls.build());
-    config.http_status_as_error(false).build().into()
+    // Messages are rare: no connection is kept between them.
+    let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).max_idle_connections(0);
+    config.tls_config(tls.build()).http_status_as_error(false).build().into()
 }
 
 fn send(agent: &Agent, request: &WebhookRequest) -> Result<u16, String> {
