@@ -15,6 +15,7 @@ mod events;
 mod failure;
 mod load;
 mod man;
+mod milliseconds;
 mod pam_helper;
 mod pgbouncer;
 mod pool_test;
@@ -25,6 +26,7 @@ mod replace;
 mod serve;
 mod slow;
 mod top;
+mod top_statements;
 mod upgrade;
 mod web_tls;
 

@@ -17,6 +17,7 @@ mod page;
 mod params;
 mod pools;
 mod process;
+mod statements;
 mod trials;
 mod users;
 
@@ -152,6 +153,8 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/advice/{name}/undo", VIEWER, ADMIN, post(advice::undo)),
         ("/api/v1/advice/{name}/keep", VIEWER, ADMIN, post(advice::keep)),
         ("/api/v1/incidents", VIEWER, ADMIN, get(incidents::list)),
+        ("/api/v1/statements", VIEWER, ADMIN, get(statements::list)),
+        ("/api/v1/statements/reset", VIEWER, OPERATOR, post(statements::reset)),
         ("/api/v1/events", VIEWER, ADMIN, get(events::events)),
         ("/api/v1/pools", VIEWER, ADMIN, get(pools::list).post(change::make)),
         ("/api/v1/pools/test", VIEWER, ADMIN, post(change::test)),
