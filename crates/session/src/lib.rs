@@ -43,6 +43,7 @@ mod undo_log;
 mod unlinked;
 mod untracked;
 mod watched;
+mod watching;
 
 pub mod auth_query;
 pub mod from_client;

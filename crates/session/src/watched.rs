@@ -1,16 +1,10 @@
-//! Which statement each request runs, and what its replies amount to: for the statistics of statements.
+//! What statistics of statements need to know of a server: the statement of each of its portals, and of each name that only
+//! the server knows; and what the request under way has amounted to so far.
 //!
-//! Owns the statement of each portal of a server, and of each name that only the server knows. What a text counts as is decided
-//! by a [`StatementWatch`]; without one nothing here is touched, and no text is read for it.
+//! What a text counts as is decided by a [`StatementWatch`]; without one nothing here is touched. Must not know messages, which
+//! [`crate::watching`] reads.
 
 use std::collections::HashMap;
-
-use weir_pgwire::tag::{back, front};
-use weir_pgwire::{HEAD, Head, frontend, sql};
-
-use crate::expected::Expected;
-use crate::link::Link;
-use crate::server::Server;
 
 /// The most names of statements, and of portals, that are remembered of a server; when it is reached, all are forgotten.
 const MAX_NAMES: usize = 1024;
@@ -56,10 +50,10 @@ pub(crate) struct Watched {
     portal: StatementId,
     names: Option<Box<Names>>,
     /// The limit of rows in the last Execute; 0: none.
-    row_limit: u32,
+    pub(crate) row_limit: u32,
     /// Rows so far, and whether it has failed.
-    rows: u64,
-    failed: bool,
+    pub(crate) rows: u64,
+    pub(crate) failed: bool,
     /// Bytes that the server has sent, before this input, and before this request.
     received: u64,
     begun_at: u64,
@@ -84,7 +78,7 @@ fn keep(names: &mut HashMap<Box<[u8]>, StatementId>, name: &[u8], id: StatementI
 }
 
 impl Watched {
-    fn prepare(&mut self, name: &[u8], id: StatementId) {
+    pub(crate) fn prepare(&mut self, name: &[u8], id: StatementId) {
         match name {
             [] => self.unnamed = id,
             _ => keep(&mut self.names.get_or_insert_default().statements, name, id),
@@ -92,21 +86,21 @@ impl Watched {
     }
 
     /// The statement that the server knows by this name.
-    fn prepared(&self, name: &[u8]) -> StatementId {
+    pub(crate) fn prepared(&self, name: &[u8]) -> StatementId {
         match name {
             [] => self.unnamed,
             _ => self.names.as_ref().and_then(|names| names.statements.get(name)).copied().unwrap_or_default(),
         }
     }
 
-    fn bind(&mut self, portal: &[u8], id: StatementId) {
+    pub(crate) fn bind(&mut self, portal: &[u8], id: StatementId) {
         match portal {
             [] => self.portal = id,
             _ => keep(&mut self.names.get_or_insert_default().portals, portal, id),
         }
     }
 
-    fn bound(&self, portal: &[u8]) -> StatementId {
+    pub(crate) fn bound(&self, portal: &[u8]) -> StatementId {
         match portal {
             [] => self.portal,
             _ => self.names.as_ref().and_then(|names| names.portals.get(portal)).copied().unwrap_or_default(),
@@ -119,125 +113,15 @@ impl Watched {
     }
 
     /// The request under way is answered, up to this byte of the input.
-    fn end(&mut self, statement: StatementId, at: usize) -> Executed {
+    pub(crate) fn end(&mut self, statement: StatementId, at: usize) -> Executed {
         let end = self.received + at as u64;
         let bytes = end.saturating_sub(std::mem::replace(&mut self.begun_at, end));
         Executed { statement, failed: std::mem::take(&mut self.failed), rows: std::mem::take(&mut self.rows), bytes }
     }
 }
 
-/// The requests of a client.
-impl Link<'_, '_> {
-    /// The newest request, which `message` is, runs this statement. Called after it was decided, where statements are watched.
-    /// `by_server`: the client's names are the server's.
-    #[inline(never)]
-    pub(crate) fn watch(&mut self, message: &[u8], head: Head, by_server: bool) {
-        let body = message.get(HEAD..).unwrap_or_default();
-        let id = match head.tag {
-            front::QUERY => self.watch_query(body),
-            front::PARSE => self.watch_parse(body, by_server),
-            front::BIND => self.watch_bind(body, by_server),
-            front::EXECUTE => self.watch_execute(body),
-            _ => return,
-        };
-        if id != StatementId::NONE {
-            self.server.pending.set_newest_statement(id);
-        }
-    }
-
-    fn id_of(&mut self, text: &[u8]) -> StatementId {
-        self.ctx.watch.as_deref_mut().map_or(StatementId::NONE, |watch| watch.id_of(text))
-    }
-
-    /// A simple query; EXECUTE counts as what PREPARE has given the name to, on this server.
-    fn watch_query(&mut self, body: &[u8]) -> StatementId {
-        let text = body.strip_suffix(&[0]).unwrap_or(body);
-        match sql::prepared(text) {
-            Some(sql::Prepared::Prepare(name, statement)) => {
-                let id = self.id_of(statement);
-                self.server.watched.prepare(&name, id);
-            }
-            Some(sql::Prepared::Execute(name)) => {
-                let known = self.server.watched.prepared(&name);
-                if known != StatementId::NONE {
-                    return known;
-                }
-            }
-            None => {}
-        }
-        self.id_of(text)
-    }
-
-    fn watch_parse(&mut self, body: &[u8], by_server: bool) -> StatementId {
-        let mut parts = body.splitn(3, |byte| *byte == 0);
-        let (name, text) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let id = self.id_of(text);
-        if by_server || name.is_empty() {
-            self.server.watched.prepare(name, id);
-        }
-        id
-    }
-
-    fn watch_bind(&mut self, body: &[u8], by_server: bool) -> StatementId {
-        let Ok(Some(bind)) = frontend::bind_head(body) else { return StatementId::NONE };
-        let id = match self.client.text_of(bind.statement) {
-            Some(text) if !by_server => self.ctx.watch.as_deref_mut().map_or(StatementId::NONE, |w| w.id_of(text)),
-            _ => self.server.watched.prepared(bind.statement),
-        };
-        self.server.watched.bind(bind.portal, id);
-        id
-    }
-
-    fn watch_execute(&mut self, body: &[u8]) -> StatementId {
-        let mut parts = body.splitn(2, |byte| *byte == 0);
-        let portal = parts.next().unwrap_or_default();
-        let limit = parts.next().and_then(|limit| limit.first_chunk::<4>());
-        self.server.watched.row_limit = limit.map_or(0, |limit| u32::from_be_bytes(*limit));
-        self.server.watched.bound(portal)
-    }
-}
-
-/// The replies of a server.
-impl Server {
-    /// A reply other than an error comes, whose body this is, and which ends at this byte of the input. What was executed with
-    /// it. Called before the reply is matched with its request.
-    #[inline(never)]
-    pub(crate) fn watch_reply(&mut self, tag: u8, body: &[u8], at: usize) -> Option<Executed> {
-        let (asked, statement) = self.pending.head_watched()?;
-        let simple = matches!(asked, Expected::Query | Expected::QueryLogged);
-        let watched = &mut self.watched;
-        match tag {
-            back::COMMAND_COMPLETE => watched.rows += rows_of(body),
-            back::PORTAL_SUSPENDED => watched.rows += u64::from(watched.row_limit),
-            back::EMPTY_QUERY | back::READY => {}
-            _ => return None,
-        }
-        let ends = if simple { tag == back::READY } else { asked == Expected::Execute };
-        if ends && statement != StatementId::NONE {
-            return Some(watched.end(statement, at));
-        }
-        if tag == back::READY {
-            // What was sent so far belongs to no request that is counted.
-            watched.end(statement, at);
-        }
-        None
-    }
-
-    /// An error answers the oldest request. What was executed with it: a simple query ends with its ReadyForQuery, which does
-    /// not come if the error is `fatal`.
-    #[cold]
-    pub(crate) fn watch_error(&mut self, fatal: bool, at: usize) -> Option<Executed> {
-        let (asked, statement) = self.pending.head_watched()?;
-        self.watched.failed = true;
-        if statement == StatementId::NONE || (asked.ends_with_ready() && !fatal) {
-            return None;
-        }
-        Some(self.watched.end(statement, at))
-    }
-}
-
 /// The count of rows in a command tag: its last word, if that is a number.
-fn rows_of(tag: &[u8]) -> u64 {
+pub(crate) fn rows_of(tag: &[u8]) -> u64 {
     let tag = tag.strip_suffix(&[0]).unwrap_or(tag);
     let (mut rows, mut unit) = (0_u64, 1_u64);
     for byte in tag.iter().rev() {
