@@ -1,4 +1,4 @@
-//! `weir-demo`, which `weir demo` runs: Weir at work on a throw-away PostgreSQL.
+//! `weir-demo`, which `weir demo` runs: Weir at work on a temporary PostgreSQL.
 //!
 //! Owns flags and exit statuses: 0 for done, 1 for an error (a line on stderr), 2 for a command line that was not
 //! understood.
@@ -23,7 +23,7 @@ use clap::Parser;
 use weir_terminal::ColorWhen;
 
 const EXAMPLES: &str = "\
-Starts a throw-away PostgreSQL that takes 100 connections, sends 150 clients straight at it, then
+Starts a temporary PostgreSQL that takes 100 connections, sends 150 clients straight at it, then
 the same 150 through Weir, and stays up for you to look at. Ctrl-C stops it; nothing is left behind.
 
 PostgreSQL's programs are looked for on this machine. Where there are none, you are asked before

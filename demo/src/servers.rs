@@ -1,4 +1,4 @@
-//! The two servers of the demo: a throw-away PostgreSQL, and a `weir serve` in front of it.
+//! The two servers of the demo: a temporary PostgreSQL, and a `weir serve` in front of it.
 //!
 //! Owns both processes and their folder. Invariant: the caretaker knows the child as long as it runs.
 

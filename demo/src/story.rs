@@ -39,7 +39,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let report = Report { term };
     print_line(term.bold(&format!("Weir: {CLIENTS} clients for a PostgreSQL that takes {MAX_CONNECTIONS}")));
 
-    report.heading(1, "A throw-away server");
+    report.heading(1, "A temporary server");
     let mut servers = Servers::start(options.weir.as_deref(), Consent::new(options.yes))?;
     report.server(&servers);
     if stop.is_requested() {

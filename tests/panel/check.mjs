@@ -42,13 +42,13 @@ test('a mistake in a new pool is shown at its field', async () => {
 
 test('the lab’s reports are a click away, and the command that makes them can be copied', async () => {
   await goTo('lab');
-  await page.getByText('None yet.').waitFor();
+  await page.getByText('No report yet.').waitFor();
   const verdicts = ['held', 'held', 'notheld'].map((verdict) => ({ verdict, text: 'a claim', why: '' }));
   const report = { format: 1, began: '2026-01-31T10:15:00Z', length: 'quick', experiments: [{ id: 'size', title: 'The size', claims: verdicts }] };
   mkdirSync(`${env.WEIR_LAB}/size-quick`, { recursive: true });
   writeFileSync(`${env.WEIR_LAB}/size-quick/report.json`, JSON.stringify(report));
   writeFileSync(`${env.WEIR_LAB}/size-quick/report.html`, '<!DOCTYPE html><title>A report</title><h1>Results</h1>');
-  await on.button('Look again').click();
+  await on.button('Refresh').click();
   await page.getByText('2 held').waitFor();
   const opened = page.waitForEvent('popup');
   await on.link('Open report size-quick').click();

@@ -68,7 +68,7 @@ async function resize(size) {
 test('an operator logs in, and finds that there is no pool yet', async () => {
   await stage.login('ann', PASSWORD);
   await page.getByRole('heading', { name: 'No pools yet' }).waitFor();
-  await on.link('Create the first pool').click();
+  await on.link('Or fill in the fields').click();
 });
 
 test('a pool is tried, made, and written to the file', async () => {
@@ -111,9 +111,9 @@ test('its graphs move when clients work, and clients and servers are listed', as
     await until(`the graph ${graph} has a line`, () => drawn(graph));
   }
   await on.link('Clients').click();
-  await page.getByRole('cell', { name: /^waits .* for one of 1 server/ }).first().waitFor();
+  await page.getByRole('cell', { name: /^waiting .* for one of 1 server/ }).first().waitFor();
   await on.link('Servers').click();
-  await page.getByRole('cell', { name: /: (its query runs|asks nothing)/ }).first().waitFor();
+  await page.getByRole('cell', { name: /: (query running|idle)/ }).first().waitFor();
 });
 
 test('it is resized under load, up, down, and back by the notice’s undo', async () => {

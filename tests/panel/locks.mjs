@@ -83,7 +83,7 @@ test('within seconds the page names the holder, what it blocks, who waits, and f
 
   const wrong = await looks(page, 'incidents');
   await page.getByRole('link', { name: 'Advice', exact: true }).click();
-  await page.getByRole('heading', { name: 'Wrong now' }).waitFor();
+  await page.getByRole('heading', { name: 'Problems now' }).waitFor();
   await page.getByText(/^Blocked by process/).waitFor();
   assert.equal(await page.getByRole('button', { name: 'Apply' }).count(), 0);
   wrong.push(...(await looks(page, 'advice-incident')));

@@ -19,7 +19,7 @@ after(() => weir.stop());
 
 test('nothing is shown before the login, and a wrong password is reported', () => inBrowser({ panel }, async ({ page, login }) => {
   await login('ann', 'not this one');
-  await page.getByText('User or password are not right').waitFor();
+  await page.getByText('The user or the password is wrong').waitFor();
   assert.equal(await page.getByText('app', { exact: true }).count(), 0);
 }));
 

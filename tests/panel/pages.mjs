@@ -20,17 +20,19 @@ after(async () => {
 const PAGES = {
   pools: (page) => page.getByRole('link', { name: 'session' }),
   'pools/app': (page) => page.getByRole('img', { name: /^Wait for a server:.*p95 \d/ }),
-  'pools/app/clients': (page) => page.getByRole('cell', { name: /^waits/ }).first(),
-  'pools/app/servers': (page) => page.getByRole('cell', { name: /: (its query runs|asks nothing)/ }).first(),
+  'pools/app/clients': (page) => page.getByRole('cell', { name: /^waiting/ }).first(),
+  'pools/app/servers': (page) => page.getByRole('cell', { name: /: (query running|idle)/ }).first(),
   'pools/app/connect': (page) => page.getByRole('button', { name: 'Copy URI' }),
   'pools/app/change': (page) => page.getByRole('button', { name: 'Save' }),
   new: (page) => page.getByRole('button', { name: 'Create pool' }),
   advice: (page) => page.getByRole('heading', { level: 2 }).first(),
-  settings: (page) => page.getByRole('cell', { name: 'query_wait_timeout', exact: true }),
+  settings: (page) => page.getByText('query_wait_timeout', { exact: true }),
+  'docs/settings': (page) => page.getByRole('heading', { name: '[listen]' }),
+  'docs/pooling': (page) => page.getByRole('article').getByRole('heading').first(),
   lab: (page) => page.getByRole('heading', { name: 'Reports' }),
   audit: (page) => page.getByRole('table'),
   'pools/nowhere': (page) => page.getByRole('alert'),
-  nowhere: (page) => page.getByText('Nothing is here'),
+  nowhere: (page) => page.getByText('Page not found'),
 };
 
 for (const [path, whole] of Object.entries(PAGES)) {
@@ -67,7 +69,7 @@ test('a Weir without pools, and one that does not answer, are reported', async (
   try {
     await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
       await goTo('pools');
-      await page.getByRole('link', { name: 'Create the first pool' }).waitFor();
+      await page.getByRole('link', { name: 'Or fill in the fields' }).waitFor();
       const wrong = await looks(page, 'pools-none');
       await words(page).link('Audit').click();
       await page.getByText('Nothing has been changed').waitFor();

@@ -1,5 +1,6 @@
-// The pictures of the panel in docs/pictures, in both themes: a pool under a load that changes, and the form of a new pool.
-// Run by hand after a change of the panel: `tests/panel/run.sh pictures.mjs`. Takes two minutes, and asserts nothing.
+// The pictures of the panel in docs/pictures, in both themes and some at a phone's width: the overview, a pool under a load that
+// changes, the form of a new pool, and the settings. Run by hand after a change of the panel: `ROUNDS=30
+// tests/panel/run.sh pictures.mjs`. A round of the load takes two minutes; the overview shows an hour. Asserts nothing.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -13,8 +14,10 @@ const PARTS = [[25, 0], [25, 9], [20, 1], [25, 9], [15, 2], [10, 6]];
 /** Of WebP. Text stays sharp at this, and a picture is far below the bound of its size. */
 const QUALITY = 82;
 
+const { ROUNDS = '1' } = env;
+const all = Array.from({ length: Number(ROUNDS) }, () => PARTS).flat();
 const base = load(uri, 3);
-for (const [seconds, clients] of PARTS.slice(0, -1)) {
+for (const [seconds, clients] of all.slice(0, -1)) {
   const stop = clients > 0 ? load(uri, clients) : null;
   await wait(seconds * 1000);
   await stop?.();
@@ -23,6 +26,10 @@ const last = load(uri, PARTS.at(-1)[1]);
 await wait(PARTS.at(-1)[0] * 1000);
 for (const theme of ['light', 'dark']) {
   await inBrowser({ theme, width: 1280, height: 820 }, async ({ page, goTo }) => {
+    await goTo('pools');
+    await page.getByText(/pools are healthy$/).waitFor();
+    await wait(2000);
+    await save(page, `panel-overview-${theme}`);
     await goTo('pools/app');
     await page.getByRole('img', { name: /^Wait for a server:.*p95 \d/ }).waitFor();
     await wait(2000);
@@ -35,6 +42,12 @@ for (const theme of ['light', 'dark']) {
     await page.evaluate(() => scrollTo(0, 0));
     await wait(500);
     await save(page, `panel-new-${theme}`);
+  });
+  await inBrowser({ theme, width: 390, height: 820 }, async ({ page, goTo }) => {
+    await goTo('pools');
+    await page.getByText(/pools are healthy$/).waitFor();
+    await wait(2000);
+    await save(page, `panel-phone-${theme}`);
   });
 }
 await last();

@@ -15,6 +15,8 @@ pub struct PoolKey {
     pub words: &'static [&'static str],
     /// The global setting that applies to pools without this key, by its name in SHOW CONFIG.
     pub setting: Option<&'static str>,
+    /// Its name in a pgbouncer.ini, in a line of `[databases]` or else in `[pgbouncer]`; none if PgBouncer has none.
+    pub pgbouncer: Option<&'static str>,
     /// What it does, in Markdown.
     pub description: &'static str,
 }
@@ -26,6 +28,12 @@ pub fn pool_key_table() -> impl Iterator<Item = PoolKey> {
         kind: setting.kind.name(),
         words: if let Kind::Word(words) = setting.kind { words } else { &[] },
         setting: (setting.section != Section::Pool).then(|| setting.shown_name()),
+        pgbouncer: setting
+            .ini_database
+            .first()
+            .copied()
+            .or(setting.ini)
+            .filter(|_| setting.origin == crate::table::Origin::PgBouncer),
         description: setting.doc,
     };
     Section::Pool.settings().map(key)

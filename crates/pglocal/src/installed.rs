@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::account;
 
-/// The oldest PostgreSQL that a throw-away server is made with: the oldest whose settings and files are as we write them.
+/// The oldest PostgreSQL that a temporary server is made with: the oldest whose settings and files are as we write them.
 pub(crate) const OLDEST: u32 = 12;
 
 /// Folders of programs, one for each version or package, as distributions lay them out: a folder, and what follows the

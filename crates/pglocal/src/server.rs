@@ -1,4 +1,4 @@
-//! A throw-away PostgreSQL server: made, used, and gone without a trace.
+//! A temporary PostgreSQL server: made, used, and gone without a trace.
 //!
 //! Owns the folder with its data and sockets, the process, and the caretaker that ends both if we cannot. Durability is
 //! off (`fsync`, `full_page_writes`): the data does not outlive the process. The server listens on loopback and on a
@@ -95,7 +95,7 @@ impl Default for Options {
     }
 }
 
-/// A running throw-away server; stopped and removed when dropped.
+/// A running temporary server; stopped and removed when dropped.
 #[derive(Debug)]
 pub struct Server {
     programs: Programs,

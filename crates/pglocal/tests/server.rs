@@ -1,4 +1,4 @@
-//! A throw-away server and the small client, for real: with this machine's PostgreSQL.
+//! A temporary server and the small client, for real: with this machine's PostgreSQL.
 
 use std::fs;
 use std::path::{Path, PathBuf};

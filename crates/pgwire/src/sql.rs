@@ -26,7 +26,7 @@ use self::scan::Scan;
 
 pub use dirty::{Dirty, left_by_tag};
 pub use effects::{Effects, Scope};
-pub use fingerprint::fingerprint;
+pub use fingerprint::{MAX_READ, fingerprint, normalize};
 pub use kept::kept;
 pub use mentions::Mentions;
 

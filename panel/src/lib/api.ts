@@ -68,7 +68,7 @@ async function ask<T>(method: string, path: string, body?: unknown, signal?: Abo
     response = await ((method === 'GET' && early(path)) || fetch(`api/v1/${path}`, request));
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError(0, 'Weir does not answer', null, 'is it running, and is this address still right?');
+    throw new ApiError(0, 'Weir does not answer', null, 'check that it runs, and that this address is right');
   }
   if (response.status === 204) return undefined as T;
   const answer = await response.json().catch(() => null);

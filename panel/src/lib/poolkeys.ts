@@ -12,6 +12,8 @@ export interface PoolKey {
   words: string[];
   /** The process's setting that holds where nothing is given, as SHOW CONFIG names it. */
   setting: string | null;
+  /** Its name in a pgbouncer.ini; null where PgBouncer has none. */
+  pgbouncer: string | null;
   /** What it does, in Markdown. */
   description: string;
 }

@@ -1,8 +1,8 @@
 // All pools, for the overview and whatever needs their names: the list, the latest figures, and a minute of each one's past.
 // Rows are plain objects in an array that is replaced at each beat: ten thousand of them must not be watched one by one.
-import { ApiError } from './api';
+import { ApiError, get } from './api';
 import { eachPage, figuresOf, follow, shown, type FeedState } from './feed';
-import type { Event, Figures, Pool } from './types';
+import type { Event, Figures, OverviewPast, Pool } from './types';
 
 /** Beats that a small graph shows. */
 export const PAST = 60;
@@ -103,6 +103,7 @@ class Pools {
     // Figures are asked for once there is something to show them at.
     void Promise.race([this.asking ?? this.refresh(), this.some]).then(() => {
       if (stopped) return;
+      void this.fill();
       unfollow = follow({
         pool: null,
         take: (event) => this.take(event),
@@ -114,6 +115,17 @@ class Pools {
       clearInterval(timer);
       unfollow();
     };
+  }
+
+  /** What was measured before the page was there, so that small graphs begin full. */
+  private async fill() {
+    const past = await get<OverviewPast>('history', { range: '1m' }).catch(() => null);
+    for (const [name, series] of Object.entries(past?.pools ?? {})) {
+      const row = this.known.get(name);
+      const before = series.transactions_per_second ?? [];
+      if (row && row.tps.length < PAST) this.known.set(name, { ...row, tps: [...before, ...row.tps].slice(-PAST), told: this.round });
+    }
+    this.publish();
   }
 
   private merge(pools: Pool[]) {

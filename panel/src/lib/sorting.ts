@@ -52,3 +52,43 @@ export function matches(row: Row, search: string, filter: Filter): boolean {
   const { name, database, hosts, user } = row.pool;
   return [name, database, user ?? '', ...hosts].some((text) => text.toLowerCase().includes(search));
 }
+
+/** What pools can be grouped by. */
+export const GROUPS = ['server', 'mode', 'state', 'user'] as const;
+export type Group = (typeof GROUPS)[number];
+
+export function groupOf(name: string | null): Group | null {
+  return GROUPS.find((group) => group === name) ?? null;
+}
+
+/** A line of the overview: a pool, or the head of a group. */
+export type Line = { row: Row } | { name: string; pools: number; clients: number; waiting: number; problems: number };
+
+const OF: Record<Group, (row: Row) => string> = {
+  server: ({ pool }) => pool.hosts.join(', '),
+  mode: ({ pool }) => pool.mode,
+  state: ({ pool, now }) => (now.health ?? pool.health)?.state ?? 'unknown',
+  user: ({ pool }) => pool.user ?? 'each client’s own',
+};
+
+/** Sorted rows in groups, each under its head; those of closed groups are left out. Groups are in the order of their first row. */
+export function grouped(rows: Row[], by: Group, closed: Set<string>): Line[] {
+  const groups = new Map<string, Row[]>();
+  for (const row of rows) {
+    const name = OF[by](row);
+    const group = groups.get(name);
+    if (group) group.push(row);
+    else groups.set(name, [row]);
+  }
+  return [...groups].flatMap(([name, of]): Line[] => {
+    const sum = (figure: (row: Row) => number) => of.reduce((all, row) => all + figure(row), 0);
+    const head = {
+      name,
+      pools: of.length,
+      clients: sum(({ now }) => clientsOf(now)),
+      waiting: sum(({ now }) => now.clients_waiting),
+      problems: sum((row) => Number(badness(row) >= 0)),
+    };
+    return [head, ...(closed.has(name) ? [] : of.map((row) => ({ row })))];
+  });
+}

@@ -131,6 +131,15 @@ export interface Setting {
   value: string;
   default: string | null;
   changeable: boolean;
+  /** What it is, from the table of settings. */
+  section?: string;
+  purpose?: string;
+  name?: string;
+  of_pgbouncer?: boolean;
+  kind?: string;
+  words?: string[];
+  effect?: 'reload' | 'reconnect' | 'restart';
+  description?: string;
 }
 
 export interface Percentiles {
@@ -182,9 +191,22 @@ export interface History {
   series: Record<string, (number | null)[]>;
 }
 
+/** A value for each moment, null where nothing is known. */
+export type OverviewSeries = Record<string, (number | null)[]>;
+
+/** A few figures of all pools as one, and of each that a history is kept of. */
+export interface OverviewPast {
+  step: number;
+  at: number[];
+  all: OverviewSeries;
+  pools: Record<string, OverviewSeries>;
+}
+
 export interface Tested {
   ok: boolean;
   error?: string;
+  /** The same in plain words, made by the page. */
+  plain?: string;
   version?: string;
   milliseconds?: number;
   max_connections?: number;

@@ -3,13 +3,12 @@
 import { ApiError, get, poolPath } from './api';
 import { follow, shown, type FeedState } from './feed';
 import type { Figures, History } from './types';
+import { COMPARE, RANGES, spanOf, type View } from './view';
 
-export type Range = 'live' | '1h' | '1d' | '30d';
-
-/** Seconds that each range shows. */
-export const SPAN: Record<Range, number> = { live: 300, '1h': 3600, '1d': 86400, '30d': 30 * 86400 };
-/** How often a range of minutes is asked for anew. */
+/** How often what has minutes is asked for anew. */
 const REFRESH = 60000;
+/** The seconds that are kept, here and by the server. */
+const KEPT = RANGES['1h'];
 
 export interface Past {
   at: number[];
@@ -22,10 +21,12 @@ export class PoolWatch {
   now = $state.raw<Figures | null>(null);
   workers = $state.raw<{ worker: number; cpu: number }[]>([]);
   state = $state<FeedState>('connecting');
-  range = $state<Range>('live');
   /** Whether the server keeps a history. */
   kept = $state(true);
   past = $state.raw<Past>(EMPTY);
+  /** The same part of an earlier day, at the times of this one; what is compared with. */
+  earlier = $state.raw<Past>(EMPTY);
+  private view: View | null = null;
   private seconds: Past = EMPTY;
   private timer = 0;
 
@@ -33,7 +34,7 @@ export class PoolWatch {
 
   start(): () => void {
     // An hour is a large answer; the page is there first.
-    void shown().then(() => this.load('1h'));
+    void shown().then(() => this.loadSeconds());
     const stop = follow({
       pool: this.name,
       take: ({ at, pools, workers }) => {
@@ -49,30 +50,71 @@ export class PoolWatch {
     };
   }
 
-  choose(range: Range) {
-    this.range = range;
+  /** Shows another part of the past. */
+  show(view: View) {
+    this.view = view;
     clearTimeout(this.timer);
-    if (range === 'live' || range === '1h') this.past = this.seconds;
-    else void this.load(range);
+    if (this.bySecond(view)) this.past = this.seconds;
+    this.earlier = EMPTY;
+    void this.load(view);
   }
 
-  private async load(range: '1h' | '1d' | '30d') {
+  /** Whether the seconds that are kept here are what the view shows. */
+  private bySecond({ range, fixed }: View): boolean {
+    return fixed ? fixed.from >= Date.now() / 1000 - KEPT : RANGES[range] <= KEPT;
+  }
+
+  private async loadSeconds() {
+    const past = await this.ask({ range: '1h' });
+    if (!past) return;
+    this.seconds = joined(past, this.seconds);
+    if (this.view && this.bySecond(this.view)) this.past = this.seconds;
+  }
+
+  private async load(view: View) {
+    const span = spanOf(view);
+    const until = view.fixed?.to;
+    const range = span <= RANGES['1d'] ? '1d' : '30d';
+    if (!this.bySecond(view)) {
+      const past = await this.ask({ range, until });
+      if (this.view !== view) return;
+      if (past) this.past = past;
+    }
+    if (view.compare) {
+      const shift = COMPARE[view.compare];
+      const past = await this.ask({ range, until: Math.floor((until ?? Date.now() / 1000) - shift) });
+      if (this.view !== view) return;
+      if (past) this.earlier = { ...past, at: past.at.map((at) => at + shift) };
+    }
+    if (!view.fixed && (view.compare || !this.bySecond(view))) this.timer = setTimeout(() => void this.load(view), REFRESH);
+  }
+
+  private async ask(query: { range: string; until?: number | undefined }): Promise<Past | null> {
     try {
-      const { at, series } = await get<History>(poolPath(this.name, '/history'), { range });
-      if (range === '1h') this.seconds = joined({ at, series }, this.seconds);
-      if (range !== '1h' && this.range !== range) return;
-      this.past = range === '1h' ? this.seconds : { at, series };
+      const { at, series } = await get<History>(poolPath(this.name, '/history'), query);
+      return { at, series: derived(series) };
     } catch (error) {
       if (error instanceof ApiError && error.absent) this.kept = false;
+      return null;
     }
-    if (range !== '1h') this.timer = setTimeout(() => void this.load(range), REFRESH);
   }
 
   private take(at: number, figures: Figures, cpu: Record<string, number>) {
     this.now = figures;
-    this.seconds = added(this.seconds, at, { ...flat(figures), ...cpu });
-    if (this.range === 'live' || this.range === '1h') this.past = this.seconds;
+    const values = Object.entries({ ...flat(figures), ...cpu }).map(([name, value]) => [name, [value]] as [string, [number | null]]);
+    const all = derived(Object.fromEntries(values));
+    this.seconds = added(this.seconds, at, Object.fromEntries(Object.entries(all).map(([name, [value]]) => [name, value ?? null])));
+    if (this.view && !this.view.fixed && this.bySecond(this.view)) this.past = this.seconds;
   }
+}
+
+/** With what follows from the other series: servers that run a query, and the longest present wait in the unit of waits. */
+function derived(series: Past['series']): Past['series'] {
+  const { servers_active: active, servers_idle_in_transaction: idle, oldest_wait_seconds: wait } = series;
+  const all = { ...series };
+  if (active) all.servers_running = active.map((value, index) => (value === null ? null : Math.max(0, value - (idle?.[index] ?? 0))));
+  if (wait) all.still_waiting_ms = wait.map((value) => (value === null ? null : value * 1000));
+  return all;
 }
 
 /** `wait_ms: {p95}` as the series `wait_ms_p95`, as the history has it. */
@@ -98,7 +140,7 @@ function cpuOf(workers: { worker: number; cpu: number }[]): Record<string, numbe
 function added(past: Past, at: number, values: Record<string, number | null>): Past {
   const last = past.at.at(-1);
   if (last !== undefined && at <= last) return past;
-  const from = past.at.length >= SPAN['1h'] ? 1 : 0;
+  const from = past.at.length >= KEPT ? 1 : 0;
   const series: Past['series'] = {};
   for (const name of new Set([...Object.keys(past.series), ...Object.keys(values)])) {
     const before = past.series[name] ?? past.at.map(() => null);

@@ -9,8 +9,11 @@ export const later = {
   advice: (): Page<Plain> => import('./Advice.svelte'),
   incidents: (): Page<Plain> => import('./Incidents.svelte'),
   audit: (): Page<Plain> => import('./Audit.svelte'),
+  history: (): Page<Plain> => import('./History.svelte'),
+  log: (): Page<Plain> => import('./Log.svelte'),
   lab: (): Page<Plain> => import('./Lab.svelte'),
   settings: (): Page<Plain> => import('./Settings.svelte'),
+  docs: (): Page<Plain> => import('./Docs.svelte'),
   pool: (): Page<{ name: string; tab: string }> => import('./Pool.svelte'),
   form: (): Page<{ name: string | null }> => import('./PoolForm.svelte'),
 };

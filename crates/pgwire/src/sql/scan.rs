@@ -85,7 +85,7 @@ impl<'a> Scan<'a> {
         Some(name)
     }
 
-    fn quoted_name(&mut self) -> Option<Cow<'a, [u8]>> {
+    pub(super) fn quoted_name(&mut self) -> Option<Cow<'a, [u8]>> {
         let all = self.left.get(1..)?;
         let mut length = 0;
         let mut doubled = false;
@@ -159,7 +159,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Skips white space and comments; one that does not end takes the rest.
-    fn blank(&mut self) {
+    pub(super) fn blank(&mut self) {
         loop {
             self.left = match self.left {
                 [b' ' | b'\t' | b'\n' | b'\r' | b'\x0b' | b'\x0c', left @ ..] => left,
@@ -195,18 +195,72 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Takes the digits that are next.
-    pub(super) fn digits(&mut self) -> &'a [u8] {
-        self.take_while(|byte| byte.is_ascii_digit())
+    /// Skips the string in single quotes that is next, whose backslashes escape (`E'…'`); false if it does not end.
+    pub(super) fn escaped_string(&mut self) -> bool {
+        let end = end_of_string(self.left, true);
+        end.is_some_and(|end| self.skip(end))
     }
 
-    /// Takes the rest of a number.
+    /// Skips the string in single quotes that is next, whether its backslashes escape or not
+    /// (`standard_conforming_strings`); false if it ends elsewhere then, or does not end.
+    pub(super) fn any_string(&mut self) -> bool {
+        let end = end_of_string(self.left, false);
+        // Only a backslash makes a difference.
+        let plain = end.is_none_or(|end| !self.left[..end].contains(&b'\\'));
+        if !plain && end_of_string(self.left, true) != end {
+            return false;
+        }
+        end.is_some_and(|end| self.skip(end))
+    }
+
+    /// Skips the dollar-quoted string or the parameter (`$1`) that is next; false if it is neither, or does not end.
+    pub(super) fn dollar_value(&mut self) -> bool {
+        let inside = self.left.get(1..).unwrap_or_default();
+        if inside.first().is_some_and(u8::is_ascii_digit) {
+            self.skip(1);
+            return !self.name_bytes().is_empty();
+        }
+        let tag = inside.iter().take(MAX_NAME).position(|byte| *byte == b'$' || !continues_name(*byte));
+        tag.is_some_and(|at| inside.get(at) == Some(&b'$')) && self.dollar()
+    }
+
+    /// Takes the bytes of a name or keyword without quotes.
+    #[inline]
+    pub(super) fn name_bytes(&mut self) -> &'a [u8] {
+        self.take_while(continues_name)
+    }
+
+    /// Whether a number is next: a digit, or a point before one.
+    #[inline]
+    pub(super) fn begins_number(&self) -> bool {
+        match self.left {
+            [b'.', next, ..] => next.is_ascii_digit(),
+            [next, ..] => next.is_ascii_digit(),
+            [] => false,
+        }
+    }
+
+    /// Skips the number that is next, with its exponent's sign.
     pub(super) fn number(&mut self) {
-        self.take_while(|byte| continues_name(byte) || byte == b'.');
+        loop {
+            let digits = self.take_while(|byte| continues_name(byte) || byte == b'.');
+            let signed = matches!(digits.last(), Some(b'e' | b'E'))
+                && matches!(self.left, [b'+' | b'-', next, ..] if next.is_ascii_digit());
+            if !signed {
+                return;
+            }
+            self.skip(1);
+        }
+    }
+
+    /// The bytes that are left.
+    #[inline]
+    pub(super) fn left(&self) -> &'a [u8] {
+        self.left
     }
 
     /// Skips this many bytes and returns whether there were any left.
-    fn skip(&mut self, count: usize) -> bool {
+    pub(super) fn skip(&mut self, count: usize) -> bool {
         let left = self.left.get(count..);
         self.left = left.unwrap_or_default();
         left.is_some()
@@ -229,7 +283,23 @@ pub(super) fn begins_with(text: &[u8], &[a, b, c, d, e, f]: &[u8; 6]) -> bool {
         && u16::from_ne_bytes([fifth, sixth]) | 0x2020 == u16::from_ne_bytes([e, f])
 }
 
-fn begins_name(byte: u8) -> bool {
+/// The longest name, in bytes; PostgreSQL cuts longer ones.
+pub(super) const MAX_NAME: usize = 63;
+
+/// Where the string in single quotes ends with which a text begins: behind its last quote. A doubled quote is a part of it.
+fn end_of_string(text: &[u8], escapes: bool) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        at += text.get(at..)?.iter().position(|byte| *byte == b'\'' || (escapes && *byte == b'\\'))?;
+        if text[at] == b'\\' || text.get(at + 1) == Some(&b'\'') {
+            at += 2;
+        } else {
+            return Some(at + 1);
+        }
+    }
+}
+
+pub(super) fn begins_name(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
 }
 

@@ -1,4 +1,5 @@
-//! `GET /api/v1/pools/{name}/history`: a pool's figures of the last hour, day or month.
+//! `GET /api/v1/pools/{name}/history`: a pool's figures of the last hour, day or month. `GET /api/v1/history`: a few
+//! figures of all pools in the last minute or hour, as an overview needs them at once.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use serde_json::Value;
 use super::params::Name;
 use crate::clock;
 use crate::error::ApiError;
-use crate::watch::{SERIES, Scale, Watch, merged, number, place};
+use crate::watch::{Past, SERIES, Scale, Watch, merged, number, place};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,4 +89,82 @@ fn chosen(names: Option<&str>) -> Result<Vec<usize>, ApiError> {
     let Some(names) = names else { return Ok((0..SERIES.len()).collect()) };
     let known = |name: &str| place(name).ok_or_else(|| ApiError::Bad(format!("there is no series {name}")));
     names.split(',').map(known).collect()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OverviewQuery {
+    #[serde(default)]
+    range: OverviewRange,
+}
+
+/// The range of an overview.
+#[derive(Clone, Copy, Default, Deserialize)]
+enum OverviewRange {
+    #[serde(rename = "1m")]
+    Minute,
+    #[default]
+    #[serde(rename = "1h")]
+    Hour,
+}
+
+/// The figures of an overview.
+const OVERVIEW: [&str; 9] = [
+    "clients_active",
+    "clients_idle",
+    "clients_waiting",
+    "servers_active",
+    "servers_idle",
+    "oldest_wait_seconds",
+    "transactions_per_second",
+    "errors_per_second",
+    "refusals_per_second",
+];
+/// Moments of either range.
+const MOMENTS: u64 = 60;
+
+#[derive(Serialize)]
+pub(crate) struct Overview {
+    /// Seconds from one moment to the next.
+    step: u64,
+    /// The moments, in seconds since 1970.
+    at: Vec<u64>,
+    /// All pools as one; `problems` is the most pools that had one at once.
+    all: BTreeMap<&'static str, Vec<Value>>,
+    /// The stored pools; `problems` is 1 where the pool had one.
+    pools: BTreeMap<String, BTreeMap<&'static str, Vec<Value>>>,
+}
+
+/// `GET /api/v1/history`.
+pub(crate) async fn overview(
+    State(watch): State<Watch>,
+    wanted: Result<Query<OverviewQuery>, QueryRejection>,
+) -> Result<Json<Overview>, ApiError> {
+    let Query(OverviewQuery { range }) = wanted?;
+    let scale = match range {
+        OverviewRange::Minute => Scale::Seconds,
+        OverviewRange::Hour => Scale::Minutes,
+    };
+    let (now, step) = (clock::now().as_secs(), scale.step());
+    // The current step is counted, and is shown when it is over.
+    let from = (now - now % step).saturating_sub(step * MOMENTS);
+    let (mut all, mut pools) = (BTreeMap::new(), BTreeMap::new());
+    for past in watch.past_of_all(scale, from, MOMENTS).await? {
+        let series = overview_of(&past);
+        match past.pool {
+            Some(pool) => drop(pools.insert(pool, series)),
+            None => all = series,
+        }
+    }
+    Ok(Json(Overview { step, at: (0..MOMENTS).map(|number| from + number * step).collect(), all, pools }))
+}
+
+fn overview_of(past: &Past) -> BTreeMap<&'static str, Vec<Value>> {
+    let of = |name| {
+        let values = place(name).map(|at| past.samples.iter().map(|sample| number(sample[at])).collect());
+        (name, values.unwrap_or_default())
+    };
+    let mut series: BTreeMap<_, _> = OVERVIEW.into_iter().map(of).collect();
+    series.insert("problems", past.problems.iter().map(|problems| Value::from(*problems)).collect());
+    series
 }

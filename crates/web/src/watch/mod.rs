@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
+use weir_admin::LogQuery;
+
 use crate::ask::Workers;
 use crate::clock;
 use crate::error::ApiError;
@@ -53,6 +55,15 @@ struct WatchState {
 
 /// A pool's figures, and why they will not survive a restart, if they will not.
 type Known = (Vec<Sample>, Option<String>);
+
+/// The recorded figures of a pool, or of all as one.
+pub(crate) struct Past {
+    /// None for all pools.
+    pub(crate) pool: Option<String>,
+    pub(crate) samples: Vec<Sample>,
+    /// The problems in the minute of each moment; none where it was not watched.
+    pub(crate) problems: Vec<Option<usize>>,
+}
 
 /// The base of the next figures.
 struct Measurement {
@@ -95,7 +106,7 @@ impl Watch {
         *before = Some(now.clone());
         {
             let mut state = self.state();
-            state.streams.tell(&frame);
+            state.streams.tell(&frame, |query| workers.log_lines(query));
             state.latest = Some(frame.clone());
         }
         self.keep(now, frame).await;
@@ -107,7 +118,7 @@ impl Watch {
         let history = self.history.clone();
         let keep = move || {
             let of = |name: &str| frame.pools.get(name).map(|pool| &pool.sample);
-            lock(&history).record(frame.at as u64, now.at, &now.states, of);
+            lock(&history).record(frame.at as u64, now.at, (&now.states, &now.sum), &frame.all, of);
         };
         // Fails only if the process ends.
         let _ = spawn_blocking(keep).await;
@@ -138,11 +149,31 @@ impl Watch {
         spawn_blocking(look).await.unwrap_or(Err(ApiError::Ending))
     }
 
-    /// A stream of events for a selection, from now on.
-    pub(crate) fn listen(&self, selection: Selection) -> Result<Events, ApiError> {
+    /// The figures of all pools as one, and of each stored pool, at so many moments, with the number of problems in each.
+    pub(crate) async fn past_of_all(&self, scale: Scale, from: u64, moments: u64) -> Result<Vec<Past>, ApiError> {
+        let history = self.history.clone();
+        let look = move || {
+            let history = lock(&history);
+            let problems = |pool: Option<&str>| {
+                (0..moments).map(|number| history.problems(from + number * scale.step(), pool)).collect()
+            };
+            let all = Past { pool: None, samples: history.all(scale, from, moments)?, problems: problems(None) };
+            let mut pasts = vec![all];
+            for name in history.names() {
+                let Some(samples) = history.get(name, scale, from, moments)? else { continue };
+                pasts.push(Past { pool: Some(name.to_owned()), samples, problems: problems(Some(name)) });
+            }
+            Ok(pasts)
+        };
+        let read = spawn_blocking(look).await.map_err(|_| ApiError::Ending)?;
+        read.map_err(|error: io::Error| ApiError::Unreadable(error.to_string()))
+    }
+
+    /// A stream of events for a selection, from now on, with the lines of the log that fit a query.
+    pub(crate) fn listen(&self, selection: Selection, log: Option<LogQuery>) -> Result<Events, ApiError> {
         let mut state = self.state();
         let latest = state.latest.clone();
-        state.streams.join(selection, latest.as_deref())
+        state.streams.join(selection, log, latest.as_deref())
     }
 
     fn state(&self) -> MutexGuard<'_, WatchState> {

@@ -62,7 +62,7 @@ fn described(plan: &Plan, target: &Target) -> String {
         Kind::Own { max_connections, settings } => {
             let settings: Vec<_> = settings.iter().map(|(name, value)| format!(", {name} = {value}")).collect();
             format!(
-                "a throw-away PostgreSQL on this machine, without a pooler; max_connections = {max_connections}, 3 of them \
+                "a temporary PostgreSQL on this machine, without a pooler; max_connections = {max_connections}, 3 of them \
                  reserved, durability off{}",
                 settings.concat()
             )

@@ -1,11 +1,17 @@
 // A pool as the form has it, until it is saved: what stands in the fields, what is known of the server, and what is wrong.
 // Knows nothing of how it looks.
 import { ApiError, get, patch, poolPath, post, remove } from '../../lib/api';
+import { handover } from '../../lib/handover';
 import { notices, untilRestart } from '../../lib/notices.svelte';
 import { pools } from '../../lib/pools.svelte';
+import { parseAddress } from '../../lib/pgurl';
 import { BASICS, changes, fieldsOf, GROUPS, named, secondsOf, type Fields, type Key, type PoolKey } from '../../lib/poolkeys';
 import { needed, type Needed } from '../../lib/sizing';
+import { plain } from './plain';
 import type { Changed, Mode, Pool, PoolConfig, Setting, Tested } from '../../lib/types';
+
+/** How clients log in to Weir where it needs to know their secrets. */
+const WITH_SECRETS = ['scram-sha-256', 'md5', 'plain'];
 
 export const whole = (text: string | undefined) => (/^\d+$/.test((text ?? '').trim()) ? Number(text) : null);
 
@@ -17,10 +23,18 @@ export class PoolDraft {
   /** The pool that is there, and whether it has a password. */
   pool = $state.raw<Pool | null>(null);
   secret = $state(false);
+  /** What was pasted as an address, and what of it has no field. */
+  address = $state('');
+  ignored = $state<string[]>([]);
+  /** Whether clients may log in to Weir as the pool's user, with its password, and whether Weir knows that user already. */
+  letIn = $state(true);
+  known = $state<boolean | null>(null);
   tested = $state.raw<Tested | null>(null);
   measured = $state.raw<Needed | null>(null);
   failed = $state<ApiError | null>(null);
 
+  /** A pool is called as its database unless it has a name. */
+  readonly newPool = $derived(this.newName.trim() || (this.fields.database ?? '').trim());
   readonly host = $derived((this.fields.host ?? '').trim());
   readonly mode = $derived((this.fields.mode || this.setting('pool_mode') || 'transaction') as Mode);
   readonly size = $derived(whole(this.fields.size) ?? whole(this.setting('default_pool_size')) ?? 20);
@@ -52,6 +66,12 @@ export class PoolDraft {
   /** The pool to change; a new one without a name. */
   constructor(readonly name: string | null) {}
 
+  /** Whether clients need a secret of their own, which the pool's user could be. */
+  get canLetIn(): boolean {
+    const { user, password } = this.fields;
+    return this.name === null && !this.ownUser && !!user && !!password && this.known === false && WITH_SECRETS.includes(this.setting('auth_type'));
+  }
+
   async begin() {
     const table = Promise.all([get<Setting[]>('settings'), get<PoolKey[]>('pool-keys')]);
     if (this.name !== null) {
@@ -68,6 +88,11 @@ export class PoolDraft {
       this.secret = ['password', 'password_file', 'password_env'].some((key) => config[key] !== undefined);
     }
     [this.settings, this.keys] = await table;
+    if (this.name === null && handover.address) {
+      this.paste(handover.address);
+      handover.address = '';
+      await this.lookUp();
+    }
   }
 
   /** The value of a setting of the process. */
@@ -91,10 +116,53 @@ export class PoolDraft {
     return this.failed?.key === key ? [this.failed.message, this.failed.hint].filter(Boolean).join('; ') : null;
   }
 
+  /** Takes the parts of an address into the fields, as soon as the text is one. */
+  paste(text: string) {
+    this.address = text;
+    this.ignored = [];
+    const address = parseAddress(text);
+    if (!address) return;
+    const { rest, ...fields } = address;
+    Object.assign(this.fields, fields);
+    this.ownUser = false;
+    this.ignored = Object.keys(rest);
+    this.failed = null;
+    this.tested = null;
+  }
+
+  /** Asks whether Weir knows the user already. */
+  async lookUp() {
+    const user = (this.fields.user ?? '').trim();
+    this.known = null;
+    if (this.name !== null || user === '') return;
+    const found = await get<{ listed: boolean }>(`users/${encodeURIComponent(user)}`).catch((error: unknown) =>
+      error instanceof ApiError && error.status === 404 ? { listed: false } : null);
+    if (user === (this.fields.user ?? '').trim()) this.known = found?.listed ?? null;
+  }
+
   /** Logs in where the pool would, and keeps what the server says. */
   async test() {
     this.failed = null;
-    this.tested = await post<Tested>('pools/test', { name: this.name ?? (this.newName || 'test'), ...this.body() });
+    this.tested = null;
+    const tested = await post<Tested>('pools/test', { name: this.name ?? (this.newPool || 'test'), ...this.body() });
+    if (!tested.ok) {
+      const { host, port = '', database = '', user = '' } = { host: this.host, ...this.fields, ...{ database: this.fields.database || this.newPool } };
+      const { key, text } = plain(tested.error ?? '', { host, port, database, user });
+      this.failed = key ? new ApiError(0, text, null, null, key) : null;
+      tested.plain = text;
+    }
+    this.tested = tested;
+  }
+
+  /** Whether a new pool can be made: its name is free, and its server lets it in. */
+  async checked(): Promise<boolean> {
+    this.failed = null;
+    const lack = this.lacking();
+    if (lack) throw lack;
+    const taken = await get(poolPath(this.newPool)).then(() => true, () => false);
+    if (taken) throw new ApiError(409, `there is a pool ${this.newPool} already`, null, 'choose another name', 'name');
+    await this.test();
+    return this.tested?.ok ?? false;
   }
 
   /** Makes or changes it; its name. */
@@ -117,17 +185,29 @@ export class PoolDraft {
 
   /** What no server needs to be asked about. */
   private lacking(): ApiError | null {
-    if (this.name === null && this.newName.trim() === '') return new ApiError(0, 'A pool needs a name', null, null, 'name');
-    if (this.host === '') return new ApiError(0, 'Say where the server is', null, null, 'host');
+    if (this.host === '') return new ApiError(0, 'Enter the host that PostgreSQL runs on', null, null, 'host');
+    if (this.name === null && this.newPool === '') return new ApiError(0, 'Enter a name for the pool', null, null, 'name');
     return null;
   }
 
   private async make(): Promise<string> {
-    const name = this.newName.trim();
-    const made = await post<Changed>('pools', { name, ...this.body() });
+    const name = this.newPool;
+    const body = this.body();
+    const made = await post<Changed>('pools', { name, ...body });
     notices.changed(name, `${name} is created`, null, untilRestart(made));
+    if (this.canLetIn && this.letIn) await this.admit();
     await pools.refresh();
     return name;
+  }
+
+  /** Lists the pool's user with its password, so that clients can log in to Weir. */
+  private async admit() {
+    const { user = '', password = '' } = this.fields;
+    try {
+      await post<Changed>('users', { name: user.trim(), password });
+    } catch (error) {
+      notices.fail(`Clients can not log in as ${user} yet`, error);
+    }
   }
 
   private async change(name: string): Promise<string> {
@@ -140,9 +220,9 @@ export class PoolDraft {
     const back = async () => {
       try {
         await patch(poolPath(name), undo);
-        notices.changed(name, `${name} is as it was`, null);
+        notices.changed(name, `${name} is set back`, null);
       } catch (error) {
-        notices.fail(`${name} could not be set back`, error);
+        notices.fail(`${name} was not set back`, error);
       }
     };
     const keys = Object.keys(body).join(', ');

@@ -1,6 +1,6 @@
 // The graphs of a pool's page: what each shows, by the names that events and history have. Graph.svelte draws them.
-import { count, milliseconds, percent, rate, span } from '../../lib/format';
-import type { Line } from '../../parts/Graph.svelte';
+import { count, milliseconds, percent, rate } from '../../lib/format';
+import type { Line } from '../../parts/graph';
 
 export interface Graphed {
   title: string;
@@ -8,11 +8,11 @@ export interface Graphed {
   least?: number;
   /** Whether the pool's size is drawn as a level. */
   size?: boolean;
+  /** Whether the lines stand on each other. */
+  stack?: boolean;
   /** Lines of which nothing is known, now or ever, are left out, and a graph without lines too. */
   lines: Line[];
 }
-
-const seconds = (value: number | null | undefined) => (value === null || value === undefined ? '–' : span(value));
 
 const percentiles = (name: string): Line[] => [
   { name: `${name}_p50`, label: 'p50', ink: 'idle' },
@@ -20,14 +20,16 @@ const percentiles = (name: string): Line[] => [
   { name: `${name}_p99`, label: 'p99', ink: 'wait' },
 ];
 
-export const GRAPHS: Graphed[] = [
+/** The four that tell first how a pool is. */
+export const FIRST: Graphed[] = [
   {
     title: 'Clients',
     show: count,
     least: 4,
+    stack: true,
     lines: [
-      { name: 'clients_waiting', label: 'waiting', ink: 'wait', fill: true },
       { name: 'clients_active', label: 'with a server', ink: 'busy' },
+      { name: 'clients_waiting', label: 'waiting', ink: 'wait' },
       { name: 'clients_idle', label: 'idle', ink: 'idle' },
     ],
   },
@@ -36,13 +38,35 @@ export const GRAPHS: Graphed[] = [
     show: count,
     least: 4,
     size: true,
+    stack: true,
     lines: [
-      { name: 'servers_active', label: 'busy', ink: 'busy', fill: true },
+      { name: 'servers_running', label: 'busy', ink: 'busy' },
       { name: 'servers_idle_in_transaction', label: 'idle in transaction', ink: 'wait' },
-      { name: 'servers_idle', label: 'idle', ink: 'idle' },
       { name: 'servers_login', label: 'logging in', ink: 'login' },
+      { name: 'servers_idle', label: 'idle', ink: 'idle' },
     ],
   },
+  {
+    title: 'Wait for a server',
+    show: milliseconds,
+    least: 1,
+    lines: [
+      { name: 'still_waiting_ms', label: 'still waiting, longest', ink: 'wait', fill: true },
+      { name: 'wait_ms_p95', label: 'p95', ink: 'accent' },
+    ],
+  },
+  {
+    title: 'Errors per second',
+    show: rate,
+    least: 2,
+    lines: [
+      { name: 'errors_per_second', label: 'server errors', ink: 'bad', fill: true },
+      { name: 'refusals_per_second', label: 'refused clients', ink: 'login' },
+    ],
+  },
+];
+
+export const MORE: Graphed[] = [
   {
     title: 'Throughput',
     show: rate,
@@ -53,13 +77,7 @@ export const GRAPHS: Graphed[] = [
       { name: 'transactions_per_second', label: 'transactions', ink: 'accent', fill: true },
     ],
   },
-  {
-    title: 'Longest wait',
-    show: seconds,
-    least: 0.01,
-    lines: [{ name: 'oldest_wait_seconds', label: 'has waited', ink: 'wait', fill: true }],
-  },
-  { title: 'Wait for a server', show: milliseconds, lines: percentiles('wait_ms') },
+  { title: 'Waits by percentile', show: milliseconds, lines: percentiles('wait_ms') },
   { title: 'Transaction duration', show: milliseconds, lines: percentiles('transaction_ms') },
   { title: 'Query duration', show: milliseconds, lines: percentiles('query_ms') },
   {
@@ -80,14 +98,6 @@ export const GRAPHS: Graphed[] = [
     lines: [
       { name: 'logins_per_second', label: 'client logins', ink: 'busy' },
       { name: 'connects_per_second', label: 'server connections', ink: 'login' },
-    ],
-  },
-  {
-    title: 'Errors per second',
-    show: rate,
-    lines: [
-      { name: 'errors_per_second', label: 'server errors', ink: 'bad' },
-      { name: 'refusals_per_second', label: 'refused clients', ink: 'wait' },
     ],
   },
 ];

@@ -1,1 +1,0 @@
-function e(e,t){t();let n=setInterval(()=>{document.hidden||t()},e);return()=>clearInterval(n)}export{e as t};

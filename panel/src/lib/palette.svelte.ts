@@ -1,0 +1,79 @@
+// The search over everything: whether it is open, what it finds, and where that leads.
+import { get } from './api';
+import { DOCS } from './docs';
+import { pools } from './pools.svelte';
+import { to } from './router.svelte';
+import { session } from './session.svelte';
+import { split } from './settings';
+import type { Setting } from './types';
+
+export interface Found {
+  kind: 'Page' | 'Pool' | 'User' | 'Setting' | 'Documentation';
+  name: string;
+  /** A word about it. */
+  note: string;
+  href: string;
+}
+
+const PAGES: [name: string, note: string, href: string, role: 'viewer' | 'operator' | 'admin'][] = [
+  ['Pools', 'the overview', to('pools'), 'viewer'],
+  ['Create pool', 'paste a URL', to('new'), 'admin'],
+  ['Incidents', 'why is it slow?', to('incidents'), 'viewer'],
+  ['Advice', 'sizes', to('advice'), 'viewer'],
+  ['Settings', 'of the process', to('settings'), 'viewer'],
+  ['Changed settings', 'other than their defaults', `${to('settings')}?show=changed`, 'viewer'],
+  ['Audit', 'who changed what', to('audit'), 'operator'],
+  ['Lab', 'experiments', to('lab'), 'viewer'],
+];
+/** So many of a kind are shown. */
+const MOST = 8;
+
+class Palette {
+  open = $state(false);
+  readonly keys = /Mac|iPhone|iPad/.test(navigator.platform) ? '⌘K' : 'Ctrl K';
+  private users = $state.raw<string[]>([]);
+  private settings = $state.raw<Setting[]>([]);
+
+  show() {
+    this.open = true;
+    // What is not known yet comes while the first letters are typed.
+    void pools.refresh().catch(() => {});
+    void get<Setting[]>('settings').then((settings) => (this.settings = settings), () => {});
+    void get<{ users: { name: string }[] }>('users', { limit: 1000 }).then(({ users }) => (this.users = users.map(({ name }) => name)), () => {});
+  }
+
+  /** What has all of these words, the best first in each kind. */
+  find(text: string): Found[] {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    const best = (all: Found[], most = MOST) => all
+      .map((found) => [rank(found, words), found] as const)
+      .filter(([rank]) => rank > 0)
+      .sort(([a], [b]) => b - a)
+      .slice(0, most)
+      .map(([, found]) => found);
+    return [
+      ...best(PAGES.filter(([, , , role]) => session.may(role)).map(([name, note, href]) => ({ kind: 'Page', name, note, href }))),
+      ...best(pools.rows.map(({ pool }) => ({ kind: 'Pool', name: pool.name, note: `${pool.database} on ${pool.hosts.join(', ')}`, href: to('pools', pool.name) }))),
+      ...(words.length === 0 ? [] : [
+        ...best(this.users.map((name) => ({ kind: 'User', name, note: 'pools of this user', href: `${to('pools')}?q=${encodeURIComponent(name)}` }))),
+        ...best(this.settings.map(({ key, description = '' }) => ({ kind: 'Setting', name: key, note: split(description)[0], href: `${to('settings')}?q=${key}` }))),
+        ...best(DOCS.map(([name, title]) => ({ kind: 'Documentation', name: title, note: `${name}.md`, href: to('docs', name) }))),
+      ]),
+    ];
+  }
+}
+
+/** A name that begins with the text is best, then one that has it, then a note that has it. */
+function rank({ name, note }: Found, words: string[]): number {
+  const [lower, other] = [name.toLowerCase(), note.toLowerCase()];
+  let sum = 1;
+  for (const word of words) {
+    if (lower.startsWith(word)) sum += 3;
+    else if (lower.includes(word)) sum += 2;
+    else if (other.includes(word)) sum += 1;
+    else return 0;
+  }
+  return sum;
+}
+
+export const palette = new Palette();
