@@ -74,8 +74,10 @@ mod web_access;
 mod web_change;
 mod web_hostile;
 mod web_incident;
+mod web_log;
 mod web_secrets;
 mod web_settings;
+mod web_versions;
 mod workers;
 
 #[cfg(feature = "long")]

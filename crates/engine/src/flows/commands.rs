@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use weir_admin::{
-    ChangeError, Command, CommandError, DatabaseStats, Persisted, Reply, Report, ServiceState, Show, Snapshot,
+    Adopted, Author, ChangeError, Command, CommandError, DatabaseStats, Persisted, Reply, Report, ServiceState, Show,
+    Snapshot,
 };
 use weir_base::{Peer, Time, WorkerId};
 use weir_config::Config;
@@ -15,10 +16,10 @@ use crate::admin::halt::{Until, Watch};
 use crate::admin::reload::{self, Reload, SetTls};
 use crate::admin::report::{self, Tables};
 use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerCommand};
-use crate::common::cx;
+use crate::common::{Job, cx};
 use crate::engine::Engine;
 use crate::log::log;
-use crate::port::{Io, Level};
+use crate::port::{Io, Level, Work};
 
 /// How the error of a configuration begins whose certificates can't be used.
 const TLS_FAULT: &str = "TLS setup failed: ";
@@ -193,23 +194,23 @@ impl Engine {
 /// Reloads.
 impl Engine {
     /// RELOAD.
-    pub(crate) fn begin_reload<I: Io>(&mut self, now: Time, caller: Caller, io: &mut I) {
+    pub(crate) fn begin_reload<I: Io>(&mut self, now: Time, caller: Caller, author: Author, io: &mut I) {
         log(Level::Info, format_args!("RELOAD: reading {}", self.common.config().source.display()), io);
         let cx = cx!(self, now, io);
-        self.admin.reloads.enqueue(cx, Reload::Read(caller));
+        self.admin.reloads.enqueue(cx, Reload::Read(caller, author));
     }
 
     /// A helper has read the configuration again.
     pub(crate) fn config_read<I: Io>(&mut self, now: Time, read: Result<Arc<Config>, String>, io: &mut I) {
-        let caller = match self.admin.reloads.finish() {
-            Some(Reload::Read(caller)) => caller,
+        let (caller, author) = match self.admin.reloads.finish() {
+            Some(Reload::Read(caller, author)) => (caller, author),
             Some(Reload::SetTls(set)) => return self.tls_was_set(now, set, read, io),
             Some(Reload::Change(..)) | None => return,
         };
         match read {
             Ok(config) => {
                 config.warnings.iter().for_each(|text| log(Level::Warning, format_args!("{text}"), io));
-                let id = self.take_over(now, caller, config, io);
+                let id = self.take_over(now, caller, ("RELOAD", author), config, io);
                 self.caller_waits(caller, id);
             }
             Err(why) => {
@@ -240,9 +241,9 @@ impl Engine {
     }
 
     /// SET of encryption: a helper reads its files.
-    pub(super) fn begin_set_tls<I: Io>(&mut self, now: Time, caller: Caller, key: String, value: String, io: &mut I) {
+    pub(super) fn begin_set_tls<I: Io>(&mut self, now: Time, set: SetTls, io: &mut I) {
         let cx = cx!(self, now, io);
-        self.admin.reloads.enqueue(cx, Reload::SetTls(SetTls { caller, key, value }));
+        self.admin.reloads.enqueue(cx, Reload::SetTls(set));
     }
 
     /// A helper has read the files of a SET of encryption. If they can't be used, the SET stands, without effect until
@@ -259,8 +260,10 @@ impl Engine {
                 }
             }
         }
-        let SetTls { caller, key, value } = set;
-        let id = self.scatter(now, caller, Command::Set { key, value }, &WorkerCommand::Adopt(Arc::new(next)), io);
+        let SetTls { caller, author, key, value } = set;
+        let next = Arc::new(next);
+        self.record_config(now, ("SET", author), next.clone(), io);
+        let id = self.scatter(now, caller, Command::Set { key, value }, &WorkerCommand::Adopt(next), io);
         self.caller_waits(caller, id);
         self.admin.reloads.start(cx!(self, now, io));
     }
@@ -272,7 +275,7 @@ impl Engine {
         made: Result<(Arc<Config>, Persisted), ChangeError>,
         io: &mut I,
     ) {
-        let Some(Reload::Change(number, edit)) = self.admin.reloads.finish() else { return };
+        let Some(Reload::Change(number, edit, author)) = self.admin.reloads.finish() else { return };
         match made {
             Ok((config, persisted)) => {
                 match &persisted {
@@ -283,16 +286,41 @@ impl Engine {
                     }
                 }
                 self.admin.reloads.set_persisted(number, persisted);
-                self.take_over(now, Caller::Control(number), config, io);
+                self.take_over(now, Caller::Control(number), ("CHANGE", author), config, io);
             }
             Err(why) => io.answer(number, Ok(Reply::Changed(Err(why)))),
         }
         self.admin.reloads.start(cx!(self, now, io));
     }
 
-    fn take_over<I: Io>(&mut self, now: Time, caller: Caller, config: Arc<Config>, io: &mut I) -> u64 {
+    fn take_over<I: Io>(
+        &mut self,
+        now: Time,
+        caller: Caller,
+        by: (&'static str, Author),
+        config: Arc<Config>,
+        io: &mut I,
+    ) -> u64 {
         let config = reload::without_fixed(self.common.config(), config, io);
+        self.record_config(now, by, config.clone(), io);
         self.scatter(now, caller, Command::Reload, &WorkerCommand::Adopt(config), io)
+    }
+}
+
+/// The history of the configuration.
+impl Engine {
+    /// Has a configuration added to the history that the workers are about to adopt, by a command and its author.
+    pub(super) fn record_config<I: Io>(
+        &mut self,
+        now: Time,
+        (command, author): (&'static str, Author),
+        after: Arc<Config>,
+        io: &mut I,
+    ) {
+        let before = self.admin.reloads.newest().clone();
+        let cx = cx!(self, now, io);
+        let job = cx.common.begin_job(Job::RecordConfig);
+        cx.io.help(job, Work::RecordConfig(Box::new(Adopted { author, command, before, after })));
     }
 }
 

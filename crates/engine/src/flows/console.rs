@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use weir_admin::{Command, CommandError, Cursor, Reply, Request, Show, ShutdownMode, SocketRecord, Table};
+use weir_admin::{Author, Command, CommandError, Cursor, Reply, Request, Show, ShutdownMode, SocketRecord, Table, Via};
 use weir_base::{Peer, Time, WorkerId};
 
 use crate::admin::console::{self, Console, ConsoleInput};
 use crate::admin::gather::Caller;
 use crate::admin::paging::Paging;
-use crate::admin::reload::Reload;
+use crate::admin::reload::{Reload, SetTls};
 use crate::admin::stream::{self, Piece, TableStream};
 use crate::cluster::messages::{Drain, Message, Payload, WorkerCommand};
 use crate::common::{FollowUp, cx};
@@ -62,14 +62,16 @@ impl Engine {
             Command::SetParameter(_) => return io.send(client.peer, &console::set_ignored()),
             Command::Reload => {
                 self.console_waits(client, None, io);
-                return self.begin_reload(now, Caller::Console(client.peer), io);
+                return self.begin_reload(now, Caller::Console(client.peer), self.operator(client), io);
             }
             Command::Shutdown(mode) => return self.console_shutdown(now, client, *mode, io),
             Command::Set { key, value } if weir_config::is_about_tls(key) => {
                 match weir_config::set(self.admin.reloads.newest(), key, value) {
                     Ok(_) => {
                         self.console_waits(client, None, io);
-                        return self.begin_set_tls(now, Caller::Console(client.peer), key.clone(), value.clone(), io);
+                        let (caller, author) = (Caller::Console(client.peer), self.operator(client));
+                        let set = SetTls { caller, author, key: key.clone(), value: value.clone() };
+                        return self.begin_set_tls(now, set, io);
                     }
                     Err(error) => Err(CommandError::SetFailed(error.to_string())),
                 }
@@ -78,6 +80,9 @@ impl Engine {
         };
         match to_workers {
             Ok(to_workers) => {
+                if let WorkerCommand::Adopt(config) = &to_workers {
+                    self.record_config(now, ("SET", self.operator(client)), config.clone(), io);
+                }
                 let id = self.scatter(now, Caller::Console(client.peer), command, &to_workers, io);
                 self.console_waits(client, Some(id), io);
             }
@@ -87,6 +92,12 @@ impl Engine {
                 io.send(client.peer, &console::failure(&error));
             }
         }
+    }
+
+    /// The operator of a console, as the author of a change.
+    fn operator(&self, client: &ClientSlot) -> Author {
+        let from = client.addr.with_port(self.common.config().listen.port);
+        Author { user: Some(client.user.to_string()), from, via: Via::Console, comment: None, request: 0 }
     }
 
     /// The command for all workers, if it is possible now.
@@ -282,11 +293,11 @@ impl Engine {
                 log(Level::Info, format_args!("{line}"), io);
                 io.answer(number, Ok(Reply::Done));
             }
-            Request::Change(edit) => {
+            Request::Change(edit, author) => {
                 let cx = cx!(self, now, io);
-                self.admin.reloads.enqueue(cx, Reload::Change(number, edit));
+                self.admin.reloads.enqueue(cx, Reload::Change(number, edit, author));
             }
-            Request::Run(Command::Reload) => self.begin_reload(now, caller, io),
+            Request::Reload(author) => self.begin_reload(now, caller, author, io),
             Request::Run(command) => match self.worker_command(&command) {
                 Ok(to_workers) => {
                     if let Some(what) = command.issued() {
