@@ -66,6 +66,7 @@ mod spread;
 mod startup;
 mod statements;
 mod tls;
+mod top_statements;
 mod trial;
 mod upgrade;
 mod waiting;

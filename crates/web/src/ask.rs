@@ -44,6 +44,14 @@ impl Workers {
         }
     }
 
+    /// The same with the statistics of statements.
+    pub(crate) async fn statements(&self) -> Result<Report, ApiError> {
+        match self.ask(Request::Statements, ANSWER_TIMEOUT).await? {
+            Reply::Report(report, _) => Ok(*report),
+            _ => Err(ApiError::NoAnswer),
+        }
+    }
+
     /// A page of connections, from a position on, and the position of the next page.
     pub(crate) async fn connections(
         &self,

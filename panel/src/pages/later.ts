@@ -8,6 +8,7 @@ type Plain = Record<string, never>;
 export const later = {
   advice: (): Page<Plain> => import('./Advice.svelte'),
   incidents: (): Page<Plain> => import('./Incidents.svelte'),
+  statements: (): Page<Plain> => import('./Statements.svelte'),
   audit: (): Page<Plain> => import('./Audit.svelte'),
   history: (): Page<Plain> => import('./History.svelte'),
   alerts: (): Page<Plain> => import('./Alerts.svelte'),

@@ -83,6 +83,8 @@ impl Engine {
     fn outcome<I: Io>(&mut self, now: Time, command: WorkerCommand, io: &mut I) -> Result<Outcome, CommandError> {
         match command {
             WorkerCommand::Report { counts } => return Ok(Outcome::Report(Box::new(self.report(counts)))),
+            WorkerCommand::Statements => return Ok(Outcome::Report(Box::new(self.statements_report()))),
+            WorkerCommand::ResetStatements => self.sessions.statements.reset(),
             WorkerCommand::Health => return Ok(Outcome::Report(Box::new(self.health_report()))),
             WorkerCommand::Pause(name) => {
                 self.pause_databases(now, name.as_deref(), io);
@@ -338,7 +340,8 @@ impl Engine {
         let report = Report {
             console_stats,
             refusals: admin.refusals.records(&self.pools),
-            memory: report::memory(admin.client_counts, self.sessions.interner.used()),
+            memory: report::memory(admin.client_counts, &self.sessions),
+            statement_totals: self.sessions.statements.totals(),
             serving: state,
             draining: admin.shutdown.is_draining(),
             paused: admin.halt.paused().clone(),
@@ -350,6 +353,17 @@ impl Engine {
             ..Report::default()
         };
         self.with_tables(|tables| report::with_tables(report, tables, by_user))
+    }
+
+    /// The same with the statistics of statements, which are large.
+    fn statements_report(&self) -> Report {
+        let (statements, pools) = self.sessions.statements.records(|at| self.common.wall(at));
+        let mut report = self.report(false);
+        report.statements = statements;
+        pools
+            .into_iter()
+            .for_each(|(database, user, run)| *report.statement_time.entry((database, user)).or_default() += run);
+        report
     }
 
     /// Calls `make` with the input of reports.

@@ -58,6 +58,7 @@ impl Engine {
             Command::Show(Show::Help) => return io.send(client.peer, &console::help()),
             Command::Show(Show::Fds) => Err(CommandError::NoHandOver),
             Command::Show(what) if !what.lists().is_empty() => return self.list_connections(client, *what, io),
+            Command::Show(Show::Statements) => Ok(WorkerCommand::Statements),
             Command::Show(what) => Ok(WorkerCommand::Report { counts: *what == Show::Users }),
             Command::SetParameter(_) => return io.send(client.peer, &console::set_ignored()),
             Command::Reload => {
@@ -118,6 +119,7 @@ impl Engine {
             Command::Reconnect(name) => Ok(WorkerCommand::Reconnect(name.clone())),
             Command::Retry(name) => Ok(WorkerCommand::Retry(name.clone())),
             Command::WaitClose(name) => Ok(WorkerCommand::WaitClose(name.clone())),
+            Command::ResetStatements => Ok(WorkerCommand::ResetStatements),
             Command::KillClient(id) => Ok(WorkerCommand::KillClient(*id)),
             Command::Disable(name) => Ok(WorkerCommand::Disable(name.clone())),
             Command::Enable(name) => Ok(WorkerCommand::Enable(name.clone())),
@@ -282,6 +284,9 @@ impl Engine {
                 // No reply to the control plane counts clients by user, which would be a walk over all of them.
                 let to_workers = WorkerCommand::Report { counts: false };
                 self.scatter(now, caller, Command::Show(Show::Lists), &to_workers, io);
+            }
+            Request::Statements => {
+                self.scatter(now, caller, Command::Show(Show::Statements), &WorkerCommand::Statements, io);
             }
             Request::Connections(_, Cursor { worker, .. }) if worker.0 >= self.common.workers() => {
                 io.answer(number, Ok(Reply::Connections(Vec::new(), None)));

@@ -20,6 +20,7 @@ mod page;
 mod params;
 mod pools;
 mod process;
+mod statements;
 mod trials;
 mod users;
 mod versions;
@@ -191,6 +192,8 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/alerts/test", VIEWER, OPERATOR, post(alerts::test)),
         ("/api/v1/silences", VIEWER, OPERATOR, post(alerts::silence)),
         ("/api/v1/silences/{id}", VIEWER, OPERATOR, delete(alerts::end_silence)),
+        ("/api/v1/statements", VIEWER, ADMIN, get(statements::list)),
+        ("/api/v1/statements/reset", VIEWER, OPERATOR, post(statements::reset)),
         ("/api/v1/log", VIEWER, ADMIN, get(log::list)),
         ("/api/v1/events", VIEWER, ADMIN, get(events::events)),
         ("/api/v1/history", VIEWER, ADMIN, get(history::overview)),
