@@ -4,6 +4,7 @@
 //! and a bounded queue of its own, and its requests run on threads for blocking work.
 
 mod conditions;
+mod send;
 mod shapes;
 mod silences;
 mod target;
@@ -22,6 +23,7 @@ use crate::clock;
 use crate::error::ApiError;
 use crate::lock::lock;
 pub(crate) use conditions::{PoolMoment, conditions, workers_do_not_answer};
+pub use send::{SendWebhook, WebhookRequest};
 pub(crate) use shapes::TargetKind;
 use silences::Silences;
 pub(crate) use silences::{NewSilence, Silence};
@@ -30,18 +32,6 @@ pub(crate) use target::{TargetReport, TestResult};
 
 /// How often Alertmanager hears of what fires: it takes an alert as over when it hears no more of it.
 const REFRESH: Duration = Duration::from_secs(60);
-
-/// A message to a target.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WebhookRequest {
-    /// The address.
-    pub url: String,
-    /// The body, JSON.
-    pub body: String,
-}
-
-/// Sends a request, and returns the status of the answer, or why there is none. Blocks, with a timeout of its own.
-pub type SendWebhook = Arc<dyn Fn(&WebhookRequest) -> Result<u16, String> + Send + Sync>;
 
 /// The alerts; cheap to clone.
 #[derive(Clone)]

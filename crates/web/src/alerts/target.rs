@@ -15,8 +15,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use weir_admin::AlertNotice;
 
+use super::send::{SendWebhook, WebhookRequest};
 use super::shapes::TargetKind;
-use super::{SendWebhook, WebhookRequest};
 use crate::ask::Workers;
 use crate::clock;
 use crate::lock::lock;
