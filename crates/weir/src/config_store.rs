@@ -5,6 +5,7 @@
 //! written is kept here and applied over the file at each reload. Reads and changes go one at a time. Must not know how the
 //! result reaches the workers.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ use weir_admin::{Activity, BackendKey, ChangeError, ConfigAccess, Persisted, Poo
 use weir_config::{
     Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, Operation, Pool, Severity, rewrite,
 };
-use weir_runtime::Fit;
+use weir_runtime::{Fit, Reread};
 
 use crate::replace::{ReplaceError, replace};
 use crate::{activity, load, pool_test, readable_secrets};
@@ -58,10 +59,14 @@ impl ConfigStore {
         Ok((ConfigStore { file: file.to_owned(), adjust: Box::new(adjust), current, accounts }, config))
     }
 
-    /// Reads the file again, and applies the changes that could not be written.
-    pub(crate) fn reload(&self) -> Result<Arc<Config>, String> {
+    /// Reads the file again, or only those that it names, and applies the changes that could not be written.
+    pub(crate) fn reload(&self, reread: Reread) -> Result<Arc<Config>, String> {
         let mut current = self.current();
-        let read = load::load_text_with(&self.file, &current.edits);
+        let read = match reread {
+            Reread::All => load::load_text_with(&self.file, &current.edits),
+            Reread::Named => load::load_changed(&self.file, &current.text, &current.edits)
+                .map(|config| (current.text.clone(), config)),
+        };
         let (text, mut config) = read.map_err(|mistakes| mistakes.to_string())?;
         config.warnings = readable_secrets::warnings(&config);
         (self.adjust)(&mut config);
@@ -69,6 +74,16 @@ impl ConfigStore {
         *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = config.web.accounts.clone();
         (current.text, current.config) = (text, config.clone());
         Ok(config)
+    }
+
+    /// The files whose changes are adopted without a RELOAD.
+    pub(crate) fn watched_files(&self) -> BTreeSet<PathBuf> {
+        self.current().config.watched_files()
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
     }
 
     /// Makes a change, or returns why not.

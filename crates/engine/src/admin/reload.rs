@@ -13,13 +13,13 @@ use weir_config::{Config, Edit, differences, keep_restart_settings};
 use crate::admin::gather::Caller;
 use crate::common::{Cx, Job};
 use crate::log::log;
-use crate::port::{Io, Level, Work};
+use crate::port::{Io, Level, Reread, Work};
 
 /// The source of the next configuration.
 #[derive(Clone, Debug)]
 pub(crate) enum Reload {
     /// RELOAD, and its caller.
-    Read(Caller),
+    Read(Caller, Reread),
     /// A change of the control plane, under its number.
     Change(u64, Arc<Edit>),
     /// SET of encryption, whose files have to be read.
@@ -76,7 +76,7 @@ impl Reloads {
     pub(crate) fn start<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
         let work = match self.queue.front() {
             None => return,
-            Some(Reload::Read(_)) => Work::LoadConfig,
+            Some(Reload::Read(_, reread)) => Work::LoadConfig(*reread),
             Some(Reload::Change(_, edit)) => Work::ChangeConfig(edit.clone()),
             Some(Reload::SetTls(set)) => Work::ApplyTls(self.with_set(set)),
         };

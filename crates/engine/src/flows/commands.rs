@@ -18,7 +18,7 @@ use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerComm
 use crate::common::cx;
 use crate::engine::Engine;
 use crate::log::log;
-use crate::port::{Io, Level};
+use crate::port::{Io, Level, Reread};
 
 /// How the error of a configuration begins whose certificates can't be used.
 const TLS_FAULT: &str = "TLS setup failed: ";
@@ -196,13 +196,20 @@ impl Engine {
     pub(crate) fn begin_reload<I: Io>(&mut self, now: Time, caller: Caller, io: &mut I) {
         log(Level::Info, format_args!("RELOAD: reading {}", self.common.config().source.display()), io);
         let cx = cx!(self, now, io);
-        self.admin.reloads.enqueue(cx, Reload::Read(caller));
+        self.admin.reloads.enqueue(cx, Reload::Read(caller, Reread::All));
+    }
+
+    /// A watched file has changed.
+    pub(crate) fn begin_reread<I: Io>(&mut self, now: Time, reread: Reread, io: &mut I) {
+        log(Level::Info, format_args!("a watched file has changed: reading it again"), io);
+        let cx = cx!(self, now, io);
+        self.admin.reloads.enqueue(cx, Reload::Read(Caller::Nobody, reread));
     }
 
     /// A helper has read the configuration again.
     pub(crate) fn config_read<I: Io>(&mut self, now: Time, read: Result<Arc<Config>, String>, io: &mut I) {
         let caller = match self.admin.reloads.finish() {
-            Some(Reload::Read(caller)) => caller,
+            Some(Reload::Read(caller, _)) => caller,
             Some(Reload::SetTls(set)) => return self.tls_was_set(now, set, read, io),
             Some(Reload::Change(..)) | None => return,
         };
@@ -312,7 +319,7 @@ impl Engine {
             refusals: admin.refusals.records(&self.pools),
             memory: report::memory(admin.client_counts, self.sessions.interner.used()),
             serving: state,
-            draining: admin.shutdown.is_draining(),
+            draining: admin.shutdown.is_draining() || admin.shutdown.is_announced(),
             paused: admin.halt.paused().clone(),
             disabled: admin.halt.disabled().clone(),
             dns: self.backends.dns.records(self.common.now()),
