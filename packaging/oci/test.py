@@ -104,8 +104,15 @@ class Container:
     def said(self):
         return self.log.read_text()
 
+    def pid(self):
+        """The program's own process: bubblewrap stays as its parent."""
+        pid = self.process.pid
+        while child := pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            pid = int(child[0])
+        return pid
+
     def signal(self, number):
-        self.process.send_signal(number)
+        os.kill(self.pid(), number)
 
     def ends(self, seconds):
         return until(seconds, lambda: self.process.poll() is not None)
@@ -125,20 +132,26 @@ def start_postgres(work, server):
         (work / name).write_text(text)
         (work / name).chmod(0o600)
         shutil.chown(work / name, "postgres", "postgres")
+    password = work / "password"
+    password.write_text("root-secret\n")
     shutil.chown(data, "postgres", "postgres")
     as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-    run(*as_postgres, str(PGBIN / "initdb"), "-D", str(data), "-A", "scram-sha-256", "-U", "postgres", "--pwfile=/dev/stdin",
-        input="root-secret\n", check=True)
+    run(*as_postgres, str(PGBIN / "initdb"), "-D", str(data), "-A", "scram-sha-256", "-U", "postgres", f"--pwfile={password}",
+        check=True)
     options = f"-p {PG_PORT} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c ssl=on -c ssl_cert_file={work}/tls.crt " \
               f"-c ssl_key_file={work}/tls.key"
     subprocess.run([*as_postgres, str(PGBIN / "pg_ctl"), "-D", str(data), "-w", "-l", str(data / "log"), "-o", options, "start"],
                    check=True, stdout=subprocess.DEVNULL)
-    sql = """CREATE ROLE app LOGIN PASSWORD 'app-secret'; CREATE ROLE asker LOGIN SUPERUSER PASSWORD 'asker-secret';
-        CREATE DATABASE app OWNER app;
-        CREATE FUNCTION public.user_search(text) RETURNS TABLE (usename name, passwd text) LANGUAGE sql AS
-        'SELECT usename, passwd FROM pg_shadow WHERE usename = $1';"""
-    psql("postgres", "root-secret", "postgres", sql, PG_PORT)
-    psql("postgres", "root-secret", "app", sql[sql.index("CREATE FUNCTION"):], PG_PORT)
+    lookup = """CREATE FUNCTION public.user_search(text) RETURNS TABLE (usename name, passwd text) LANGUAGE sql AS
+        'SELECT usename, passwd FROM pg_shadow WHERE usename = $1'"""
+    for database, sql in [
+        ("postgres", "CREATE ROLE app LOGIN PASSWORD 'app-secret'"),
+        ("postgres", "CREATE ROLE asker LOGIN SUPERUSER PASSWORD 'asker-secret'"),
+        ("postgres", "CREATE DATABASE app OWNER app"),
+        ("postgres", lookup),
+        ("app", lookup),
+    ]:
+        psql("postgres", "root-secret", database, sql, PG_PORT)
     return lambda: run(*as_postgres, str(PGBIN / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
 
 
@@ -326,7 +339,7 @@ unix_socket_dir =
         check("Crunchy: a client logs in over TLS", until(10, lambda: query() == "app"))
         check("Crunchy: and not without", query("disable") != "app")
         names = run("pgrep", "--exact", "pgbouncer").stdout.split()
-        check("Crunchy: the process has PgBouncer's name", str(weir.process.pid) in names)
+        check("Crunchy: the process has PgBouncer's name", str(weir.pid()) in names)
         (volume / "~postgres-operator.ini").write_text(ini.replace("[databases]", "default_pool_size = 3\n\n[databases]"))
         weir.signal(signal.SIGHUP)
         check("Crunchy: HUP reads the files again", until(5, lambda: "re-reading config" in weir.said()) and query() == "app")
@@ -348,6 +361,9 @@ def main():
         config = unpack(images[-1], root)
         check("the image names a user without privileges", config["User"].split(":")[0] not in ("", "0", "root"))
         check("it has no shell", not list(root.rglob("sh")) and not list(root.rglob("bash")))
+        # A container's runtime makes these.
+        for at in ["proc", "dev"]:
+            (root / at).mkdir(exist_ok=True)
         server = certificate(work, "server")
         stop = start_postgres(work, server)
         for scenario in [chart, cloudnativepg, crunchy]:
