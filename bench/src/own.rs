@@ -45,16 +45,26 @@ struct Case {
     habit: Habit,
     clients: usize,
     servers: u32,
+    /// `track_statements`.
+    statements: u32,
 }
 
 const CASES: &[Case] = &[
-    Case { name: "simple", about: "a Query; one client, one server", habit: Habit::Simple, clients: 1, servers: 1 },
+    Case {
+        name: "simple",
+        about: "a Query; one client, one server",
+        habit: Habit::Simple,
+        clients: 1,
+        servers: 1,
+        statements: 0,
+    },
     Case {
         name: "simple-50",
         about: "50 clients on 20 servers: 30 wait",
         habit: Habit::Simple,
         clients: 50,
         servers: 20,
+        statements: 0,
     },
     Case {
         name: "simple-1000",
@@ -62,14 +72,23 @@ const CASES: &[Case] = &[
         habit: Habit::Simple,
         clients: 1000,
         servers: 20,
+        statements: 0,
     },
-    Case { name: "transaction", about: "BEGIN, a query, COMMIT", habit: Habit::Transaction, clients: 50, servers: 20 },
+    Case {
+        name: "transaction",
+        about: "BEGIN, a query, COMMIT",
+        habit: Habit::Transaction,
+        clients: 50,
+        servers: 20,
+        statements: 0,
+    },
     Case {
         name: "extended",
         about: "Parse, Bind, Describe, Execute, Sync",
         habit: Habit::Extended,
         clients: 50,
         servers: 20,
+        statements: 0,
     },
     Case {
         name: "prepared",
@@ -77,6 +96,31 @@ const CASES: &[Case] = &[
         habit: Habit::Prepared,
         clients: 50,
         servers: 20,
+        statements: 0,
+    },
+    Case {
+        name: "simple-stat",
+        about: "simple, and statements are counted",
+        habit: Habit::Simple,
+        clients: 1,
+        servers: 1,
+        statements: 1000,
+    },
+    Case {
+        name: "literal-stat",
+        about: "the same with another value each time",
+        habit: Habit::Literal,
+        clients: 1,
+        servers: 1,
+        statements: 1000,
+    },
+    Case {
+        name: "prepared-stat",
+        about: "prepared, and statements are counted",
+        habit: Habit::Prepared,
+        clients: 50,
+        servers: 20,
+        statements: 1000,
     },
 ];
 
@@ -96,13 +140,13 @@ impl Group for Options {
             case.play(self.transactions);
             return Ok(found);
         }
-        print_line!(out, "{:<12} {:>8} {:>14}   what a transaction is", "case", "ns", "instructions");
+        print_line!(out, "{:<13} {:>8} {:>14}   what a transaction is", "case", "ns", "instructions");
         let mut lines = Vec::new();
         for case in CASES {
             let nanoseconds = case.play(self.transactions);
             let instructions = if self.quick { None } else { Some(case.instructions()?) };
             let shown = instructions.map_or_else(|| "–".to_owned(), |count| count.to_string());
-            print_line!(out, "{:<12} {nanoseconds:>8.0} {shown:>14}   {}", case.name, case.about);
+            print_line!(out, "{:<13} {nanoseconds:>8.0} {shown:>14}   {}", case.name, case.about);
             if case.name == "simple" {
                 found.budgets.push(Finding::new("own", nanoseconds));
             }
@@ -128,7 +172,7 @@ impl Group for Options {
 impl Case {
     /// Plays at least so many transactions; nanoseconds a transaction.
     fn play(&self, transactions: u32) -> f64 {
-        let mut world = World::new(self.habit, self.clients, self.servers);
+        let mut world = World::new(self.habit, self.clients, self.servers, self.statements);
         let rounds = transactions.div_ceil(u32::try_from(self.clients).unwrap_or(1));
         (0..rounds.div_ceil(10)).for_each(|_| world.round());
         world.reset_clock();

@@ -164,6 +164,7 @@ fn settings(rng: &mut Rng, mode: PoolMode, on_dirty: OnDirty, method: Method, fa
     config.server_fast_close = faulty && rng.chance(300);
     config.spread = *rng.fork("spread", 0).pick(&[Spread::Busy, Spread::Always, Spread::Always, Spread::Never]);
     config.stats_period = Span::from_secs(*rng.pick(&[1, 60]));
+    config.track_statements = *rng.fork("statements", 0).pick(&[0, 3, 100]);
     config.pool_idle_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(1), Span::from_secs(20)]);
     config.autodb_idle_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(1), Span::from_secs(3600)]);
     if rng.chance(100) {

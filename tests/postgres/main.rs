@@ -66,6 +66,7 @@ mod spread;
 mod startup;
 mod statements;
 mod tls;
+mod top_statements;
 mod trial;
 mod upgrade;
 mod waiting;
@@ -74,8 +75,10 @@ mod web_access;
 mod web_change;
 mod web_hostile;
 mod web_incident;
+mod web_log;
 mod web_secrets;
 mod web_settings;
+mod web_versions;
 mod workers;
 
 #[cfg(feature = "long")]

@@ -23,6 +23,8 @@ pub(super) enum Habit {
     Transaction,
     Extended,
     Prepared,
+    /// As simple, with another value each time.
+    Literal,
 }
 
 impl Habit {
@@ -35,7 +37,7 @@ impl Habit {
         };
         let select = "SELECT abalance FROM pgbench_accounts WHERE aid = 4711;";
         match self {
-            Habit::Simple => vec![simple(select)],
+            Habit::Simple | Habit::Literal => vec![simple(select)],
             Habit::Transaction => vec![simple("BEGIN;"), simple(select), simple("COMMIT;")],
             Habit::Extended => {
                 let mut bytes = Vec::new();
@@ -147,6 +149,8 @@ pub(super) struct World {
     port: Port,
     clients: Vec<Peer>,
     asks: Vec<Vec<u8>>,
+    /// Whether each has another value.
+    varies: bool,
     answer: Vec<u8>,
     /// How long the engine's turns took, and how many there were.
     spent: Duration,
@@ -156,11 +160,13 @@ pub(super) struct World {
 
 impl World {
     /// Clients are logged in, servers are open, and what a client sends once has been sent.
-    pub(super) fn new(habit: Habit, clients: usize, servers: u32) -> World {
+    pub(super) fn new(habit: Habit, clients: usize, servers: u32, statements: u32) -> World {
+        let mut config = config(servers);
+        config.track_statements = statements;
         let setup = Setup {
             worker: WorkerId(0),
             workers: 1,
-            config: Arc::new(config(servers)),
+            config: Arc::new(config),
             seed: [1; 32],
             process_key: [2; 32],
             ids_after: 0,
@@ -174,6 +180,7 @@ impl World {
             port: Port::default(),
             clients: Vec::new(),
             asks: habit.asks(),
+            varies: habit == Habit::Literal,
             answer: Vec::new(),
             spent: Duration::ZERO,
             turns: 0,
@@ -189,7 +196,10 @@ impl World {
 
     /// Every client has one transaction.
     pub(super) fn round(&mut self) {
-        let asks = std::mem::take(&mut self.asks);
+        let mut asks = std::mem::take(&mut self.asks);
+        if self.varies {
+            asks.iter_mut().for_each(|ask| vary(ask));
+        }
         if let [ask] = asks.as_slice() {
             self.ask_all(ask);
         } else {
@@ -361,6 +371,17 @@ fn row(out: &mut Vec<u8>) {
     put_back::command_complete(out, "SELECT 1");
 }
 
+/// Counts the last number of a query up.
+fn vary(ask: &mut [u8]) {
+    for digit in ask.iter_mut().rev().skip_while(|byte| !byte.is_ascii_digit()).take_while(|byte| byte.is_ascii_digit())
+    {
+        *digit = if *digit == b'9' { b'0' } else { *digit + 1 };
+        if *digit != b'0' {
+            break;
+        }
+    }
+}
+
 /// One pool, `db`, and everybody trusted.
 fn config(servers: u32) -> Config {
     let mut config = Config::default();
@@ -391,7 +412,7 @@ mod tests {
     #[test]
     fn every_habit_is_answered_and_leaves_nothing_behind() {
         for habit in [Habit::Simple, Habit::Transaction, Habit::Extended, Habit::Prepared] {
-            let mut world = World::new(habit, 7, 3);
+            let mut world = World::new(habit, 7, 3, 10);
             (0..10).for_each(|_| world.round());
             assert_eq!(world.transactions, 70, "{habit:?}");
             let owed: usize = world.port.peers.iter().flatten().map(|server| server.asked.len()).sum();

@@ -5,9 +5,77 @@
 use std::fmt;
 use std::sync::Arc;
 
-use weir_config::{Accounts, ConfigError, EntryKind, Exposure, Keys};
+use weir_config::{Accounts, Config, ConfigError, Differences, Edit, EntryKind, Exposure, KeyChange, Keys};
 
 use crate::activity::{Activity, BackendKey, Signal};
+
+/// The way by which a change of the configuration came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Via {
+    /// The control plane: a script or the panel.
+    Api,
+    /// SET or RELOAD at the console.
+    Console,
+    /// A signal to the process.
+    Signal,
+}
+
+impl Via {
+    /// Its name in lists.
+    pub fn name(self) -> &'static str {
+        match self {
+            Via::Api => "api",
+            Via::Console => "console",
+            Via::Signal => "signal",
+        }
+    }
+}
+
+/// Who changes the configuration, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Author {
+    /// The user or the token; none where no login is needed, and for a signal.
+    pub user: Option<String>,
+    /// The address; empty for a signal.
+    pub from: String,
+    /// The way.
+    pub via: Via,
+    /// The author's reason, if one was given.
+    pub comment: Option<String>,
+    /// The request of the control plane, as the audit log numbers it; 0 for others.
+    pub request: u64,
+}
+
+impl Author {
+    /// The author of a reload by a signal.
+    pub fn signal() -> Author {
+        Author { user: None, from: String::new(), via: Via::Signal, comment: None, request: 0 }
+    }
+}
+
+/// A configuration that all workers are adopting, for those who keep a history of it.
+#[derive(Clone, Debug)]
+pub struct Adopted {
+    /// Who has changed it.
+    pub author: Author,
+    /// The command: `RELOAD`, `SET` or `CHANGE`.
+    pub command: &'static str,
+    /// The configuration that was in force.
+    pub before: Arc<Config>,
+    /// The next one.
+    pub after: Arc<Config>,
+}
+
+/// What a change would do, without making it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Rehearsal {
+    /// The keys with another value.
+    pub changes: Vec<KeyChange>,
+    /// What it means for pools and settings.
+    pub differences: Differences,
+    /// Secrets, by their keys, that must be given with the change: then nothing else is known.
+    pub secrets: Vec<String>,
+}
 
 /// Where a change is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +103,8 @@ pub enum ChangeError {
     Unfit(String),
     /// The file has changed since it was read; holds its path.
     ChangedByHand(String),
+    /// Secrets of an earlier version, by their keys, that were not stored, and that the file does not have any more.
+    SecretsNeeded(Vec<String>),
     /// This process has no configuration file.
     Fixed,
 }
@@ -51,6 +121,7 @@ impl fmt::Display for ChangeError {
             ChangeError::Exposes(exposure) => f.write_str(&exposure.message),
             ChangeError::Unfit(why) => f.write_str(why),
             ChangeError::ChangedByHand(file) => write!(f, "{file} was changed by hand since it was read"),
+            ChangeError::SecretsNeeded(keys) => write!(f, "secrets are not stored: give {}", keys.join(", ")),
             ChangeError::Fixed => f.write_str("this process has no configuration that could be changed"),
         }
     }
@@ -79,6 +150,23 @@ pub struct PoolTestResult {
 pub trait ConfigAccess: Send + Sync {
     /// The accounts of the control plane, from the file as last read. Called for each request; cheap.
     fn accounts(&self) -> Arc<Accounts>;
+
+    /// What a change would do. Reads the file; writes nothing, and asks no worker.
+    ///
+    /// # Errors
+    /// Those of the change; missing secrets are no error here.
+    fn rehearse(&self, edit: &Edit) -> Result<Rehearsal, ChangeError> {
+        let _ = edit;
+        Err(ChangeError::Fixed)
+    }
+
+    /// What a reload of the file would do.
+    ///
+    /// # Errors
+    /// The mistakes of the file.
+    fn rehearse_reload(&self) -> Result<Rehearsal, String> {
+        Err(ChangeError::Fixed.to_string())
+    }
 
     /// Tests a pool before it is made. Blocks until its server has answered, so callers use a thread for blocking
     /// work.

@@ -41,6 +41,8 @@ pub enum Command {
     Disable(String),
     /// WAIT_CLOSE: reply when the servers that a RECONNECT or RELOAD replaces are closed.
     WaitClose(Option<String>),
+    /// RESET STATEMENTS: count statements from zero again; not in PgBouncer.
+    ResetStatements,
     /// SUSPEND: stop reading from all sockets.
     Suspend,
     /// SET a setting.
@@ -123,6 +125,7 @@ fn without_argument(verb: &str) -> Found {
 fn with_argument(verb: &str, argument: &str) -> Found {
     Ok(Some(match verb {
         "show" | "select" => return Ok(Show::named(argument).map(Command::Show)),
+        "reset" if argument.eq_ignore_ascii_case("statements") => Command::ResetStatements,
         "pause" => Command::Pause(Some(database("pause", argument)?)),
         "resume" if is_console(argument) => return Err(CommandError::DatabaseNotPaused(argument.to_owned())),
         "resume" => Command::Resume(Some(database("resume", argument)?)),
@@ -191,6 +194,7 @@ impl Command {
             Command::Enable(_) => "ENABLE",
             Command::Disable(_) => "DISABLE",
             Command::WaitClose(_) => "WAIT_CLOSE",
+            Command::ResetStatements => "RESET STATEMENTS",
             Command::Suspend => "SUSPEND",
             Command::Set { .. } | Command::SetParameter(_) => "SET",
         }

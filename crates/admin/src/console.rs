@@ -14,7 +14,7 @@ pub fn is_console(database: &str) -> bool {
 }
 
 /// The commands besides SHOW, as the help prints them.
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "SET key = arg",
     "RELOAD",
     "PAUSE [<db>]",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 15] = [
     "ENABLE <db>",
     "RECONNECT [<db>]",
     "RETRY [<db>]",
+    "RESET STATEMENTS",
     "KILL [<db>]",
     "KILL_CLIENT <client_id>",
     "SUSPEND",
@@ -39,7 +40,7 @@ const GROUPS: [&[Show]; 6] = [
     &[Show::Fds, Show::Sockets, Show::ActiveSockets, Show::Lists, Show::Mem, Show::State],
     &[Show::DnsHosts, Show::DnsZones],
     &[Show::Stats, Show::StatsTotals, Show::StatsAverages, Show::Totals],
-    &[Show::Refusals, Show::LostState],
+    &[Show::Refusals, Show::LostState, Show::Statements],
 ];
 
 /// The answer to SHOW HELP: the DETAIL of a NOTICE (SQLSTATE 00000) whose message is `Console usage`. Each line begins

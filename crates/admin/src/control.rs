@@ -9,9 +9,10 @@ use std::sync::Arc;
 use weir_base::WorkerId;
 use weir_config::{Config, Edit};
 
-use crate::change::{ChangeError, Persisted};
+use crate::change::{Author, ChangeError, Persisted};
 use crate::command::Command;
 use crate::error::CommandError;
+use crate::recent_log::{LogPage, LogQuery};
 use crate::records::{Report, SocketRecord};
 use crate::show::Connections;
 
@@ -20,12 +21,16 @@ use crate::show::Connections;
 pub enum Request {
     /// The merged report of all workers.
     Report,
+    /// The same with the statistics of statements.
+    Statements,
     /// A page of connections, from a position on.
     Connections(Connections, Cursor),
-    /// Runs a command: any but SHOW, SHUTDOWN and those about a console's own session.
+    /// Runs a command: any but RELOAD, SET, SHOW, SHUTDOWN and those about a console's own session.
     Run(Command),
     /// Changes the configuration, and applies it like a RELOAD.
-    Change(Arc<Edit>),
+    Change(Arc<Edit>, Author),
+    /// Reads the configuration again, and applies it.
+    Reload(Author),
     /// Writes a line into the log.
     Log(String),
 }
@@ -33,12 +38,12 @@ pub enum Request {
 /// The answer to a request.
 #[derive(Debug)]
 pub enum Reply {
-    /// To [`Request::Report`]: the report, and the configuration in force.
+    /// To [`Request::Report`] and [`Request::Statements`]: the report, and the configuration in force.
     Report(Box<Report>, Arc<Config>),
     /// To [`Request::Connections`]: a page, maybe empty, and the next position; `None`: there are no more. Each record
     /// was true when it was read; together they are no snapshot.
     Connections(Vec<SocketRecord>, Option<Cursor>),
-    /// To [`Request::Run`] and [`Request::Log`]: done.
+    /// To [`Request::Run`], [`Request::Reload`] and [`Request::Log`]: done.
     Done,
     /// To [`Request::Change`]: stored, and applied by all workers; or why nothing was changed.
     Changed(Result<Persisted, ChangeError>),
@@ -71,4 +76,9 @@ pub trait Control: Send + Sync {
     /// Withdraws the request of this number: a command that waits is cancelled, as when an operator leaves the
     /// console. Without effect after the response.
     fn forget(&self, number: u64);
+    /// The last lines of the log that fit a query. Waits for a line to be added, at most.
+    fn log_lines(&self, query: &LogQuery) -> LogPage {
+        let _ = query;
+        LogPage::default()
+    }
 }

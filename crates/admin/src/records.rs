@@ -3,13 +3,14 @@
 //! Knows no configuration and no table. A report is a snapshot without references into a worker. Merging does not
 //! depend on the order of the workers, except for the order of connections, which the tables sort.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use weir_base::{PoolMode, Span};
 
 use crate::health::{PoolHealth, Symptoms};
 use crate::refusals::RefusalRecord;
+use crate::statements::{StatementRecord, StatementTotals};
 use crate::stats::DatabaseStats;
 
 /// The state of one worker, or of all after merging: the source of the console, the API and the metrics.
@@ -45,6 +46,12 @@ pub struct Report {
     pub dns: Vec<DnsRecord>,
     /// Peers to which requests to cancel were passed on.
     pub peers: Vec<PeerPoolRecord>,
+    /// Figures of the table of statements.
+    pub statement_totals: StatementTotals,
+    /// The statistics of statements, where they were asked for.
+    pub statements: Vec<StatementRecord>,
+    /// The time of all statements, those without a record too, by database and user, in microseconds.
+    pub statement_time: BTreeMap<(String, String), u64>,
 }
 
 /// The last look-up of a host name.
@@ -309,6 +316,17 @@ impl Report {
         self.draining |= other.draining;
         self.paused.extend(other.paused);
         self.disabled.extend(other.disabled);
+        self.statement_totals.add(&other.statement_totals);
+        self.statements.extend(other.statements);
+        StatementRecord::merge(&mut self.statements);
+        for (pool, run) in other.statement_time {
+            *self.statement_time.entry(pool).or_default() += run;
+        }
+    }
+
+    /// The time of all statements by database and user, in microseconds.
+    pub fn statement_shares(&self) -> HashMap<(&str, &str), u64> {
+        self.statement_time.iter().map(|((database, user), run)| ((&**database, &**user), *run)).collect()
     }
 }
 

@@ -33,6 +33,8 @@ pub enum Show {
     Refusals,
     /// Weir's own: session state that clients lost, or were refused.
     LostState,
+    /// Weir's own: statements by their fingerprints.
+    Statements,
     /// One session parameter, which drivers query after connecting.
     Parameter(Parameter),
 }
@@ -59,7 +61,7 @@ pub enum Parameter {
 }
 
 /// Every table, with its name.
-pub(crate) const TABLES: [(Show, &str); 24] = [
+pub(crate) const TABLES: [(Show, &str); 25] = [
     (Show::Pools, "pools"),
     (Show::Stats, "stats"),
     (Show::StatsTotals, "stats_totals"),
@@ -84,6 +86,7 @@ pub(crate) const TABLES: [(Show, &str); 24] = [
     (Show::PeerPools, "peer_pools"),
     (Show::Refusals, "refusals"),
     (Show::LostState, "lost_state"),
+    (Show::Statements, "statements"),
 ];
 
 impl Show {

@@ -139,6 +139,7 @@ fn blank_config() -> Config {
         io: SocketIo::Auto,
         max_clients: 0,
         stats_period: Span::ZERO,
+        track_statements: 0,
         log: Log {
             file: None,
             format: LogFormat::Text,
@@ -149,6 +150,8 @@ fn blank_config() -> Config {
             disconnections: false,
             pooler_errors: false,
             stats: false,
+            min_duration_statement: Span::ZERO,
+            statement_sample_percent: 100,
             verbose: 0,
         },
         mode: PoolMode::Session,

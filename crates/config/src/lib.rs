@@ -49,8 +49,9 @@ pub use ciphers::{CipherSuite, resolve_ciphers, resolve_tls13};
 pub use convert::to_toml;
 pub use describe::{SettingText, describe};
 pub use edit::{
-    Assignment, Edit, Edits, EntryKind, Exposure, Keys, Operation, ShownValue, Value, find_exposure,
-    find_password_source, is_settable, pool_keys, rewrite, user_keys,
+    Assignment, Edit, Edits, EntryKind, Exposure, KeyChange, Keys, NotRestored, Operation, Restore, ShownValue, Value,
+    changes, find_exposure, find_password_source, is_settable, outline, outline_changes, pool_keys, restore, rewrite,
+    user_keys,
 };
 pub use encryption::{Encryption, LoginFailure};
 pub use error::{ConfigError, ConfigErrors};

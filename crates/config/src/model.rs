@@ -38,6 +38,8 @@ pub struct Config {
     pub max_clients: u32,
     /// The interval over which averages are computed and, if configured, logged.
     pub stats_period: Span,
+    /// How many statements each worker counts; 0: none.
+    pub track_statements: u32,
     /// What is logged.
     pub log: Log,
     /// The mode of pools without one of their own.
@@ -411,6 +413,10 @@ pub struct Log {
     pub pooler_errors: bool,
     /// Whether the averages of each period are logged.
     pub stats: bool,
+    /// Statements that run for this long are logged, by their fingerprint; zero: none.
+    pub min_duration_statement: Span,
+    /// How many of them, in per cent.
+    pub statement_sample_percent: u8,
     /// More detail with each step; 0 is the usual amount.
     pub verbose: u8,
 }

@@ -75,6 +75,8 @@ pub(crate) enum Job {
     ServerSalt(Peer),
     /// The configuration is read or changed.
     Reload,
+    /// A configuration is added to the history.
+    RecordConfig,
 }
 
 /// See the head of the file.

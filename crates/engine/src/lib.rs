@@ -189,6 +189,11 @@ impl Engine {
             (Some(Job::ServerSalt(peer)), port::Answer::Salted(salted)) => self.server_salted(now, peer, &salted, io),
             (Some(Job::Reload), port::Answer::Config(read)) => self.config_read(now, read, io),
             (Some(Job::Reload), port::Answer::Changed(made)) => self.config_changed(now, made, io),
+            (Some(Job::RecordConfig), port::Answer::Recorded(error)) => {
+                if let Some(why) = error {
+                    log::log(Level::Warning, format_args!("the history of the configuration can't be kept: {why}"), io);
+                }
+            }
             _ => log::log(Level::Error, format_args!("an answer of a helper without a request"), io),
         }
     }

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_admin::{ChangeError, Persisted};
+use weir_admin::{Adopted, ChangeError, Persisted};
 pub use weir_admin::{Request, Response};
 use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
 use weir_config::{Config, Edit, SslMode};
@@ -267,6 +267,8 @@ pub enum Work {
     ApplyTls(Arc<Config>),
     /// Change the configuration: validated as a whole before anything is written.
     ChangeConfig(Arc<Edit>),
+    /// Add a configuration that workers are adopting to the history. Follows the work that made it, in order.
+    RecordConfig(Box<Adopted>),
 }
 
 impl fmt::Debug for Work {
@@ -280,6 +282,7 @@ impl fmt::Debug for Work {
             Work::LoadConfig(_) => "LoadConfig",
             Work::ApplyTls(_) => "ApplyTls",
             Work::ChangeConfig(_) => "ChangeConfig",
+            Work::RecordConfig(_) => "RecordConfig",
         })
     }
 }
@@ -296,6 +299,8 @@ pub enum Answer {
     Config(Result<Arc<Config>, String>),
     /// For [`Work::ChangeConfig`]: the next configuration, and where the change is stored; or why there is none.
     Changed(Result<(Arc<Config>, Persisted), ChangeError>),
+    /// For [`Work::RecordConfig`]: an error for the log, in one line.
+    Recorded(Option<String>),
 }
 
 impl fmt::Debug for Answer {
@@ -306,6 +311,7 @@ impl fmt::Debug for Answer {
             Answer::UserName(_) => "UserName",
             Answer::Config(_) => "Config",
             Answer::Changed(_) => "Changed",
+            Answer::Recorded(_) => "Recorded",
         })
     }
 }

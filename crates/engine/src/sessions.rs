@@ -7,6 +7,8 @@ use weir_session::{
     StatementMemory, WithoutCache, from_client,
 };
 
+use crate::traffic::statements::Statements;
+
 /// The limit of spare buffers for waiting clients.
 const MAX_BLOCKS: usize = 1024;
 /// The largest buffer that is kept, in bytes.
@@ -20,6 +22,12 @@ pub(crate) struct Sessions {
     spare: Vec<Vec<u8>>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) counts: StatementCounts,
+    /// What is counted of statements.
+    pub(crate) statements: Statements,
+    /// The key of their texts' hash.
+    statements_key: u64,
+    /// The place of application_name among the parameters.
+    application: Option<usize>,
     /// Which messages are passed on.
     messages: MessagePolicy,
     without_cache: WithoutCache,
@@ -30,16 +38,22 @@ pub(crate) struct Sessions {
 impl Sessions {
     /// `hash_key` is the key of statements' names, the same in all workers of the process.
     pub(crate) fn new(hash_key: [u8; 16], memory: &StatementMemory, config: &Config) -> Sessions {
-        Sessions {
+        let params = ParamTable::new(config.track_extra_parameters.iter().map(String::as_str));
+        let mut sessions = Sessions {
             interner: Interner::new(hash_key, memory, config.limits.statement_memory),
-            params: ParamTable::new(config.track_extra_parameters.iter().map(String::as_str)),
+            application: params.place("application_name"),
+            params,
             spare: Vec::new(),
             scratch: Vec::new(),
             counts: StatementCounts::default(),
+            statements: Statements::default(),
+            statements_key: hash_key.iter().fold(0, |key, byte| key << 8 ^ key >> 56 ^ u64::from(*byte)),
             messages: messages(config),
             without_cache: without_cache(config),
             blocks: Vec::new(),
-        }
+        };
+        sessions.statements.adopt(config, sessions.statements_key);
+        sessions
     }
 
     /// Applies a configuration.
@@ -47,6 +61,7 @@ impl Sessions {
         self.messages = messages(config);
         self.without_cache = without_cache(config);
         self.interner.set_limit(config.limits.statement_memory);
+        self.statements.adopt(config, self.statements_key);
     }
 
     /// The context for feeding a session.
@@ -73,7 +88,13 @@ impl Sessions {
             state: StatePolicy { warn: pool.warn_on_dirty, refuse: pool.on_dirty == OnDirty::Refuse },
             client_pid: 0,
             max_pending_segments: ahead,
+            watch: self.statements.watch(),
         }
+    }
+
+    /// The application_name that a client wants; empty if it gave none.
+    pub(crate) fn application<'c>(&self, client: &'c Client) -> &'c str {
+        self.application.and_then(|place| client.params().at(place)).unwrap_or_default()
     }
 
     /// Whether the input of a client without a server certainly needs one, so that it need not be parsed first.

@@ -22,7 +22,7 @@ mod scan;
 
 use std::borrow::Cow;
 
-use self::scan::Scan;
+use self::scan::{Scan, Token};
 
 pub use dirty::{Dirty, left_by_tag};
 pub use effects::{Effects, Scope};
@@ -68,6 +68,45 @@ pub enum Dealloc<'a> {
     /// The statement of this name: ASCII folded to lower case unless it was quoted, quotes removed. The name is not cut to
     /// the 63 bytes that PostgreSQL keeps.
     Name(Cow<'a, [u8]>),
+}
+
+/// What a text does with a statement that SQL has named.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Prepared<'a> {
+    /// PREPARE: the name, and the statement's text.
+    Prepare(Cow<'a, [u8]>, &'a [u8]),
+    /// EXECUTE of this name.
+    Execute(Cow<'a, [u8]>),
+}
+
+/// Whether a text's first statement is PREPARE or EXECUTE. For most texts one look at the first letter.
+#[inline]
+pub fn prepared(text: &[u8]) -> Option<Prepared<'_>> {
+    match text.first()?.to_ascii_lowercase() {
+        b'p' | b'e' | b' ' | b'\n' | b'\r' | b'\t' | b'/' | b'-' => prepared_slowly(text),
+        _ => None,
+    }
+}
+
+#[cold]
+fn prepared_slowly(text: &[u8]) -> Option<Prepared<'_>> {
+    let mut scan = Scan::whole(text);
+    scan.statement();
+    if scan.word(b"execute") {
+        return scan.name().map(Prepared::Execute);
+    }
+    if !scan.word(b"prepare") {
+        return None;
+    }
+    let name = scan.name()?;
+    // Types in parentheses: no AS stands within them.
+    while !scan.word(b"as") {
+        match scan.token() {
+            Token::End | Token::Unclear | Token::Semicolon => return None,
+            _ => scan.blank(),
+        }
+    }
+    Some(Prepared::Prepare(name, scan.left()))
 }
 
 /// Reads the first statement of a whole text. White space, comments and empty statements before it are skipped.

@@ -83,6 +83,7 @@ fn plan(port: u16) -> Plan {
         ring: Ring::new,
         reload: Arc::new(|_| Err("a forwarder has no configuration".into())),
         change: None,
+        record: None,
         log: LogTarget::Stderr,
         logging: Config::default().log,
         dns: Config::default().dns,

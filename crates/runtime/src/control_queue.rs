@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_admin::{CommandError, Control, Deliver, Request, Response};
+use weir_admin::{CommandError, Control, Deliver, LogPage, LogQuery, Request, Response};
 use weir_base::WorkerId;
 
+use crate::log::Recent;
 use crate::mailbox::{Mailboxes, WorkerMessage};
 
 /// The most requests under way at the same time; more are refused.
@@ -21,13 +22,14 @@ pub(crate) struct ControlQueue(Arc<Inner>);
 
 struct Inner {
     mailboxes: Mailboxes,
+    log: Recent,
     number: AtomicU64,
     waiting: Mutex<HashMap<u64, Deliver>>,
 }
 
 impl ControlQueue {
-    pub(crate) fn new(mailboxes: Mailboxes) -> Self {
-        ControlQueue(Arc::new(Inner { mailboxes, number: AtomicU64::new(1), waiting: Mutex::default() }))
+    pub(crate) fn new(mailboxes: Mailboxes, log: Recent) -> Self {
+        ControlQueue(Arc::new(Inner { mailboxes, log, number: AtomicU64::new(1), waiting: Mutex::default() }))
     }
 
     /// Delivers an engine's response.
@@ -70,5 +72,9 @@ impl Control for ControlQueue {
         if self.take(number).is_some() {
             self.0.mailboxes.send(WorkerId(0), WorkerMessage::AskedNoMore { number });
         }
+    }
+
+    fn log_lines(&self, query: &LogQuery) -> LogPage {
+        self.0.log.select(query)
     }
 }

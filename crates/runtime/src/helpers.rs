@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use nix::unistd::{Uid, User};
-use weir_admin::{ChangeError, Persisted};
+use weir_admin::{Adopted, ChangeError, Persisted};
 use weir_base::{Peer, WorkerId};
 use weir_config::{Config, Edit};
 use weir_engine::port::{Answer, Reread, Work};
@@ -44,11 +44,15 @@ pub type Fit<'a> = &'a dyn Fn(Arc<Config>) -> Result<Arc<Config>, String>;
 /// Changes the configuration, on a helper thread: only if the result is valid and fits.
 pub type Change = Arc<dyn Fn(&Edit, Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> + Send + Sync>;
 
+/// Adds a configuration that workers are adopting to the history, on a helper thread; returns an error for the log.
+pub type Record = Arc<dyn Fn(&Adopted) -> Option<String> + Send + Sync>;
+
 /// What makes another configuration.
 #[derive(Clone)]
 pub(crate) struct Configuring {
     pub(crate) reload: Reload,
     pub(crate) change: Option<Change>,
+    pub(crate) record: Option<Record>,
     pub(crate) tls: TlsFiles,
 }
 
@@ -177,6 +181,9 @@ fn help(configuring: &Configuring, work: Work) -> Answer {
         Work::NameOfUser(uid) => Answer::UserName(name_of_user(uid)),
         Work::LoadConfig(reread) => Answer::Config((configuring.reload)(reread)),
         Work::ApplyTls(config) => Answer::Config(configuring.tls.apply(&config)),
+        Work::RecordConfig(adopted) => {
+            Answer::Recorded(configuring.record.as_ref().and_then(|record| record(&adopted)))
+        }
         Work::ChangeConfig(edit) => {
             let change = configuring.change.as_ref();
             Answer::Changed(change.map_or(Err(ChangeError::Fixed), |change| change(&edit, &Ok)))

@@ -187,6 +187,11 @@ impl Listening {
         self.register_from(staying, registry).map_err(|error| StartError::new(format!("can't listen: {error}")))
     }
 
+    /// Whether TCP clients are accepted when they have sent something.
+    pub(crate) fn defers(&self) -> bool {
+        self.plan.defer_accept
+    }
+
     /// The number of listeners that are not TCP listeners; these are first in the list.
     fn local(&self) -> usize {
         self.listeners.iter().take_while(|listener| matches!(listener, Listener::Unix(..))).count()

@@ -15,7 +15,7 @@ use weir_uring::Ring;
 
 use crate::descriptors::{descriptors, raise_descriptors};
 use crate::handler::{Handler, WorkerSetup};
-use crate::helpers::{Change, Reload};
+use crate::helpers::{Change, Record, Reload};
 use crate::listen::Inherited;
 use crate::log::LogTarget;
 use crate::signals::Signals;
@@ -40,6 +40,8 @@ pub struct Options {
     pub reload: Reload,
     /// Changes the configuration; called on a helper thread when the control plane requests it.
     pub change: Option<Change>,
+    /// Adds a configuration to the history; called on a helper thread when workers are about to adopt it.
+    pub record: Option<Record>,
     /// The target of the log.
     pub log: LogTarget,
     /// Whether to handle the process's signals.
@@ -73,7 +75,7 @@ pub fn serve(options: Options) -> Result<i32, StartError> {
         predecessor: options.predecessor,
         upgrade_socket: Some(upgrade_socket(&options.config.listen)),
     };
-    let mut running = start_with(options.config, reload, options.change, process)?;
+    let mut running = start_with(options.config, reload, (options.change, options.record), process)?;
     let beside = ready(&mut running)?;
     running.take_over()?;
     (options.serving)();
@@ -95,7 +97,7 @@ pub fn start_engines(
     signals: Signals,
 ) -> Result<Running, StartError> {
     let process = Process { log, signals, inherited: Inherited::default(), predecessor: None, upgrade_socket: None };
-    start_with(config, reload, None, process)
+    start_with(config, reload, (None, None), process)
 }
 
 /// What a process is beside its configuration.
@@ -110,7 +112,7 @@ struct Process {
 fn start_with(
     config: Arc<Config>,
     reload: Reload,
-    change: Option<Change>,
+    (change, record): (Option<Change>, Option<Record>),
     process: Process,
 ) -> Result<Running, StartError> {
     let Process { log, signals, inherited, predecessor, upgrade_socket } = process;
@@ -134,6 +136,7 @@ fn start_with(
         ring: Ring::new,
         reload: Arc::new(reload),
         change,
+        record,
         log,
         logging: config.log.clone(),
         dns: config.dns.clone(),

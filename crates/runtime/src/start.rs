@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::control_queue::ControlQueue;
 use crate::descriptors::raise_descriptors;
 use crate::handler::{Handler, WorkerSetup};
-use crate::helpers::{Change, Configuring, Helpers, Reload};
+use crate::helpers::{Change, Configuring, Helpers, Record, Reload};
 use crate::listen::{Bound, Inherited, Listening};
 use crate::log::{Log, LogTarget, LogThread};
 use crate::mailbox::{Inbox, Mailboxes, WorkerMessage};
@@ -49,6 +49,8 @@ pub struct Plan {
     pub reload: Reload,
     /// Changes the configuration, if that is possible; called on a helper thread.
     pub change: Option<Change>,
+    /// Adds a configuration to the history, if there is one; called on a helper thread.
+    pub record: Option<Record>,
     /// The target of the log.
     pub log: LogTarget,
     /// The settings of the log.
@@ -156,7 +158,8 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let ids_after = predecessor.as_ref().map_or(0, Predecessor::last_id);
     let (giver, given) = Giver::new();
     let tls_contexts = plan.tls.0.clone();
-    let configuring = Configuring { reload: plan.reload, change: plan.change, tls: plan.tls };
+    let configuring = Configuring { reload: plan.reload, change: plan.change, record: plan.record, tls: plan.tls };
+    let recent = log.recent();
     let shared = Shared {
         clock: predecessor.as_ref().map_or_else(Clock::start, |old| Clock::continuing(old.clock())),
         giver,
@@ -165,7 +168,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
         helpers: Helpers::start(&mailboxes, &configuring).map_err(StartError::because("can't start a thread"))?,
         starved: Arc::new(AtomicBool::new(false)),
         ending: Ending::new(mailboxes.clone()),
-        control_queue: ControlQueue::new(mailboxes.clone()),
+        control_queue: ControlQueue::new(mailboxes.clone(), recent),
         tls_contexts,
     };
     let mut running = Running {

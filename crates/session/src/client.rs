@@ -12,7 +12,7 @@ use crate::budget::{Account, Charge};
 use crate::frame_reader::FrameReader;
 use crate::names::{ChangeNumber, ClientStatements};
 use crate::params::Params;
-use crate::statements::Statement;
+use crate::statements::{Statement, text_in};
 
 /// One client's state between and within requests.
 #[derive(Debug)]
@@ -138,6 +138,15 @@ impl Client {
     #[inline]
     pub(crate) fn statement(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         self.statements.as_ref()?.get(name)
+    }
+
+    /// The text that it has prepared by this name; the empty one is that of the unnamed statement.
+    pub(crate) fn text_of(&self, name: &[u8]) -> Option<&[u8]> {
+        let rest = match &self.unnamed {
+            Unnamed::Held(held) if name.is_empty() => held.bytes(),
+            _ => self.statement(name)?.rest(),
+        };
+        Some(text_in(rest))
     }
 
     /// Whether it has prepared a statement by this name.

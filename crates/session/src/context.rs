@@ -6,6 +6,7 @@ use weir_pgwire::Head;
 
 use crate::params::{ParamTable, Params};
 use crate::statements::{Interner, ParseEnvironment, PoolStatements};
+use crate::watched::StatementWatch;
 
 /// The most buffers that are kept for unnamed statements.
 const MAX_SPARE: usize = 16;
@@ -45,6 +46,8 @@ pub struct Context<'a> {
     /// The most segments of a client (up to a Sync each, or a simple query) that its server has to answer at a time; the next
     /// one is not sent before.
     pub max_pending_segments: u32,
+    /// What counts statements, if they are counted.
+    pub watch: Option<&'a mut dyn StatementWatch>,
 }
 
 /// What becomes of statements that clients have prepared when there are to be none of ours any more.

@@ -8,7 +8,7 @@
 
 use weir_base::PoolMode;
 use weir_pgwire::tag::front;
-use weir_pgwire::{ErrorFields, HEAD, Head, frontend, put_back, put_front};
+use weir_pgwire::{ErrorFields, HEAD, Head, frontend, put_back, put_front, sql};
 
 use crate::client::Client;
 use crate::context::{Context, MessagePolicy, SimpleQueries, WithoutCache};
@@ -157,13 +157,14 @@ impl<O: Out> Walk<'_, '_, O> {
     fn next(&mut self, input: &[u8], at: &mut usize) -> Result<Piece, StopReason> {
         let (ctx, texts) = (&*self.ctx, self.texts);
         let held = self.client.stream.charged();
+        let reads = Reads { texts, watched: ctx.watch.is_some() };
         let Client { stream, statements, unnamed, .. } = &mut *self.client;
         let room = || {
             let statements = statements.as_ref().map_or(0, |statements| statements.cost()) + unnamed.size() as u64;
             let own = ctx.client_memory.saturating_sub(statements);
             own.min(ctx.statements.account().left() + held) as usize
         };
-        Ok(stream.next(input, at, |bytes, head| need(texts, bytes, head, room))?)
+        Ok(stream.next(input, at, |bytes, head| need(reads, bytes, head, room))?)
     }
 
     /// Decides on the message that `view` holds the beginning of.
@@ -190,6 +191,9 @@ impl<O: Out> Walk<'_, '_, O> {
         }
         self.must_have_room(head.tag)?;
         let rewrite = self.linked(view, head)?;
+        if self.ctx.watch.is_some() {
+            self.watch(view, head);
+        }
         self.send(rewrite, view, head);
         Ok(())
     }
@@ -318,6 +322,13 @@ impl<O: Out> Walk<'_, '_, O> {
             Some(rewrite) => rewrite,
             None => control(link.server, head.tag),
         }
+    }
+
+    /// The request that was decided runs a statement that is counted.
+    fn watch(&mut self, view: View<'_>, head: Head) {
+        let Some(server) = self.server.as_deref_mut() else { return };
+        let mut link = Link { client: self.client, server, ctx: self.ctx, composed: &mut self.composed };
+        link.watch(view.bytes, head, self.texts != Texts::Rename);
     }
 
     /// While the server reads COPY data, anything but that data, its end, Flush and Sync breaks the protocol; what it would
@@ -453,8 +464,13 @@ fn control(server: &mut Server, tag: u8) -> Result<Rewrite, StopReason> {
 /// How many bytes of a message must be there before [`Walk::message`] may look at it. `room` says how many may be held of a
 /// Parse, whose text is looked at as a whole.
 #[inline]
-fn need(texts: Texts, bytes: &[u8], head: Head, room: impl Fn() -> usize) -> usize {
-    let total = head.total();
+fn need(reads: Reads, bytes: &[u8], head: Head, room: impl Fn() -> usize) -> usize {
+    let (texts, total) = (reads.texts, head.total());
+    if reads.watched
+        && let Some(need) = need_watched(texts, bytes, head)
+    {
+        return need;
+    }
     match (texts, head.tag) {
         (Texts::Pass, front::DESCRIBE | front::PARSE) => return total.min(HEAD + 1),
         (Texts::Pass, _) => return HEAD,
@@ -481,6 +497,31 @@ fn need(texts: Texts, bytes: &[u8], head: Head, room: impl Fn() -> usize) -> usi
         }
         front::DESCRIBE | front::CLOSE => total.min(HEAD + MAX_NAMES),
         _ => HEAD,
+    }
+}
+
+/// What is read of messages.
+#[derive(Clone, Copy)]
+struct Reads {
+    texts: Texts,
+    /// Statements are counted.
+    watched: bool,
+}
+
+/// How many bytes [`need`] asks for where statements are counted, if more than otherwise.
+#[cold]
+fn need_watched(texts: Texts, bytes: &[u8], head: Head) -> Option<usize> {
+    let total = head.total();
+    let names = || match frontend::bind_head(bytes.get(HEAD..).unwrap_or_default()) {
+        Ok(None) if bytes.len() < HEAD + MAX_NAMES => total.min(bytes.len() + 64),
+        _ => HEAD,
+    };
+    match head.tag {
+        front::QUERY => Some(total.min(HEAD + sql::MAX_READ + 1)),
+        front::EXECUTE => Some(total.min(HEAD + MAX_NAMES)),
+        front::PARSE if texts != Texts::Rename => Some(total.min(HEAD + sql::MAX_READ + 65)),
+        front::BIND if texts != Texts::Rename && bytes.len() < total => Some(names()),
+        _ => None,
     }
 }
 

@@ -96,7 +96,7 @@ pub fn feed<O: Out>(
     let mut at = 0;
     // The beginning of a message that came in pieces.
     let mut held = Vec::new();
-    let mut walk = Walk { server, client, ctx, out, outcome: ServerOutcome::default() };
+    let mut walk = Walk { server, client, ctx, out, outcome: ServerOutcome::default(), end: 0 };
     while !walk.outcome.ends_link() {
         let (view, head) = match walk.server.stream.next(input, &mut at, need)? {
             Piece::End => break,
@@ -118,10 +118,14 @@ pub fn feed<O: Out>(
                 (View::held(&held, head), head)
             }
         };
+        walk.end = at;
         walk.message(view, head)?;
         if !held.is_empty() {
             walk.server.stream.give_back(std::mem::take(&mut held));
         }
+    }
+    if walk.ctx.watch.is_some() {
+        walk.server.watched.received(at);
     }
     Ok(walk.outcome)
 }
@@ -148,6 +152,8 @@ struct Walk<'s, 'c, O> {
     ctx: &'s mut Context<'c>,
     out: &'s mut O,
     outcome: ServerOutcome,
+    /// Where the message ends in the input, as far as it is there.
+    end: usize,
 }
 
 impl<O: Out> Walk<'_, '_, O> {
@@ -197,6 +203,7 @@ impl<O: Out> Walk<'_, '_, O> {
     /// A reply that tells us little but that it came.
     #[inline]
     fn reply(&mut self, tag: u8, view: View<'_>) -> Result<Disposition, ProtocolViolation> {
+        self.watch_reply(tag, view);
         let reply =
             self.server.pending.reply(tag).map_err(|_| ProtocolViolation("a reply that no request explains"))?;
         if reply.last {
@@ -215,6 +222,16 @@ impl<O: Out> Walk<'_, '_, O> {
             _ => {}
         }
         Ok(if reply.to.is_own() { Disposition::Discard } else { Disposition::Forward })
+    }
+
+    /// Counts the statement whose execution a reply ends.
+    #[inline]
+    fn watch_reply(&mut self, tag: u8, view: View<'_>) {
+        if let Some(watch) = self.ctx.watch.as_deref_mut()
+            && let Some(executed) = self.server.watch_reply(tag, &view.bytes[HEAD..], self.end)
+        {
+            watch.executed(executed);
+        }
     }
 
     /// A logged request was answered well: what it changed stays.
@@ -278,6 +295,7 @@ impl<O: Out> Walk<'_, '_, O> {
     #[inline]
     fn ready(&mut self, view: View<'_>) -> Result<Disposition, ProtocolViolation> {
         let status = backend::ready(&view.bytes[HEAD..])?;
+        self.watch_reply(back::READY, view);
         let reply = self.server.pending.reply(back::READY);
         let to = reply.map_err(|_| ProtocolViolation("a ReadyForQuery that no request explains"))?.to;
         self.server.status = status;
@@ -391,6 +409,9 @@ impl<O: Out> Walk<'_, '_, O> {
         let refused = self.refused().filter(|_| !fatal);
         if statements_doubtful && refused.is_none() {
             self.server.statements.invalidate_all();
+        }
+        if let Some(watch) = self.ctx.watch.as_deref_mut() {
+            self.server.watch_error(fatal, self.end).into_iter().for_each(|executed| watch.executed(executed));
         }
         let asked = self.server.pending.head();
         let effects = self.server.pending.head_effects();

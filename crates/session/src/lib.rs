@@ -42,6 +42,8 @@ mod text;
 mod undo_log;
 mod unlinked;
 mod untracked;
+mod watched;
+mod watching;
 
 pub mod auth_query;
 pub mod from_client;
@@ -65,3 +67,4 @@ pub use server::{CancelKey, Clean, ProtocolViolation, Role, Server};
 pub use server_error::ServerError;
 pub use statements::{Interner, NAME_LEN, NAME_PREFIX, PoolStatements, SchemaVersion};
 pub use stop::{ReplyWait, StopReason};
+pub use watched::{Executed, StatementId, StatementWatch};

@@ -15,6 +15,7 @@ use weir_pgwire::{Dirty, Effects, TxStatus, put_back};
 use crate::expected::Expected;
 use crate::out::Out;
 use crate::undo_log::UndoLog;
+use crate::watched::StatementId;
 
 /// The most runs of equal requests in the queue; beyond it the client is not read from until the server has answered some.
 /// A pipeline of Parse, Bind, Describe, Execute, Close, Sync is six runs, so this holds ten thousand of them.
@@ -43,6 +44,8 @@ pub(crate) struct Reply {
 struct Run {
     what: Expected,
     effects: Effects,
+    /// The statement that it runs, where they are counted.
+    statement: StatementId,
     count: u32,
 }
 
@@ -239,9 +242,26 @@ impl PendingReplies {
             run.effects = effects;
         } else {
             run.count -= 1;
-            let what = run.what;
-            self.runs.push_back(Run { what, effects, count: 1 });
+            let (what, statement) = (run.what, run.statement);
+            self.runs.push_back(Run { what, effects, statement, count: 1 });
         }
+    }
+
+    /// The newest request runs this statement.
+    pub(crate) fn set_newest_statement(&mut self, statement: StatementId) {
+        let Some(run) = self.runs.back_mut() else { return };
+        if run.count == 1 {
+            run.statement = statement;
+        } else {
+            run.count -= 1;
+            let newest = Run { statement, count: 1, ..*run };
+            self.runs.push_back(newest);
+        }
+    }
+
+    /// The request whose answer comes next, and the statement that it runs.
+    pub(crate) fn head_watched(&self) -> Option<(Expected, StatementId)> {
+        self.runs.front().map(|run| (run.what, run.statement))
     }
 
     /// The text of the newest request has been read to its end, and may leave this, too. Returns what was known before.
@@ -503,8 +523,10 @@ impl PendingReplies {
         self.unasked_before = self.unasked;
         self.unasked = if ends { 0 } else { self.unasked + 1 };
         match self.runs.back_mut() {
-            Some(last) if last.what == what && last.effects == effects => last.count += 1,
-            _ => self.runs.push_back(Run { what, effects, count: 1 }),
+            Some(last) if last.what == what && last.effects == effects && last.statement == StatementId::NONE => {
+                last.count += 1;
+            }
+            _ => self.runs.push_back(Run { what, effects, statement: StatementId::NONE, count: 1 }),
         }
     }
 
@@ -512,7 +534,7 @@ impl PendingReplies {
         self.length += 1;
         match self.runs.front_mut() {
             Some(first) if first.what == what => first.count += 1,
-            _ => self.runs.push_front(Run { what, effects: Effects::NONE, count: 1 }),
+            _ => self.runs.push_front(Run { what, effects: Effects::NONE, statement: StatementId::NONE, count: 1 }),
         }
     }
 

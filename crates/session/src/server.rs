@@ -17,6 +17,7 @@ use crate::prepared::ServerStatements;
 use crate::server_error::ServerError;
 use crate::session_state::{SessionState, StreamingText};
 use crate::undo_log::UndoLog;
+use crate::watched::Watched;
 
 /// One server's state.
 #[derive(Debug)]
@@ -50,6 +51,8 @@ pub struct Server {
     pub(crate) own_error: Option<ServerError>,
     /// What else the last query of our own was answered with.
     pub(crate) own: OwnSeen,
+    /// Which statements its portals and requests run, where they are counted.
+    pub(crate) watched: Watched,
     role: Role,
     key: CancelKey,
 }
@@ -120,6 +123,7 @@ impl Server {
             unusable: false,
             own_error: None,
             own: OwnSeen::default(),
+            watched: Watched::default(),
             role: Role::default(),
             key,
         }

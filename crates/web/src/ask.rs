@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use weir_admin::{Command, Connections, Control, Cursor, Persisted, Reply, Report, Request, SocketRecord};
+use weir_admin::{
+    Author, Command, Connections, Control, Cursor, LogPage, LogQuery, Persisted, Reply, Report, Request, SocketRecord,
+};
 use weir_config::{Config, Edit};
 
 use crate::error::ApiError;
@@ -42,6 +44,14 @@ impl Workers {
         }
     }
 
+    /// The same with the statistics of statements.
+    pub(crate) async fn statements(&self) -> Result<Report, ApiError> {
+        match self.ask(Request::Statements, ANSWER_TIMEOUT).await? {
+            Reply::Report(report, _) => Ok(*report),
+            _ => Err(ApiError::NoAnswer),
+        }
+    }
+
     /// A page of connections, from a position on, and the position of the next page.
     pub(crate) async fn connections(
         &self,
@@ -68,11 +78,21 @@ impl Workers {
     }
 
     /// Changes the configuration.
-    pub(crate) async fn change(&self, edit: Edit) -> Result<Persisted, ApiError> {
-        match self.ask(Request::Change(Arc::new(edit)), ANSWER_TIMEOUT).await? {
+    pub(crate) async fn change(&self, edit: Edit, author: Author) -> Result<Persisted, ApiError> {
+        match self.ask(Request::Change(Arc::new(edit), author), ANSWER_TIMEOUT).await? {
             Reply::Changed(made) => made.map_err(ApiError::NotChanged),
             _ => Err(ApiError::NoAnswer),
         }
+    }
+
+    /// Reads the configuration's file again.
+    pub(crate) async fn reload(&self, author: Author) -> Result<(), ApiError> {
+        self.ask(Request::Reload(author), ANSWER_TIMEOUT).await.map(drop)
+    }
+
+    /// The last lines of the log that fit a query.
+    pub(crate) fn log_lines(&self, query: &LogQuery) -> LogPage {
+        self.0.log_lines(query)
     }
 
     /// Writes a line into the log; does not wait for it.

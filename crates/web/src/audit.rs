@@ -1,26 +1,33 @@
-//! The audit log: who changed what, from where, and the result. The last entries in memory, all changes in the log.
+//! The audit log: who changed what, from where, and the result. The last entries are kept, all changes are in the log.
 //!
 //! An entry is written when its request ends, also when the client did not wait for the answer. It never contains a
 //! body, so no secret; text from clients is escaped here. Three lists are separate, so that refused requests remove no
 //! entry of a change: what was done, what was refused to a known user, and what was refused to an unauthenticated
-//! client. The last are counted by address, and only some of them are logged.
+//! client. The last are counted by address, only some of them are logged, and none reaches the disk; the first two lists
+//! survive a restart in the folder of `[web] history`. Old and new values are those of the version that the request made
+//! (`versions`), which has its number.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::http::{Method, StatusCode, Uri};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 use weir_base::Printable;
 
 use crate::admission::network;
 use crate::ask::Workers;
 use crate::clock;
+use crate::journal::{Bounds, Journal};
 use crate::lock::lock;
 
-/// Entries of each list in memory.
+/// Entries of each list, and the bytes of those on disk.
 const MOST: usize = 1000;
+const BOUNDS: Bounds = Bounds { records: MOST, bytes: 1 << 20 };
 /// The longest name and path of an entry, in characters.
 const LONGEST_NAME: usize = 64;
 const LONGEST_PATH: usize = 256;
@@ -29,21 +36,21 @@ const LINES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// A request that changed something, or tried to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AuditEntry {
     /// Seconds since 1970; if it stands for several requests, the time of the last.
-    at: f64,
+    pub(crate) at: f64,
     /// A user or a token; none where no login is configured.
-    user: Option<String>,
-    from: String,
-    method: String,
-    path: String,
+    pub(crate) user: Option<String>,
+    pub(crate) from: String,
+    pub(crate) method: String,
+    pub(crate) path: String,
     /// The answer's status; none if the client did not wait for it.
-    status: Option<u16>,
+    pub(crate) status: Option<u16>,
     /// How many such requests of this address were refused; this is the last of them.
-    times: u64,
-    #[serde(skip)]
-    order: u64,
+    pub(crate) times: u64,
+    /// The number of the request, also after a restart: later ones have greater numbers.
+    pub(crate) request: u64,
 }
 
 /// The list to which an entry belongs.
@@ -60,17 +67,22 @@ enum Requester {
 /// The last entries; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Audit {
-    entries: Arc<Mutex<AuditLog>>,
+    known: Arc<Lists>,
+    unknown: Arc<Mutex<Unknown>>,
+    next: Arc<AtomicU64>,
     workers: Workers,
 }
 
+/// The entries of known users.
+struct Lists {
+    done: Journal<AuditEntry>,
+    refused: Journal<AuditEntry>,
+}
+
 #[derive(Default)]
-struct AuditLog {
-    next: u64,
-    done: VecDeque<AuditEntry>,
-    refused: VecDeque<AuditEntry>,
+struct Unknown {
     /// With the network of each sender.
-    unknown: VecDeque<(IpAddr, AuditEntry)>,
+    entries: VecDeque<(IpAddr, AuditEntry)>,
     lines: LineLimit,
 }
 
@@ -90,8 +102,12 @@ pub(crate) struct PendingEntry {
 }
 
 impl Audit {
-    pub(crate) fn new(workers: Workers) -> Audit {
-        Audit { entries: Arc::default(), workers }
+    /// With the entries of earlier processes in a folder, if there is one.
+    pub(crate) fn new(workers: Workers, folder: Option<&Path>) -> Audit {
+        let list = |name| Journal::open(folder, name, BOUNDS);
+        let known = Arc::new(Lists { done: list("audit.done"), refused: list("audit.refused") });
+        let next = Arc::new(AtomicU64::new(clock::now().as_micros() as u64));
+        Audit { known, unknown: Arc::default(), next, workers }
     }
 
     /// A request begins; its sender has shown no login yet.
@@ -100,12 +116,18 @@ impl Audit {
         let (method, path) = (shown(method.as_str(), LONGEST_NAME), shown(uri.path(), LONGEST_PATH));
         let of = Requester::Anonymous(network(from));
         let from = from.to_canonical().to_string();
-        let entry = AuditEntry { at, user: None, from, method, path, status: None, times: 1, order: 0 };
+        let request = self.number();
+        let entry = AuditEntry { at, user: None, from, method, path, status: None, times: 1, request };
         PendingEntry { audit: self.clone(), of, entry }
     }
 
-    /// A change that Weir made by itself, under this name.
-    pub(crate) fn note(&self, by: &str, path: &str, status: StatusCode) {
+    /// A number for a request, or a change that Weir makes by itself.
+    pub(crate) fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A change that Weir made by itself, under this name and [`number`](Audit::number).
+    pub(crate) fn note(&self, by: &str, path: &str, status: StatusCode, request: u64) {
         let entry = AuditEntry {
             at: clock::now().as_secs_f64(),
             user: Some(by.to_owned()),
@@ -114,18 +136,24 @@ impl Audit {
             path: shown(path, LONGEST_PATH),
             status: Some(status.as_u16()),
             times: 1,
-            order: 0,
+            request,
         };
         self.write(Requester::Permitted, entry);
     }
 
-    /// The last entries, the newest first.
-    pub(crate) fn last(&self, most: usize) -> Vec<AuditEntry> {
-        let entries = lock(&self.entries);
-        let unknown = entries.unknown.iter().map(|(_, entry)| entry);
-        let mut all: Vec<&AuditEntry> = entries.done.iter().chain(&entries.refused).chain(unknown).collect();
-        all.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.order));
-        all.into_iter().take(most).cloned().collect()
+    /// All entries, the newest first.
+    pub(crate) fn all(&self) -> Vec<AuditEntry> {
+        let copy = |list: &Journal<AuditEntry>| list.newest_first(|entries| entries.cloned().collect::<Vec<_>>());
+        let mut all = copy(&self.known.done);
+        all.extend(copy(&self.known.refused));
+        all.extend(lock(&self.unknown).entries.iter().map(|(_, entry)| entry.clone()));
+        all.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.request));
+        all
+    }
+
+    /// Why the entries will not survive a restart; none if they will.
+    pub(crate) fn why_not_persisted(&self) -> Option<String> {
+        self.known.done.why_not_persisted().or_else(|| self.known.refused.why_not_persisted())
     }
 
     fn write(&self, of: Requester, entry: AuditEntry) {
@@ -133,11 +161,12 @@ impl Audit {
         let outcome = entry.status.map_or("nobody waited".to_owned(), |status| status.to_string());
         let AuditEntry { from, method, path, .. } = &entry;
         let line = format!("control plane: {user} from {from}: {method} {path}: {outcome}");
-        let mut entries = lock(&self.entries);
-        let logged = !matches!(of, Requester::Anonymous(_)) || entries.lines.take(Instant::now());
-        let left_out = if logged { std::mem::take(&mut entries.lines.left_out) } else { 0 };
-        entries.keep(of, entry);
-        drop(entries);
+        let (logged, left_out) = {
+            let mut unknown = lock(&self.unknown);
+            let logged = !matches!(of, Requester::Anonymous(_)) || unknown.lines.take(Instant::now());
+            (logged, if logged { std::mem::take(&mut unknown.lines.left_out) } else { 0 })
+        };
+        self.keep(of, entry);
         if left_out > 0 {
             self.workers.log(format!("control plane: {left_out} more requests without a login were refused"));
         }
@@ -145,24 +174,38 @@ impl Audit {
             self.workers.log(line);
         }
     }
+
+    fn keep(&self, of: Requester, entry: AuditEntry) {
+        let refused = entry.status.is_some_and(|status| status >= 400);
+        let to_write = match of {
+            Requester::Permitted if !refused => self.known.done.push(entry),
+            Requester::Permitted | Requester::Authenticated => self.known.refused.push(entry),
+            Requester::Anonymous(network) => return lock(&self.unknown).keep(network, entry),
+        };
+        if !to_write {
+            return;
+        }
+        let (known, workers) = (self.known.clone(), self.workers.clone());
+        let write = move || {
+            for error in known.done.write_out().into_iter().chain(known.refused.write_out()) {
+                workers.log(format!("control plane: the audit log can't be kept: {error}"));
+            }
+        };
+        // A disk may be slow, and must not delay other requests.
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(write)),
+            Err(_) => write(),
+        }
+    }
 }
 
-impl AuditLog {
-    fn keep(&mut self, of: Requester, mut entry: AuditEntry) {
-        self.next += 1;
-        entry.order = self.next;
-        let refused = entry.status.is_some_and(|status| status >= 400);
-        match of {
-            Requester::Permitted if !refused => push(&mut self.done, entry),
-            Requester::Permitted | Requester::Authenticated => push(&mut self.refused, entry),
-            Requester::Anonymous(network) => {
-                let same = |(of, one): &(IpAddr, AuditEntry)| *of == network && one.status == entry.status;
-                if let Some(at) = self.unknown.iter().position(same) {
-                    entry.times += self.unknown.remove(at).map_or(0, |(_, before)| before.times);
-                }
-                push(&mut self.unknown, (network, entry));
-            }
+impl Unknown {
+    fn keep(&mut self, network: IpAddr, mut entry: AuditEntry) {
+        let same = |(of, one): &(IpAddr, AuditEntry)| *of == network && one.status == entry.status;
+        if let Some(at) = self.entries.iter().position(same) {
+            entry.times += self.entries.remove(at).map_or(0, |(_, before)| before.times);
         }
+        push(&mut self.entries, (network, entry));
     }
 }
 
@@ -194,6 +237,11 @@ impl PendingEntry {
         self.of = if admitted { Requester::Permitted } else { Requester::Authenticated };
         self.claims(user);
         self
+    }
+
+    /// The number of the request.
+    pub(crate) fn request(&self) -> u64 {
+        self.entry.request
     }
 
     /// The sender claims to be this user; not proven.

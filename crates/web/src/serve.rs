@@ -35,11 +35,10 @@ use crate::admission::{Admission, Connection, Ticket};
 use crate::api;
 use crate::ask::Workers;
 use crate::lab::Lab;
-use crate::looks::Looks;
-use crate::pool_tests::PoolTests;
 use crate::start_error::WebError;
 use crate::timeouts::Timeouts;
 use crate::tls::Tls;
+use crate::versions::Versions;
 use crate::watch::Watch;
 
 /// Connections that the system accepts before this thread does.
@@ -59,8 +58,10 @@ pub struct Options {
     pub inherited: Vec<TcpListener>,
     /// With it all connections are encrypted.
     pub tls: Option<Arc<Tls>>,
-    /// The folder for the history of pools; without one the history ends with the process.
+    /// The folder for the history of pools and the audit log; without one they end with the process.
     pub history: Option<PathBuf>,
+    /// The versions of the configuration.
+    pub versions: Versions,
     /// The folder of the lab's reports, for the panel.
     pub lab: Option<PathBuf>,
     /// The workers.
@@ -111,13 +112,12 @@ impl Web {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (workers, watch) = (Workers::new(options.control), watch(options.history.as_deref())?);
         let access = Access::new(options.config.clone(), exposed, tls.is_some());
-        let asking = (PoolTests::new(options.config.clone()), Looks::new(options.config));
         let router = api::router(
             workers.clone(),
             access,
-            asking,
-            watch.clone(),
-            Lab::new(options.lab),
+            options.config,
+            (watch.clone(), options.versions),
+            (Lab::new(options.lab), options.history.as_deref()),
             timeouts,
             options.version,
         );

@@ -8,16 +8,23 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use weir_admin::{Activity, BackendKey, ChangeError, ConfigAccess, Persisted, PoolTestResult, Signal};
+use weir_admin::{
+    Activity, Adopted, BackendKey, ChangeError, ConfigAccess, Persisted, PoolTestResult, Rehearsal, Signal,
+};
 use weir_config::{
-    Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, Operation, Pool, Severity, rewrite,
+    Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, NotRestored, Operation, Pool, Restore,
+    Severity, rewrite,
 };
 use weir_runtime::{Fit, Reread};
+use weir_web::Versions;
 
 use crate::replace::{ReplaceError, replace};
 use crate::{activity, load, pool_test, readable_secrets};
+
+/// Why a change of an ini stays in memory.
+const INI: &str = "a pgbouncer.ini is not written to; \"weir convert\" makes a weir.toml of it";
 
 /// The configuration's file, and the configuration in force.
 pub(crate) struct ConfigStore {
@@ -27,6 +34,8 @@ pub(crate) struct ConfigStore {
     current: Mutex<Current>,
     /// The accounts in force, under a lock of their own: each request reads them, and must not wait for a change.
     accounts: Mutex<Arc<Accounts>>,
+    /// The history of the configuration; none before serving.
+    versions: OnceLock<Versions>,
 }
 
 struct Current {
@@ -56,7 +65,8 @@ impl ConfigStore {
         config.warnings = readable_secrets::warnings(&config);
         let current = Current { text, edits: Edits::default(), config: Arc::new(config.clone()) };
         let (current, accounts) = (Mutex::new(current), Mutex::new(config.web.accounts.clone()));
-        Ok((ConfigStore { file: file.to_owned(), adjust: Box::new(adjust), current, accounts }, config))
+        let (file, adjust) = (file.to_owned(), Box::new(adjust));
+        Ok((ConfigStore { file, adjust, current, accounts, versions: OnceLock::new() }, config))
     }
 
     /// Reads the file again, or only those that it names, and applies the changes that could not be written.
@@ -86,6 +96,22 @@ impl ConfigStore {
         &self.file
     }
 
+    /// Keeps a history from here on, which begins with the file as it was read.
+    pub(crate) fn keep_versions(&self, versions: Versions) {
+        let outline = outline(&self.current());
+        versions.started(outline);
+        drop(self.versions.set(versions));
+    }
+
+    /// Workers are about to adopt a configuration. Returns an error of the history's disk, for the log.
+    pub(crate) fn record(&self, adopted: &Adopted) -> Option<String> {
+        let outline = match adopted.command {
+            "SET" => Err("it was not in the file, and held until the next reload".to_owned()),
+            _ => outline(&self.current()),
+        };
+        self.versions.get()?.adopted(adopted, outline)
+    }
+
     /// Makes a change, or returns why not.
     pub(crate) fn change(&self, edit: &Edit, fit: Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> {
         let mut current = self.current();
@@ -96,6 +122,8 @@ impl ConfigStore {
         let kept = match written {
             Ok(()) => Persisted::InFile,
             Err(ReplaceError::Changed) => return Err(self.changed_by_hand()),
+            // The changes of a whole file are in no sum of changes.
+            Err(ReplaceError::Refused(why)) if matches!(edit, Edit::Restore(_)) => return Err(ChangeError::Unfit(why)),
             Err(ReplaceError::Refused(why)) => {
                 current.edits = plan.edits;
                 Persisted::InMemory(why)
@@ -117,11 +145,11 @@ impl ConfigStore {
         {
             return Err(ChangeError::ListedElsewhere(file.display().to_string()));
         }
-        let text = match current.config.format {
-            FileFormat::Ini => {
-                Err("a pgbouncer.ini is not written to; \"weir convert\" makes a weir.toml of it".to_owned())
-            }
-            FileFormat::Toml => {
+        let text = match (current.config.format, edit) {
+            (FileFormat::Ini, Edit::Restore(_)) => return Err(ChangeError::Unfit(INI.to_owned())),
+            (FileFormat::Ini, _) => Err(INI.to_owned()),
+            (FileFormat::Toml, Edit::Restore(restore)) => Ok(restored(current, restore)?),
+            (FileFormat::Toml, _) => {
                 rewrite(&current.text, &edits).ok_or_else(|| "what is to be changed is in no section".to_owned())
             }
         };
@@ -178,6 +206,23 @@ impl ConfigAccess for ConfigStore {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn rehearse(&self, edit: &Edit) -> Result<Rehearsal, ChangeError> {
+        let current = self.current();
+        self.check_unchanged(&current)?;
+        match self.plan(&current, edit) {
+            Ok(plan) => Ok(rehearsal(&current.config, &plan.config)),
+            Err(ChangeError::SecretsNeeded(secrets)) => Ok(Rehearsal { secrets, ..Rehearsal::default() }),
+            Err(why) => Err(why),
+        }
+    }
+
+    fn rehearse_reload(&self) -> Result<Rehearsal, String> {
+        let current = self.current();
+        let text = load::read(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
+        let next = self.read(&text, &current.edits).map_err(|mistakes| mistakes.to_string())?;
+        Ok(rehearsal(&current.config, &next))
+    }
+
     fn try_pool(&self, name: &str, keys: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
         let config = {
             let current = self.current();
@@ -202,6 +247,30 @@ impl ConfigAccess for ConfigStore {
     }
 }
 
+fn rehearsal(before: &Config, after: &Config) -> Rehearsal {
+    let (changes, differences) = (weir_config::changes(before, after), weir_config::differences(before, after));
+    Rehearsal { changes, differences, secrets: Vec::new() }
+}
+
+/// The outline of the file with the changes that are not in it; or why there is none.
+fn outline(current: &Current) -> Result<String, String> {
+    if current.config.format == FileFormat::Ini {
+        return Err(INI.to_owned());
+    }
+    let text = rewrite(&current.text, &current.edits);
+    text.and_then(|text| weir_config::outline(&text)).ok_or_else(|| "the file could not be read".to_owned())
+}
+
+/// The file's text after a return to an earlier version.
+fn restored(current: &Current, restore: &Restore) -> Result<String, ChangeError> {
+    let unreadable = || ChangeError::Unfit("the file has another shape than this version".to_owned());
+    let text = rewrite(&current.text, &current.edits).ok_or_else(unreadable)?;
+    weir_config::restore(&text, restore).map_err(|why| match why {
+        NotRestored::Unreadable => unreadable(),
+        NotRestored::Secrets(keys) => ChangeError::SecretsNeeded(keys),
+    })
+}
+
 /// The pool that serves clients of this name; an automatic database has the catch-all pool's keys and its own name.
 fn served(config: &Config, name: &str) -> Result<Pool, String> {
     if let Some(pool) = config.pools.get(name) {
@@ -219,7 +288,7 @@ fn check_name(config: &Config, edit: &Edit) -> Result<(), ChangeError> {
     let (about, name, act, there) = match edit {
         Edit::Pool(name, act) => (EntryKind::Pool, name, act, has(config, name)),
         Edit::User(name, act) => (EntryKind::User, name, act, config.has_user(name)),
-        Edit::Setting(_) => return Ok(()),
+        Edit::Setting(_) | Edit::Restore(_) => return Ok(()),
     };
     match act {
         Operation::Create(_) if there => Err(ChangeError::NameTaken(about, name.clone())),

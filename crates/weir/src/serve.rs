@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use weir_config::{Config, Finding, HostLimits, Severity};
 use weir_runtime::{Bound, Inherited, LogTarget, Options, Predecessor, Running, Signals, StartError, VERSION};
-use weir_web::{Timeouts, Tls, Web};
+use weir_web::{Timeouts, Tls, Versions, Web};
 
 use crate::check;
 use crate::config_store::ConfigStore;
@@ -88,11 +88,17 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
     }
     let config = Arc::new(config);
     let store = Arc::new(store);
-    let (changes, tls) = (store.clone(), web_tls(&config).map_err(Failure::of)?);
+    let versions = Versions::open(config.web.history.as_deref());
+    if !config.web.addresses.is_empty() {
+        store.keep_versions(versions.clone());
+    }
+    let (changes, history) = (store.clone(), store.clone());
+    let tls = web_tls(&config).map_err(Failure::of)?;
     let options = Options {
         config: Arc::clone(&config),
         reload: reload(store.clone(), tls.clone()),
         change: Some(Arc::new(move |edit, fit| changes.change(edit, fit))),
+        record: Some(Arc::new(move |adopted| history.record(adopted))),
         log: if console == Console::Verbose { LogTarget::Stderr } else { LogTarget::Quiet },
         signals: Signals::Handle,
         inherited: Inherited::from_environment(),
@@ -100,7 +106,7 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
         serving: Box::new(serving),
         ready: Box::new(move |running| {
             let watcher = Watcher::start(&config, store.clone(), running.handle())?;
-            let web = start_web(&config, running, store, tls)?;
+            let web = start_web(&config, running, (store, versions), tls)?;
             running.offer_web(web.iter().flat_map(Web::listeners).collect());
             if console == Console::Verbose {
                 announce(running.bound(), &config, web.as_ref());
@@ -153,7 +159,7 @@ fn reload(store: Arc<ConfigStore>, tls: Option<Arc<Tls>>) -> weir_runtime::Reloa
 fn start_web(
     config: &Config,
     running: &mut Running,
-    store: Arc<ConfigStore>,
+    (store, versions): (Arc<ConfigStore>, Versions),
     tls: Option<Arc<Tls>>,
 ) -> Result<Option<Web>, StartError> {
     if config.web.addresses.is_empty() {
@@ -169,6 +175,7 @@ fn start_web(
         inherited,
         tls,
         history,
+        versions,
         lab,
         control,
         config: store,

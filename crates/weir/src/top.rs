@@ -12,11 +12,15 @@ use serde_json::Value;
 use crate::color::Color;
 use crate::events::Stream;
 use crate::failure::Failure;
+use crate::milliseconds::time;
 use crate::slow::{self, Slow};
+use crate::top_statements::Statements;
 use weir_terminal::{Output, Term, columns, print_line};
 
 /// The pause before reconnecting, when a stream has ended.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The pause between two looks at statements.
+const STATEMENTS_PAUSE: Duration = Duration::from_secs(2);
 
 /// The arguments of `weir top`.
 #[derive(clap::Args, Debug)]
@@ -33,6 +37,9 @@ pub(crate) struct Arguments {
     /// At most so many pools, the busiest ones
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pools: u16,
+    /// Show the statements that take the most time instead of pools, at most 20 or as many as --pools says
+    #[arg(long)]
+    statements: bool,
     #[command(flatten)]
     color: Color,
 }
@@ -42,6 +49,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let term = arguments.color.term();
     let once = arguments.once || !stdout().is_terminal();
     let paints = term.output == Output::Terminal && !once;
+    if arguments.statements {
+        return statements(arguments, paints, once);
+    }
     let url = format!("{}/api/v1/events?limit={}", arguments.url.trim_end_matches('/'), arguments.pools);
     let stream = Stream::new(&url, arguments.ca_file.as_deref()).map_err(Failure::Message)?;
     let slow = paints.then(|| Slow::watch(&arguments.url, arguments.ca_file.as_deref())).transpose();
@@ -72,15 +82,43 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         };
         // After the first figures it retries; before them an error, such as a wrong address, ends it.
         if !shown || once {
-            let hint = match problem.contains("certificate") {
-                true => "name the certificate of its authority with --ca-file",
-                false => "is Weir running, with [web] address in its weir.toml?",
-            };
-            let problem = problem.strip_prefix("io: ").unwrap_or(&problem);
-            return Err(Failure::Message(format!("{}: {problem}; {hint}", arguments.url)));
+            return Err(unreachable(&arguments.url, &problem));
         }
         show(&[term.yellow(&format!("{}: {problem}; trying again", arguments.url))], paints);
         sleep(RETRY_PAUSE);
+    }
+}
+
+/// The error for an API that does not answer.
+fn unreachable(url: &str, problem: &str) -> Failure {
+    let hint = match problem.contains("certificate") {
+        true => "name the certificate of its authority with --ca-file",
+        false => "is Weir running, with [web] address in its weir.toml?",
+    };
+    let problem = problem.strip_prefix("io: ").unwrap_or(problem);
+    Failure::Message(format!("{url}: {problem}; {hint}"))
+}
+
+/// Shows statements until Ctrl-C, or once.
+fn statements(arguments: &Arguments, paints: bool, once: bool) -> Result<(), Failure> {
+    let source = Statements::new(&arguments.url, arguments.ca_file.as_deref(), arguments.pools);
+    let source = source.map_err(Failure::Message)?;
+    let mut shown = false;
+    loop {
+        let (width, height) = room(paints).unwrap_or((usize::MAX, usize::MAX));
+        match source.lines(width) {
+            Ok(mut lines) => {
+                lines.truncate(height.saturating_sub(1));
+                show(&lines, paints);
+                shown = true;
+            }
+            Err(problem) if !shown || once => return Err(unreachable(&arguments.url, &problem)),
+            Err(problem) => show(&[format!("{}: {problem}; trying again", arguments.url)], paints),
+        }
+        if once {
+            return Ok(());
+        }
+        sleep(STATEMENTS_PAUSE);
     }
 }
 
@@ -269,18 +307,6 @@ fn whole(value: &Value) -> String {
     }
 }
 
-/// Milliseconds in a suitable unit.
-fn time(milliseconds: Option<f64>) -> String {
-    match milliseconds {
-        None => "–".to_owned(),
-        Some(0.0) => "0".to_owned(),
-        Some(ms) if ms < 0.95 => format!("{:.0} µs", ms * 1e3),
-        Some(ms) if ms < 9.95 => format!("{ms:.1} ms"),
-        Some(ms) if ms < 999.5 => format!("{ms:.0} ms"),
-        Some(ms) => format!("{:.1} s", ms / 1e3),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -338,11 +364,5 @@ mod tests {
         let lines = screen(&event, Term::plain(), Some((80, 24)));
         assert!(["tx/s", "waiting", "servers", "wait p95", "errors/s"].iter().all(|title| lines[2].contains(title)));
         assert!(!lines[2].contains("tx p95") && lines.iter().any(|line| line.contains("(all)")), "{lines:#?}");
-    }
-
-    #[test]
-    fn times_have_a_unit_that_suits_them() {
-        let times = [None, Some(0.0), Some(0.25), Some(1.25), Some(120.0), Some(2_500.0)].map(time);
-        assert_eq!(times, ["–", "0", "250 µs", "1.2 ms", "120 ms", "2.5 s"]);
     }
 }

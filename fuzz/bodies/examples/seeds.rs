@@ -64,6 +64,7 @@ fn texts() -> io::Result<()> {
     lines("ciphers", CIPHERS)?;
     lines("console", COMMANDS)?;
     lines("sql", STATEMENTS)?;
+    lines("fingerprint", VALUES)?;
     lines("tags", "SET\nLISTEN\nPREPARE\nDECLARE CURSOR\nCREATE TABLE\nCREATE TABLE AS\nSELECT INTO\nSELECT 1\nBEGIN")?;
     lines("options", "-c geqo=off\n--search-path=a,b\n-cx=\\ y -c z=\\\\\n-d 5\n-c a=\\")?;
     all("set", [&b"\x05tlsv1.3"[..], b"\x0010", b"\x0a-1", b"\x115s", b"\x1e*", b"\x20require", b"\x30HIGH:!aNULL"])?;
@@ -330,3 +331,10 @@ create or replace temp view v as select 1
 prepare p (int) as select $1
 /* a /* b */ */ ; -- x
 select $q$;$q$, E'\\';', U&'x' ";
+
+const VALUES: &str = "select 'value1', \"name\" from t where a = 12345 -- value2
+select e'val\\'ue1' , $tag$ value2 $tag$, u&'value3', b'1', $1
+set app.token = 'value1'; alter role joe password 'value2'
+insert into t values (1, 'value1'), (2, 'value2')
+select 'val\\' value1', /* a /* value2 */ */ -1.5e-7
+copy t from stdin;";

@@ -13,6 +13,7 @@ mod backend;
 mod contract;
 mod engine;
 mod files;
+mod fingerprint;
 mod foreign;
 mod passwords;
 mod port;
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     target("console", files::console_command),
     target("dns", answers::dns_answer),
     target("engine", engine::whole_engine),
+    target("fingerprint", fingerprint::no_value_survives),
     target("frontend", wire::frontend_messages),
     target("frozen", answers::frozen_client),
     target("hba", files::hba_file),

@@ -66,6 +66,7 @@ impl Shared {
             state: StatePolicy { warn: true, refuse: self.max_prepared % 3 == 2 },
             client_pid: 0,
             max_pending_segments: 2,
+            watch: None,
         }
     }
 }

@@ -12,17 +12,21 @@ interface Entry {
   method: string;
   path: string;
   status: number | null;
+  changes?: { key: string; old: string | null; new: string | null }[];
 }
 
 const MOST = 300;
+/** Changed keys that a mark names. */
+const SHOWN = 2;
 
 /** The changes of a pool, or of all pools; none for who may not see the log. */
 export async function deedsOf(pool: string): Promise<Deed[]> {
   const log = await get<{ entries: Entry[] }>('audit', { limit: MOST }).catch(() => null);
-  const deeds = (log?.entries ?? []).flatMap(({ at, user, method, path, status }) => {
+  const deeds = (log?.entries ?? []).flatMap(({ at, user, method, path, status, changes = [] }) => {
     const done = status !== null && status < 400;
     const what = done ? whatOf(method, path, pool) : null;
-    return what ? [{ at, text: `${what}${user ? ` by ${user}` : ''}` }] : [];
+    const how = changes.slice(0, SHOWN).map((one) => `${one.key} ${one.old ?? 'default'} → ${one.new ?? 'default'}`).join(', ');
+    return what ? [{ at, text: `${what}${how ? `: ${how}` : ''}${user ? ` by ${user}` : ''}` }] : [];
   });
   return deeds.reverse();
 }

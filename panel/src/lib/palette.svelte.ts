@@ -22,6 +22,8 @@ const PAGES: [name: string, note: string, href: string, role: 'viewer' | 'operat
   ['Advice', 'sizes', to('advice'), 'viewer'],
   ['Settings', 'of the process', to('settings'), 'viewer'],
   ['Changed settings', 'other than their defaults', `${to('settings')}?show=changed`, 'viewer'],
+  ['Log', 'the last lines', to('log'), 'viewer'],
+  ['History', 'versions of the configuration', to('history'), 'viewer'],
   ['Audit', 'who changed what', to('audit'), 'operator'],
   ['Lab', 'experiments', to('lab'), 'viewer'],
 ];

@@ -23,17 +23,41 @@ export interface Made {
   before: Values[];
 }
 
+/** More moments than these are no more than a blur: neighbours become one. */
+const MOST = 720;
 /** Seconds that an earlier moment may be away; a minute's figure stands for the minute. */
 const AWAY = 1900;
 
 export function dataOf(lines: Line[], past: Past, earlier: Past, [from, to]: [number, number], stack: boolean): Made {
   const begin = firstFrom(past.at, from);
   const end = firstFrom(past.at, to + 1e-3);
-  const times = past.at.slice(begin, end);
+  const each = Math.ceil((end - begin) / MOST);
+  // In the same groups at each second, or the picture would flicker.
+  const first = each > 1 ? begin + ((each - (Math.floor(past.at[begin] ?? 0) % each)) % each) : begin;
+  const times = everyNth(past.at.slice(first, end), each);
   const nothing = () => times.map(() => null);
-  const values = lines.map(({ name }) => past.series[name]?.slice(begin, end) ?? nothing());
+  const values = lines.map(({ name }) => {
+    const of = past.series[name]?.slice(first, end);
+    return of ? merged(of, each, stack) : nothing();
+  });
   const olds = earlier.at.length ? lines.map(({ name }) => atTimes(times, earlier.at, earlier.series[name] ?? [])) : lines.map(nothing);
   return stack ? { times, values, drawn: stacked(values), before: stacked(olds) } : { times, values, drawn: values, before: olds };
+}
+
+function everyNth(times: number[], each: number): number[] {
+  return each > 1 ? times.filter((_, index) => index % each === 0) : times;
+}
+
+/** Groups of neighbours: layers by their mean, so that sums stay sums, other lines by the most, which a mean would hide. */
+function merged(values: Values, each: number, mean: boolean): Values {
+  if (each <= 1) return values;
+  const groups: Values = [];
+  for (let from = 0; from < values.length; from += each) {
+    const known = values.slice(from, from + each).filter((value) => value !== null);
+    const one = mean ? known.reduce((sum, value) => sum + value, 0) / known.length : Math.max(...known);
+    groups.push(known.length ? one : null);
+  }
+  return groups;
 }
 
 /** The index of the first moment that is not before this one. */

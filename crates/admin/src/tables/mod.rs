@@ -12,6 +12,7 @@ mod pools;
 mod process;
 mod refusals;
 mod settings;
+mod statements;
 mod statistics;
 mod table;
 
@@ -32,7 +33,7 @@ pub(crate) struct Entry {
 }
 
 /// Every table.
-pub(crate) const TABLES: [Entry; 24] = [
+pub(crate) const TABLES: [Entry; 25] = [
     Entry { show: Show::Pools, columns: pools::POOLS, rows: pools::pools },
     Entry { show: Show::Stats, columns: statistics::STATS, rows: statistics::stats },
     Entry { show: Show::StatsTotals, columns: statistics::SUMS, rows: statistics::stats_totals },
@@ -57,6 +58,7 @@ pub(crate) const TABLES: [Entry; 24] = [
     Entry { show: Show::PeerPools, columns: process::PEER_POOLS, rows: process::peer_pools },
     Entry { show: Show::Refusals, columns: refusals::REFUSALS, rows: refusals::refusals },
     Entry { show: Show::LostState, columns: lost::LOST_STATE, rows: lost::lost_state },
+    Entry { show: Show::Statements, columns: statements::STATEMENTS, rows: statements::statements },
 ];
 
 /// The rows of a table about what a process without zones and without a takeover does not have; and of

@@ -13,7 +13,7 @@ use crate::stats::{DatabaseStats, Stats};
 
 /// The columns of PgBouncer 1.25, in order, with the letters of its row descriptions: s text, i int4, q int8, N
 /// numeric, b bytea. The last tables are Weir's own.
-const REFERENCE: [(Show, &str, &str); 24] = [
+const REFERENCE: [(Show, &str, &str); 25] = [
     (
         Show::Pools,
         "ssiiiiiiiiiiiiissssqs",
@@ -77,6 +77,12 @@ const REFERENCE: [(Show, &str, &str); 24] = [
     (Show::PeerPools, "iiiii", "peer_id, cl_active_cancel_req, cl_waiting_cancel_req, sv_active_cancel, sv_login"),
     (Show::Refusals, "ssNNNNN", "database, user, pool_full, server_slow, server_down, limit_reached, other"),
     (Show::LostState, "ssNN", "database, kind, lost, refused"),
+    (
+        Show::Statements,
+        "sssNNNNNNNNNNNss",
+        "database, user, fingerprint, calls, errors, rows, bytes, run_time, wait_time, p50, p95, p99, share, missed_time, \
+         applications, statement",
+    ),
 ];
 
 const CONNECTION_KINDS: &str = "ssssssisissiiississiq";

@@ -62,13 +62,16 @@ pub fn find_exposure(before: &Config, after: &Config, edit: &Edit) -> Option<Exp
         // A changed user comes with its secret, and a dropped pool sends none.
         Edit::User(..) | Edit::Pool(_, Operation::Drop) => return None,
         Edit::Pool(name, Operation::Create(keys) | Operation::Alter(keys)) => (Some(name.as_str()), Some(keys)),
-        Edit::Setting(_) => (None, None),
+        Edit::Setting(_) | Edit::Restore(_) => (None, None),
     };
     let known: HashSet<Way<'_>> = routes(before).into_iter().map(|route| route.way).collect();
     let routes = routes(after);
     let concerned = |route: &&Route<'_>| name.is_none_or(|name| route.of == name || route.through.name == name);
-    let given =
-        |route: &Route<'_>| matches!(route.way.secret, Secret::OfPool(pool) if Some(pool) == name) && gives(keys);
+    let given = |route: &Route<'_>| match route.way.secret {
+        Secret::OfPool(pool) if Some(pool) == name => gives(keys),
+        Secret::OfPool(pool) => restores_with(edit, &format!("pools.{pool}.password")),
+        Secret::Listed(_) | Secret::Clients => false,
+    };
     let new = routes.iter().filter(concerned).find(|route| !given(route) && !is_known(route, &known, before));
     new.map(refusal).or_else(|| weaker(before, after, &routes))
 }
@@ -86,6 +89,11 @@ pub fn find_password_source(edit: &Edit) -> Option<Exposure> {
 fn gives(keys: Option<&Keys>) -> bool {
     let password = keys.and_then(|keys| keys.keys.get("password"));
     matches!(password, Some(Some(Value::Text(text))) if !text.is_empty())
+}
+
+/// Whether a return to an earlier version comes with the secret of this key.
+fn restores_with(edit: &Edit, key: &str) -> bool {
+    matches!(edit, Edit::Restore(restore) if restore.secrets.get(key).is_some_and(|secret| !secret.is_empty()))
 }
 
 /// All ways of stored secrets.

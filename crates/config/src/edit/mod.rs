@@ -6,7 +6,9 @@
 //! Values may be secret, so no `Debug` here shows one. `exposure` checks where a change would send a stored secret.
 
 mod assign;
+mod changes;
 mod exposure;
+mod outline;
 mod overlay;
 mod rewrite;
 mod written;
@@ -21,7 +23,9 @@ use crate::kind::Kind;
 use crate::table::Section;
 
 pub use assign::{Assignment, is_settable};
+pub use changes::{KeyChange, changes};
 pub use exposure::{Exposure, find_exposure, find_password_source};
+pub use outline::{NotRestored, Restore, outline, outline_changes, restore};
 pub(crate) use overlay::lay_over;
 pub use rewrite::rewrite;
 pub use written::{ShownValue, pool_keys, user_keys};
@@ -82,6 +86,8 @@ pub enum Edit {
     User(String, Operation),
     /// Of a global setting.
     Setting(Assignment),
+    /// Of the whole file: an earlier version of it.
+    Restore(Restore),
 }
 
 /// A sequence of changes, summed up for each pool, user and setting.
@@ -162,6 +168,14 @@ impl Keys {
 }
 
 impl Value {
+    /// The value for a reader: text without quotes, anything else as in a file.
+    fn words(&self) -> String {
+        match self {
+            Value::Text(text) => text.clone(),
+            value => value.toml().to_string().trim().to_owned(),
+        }
+    }
+
     fn toml(&self) -> toml_edit::Value {
         match self {
             Value::Text(text) => text.as_str().into(),
@@ -207,6 +221,8 @@ impl Edits {
             Edit::Pool(name, act) => self.add_to_section((EntryKind::Pool, name), act),
             Edit::User(name, act) => self.add_to_user(name, act),
             Edit::Setting(assign) => drop(self.settings.insert(assign.place(), assign)),
+            // It replaces the file's text, and is in no sum.
+            Edit::Restore(_) => {}
         }
     }
 
@@ -254,6 +270,7 @@ impl fmt::Display for Edit {
             Edit::Pool(name, _) => write!(f, "pool {}", name.escape_debug()),
             Edit::User(name, _) => write!(f, "user {}", name.escape_debug()),
             Edit::Setting(assign) => f.write_str(assign.name()),
+            Edit::Restore(_) => f.write_str("the configuration"),
         }
     }
 }

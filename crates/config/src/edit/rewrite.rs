@@ -149,7 +149,7 @@ fn fill(table: &mut dyn TableLike, section: Option<Section>, keys: &Keys) -> Str
 }
 
 /// Removes a key; a comment above it moves to the next key, or is returned.
-fn take_out(table: &mut dyn TableLike, key: &str) -> String {
+pub(super) fn take_out(table: &mut dyn TableLike, key: &str) -> String {
     let said = table.key(key).and_then(|key| prefix(key.leaf_decor())).unwrap_or_default().to_owned();
     let names: Vec<String> = table.iter().map(|(name, _)| name.to_owned()).collect();
     let next = names.iter().position(|name| name == key).and_then(|at| names.get(at + 1));

@@ -177,6 +177,16 @@ pub(super) static SETTINGS: &[Setting] = &[
     .ini("stats_period"),
     Setting::new(
         General,
+        "track_statements",
+        Kind::Number { min: 0, max: 10_000 },
+        "0",
+        Field::Config(|c| FieldMut::U32(&mut c.track_statements)),
+        "How many statements each worker counts by their fingerprints, in at most 4 KiB each, for SHOW STATEMENTS. 0: none. A \
+         change counts from zero again.",
+    )
+    .ini_own("track_statements"),
+    Setting::new(
+        General,
         "ignore_startup_parameters",
         Kind::Names,
         "",

@@ -87,13 +87,12 @@ pub(super) static SETTINGS: &[Setting] = &[
         Listen,
         "defer_accept",
         Kind::Flag,
-        "false",
+        "true",
         Field::Config(|c| FieldMut::Flag(&mut c.listen.defer_accept)),
-        "Have Linux report a TCP client when it has sent something (TCP_DEFER_ACCEPT): one that is silent costs no \
-         descriptor for the first second or so.",
+        "Have Linux report a TCP client when it has sent something (TCP_DEFER_ACCEPT): a login wakes Weir once less, and a \
+         client that is silent costs no descriptor for the first second or so.",
     )
-    .ini("tcp_defer_accept")
-    .ini_default("1"),
+    .ini("tcp_defer_accept"),
     Setting::new(
         Listen,
         "proxy_from",

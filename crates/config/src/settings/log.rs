@@ -95,6 +95,27 @@ pub(super) static SETTINGS: &[Setting] = &[
     .aliases(&["log_stats"]),
     Setting::new(
         Log,
+        "min_duration_statement",
+        Kind::ANY_TIME,
+        "0",
+        Field::Config(|c| FieldMut::Span(&mut c.log.min_duration_statement)),
+        "Log statements that run at least this long, by their fingerprint, without values. 0: none. Counts 100 statements if \
+         `track_statements` counts fewer.",
+    )
+    .ini_own("log_min_duration_statement")
+    .aliases(&["log_min_duration_statement"]),
+    Setting::new(
+        Log,
+        "statement_sample_percent",
+        Kind::Number { min: 0, max: 100 },
+        "100",
+        Field::Config(|c| FieldMut::U8(&mut c.log.statement_sample_percent)),
+        "How many of them are logged, chosen at random, in per cent.",
+    )
+    .ini_own("log_statement_sample_percent")
+    .aliases(&["log_statement_sample_percent"]),
+    Setting::new(
+        Log,
         "verbose",
         Kind::Number { min: 0, max: 9 },
         "0",

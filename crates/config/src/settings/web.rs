@@ -73,7 +73,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         "",
         Field::Config(|c| FieldMut::Path(&mut c.web.history)),
         "The folder that keeps the figures of the 50 busiest pools over a restart, an hour by the second and 30 days \
-         by the minute: 2.9 MB per pool. Without it they are in memory, with a day by the minute.",
+         by the minute: 2.9 MB per pool; and the versions of the configuration and the audit log, at most 20 MiB. \
+         Without it they are in memory, with a day by the minute.",
     )
     .ini_own("web_history")
     .effect(Effect::Restart),

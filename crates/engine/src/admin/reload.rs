@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use weir_admin::Persisted;
+use weir_admin::{Author, Persisted};
 use weir_config::{Config, Edit, differences, keep_restart_settings};
 
 use crate::admin::gather::Caller;
@@ -18,10 +18,10 @@ use crate::port::{Io, Level, Reread, Work};
 /// The source of the next configuration.
 #[derive(Clone, Debug)]
 pub(crate) enum Reload {
-    /// RELOAD, and its caller.
-    Read(Caller, Reread),
+    /// RELOAD, its caller, who that is, and what is read.
+    Read(Caller, Author, Reread),
     /// A change of the control plane, under its number.
-    Change(u64, Arc<Edit>),
+    Change(u64, Arc<Edit>, Author),
     /// SET of encryption, whose files have to be read.
     SetTls(SetTls),
 }
@@ -30,6 +30,7 @@ pub(crate) enum Reload {
 #[derive(Clone, Debug)]
 pub(crate) struct SetTls {
     pub(crate) caller: Caller,
+    pub(crate) author: Author,
     pub(crate) key: String,
     pub(crate) value: String,
 }
@@ -76,8 +77,8 @@ impl Reloads {
     pub(crate) fn start<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
         let work = match self.queue.front() {
             None => return,
-            Some(Reload::Read(_, reread)) => Work::LoadConfig(*reread),
-            Some(Reload::Change(_, edit)) => Work::ChangeConfig(edit.clone()),
+            Some(Reload::Read(_, _, reread)) => Work::LoadConfig(*reread),
+            Some(Reload::Change(_, edit, _)) => Work::ChangeConfig(edit.clone()),
             Some(Reload::SetTls(set)) => Work::ApplyTls(self.with_set(set)),
         };
         let job = cx.common.begin_job(Job::Reload);

@@ -19,6 +19,8 @@ use crate::entry::auth_query::AuthQueries;
 use crate::handles::PoolIx;
 use crate::peers::{ClientPhase, ClientSlot, Peers, ServerPhase, ServerSlot, ServerState};
 use crate::pools::{PoolSlot, Pools};
+use crate::sessions::Sessions;
+use crate::traffic::statements::ENTRY_BYTES;
 
 /// The input of reports.
 pub(crate) struct Tables<'a> {
@@ -234,14 +236,20 @@ pub(crate) fn is_outdated(peers: &Peers, pools: &Pools, server: Peer) -> bool {
 }
 
 /// The memory of clients and statements.
-pub(crate) fn memory(counts: ClientCounts, statements: u64) -> Vec<MemoryRecord> {
+pub(crate) fn memory(counts: ClientCounts, sessions: &Sessions) -> Vec<MemoryRecord> {
     let clients = u64::from(counts.all());
     // What `statement_memory` limits, in KiB: the column holds 31 bits.
-    let statements = statements.div_ceil(1024);
-    vec![
+    let statements = sessions.interner.used().div_ceil(1024);
+    let counted = sessions.statements.totals();
+    let mut memory = vec![
         MemoryRecord { name: "client_cache", size: size_of::<ClientSlot>() as u64, used: clients, free: 0 },
         MemoryRecord { name: "statement_memory", size: 1024, used: statements, free: 0 },
-    ]
+    ];
+    if counted.capacity > 0 {
+        let free = counted.capacity - counted.tracked;
+        memory.push(MemoryRecord { name: "track_statements", size: ENTRY_BYTES, used: counted.tracked, free });
+    }
+    memory
 }
 
 /// Completes a report with what needs the tables.

@@ -82,6 +82,9 @@ pub(crate) enum WorkerCommand {
     Report {
         counts: bool,
     },
+    /// The same with the statistics of statements.
+    Statements,
+    ResetStatements,
     /// Of the report, what the health of pools depends on.
     Health,
     Adopt(Arc<Config>),

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use weir_admin::{
-    ChangeError, Command, CommandError, DatabaseStats, Persisted, Reply, Report, ServiceState, Show, Snapshot,
+    Adopted, Author, ChangeError, Command, CommandError, DatabaseStats, Persisted, Reply, Report, ServiceState, Show,
+    Snapshot,
 };
 use weir_base::{Peer, Time, WorkerId};
 use weir_config::Config;
@@ -15,10 +16,10 @@ use crate::admin::halt::{Until, Watch};
 use crate::admin::reload::{self, Reload, SetTls};
 use crate::admin::report::{self, Tables};
 use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerCommand};
-use crate::common::cx;
+use crate::common::{Job, cx};
 use crate::engine::Engine;
 use crate::log::log;
-use crate::port::{Io, Level, Reread};
+use crate::port::{Io, Level, Reread, Work};
 
 /// How the error of a configuration begins whose certificates can't be used.
 const TLS_FAULT: &str = "TLS setup failed: ";
@@ -82,6 +83,8 @@ impl Engine {
     fn outcome<I: Io>(&mut self, now: Time, command: WorkerCommand, io: &mut I) -> Result<Outcome, CommandError> {
         match command {
             WorkerCommand::Report { counts } => return Ok(Outcome::Report(Box::new(self.report(counts)))),
+            WorkerCommand::Statements => return Ok(Outcome::Report(Box::new(self.statements_report()))),
+            WorkerCommand::ResetStatements => self.sessions.statements.reset(),
             WorkerCommand::Health => return Ok(Outcome::Report(Box::new(self.health_report()))),
             WorkerCommand::Pause(name) => {
                 self.pause_databases(now, name.as_deref(), io);
@@ -193,30 +196,30 @@ impl Engine {
 /// Reloads.
 impl Engine {
     /// RELOAD.
-    pub(crate) fn begin_reload<I: Io>(&mut self, now: Time, caller: Caller, io: &mut I) {
+    pub(crate) fn begin_reload<I: Io>(&mut self, now: Time, caller: Caller, author: Author, io: &mut I) {
         log(Level::Info, format_args!("RELOAD: reading {}", self.common.config().source.display()), io);
         let cx = cx!(self, now, io);
-        self.admin.reloads.enqueue(cx, Reload::Read(caller, Reread::All));
+        self.admin.reloads.enqueue(cx, Reload::Read(caller, author, Reread::All));
     }
 
     /// A watched file has changed.
     pub(crate) fn begin_reread<I: Io>(&mut self, now: Time, reread: Reread, io: &mut I) {
         log(Level::Info, format_args!("a watched file has changed: reading it again"), io);
         let cx = cx!(self, now, io);
-        self.admin.reloads.enqueue(cx, Reload::Read(Caller::Nobody, reread));
+        self.admin.reloads.enqueue(cx, Reload::Read(Caller::Nobody, Author::signal(), reread));
     }
 
     /// A helper has read the configuration again.
     pub(crate) fn config_read<I: Io>(&mut self, now: Time, read: Result<Arc<Config>, String>, io: &mut I) {
-        let caller = match self.admin.reloads.finish() {
-            Some(Reload::Read(caller, _)) => caller,
+        let (caller, author) = match self.admin.reloads.finish() {
+            Some(Reload::Read(caller, author, _)) => (caller, author),
             Some(Reload::SetTls(set)) => return self.tls_was_set(now, set, read, io),
             Some(Reload::Change(..)) | None => return,
         };
         match read {
             Ok(config) => {
                 config.warnings.iter().for_each(|text| log(Level::Warning, format_args!("{text}"), io));
-                let id = self.take_over(now, caller, config, io);
+                let id = self.take_over(now, caller, ("RELOAD", author), config, io);
                 self.caller_waits(caller, id);
             }
             Err(why) => {
@@ -247,9 +250,9 @@ impl Engine {
     }
 
     /// SET of encryption: a helper reads its files.
-    pub(super) fn begin_set_tls<I: Io>(&mut self, now: Time, caller: Caller, key: String, value: String, io: &mut I) {
+    pub(super) fn begin_set_tls<I: Io>(&mut self, now: Time, set: SetTls, io: &mut I) {
         let cx = cx!(self, now, io);
-        self.admin.reloads.enqueue(cx, Reload::SetTls(SetTls { caller, key, value }));
+        self.admin.reloads.enqueue(cx, Reload::SetTls(set));
     }
 
     /// A helper has read the files of a SET of encryption. If they can't be used, the SET stands, without effect until
@@ -266,8 +269,10 @@ impl Engine {
                 }
             }
         }
-        let SetTls { caller, key, value } = set;
-        let id = self.scatter(now, caller, Command::Set { key, value }, &WorkerCommand::Adopt(Arc::new(next)), io);
+        let SetTls { caller, author, key, value } = set;
+        let next = Arc::new(next);
+        self.record_config(now, ("SET", author), next.clone(), io);
+        let id = self.scatter(now, caller, Command::Set { key, value }, &WorkerCommand::Adopt(next), io);
         self.caller_waits(caller, id);
         self.admin.reloads.start(cx!(self, now, io));
     }
@@ -279,7 +284,7 @@ impl Engine {
         made: Result<(Arc<Config>, Persisted), ChangeError>,
         io: &mut I,
     ) {
-        let Some(Reload::Change(number, edit)) = self.admin.reloads.finish() else { return };
+        let Some(Reload::Change(number, edit, author)) = self.admin.reloads.finish() else { return };
         match made {
             Ok((config, persisted)) => {
                 match &persisted {
@@ -290,16 +295,41 @@ impl Engine {
                     }
                 }
                 self.admin.reloads.set_persisted(number, persisted);
-                self.take_over(now, Caller::Control(number), config, io);
+                self.take_over(now, Caller::Control(number), ("CHANGE", author), config, io);
             }
             Err(why) => io.answer(number, Ok(Reply::Changed(Err(why)))),
         }
         self.admin.reloads.start(cx!(self, now, io));
     }
 
-    fn take_over<I: Io>(&mut self, now: Time, caller: Caller, config: Arc<Config>, io: &mut I) -> u64 {
+    fn take_over<I: Io>(
+        &mut self,
+        now: Time,
+        caller: Caller,
+        by: (&'static str, Author),
+        config: Arc<Config>,
+        io: &mut I,
+    ) -> u64 {
         let config = reload::without_fixed(self.common.config(), config, io);
+        self.record_config(now, by, config.clone(), io);
         self.scatter(now, caller, Command::Reload, &WorkerCommand::Adopt(config), io)
+    }
+}
+
+/// The history of the configuration.
+impl Engine {
+    /// Has a configuration added to the history that the workers are about to adopt, by a command and its author.
+    pub(super) fn record_config<I: Io>(
+        &mut self,
+        now: Time,
+        (command, author): (&'static str, Author),
+        after: Arc<Config>,
+        io: &mut I,
+    ) {
+        let before = self.admin.reloads.newest().clone();
+        let cx = cx!(self, now, io);
+        let job = cx.common.begin_job(Job::RecordConfig);
+        cx.io.help(job, Work::RecordConfig(Box::new(Adopted { author, command, before, after })));
     }
 }
 
@@ -317,7 +347,8 @@ impl Engine {
         let report = Report {
             console_stats,
             refusals: admin.refusals.records(&self.pools),
-            memory: report::memory(admin.client_counts, self.sessions.interner.used()),
+            memory: report::memory(admin.client_counts, &self.sessions),
+            statement_totals: self.sessions.statements.totals(),
             serving: state,
             draining: admin.shutdown.is_draining() || admin.shutdown.is_announced(),
             paused: admin.halt.paused().clone(),
@@ -329,6 +360,17 @@ impl Engine {
             ..Report::default()
         };
         self.with_tables(|tables| report::with_tables(report, tables, by_user))
+    }
+
+    /// The same with the statistics of statements, which are large.
+    fn statements_report(&self) -> Report {
+        let (statements, pools) = self.sessions.statements.records(|at| self.common.wall(at));
+        let mut report = self.report(false);
+        report.statements = statements;
+        pools
+            .into_iter()
+            .for_each(|(database, user, run)| *report.statement_time.entry((database, user)).or_default() += run);
+        report
     }
 
     /// Calls `make` with the input of reports.

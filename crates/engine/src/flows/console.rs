@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use weir_admin::{Command, CommandError, Cursor, Reply, Request, Show, ShutdownMode, SocketRecord, Table};
+use weir_admin::{Author, Command, CommandError, Cursor, Reply, Request, Show, ShutdownMode, SocketRecord, Table, Via};
 use weir_base::{Peer, Time, WorkerId};
 
 use crate::admin::console::{self, Console, ConsoleInput};
 use crate::admin::gather::Caller;
 use crate::admin::paging::Paging;
-use crate::admin::reload::Reload;
+use crate::admin::reload::{Reload, SetTls};
 use crate::admin::stream::{self, Piece, TableStream};
 use crate::cluster::messages::{Drain, Message, Payload, WorkerCommand};
 use crate::common::{FollowUp, cx};
@@ -58,18 +58,21 @@ impl Engine {
             Command::Show(Show::Help) => return io.send(client.peer, &console::help()),
             Command::Show(Show::Fds) => Err(CommandError::NoHandOver),
             Command::Show(what) if !what.lists().is_empty() => return self.list_connections(client, *what, io),
+            Command::Show(Show::Statements) => Ok(WorkerCommand::Statements),
             Command::Show(what) => Ok(WorkerCommand::Report { counts: *what == Show::Users }),
             Command::SetParameter(_) => return io.send(client.peer, &console::set_ignored()),
             Command::Reload => {
                 self.console_waits(client, None, io);
-                return self.begin_reload(now, Caller::Console(client.peer), io);
+                return self.begin_reload(now, Caller::Console(client.peer), self.operator(client), io);
             }
             Command::Shutdown(mode) => return self.console_shutdown(now, client, *mode, io),
             Command::Set { key, value } if weir_config::is_about_tls(key) => {
                 match weir_config::set(self.admin.reloads.newest(), key, value) {
                     Ok(_) => {
                         self.console_waits(client, None, io);
-                        return self.begin_set_tls(now, Caller::Console(client.peer), key.clone(), value.clone(), io);
+                        let (caller, author) = (Caller::Console(client.peer), self.operator(client));
+                        let set = SetTls { caller, author, key: key.clone(), value: value.clone() };
+                        return self.begin_set_tls(now, set, io);
                     }
                     Err(error) => Err(CommandError::SetFailed(error.to_string())),
                 }
@@ -78,6 +81,9 @@ impl Engine {
         };
         match to_workers {
             Ok(to_workers) => {
+                if let WorkerCommand::Adopt(config) = &to_workers {
+                    self.record_config(now, ("SET", self.operator(client)), config.clone(), io);
+                }
                 let id = self.scatter(now, Caller::Console(client.peer), command, &to_workers, io);
                 self.console_waits(client, Some(id), io);
             }
@@ -87,6 +93,12 @@ impl Engine {
                 io.send(client.peer, &console::failure(&error));
             }
         }
+    }
+
+    /// The operator of a console, as the author of a change.
+    fn operator(&self, client: &ClientSlot) -> Author {
+        let from = client.addr.with_port(self.common.config().listen.port);
+        Author { user: Some(client.user.to_string()), from, via: Via::Console, comment: None, request: 0 }
     }
 
     /// The command for all workers, if it is possible now.
@@ -107,6 +119,7 @@ impl Engine {
             Command::Reconnect(name) => Ok(WorkerCommand::Reconnect(name.clone())),
             Command::Retry(name) => Ok(WorkerCommand::Retry(name.clone())),
             Command::WaitClose(name) => Ok(WorkerCommand::WaitClose(name.clone())),
+            Command::ResetStatements => Ok(WorkerCommand::ResetStatements),
             Command::KillClient(id) => Ok(WorkerCommand::KillClient(*id)),
             Command::Disable(name) => Ok(WorkerCommand::Disable(name.clone())),
             Command::Enable(name) => Ok(WorkerCommand::Enable(name.clone())),
@@ -272,6 +285,9 @@ impl Engine {
                 let to_workers = WorkerCommand::Report { counts: false };
                 self.scatter(now, caller, Command::Show(Show::Lists), &to_workers, io);
             }
+            Request::Statements => {
+                self.scatter(now, caller, Command::Show(Show::Statements), &WorkerCommand::Statements, io);
+            }
             Request::Connections(_, Cursor { worker, .. }) if worker.0 >= self.common.workers() => {
                 io.answer(number, Ok(Reply::Connections(Vec::new(), None)));
             }
@@ -282,11 +298,11 @@ impl Engine {
                 log(Level::Info, format_args!("{line}"), io);
                 io.answer(number, Ok(Reply::Done));
             }
-            Request::Change(edit) => {
+            Request::Change(edit, author) => {
                 let cx = cx!(self, now, io);
-                self.admin.reloads.enqueue(cx, Reload::Change(number, edit));
+                self.admin.reloads.enqueue(cx, Reload::Change(number, edit, author));
             }
-            Request::Run(Command::Reload) => self.begin_reload(now, caller, io),
+            Request::Reload(author) => self.begin_reload(now, caller, author, io),
             Request::Run(command) => match self.worker_command(&command) {
                 Ok(to_workers) => {
                     if let Some(what) = command.issued() {

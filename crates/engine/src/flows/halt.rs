@@ -1,6 +1,6 @@
 //! PAUSE, RESUME, KILL, SUSPEND, shutdowns and signals, executed on this worker.
 
-use weir_admin::{Command, CommandError, ServiceState, Show};
+use weir_admin::{Author, Command, CommandError, ServiceState, Show};
 use weir_base::{Peer, Span, Time, WorkerId};
 use weir_session::Refusal;
 
@@ -208,7 +208,7 @@ impl Engine {
     /// The process has received a signal.
     pub(crate) fn signal<I: Io>(&mut self, now: Time, signal: Signal, io: &mut I) {
         match signal {
-            Signal::Reload => self.begin_reload(now, Caller::Nobody, io),
+            Signal::Reload => self.begin_reload(now, Caller::Nobody, Author::signal(), io),
             Signal::Reread(reread) => self.begin_reread(now, reread, io),
             Signal::Quit => io.exit(0),
             Signal::ShutdownClients if self.admin.shutdown.is_under_way() => {

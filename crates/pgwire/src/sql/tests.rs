@@ -225,3 +225,15 @@ fn dirty_is_a_set() {
     assert!(dirty.contains(Dirty::TEMP) && !dirty.contains(Dirty::TEMP.union(Dirty::CURSORS)));
     assert_eq!(dirty.without(Dirty::TEMP), Dirty::LISTEN);
 }
+
+#[test]
+fn prepare_and_execute_are_read_with_their_names() {
+    let prepare =
+        |name: &'static str, text: &'static str| Some(Prepared::Prepare(name.as_bytes().into(), text.as_bytes()));
+    assert_eq!(prepared(b"PREPARE Q (int, text) AS SELECT $1"), prepare("q", "SELECT $1"));
+    assert_eq!(prepared(b"/* x */ prepare \"Q\" as select 1;"), prepare("Q", "select 1;"));
+    assert_eq!(prepared(b"execute q(1, 'as')"), Some(Prepared::Execute(b"q".as_slice().into())));
+    for text in ["PREPARE TRANSACTION 'as x'", "explain select 1", "select 1", "", "PREPARE q (int"] {
+        assert_eq!(prepared(text.as_bytes()), None, "{text}");
+    }
+}

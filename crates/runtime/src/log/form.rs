@@ -7,6 +7,7 @@ use std::io::Write;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
+use weir_admin::LogLine;
 use weir_base::{Printable, is_hidden};
 use weir_engine::port::{About, Level, Side};
 
@@ -23,6 +24,20 @@ pub(super) struct Line {
 pub(super) enum Who {
     Process,
     Peer { side: Side, id: u64, database: String, user: String, address: String },
+}
+
+impl Line {
+    /// The line as it is kept for readers elsewhere.
+    pub(super) fn into_recent(self) -> LogLine {
+        let line = LogLine { at: self.at, rank: self.level as u8, text: self.text, ..LogLine::default() };
+        match self.who {
+            Who::Process => line,
+            Who::Peer { side, id, database, user, address } => {
+                let side = if side == Side::Client { "client" } else { "server" };
+                LogLine { peer: Some((side, id)), database, user, address, ..line }
+            }
+        }
+    }
 }
 
 impl Who {

@@ -11,12 +11,13 @@ mod sink;
 use std::fmt;
 use std::io;
 use std::iter;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_admin::{LogPage, LogQuery, RecentLog};
 use weir_base::prefix;
 use weir_config::Log as Settings;
 use weir_engine::port::{About, Level};
@@ -52,6 +53,21 @@ pub(crate) struct Log {
     dropped: Arc<AtomicU64>,
     /// Lines below this level are not written.
     min_level: Arc<AtomicU8>,
+    recent: Recent,
+}
+
+/// The last lines, for readers elsewhere; cheap to clone. The log's thread fills it.
+#[derive(Clone, Default)]
+pub(crate) struct Recent(Arc<Mutex<RecentLog>>);
+
+impl Recent {
+    pub(crate) fn select(&self, query: &LogQuery) -> LogPage {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).select(query)
+    }
+
+    fn push(&self, line: Line) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.into_recent());
+    }
 }
 
 /// The log's thread; the end of the process waits for it.
@@ -84,12 +100,19 @@ impl Log {
         let count = dropped.clone();
         let progress = Arc::new(Progress::new());
         let reached = progress.clone();
+        let recent = Recent::default();
+        let filled = recent.clone();
         thread::Builder::new().name("weir-log".into()).spawn(move || {
-            write_lines(inbox, sinks, &count, &reached);
+            write_lines(inbox, sinks, &count, (&reached, &filled));
             drop(end);
         })?;
         let min_level = Arc::new(AtomicU8::new(min_level(settings) as u8));
-        Ok((Log { entries, progress, dropped, min_level }, LogThread(ended)))
+        Ok((Log { entries, progress, dropped, min_level, recent }, LogThread(ended)))
+    }
+
+    /// The last lines.
+    pub(crate) fn recent(&self) -> Recent {
+        self.recent.clone()
     }
 
     /// Queues a line about the process. Never blocks.
@@ -153,7 +176,12 @@ pub fn check_log_file(settings: &Settings) -> io::Result<()> {
     settings.file.as_deref().map_or(Ok(()), |path| sink::append(path).map(drop))
 }
 
-fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64, progress: &Progress) {
+fn write_lines(
+    inbox: Receiver<Entry>,
+    mut sinks: Sinks,
+    dropped: &AtomicU64,
+    (progress, recent): (&Progress, &Recent),
+) {
     let (mut second, mut writes) = (Instant::now(), 0);
     while let Ok(first) = inbox.recv() {
         let mut lines = 0;
@@ -162,6 +190,7 @@ fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64, pr
                 Entry::Line(line) => {
                     lines += 1;
                     sinks.put(&line);
+                    recent.push(line);
                 }
                 Entry::Reopen => sinks.reopen(),
                 Entry::Follow(settings) => sinks.follow(&settings),

@@ -19,11 +19,12 @@ use std::time::Duration;
 use mio::Events;
 use mio::event::Event;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use weir_base::{Peer, Time};
+use weir_base::{ClientAddr, Peer, Time};
 use weir_engine::port::{Gone, Input, Level};
 use weir_uring::{Completion, Key, Ring};
 
 use crate::handler::Handler;
+use crate::listen::Listening;
 use crate::load::Load;
 use crate::mailbox::WorkerMessage;
 use crate::port::{self, DueAction, EPOLL, MakeRing, PendingInput, Port, RING_SIZE};
@@ -472,7 +473,20 @@ impl<B: Handler> Worker<B> {
     fn accept(&mut self) {
         for _ in 0..ACCEPTS {
             let Some((peer, from)) = self.port.accept_one() else { return };
+            let has_sent =
+                matches!(from, ClientAddr::Tcp(_)) && self.port.listening.as_ref().is_some_and(Listening::defers);
             self.turn(Input::Accepted { peer, from });
+            if has_sent {
+                self.read_first(peer);
+            }
+        }
+    }
+
+    /// Reads what a client has sent before it was accepted, which needs no event. The ring's receive, if there will be one, is
+    /// not submitted yet.
+    fn read_first(&mut self, peer: Peer) {
+        if self.port.peers.get(peer).is_some_and(|slot| slot.reads() && !slot.queued) {
+            self.read(peer);
         }
     }
 

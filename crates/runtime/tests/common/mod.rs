@@ -53,6 +53,7 @@ pub(crate) fn plan(workers: u16) -> Plan {
         ring: Ring::new,
         reload: Arc::new(|_| Err("no configuration here".into())),
         change: None,
+        record: None,
         log: LogTarget::Stderr,
         logging: Config::default().log,
         dns: Config::default().dns,

@@ -283,7 +283,7 @@ fn helpers_answer_all_however_many_are_asked() {
             Answer::Salted(salted) => assert_eq!(salted, weir_auth::salt_password("pencil", &job.to_be_bytes(), 2)),
             Answer::UserName(name) => assert_eq!(name.as_deref(), Some("root")),
             Answer::Config(result) => assert_eq!(result.unwrap_err(), "line 3: not a port"),
-            Answer::Changed(_) | Answer::Checked(_) => panic!("nothing was changed or checked"),
+            Answer::Changed(_) | Answer::Checked(_) | Answer::Recorded(_) => panic!("nothing was changed or checked"),
         }
     }
 }

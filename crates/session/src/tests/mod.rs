@@ -6,3 +6,4 @@ mod logins;
 mod rig;
 mod splits;
 mod statements;
+mod watched;

@@ -9,8 +9,9 @@ use weir_pgwire::{ErrorFields, HEAD, Head, Of, put_back, put_front};
 use crate::from_client::{self, ClientOutcome};
 use crate::from_server::{self, ServerOutcome};
 use crate::{
-    CancelKey, Client, Context, Interner, MessagePolicy, Out, ParamTable, PoolStatements, ProtocolViolation, Server,
-    SimpleQueries, StatePolicy, StatementCounts, StatementMemory, StopReason, WithoutCache,
+    CancelKey, Client, Context, Executed, Interner, MessagePolicy, Out, ParamTable, PoolStatements, ProtocolViolation,
+    Server, SimpleQueries, StatePolicy, StatementCounts, StatementId, StatementMemory, StatementWatch, StopReason,
+    WithoutCache,
 };
 
 /// The process ids of the server, and that its client was told.
@@ -34,8 +35,31 @@ pub(crate) struct Link {
     pub(crate) messages: MessagePolicy,
     pub(crate) state: StatePolicy,
     pub(crate) max_pending_segments: u32,
+    /// What statements are counted by, if they are.
+    pub(crate) watch: Option<Watch>,
     pub(crate) to_client: Vec<u8>,
     pub(crate) to_server: Vec<u8>,
+}
+
+/// Texts and what was executed of them, as they are.
+#[derive(Default)]
+pub(crate) struct Watch {
+    texts: Vec<String>,
+    /// The text, the rows, and whether it failed.
+    pub(crate) executed: Vec<(String, u64, bool)>,
+    pub(crate) bytes: u64,
+}
+
+impl StatementWatch for Watch {
+    fn id_of(&mut self, text: &[u8]) -> StatementId {
+        self.texts.push(String::from_utf8_lossy(text).into_owned());
+        StatementId(self.texts.len() as u32)
+    }
+
+    fn executed(&mut self, what: Executed) {
+        self.executed.push((self.texts[what.statement.0 as usize - 1].clone(), what.rows, what.failed));
+        self.bytes += what.bytes;
+    }
 }
 
 struct Recorder<'a> {
@@ -84,6 +108,7 @@ impl Link {
             messages: MessagePolicy { longest: u32::MAX, simple: SimpleQueries::Allowed },
             state: StatePolicy::default(),
             max_pending_segments: u32::MAX,
+            watch: None,
             to_client: Vec::new(),
             to_server: Vec::new(),
         }
@@ -111,6 +136,7 @@ impl Link {
             state: self.state,
             client_pid: CLIENT_PID,
             max_pending_segments: self.max_pending_segments,
+            watch: self.watch.as_mut().map(|watch| watch as &mut dyn StatementWatch),
         };
         from_client::feed(&mut self.client, self.server.as_mut(), input, &mut ctx, &mut out)
     }
@@ -133,6 +159,7 @@ impl Link {
             state: self.state,
             client_pid: CLIENT_PID,
             max_pending_segments: self.max_pending_segments,
+            watch: self.watch.as_mut().map(|watch| watch as &mut dyn StatementWatch),
         };
         let client = linked.then_some(&mut self.client);
         from_server::feed(self.server.as_mut().expect("a server"), client, input, &mut ctx, &mut out)

@@ -13,7 +13,7 @@ use weir_config::Config;
 
 use super::incidents;
 use super::moments::moments;
-use super::params::{Name, within};
+use super::params::{Changer, Name, within};
 use super::trials::{Trial, Trials};
 use crate::advice::{Advice, Measured, advise};
 use crate::ask::Workers;
@@ -108,7 +108,7 @@ pub(crate) struct Wanted {
 
 /// `POST /api/v1/advice/{name}/apply`.
 pub(crate) async fn apply(
-    State(workers): State<Workers>,
+    changer: Changer,
     State(watch): State<Watch>,
     State((pool_tests, looks)): State<(PoolTests, Looks)>,
     State(trials): State<Trials>,
@@ -117,19 +117,23 @@ pub(crate) async fn apply(
 ) -> Result<Json<Trial>, ApiError> {
     let Json(Wanted { watch_seconds }) = wanted.map_err(ApiError::BadBody)?;
     let watched = within("watch_seconds", watch_seconds.unwrap_or(WATCHED), LONGEST_WATCH)?.max(SHORTEST_WATCH);
-    let (report, config) = workers.report().await?;
-    let live = incidents::current(&workers, &looks, &report, &config, Some(&name)).await?;
+    let (report, config) = changer.workers.report().await?;
+    let live = incidents::current(&changer.workers, &looks, &report, &config, Some(&name)).await?;
     let said = match live.is_empty() && !trials.watches(&name) {
         true => sizing(&watch, &pool_tests, &config, name.clone()).await?,
         false => None,
     };
     let change = said.and_then(Advice::into_change).ok_or(ApiError::NoAdvice)?;
-    trials.apply(&name, change, Duration::from_secs(watched)).await.map(Json)
+    trials.apply(&name, change, Duration::from_secs(watched), changer.author).await.map(Json)
 }
 
 /// `POST /api/v1/advice/{name}/undo`.
-pub(crate) async fn undo(State(trials): State<Trials>, Name(name): Name) -> Result<StatusCode, ApiError> {
-    trials.undo(&name).await.map(|()| StatusCode::NO_CONTENT)
+pub(crate) async fn undo(
+    changer: Changer,
+    State(trials): State<Trials>,
+    Name(name): Name,
+) -> Result<StatusCode, ApiError> {
+    trials.undo(&name, changer.author).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// `POST /api/v1/advice/{name}/keep`.

@@ -9,7 +9,7 @@ use weir_admin::Persisted;
 use weir_config::{Edit, EntryKind, Operation};
 
 use super::body::{self, Body, PersistedBody};
-use super::params::Name;
+use super::params::{Changer, Name};
 use super::pools::{self, Pool};
 use crate::ask::Workers;
 use crate::error::ApiError;
@@ -31,29 +31,22 @@ impl ChangedPool {
 }
 
 /// `POST /api/v1/pools`.
-pub(crate) async fn make(
-    State(workers): State<Workers>,
-    body: Body,
-) -> Result<(StatusCode, Json<ChangedPool>), ApiError> {
+pub(crate) async fn make(changer: Changer, body: Body) -> Result<(StatusCode, Json<ChangedPool>), ApiError> {
     let (pool, keys) = body::named(EntryKind::Pool, body)?;
-    let kept = workers.change(Edit::Pool(pool.clone(), Operation::Create(keys))).await?;
-    Ok((StatusCode::CREATED, ChangedPool::of(kept, shown(&workers, &pool).await?)))
+    let kept = changer.change(Edit::Pool(pool.clone(), Operation::Create(keys))).await?;
+    Ok((StatusCode::CREATED, ChangedPool::of(kept, shown(&changer.workers, &pool).await?)))
 }
 
 /// `PATCH /api/v1/pools/{name}`.
-pub(crate) async fn alter(
-    State(workers): State<Workers>,
-    Name(pool): Name,
-    body: Body,
-) -> Result<Json<ChangedPool>, ApiError> {
+pub(crate) async fn alter(changer: Changer, Name(pool): Name, body: Body) -> Result<Json<ChangedPool>, ApiError> {
     let Json(body) = body.map_err(ApiError::BadBody)?;
-    let kept = workers.change(Edit::Pool(pool.clone(), Operation::Alter(body::keys(EntryKind::Pool, body)?))).await?;
-    Ok(ChangedPool::of(kept, shown(&workers, &pool).await?))
+    let kept = changer.change(Edit::Pool(pool.clone(), Operation::Alter(body::keys(EntryKind::Pool, body)?))).await?;
+    Ok(ChangedPool::of(kept, shown(&changer.workers, &pool).await?))
 }
 
 /// `DELETE /api/v1/pools/{name}`.
-pub(crate) async fn delete(State(workers): State<Workers>, Name(pool): Name) -> Result<Json<ChangedPool>, ApiError> {
-    let kept = workers.change(Edit::Pool(pool, Operation::Drop)).await?;
+pub(crate) async fn delete(changer: Changer, Name(pool): Name) -> Result<Json<ChangedPool>, ApiError> {
+    let kept = changer.change(Edit::Pool(pool, Operation::Drop)).await?;
     Ok(ChangedPool::of(kept, None))
 }
 

@@ -7,15 +7,43 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use serde::Deserialize;
 
+use weir_admin::LogQuery;
+
+use super::log::rank;
 use super::page::page_limit;
 use crate::error::ApiError;
 use crate::watch::{Selection, Watch};
+
+/// Lines of the log in one event: of more, the last ones.
+const LINES_A_SECOND: usize = 200;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventsQuery {
     pool: Option<String>,
     limit: Option<usize>,
+    /// The least level of the log's lines that are sent too, with further conditions, and the last line that is known.
+    log: Option<String>,
+    log_pool: Option<String>,
+    log_client: Option<u64>,
+    log_search: Option<String>,
+    log_after: Option<u64>,
+}
+
+impl EventsQuery {
+    /// The wanted lines of the log.
+    fn log(&self) -> Result<Option<LogQuery>, ApiError> {
+        let Some(level) = &self.log else { return Ok(None) };
+        Ok(Some(LogQuery {
+            rank: rank(Some(level))?,
+            pool: self.log_pool.clone(),
+            client: self.log_client,
+            search: self.log_search.clone().unwrap_or_default(),
+            after: self.log_after.unwrap_or(0),
+            before: None,
+            most: LINES_A_SECOND,
+        }))
+    }
 }
 
 /// `GET /api/v1/events`.
@@ -24,7 +52,7 @@ pub(crate) async fn events(
     wanted: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<impl IntoResponse, ApiError> {
     let Query(wanted) = wanted?;
-    let limit = page_limit(wanted.limit)?;
-    let events = watch.listen(wanted.pool.map_or(Selection::Busiest(limit), Selection::One))?;
+    let (limit, log) = (page_limit(wanted.limit)?, wanted.log()?);
+    let events = watch.listen(wanted.pool.map_or(Selection::Busiest(limit), Selection::One), log)?;
     Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(events)))
 }

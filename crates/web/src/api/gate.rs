@@ -15,8 +15,10 @@ use tokio::time::timeout;
 
 use crate::access::{Access, Caller, RequiredRole};
 use crate::admission::Ticket;
-use crate::audit::Audit;
+use crate::audit::{Audit, PendingEntry};
 use crate::error::ApiError;
+
+use super::params::author;
 
 /// What one path needs.
 #[derive(Clone)]
@@ -55,7 +57,12 @@ pub(super) async fn pass(State(gate): State<Gate>, request: Request, next: Next)
         Err(error) => Err(error),
     };
     let response = match passed {
-        Ok(request) => next.run(request).await,
+        Ok(mut request) => {
+            let number = pending.as_ref().map_or(0, PendingEntry::request);
+            let author = author(who.and_then(|who| who.name), address(&request), number, request.uri());
+            request.extensions_mut().insert(author);
+            next.run(request).await
+        }
         Err(error) => error.into_response(),
     };
     if let Some(pending) = pending {

@@ -1,16 +1,15 @@
-//! Login and logout, the identity of the sender, and the audit log.
+//! Login and logout, and the identity of the sender.
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Extension, Query, State};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Extension, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{AppendHeaders, IntoResponse};
 use serde::{Deserialize, Serialize};
 
-use super::page::page_limit;
 use crate::access::{Access, Caller, Identity};
-use crate::audit::{Audit, AuditEntry};
+use crate::audit::Audit;
 use crate::error::ApiError;
 
 #[derive(Deserialize)]
@@ -66,24 +65,4 @@ pub(crate) async fn logout(State(access): State<Access>, headers: HeaderMap) -> 
 pub(crate) async fn me(State(access): State<Access>, headers: HeaderMap) -> Result<Json<Me>, ApiError> {
     let who = access.who(&headers).ok_or(ApiError::LoginNeeded)?;
     Ok(Me::of(who, &access))
-}
-
-#[derive(Serialize)]
-pub(crate) struct Page {
-    entries: Vec<AuditEntry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct AuditQuery {
-    limit: Option<usize>,
-}
-
-/// `GET /api/v1/audit`.
-pub(crate) async fn audit(
-    State(audit): State<Audit>,
-    wanted: Result<Query<AuditQuery>, QueryRejection>,
-) -> Result<Json<Page>, ApiError> {
-    let Query(wanted) = wanted?;
-    Ok(Json(Page { entries: audit.last(page_limit(wanted.limit)?) }))
 }

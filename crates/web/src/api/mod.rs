@@ -2,6 +2,7 @@
 //! a test compares it with the paths.
 
 mod advice;
+mod audit;
 mod body;
 mod change;
 mod connections;
@@ -11,15 +12,20 @@ mod gate;
 mod history;
 mod incidents;
 mod lab;
+mod log;
 mod login;
 mod moments;
 mod page;
 mod params;
 mod pools;
 mod process;
+mod statements;
 mod trials;
 mod users;
+mod versions;
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -30,6 +36,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post, put};
 use axum::{Router, middleware};
 use tokio::time::timeout;
+use weir_admin::ConfigAccess;
 use weir_config::WebRole;
 
 use crate::access::{Access, RequiredRole};
@@ -42,6 +49,7 @@ use crate::lab::Lab;
 use crate::looks::Looks;
 use crate::pool_tests::PoolTests;
 use crate::timeouts::Timeouts;
+use crate::versions::Versions;
 use crate::watch::Watch;
 use crate::{compress, docs, guard, health, metrics, panel};
 use gate::{Gate, MAX_BODY};
@@ -56,6 +64,8 @@ struct App {
     workers: Workers,
     access: Access,
     audit: Audit,
+    config: Arc<dyn ConfigAccess>,
+    versions: Versions,
     pool_tests: PoolTests,
     looks: Looks,
     trials: Trials,
@@ -74,6 +84,18 @@ impl FromRef<App> for Access {
 impl FromRef<App> for Audit {
     fn from_ref(app: &App) -> Audit {
         app.audit.clone()
+    }
+}
+
+impl FromRef<App> for Arc<dyn ConfigAccess> {
+    fn from_ref(app: &App) -> Arc<dyn ConfigAccess> {
+        app.config.clone()
+    }
+}
+
+impl FromRef<App> for Versions {
+    fn from_ref(app: &App) -> Versions {
+        app.versions.clone()
     }
 }
 
@@ -141,17 +163,25 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/login", ANYONE, ANYONE, post(login::login)),
         ("/api/v1/logout", ANYONE, ANYONE, post(login::logout)),
         ("/api/v1/me", ANYONE, ADMIN, get(login::me)),
-        ("/api/v1/audit", OPERATOR, ADMIN, get(login::audit)),
+        ("/api/v1/audit", OPERATOR, ADMIN, get(audit::audit)),
         ("/api/v1/status", VIEWER, ADMIN, get(process::status)),
         ("/api/v1/reload", VIEWER, OPERATOR, post(process::reload)),
         ("/api/v1/settings", VIEWER, ADMIN, get(process::settings)),
         ("/api/v1/settings/{key}", VIEWER, ADMIN, put(process::set)),
+        ("/api/v1/config/pending", VIEWER, ADMIN, get(versions::pending)),
+        ("/api/v1/config/versions", VIEWER, ADMIN, get(versions::list)),
+        ("/api/v1/config/versions/{number}", VIEWER, ADMIN, get(versions::one)),
+        ("/api/v1/config/versions/{number}/rehearse", VIEWER, ADMIN, post(versions::rehearse)),
+        ("/api/v1/config/versions/{number}/restore", VIEWER, ADMIN, post(versions::restore)),
         ("/api/v1/pool-keys", VIEWER, ADMIN, get(process::pool_keys)),
         ("/api/v1/advice", VIEWER, ADMIN, get(advice::advice)),
         ("/api/v1/advice/{name}/apply", VIEWER, ADMIN, post(advice::apply)),
         ("/api/v1/advice/{name}/undo", VIEWER, ADMIN, post(advice::undo)),
         ("/api/v1/advice/{name}/keep", VIEWER, ADMIN, post(advice::keep)),
         ("/api/v1/incidents", VIEWER, ADMIN, get(incidents::list)),
+        ("/api/v1/statements", VIEWER, ADMIN, get(statements::list)),
+        ("/api/v1/statements/reset", VIEWER, OPERATOR, post(statements::reset)),
+        ("/api/v1/log", VIEWER, ADMIN, get(log::list)),
         ("/api/v1/events", VIEWER, ADMIN, get(events::events)),
         ("/api/v1/history", VIEWER, ADMIN, get(history::overview)),
         ("/api/v1/pools", VIEWER, ADMIN, get(pools::list).post(change::make)),
@@ -192,14 +222,15 @@ const ADMIN: RequiredRole = RequiredRole::Role(WebRole::Admin);
 pub(crate) fn router(
     workers: Workers,
     access: Access,
-    (pool_tests, looks): (PoolTests, Looks),
-    watch: Watch,
-    lab: Lab,
+    config: Arc<dyn ConfigAccess>,
+    (watch, versions): (Watch, Versions),
+    (lab, folder): (Lab, Option<&Path>),
     timeouts: Timeouts,
     version: &'static str,
 ) -> Router {
     let empty = Router::new();
-    let (audit, probe) = (Audit::new(workers.clone()), Probe::new(workers.clone()));
+    let (pool_tests, looks) = (PoolTests::new(config.clone()), Looks::new(config.clone()));
+    let (audit, probe) = (Audit::new(workers.clone(), folder), Probe::new(workers.clone()));
     let trials = Trials::new(workers.clone(), watch.clone(), audit.clone());
     let gated = |reads, changes, methods: MethodRouter<App>| {
         let gate = Gate { access: access.clone(), audit: audit.clone(), reads, changes, body_timeout: timeouts.body };
@@ -217,7 +248,20 @@ pub(crate) fn router(
         .layer(middleware::from_fn(move |request: Request, next: Next| in_bounds(request, next, timeouts.request)))
         .layer(middleware::from_fn_with_state(access.clone(), guard::guard))
         .layer(compress::layer())
-        .with_state(App { workers, access, audit, pool_tests, looks, trials, probe, version, watch, lab })
+        .with_state(App {
+            workers,
+            access,
+            audit,
+            config,
+            versions,
+            pool_tests,
+            looks,
+            trials,
+            probe,
+            version,
+            watch,
+            lab,
+        })
 }
 
 /// Counts a request until its answer has been sent. Refuses a body whose Content-Length is too large before reading

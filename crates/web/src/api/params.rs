@@ -1,11 +1,20 @@
 //! Request parameters that several paths share.
 
 use std::fmt::Display;
+use std::net::IpAddr;
 
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::{FromRef, FromRequestParts, Path, Query};
+use axum::http::Uri;
 use axum::http::request::Parts;
+use serde::Deserialize;
+use weir_admin::{Author, Persisted, Via};
+use weir_config::Edit;
 
+use crate::ask::Workers;
 use crate::error::ApiError;
+
+/// The longest comment on a change, in characters.
+const LONGEST_COMMENT: usize = 500;
 
 /// A number from a query, from 1 to `most`.
 pub(super) fn within<T: PartialOrd + From<u8> + Display>(name: &str, value: T, most: T) -> Result<T, ApiError> {
@@ -24,5 +33,45 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Name, ApiError> {
         let Path(name) = Path::from_request_parts(parts, state).await?;
         Ok(Name(name))
+    }
+}
+
+#[derive(Deserialize)]
+struct CommentQuery {
+    comment: Option<String>,
+}
+
+/// The author of a change: the sender of a request, with the `comment` in its query.
+pub(super) fn author(user: Option<String>, from: IpAddr, request: u64, uri: &Uri) -> Author {
+    let comment = Query::<CommentQuery>::try_from_uri(uri).ok().and_then(|query| query.0.comment);
+    let comment =
+        comment.map(|text| text.chars().filter(|c| !c.is_control()).take(LONGEST_COMMENT).collect::<String>());
+    let comment = comment.filter(|text| !text.trim().is_empty());
+    Author { user, from: from.to_canonical().to_string(), via: Via::Api, comment, request }
+}
+
+/// The workers, for changes of the configuration by the sender of this request.
+pub(super) struct Changer {
+    pub(super) workers: Workers,
+    pub(super) author: Author,
+}
+
+impl Changer {
+    /// Changes the configuration.
+    pub(super) async fn change(&self, edit: Edit) -> Result<Persisted, ApiError> {
+        self.workers.change(edit, self.author.clone()).await
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Changer
+where
+    Workers: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Changer, ApiError> {
+        // The gate before each path has put it there.
+        let author = parts.extensions.get::<Author>().cloned().unwrap_or_else(Author::signal);
+        Ok(Changer { workers: Workers::from_ref(state), author })
     }
 }

@@ -5,11 +5,11 @@ use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use weir_admin::{Command, ServiceState};
+use weir_admin::ServiceState;
 use weir_config::{Assignment, Edit};
 
 use super::body::PersistedBody;
-use super::params::Name;
+use super::params::{Changer, Name};
 use crate::ask::Workers;
 use crate::error::ApiError;
 
@@ -57,8 +57,8 @@ pub(crate) async fn status(
 }
 
 /// `POST /api/v1/reload`.
-pub(crate) async fn reload(State(workers): State<Workers>) -> Result<StatusCode, ApiError> {
-    workers.run(Command::Reload).await.map(|()| StatusCode::NO_CONTENT)
+pub(crate) async fn reload(changer: Changer) -> Result<StatusCode, ApiError> {
+    changer.workers.reload(changer.author).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 #[derive(Serialize)]
@@ -143,15 +143,15 @@ pub(crate) struct ChangedSetting {
 
 /// `PUT /api/v1/settings/{key}`.
 pub(crate) async fn set(
-    State(workers): State<Workers>,
+    changer: Changer,
     Name(key): Name,
     value: Result<Json<Value>, JsonRejection>,
 ) -> Result<Json<ChangedSetting>, ApiError> {
     let Json(Value { value }) = value.map_err(ApiError::BadBody)?;
     let about = |error: ApiError| error.about(&key);
     let assign = Assignment::new(&key, &value).map_err(|error| about(ApiError::InvalidSetting(error)))?;
-    let kept = workers.change(Edit::Setting(assign)).await.map_err(about)?;
-    let (_, config) = workers.report().await?;
+    let kept = changer.change(Edit::Setting(assign)).await.map_err(about)?;
+    let (_, config) = changer.workers.report().await?;
     let now = weir_config::show(&config).into_iter().find(|row| row.key == key);
     Ok(Json(ChangedSetting { key, value: now.map_or(value, |row| row.value), outcome: kept.into() }))
 }

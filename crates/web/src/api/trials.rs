@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::time::sleep;
+use weir_admin::{Author, Via};
 use weir_config::{Edit, EntryKind, Operation};
 
 use super::body;
@@ -24,6 +25,8 @@ use crate::lock::lock;
 use crate::watch::{Scale, Watch};
 use crate::words::span;
 
+/// The name of changes that Weir makes by itself.
+const ITSELF: &str = "weir (advice)";
 /// The most changes that are remembered.
 const MOST: usize = 100;
 /// What counts as fewer waits: this share of those before.
@@ -134,13 +137,14 @@ impl Trials {
         pool: &str,
         change: Map<String, Value>,
         watched: Duration,
+        author: Author,
     ) -> Result<Trial, ApiError> {
         let written = self.written(pool).await?;
         let before = change.keys().map(|key| (key.clone(), written.get(key).cloned().unwrap_or(Value::Null))).collect();
         let at = clock::now();
         let waits_before =
             Waits::of(&self.moments(pool, at.as_secs().saturating_sub(watched.as_secs()), watched.as_secs()).await?);
-        self.set(pool, change.clone()).await?;
+        self.set(pool, change.clone(), author).await?;
         let trial = Trial {
             pool: pool.to_owned(),
             change,
@@ -176,10 +180,10 @@ impl Trials {
     ///
     /// # Errors
     /// There is none, or those of the change.
-    pub(crate) async fn undo(&self, pool: &str) -> Result<(), ApiError> {
+    pub(crate) async fn undo(&self, pool: &str, author: Author) -> Result<(), ApiError> {
         let trial = lock(&self.list).get(pool).cloned();
         let trial = trial.ok_or_else(|| ApiError::Unknown("applied advice for the pool", pool.to_owned()))?;
-        self.set(pool, trial.before).await?;
+        self.set(pool, trial.before, author).await?;
         lock(&self.list).remove(pool);
         Ok(())
     }
@@ -224,18 +228,26 @@ impl Trials {
         if after.better_than(before) {
             return (State::Helped, Some(after), format!("It helped. {compared}"));
         }
-        let undone = self.set(&trial.pool, trial.before.clone()).await;
+        let author = Author {
+            user: Some(ITSELF.to_owned()),
+            from: "itself".to_owned(),
+            via: Via::Api,
+            comment: Some(compared.clone()),
+            request: self.audit.number(),
+        };
+        let request = author.request;
+        let undone = self.set(&trial.pool, trial.before.clone(), author).await;
         let status = undone.as_ref().map_or_else(ApiError::status, |()| StatusCode::OK);
-        self.audit.note("weir (advice)", &format!("/api/v1/advice/{}/undo", trial.pool), status);
+        self.audit.note(ITSELF, &format!("/api/v1/advice/{}/undo", trial.pool), status, request);
         match undone {
             Ok(()) => (State::TakenBack, Some(after), format!("It did not help, and was taken back. {compared}")),
             Err(_) => (State::Stays, Some(after), format!("It did not help, and could not be taken back. {compared}")),
         }
     }
 
-    async fn set(&self, pool: &str, values: Map<String, Value>) -> Result<(), ApiError> {
+    async fn set(&self, pool: &str, values: Map<String, Value>, author: Author) -> Result<(), ApiError> {
         let keys = body::keys(EntryKind::Pool, values)?;
-        self.workers.change(Edit::Pool(pool.to_owned(), Operation::Alter(keys))).await.map(drop)
+        self.workers.change(Edit::Pool(pool.to_owned(), Operation::Alter(keys)), author).await.map(drop)
     }
 
     async fn written(&self, pool: &str) -> Result<Map<String, Value>, ApiError> {

@@ -15,7 +15,7 @@ use weir_config::{Config, Edit, EntryKind, Keys, Operation};
 
 use super::body::{self, Body, PersistedBody};
 use super::page::{PageParams, PageRequest};
-use super::params::Name;
+use super::params::{Changer, Name};
 use crate::ask::Workers;
 use crate::error::ApiError;
 
@@ -62,42 +62,35 @@ pub(crate) async fn one(State(workers): State<Workers>, Name(name): Name) -> Res
 }
 
 /// `POST /api/v1/users`.
-pub(crate) async fn make(
-    State(workers): State<Workers>,
-    body: Body,
-) -> Result<(StatusCode, Json<ChangedUser>), ApiError> {
+pub(crate) async fn make(changer: Changer, body: Body) -> Result<(StatusCode, Json<ChangedUser>), ApiError> {
     let (name, keys) = body::named(EntryKind::User, body)?;
     if name.is_empty() {
         return Err(body::bad("name", "must not be empty"));
     }
-    changed(&workers, name, Operation::Create, keys).await.map(|changed| (StatusCode::CREATED, changed))
+    changed(&changer, name, Operation::Create, keys).await.map(|changed| (StatusCode::CREATED, changed))
 }
 
 /// `PATCH /api/v1/users/{name}`.
-pub(crate) async fn alter(
-    State(workers): State<Workers>,
-    Name(name): Name,
-    body: Body,
-) -> Result<Json<ChangedUser>, ApiError> {
+pub(crate) async fn alter(changer: Changer, Name(name): Name, body: Body) -> Result<Json<ChangedUser>, ApiError> {
     let Json(body) = body.map_err(ApiError::BadBody)?;
     let keys = body::keys(EntryKind::User, body)?;
-    changed(&workers, name, Operation::Alter, keys).await
+    changed(&changer, name, Operation::Alter, keys).await
 }
 
 /// `DELETE /api/v1/users/{name}`.
-pub(crate) async fn delete(State(workers): State<Workers>, Name(name): Name) -> Result<Json<ChangedUser>, ApiError> {
-    let kept = workers.change(Edit::User(name, Operation::Drop)).await?;
+pub(crate) async fn delete(changer: Changer, Name(name): Name) -> Result<Json<ChangedUser>, ApiError> {
+    let kept = changer.change(Edit::User(name, Operation::Drop)).await?;
     Ok(reply(kept, None))
 }
 
 async fn changed(
-    workers: &Workers,
+    changer: &Changer,
     name: String,
     act: fn(Keys) -> Operation,
     keys: Keys,
 ) -> Result<Json<ChangedUser>, ApiError> {
-    let kept = workers.change(Edit::User(name.clone(), act(keys))).await?;
-    Ok(reply(kept, find(workers, &name).await?))
+    let kept = changer.change(Edit::User(name.clone(), act(keys))).await?;
+    Ok(reply(kept, find(&changer.workers, &name).await?))
 }
 
 fn reply(kept: Persisted, user: Option<User>) -> Json<ChangedUser> {

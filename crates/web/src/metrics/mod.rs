@@ -22,7 +22,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLab
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
-use weir_admin::{DatabaseStats, Health, PoolCounters, PoolRecord, Refusals, Report, ServiceState, Stats};
+use weir_admin::{
+    DatabaseStats, Health, PoolCounters, PoolRecord, Refusals, Report, ServiceState, StatementTotals, Stats,
+};
 use weir_config::Config;
 
 use crate::ask::Workers;
@@ -52,6 +54,7 @@ struct Figures {
     /// By database.
     stats: BTreeMap<String, (Stats, PoolCounters)>,
     times: Timed,
+    statements: StatementTotals,
     cpu: Cpu,
     /// By configured pool: its size.
     sizes: BTreeMap<String, u32>,
@@ -85,6 +88,7 @@ impl Figures {
             max_clients: config.max_clients,
             login_clients: report.login_clients,
             console_clients: report.console_clients,
+            statements: report.statement_totals,
             serving: report.serving,
             draining: report.draining,
             pools: BTreeMap::new(),
@@ -199,11 +203,34 @@ impl Figures {
         for (name, help, count) in counts {
             to.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&count)?;
         }
+        self.statements(to)?;
         let help = "CPU time of each worker's thread";
         let mut family = to.encode_descriptor("weir_worker_cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
         for (worker, seconds) in self.cpu.seconds() {
             let labels = [("worker", worker.to_string())];
             family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)?;
+        }
+        Ok(())
+    }
+
+    /// The table of statements; which they are shows the API.
+    fn statements(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let StatementTotals { tracked, capacity, calls, run, evicted } = self.statements;
+        let gauges = [
+            ("weir_statements_tracked", "Statements that are counted one by one", tracked),
+            ("weir_statements_capacity", "The most of them; 0: none are counted", capacity),
+        ];
+        for (name, help, value) in gauges {
+            to.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&(value as f64))?;
+        }
+        let counters = [
+            ("weir_statement_calls", "Executions of statements, where they are counted", None, calls as f64),
+            ("weir_statement_run", "Their time on servers", Some(&Unit::Seconds), run as f64 / 1e6),
+            ("weir_statements_evicted", "Statements that made room for others in the table", None, evicted as f64),
+        ];
+        for (name, help, unit, value) in counters {
+            let none: Option<&Exemplar<NoLabelSet, f64>> = None;
+            to.encode_descriptor(name, help, unit, MetricType::Counter)?.encode_counter(&value, none)?;
         }
         Ok(())
     }

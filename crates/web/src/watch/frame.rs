@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use weir_admin::PoolHealth;
+use weir_admin::{LogPage, PoolHealth};
 
 use super::series::{SERIES, Sample, place};
 use crate::error::ApiError;
+use crate::log_line::Line;
 use crate::pool_health::Health;
 
 /// The most problems in an event.
@@ -133,6 +134,15 @@ fn known(value: f32) -> f32 {
 /// The event that there are no figures.
 pub(super) fn error_event(error: &ApiError) -> String {
     format!("event: trouble\ndata: {}\n\n", error.json())
+}
+
+/// The event with lines of the log; empty without any.
+pub(super) fn log_event(page: LogPage) -> String {
+    if page.lines.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<Line> = page.lines.into_iter().map(Line::from).collect();
+    format!("event: log\ndata: {}\n\n", json!({ "lines": lines, "last": page.last, "oldest": page.oldest }))
 }
 
 #[cfg(test)]

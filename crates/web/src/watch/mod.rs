@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
+use weir_admin::LogQuery;
+
 use crate::ask::Workers;
 use crate::clock;
 use crate::error::ApiError;
@@ -104,7 +106,7 @@ impl Watch {
         *before = Some(now.clone());
         {
             let mut state = self.state();
-            state.streams.tell(&frame);
+            state.streams.tell(&frame, |query| workers.log_lines(query));
             state.latest = Some(frame.clone());
         }
         self.keep(now, frame).await;
@@ -167,11 +169,11 @@ impl Watch {
         read.map_err(|error: io::Error| ApiError::Unreadable(error.to_string()))
     }
 
-    /// A stream of events for a selection, from now on.
-    pub(crate) fn listen(&self, selection: Selection) -> Result<Events, ApiError> {
+    /// A stream of events for a selection, from now on, with the lines of the log that fit a query.
+    pub(crate) fn listen(&self, selection: Selection, log: Option<LogQuery>) -> Result<Events, ApiError> {
         let mut state = self.state();
         let latest = state.latest.clone();
-        state.streams.join(selection, latest.as_deref())
+        state.streams.join(selection, log, latest.as_deref())
     }
 
     fn state(&self) -> MutexGuard<'_, WatchState> {

@@ -11,7 +11,9 @@ use std::task::{Context, Poll};
 use hyper::body::{Body, Bytes, Frame as Piece};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-use super::frame::{Frame, Selection};
+use weir_admin::{LogPage, LogQuery};
+
+use super::frame::{Frame, Selection, log_event};
 use crate::error::ApiError;
 
 /// Streams at the same time: half of the connections, so that there is always room for other requests.
@@ -27,6 +29,8 @@ pub(super) struct Streams(Vec<Stream>);
 
 struct Stream {
     selection: Selection,
+    /// The lines of the log that are sent too, and the number of the last one.
+    log: Option<LogQuery>,
     to: Sender<Bytes>,
 }
 
@@ -35,7 +39,12 @@ pub(crate) struct Events(Receiver<Bytes>);
 
 impl Streams {
     /// Adds a listener, which receives the latest figures at once.
-    pub(super) fn join(&mut self, selection: Selection, latest: Option<&Frame>) -> Result<Events, ApiError> {
+    pub(super) fn join(
+        &mut self,
+        selection: Selection,
+        log: Option<LogQuery>,
+        latest: Option<&Frame>,
+    ) -> Result<Events, ApiError> {
         self.0.retain(|stream| !stream.to.is_closed());
         if self.0.len() >= MOST_STREAMS {
             return Err(ApiError::TooManyStreams);
@@ -49,16 +58,20 @@ impl Streams {
         let first = latest.map(|latest| latest.event(&selection)).unwrap_or_default();
         // The queue is empty, so there is room.
         let _ = to.try_send(Bytes::from(format!("{BEGINNING}{first}")));
-        self.0.push(Stream { selection, to });
+        self.0.push(Stream { selection, log, to });
         Ok(Events(events))
     }
 
-    /// Sends these figures to all; listeners with the same selection share the text.
-    pub(super) fn tell(&mut self, frame: &Frame) {
+    /// Sends these figures to all, with the lines of the log since the last ones; listeners with the same selection share
+    /// the text.
+    pub(super) fn tell(&mut self, frame: &Frame, lines: impl Fn(&LogQuery) -> LogPage) {
         let mut texts: BTreeMap<Selection, Bytes> = BTreeMap::new();
-        self.0.retain(|Stream { selection, to }| {
+        self.0.retain_mut(|Stream { selection, log, to }| {
             let text = texts.entry(selection.clone()).or_insert_with(|| frame.event(selection).into());
-            to.try_send(text.clone()).is_ok()
+            let Some(query) = log else { return to.try_send(text.clone()).is_ok() };
+            let page = lines(query);
+            query.after = page.last;
+            to.try_send(Bytes::from([text, log_event(page).as_bytes()].concat())).is_ok()
         });
     }
 
@@ -90,7 +103,7 @@ mod tests {
     #[test]
     fn streams_are_bounded_and_who_has_left_makes_room() {
         let mut streams = Streams::default();
-        let mut join = || streams.join(Selection::Busiest(9), None);
+        let mut join = || streams.join(Selection::Busiest(9), None, None);
         let mut listeners: Vec<_> = (0..MOST_STREAMS).map(|_| join().expect("there is room")).collect();
         assert!(matches!(join(), Err(ApiError::TooManyStreams)));
         listeners.pop();
@@ -100,11 +113,11 @@ mod tests {
     #[test]
     fn who_does_not_read_is_dropped_and_who_reads_is_not() {
         let mut streams = Streams::default();
-        let mut reader = streams.join(Selection::Busiest(9), Some(&frame())).expect("room");
-        let mut sleeper = streams.join(Selection::Busiest(9), Some(&frame())).expect("room");
+        let mut reader = streams.join(Selection::Busiest(9), None, Some(&frame())).expect("room");
+        let mut sleeper = streams.join(Selection::Busiest(9), None, Some(&frame())).expect("room");
         for _ in 0..3 * LAG {
             assert!(reader.0.try_recv().is_ok_and(|text| text.ends_with(b"}\n\n")));
-            streams.tell(&frame());
+            streams.tell(&frame(), |_| LogPage::default());
         }
         assert_eq!(streams.0.len(), 1);
         let mut received = 0;
@@ -116,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_pool_that_is_not_there_can_not_be_listened_to() {
-        let joined = Streams::default().join(Selection::One("no".into()), Some(&frame()));
+        let joined = Streams::default().join(Selection::One("no".into()), None, Some(&frame()));
         assert!(matches!(joined, Err(ApiError::Unknown("pool", name)) if name == "no"));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weir_admin::{ChangeError, ConfigAccess, Control, Deliver, PoolTestResult, Request};
 use weir_config::{Accounts, Keys};
-use weir_web::{Options, Timeouts, Web};
+use weir_web::{Options, Timeouts, Versions, Web};
 
 /// Workers that have ended: no request is answered, and its sender learns that at once.
 pub(crate) struct Ended;
@@ -40,6 +40,7 @@ pub(crate) fn options(address: SocketAddr) -> Options {
         inherited: Vec::new(),
         control: ended.clone(),
         history: None,
+        versions: Versions::open(None),
         lab: None,
         tls: None,
         config: ended,

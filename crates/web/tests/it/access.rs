@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_admin::{ChangeError, ConfigAccess, Control, Deliver, PoolTestResult, Request};
 use weir_config::{Account, Accounts, Keys, WebRole};
-use weir_web::{Options, Timeouts, Tls, Web, hash_password, hash_token};
+use weir_web::{Options, Timeouts, Tls, Versions, Web, hash_password, hash_token};
 
 const PASSWORD: &str = "correct horse";
 
@@ -63,6 +63,7 @@ fn options(file: &Arc<File>) -> Options {
         addresses,
         inherited: Vec::new(),
         history: None,
+        versions: Versions::open(None),
         lab: None,
         tls: None,
         control: file.clone(),

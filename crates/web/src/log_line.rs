@@ -1,0 +1,41 @@
+//! A line of the log in JSON: the same object in the API and in events.
+
+use serde::Serialize;
+use weir_admin::{LOG_LEVELS, LogLine};
+use weir_base::Printable;
+
+use crate::figures::seconds_of;
+
+/// A line of the log. Text from clients is escaped.
+#[derive(Serialize)]
+pub(crate) struct Line {
+    number: u64,
+    /// Seconds since 1970.
+    at: f64,
+    level: &'static str,
+    /// `client`, `server`, or none for the process.
+    side: Option<&'static str>,
+    /// Its number in the lists of clients and servers.
+    id: Option<u64>,
+    pool: String,
+    user: String,
+    address: String,
+    text: String,
+}
+
+impl From<LogLine> for Line {
+    fn from(of: LogLine) -> Line {
+        let shown = |text: &str| Printable(text).to_string();
+        Line {
+            number: of.number,
+            at: seconds_of(of.at),
+            level: LOG_LEVELS.get(usize::from(of.rank)).copied().unwrap_or_default(),
+            side: of.peer.map(|(side, _)| side),
+            id: of.peer.map(|(_, id)| id),
+            pool: shown(&of.database),
+            user: shown(&of.user),
+            address: shown(&of.address),
+            text: shown(&of.text),
+        }
+    }
+}
