@@ -16,7 +16,7 @@ demo: ## Show Weir with traffic, on a temporary PostgreSQL (half a minute, then 
 	@exec "$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/weir" demo $(ARGS)
 
 build: ## Build the optimised weir, weir-demo and weir-lab into target/release
-	$(CARGO) build --release -p weir -p weir-demo -p weir-lab
+	WEIR_COMMIT="$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" $(CARGO) build --release -p weir -p weir-demo -p weir-lab
 
 PREFIX ?= /usr/local
 .PHONY: install
@@ -24,6 +24,19 @@ install: ## Copy what `make build` has built, manual pages and completions to $(
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 target/release/weir target/release/weir-demo target/release/weir-lab "$(DESTDIR)$(PREFIX)/bin"
 	@scripts/install-docs.sh target/release/weir "$(DESTDIR)$(PREFIX)/share"
+
+.PHONY: packages packages-test image-test charts
+packages: ## deb, rpm, static tarball, OCI image, SBOM and checksums, into target/packages (two optimised builds)
+	@packaging/build.sh
+
+packages-test: ## Install, upgrade under a client and purge the packages in a clean Debian with systemd (root; minutes)
+	@packaging/test.sh
+
+image-test: ## Run the image as Kubernetes and two operators do: mounted files that change, signals, probes (root, bubblewrap)
+	@packaging/oci/test.py
+
+charts: ## Check the Helm chart and the plain manifests: helm lint, kubeconform, weir check (installs tools into target/tools)
+	@packaging/kubernetes/check.sh
 
 .PHONY: man
 man: ## The manual pages, into target/man

@@ -375,7 +375,7 @@ impl Pooler {
             }
             Work::CheckPassword(_) => Answer::Checked(Err("nobody is known here".to_owned())),
             Work::NameOfUser(uid) => Answer::UserName(Some(format!("user{uid}"))),
-            Work::LoadConfig => Answer::Config(self.shared.load()),
+            Work::LoadConfig(_) => Answer::Config(self.shared.load()),
             Work::ApplyTls(config) => Answer::Config(weir_config::apply_tls(&config).map(Arc::new)),
             Work::ChangeConfig(_) => Answer::Changed(Err(ChangeError::Fixed)),
             Work::RecordConfig(_) => Answer::Recorded(None),

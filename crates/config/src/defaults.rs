@@ -167,6 +167,7 @@ fn blank_config() -> Config {
         track_extra_parameters: Vec::new(),
         client_login_timeout: Span::ZERO,
         shutdown_timeout: Span::ZERO,
+        shutdown_delay: Span::ZERO,
         suspend_timeout: Span::ZERO,
         fallback: None,
         autodb_idle_timeout: Span::ZERO,

@@ -9,7 +9,7 @@ use weir_base::{OnDirty, PoolMode, Span};
 use crate::kind::Kind;
 use crate::model::{
     Balance, LogFormat, Network, OnServerDown, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols,
-    UntrackedParameters,
+    UntrackedParameters, WatchFiles,
 };
 use crate::units;
 
@@ -51,6 +51,7 @@ pub(crate) enum FieldMut<'a> {
     Protocols(&'a mut TlsProtocols),
     LogFormat(&'a mut LogFormat),
     SocketIo(&'a mut SocketIo),
+    WatchFiles(&'a mut WatchFiles),
     MaybeU32(&'a mut Option<u32>),
     MaybeSpan(&'a mut Option<Span>),
     MaybeMode(&'a mut Option<PoolMode>),
@@ -96,6 +97,7 @@ impl FieldMut<'_> {
             FieldMut::Protocols(v) => v.to_string(),
             FieldMut::LogFormat(v) => v.to_string(),
             FieldMut::SocketIo(v) => v.to_string(),
+            FieldMut::WatchFiles(v) => v.to_string(),
             FieldMut::MaybeU32(v) => v.map(|v| v.to_string()).unwrap_or_default(),
             FieldMut::MaybeSpan(v) => v.map(units::seconds).unwrap_or_default(),
             FieldMut::MaybeMode(v) => v.map(|v| v.to_string()).unwrap_or_default(),

@@ -61,7 +61,7 @@ pub use man::{escape_roff, reference_roff};
 pub use model::{
     Alerts, Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, MAX_PEER_ID, Network, OnServerDown,
     PeerRules, Pool, Process, SessionAttrs, SocketIo, Spread, SslMode, Tls, TlsProtocols, TlsSide, UntrackedParameters,
-    UserRules, Web,
+    UserRules, WatchFiles, Web,
 };
 pub use names::RESERVED_DATABASES;
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};

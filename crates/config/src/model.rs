@@ -71,6 +71,8 @@ pub struct Config {
     pub client_login_timeout: Span,
     /// When a shutdown stops waiting for clients; zero: never.
     pub shutdown_timeout: Span,
+    /// How long a signal's shutdown is only announced to load balancers, and new clients are still accepted; may be zero.
+    pub shutdown_delay: Span,
     /// When a SUSPEND closes connections that could not be flushed; zero: never.
     pub suspend_timeout: Span,
     /// The pool for every database without its own (`*`): a template, whose name and database are the client's.
@@ -404,6 +406,22 @@ pub struct Process {
     pub user: Option<String>,
     /// Whether core dumps are allowed; they contain the secrets.
     pub core_dumps: bool,
+    /// The files whose changes are adopted without a RELOAD.
+    pub watch_files: WatchFiles,
+}
+
+/// The files whose changes are adopted without a RELOAD; each word includes the ones before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum WatchFiles {
+    /// None.
+    Off,
+    /// The file of users, as PgBouncer does.
+    Users,
+    /// Each file that a setting names: certificates, keys, users, rules, passwords.
+    #[default]
+    Named,
+    /// The settings' own file, too.
+    All,
 }
 
 /// Logging.
@@ -671,6 +689,7 @@ macro_rules! words {
 
 words!(SslMode: Disable = "disable", Allow = "allow", Prefer = "prefer", Require = "require", VerifyCa = "verify-ca",
     VerifyFull = "verify-full");
+words!(WatchFiles: Off = "off", Users = "users", Named = "named", All = "all");
 words!(SocketIo: Auto = "auto", Epoll = "epoll", IoUring = "io_uring");
 words!(LogFormat: Text = "text", Json = "json", Journal = "journal");
 words!(Spread: Busy = "busy", Always = "always", Never = "never");

@@ -172,6 +172,7 @@ mod tests {
             let other = match setting.name {
                 "address" => "*",
                 "io" => "epoll",
+                "watch_files" => "off",
                 "unix_socket_dir" => "/run/weir",
                 "unix_socket_mode" => "0700",
                 "proxy_from" => "10.0.0.0/8",

@@ -1,8 +1,9 @@
 //! Which files of a configuration contain secrets, for a check of their permissions.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::model::Config;
+use crate::model::{Config, WatchFiles};
 
 impl Config {
     /// The settings' file and the files that it refers to, each with the kind of its secrets; none for a settings'
@@ -25,6 +26,26 @@ impl Config {
         keys.into_iter().flatten().for_each(|path| add(path, Some("a private key")));
         files
     }
+
+    /// The files whose changes are adopted without a RELOAD ([`WatchFiles`]); for the process's watcher.
+    pub fn watched_files(&self) -> BTreeSet<PathBuf> {
+        let watch = self.process.watch_files;
+        let mut files = BTreeSet::new();
+        if watch >= WatchFiles::Users {
+            files.extend(self.auth.file.clone());
+        }
+        if watch >= WatchFiles::Named {
+            let sides = [&self.tls.client, &self.tls.server];
+            let tls = sides.into_iter().flat_map(|side| [&side.key_file, &side.cert_file, &side.ca_file]);
+            let others = [&self.auth.hba_file, &self.auth.ident_file, &self.web.tls_cert_file, &self.web.tls_key_file];
+            files.extend(tls.chain(others).flatten().cloned());
+            files.extend(self.password_files.iter().filter(|path| **path != self.source).cloned());
+        }
+        if watch == WatchFiles::All {
+            files.insert(self.source.clone());
+        }
+        files
+    }
 }
 
 #[cfg(test)]
@@ -39,6 +60,30 @@ mod tests {
         };
         let config = crate::load(Path::new("/etc/weir.toml"), &read, &|_| Some("x".into())).unwrap();
         config.secret_files().into_iter().map(|(path, what)| (path.display().to_string(), what)).collect()
+    }
+
+    #[test]
+    fn the_files_that_are_watched_follow_the_setting() {
+        let users = "[auth]\nfile = \"users.txt\"\n";
+        let pool = "[pools.a]\nhost = \"h\"\nuser = \"u\"\npassword_file = \"pw\"\n";
+        let watched = |setting: &str| {
+            let text = format!("{setting}{users}{pool}");
+            let read = |path: &Path| match path.to_str() {
+                Some("/etc/weir.toml") => Ok(text.clone()),
+                Some("/etc/users.txt") => Ok("\"a\" \"b\"\n".to_owned()),
+                _ => Ok("secret\n".to_owned()),
+            };
+            let config = crate::load(Path::new("/etc/weir.toml"), &read, &|_| None).unwrap();
+            let names = config.watched_files().into_iter().map(|path| path.display().to_string());
+            names.collect::<Vec<_>>()
+        };
+        let (list, password, own) = ("/etc/users.txt", "/etc/pw", "/etc/weir.toml");
+        assert_eq!(watched(""), [password, list]);
+        for (word, files) in
+            [("off", &[][..]), ("users", &[list][..]), ("named", &[password, list]), ("all", &[password, list, own])]
+        {
+            assert_eq!(watched(&format!("[process]\nwatch_files = \"{word}\"\n")), files, "{word}");
+        }
     }
 
     #[test]

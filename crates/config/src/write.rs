@@ -42,6 +42,7 @@ impl Setting {
             FieldMut::Protocols(v) => *v = ciphers::protocols(text)?.allowed,
             FieldMut::LogFormat(v) => *v = text.parse()?,
             FieldMut::SocketIo(v) => *v = text.parse()?,
+            FieldMut::WatchFiles(v) => *v = text.parse()?,
             FieldMut::MaybeU32(v) => *v = Some(self.number(text)?),
             FieldMut::MaybeSpan(v) => *v = Some(self.time(text)?),
             FieldMut::MaybeMode(v) => *v = Some(text.parse().map_err(|e| format!("{e}"))?),

@@ -212,6 +212,8 @@ pub enum HandOver {
 pub enum Signal {
     /// HUP: reload the configuration.
     Reload,
+    /// No signal of an operator's: a watched file has changed, and is to be read again.
+    Reread(Reread),
     /// INT: safe shutdown; waits for servers, disconnects waiting clients.
     ShutdownServers,
     /// TERM: waits for clients; a second one exits at once.
@@ -222,6 +224,15 @@ pub enum Signal {
     Pause,
     /// USR2: resume all pools.
     Resume,
+}
+
+/// What a reload reads again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reread {
+    /// The settings' file and the files that it names.
+    All,
+    /// The files that it names; its own text is the one that was read last.
+    Named,
 }
 
 /// Work too slow for a worker's loop.
@@ -251,7 +262,7 @@ pub enum Work {
     /// What the operating system calls the user with this number.
     NameOfUser(u32),
     /// Read and validate the configuration files again.
-    LoadConfig,
+    LoadConfig(Reread),
     /// Read the files of a configuration's pending settings of encryption, and put these in force in it.
     ApplyTls(Arc<Config>),
     /// Change the configuration: validated as a whole before anything is written.
@@ -268,7 +279,7 @@ impl fmt::Debug for Work {
             Work::SaltClient { .. } => "SaltClient",
             Work::CheckPassword(_) => "CheckPassword",
             Work::NameOfUser(_) => "NameOfUser",
-            Work::LoadConfig => "LoadConfig",
+            Work::LoadConfig(_) => "LoadConfig",
             Work::ApplyTls(_) => "ApplyTls",
             Work::ChangeConfig(_) => "ChangeConfig",
             Work::RecordConfig(_) => "RecordConfig",

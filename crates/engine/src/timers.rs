@@ -27,6 +27,8 @@ pub(crate) enum Who {
     Gather(u64),
     /// A shutdown that waits for clients.
     Shutdown,
+    /// A shutdown that is only announced.
+    Announcement,
     /// A shutdown that dismisses the clients that wait for servers.
     Dismissal,
     /// A SUSPEND that waits for sockets to take what is queued.

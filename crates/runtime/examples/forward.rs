@@ -81,7 +81,7 @@ fn plan(port: u16) -> Plan {
         workers: 1,
         io: Config::default().io,
         ring: Ring::new,
-        reload: Arc::new(|| Err("a forwarder has no configuration".into())),
+        reload: Arc::new(|_| Err("a forwarder has no configuration".into())),
         change: None,
         record: None,
         log: LogTarget::Stderr,

@@ -20,7 +20,7 @@ use nix::unistd::{Uid, User};
 use weir_admin::{Adopted, ChangeError, Persisted};
 use weir_base::{Peer, WorkerId};
 use weir_config::{Config, Edit};
-use weir_engine::port::{Answer, Work};
+use weir_engine::port::{Answer, Reread, Work};
 
 use crate::dns::{self, Query};
 use crate::mailbox::{Mailboxes, WorkerMessage};
@@ -36,7 +36,7 @@ const CHECKERS: usize = 4;
 const NICER: i32 = 5;
 
 /// Reads the configuration again, on a helper thread; an error is one line.
-pub type Reload = Arc<dyn Fn() -> Result<Arc<Config>, String> + Send + Sync>;
+pub type Reload = Arc<dyn Fn(Reread) -> Result<Arc<Config>, String> + Send + Sync>;
 
 /// Returns the configuration as it will be served, or in one line why it can't be.
 pub type Fit<'a> = &'a dyn Fn(Arc<Config>) -> Result<Arc<Config>, String>;
@@ -179,7 +179,7 @@ fn help(configuring: &Configuring, work: Work) -> Answer {
         }
         Work::CheckPassword(check) => Answer::Checked(passwords::check(&check)),
         Work::NameOfUser(uid) => Answer::UserName(name_of_user(uid)),
-        Work::LoadConfig => Answer::Config((configuring.reload)()),
+        Work::LoadConfig(reread) => Answer::Config((configuring.reload)(reread)),
         Work::ApplyTls(config) => Answer::Config(configuring.tls.apply(&config)),
         Work::RecordConfig(adopted) => {
             Answer::Recorded(configuring.record.as_ref().and_then(|record| record(&adopted)))

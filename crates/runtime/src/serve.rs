@@ -62,9 +62,9 @@ pub fn serve(options: Options) -> Result<i32, StartError> {
     let ready = options.ready;
     let reload = options.reload;
     // A supervisor is told when a reload begins and when it ends, also with an error.
-    let reload: Reload = Arc::new(move || {
+    let reload: Reload = Arc::new(move |reread| {
         supervisor::reloading();
-        let loaded = reload();
+        let loaded = reload(reread);
         supervisor::ready();
         loaded
     });
@@ -128,7 +128,7 @@ fn start_with(
     };
     let fits = fit.clone();
     let change = change.map(|change| -> Change { Arc::new(move |edit, _| change(edit, &fits)) });
-    let reload = move || fit(reload()?);
+    let reload = move |reread| fit(reload(reread)?);
     let plan = Plan {
         listen: config.listen.clone(),
         workers: config.workers,

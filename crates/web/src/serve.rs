@@ -5,6 +5,7 @@
 //! [`Web`] ends it, whatever slow work is under way.
 
 use std::future::poll_fn;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -20,6 +21,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
@@ -40,6 +42,8 @@ use crate::tls::Tls;
 use crate::versions::Versions;
 use crate::watch::Watch;
 
+/// Connections that the system accepts before this thread does.
+const BACKLOG: i32 = 128;
 /// How long a connection may last. Enough for the longest request.
 const LIFETIME: Duration = Duration::from_secs(300);
 /// Bytes of a request's head, or of a read.
@@ -179,9 +183,21 @@ fn listeners(addresses: &[SocketAddr], mut inherited: Vec<TcpListener>) -> Resul
 
 fn bind(address: SocketAddr) -> Result<TcpListener, WebError> {
     let failed = |error| WebError(format!("can't listen on {address} for HTTP: {error}; change [web] port or address"));
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
+    listen(address).map_err(failed)
+}
+
+/// A listening socket that does not block. One for IPv6 is for IPv6 only: "*" has another one for IPv4 at the same port.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    net::bind(&socket, &address)?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
 }
 
 fn run(
@@ -258,4 +274,18 @@ async fn talk(
     let connection = http.serve_connection(TokioIo::new(stream), service);
     // A failed connection is reported to its client alone.
     let _ = timeout(LIFETIME, connection).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_of_both_families_can_have_the_same_port() {
+        let first = listen(([0, 0, 0, 0], 0).into()).unwrap();
+        let port = first.local_addr().unwrap().port();
+        let second = listen((std::net::Ipv6Addr::UNSPECIFIED, port).into());
+        // A machine without IPv6 has no such address.
+        assert!(second.map_or_else(|error| error.kind() != io::ErrorKind::AddrInUse, |_| true));
+    }
 }

@@ -5,6 +5,7 @@
 //! written is kept here and applied over the file at each reload. Reads and changes go one at a time. Must not know how the
 //! result reaches the workers.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,7 +17,7 @@ use weir_config::{
     Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, NotRestored, Operation, Pool, Restore,
     Severity, rewrite,
 };
-use weir_runtime::Fit;
+use weir_runtime::{Fit, Reread};
 use weir_web::Versions;
 
 use crate::replace::{ReplaceError, replace};
@@ -68,10 +69,14 @@ impl ConfigStore {
         Ok((ConfigStore { file, adjust, current, accounts, versions: OnceLock::new() }, config))
     }
 
-    /// Reads the file again, and applies the changes that could not be written.
-    pub(crate) fn reload(&self) -> Result<Arc<Config>, String> {
+    /// Reads the file again, or only those that it names, and applies the changes that could not be written.
+    pub(crate) fn reload(&self, reread: Reread) -> Result<Arc<Config>, String> {
         let mut current = self.current();
-        let read = load::load_text_with(&self.file, &current.edits);
+        let read = match reread {
+            Reread::All => load::load_text_with(&self.file, &current.edits),
+            Reread::Named => load::load_changed(&self.file, &current.text, &current.edits)
+                .map(|config| (current.text.clone(), config)),
+        };
         let (text, mut config) = read.map_err(|mistakes| mistakes.to_string())?;
         config.warnings = readable_secrets::warnings(&config);
         (self.adjust)(&mut config);
@@ -79,6 +84,16 @@ impl ConfigStore {
         *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = config.web.accounts.clone();
         (current.text, current.config) = (text, config.clone());
         Ok(config)
+    }
+
+    /// The files whose changes are adopted without a RELOAD.
+    pub(crate) fn watched_files(&self) -> BTreeSet<PathBuf> {
+        self.current().config.watched_files()
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
     }
 
     /// Keeps a history from here on, which begins with the file as it was read.

@@ -28,6 +28,8 @@ mod slow;
 mod top;
 mod top_statements;
 mod upgrade;
+mod version;
+mod watch;
 mod web_tls;
 mod webhook;
 
@@ -105,15 +107,8 @@ Examples:
   weir top https://db1:8432 --ca-file ca.crt
                                       an encrypted API, with a certificate of your own authority";
 
-/// A debug build is several times slower, so its version names it: its figures must not be taken for a release's.
-const VERSION: &str = if cfg!(debug_assertions) {
-    concat!(env!("CARGO_PKG_VERSION"), " (debug build)")
-} else {
-    env!("CARGO_PKG_VERSION")
-};
-
 #[derive(Parser)]
-#[command(name = "weir", version = VERSION, about = ABOUT, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "weir", version = version::SHORT, long_version = version::long(), about = ABOUT, after_help = EXAMPLES, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

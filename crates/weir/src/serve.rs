@@ -16,6 +16,7 @@ use crate::config_store::ConfigStore;
 use crate::failure::Failure;
 use crate::load;
 use crate::process::{self, Other, PidFile, RunMode};
+use crate::watch::Watcher;
 use crate::web_tls::web_tls;
 use crate::webhook;
 
@@ -105,12 +106,13 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
         predecessor,
         serving: Box::new(serving),
         ready: Box::new(move |running| {
+            let watcher = Watcher::start(&config, store.clone(), running.handle())?;
             let web = start_web(&config, running, (store, versions), tls)?;
             running.offer_web(web.iter().flat_map(Web::listeners).collect());
             if console == Console::Verbose {
                 announce(running.bound(), &config, web.as_ref());
             }
-            Ok(Box::new(web))
+            Ok(Box::new((web, watcher)))
         }),
     };
     match weir_runtime::serve(options).map_err(Failure::of)? {
@@ -146,9 +148,9 @@ fn is_about_fewer_clients(finding: &Finding) -> bool {
 
 /// Reads the configuration and the control plane's certificate again; applies both or neither.
 fn reload(store: Arc<ConfigStore>, tls: Option<Arc<Tls>>) -> weir_runtime::Reload {
-    Arc::new(move || {
+    Arc::new(move |reread| {
         let fresh = tls.as_ref().map(|tls| tls.read_again()).transpose().map_err(|error| error.to_string())?;
-        let config = store.reload()?;
+        let config = store.reload(reread)?;
         fresh.into_iter().for_each(|put_in_force| put_in_force());
         Ok(config)
     })

@@ -64,7 +64,14 @@ fn help_and_version_go_to_standard_output() {
     let version = weir(&["--version"]);
     assert!(version.status.success());
     let plain = format!("weir {}", env!("CARGO_PKG_VERSION"));
-    assert!([format!("{plain}\n"), format!("{plain} (debug build)\n")].contains(&said(&version)), "{}", said(&version));
+    let text = said(&version);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!([plain.clone(), format!("{plain} (debug build)")].contains(&lines[0].to_owned()), "{text}");
+    for (line, start) in lines[1..].iter().zip(["commit: ", "platform: linux ", "features: epoll, io_uring, TLS "]) {
+        assert!(line.starts_with(start), "{text}");
+    }
+    assert_eq!(lines.len(), 4, "{text}");
+    assert_eq!(said(&weir(&["-V"])), format!("{}\n", lines[0]), "one line for a script");
     let help = weir(&["--help"]);
     assert!(help.status.success());
     assert!(said(&help).contains("weir demo"));

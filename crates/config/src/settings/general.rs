@@ -274,6 +274,16 @@ pub(super) static SETTINGS: &[Setting] = &[
     .ini_own("shutdown_timeout"),
     Setting::new(
         General,
+        "shutdown_delay",
+        Kind::ANY_TIME,
+        "0",
+        Field::Config(|c| FieldMut::Span(&mut c.shutdown_delay)),
+        "How long after INT or TERM new clients are still accepted, while `/readyz` already answers 503, so that load \
+         balancers send no more clients. The shutdown begins after it.",
+    )
+    .ini_own("shutdown_delay"),
+    Setting::new(
+        General,
         "suspend_timeout",
         Kind::ANY_TIME,
         "10s",

@@ -2,6 +2,7 @@
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
+use crate::model::WatchFiles;
 use crate::table::Section::{Dns, Process};
 use crate::table::{Effect, Field, Setting};
 
@@ -66,5 +67,18 @@ pub(super) static SETTINGS: &[Setting] = &[
     )
     .ini_own("core_dumps")
     .ini_default("true")
+    .effect(Effect::Restart),
+    Setting::new(
+        Process,
+        "watch_files",
+        Kind::Word(WatchFiles::WORDS),
+        "named",
+        Field::Config(|c| FieldMut::WatchFiles(&mut c.process.watch_files)),
+        "Which files are read again when they change, within three seconds and without a RELOAD: `off`: none; `users`: \
+         `auth.file`; `named`: each file that a setting names (certificates, keys, authorities, users, rules, \
+         passwords); `all`: this file, too. If the result is invalid, the old one stays, and the log has the reason.",
+    )
+    .ini_own("watch_files")
+    .ini_default("users")
     .effect(Effect::Restart),
 ];

@@ -13,13 +13,13 @@ use weir_config::{Config, Edit, differences, keep_restart_settings};
 use crate::admin::gather::Caller;
 use crate::common::{Cx, Job};
 use crate::log::log;
-use crate::port::{Io, Level, Work};
+use crate::port::{Io, Level, Reread, Work};
 
 /// The source of the next configuration.
 #[derive(Clone, Debug)]
 pub(crate) enum Reload {
-    /// RELOAD, its caller, and who that is.
-    Read(Caller, Author),
+    /// RELOAD, its caller, who that is, and what is read.
+    Read(Caller, Author, Reread),
     /// A change of the control plane, under its number.
     Change(u64, Arc<Edit>, Author),
     /// SET of encryption, whose files have to be read.
@@ -77,7 +77,7 @@ impl Reloads {
     pub(crate) fn start<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
         let work = match self.queue.front() {
             None => return,
-            Some(Reload::Read(..)) => Work::LoadConfig,
+            Some(Reload::Read(_, _, reread)) => Work::LoadConfig(*reread),
             Some(Reload::Change(_, edit, _)) => Work::ChangeConfig(edit.clone()),
             Some(Reload::SetTls(set)) => Work::ApplyTls(self.with_set(set)),
         };

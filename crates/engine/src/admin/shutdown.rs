@@ -20,6 +20,14 @@ pub(crate) struct Shutdown {
     /// When clients that wait for servers are dismissed; never, if there are none.
     dismissal: Time,
     asked: Asked,
+    announced: Option<Announced>,
+}
+
+/// Worker 0: a shutdown that has not begun; health checks see it already.
+#[derive(Clone, Copy)]
+struct Announced {
+    drain: Drain,
+    begins: Time,
 }
 
 /// A shutdown that waits for servers dismisses its waiting clients so much later, as PgBouncer's maintenance does: the
@@ -28,7 +36,7 @@ const DISMISSAL: Span = Span::from_millis(300);
 
 impl Default for Shutdown {
     fn default() -> Self {
-        Shutdown { draining: None, reported: false, dismissal: Time::NEVER, asked: Asked::default() }
+        Shutdown { draining: None, reported: false, dismissal: Time::NEVER, asked: Asked::default(), announced: None }
     }
 }
 
@@ -57,8 +65,37 @@ impl Shutdown {
         self.draining
     }
 
+    /// Worker 0: whether one is announced, and has not begun.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.announced.is_some()
+    }
+
+    /// Worker 0: whether one is announced or has begun.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.is_announced() || self.is_draining()
+    }
+
+    /// Worker 0: what a shutdown that is announced or has begun waits for.
+    pub(crate) fn target(&self) -> Option<Drain> {
+        self.announced.map(|announced| announced.drain).or(self.draining)
+    }
+
+    /// Worker 0: announces a shutdown, which begins after `delay`.
+    pub(crate) fn announce<I: Io>(&mut self, cx: &mut Cx<'_, I>, drain: Drain, delay: Span) {
+        let begins = cx.now + delay;
+        self.announced = Some(Announced { drain, begins });
+        // One timer for each announcement; one that fires too early finds that `begins` is later.
+        cx.common.arm(Who::Announcement, begins, &mut { Time::NEVER });
+    }
+
+    /// Worker 0: a timer has fired: returns what the shutdown waits for that begins now.
+    pub(crate) fn announcement_over(&mut self, now: Time) -> Option<Drain> {
+        self.announced.take_if(|announced| announced.begins <= now).map(|announced| announced.drain)
+    }
+
     /// Worker 0: sends the request to all workers.
     pub(crate) fn begin<I: Io>(&mut self, cx: &mut Cx<'_, I>, drain: Drain) {
+        self.announced = None;
         let asked = &mut self.asked;
         asked.by = cx.now.deadline(cx.common.config().shutdown_timeout);
         cx.common.arm(Who::Shutdown, asked.by, &mut asked.armed);

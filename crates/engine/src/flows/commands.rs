@@ -19,7 +19,7 @@ use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerComm
 use crate::common::{Job, cx};
 use crate::engine::Engine;
 use crate::log::log;
-use crate::port::{Io, Level, Work};
+use crate::port::{Io, Level, Reread, Work};
 
 /// How the error of a configuration begins whose certificates can't be used.
 const TLS_FAULT: &str = "TLS setup failed: ";
@@ -199,13 +199,20 @@ impl Engine {
     pub(crate) fn begin_reload<I: Io>(&mut self, now: Time, caller: Caller, author: Author, io: &mut I) {
         log(Level::Info, format_args!("RELOAD: reading {}", self.common.config().source.display()), io);
         let cx = cx!(self, now, io);
-        self.admin.reloads.enqueue(cx, Reload::Read(caller, author));
+        self.admin.reloads.enqueue(cx, Reload::Read(caller, author, Reread::All));
+    }
+
+    /// A watched file has changed.
+    pub(crate) fn begin_reread<I: Io>(&mut self, now: Time, reread: Reread, io: &mut I) {
+        log(Level::Info, format_args!("a watched file has changed: reading it again"), io);
+        let cx = cx!(self, now, io);
+        self.admin.reloads.enqueue(cx, Reload::Read(Caller::Nobody, Author::signal(), reread));
     }
 
     /// A helper has read the configuration again.
     pub(crate) fn config_read<I: Io>(&mut self, now: Time, read: Result<Arc<Config>, String>, io: &mut I) {
         let (caller, author) = match self.admin.reloads.finish() {
-            Some(Reload::Read(caller, author)) => (caller, author),
+            Some(Reload::Read(caller, author, _)) => (caller, author),
             Some(Reload::SetTls(set)) => return self.tls_was_set(now, set, read, io),
             Some(Reload::Change(..)) | None => return,
         };
@@ -343,7 +350,7 @@ impl Engine {
             memory: report::memory(admin.client_counts, &self.sessions),
             statement_totals: self.sessions.statements.totals(),
             serving: state,
-            draining: admin.shutdown.is_draining(),
+            draining: admin.shutdown.is_draining() || admin.shutdown.is_announced(),
             paused: admin.halt.paused().clone(),
             disabled: admin.halt.disabled().clone(),
             dns: self.backends.dns.records(self.common.now()),

@@ -38,6 +38,7 @@ impl Engine {
                 Who::Health => self.health_due(now, io),
                 Who::Gather(id) => self.gathered_too_late(now, id, io),
                 Who::Shutdown => self.shutdown_due(now, io),
+                Who::Announcement => self.announcement_due(now, io),
                 Who::Dismissal => self.dismiss_waiting(now, io),
             }
         }

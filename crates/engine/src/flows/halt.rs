@@ -1,7 +1,7 @@
 //! PAUSE, RESUME, KILL, SUSPEND, shutdowns and signals, executed on this worker.
 
 use weir_admin::{Author, Command, CommandError, ServiceState, Show};
-use weir_base::{Peer, Time, WorkerId};
+use weir_base::{Peer, Span, Time, WorkerId};
 use weir_session::Refusal;
 
 use crate::admin::gather::Caller;
@@ -209,24 +209,25 @@ impl Engine {
     pub(crate) fn signal<I: Io>(&mut self, now: Time, signal: Signal, io: &mut I) {
         match signal {
             Signal::Reload => self.begin_reload(now, Caller::Nobody, Author::signal(), io),
+            Signal::Reread(reread) => self.begin_reread(now, reread, io),
             Signal::Quit => io.exit(0),
-            Signal::ShutdownClients if self.admin.shutdown.is_draining() => {
+            Signal::ShutdownClients if self.admin.shutdown.is_under_way() => {
                 log(Level::Info, format_args!("got SIGTERM while shutting down, fast exit"), io);
                 io.exit(0)
             }
             Signal::ShutdownClients => {
                 let text = "got SIGTERM, shutting down, waiting for all clients disconnect";
                 log(Level::Info, format_args!("{text}"), io);
-                self.begin_drain(now, Drain::Clients, io);
+                self.announce_drain(now, Drain::Clients, io);
             }
-            Signal::ShutdownServers if self.admin.shutdown.draining() == Some(Drain::Servers) => {
+            Signal::ShutdownServers if self.admin.shutdown.target() == Some(Drain::Servers) => {
                 log(Level::Info, format_args!("got SIGINT while shutting down, fast exit"), io);
                 io.exit(0)
             }
             Signal::ShutdownServers => {
                 let text = "got SIGINT, shutting down, waiting for all servers connections to be released";
                 log(Level::Info, format_args!("{text}"), io);
-                self.begin_drain(now, Drain::Servers, io);
+                self.announce_drain(now, Drain::Servers, io);
             }
             Signal::Pause => self.pause_signal(now, io),
             Signal::Resume => self.resume_signal(now, io),
@@ -259,6 +260,24 @@ impl Engine {
 
     fn resume_all<I: Io>(&mut self, now: Time, io: &mut I) {
         self.scatter(now, Caller::Nobody, Command::Resume(None), &WorkerCommand::Resume(None), io);
+    }
+
+    /// A signal requests a shutdown: for `shutdown_delay` only health checks see it, unless one was announced before.
+    fn announce_drain<I: Io>(&mut self, now: Time, drain: Drain, io: &mut I) {
+        let delay = self.common.config().shutdown_delay;
+        if delay == Span::ZERO || self.admin.shutdown.is_under_way() || self.admin.halt.is_suspended() {
+            return self.begin_drain(now, drain, io);
+        }
+        let millis = delay.micros() / 1000;
+        log(Level::Info, format_args!("not ready any more; new clients are accepted for {millis} ms"), io);
+        self.admin.shutdown.announce(cx!(self, now, io), drain, delay);
+    }
+
+    /// `shutdown_delay` may be over.
+    pub(crate) fn announcement_due<I: Io>(&mut self, now: Time, io: &mut I) {
+        if let Some(drain) = self.admin.shutdown.announcement_over(now) {
+            self.begin_drain(now, drain, io);
+        }
     }
 
     /// Begins a shutdown that waits.

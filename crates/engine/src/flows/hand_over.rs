@@ -35,7 +35,7 @@ impl Engine {
 
     /// The highest number that was given so far, or why another process may not take over now.
     fn may_hand_over(&self) -> Result<u64, &'static str> {
-        if self.admin.shutdown.is_draining() {
+        if self.admin.shutdown.is_under_way() {
             return Err("it is shutting down");
         }
         if self.admin.halt.is_stopped() {

@@ -423,6 +423,43 @@ fn term_waits_for_clients_and_lets_no_more_in() {
 }
 
 #[test]
+fn a_shutdown_with_a_delay_serves_new_clients_until_it_begins() {
+    for (signals, exits_early) in [(1, false), (2, true)] {
+        let mut config = config(1);
+        config.shutdown_delay = Span::from_secs(5);
+        let mut world = World::new(config);
+        let client = world.client();
+        (0..signals).for_each(|_| world.signal(Signal::ShutdownClients));
+        assert_eq!(world.has_exited(), exits_early, "a second TERM does not wait");
+        if exits_early {
+            continue;
+        }
+        world.pass(Span::from_secs(4));
+        let late = world.arrival("ann", "db");
+        assert!(world.is_open(late) && !world.port.asked.contains(&Asked::Accept(false)));
+        world.pass(Span::from_secs(2));
+        assert!(world.port.asked.contains(&Asked::Accept(false)) && !world.has_exited());
+        let later = world.arrival("ann", "db");
+        assert!(!world.is_open(later));
+        world.gone(late);
+        world.gone(client);
+        assert!(world.has_exited());
+    }
+}
+
+#[test]
+fn int_ends_the_delay_of_term() {
+    let mut config = config(1);
+    config.shutdown_delay = Span::from_secs(5);
+    let mut world = World::new(config);
+    world.client();
+    world.signal(Signal::ShutdownClients);
+    world.signal(Signal::ShutdownServers);
+    assert!(world.port.asked.contains(&Asked::Accept(false)));
+    assert!(world.has_exited(), "no server is busy");
+}
+
+#[test]
 fn the_pools_of_users_with_names_alike_are_spread_over_the_workers() {
     let mut config = config(1);
     config.max_clients = 1_000;

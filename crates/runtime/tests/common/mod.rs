@@ -51,7 +51,7 @@ pub(crate) fn plan(workers: u16) -> Plan {
         workers,
         io: io(),
         ring: Ring::new,
-        reload: Arc::new(|| Err("no configuration here".into())),
+        reload: Arc::new(|_| Err("no configuration here".into())),
         change: None,
         record: None,
         log: LogTarget::Stderr,

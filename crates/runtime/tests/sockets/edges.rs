@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use weir_base::{ClientAddr, Host, Target, Time};
 use weir_config::SocketIo;
-use weir_engine::port::{Answer, Input, Level, Signal, Work};
+use weir_engine::port::{Answer, Input, Level, Reread, Signal, Work};
 use weir_runtime::{LogTarget, Plan, Running, start};
 
 use crate::common::*;
@@ -251,7 +251,7 @@ fn helpers_answer_all_however_many_are_asked() {
     let (told_to, heard) = channel();
     let mut told_to = Some(told_to);
     let mut plan = plan(1);
-    plan.reload = Arc::new(|| Err("line 3: not a port".into()));
+    plan.reload = Arc::new(|_| Err("line 3: not a port".into()));
     let _running = start(plan, |_| {
         let told_to = told_to.take().unwrap();
         let mut handler = script(move |_, input, io| {
@@ -263,7 +263,7 @@ fn helpers_answer_all_however_many_are_asked() {
                         iterations: 2,
                     };
                     (0..JOBS).for_each(|i| io.help(i, salt(i)));
-                    io.help(JOBS, Work::LoadConfig);
+                    io.help(JOBS, Work::LoadConfig(Reread::All));
                     io.help(JOBS + 1, Work::NameOfUser(0));
                 }
                 Input::Helped { job, answer } => told_to.send((job, answer)).unwrap(),
@@ -294,7 +294,7 @@ fn the_configuration_and_logins_at_servers_do_not_wait_for_clients() {
     let (told_to, heard) = channel();
     let mut told_to = Some(told_to);
     let mut plan = plan(1);
-    plan.reload = Arc::new(|| Err("line 3: not a port".into()));
+    plan.reload = Arc::new(|_| Err("line 3: not a port".into()));
     let _running = start(plan, |_| {
         let told_to = told_to.take().unwrap();
         let mut handler = script(move |_, input, io| {
@@ -304,7 +304,7 @@ fn the_configuration_and_logins_at_servers_do_not_wait_for_clients() {
                     let (password, salt) = (|| "pencil".into(), || b"salt".to_vec());
                     let long = || Work::SaltClient { password: password(), salt: salt(), iterations: 400_000 };
                     (0..CLIENTS).for_each(|job| io.help(job, long()));
-                    io.help(CLIENTS, Work::LoadConfig);
+                    io.help(CLIENTS, Work::LoadConfig(Reread::All));
                     io.help(CLIENTS + 1, Work::SaltServer { password: password(), salt: salt(), iterations: 2 });
                     io.help(CLIENTS + 2, Work::NameOfUser(0));
                 }

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Checks the Helm chart and the plain manifests without a cluster: helm lint and template, kubeconform with the schemas of
+# Kubernetes and of the Prometheus operator, and Weir on each weir.toml that they contain. `make charts`; --bless writes
+# manifests/deployment.yaml.
+#
+# Needs Go, Python 3 with venv, and a built weir (WEIR_BIN). Tools and schemas come from Go modules and PyPI, once, into
+# target/tools.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+tools=${TOOLS:-$PWD/target/tools} weir=${WEIR_BIN:-target/debug/weir} kubernetes=${KUBERNETES:-v1.33.0}
+chart=packaging/helm/weir manifests=packaging/kubernetes/manifests
+operator=github.com/prometheus-operator/prometheus-operator@v0.85.0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+prepare() {
+    mkdir -p "$tools/crd"
+    export GOBIN=$tools PATH=$tools:$PATH
+    [ -x "$tools/helm" ] || go install helm.sh/helm/v3/cmd/helm@v3.22.0
+    [ -x "$tools/kubeconform" ] || go install github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+    if [ ! -d "$tools/python" ]; then
+        python3 -m venv "$tools/python"
+        "$tools/python/bin/pip" install --quiet kubernetes-validate PyYAML
+    fi
+    [ -f "$tools/crd/servicemonitor_v1.json" ] || operator_schemas
+    [ -d "$tools/schemas" ] || kubernetes_schemas
+}
+
+# The schemas of Kubernetes' kinds, each with its definitions in it.
+kubernetes_schemas() {
+    "$tools/python/bin/python" - "$kubernetes-local-strict" "$tools/schemas" <<'END'
+import json, pathlib, sys, kubernetes_validate
+source = pathlib.Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / sys.argv[1]
+target = pathlib.Path(sys.argv[2])
+target.mkdir()
+local = lambda text: text.replace('"/api/_definitions.json#', '"#').replace('"_definitions.json#', '"#')
+definitions = json.loads(local((source / "_definitions.json").read_text()))["$defs"]
+for kind in ["configmap-v1", "deployment-apps-v1", "service-v1", "poddisruptionbudget-policy-v1",
+             "networkpolicy-networking-v1"]:
+    schema = json.loads(local((source / f"{kind}.json").read_text()))
+    (target / f"{kind}.json").write_text(json.dumps(schema | {"$defs": definitions}))
+END
+}
+
+# The schemas of the Prometheus operator's kinds, out of its definitions.
+operator_schemas() {
+    local folder
+    folder=$(cd "$work" && go mod download -json "$operator" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    "$tools/python/bin/python" - "$folder/example/prometheus-operator-crd" "$tools/crd" <<'END'
+import json, pathlib, sys, yaml
+for kind in ["servicemonitors", "prometheusrules"]:
+    file = pathlib.Path(sys.argv[1], f"monitoring.coreos.com_{kind}.yaml")
+    spec = yaml.safe_load(file.read_text())["spec"]
+    for version in spec["versions"]:
+        name = f"{spec['names']['kind'].lower()}_{version['name']}.json"
+        pathlib.Path(sys.argv[2], name).write_text(json.dumps(version["schema"]["openAPIV3Schema"]))
+END
+}
+
+validate() {
+    kubeconform -strict -summary -schema-location "$tools/schemas/{{.ResourceKind}}{{.KindSuffix}}.json" \
+        -schema-location "$tools/crd/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json" "$@"
+}
+
+# Has Weir read the weir.toml of each ConfigMap of a file, with stand-ins for the mounted files.
+check_settings() {
+    "$tools/python/bin/python" - "$1" "$work" <<'END'
+import pathlib, sys, yaml
+maps = [d for d in yaml.safe_load_all(open(sys.argv[1])) if d and d["kind"] == "ConfigMap"]
+work = pathlib.Path(sys.argv[2])
+for name in ["tls.crt", "tls.key", "ca.crt"]:
+    assert (work / name).exists()
+(work / "userlist.txt").write_text('"app" "secret"\n')
+(work / "app").write_text("secret\n")
+text = maps[0]["data"]["weir.toml"].replace("/etc/weir/secrets", str(work)).replace("/etc/weir/tls", str(work))
+(work / "weir.toml").write_text(text)
+END
+    "$weir" check "$work/weir.toml" >"$work/said" 2>&1 || { cat "$work/said" "$work/weir.toml"; return 1; }
+}
+
+prepare
+openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=weir -keyout "$work/tls.key" -out "$work/tls.crt" -days 2 2>/dev/null
+cp "$work/tls.crt" "$work/ca.crt"
+helm lint --quiet "$chart" 2>/dev/null
+helm template weir "$chart" >"$work/default.yaml" 2>/dev/null
+if [ "${1-}" = --bless ]; then
+    cp "$work/default.yaml" "$manifests/deployment.yaml"
+fi
+diff "$manifests/deployment.yaml" "$work/default.yaml"
+files=("$work/default.yaml" "$manifests/sidecar.yaml")
+for values in "$chart"/ci/*.yaml; do
+    rendered=$work/$(basename "$values")
+    helm lint --quiet "$chart" -f "$values" 2>/dev/null
+    helm template weir "$chart" -f "$values" >"$rendered" 2>/dev/null
+    files+=("$rendered")
+done
+# Each wrong value is refused by the schema.
+for wrong in replicas=-1 image.pullPolicy=Often tls.mode=on shutdown.delaySeconds=x no.such.value=1; do
+    if helm template weir "$chart" --set "$wrong" >/dev/null 2>&1; then
+        echo "the chart accepts $wrong"
+        exit 1
+    fi
+done
+validate "${files[@]}"
+for file in "${files[@]}"; do
+    check_settings "$file"
+done
+echo "${#files[@]} passed, 0 failed"

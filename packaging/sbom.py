@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Writes the software bill of materials of weir in CycloneDX 1.5, of what `cargo metadata` resolves.
+
+Usage: sbom.py TARGET EPOCH > weir.cdx.json
+"""
+
+import datetime
+import json
+import subprocess
+import sys
+import tomllib
+import uuid
+
+
+def metadata(target):
+    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", target]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def compiled(nodes, root):
+    """The packages that `root` is linked with or built by, without those of tests: ids, each with what it needs."""
+    needs, open_ids = {}, [root]
+    while open_ids:
+        package = open_ids.pop()
+        if package in needs:
+            continue
+        kinds = [(dep["pkg"], [kind["kind"] for kind in dep["dep_kinds"]]) for dep in nodes[package]["deps"]]
+        needs[package] = sorted(dep for dep, kind in kinds if kind != ["dev"])
+        open_ids += needs[package]
+    return needs
+
+
+def component(package, checksums):
+    name, version = package["name"], package["version"]
+    result = {"type": "library", "bom-ref": package["id"], "name": name, "version": version}
+    if package["license"]:
+        result["licenses"] = [{"expression": package["license"].replace("/", " OR ")}]
+    checksum = checksums.get((name, version))
+    if checksum:
+        result["purl"] = f"pkg:cargo/{name}@{version}"
+        result["hashes"] = [{"alg": "SHA-256", "content": checksum}]
+    return result
+
+
+def main():
+    target, epoch = sys.argv[1], int(sys.argv[2])
+    found = metadata(target)
+    packages = {package["id"]: package for package in found["packages"]}
+    root = next(id for id, package in packages.items() if package["name"] == "weir")
+    needs = compiled({node["id"]: node for node in found["resolve"]["nodes"]}, root)
+    with open("Cargo.lock", "rb") as file:
+        locked = tomllib.load(file)["package"]
+    checksums = {(entry["name"], entry["version"]): entry.get("checksum") for entry in locked}
+    components = sorted((component(packages[id], checksums) for id in needs if id != root), key=lambda c: c["bom-ref"])
+    top = component(packages[root], checksums) | {"type": "application"}
+    time = datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps([target, top, components], sort_keys=True))
+    bom = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "serialNumber": f"urn:uuid:{serial}",
+        "version": 1,
+        "metadata": {"timestamp": time, "component": top, "properties": [{"name": "target", "value": target}]},
+        "components": components,
+        "dependencies": [{"ref": id, "dependsOn": needs[id]} for id in sorted(needs)],
+    }
+    # Paths of this machine are in the ids of the workspace's own packages.
+    text = json.dumps(bom, indent=1).replace(found["workspace_root"], "/weir")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
