@@ -4,7 +4,7 @@ CARGO ?= cargo
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build lab lab-deps test test-ci test-all bench soak regress incidents sim planted fuzz drivers faults lint deny
+.PHONY: help demo build lab lab-deps test test-ci test-all bench soak regress incidents sim cluster-sim cluster-test cluster-demo planted fuzz drivers faults lint deny
 
 help: ## List the targets
 	@echo "make TARGET, where TARGET is one of"
@@ -79,6 +79,15 @@ pgbouncer-suite: ## PgBouncer's own test suite against Weir (PGBOUNCER_SOURCE=a 
 sim: ## The simulator with many seeds (SEED=1 COUNT=3000, or HOURS=0.5 for as long; JOBS=1)
 	@$(CARGO) run --quiet --profile sim -p weir-sim -- --seed $(or $(SEED),1) \
 		$(if $(HOURS),--hours $(HOURS),--count $(or $(COUNT),3000)) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
+
+cluster-sim: ## Nodes that share budgets, with many seeds (COUNT=3000), then planted bugs
+	@WEIR_CLUSTER_SEEDS=$(or $(COUNT),3000) $(CARGO) test --quiet --profile sim -p weir-cluster --lib -- sim:: --include-ignored --nocapture
+
+cluster-test: ## Three Weirs, etcd and PostgreSQL: the budget is sampled 100 times a second while nodes and etcd fail
+	@$(CARGO) build --quiet -p weir && tests/cluster/run.py target/debug/weir
+
+cluster-demo: ## Three Weirs that share a budget, with a load that moves from node to node; Ctrl-C ends it
+	@$(CARGO) build --quiet -p weir && tests/cluster/run.py target/debug/weir demo
 
 planted: ## Plant bugs in a copy of the engine; the simulator must find each within a minute
 	@$(CARGO) test --quiet --profile sim -p weir-sim --test planted -- --include-ignored --nocapture

@@ -4,9 +4,10 @@
 //! it; the runtime and the engines implement it. Every request is answered once, or never if the process ends; a
 //! caller that stops waiting withdraws its request.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_base::WorkerId;
+use weir_base::{Time, WorkerId};
 use weir_config::{Config, Edit};
 
 use crate::change::{Author, ChangeError, Persisted};
@@ -29,6 +30,8 @@ pub enum Request {
     Run(Command),
     /// Changes the configuration, and applies it like a RELOAD.
     Change(Arc<Edit>, Author),
+    /// Sets the limits of pools that nodes share, from now on.
+    SetShared(SharedLimits),
     /// Reads the configuration again, and applies it.
     Reload(Author),
     /// Writes a line into the log.
@@ -43,10 +46,30 @@ pub enum Reply {
     /// To [`Request::Connections`]: a page, maybe empty, and the next position; `None`: there are no more. Each record
     /// was true when it was read; together they are no snapshot.
     Connections(Vec<SocketRecord>, Option<Cursor>),
+    /// To [`Request::SetShared`]: how many servers each of these pools has; no more are opened beyond the limits.
+    SharedOpen(Vec<(String, u32)>),
     /// To [`Request::Run`], [`Request::Reload`] and [`Request::Log`]: done.
     Done,
     /// To [`Request::Change`]: stored, and applied by all workers; or why nothing was changed.
     Changed(Result<Persisted, ChangeError>),
+}
+
+/// The limits of pools that several nodes share.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SharedLimits {
+    /// When the limits end and the floors are in force, by the workers' clock.
+    pub until: Time,
+    /// By database. One that is shared and missing may open none.
+    pub pools: BTreeMap<String, SharedLimit>,
+}
+
+/// The limit of servers of a database at this node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SharedLimit {
+    /// While the limits are valid.
+    pub limit: u32,
+    /// Later.
+    pub floor: u32,
 }
 
 /// A reply, or why the request failed.

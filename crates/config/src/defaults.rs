@@ -10,8 +10,8 @@ use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::field::FieldMut;
 use crate::model::{
-    Alerts, Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, OnServerDown, Pool, Process,
-    SessionAttrs, SocketIo, Spread, Tls, UntrackedParameters, Web,
+    Alerts, Auth, Balance, Cluster, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, OnServerDown, Pool,
+    Process, SessionAttrs, SocketIo, Spread, Tls, UntrackedParameters, Web,
 };
 use crate::origin::{FileFormat, Locations};
 use crate::pool_text::PoolText;
@@ -184,6 +184,7 @@ fn blank_config() -> Config {
         dns: Dns::default(),
         process: Process::default(),
         web: Web::default(),
+        cluster: Cluster::default(),
         alerts: Alerts::default(),
         application_name_add_host: false,
         login_notify_message: String::new(),

@@ -59,9 +59,9 @@ pub use load::{load, load_lenient, load_with};
 pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use man::{escape_roff, reference_roff};
 pub use model::{
-    Alerts, Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, MAX_PEER_ID, Network, OnServerDown,
-    PeerRules, Pool, Process, SessionAttrs, SocketIo, Spread, SslMode, Tls, TlsProtocols, TlsSide, UntrackedParameters,
-    UserRules, WatchFiles, Web,
+    Alerts, Auth, Balance, Cluster, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, MAX_PEER_ID, Network,
+    OnServerDown, PeerRules, Pool, Process, SessionAttrs, SocketIo, Spread, SslMode, Tls, TlsProtocols, TlsSide,
+    UntrackedParameters, UserRules, WatchFiles, Web,
 };
 pub use names::RESERVED_DATABASES;
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};

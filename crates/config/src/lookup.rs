@@ -105,9 +105,18 @@ impl Config {
         pool.map_or(0, |pool| pool.limits.max_db_connections)
     }
 
+    /// The most server connections of a database at all nodes of a cluster; none if nodes do not share it: without a
+    /// cluster, without a limit, and for a pool made from the fallback.
+    pub fn shared_budget(&self, database: &str) -> Option<u32> {
+        let pool = if self.cluster.etcd.is_empty() { None } else { self.pools.get(database) }?;
+        let limits = &pool.limits;
+        let budget = if limits.max_db_connections > 0 { limits.max_db_connections } else { limits.size };
+        (budget > 0).then_some(budget)
+    }
+
     /// Whether a limit that several pools share applies to the servers of a database and a user.
     pub fn is_limited(&self, database: &str, user: &str) -> bool {
-        self.db_connections(database) > 0 || self.user_connections(user) > 0
+        self.db_connections(database) > 0 || self.user_connections(user) > 0 || self.shared_budget(database).is_some()
     }
 
     /// The most clients that `user` may have, over all pools; 0 is unlimited.

@@ -105,6 +105,8 @@ pub struct Config {
     pub process: Process,
     /// The control plane.
     pub web: Web,
+    /// The other nodes.
+    pub cluster: Cluster,
     /// Messages about problems.
     pub alerts: Alerts,
     /// Adds the client's address to its application_name.
@@ -244,6 +246,33 @@ pub struct Web {
     pub history: Option<PathBuf>,
     /// The folder of the lab's reports; `None`: the panel lists no reports.
     pub lab: Option<PathBuf>,
+}
+
+/// Nodes that share the budgets of pools through etcd (`[cluster]`).
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Cluster {
+    /// The addresses of etcd; empty: there is no cluster.
+    pub etcd: Vec<String>,
+    /// The cluster's name.
+    pub name: String,
+    /// This node's name.
+    pub node: String,
+    /// How many server connections of each pool the node keeps without etcd.
+    pub floor: u32,
+    /// How long shares are valid without a renewal.
+    pub lease: Span,
+    /// The file for the node's floors; `None`: they are not kept.
+    pub state: Option<PathBuf>,
+    /// The user of etcd; empty: none.
+    pub user: String,
+    /// The file with its password.
+    pub password_file: Option<PathBuf>,
+    /// The authorities for etcd's certificate, PEM; `None`: the operating system's.
+    pub ca_file: Option<PathBuf>,
+    /// This node's certificate, PEM.
+    pub cert_file: Option<PathBuf>,
+    /// Its key, PEM.
+    pub key_file: Option<PathBuf>,
 }
 
 /// Messages about problems (`[alerts]`). Each target is an address, or `env:NAME` or `file:/PATH` where it stands.

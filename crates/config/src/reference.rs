@@ -80,6 +80,7 @@ pub(crate) fn purpose(section: Section) -> &'static str {
         Section::Web => {
             "The HTTP API, `/metrics` and `/healthz`; see [api.md](api.md). There is none unless an address is given."
         }
+        Section::Cluster => "Nodes that share the budgets of pools through etcd; see [cluster.md](cluster.md).",
         Section::Alerts => {
             "Messages about pools that have a problem; see [alerts.md](alerts.md). They need the HTTP API (`[web]`)."
         }

@@ -55,6 +55,7 @@ pub(crate) enum Section {
     Dns,
     Process,
     Web,
+    Cluster,
     Alerts,
     Log,
     Limits,
@@ -116,7 +117,7 @@ pub(crate) enum Raw {
 
 impl Section {
     /// The sections that TOML has, in the order of the reference.
-    pub(crate) const ALL: [Section; 14] = [
+    pub(crate) const ALL: [Section; 15] = [
         Section::General,
         Section::Listen,
         Section::Auth,
@@ -125,6 +126,7 @@ impl Section {
         Section::Dns,
         Section::Process,
         Section::Web,
+        Section::Cluster,
         Section::Alerts,
         Section::Log,
         Section::Limits,
@@ -144,6 +146,7 @@ impl Section {
             Section::Dns => "dns",
             Section::Process => "process",
             Section::Web => "web",
+            Section::Cluster => "cluster",
             Section::Alerts => "alerts",
             Section::Log => "log",
             Section::Limits => "limits",

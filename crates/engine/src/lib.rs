@@ -150,7 +150,7 @@ impl Engine {
             }
             (Payload::ClientCame, _) => self.cluster.clients.add(),
             (Payload::ClientGone, _) => self.cluster.clients.remove(),
-            (Payload::QuotaRequest(request), _) => self.quota_requested(from, *request, io),
+            (Payload::QuotaRequest(request), _) => self.quota_requested(now, from, *request, io),
             (Payload::QuotaReply(reply), _) => self.quota_replied(now, *reply, io),
             (Payload::LookUp(query), _) => self.begin_auth_query(now, from, *query, io),
             (Payload::Lending(message), _) => self.lending_received(now, from, *message, socket, io),
@@ -165,6 +165,8 @@ impl Engine {
             (Payload::LookUpNoMore(id), _) => self.withdraw_auth_query(now, id),
             (Payload::LookedUp { id, answer }, _) => self.secret_answered(now, id, &answer, io),
             (Payload::Command { id, command }, _) => self.carry_out(now, from, id, command, io),
+            (Payload::CloseServers(database), _) => self.close_servers_of(now, &database, io),
+            (Payload::CloseReleased(database, excess), _) => self.close_released(now, &database, excess),
             (Payload::Trouble, _) => self.trouble_reported(now, io),
             (Payload::CommandAnswer { id, answer }, _) => self.answered(now, id, answer, io),
             (Payload::Paging(paging), _) => self.paging(from, paging, io),

@@ -31,6 +31,8 @@ pub(crate) enum Who {
     Announcement,
     /// A shutdown that dismisses the clients that wait for servers.
     Dismissal,
+    /// Limits of pools that nodes share expire, or closed servers count no more.
+    Budget,
     /// A SUSPEND that waits for sockets to take what is queued.
     Flush,
 }

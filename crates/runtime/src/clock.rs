@@ -1,36 +1,46 @@
-//! The process's clock: the only place where the data plane reads the time.
+//! The process's clock: the only place where the data plane reads the time. It counts the time in which the machine is
+//! suspended, so that timeouts, and leases of a cluster, end in time then.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
 
 use weir_base::Time;
 
 /// Microseconds since the start of the process, the same for all workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    start: Instant,
+    /// On the system's clock, in microseconds.
+    start: u64,
     wall: u64,
 }
 
 impl Clock {
     pub(crate) fn start() -> Self {
-        Clock { start: Instant::now(), wall: unix_micros() }
+        Clock { start: boot_micros(), wall: unix_micros() }
     }
 
     /// Goes on where another process's clock, which began at `wall`, stands at `now`.
     pub(crate) fn continuing((wall, now): (u64, u64)) -> Self {
-        let start = Instant::now();
-        Clock { start: start.checked_sub(Duration::from_micros(now)).unwrap_or(start), wall }
+        Clock { start: boot_micros().saturating_sub(now), wall }
     }
 
     #[inline]
     pub(crate) fn now(&self) -> Time {
-        Time::from_micros(self.start.elapsed().as_micros() as u64)
+        Time::from_micros(boot_micros().saturating_sub(self.start))
     }
 
     /// The wall clock at [`Time::START`], in microseconds since 1970.
     pub(crate) fn wall_at_start(&self) -> u64 {
         self.wall
     }
+}
+
+/// The time since the machine was started, in microseconds.
+#[inline]
+fn boot_micros() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
 }
 
 /// The wall clock, in microseconds since 1970.

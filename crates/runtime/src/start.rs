@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use mio::Poll;
 use rand_core::{OsRng, RngCore};
 use weir_admin::Control;
-use weir_base::WorkerId;
+use weir_base::{Time, WorkerId};
 use weir_config::{Listen, SocketIo};
 use weir_engine::port::{Level, Signal};
 use weir_uring::{Ring, RingError};
@@ -99,9 +99,15 @@ pub struct Handle {
     ending: Ending,
     control_queue: ControlQueue,
     mailboxes: Mailboxes,
+    clock: Clock,
 }
 
 impl Handle {
+    /// The present time, by the workers' clock.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
     /// Ends the process's pooling at once, with this exit status. Later calls have no effect.
     pub fn stop(&self, status: i32) {
         self.ending.end(status);
@@ -177,6 +183,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
             ending: shared.ending.clone(),
             control_queue: shared.control_queue.clone(),
             mailboxes: mailboxes.clone(),
+            clock: shared.clock,
         },
         workers: Vec::new(),
         signals: None,

@@ -6,6 +6,7 @@
 mod account;
 mod activity;
 mod check;
+mod cluster;
 mod color;
 mod companion;
 mod completions;
@@ -87,6 +88,10 @@ Examples:
 
 Users stay in their file. Passwords of databases are printed as they are: keep the result private.";
 
+const CLUSTER_EXAMPLES: &str = "\
+Examples:
+  weir cluster /etc/weir/weir.toml   each node, and for each pool who has how much";
+
 const ACCOUNT_EXAMPLES: &str = "\
 Examples:
   weir account ann                              asks for a password; a line for [web.users]
@@ -129,6 +134,12 @@ enum Command {
     #[command(after_help = CONVERT_EXAMPLES)]
     Convert {
         /// The configuration, a pgbouncer.ini; - is standard input
+        file: PathBuf,
+    },
+    /// Show the nodes of a cluster, and their shares of the pools' budgets
+    #[command(after_help = CLUSTER_EXAMPLES)]
+    Cluster {
+        /// The configuration of one of its nodes, a weir.toml with [cluster]
         file: PathBuf,
     },
     /// Print a line of weir.toml for logins to the API and the panel
@@ -188,6 +199,7 @@ fn main() -> ExitCode {
         Command::Serve { file } => serve::run(&file),
         Command::Check(arguments) => check::run(&arguments),
         Command::Convert { file } => convert::run(load::named(&file)),
+        Command::Cluster { file } => cluster::run(&file),
         Command::Account { name, role, token } => {
             account::run(&name, role, if token { account::Kind::Program } else { account::Kind::Person })
         }

@@ -12,6 +12,7 @@ use weir_runtime::{Bound, Inherited, LogTarget, Options, Predecessor, Running, S
 use weir_web::{Timeouts, Tls, Versions, Web};
 
 use crate::check;
+use crate::cluster::Nodes;
 use crate::config_store::ConfigStore;
 use crate::failure::Failure;
 use crate::load;
@@ -112,7 +113,8 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
             if console == Console::Verbose {
                 announce(running.bound(), &config, web.as_ref());
             }
-            Ok(Box::new((web, watcher)))
+            let nodes = Nodes::start(&config, running.handle())?;
+            Ok(Box::new((nodes, web, watcher)))
         }),
     };
     match weir_runtime::serve(options).map_err(Failure::of)? {

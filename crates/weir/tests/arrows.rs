@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("auth", &["base"]),
     ("pool", &["base"]),
     ("config", &["base", "auth"]),
+    ("cluster", &["base"]),
     ("session", &["base", "pgwire", "auth"]),
     ("admin", &["base", "config"]),
     ("engine", &["base", "pgwire", "auth", "session", "pool", "admin", "config"]),
@@ -35,7 +36,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("pgclient", &["pgwire", "auth"]),
     ("pglocal", &["pgclient"]),
     ("terminal", &["base"]),
-    ("weir", &["base", "pgwire", "runtime", "web", "admin", "config", "pam", "pgclient", "pglocal", "terminal"]),
+    (
+        "weir",
+        &["base", "pgwire", "runtime", "web", "admin", "config", "cluster", "pam", "pgclient", "pglocal", "terminal"],
+    ),
     ("tests", &["base", "pgwire", "auth", "pgclient", "pglocal"]),
     ("bench", &["base", "pgwire", "auth", "config", "engine", "pgclient", "pglocal", "uring"]),
     ("demo", &["config", "pgclient", "pglocal", "terminal", "tests"]),
@@ -44,12 +48,12 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// The crates of the pooler itself, in which no files may import each other in a circle.
 const PRODUCT: &[&str] = &[
-    "base", "pgwire", "auth", "pool", "config", "session", "admin", "engine", "uring", "pam", "runtime", "web",
-    "pgclient", "terminal", "weir",
+    "base", "pgwire", "auth", "pool", "config", "cluster", "session", "admin", "engine", "uring", "pam", "runtime",
+    "web", "pgclient", "terminal", "weir",
 ];
 
 /// The crates without I/O. `config` is one of them: its callers read the files.
-const WITHOUT_IO: &[&str] = &["base", "pgwire", "auth", "pool", "config", "session", "admin", "engine"];
+const WITHOUT_IO: &[&str] = &["base", "pgwire", "auth", "pool", "config", "cluster", "session", "admin", "engine"];
 
 /// Libraries that do I/O, which the crates without I/O must not depend on.
 const IO_LIBRARIES: &[&str] = &["io-uring", "mio", "nix", "signal-hook", "socket2", "tokio", "hyper", "axum"];

@@ -2,6 +2,7 @@
 
 mod alerts;
 mod auth;
+mod cluster;
 mod general;
 mod inert;
 mod limits;
@@ -30,6 +31,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
         limits::SETTINGS,
         users::SETTINGS,
         peers::SETTINGS,
+        cluster::SETTINGS,
         pool::SETTINGS,
         inert::SETTINGS,
     ];

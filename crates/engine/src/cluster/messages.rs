@@ -47,6 +47,10 @@ pub(crate) enum Payload {
     Failed(Origin),
     /// About a pool that spans workers, between its owner and a borrower; may come with a server's socket.
     Lending(Box<LendingMessage>),
+    /// All servers of a database that nodes share are closed: this node's lease has ended.
+    CloseServers(Arc<str>),
+    /// A database that nodes share has so many servers too many: those in use are closed when they are released.
+    CloseReleased(Arc<str>, u32),
     /// A command for every worker.
     Command { id: u64, command: WorkerCommand },
     /// Its answer.

@@ -2,8 +2,10 @@
 //!
 //! - `messages`: what workers send each other. `placement`: which worker a client lives on.
 //! - `quota`: how many clients and servers there may be. `lending`: what a pool that spans workers keeps of the others.
+//! - `budget`: what this node may open of pools that several nodes share.
 //! - `peering`: other processes, and the keys by which requests to cancel find them.
 
+pub(crate) mod budget;
 pub(crate) mod lending;
 pub(crate) mod messages;
 pub(crate) mod peering;
@@ -19,6 +21,8 @@ use weir_base::Peer;
 pub(crate) struct Cluster {
     /// The counts of all workers; worker 0's only.
     pub(crate) counter: quota::counter::Counter,
+    /// The limits of pools that several nodes share; worker 0's only.
+    pub(crate) budget: budget::NodeBudget,
     pub(crate) clients: quota::clients::ClientQuota,
     pub(crate) idle_search: quota::servers::IdleSearch,
     /// Lent servers of this worker's pools, by their handle here: the pool, and the borrower.

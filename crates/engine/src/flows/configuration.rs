@@ -121,7 +121,7 @@ impl Engine {
         self.watch_linked();
         self.create_forced_pools(now);
         self.recheck_logins(now, io);
-        self.limits_changed(io);
+        self.limits_changed(now, io);
         self.cluster.peering.adopt(self.common.config());
     }
 

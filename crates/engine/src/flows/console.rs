@@ -294,6 +294,10 @@ impl Engine {
             Request::Connections(of, Cursor { worker, slot }) => {
                 io.post(worker, Message(Payload::Paging(Paging::WantedByControl { number, of, slot })), None);
             }
+            Request::SetShared(limits) => {
+                let open = self.set_shared_limits(now, limits, io);
+                io.answer(number, Ok(Reply::SharedOpen(open)));
+            }
             Request::Log(line) => {
                 log(Level::Info, format_args!("{line}"), io);
                 io.answer(number, Ok(Reply::Done));

@@ -35,6 +35,7 @@ impl Engine {
                     self.end_period(now, io);
                     self.common.arm(Who::Stats, now + period(self.common.config()), &mut self.admin.stats_at);
                 }
+                Who::Budget => self.budget_due(now, io),
                 Who::Health => self.health_due(now, io),
                 Who::Gather(id) => self.gathered_too_late(now, id, io),
                 Who::Shutdown => self.shutdown_due(now, io),

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use weir_admin::SharedLimits;
 use weir_base::{ClientAddr, Peer, Span, Time, WorkerId};
+use weir_config::Config;
 
+use crate::cluster::budget::{NodeBudget, database_of};
 use crate::cluster::messages::{Message, Payload};
 use crate::cluster::quota::clients::{limits_clients, refusal};
 use crate::cluster::quota::{ClientUse, Key, PoolId, QuotaReply, QuotaRequest, Resource};
@@ -11,8 +14,10 @@ use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::entry::state::Awaits;
 use crate::handles::PoolIx;
+use crate::log::log;
 use crate::peers::{ClientPhase, ClientSlot, Entry};
-use crate::port::Io;
+use crate::port::{Io, Level};
+use crate::timers::Who;
 
 /// The worker that counts.
 const COUNTER: WorkerId = WorkerId(0);
@@ -22,17 +27,100 @@ const FILL_RETRY: Span = Span::from_secs(1);
 /// Worker 0.
 impl Engine {
     /// Handles a worker's request.
-    pub(crate) fn quota_requested<I: Io>(&mut self, from: WorkerId, request: QuotaRequest, io: &mut I) {
-        let (config, workers) = (self.common.config(), self.common.workers());
-        let replies = self.cluster.counter.receive(from, request, workers, &|key| key.limit(config));
+    pub(crate) fn quota_requested<I: Io>(&mut self, now: Time, from: WorkerId, request: QuotaRequest, io: &mut I) {
+        let (config, workers, budget) = (self.common.config(), self.common.workers(), &self.cluster.budget);
+        let released = match &request {
+            QuotaRequest::Release { resource: Resource::Server(pool), count }
+                if config.shared_budget(&pool.database).is_some() =>
+            {
+                Some((pool.database.clone(), *count))
+            }
+            _ => None,
+        };
+        let limit = |key: &Key| limit(key, now, config, budget);
+        let replies = self.cluster.counter.receive(from, request, workers, &limit);
         self.send_quota_replies(replies, io);
+        if let Some((database, count)) = released {
+            self.cluster.budget.closed(now, &database, count);
+            self.shrink_shared(now, io);
+        }
+    }
+
+    /// Other limits of the pools that nodes share; returns what is open of each.
+    pub(crate) fn set_shared_limits<I: Io>(
+        &mut self,
+        now: Time,
+        limits: SharedLimits,
+        io: &mut I,
+    ) -> Vec<(String, u32)> {
+        self.cluster.budget.set(limits);
+        self.shrink_shared(now, io);
+        let (counter, budget) = (&self.cluster.counter, &self.cluster.budget);
+        budget.pools().map(|name| (name.clone(), counter.servers_of(name) + budget.lingering(name))).collect()
+    }
+
+    /// Limits of pools that nodes share have expired, or closed servers count no more.
+    pub(crate) fn budget_due<I: Io>(&mut self, now: Time, io: &mut I) {
+        self.cluster.budget.armed = Time::NEVER;
+        if self.cluster.budget.due(now) {
+            let (counter, budget) = (&self.cluster.counter, &self.cluster.budget);
+            let beyond = |name: &&String| counter.servers_of(name) > budget.allowed(now, name);
+            for database in budget.pools().filter(beyond) {
+                log(Level::Warning, format_args!("{database}: servers in use are closed: etcd can't be reached"), io);
+                let close = || Message(Payload::CloseServers(database.as_str().into()));
+                (0..self.common.workers()).for_each(|worker| io.post(WorkerId(worker), close(), None));
+            }
+        }
+        self.shrink_shared(now, io);
+    }
+
+    /// Closes idle servers beyond the limits of pools that nodes share, and grants what fits.
+    fn shrink_shared<I: Io>(&mut self, now: Time, io: &mut I) {
+        let (config, workers, budget) = (self.common.config(), self.common.workers(), &self.cluster.budget);
+        let beyond = |key: &Key, count: u32| {
+            let name = database_of(key).filter(|name| config.shared_budget(name).is_some());
+            name.is_some_and(|name| count > budget.allowed(now, name))
+        };
+        let limit = |key: &Key| limit(key, now, config, budget);
+        let replies = self.cluster.counter.shrink(workers, &limit, &beyond);
+        let excess = |name: &String| self.cluster.counter.servers_of(name).saturating_sub(budget.allowed(now, name));
+        for (name, excess) in budget.pools().map(|name| (name, excess(name))).filter(|(_, excess)| *excess > 0) {
+            let close = || Message(Payload::CloseReleased(name.as_str().into(), excess));
+            (0..workers).for_each(|worker| io.post(WorkerId(worker), close(), None));
+        }
+        self.send_quota_replies(replies, io);
+        let due = self.cluster.budget.next_due(now);
+        self.common.arm(Who::Budget, due, &mut self.cluster.budget.armed);
+    }
+
+    /// A shared database has so many servers too many: what idle ones don't cover is closed as it is released.
+    pub(crate) fn close_released(&mut self, now: Time, database: &str, excess: u32) {
+        let pools = self.pools.named(Some(database));
+        let idle: u32 = pools.iter().map(|ix| self.pools.get(*ix).pool.snapshot(now).idle).sum();
+        let servers = || self.peers.servers().filter(|s| pools.contains(&s.pool) && s.link.is_some());
+        let marked = servers().filter(|server| server.marked_for_close).count();
+        let more = (excess.saturating_sub(idle) as usize).saturating_sub(marked);
+        let found: Vec<Peer> = servers().filter(|s| !s.marked_for_close).take(more).map(|s| s.peer).collect();
+        for peer in found {
+            if let Some(server) = self.peers.server(peer) {
+                server.marked_for_close = true;
+            }
+        }
+    }
+
+    /// All servers of a database are closed, those in use too: another node may get what they had.
+    pub(crate) fn close_servers_of<I: Io>(&mut self, now: Time, database: &str, io: &mut I) {
+        let pools = self.pools.named(Some(database));
+        let servers: Vec<Peer> = self.peers.servers().filter(|s| pools.contains(&s.pool)).map(|s| s.peer).collect();
+        servers.into_iter().for_each(|server| self.close_server(now, server, "the cluster's lease has ended", io));
     }
 
     /// A new configuration may allow more.
-    pub(crate) fn limits_changed<I: Io>(&mut self, io: &mut I) {
+    pub(crate) fn limits_changed<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.common.worker() == COUNTER {
-            let (config, workers) = (self.common.config(), self.common.workers());
-            let replies = self.cluster.counter.limits_changed(workers, &|key| key.limit(config));
+            let (config, workers, budget) = (self.common.config(), self.common.workers(), &self.cluster.budget);
+            let limit = |key: &Key| limit(key, now, config, budget);
+            let replies = self.cluster.counter.limits_changed(workers, &limit);
             self.send_quota_replies(replies, io);
         }
     }
@@ -313,6 +401,14 @@ impl Engine {
         let slots = self.pools.iter().filter(|slot| key.covers(&slot.name, &slot.user));
         let idle = slots.filter_map(|slot| Some((slot.pool.longest_idle()?, slot)));
         idle.min_by_key(|(since, _)| *since).map(|(since, slot)| (since, slot.id()))
+    }
+}
+
+/// A key's limit; 0 is unlimited. The share of a node comes in the place of the configured limit of all nodes.
+fn limit(key: &Key, now: Time, config: &Config, budget: &NodeBudget) -> u32 {
+    match database_of(key) {
+        Some(name) if config.shared_budget(name).is_some() => budget.limit(now, name),
+        _ => key.limit(config),
     }
 }
 

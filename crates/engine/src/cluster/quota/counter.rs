@@ -20,6 +20,9 @@ use super::{IfFull, Key, PoolId, QuotaReply, QuotaRequest, Resource};
 /// The limit of a key; 0 is unlimited.
 pub(crate) type Limit<'a> = &'a dyn Fn(&Key) -> u32;
 
+/// A limit that allows none; a configured limit is never so high.
+pub(crate) const CLOSED: u32 = u32::MAX;
+
 /// See the head of the file.
 #[derive(Default)]
 #[cfg_attr(test, derive(Clone))]
@@ -31,6 +34,8 @@ pub(crate) struct Counter {
     since: HashMap<u64, Time>,
     evictions: BTreeMap<Key, Eviction>,
     rounds: u64,
+    /// Keys with more servers than they may have.
+    shrinking: BTreeSet<Key>,
 }
 
 #[cfg_attr(test, derive(Clone))]
@@ -101,6 +106,26 @@ impl Counter {
         replies
     }
 
+    /// The limits have changed, and idle servers beyond them are to be closed, one after the other, until `beyond` says
+    /// no for a key. The caller repeats this until none is beyond.
+    pub(crate) fn shrink(
+        &mut self,
+        workers: u16,
+        limit: Limit<'_>,
+        beyond: &dyn Fn(&Key, u32) -> bool,
+    ) -> Vec<QuotaReply> {
+        self.shrinking =
+            self.counts.iter().filter(|(key, count)| beyond(key, **count)).map(|(key, _)| key.clone()).collect();
+        let mut replies = Vec::new();
+        self.grant_waiting(workers, limit, &mut replies);
+        replies
+    }
+
+    /// How many servers of a database are counted.
+    pub(crate) fn servers_of(&self, database: &str) -> u32 {
+        self.counts.get(&Key::ServersOfDatabase(database.into())).copied().unwrap_or(0)
+    }
+
     /// Counts one more, or returns the key that is full.
     pub(crate) fn acquire(&mut self, resource: &Resource, limit: Limit<'_>) -> Result<(), Key> {
         if let Some(full) = resource.keys().into_iter().find(|key| self.is_full(key, limit)) {
@@ -112,10 +137,10 @@ impl Counter {
 
     /// Grants waiting requests that fit, and begins or ends the search for idle servers.
     fn grant_waiting(&mut self, workers: u16, limit: Limit<'_>, replies: &mut Vec<QuotaReply>) {
-        if self.waiting.is_empty() && self.evictions.is_empty() {
+        if self.waiting.is_empty() && self.evictions.is_empty() && self.shrinking.is_empty() {
             return;
         }
-        let mut full = BTreeSet::new();
+        let mut full = self.shrinking.clone();
         for at in self.waiting.keys().copied().collect::<Vec<_>>() {
             let resource = self.waiting[&at].resource.clone();
             let lacking: Vec<Key> = resource.keys().into_iter().filter(|key| self.is_full(key, limit)).collect();
@@ -178,7 +203,7 @@ impl Counter {
 
     fn is_full(&self, key: &Key, limit: Limit<'_>) -> bool {
         let most = limit(key);
-        most > 0 && self.counts.get(key).copied().unwrap_or(0) >= most
+        most > 0 && (most == CLOSED || self.counts.get(key).copied().unwrap_or(0) >= most)
     }
 
     fn count(&mut self, resource: &Resource, change: i64) {

@@ -1,0 +1,74 @@
+//! The other members' heartbeats: since when each is unchanged. A node judges by its own clock, from the moment when it has
+//! seen the heartbeat, which is after the heartbeat was sent.
+
+use std::collections::BTreeMap;
+
+use weir_base::{Span, Time};
+
+use crate::record::Member;
+use crate::request::Revision;
+
+/// A node without a lease whose server connections must be ended before its share of this pool is given away.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Lost {
+    /// The pool.
+    pub pool: String,
+    /// The node.
+    pub node: String,
+    /// The revision of its record.
+    pub revision: Revision,
+}
+
+#[derive(Debug)]
+struct Seen {
+    revision: Revision,
+    since: Time,
+    member: Member,
+}
+
+/// See the head of the file.
+#[derive(Default, Debug)]
+pub(crate) struct Members {
+    seen: BTreeMap<String, Seen>,
+}
+
+/// What a node knows about another one's lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lease {
+    /// It may be valid.
+    Valid,
+    /// It has ended; this is the revision of the record.
+    Ended(Revision),
+    /// The same, and that is recorded, or the record is deleted: its share may be given away.
+    Fenced(Revision),
+}
+
+impl Members {
+    /// Takes over what was read at `now`: all members.
+    pub(crate) fn read(&mut self, now: Time, members: Vec<(String, Revision, Member)>) {
+        let mut old = std::mem::take(&mut self.seen);
+        for (name, revision, member) in members {
+            let same = old.remove(&name).filter(|seen| seen.revision == revision);
+            let since = same.map_or(now, |seen| seen.since);
+            self.seen.insert(name, Seen { revision, since, member });
+        }
+    }
+
+    pub(crate) fn lease(&self, now: Time, name: &str, lost_after: Span) -> Lease {
+        match self.seen.get(name) {
+            None => Lease::Fenced(0),
+            Some(seen) if seen.member.fenced => Lease::Fenced(seen.revision),
+            Some(seen) if now.since(seen.since) > lost_after => Lease::Ended(seen.revision),
+            Some(_) => Lease::Valid,
+        }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<(Revision, &Member)> {
+        self.seen.get(name).map(|seen| (seen.revision, &seen.member))
+    }
+
+    /// All members, and for how long each is unchanged.
+    pub(crate) fn all(&self, now: Time) -> impl Iterator<Item = (&str, &Member, Span)> {
+        self.seen.iter().map(move |(name, seen)| (name.as_str(), &seen.member, now.since(seen.since)))
+    }
+}

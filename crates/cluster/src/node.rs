@@ -1,0 +1,601 @@
+//! One node: its heartbeat, its shares of the pools' budgets, and the shares of lost nodes.
+//!
+//! Always true: one request is under way at a time. Each transaction of the node compares and writes its own heartbeat, so
+//! that each success is a renewal, one whose outcome is unknown can be ruled out by the next heartbeat, and a node whose lease
+//! another one has found expired can write nothing until it has read its shares again.
+//! A share is recorded before it is used, and is used no more before it is released.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_base::{Span, Time};
+
+use crate::fair::{Plan, Usage, View};
+use crate::members::{Lease, Lost, Members};
+use crate::record::{Entry, Member, PoolRecord};
+use crate::request::{Key, Reply, Request, Revision, Stored, Txn, Value};
+use crate::timing::Timing;
+
+/// The most pools that one transaction changes; etcd allows 128 operations.
+const MOST_POOLS: usize = 32;
+/// The pause after a request that failed.
+const RETRY: Span = Span::from_millis(500);
+/// The time between two looks at the other members while clients wait.
+const LOOK_AT_MEMBERS: Span = Span::from_secs(1);
+
+/// A pool's budget in the configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Budget {
+    /// The most server connections of all nodes.
+    pub size: u32,
+    /// What each node keeps without a lease.
+    pub floor: u32,
+}
+
+/// What a pool may open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Grant {
+    /// Until [`Grants::until`].
+    pub limit: u32,
+    /// Later. At most the limit.
+    pub floor: u32,
+}
+
+/// What the pools may open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Grants {
+    /// When the limits end and the floors are in force: connections beyond the floors must be closed then, also those in use.
+    pub until: Time,
+    /// By pool. A pool that is missing may open none.
+    pub pools: BTreeMap<String, Grant>,
+}
+
+/// What a node does now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It waits for etcd, to read its shares.
+    Joining,
+    /// Another process has its name, or had it until shortly.
+    NameInUse,
+    /// Its lease is valid.
+    Member,
+    /// Its lease has ended, or is about to: its pools have their floors.
+    Floor,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Reads everything. `certain`: no transaction of this node can still be committed.
+    Read { certain: bool },
+    /// Writes a heartbeat over this revision, then reads.
+    Claim(Revision),
+    /// Shares are known.
+    Run,
+}
+
+struct Pool {
+    record: PoolRecord,
+    revision: Revision,
+    /// When it was first seen like this.
+    seen: Time,
+    /// What this node's pool may open while the lease is valid: at most its recorded share.
+    limit: u32,
+    /// What it may open without a lease.
+    floor: u32,
+    usage: Usage,
+    budget: Budget,
+    /// The configured budget is to be written: this node was started, or its configuration has changed.
+    write_budget: bool,
+}
+
+struct Sent {
+    at: Time,
+    request: Request,
+    /// The shares after a commit.
+    shares: Vec<(String, PoolRecord)>,
+}
+
+/// See the head of the file.
+pub struct Node {
+    name: String,
+    member: Member,
+    /// Of the own heartbeat.
+    revision: Revision,
+    timing: Timing,
+    phase: Phase,
+    /// When the last successful heartbeat was sent; `None`: never.
+    renewed: Option<Time>,
+    pools: BTreeMap<String, Pool>,
+    members: Members,
+    /// Pools were read up to this revision of the store.
+    read_to: Revision,
+    sent: Option<Sent>,
+    next_change: Time,
+    next_read: Time,
+    next_look: Time,
+    /// Pools are considered from here on, so that each has its turn.
+    cursor: usize,
+    lost: BTreeSet<Lost>,
+    ended: BTreeSet<Lost>,
+    /// The other incarnation with this name may still live.
+    name_in_use: bool,
+    #[cfg(test)]
+    pub(crate) bug: Option<crate::sim::Bug>,
+}
+
+impl Node {
+    /// A node that has just started. `floors` are those that it stored when it last ran: it may use them at once.
+    /// `incarnation` is a random number.
+    pub fn new(name: &str, incarnation: u64, timing: Timing, floors: &BTreeMap<String, u32>, now: Time) -> Node {
+        let pool = |floor: &u32| Pool { floor: *floor, limit: *floor, ..Pool::new(Budget::default(), now) };
+        Node {
+            name: name.to_owned(),
+            member: Member { incarnation, ..Member::default() },
+            revision: 0,
+            timing,
+            phase: Phase::Read { certain: true },
+            renewed: None,
+            pools: floors.iter().map(|(name, floor)| (name.clone(), pool(floor))).collect(),
+            members: Members::default(),
+            read_to: 0,
+            sent: None,
+            next_change: now,
+            next_read: now,
+            next_look: now,
+            cursor: 0,
+            lost: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            name_in_use: false,
+            #[cfg(test)]
+            bug: None,
+        }
+    }
+
+    /// What other nodes see of this one: its version, the revision of its configuration, and why it refused a newer one.
+    pub fn describe(&mut self, version: &str, config: i64, refused: &str) {
+        (self.member.version, self.member.config, self.member.refused) = (version.into(), config, refused.into());
+    }
+
+    /// The configured budgets, all of them. A changed one is written into etcd; so the node that was started or reloaded
+    /// last decides.
+    pub fn set_budgets(&mut self, now: Time, budgets: &BTreeMap<String, Budget>) {
+        for (name, budget) in budgets {
+            let pool = self.pools.entry(name.clone()).or_insert_with(|| Pool::new(*budget, now));
+            pool.write_budget |= pool.budget.size != budget.size;
+            pool.budget = *budget;
+        }
+        for (name, pool) in &mut self.pools {
+            if !budgets.contains_key(name) {
+                pool.budget = Budget::default();
+                pool.usage.waiting = 0;
+            }
+        }
+    }
+
+    /// What a pool uses now.
+    pub fn set_usage(&mut self, name: &str, usage: Usage) {
+        if let Some(pool) = self.pools.get_mut(name) {
+            pool.usage = usage;
+        }
+    }
+
+    /// What the pools may open now.
+    pub fn grants(&self) -> Grants {
+        let grant = |pool: &Pool| Grant { limit: pool.limit.max(pool.floor), floor: pool.floor };
+        Grants {
+            until: self.renewed.map_or(Time::START, |sent| self.timing.shrink_at(sent)),
+            pools: self.pools.iter().map(|(name, pool)| (name.clone(), grant(pool))).collect(),
+        }
+    }
+
+    /// The nodes whose server connections must be ended, before their shares are given away: see [`Node::ended`].
+    pub fn lost(&self) -> impl Iterator<Item = &Lost> {
+        self.lost.iter()
+    }
+
+    /// A lost node's connections of this pool are gone at the server.
+    pub fn ended(&mut self, lost: &Lost) {
+        if self.lost.remove(lost) {
+            self.ended.insert(lost.clone());
+        }
+    }
+
+    /// What the node does.
+    pub fn standing(&self, now: Time) -> Standing {
+        match self.phase {
+            _ if self.name_in_use => Standing::NameInUse,
+            _ if self.renewed.is_some_and(|sent| now < self.timing.shrink_at(sent)) => Standing::Member,
+            Phase::Read { .. } | Phase::Claim(_) if self.renewed.is_none() => Standing::Joining,
+            _ => Standing::Floor,
+        }
+    }
+
+    /// The records of all pools as last read.
+    pub fn pools(&self) -> impl Iterator<Item = (&str, &PoolRecord)> {
+        self.pools.iter().map(|(name, pool)| (name.as_str(), &pool.record))
+    }
+
+    /// The members as last read, and how long each has been unchanged.
+    pub fn members(&self, now: Time) -> impl Iterator<Item = (&str, &Member, Span)> {
+        self.members.all(now)
+    }
+
+    /// Members are to be read soon, for a reader of [`Node::members`].
+    pub fn look_at_members(&mut self, now: Time) {
+        self.next_look = self.next_look.min(now);
+    }
+
+    /// The next request, if one is due and none is under way. Call at least every 50 ms.
+    pub fn next_request(&mut self, now: Time) -> Option<Request> {
+        if self.sent.is_some() {
+            return None;
+        }
+        let (request, shares) = match self.phase {
+            Phase::Read { .. } if now < self.next_read => return None,
+            Phase::Read { .. } => (Request::ReadAll, Vec::new()),
+            Phase::Claim(over) => {
+                self.revision = over;
+                (Request::Commit(self.heartbeat()), Vec::new())
+            }
+            Phase::Run => self.run(now)?,
+        };
+        self.sent = Some(Sent { at: now, request: request.clone(), shares });
+        Some(request)
+    }
+
+    /// Etcd's reply to the request.
+    pub fn replied(&mut self, now: Time, reply: Reply) {
+        let Some(sent) = self.sent.take() else { return };
+        match (sent.request, reply) {
+            (Request::ReadAll, Reply::Read(revision, all)) => self.read_all(now, revision, all),
+            (Request::ReadMembers, Reply::Read(_, all)) => self.members.read(now, members(&all)),
+            (Request::ReadPools(_), Reply::Read(revision, all)) => {
+                self.read_to = revision;
+                pools(all).into_iter().for_each(|(name, revision, record)| self.seen(now, &name, revision, record));
+            }
+            (Request::Commit(txn), Reply::Committed(revision)) => {
+                self.committed(now, &txn, revision, sent.at, sent.shares)
+            }
+            _ => {
+                // Something has changed: all is read again, after a pause that differs between nodes.
+                self.phase = Phase::Read { certain: true };
+                self.next_change = now + Span::from_micros(self.member.incarnation % 97 * 1000);
+            }
+        }
+    }
+
+    /// The request has failed, or its reply does not come: whether it was executed, or will be, is unknown.
+    pub fn failed(&mut self, now: Time) {
+        let Some(sent) = self.sent.take() else { return };
+        self.next_read = now + RETRY;
+        let certain = !matches!(sent.request, Request::Commit(_)) && self.phase != Phase::Read { certain: false };
+        self.phase = Phase::Read { certain };
+    }
+
+    /// The transactions to leave: entries are removed, then the heartbeat. To be called when no pool has a connection, and the
+    /// stored floors are removed.
+    pub fn leave(&mut self) -> Option<Txn> {
+        if self.phase != Phase::Run || self.sent.is_some() {
+            return None;
+        }
+        let mut txn = Txn { compares: vec![self.me()], puts: Vec::new() };
+        for (name, pool) in
+            self.pools.iter_mut().filter(|(_, pool)| pool.record.nodes.contains_key(&self.name)).take(MOST_POOLS)
+        {
+            pool.record.nodes.remove(&self.name);
+            (pool.limit, pool.floor) = (0, 0);
+            txn.compares.push((Key::Pool(name.clone()), pool.revision));
+            txn.puts.push((Key::Pool(name.clone()), Some(Value::Pool(pool.record.clone()))));
+        }
+        txn.puts.push((Key::Member(self.name.clone()), None));
+        Some(txn)
+    }
+
+    fn me(&self) -> (Key, Revision) {
+        (Key::Member(self.name.clone()), self.revision)
+    }
+
+    /// A transaction that renews the lease.
+    fn heartbeat(&mut self) -> Txn {
+        self.member.beat += 1;
+        let member = Member { fenced: false, ..self.member.clone() };
+        let put = (Key::Member(self.name.clone()), Some(Value::Member(member)));
+        Txn { compares: vec![self.me()], puts: vec![put] }
+    }
+
+    fn run(&mut self, now: Time) -> Option<(Request, Vec<(String, PoolRecord)>)> {
+        if now >= self.next_change {
+            let changes = self.changes(now);
+            if !changes.is_empty() {
+                self.next_change = now + self.timing.round;
+                let mut txn = self.heartbeat();
+                for (name, record) in &changes {
+                    let key = Key::Pool(name.clone());
+                    txn.compares.push((key.clone(), self.pools[name].revision));
+                    txn.puts.push((key, Some(Value::Pool(record.clone()))));
+                }
+                return Some((Request::Commit(txn), changes));
+            }
+        }
+        if self.renewed.is_none_or(|sent| now >= sent + self.timing.beat()) {
+            return Some((Request::Commit(self.heartbeat()), Vec::new()));
+        }
+        let waits = self.pools.values().any(|pool| pool.record.nodes.values().any(|entry| entry.wait.is_some()));
+        if now >= self.next_read {
+            self.next_read = now + if waits { self.timing.round } else { self.timing.idle_round };
+            return Some((Request::ReadPools(self.read_to), Vec::new()));
+        }
+        let lacks = self.pools.values().any(|pool| pool.record.entry(&self.name).wait.is_some());
+        if now >= self.next_look {
+            self.next_look = if lacks { now + LOOK_AT_MEMBERS } else { Time::NEVER };
+            return Some((Request::ReadMembers, Vec::new()));
+        }
+        if lacks {
+            self.next_look = self.next_look.min(now + LOOK_AT_MEMBERS);
+            return self.reclaim(now).map(|txn| (Request::Commit(txn), Vec::new()));
+        }
+        self.lost.clear();
+        None
+    }
+
+    /// The records to write, and the limits from now on.
+    fn changes(&mut self, now: Time) -> Vec<(String, PoolRecord)> {
+        let (name, count) = (&self.name, self.pools.len());
+        let mut changes = Vec::new();
+        let pools = self.pools.iter_mut();
+        #[cfg(test)]
+        let early = self.bug == Some(crate::sim::Bug::ReleasedBeforeClosed);
+        #[cfg(not(test))]
+        let early = false;
+        for (at, (pool_name, pool)) in pools.enumerate() {
+            let late = (at + count - self.cursor % count.max(1)) % count.max(1) >= MOST_POOLS
+                && changes.len() >= MOST_POOLS / 2;
+            if changes.len() < MOST_POOLS
+                && !late
+                && let Some(record) = pool.change(now, name, early)
+            {
+                changes.push((pool_name.clone(), record));
+            }
+        }
+        self.cursor = self.cursor.wrapping_add(MOST_POOLS);
+        changes
+    }
+
+    /// Finds a node whose lease has ended and that has what this one's clients wait for: fences it, has its connections ended,
+    /// and then removes its share beyond the floor.
+    fn reclaim(&mut self, now: Time) -> Option<Txn> {
+        let mut wanted = BTreeSet::new();
+        let mut found = None;
+        for (pool_name, pool) in self.pools.iter().filter(|(_, pool)| pool.record.entry(&self.name).wait.is_some()) {
+            let others = pool.record.nodes.iter().filter(|(other, _)| **other != self.name);
+            for (other, entry) in others.filter(|(_, entry)| entry.share > entry.floor || entry.wait.is_some()) {
+                match self.members.lease(now, other, self.timing.lost_after()) {
+                    Lease::Valid => {}
+                    Lease::Ended(revision) => found = found.or(Some((other.clone(), revision, None))),
+                    Lease::Fenced(revision) => {
+                        let lost = Lost { pool: pool_name.clone(), node: other.clone(), revision };
+                        if entry.share == entry.floor || self.ended.remove(&lost) {
+                            found = found.or(Some((other.clone(), revision, Some(pool_name.clone()))));
+                        } else {
+                            wanted.insert(lost);
+                        }
+                    }
+                }
+            }
+        }
+        self.lost = wanted;
+        let (other, revision, pool) = found?;
+        let mut txn = self.heartbeat();
+        let key = Key::Member(other.clone());
+        match pool {
+            None => {
+                let member = self.members.get(&other).map(|(_, member)| member.clone()).unwrap_or_default();
+                txn.puts.push((key.clone(), Some(Value::Member(Member { fenced: true, ..member }))));
+            }
+            Some(pool_name) => {
+                let pool = &self.pools[&pool_name];
+                let mut record = pool.record.clone();
+                let floor = self.kept_floor(record.entry(&other).floor);
+                record.set(&other, Entry { share: floor, floor, wait: None });
+                txn.compares.push((Key::Pool(pool_name.clone()), pool.revision));
+                txn.puts.push((Key::Pool(pool_name), Some(Value::Pool(record))));
+            }
+        }
+        if !self.skips_fence() {
+            txn.compares.push((key, revision));
+        }
+        Some(txn)
+    }
+
+    #[cfg(not(test))]
+    fn kept_floor(&self, floor: u32) -> u32 {
+        floor
+    }
+
+    #[cfg(not(test))]
+    fn skips_fence(&self) -> bool {
+        false
+    }
+
+    fn read_all(&mut self, now: Time, revision: Revision, all: Vec<Stored>) {
+        self.members.read(now, members(&all));
+        self.read_to = revision;
+        let own = self.members.get(&self.name).map(|(revision, member)| (revision, member.clone()));
+        let certain = self.phase == Phase::Read { certain: true };
+        let (at, member) = own.unwrap_or((0, Member::default()));
+        let mine = at != 0 && member.incarnation == self.member.incarnation;
+        self.name_in_use = at != 0 && !mine && self.is_alive(now);
+        if self.name_in_use {
+            self.end_shares();
+            self.next_read = now + RETRY;
+            return;
+        }
+        if !mine || member.fenced {
+            if self.forgets_on_fence() {
+                self.end_shares();
+            }
+            self.phase = Phase::Claim(at);
+            return;
+        }
+        if !certain && at == self.revision {
+            // A transaction may still be on its way: a heartbeat rules it out.
+            self.phase = Phase::Claim(at);
+            return;
+        }
+        self.revision = at;
+        self.member.beat = self.member.beat.max(member.beat);
+        self.phase = Phase::Run;
+        self.take_over(now, all);
+    }
+
+    /// Whether the other incarnation with this node's name may still have a lease.
+    fn is_alive(&self, now: Time) -> bool {
+        self.members.lease(now, &self.name, self.timing.lost_after()) == Lease::Valid
+    }
+
+    /// The shares may have been given away: only floors are left until they are read again.
+    fn end_shares(&mut self) {
+        self.pools.values_mut().for_each(|pool| pool.limit = pool.floor);
+    }
+
+    /// The records of all pools, read when no transaction of this node is under way: its shares are what they say.
+    fn take_over(&mut self, now: Time, all: Vec<Stored>) {
+        let mut records: BTreeMap<String, (Revision, PoolRecord)> =
+            pools(all).into_iter().map(|(name, revision, record)| (name, (revision, record))).collect();
+        for (name, pool) in &mut self.pools {
+            let (revision, record) = records.remove(name).unwrap_or_default();
+            pool.see(now, revision, record);
+            let entry = pool.record.entry(&self.name);
+            (pool.limit, pool.floor) = (entry.share, entry.floor);
+        }
+        for (name, (revision, record)) in records {
+            let mut pool = Pool::new(Budget::default(), now);
+            pool.see(now, revision, record);
+            let entry = pool.record.entry(&self.name);
+            (pool.limit, pool.floor) = (entry.share, entry.floor);
+            self.pools.insert(name, pool);
+        }
+    }
+
+    /// A pool's record was read while the node runs.
+    fn seen(&mut self, now: Time, name: &str, revision: Revision, record: PoolRecord) {
+        let pool = self.pools.entry(name.to_owned()).or_insert_with(|| Pool::new(Budget::default(), now));
+        if revision > pool.revision {
+            pool.see(now, revision, record);
+            pool.limit = pool.limit.min(pool.record.entry(&self.name).share);
+        }
+    }
+
+    fn committed(&mut self, now: Time, txn: &Txn, revision: Revision, sent: Time, shares: Vec<(String, PoolRecord)>) {
+        self.renewed = Some(self.renewal(now, sent));
+        self.revision = revision;
+        if let Phase::Claim(_) = self.phase {
+            self.phase = Phase::Read { certain: true };
+            self.next_read = now;
+            return;
+        }
+        let reclaimed = txn.puts.iter().filter_map(|(key, value)| match (key, value) {
+            (Key::Pool(name), Some(Value::Pool(record))) => Some((name.clone(), record.clone())),
+            _ => None,
+        });
+        let written = if shares.is_empty() { reclaimed.collect() } else { shares };
+        for (name, record) in written {
+            if let Some(pool) = self.pools.get_mut(&name) {
+                let entry = record.entry(&self.name);
+                pool.see(now, revision, record);
+                (pool.limit, pool.floor) = (entry.share, entry.floor);
+                pool.write_budget = false;
+            }
+        }
+        if txn.puts.iter().any(|(key, _)| matches!(key, Key::Member(name) if *name != self.name)) {
+            self.next_look = now;
+        }
+    }
+
+    #[cfg(not(test))]
+    fn renewal(&self, _: Time, sent: Time) -> Time {
+        sent
+    }
+
+    #[cfg(not(test))]
+    fn forgets_on_fence(&self) -> bool {
+        true
+    }
+}
+
+/// The faults that the simulator plants.
+#[cfg(test)]
+impl Node {
+    fn renewal(&self, now: Time, sent: Time) -> Time {
+        if self.bug == Some(crate::sim::Bug::LateRenewalBelieved) { now } else { sent }
+    }
+
+    fn kept_floor(&self, floor: u32) -> u32 {
+        if self.bug == Some(crate::sim::Bug::FloorGivenAway) { 0 } else { floor }
+    }
+
+    fn skips_fence(&self) -> bool {
+        self.bug == Some(crate::sim::Bug::NoFence)
+    }
+
+    fn forgets_on_fence(&self) -> bool {
+        self.bug != Some(crate::sim::Bug::LeaseCountedTwice)
+    }
+}
+
+impl Pool {
+    fn new(budget: Budget, now: Time) -> Pool {
+        Pool {
+            record: PoolRecord::default(),
+            revision: 0,
+            seen: now,
+            limit: 0,
+            floor: 0,
+            usage: Usage::default(),
+            budget,
+            write_budget: budget.size > 0,
+        }
+    }
+
+    fn see(&mut self, now: Time, revision: Revision, record: PoolRecord) {
+        if revision != self.revision {
+            self.seen = now;
+        }
+        (self.revision, self.record) = (revision, record);
+    }
+
+    /// The record to write, if one is. Sets the limit at once if it becomes lower.
+    fn change(&mut self, now: Time, me: &str, early: bool) -> Option<PoolRecord> {
+        let mut record = self.record.clone();
+        if self.write_budget {
+            record.budget = self.budget.size;
+        }
+        let view =
+            View { record: &record, me, usage: &self.usage, seen: now.since(self.seen), floor: self.budget.floor };
+        let Plan { mut entry, limit } = view.plan();
+        let before = record.entry(me);
+        self.limit = limit.min(before.share);
+        if entry.share < before.share && !early {
+            // Released is what is closed. The pool opens none beyond the limit that it has seen.
+            let closed = if self.usage.limit <= self.limit { self.usage.open } else { before.share };
+            entry.share = entry.share.max(closed).min(before.share);
+        }
+        record.set(me, entry);
+        (record != self.record).then_some(record)
+    }
+}
+
+fn members(all: &[Stored]) -> Vec<(String, Revision, Member)> {
+    let member = |stored: &Stored| match (&stored.key, &stored.value) {
+        (Key::Member(name), Value::Member(member)) => Some((name.clone(), stored.revision, member.clone())),
+        _ => None,
+    };
+    all.iter().filter_map(member).collect()
+}
+
+fn pools(all: Vec<Stored>) -> Vec<(String, Revision, PoolRecord)> {
+    let pool = |stored: Stored| match (stored.key, stored.value) {
+        (Key::Pool(name), Value::Pool(record)) => Some((name, stored.revision, record)),
+        _ => None,
+    };
+    all.into_iter().filter_map(pool).collect()
+}

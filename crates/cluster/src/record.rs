@@ -1,0 +1,83 @@
+//! The records in etcd: a pool's shares, and the members. Values only.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A pool: its budget, and what its nodes have of it. The sum of the shares is at most the budget, unless the budget was
+/// reduced and nodes have not yet released what is too much.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PoolRecord {
+    /// The most server connections of all nodes.
+    pub budget: u32,
+    /// The nodes that have a share, or wait for one, by name.
+    pub nodes: BTreeMap<String, Entry>,
+}
+
+/// A node's part of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Entry {
+    /// The most server connections of the node while its lease is valid.
+    pub share: u32,
+    /// The part of the share that it keeps without a lease. Only the node itself lowers it.
+    pub floor: u32,
+    /// Its clients wait for more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Wait>,
+}
+
+/// A node's clients wait for server connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Wait {
+    /// How many connections it lacks.
+    pub amount: u32,
+    /// How long its oldest client had waited when this was written, in milliseconds: clocks of nodes are not compared.
+    pub age: u64,
+}
+
+/// A member: the node's heartbeat.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Member {
+    /// A random number of the process.
+    pub incarnation: u64,
+    /// Counts heartbeats.
+    pub beat: u64,
+    /// Another node has found the lease expired: shares beyond the floor may be given away until the node has read them again.
+    #[serde(default)]
+    pub fenced: bool,
+    /// The program's version.
+    #[serde(default)]
+    pub version: String,
+    /// The revision of the configuration that the node runs; 0 is its own file.
+    #[serde(default)]
+    pub config: i64,
+    /// Why the node has refused a newer one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub refused: String,
+}
+
+impl PoolRecord {
+    /// The sum of all shares.
+    pub fn shared(&self) -> u32 {
+        self.nodes.values().map(|entry| entry.share).sum()
+    }
+
+    /// The sum of all floors.
+    pub fn floors(&self) -> u32 {
+        self.nodes.values().map(|entry| entry.floor).sum()
+    }
+
+    /// A node's part; all zero if it has none.
+    pub fn entry(&self, node: &str) -> Entry {
+        self.nodes.get(node).copied().unwrap_or_default()
+    }
+
+    /// Sets a node's part; one that is all zero is removed.
+    pub fn set(&mut self, node: &str, entry: Entry) {
+        if entry == Entry::default() {
+            self.nodes.remove(node);
+        } else {
+            self.nodes.insert(node.to_owned(), entry);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What a node asks of etcd, and etcd's replies. Values only; the caller encodes them.
+
+use crate::record::{Member, PoolRecord};
+
+/// A revision of etcd: of a key's last change, or of the whole store. 0: the key does not exist.
+pub type Revision = i64;
+
+/// A key below the cluster's prefix.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Key {
+    /// `node/NAME`.
+    Member(String),
+    /// `pool/NAME`.
+    Pool(String),
+}
+
+/// A key's value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// Of a [`Key::Member`].
+    Member(Member),
+    /// Of a [`Key::Pool`].
+    Pool(PoolRecord),
+}
+
+/// A key with its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stored {
+    /// The key.
+    pub key: Key,
+    /// The revision of its last change.
+    pub revision: Revision,
+    /// Its value.
+    pub value: Value,
+}
+
+/// One request. Each is linearizable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// Reads all members and all pools, at one revision.
+    ReadAll,
+    /// Reads all members.
+    ReadMembers,
+    /// Reads the pools that changed after this revision of the store.
+    ReadPools(Revision),
+    /// Writes, if nothing has changed.
+    Commit(Txn),
+}
+
+/// A transaction: writes all, if each of these keys still has its revision, and otherwise nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Txn {
+    /// The keys, and their expected revisions.
+    pub compares: Vec<(Key, Revision)>,
+    /// The new values; `None` deletes.
+    pub puts: Vec<(Key, Option<Value>)>,
+}
+
+/// The reply to a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// What was read, and the store's revision then.
+    Read(Revision, Vec<Stored>),
+    /// All was written, at this revision.
+    Committed(Revision),
+    /// A key had another revision; nothing was written.
+    Conflict,
+}

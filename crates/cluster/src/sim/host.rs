@@ -1,0 +1,131 @@
+//! A node's machine: its clock, its disk, its pools, and what it has open at the server.
+
+use std::collections::BTreeMap;
+
+use weir_base::{Span, Time};
+
+use crate::fair::Usage;
+use crate::node::{Budget, Grants, Node};
+use crate::sim::Bug;
+use crate::sim::random::Random;
+use crate::timing::Timing;
+
+/// A pool of a node.
+#[derive(Default, Clone)]
+pub(super) struct HostPool {
+    /// At the server.
+    pub(super) open: u32,
+    /// Clients that want a connection.
+    pub(super) demand: u32,
+    /// How many of the open ones are in use: transactions end by chance.
+    pub(super) active: u32,
+    waits_since: Option<Time>,
+    /// The limit that it obeys.
+    limit: u32,
+}
+
+pub(super) struct Host {
+    pub(super) name: String,
+    pub(super) node: Node,
+    /// Thousandths by which its clock is fast.
+    rate: u64,
+    offset: u64,
+    pub(super) frozen_until: u64,
+    /// The process is dead until then.
+    pub(super) dead_until: u64,
+    pub(super) pools: BTreeMap<String, HostPool>,
+    grants: Grants,
+    disk: BTreeMap<String, u32>,
+    pub(super) cut_until: u64,
+}
+
+impl Host {
+    pub(super) fn new(name: &str, random: &mut Random, budgets: &BTreeMap<String, Budget>, bug: Option<Bug>) -> Host {
+        let timing = Timing::default();
+        // A little inside of the bound, since the model's clocks are whole microseconds.
+        let rate = 1000 - (timing.drift - 1) + random.below(2 * (timing.drift - 1) + 1);
+        let mut host = Host {
+            name: name.to_owned(),
+            node: Node::new(name, 0, timing, &BTreeMap::new(), Time::START),
+            rate,
+            offset: random.below(1 << 40),
+            frozen_until: 0,
+            dead_until: 0,
+            pools: budgets.keys().map(|pool| (pool.clone(), HostPool::default())).collect(),
+            grants: Grants { until: Time::START, pools: BTreeMap::new() },
+            disk: BTreeMap::new(),
+            cut_until: 0,
+        };
+        host.start(0, random, budgets, bug);
+        host
+    }
+
+    /// The process starts, with what is on its disk.
+    pub(super) fn start(
+        &mut self,
+        now: u64,
+        random: &mut Random,
+        budgets: &BTreeMap<String, Budget>,
+        bug: Option<Bug>,
+    ) {
+        let clock = self.clock(now);
+        self.node = Node::new(&self.name, random.next(), Timing::default(), &self.disk, clock);
+        self.node.set_budgets(clock, budgets);
+        self.node.bug = bug;
+        self.take_grants();
+    }
+
+    pub(super) fn clock(&self, now: u64) -> Time {
+        Time::from_micros(self.offset + now / 1000 * self.rate)
+    }
+
+    pub(super) fn runs(&self, now: u64) -> bool {
+        now >= self.frozen_until && now >= self.dead_until
+    }
+
+    /// The node's decisions reach its pools; floors are stored before they are used.
+    pub(super) fn take_grants(&mut self) {
+        self.grants = self.node.grants();
+        self.disk = self.grants.pools.iter().map(|(name, grant)| (name.clone(), grant.floor)).collect();
+        self.disk.retain(|_, floor| *floor > 0);
+    }
+
+    /// What a pool may open now, by this node's clock.
+    pub(super) fn may_open(&self, now: u64, pool: &str) -> u32 {
+        let Some(grant) = self.grants.pools.get(pool) else { return 0 };
+        if now < self.dead_until {
+            return 0;
+        }
+        if self.clock(now) < self.grants.until { grant.limit } else { grant.floor }
+    }
+
+    /// The pools open, use and close connections.
+    pub(super) fn step(&mut self, now: u64, random: &mut Random) {
+        let clock = self.clock(now);
+        let names: Vec<String> = self.pools.keys().cloned().collect();
+        for name in names {
+            let limit = self.may_open(now, &name);
+            let forced = clock >= self.grants.until;
+            let Some(pool) = self.pools.get_mut(&name) else { continue };
+            let ended = random.below(u64::from(pool.active) + 1) as u32;
+            pool.active -= ended.min(pool.active);
+            if pool.open > limit {
+                let closed = if forced { (pool.open - limit).min(4) } else { pool.open - limit.max(pool.active) };
+                pool.open -= closed;
+                pool.active = pool.active.min(pool.open);
+            }
+            let wanted = pool.demand.saturating_sub(pool.active);
+            pool.active += wanted.min(pool.open.min(limit).saturating_sub(pool.active));
+            let opened = pool.demand.saturating_sub(pool.open).min(limit.saturating_sub(pool.open));
+            pool.open += opened;
+            pool.active = pool.active.max(pool.demand.min(pool.open).min(limit.max(pool.active)));
+            pool.limit = limit;
+            let waiting = pool.demand - pool.active.min(pool.demand);
+            pool.waits_since = if waiting == 0 { None } else { pool.waits_since.or(Some(clock)) };
+            let waits = pool.waits_since.map_or(Span::ZERO, |since| clock.since(since));
+            let turn = Span::from_millis(100 * u64::from(waiting) / u64::from(pool.active.max(1)));
+            let oldest = if pool.active > 0 { waits.min(turn) } else { waits };
+            self.node.set_usage(&name, Usage { open: pool.open, active: pool.active, waiting, oldest, limit });
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The world of one seed: faults for a while, then none.
+
+use std::collections::BTreeMap;
+
+use crate::members::Lost;
+use crate::node::Budget;
+use crate::request::{Reply, Request};
+use crate::sim::Bug;
+use crate::sim::etcd::Etcd;
+use crate::sim::host::Host;
+use crate::sim::random::Random;
+
+/// True time is in microseconds; this is a step.
+const STEP: u64 = 50_000;
+/// Faults begin and end by then.
+const FAULTS: u64 = 60_000_000;
+/// Lost nodes are found, and all is quiet by then.
+const QUIET: u64 = FAULTS + 30_000_000;
+/// What the issue of moving demand allows, and a step.
+const MOVED: u64 = QUIET + 2_000_000;
+const FAIR: u64 = MOVED + 15_000_000;
+
+/// A request on its way.
+struct Flight {
+    host: usize,
+    /// The process that sent it.
+    process: u64,
+    request: Request,
+    /// When etcd executes it; never, if it is lost.
+    executes: Option<u64>,
+    reply: Option<Reply>,
+    /// When the reply arrives, if it does.
+    arrives: Option<u64>,
+    /// When the sender takes it for failed.
+    gives_up: u64,
+    answered: bool,
+}
+
+/// What happened.
+#[derive(Default, Debug)]
+pub(super) struct Seen {
+    pub(super) commits: u64,
+    pub(super) conflicts: u64,
+    pub(super) unknown: u64,
+    pub(super) reclaims: u64,
+    pub(super) fenced_returns: u64,
+    pub(super) opened: u64,
+}
+
+impl Seen {
+    pub(super) fn add(&mut self, other: Seen) {
+        self.commits += other.commits;
+        self.conflicts += other.conflicts;
+        self.unknown += other.unknown;
+        self.reclaims += other.reclaims;
+        self.fenced_returns += other.fenced_returns;
+        self.opened += other.opened;
+    }
+}
+
+pub(super) struct World {
+    now: u64,
+    random: Random,
+    etcd: Etcd,
+    etcd_down_until: u64,
+    slow_until: u64,
+    hosts: Vec<Host>,
+    processes: Vec<u64>,
+    budgets: BTreeMap<String, Budget>,
+    flights: Vec<Flight>,
+    ending: Vec<(u64, usize, u64, Lost)>,
+    bug: Option<Bug>,
+    seen: Seen,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, bug: Option<Bug>) -> World {
+        let mut random = Random(seed);
+        let budget = |random: &mut Random| Budget { size: 1 + random.below(20) as u32, floor: random.below(3) as u32 };
+        let budgets: BTreeMap<String, Budget> =
+            (0..1 + random.below(2)).map(|at| (format!("pool{at}"), budget(&mut random))).collect();
+        let count = 2 + random.below(3);
+        let hosts: Vec<Host> =
+            (0..count).map(|at| Host::new(&format!("node{at}"), &mut random, &budgets, bug)).collect();
+        World {
+            now: 0,
+            random,
+            etcd: Etcd::default(),
+            etcd_down_until: 0,
+            slow_until: 0,
+            processes: vec![0; hosts.len()],
+            hosts,
+            budgets,
+            flights: Vec::new(),
+            ending: Vec::new(),
+            bug,
+            seen: Seen::default(),
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<Seen, String> {
+        let mut moved = false;
+        while self.now < FAIR {
+            self.now += STEP;
+            if self.now < FAULTS {
+                self.fail();
+            }
+            if self.now < QUIET - 20_000_000 && self.random.chance(2) {
+                self.change_demand();
+            }
+            if self.now == QUIET {
+                self.move_demand();
+            }
+            self.etcd();
+            self.nodes();
+            self.end_lost();
+            self.check_budgets()?;
+            if self.now > QUIET && !moved {
+                let progress = self.check_progress();
+                moved = progress.is_ok() || self.bug.is_some();
+                if self.now >= MOVED {
+                    progress?;
+                }
+            }
+        }
+        if self.bug.is_none() {
+            self.check_fairness()?;
+        }
+        Ok(self.seen)
+    }
+
+    fn fail(&mut self) {
+        if !self.random.chance(2) {
+            return;
+        }
+        let (now, span) = (self.now, 200_000 + self.random.below(25_000_000));
+        let end = (now + span).min(FAULTS);
+        let at = self.random.below(self.hosts.len() as u64) as usize;
+        match self.random.below(6) {
+            0 | 1 => self.hosts[at].frozen_until = end,
+            2 => {
+                // A crash: the machine's kernel closes the sockets.
+                let host = &mut self.hosts[at];
+                host.dead_until = end;
+                host.pools.values_mut().for_each(|pool| (pool.open, pool.active) = (0, 0));
+                self.processes[at] += 1;
+                let (clock, budgets) = (end, self.budgets.clone());
+                host.start(clock, &mut self.random, &budgets, self.bug);
+            }
+            3 => self.hosts[at].cut_until = end,
+            4 => self.etcd_down_until = end.min(now + 15_000_000),
+            _ => self.slow_until = end,
+        }
+    }
+
+    fn change_demand(&mut self) {
+        let at = self.random.below(self.hosts.len() as u64) as usize;
+        for pool in self.hosts[at].pools.values_mut() {
+            pool.demand = if self.random.chance(40) { 0 } else { self.random.below(25) as u32 };
+        }
+    }
+
+    /// All demand is on one node from now on; some of the time on two.
+    fn move_demand(&mut self) {
+        let at = self.random.below(self.hosts.len() as u64) as usize;
+        let also = if self.random.chance(50) { (at + 1) % self.hosts.len() } else { at };
+        for (number, host) in self.hosts.iter_mut().enumerate() {
+            let demand = if number == at || number == also { 5 + self.random.below(20) as u32 } else { 0 };
+            host.pools.values_mut().for_each(|pool| pool.demand = demand);
+        }
+    }
+
+    /// Etcd executes what has arrived.
+    fn etcd(&mut self) {
+        let now = self.now;
+        for flight in &mut self.flights {
+            if flight.executes.is_some_and(|at| at <= now) && flight.reply.is_none() {
+                if now < self.etcd_down_until {
+                    // It waits in a queue, or is lost.
+                    flight.executes = self.random.chance(50).then_some(self.etcd_down_until + STEP);
+                    continue;
+                }
+                let reply = self.etcd.execute(&flight.request);
+                match &reply {
+                    Reply::Committed(_) => self.seen.commits += 1,
+                    Reply::Conflict => self.seen.conflicts += 1,
+                    Reply::Read(..) => {}
+                }
+                flight.reply = Some(reply);
+            }
+        }
+    }
+
+    fn nodes(&mut self) {
+        for at in 0..self.hosts.len() {
+            if !self.hosts[at].runs(self.now) {
+                continue;
+            }
+            self.deliver(at);
+            let now = self.now;
+            self.hosts[at].take_grants();
+            let open = |host: &Host| host.pools.values().map(|pool| u64::from(pool.open)).sum::<u64>();
+            let before = open(&self.hosts[at]);
+            let host = &mut self.hosts[at];
+            host.step(now, &mut self.random);
+            self.seen.opened += open(&self.hosts[at]).saturating_sub(before);
+            let clock = self.hosts[at].clock(now);
+            if let Some(request) = self.hosts[at].node.next_request(clock) {
+                self.send(at, request);
+            }
+            self.hosts[at].take_grants();
+            let lost: Vec<Lost> = self.hosts[at].node.lost().cloned().collect();
+            for lost in lost {
+                let process = self.processes[at];
+                if !self.ending.iter().any(|(_, host, of, known)| (*host, *of, known) == (at, process, &lost)) {
+                    let done = now + 50_000 + self.random.below(1_500_000);
+                    self.ending.push((done, at, process, lost));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, host: usize, request: Request) {
+        let now = self.now;
+        let calm = now >= FAULTS;
+        let cut = now < self.hosts[host].cut_until;
+        let slow = now < self.slow_until;
+        let delay = match self.random.below(100) {
+            _ if calm => self.random.below(20_000),
+            _ if slow => self.random.below(4_000_000),
+            0 => self.random.below(14_000_000),
+            1..=7 => self.random.below(4_000_000),
+            _ => self.random.below(100_000),
+        };
+        let lost = !calm && (cut && self.random.chance(50) || self.random.chance(1));
+        let back = if slow && !calm { self.random.below(4_000_000) } else { self.random.below(20_000) };
+        let reply_lost = !calm && (cut || self.random.chance(2));
+        self.flights.push(Flight {
+            host,
+            process: self.processes[host],
+            request,
+            executes: (!lost).then_some(now + delay),
+            reply: None,
+            arrives: (!lost && !reply_lost).then_some(now + delay + back),
+            gives_up: now + [300_000, 300_000, 2_000_000, 2_000_000, 12_000_000][self.random.below(5) as usize],
+            answered: false,
+        });
+    }
+
+    /// The host receives its reply, or gives up.
+    fn deliver(&mut self, at: usize) {
+        let (now, process) = (self.now, self.processes[at]);
+        for flight in self.flights.iter_mut().filter(|flight| flight.host == at && !flight.answered) {
+            if flight.process != process {
+                flight.answered = true;
+                continue;
+            }
+            let clock = self.hosts[at].clock(now);
+            if flight.arrives.is_some_and(|at| at <= now)
+                && let Some(reply) = flight.reply.clone()
+            {
+                flight.answered = true;
+                let fenced = |stored: &crate::request::Stored| match &stored.value {
+                    crate::request::Value::Member(member) => {
+                        member.fenced && stored.key == crate::request::Key::Member(self.hosts[at].name.clone())
+                    }
+                    crate::request::Value::Pool(_) => false,
+                };
+                if let Reply::Read(_, all) = &reply {
+                    self.seen.fenced_returns += u64::from(all.iter().any(fenced));
+                }
+                self.hosts[at].node.replied(clock, reply);
+            } else if flight.gives_up <= now && flight.arrives.is_none_or(|at| now < FAULTS || at <= now) {
+                flight.answered = true;
+                self.seen.unknown += 1;
+                self.hosts[at].node.failed(clock);
+            }
+        }
+        self.flights.retain(|flight| !flight.answered || (flight.executes.is_some() && flight.reply.is_none()));
+    }
+
+    /// A lost node's connections are ended at the server.
+    fn end_lost(&mut self) {
+        let now = self.now;
+        let (done, rest) = std::mem::take(&mut self.ending).into_iter().partition(|(at, ..)| *at <= now);
+        self.ending = rest;
+        for (_, at, process, lost) in done {
+            let lost: Lost = lost;
+            if self.processes[at] != process || !self.hosts[at].runs(now) {
+                continue;
+            }
+            for host in self.hosts.iter_mut().filter(|host| host.name == lost.node) {
+                if let Some(pool) = host.pools.get_mut(&lost.pool) {
+                    (pool.open, pool.active) = (0, 0);
+                }
+            }
+            self.seen.reclaims += 1;
+            self.hosts[at].node.ended(&lost);
+        }
+    }
+
+    fn check_budgets(&self) -> Result<(), String> {
+        for (name, budget) in &self.budgets {
+            let used = |host: &Host| host.pools[name].open.max(host.may_open(self.now, name));
+            let all: Vec<u32> = self.hosts.iter().map(used).collect();
+            let sum: u32 = all.iter().sum();
+            if sum > budget.size {
+                return Err(format!(
+                    "over budget at {} ms: {name} has {}, and nodes {all:?}: {:?}",
+                    self.now / 1000,
+                    budget.size,
+                    self.etcd.pool(name)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Connections that could serve a client serve one.
+    fn check_progress(&self) -> Result<(), String> {
+        for (name, budget) in &self.budgets {
+            let pools = || self.hosts.iter().map(|host| (&host.pools[name], &host.name));
+            let record = self.etcd.pool(name).ok_or_else(|| format!("{name} has no record"))?;
+            let reserved: u32 = pools().map(|(pool, host)| record.entry(host).floor.saturating_sub(pool.demand)).sum();
+            let active: u32 = pools().map(|(pool, _)| pool.active).sum();
+            let demand: u32 = pools().map(|(pool, _)| pool.demand).sum();
+            if active < demand.min(budget.size - reserved) {
+                return Err(format!(
+                    "progress: {name} has a budget of {}, {demand} clients, {active} served: {record:?}",
+                    budget.size
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_fairness(&self) -> Result<(), String> {
+        for (name, budget) in &self.budgets {
+            let record = self.etcd.pool(name).ok_or_else(|| format!("{name} has no record"))?;
+            let demand = |host: &Host| host.pools[name].demand;
+            let floors: u32 = self.hosts.iter().map(|host| record.entry(&host.name).floor).sum();
+            let busy = self.hosts.iter().filter(|host| demand(host) > 0).count() as u32;
+            let fair = (budget.size - floors) / busy.max(1);
+            for host in &self.hosts {
+                let (pool, share) = (&host.pools[name], record.entry(&host.name).share);
+                if share < pool.demand.min(fair) && budget.size > 1 {
+                    return Err(format!("fairness: {} has {share} of {fair} in {name}: {record:?}", host.name));
+                }
+            }
+        }
+        Ok(())
+    }
+}

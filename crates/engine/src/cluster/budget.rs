@@ -1,0 +1,160 @@
+//! Worker 0's limits of pools that several nodes share: what this node may open, and until when.
+//!
+//! Owns the limits, their expiry, and the servers that were closed so shortly before that PostgreSQL may still have them.
+//! Must not know how nodes agree. A pool that is shared and has no limit here may open none.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weir_admin::{SharedLimit, SharedLimits};
+use weir_base::{Span, Time};
+
+use crate::cluster::quota::Key;
+use crate::cluster::quota::counter::CLOSED;
+
+/// How long a closed server still counts: PostgreSQL needs a moment to end it.
+const LINGER: Span = Span::from_millis(300);
+
+/// When servers beyond the floor are closed though they are in use, after the limits have expired.
+const FORCE_AFTER: Span = Span::from_secs(1);
+
+/// See the head of the file.
+pub(crate) struct NodeBudget {
+    limits: SharedLimits,
+    /// The end of the wait of servers that were closed, and their databases.
+    lingering: VecDeque<(Time, String)>,
+    lingers: BTreeMap<String, u32>,
+    /// Servers in use were closed since the limits expired.
+    forced: bool,
+    pub(crate) armed: Time,
+}
+
+impl Default for NodeBudget {
+    fn default() -> NodeBudget {
+        let (limits, lingering, lingers) = Default::default();
+        NodeBudget { limits, lingering, lingers, forced: false, armed: Time::NEVER }
+    }
+}
+
+impl NodeBudget {
+    /// Takes over other limits.
+    pub(crate) fn set(&mut self, limits: SharedLimits) {
+        if limits.until > self.limits.until {
+            self.forced = false;
+        }
+        self.limits = limits;
+    }
+
+    /// The limit of a shared pool, as the counter understands it.
+    pub(crate) fn limit(&self, now: Time, database: &str) -> u32 {
+        let lingers = self.lingers.get(database).copied().unwrap_or(0);
+        match self.allowed(now, database).saturating_sub(lingers) {
+            0 => CLOSED,
+            most => most,
+        }
+    }
+
+    /// What a shared pool may have now.
+    pub(crate) fn allowed(&self, now: Time, database: &str) -> u32 {
+        let limit = self.limits.pools.get(database).copied().unwrap_or_default();
+        let SharedLimit { limit, floor } = limit;
+        if now < self.limits.until { limit } else { floor }
+    }
+
+    /// A server of a shared pool was closed.
+    pub(crate) fn closed(&mut self, now: Time, database: &str, count: u32) {
+        for _ in 0..count {
+            self.lingering.push_back((now + LINGER, database.to_owned()));
+        }
+        *self.lingers.entry(database.to_owned()).or_default() += count;
+    }
+
+    /// How many closed servers of a database still count.
+    pub(crate) fn lingering(&self, database: &str) -> u32 {
+        self.lingers.get(database).copied().unwrap_or(0)
+    }
+
+    /// Servers that were closed long enough ago count no more. Returns whether servers in use must be closed now, which
+    /// it requests once for each expiry.
+    pub(crate) fn due(&mut self, now: Time) -> bool {
+        while let Some((at, database)) = self.lingering.front()
+            && *at <= now
+        {
+            if let Some(count) = self.lingers.get_mut(database) {
+                *count -= 1;
+                if *count == 0 {
+                    self.lingers.remove(database);
+                }
+            }
+            self.lingering.pop_front();
+        }
+        let force = !self.forced && self.limits.until > Time::START && now >= self.limits.until + FORCE_AFTER;
+        self.forced |= force;
+        force
+    }
+
+    /// When something is due next.
+    pub(crate) fn next_due(&self, now: Time) -> Time {
+        let lingering = self.lingering.front().map_or(Time::NEVER, |(at, _)| *at);
+        let until = self.limits.until;
+        let expiry = match () {
+            () if until == Time::START || self.forced => Time::NEVER,
+            () if now < until => until,
+            () => until + FORCE_AFTER,
+        };
+        lingering.min(expiry)
+    }
+
+    /// The pools with a limit.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &String> {
+        self.limits.pools.keys()
+    }
+}
+
+/// Whether a key is the servers of a database.
+pub(crate) fn database_of(key: &Key) -> Option<&str> {
+    match key {
+        Key::ServersOfDatabase(name) => Some(name),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::START + Span::from_millis(millis)
+    }
+
+    fn budget(limit: u32, floor: u32) -> NodeBudget {
+        let pools = [("app".to_owned(), SharedLimit { limit, floor })].into();
+        let mut budget = NodeBudget::default();
+        budget.set(SharedLimits { until: at(1000), pools });
+        budget
+    }
+
+    #[test]
+    fn an_expired_limit_is_the_floor_and_an_unknown_pool_may_open_none() {
+        let budget = budget(5, 1);
+        assert_eq!((budget.limit(at(999), "app"), budget.limit(at(1000), "app")), (5, 1));
+        assert_eq!(budget.limit(at(0), "other"), CLOSED);
+    }
+
+    #[test]
+    fn a_closed_server_counts_for_a_moment() {
+        let mut budget = budget(1, 0);
+        budget.closed(at(10), "app", 1);
+        assert_eq!((budget.limit(at(20), "app"), budget.next_due(at(20))), (CLOSED, at(310)));
+        assert!(!budget.due(at(310)));
+        assert_eq!(budget.limit(at(310), "app"), 1);
+    }
+
+    #[test]
+    fn servers_in_use_are_closed_once_after_the_limits_have_expired() {
+        let mut budget = budget(5, 1);
+        assert_eq!((budget.next_due(at(0)), budget.next_due(at(1500))), (at(1000), at(2000)));
+        assert!(!budget.due(at(1999)));
+        assert!(budget.due(at(2000)) && !budget.due(at(2001)));
+        assert_eq!(budget.next_due(at(2001)), Time::NEVER);
+    }
+}

@@ -1,0 +1,201 @@
+//! A client of etcd, by the JSON interface of its version 3: ranges, transactions and logins.
+//!
+//! Owns the addresses, of which one is used until it fails, and the token of a login. Each call is one request and blocks
+//! for [`TIMEOUT`] at most; nothing is repeated here, since a transaction that failed may have been executed.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rustls::crypto::aws_lc_rs;
+use serde_json::{Value as Json, json};
+use ureq::Agent;
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem};
+use weir_cluster::{Key, Member, PoolRecord, Reply, Request, Revision, Stored, Txn, Value};
+use weir_config::Cluster;
+
+/// How long a request may take.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// See the head of the file.
+pub(crate) struct Etcd {
+    agent: Agent,
+    addresses: Vec<String>,
+    /// Which address is used.
+    current: usize,
+    prefix: String,
+    login: Option<(String, String)>,
+    token: Option<String>,
+}
+
+impl Etcd {
+    /// A client for the cluster; connects to nothing yet. An error is one line.
+    pub(crate) fn new(rules: &Cluster) -> Result<Etcd, String> {
+        let mut config = Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
+        if rules.etcd.iter().any(|address| address.starts_with("https:")) {
+            config = config.tls_config(tls(rules)?);
+        }
+        let password = rules.password_file.as_deref().map(read).transpose()?.unwrap_or_default();
+        let password = String::from_utf8_lossy(&password).trim_end().to_owned();
+        let login = (!rules.user.is_empty()).then(|| (rules.user.clone(), password));
+        Ok(Etcd {
+            agent: config.build().into(),
+            addresses: rules.etcd.iter().map(|address| address.trim_end_matches('/').to_owned()).collect(),
+            current: 0,
+            prefix: format!("/weir/{}/", rules.name),
+            login,
+            token: None,
+        })
+    }
+
+    /// Executes a request. After an error it is unknown whether it was executed, or will be.
+    pub(crate) fn execute(&mut self, request: &Request) -> Result<Reply, String> {
+        match request {
+            Request::ReadAll => self.range("", 0),
+            Request::ReadMembers => self.range("node/", 0),
+            Request::ReadPools(after) => self.range("pool/", after + 1),
+            Request::Commit(txn) => self.commit(txn),
+        }
+    }
+
+    fn range(&mut self, below: &str, min: Revision) -> Result<Reply, String> {
+        let from = format!("{}{below}", self.prefix);
+        let mut end = from.clone().into_bytes();
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+        let body = json!({
+            "key": STANDARD.encode(&from), "range_end": STANDARD.encode(&end), "min_mod_revision": min.to_string(),
+        });
+        let answer = self.call("kv/range", &body)?;
+        let empty = Vec::new();
+        let found = answer["kvs"].as_array().unwrap_or(&empty);
+        let stored = found.iter().filter_map(|entry| self.stored(entry)).collect::<Result<_, _>>()?;
+        Ok(Reply::Read(number(&answer["header"]["revision"]), stored))
+    }
+
+    /// A key with its value; `None` for keys that are not a node's or a pool's.
+    fn stored(&self, entry: &Json) -> Option<Result<Stored, String>> {
+        let key = String::from_utf8(decoded(&entry["key"])?).ok()?;
+        let value = decoded(&entry["value"]).unwrap_or_default();
+        let revision = number(&entry["mod_revision"]);
+        let failed = |error: serde_json::Error| format!("{key}: {error}");
+        let below = key.strip_prefix(&self.prefix)?;
+        let stored = |key, value| Stored { key, revision, value };
+        if let Some(name) = below.strip_prefix("node/") {
+            let member = serde_json::from_slice::<Member>(&value).map_err(failed);
+            return Some(member.map(|member| stored(Key::Member(name.to_owned()), Value::Member(member))));
+        }
+        let name = below.strip_prefix("pool/")?;
+        let record = serde_json::from_slice::<PoolRecord>(&value).map_err(failed);
+        Some(record.map(|record| stored(Key::Pool(name.to_owned()), Value::Pool(record))))
+    }
+
+    fn commit(&mut self, txn: &Txn) -> Result<Reply, String> {
+        let compare = |(key, revision): &(Key, Revision)| {
+            json!({
+                "key": self.encoded(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string(),
+            })
+        };
+        let put = |(key, value): &(Key, Option<Value>)| {
+            let key = self.encoded(key);
+            let value = match value {
+                None => return json!({ "request_delete_range": { "key": key } }),
+                Some(Value::Member(member)) => serde_json::to_vec(member),
+                Some(Value::Pool(record)) => serde_json::to_vec(record),
+            };
+            json!({ "request_put": { "key": key, "value": STANDARD.encode(value.unwrap_or_default()) } })
+        };
+        let compares: Vec<Json> = txn.compares.iter().map(compare).collect();
+        let puts: Vec<Json> = txn.puts.iter().map(put).collect();
+        let answer = self.call("kv/txn", &json!({ "compare": compares, "success": puts }))?;
+        if answer["succeeded"] == json!(true) {
+            return Ok(Reply::Committed(number(&answer["header"]["revision"])));
+        }
+        Ok(Reply::Conflict)
+    }
+
+    fn encoded(&self, key: &Key) -> String {
+        match key {
+            Key::Member(name) => STANDARD.encode(format!("{}node/{name}", self.prefix)),
+            Key::Pool(name) => STANDARD.encode(format!("{}pool/{name}", self.prefix)),
+        }
+    }
+
+    /// One request; logs in first, if etcd wants that.
+    fn call(&mut self, path: &str, body: &Json) -> Result<Json, String> {
+        if let (Some((user, password)), None) = (self.login.clone(), &self.token) {
+            let answer = self.post("auth/authenticate", &json!({ "name": user, "password": password }))?;
+            self.token = answer["token"].as_str().map(str::to_owned);
+        }
+        self.post(path, body)
+    }
+
+    fn post(&mut self, path: &str, body: &Json) -> Result<Json, String> {
+        let address = &self.addresses[self.current % self.addresses.len()];
+        let url = format!("{address}/v3/{path}");
+        let mut request = self.agent.post(&url);
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", token);
+        }
+        let answer = request.send(body.to_string()).map_err(|error| error.to_string()).and_then(|mut answer| {
+            let status = answer.status();
+            let text = answer.body_mut().with_config().limit(64 << 20).read_to_string();
+            let text = text.map_err(|error| error.to_string())?;
+            let json = || serde_json::from_str::<Json>(&text).map_err(|error| error.to_string());
+            if status.is_success() { json() } else { Err(format!("{status}: {}", text.trim())) }
+        });
+        answer.map_err(|error| {
+            // The token may have expired, and the next address may answer.
+            self.token = None;
+            let failed = format!("etcd at {address}: {error}");
+            self.current = (self.current + 1) % self.addresses.len();
+            failed
+        })
+    }
+}
+
+fn number(value: &Json) -> Revision {
+    value.as_str().and_then(|text| text.parse().ok()).or_else(|| value.as_i64()).unwrap_or(0)
+}
+
+fn decoded(value: &Json) -> Option<Vec<u8>> {
+    STANDARD.decode(value.as_str()?).ok()
+}
+
+fn tls(rules: &Cluster) -> Result<TlsConfig, String> {
+    let roots = match &rules.ca_file {
+        Some(file) => certificates(file)?,
+        None => {
+            let found = rustls_native_certs::load_native_certs().certs;
+            found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect()
+        }
+    };
+    let mut tls = TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
+        .root_certs(RootCerts::new_with_certs(&roots));
+    if let (Some(certificate), Some(key)) = (&rules.cert_file, &rules.key_file) {
+        let text = read(key)?;
+        let key = PrivateKey::from_pem(&text).map_err(|error| format!("{}: {error}", key.display()))?;
+        tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(certificate)?, key)));
+    }
+    Ok(tls.build())
+}
+
+fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, String> {
+    let text = read(file)?;
+    let certificate = |item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(certificate),
+        _ => None,
+    };
+    let all: Vec<_> = parse_pem(&text).filter_map(certificate).collect();
+    if all.is_empty() { Err(format!("{}: there is no certificate in it", file.display())) } else { Ok(all) }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    fs::read(file).map_err(|error| format!("{}: {error}", file.display()))
+}

@@ -1,0 +1,29 @@
+//! The floors of a node on disk: what it may use at a start without etcd.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+/// Reads the floors; none if there is no file yet.
+pub(super) fn read(file: Option<&Path>) -> Result<BTreeMap<String, u32>, String> {
+    let Some(file) = file else { return Ok(BTreeMap::new()) };
+    match fs::read(file) {
+        Ok(text) => serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", file.display())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(format!("{}: {error}", file.display())),
+    }
+}
+
+/// Replaces the floors.
+pub(super) fn write(file: Option<&Path>, floors: &BTreeMap<String, u32>) -> Result<(), String> {
+    let Some(file) = file else { return Ok(()) };
+    let beside = file.with_extension("new");
+    let write = || {
+        let mut to = fs::File::create(&beside)?;
+        to.write_all(&serde_json::to_vec(floors)?)?;
+        to.sync_all()?;
+        fs::rename(&beside, file)
+    };
+    write().map_err(|error| format!("{}: {error}", file.display()))
+}

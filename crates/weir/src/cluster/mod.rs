@@ -1,0 +1,268 @@
+//! The thread of a cluster's node: between the workers, the node's decisions and etcd. It exists only with `[cluster]`.
+//!
+//! Owns the order of a round: what pools use is read, the next request is made, and the workers get their limits. The limits
+//! have an end by the workers' clock, so that nothing here has to happen in time.
+
+mod etcd;
+mod floors;
+mod usage;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use weir_admin::{Control, Reply, Request, SharedLimit, SharedLimits};
+use weir_cluster::{Budget, Grants, Node, Standing, Timing};
+use weir_config::{Cluster, Config};
+use weir_runtime::{Handle, StartError};
+use weir_terminal::print_line;
+
+use crate::failure::Failure;
+use crate::load;
+
+use etcd::Etcd;
+use usage::Usages;
+
+/// The pause between two rounds.
+const PAUSE: Duration = Duration::from_millis(40);
+/// How long the workers may take to answer.
+const ANSWER: Duration = Duration::from_secs(2);
+/// In so many rounds what pools use is read once.
+const ROUNDS: u32 = 3;
+
+/// The running thread; dropping it ends the thread.
+pub(crate) struct Nodes {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Nodes {
+    /// Starts the thread, if there is a cluster.
+    pub(crate) fn start(config: &Config, handle: Handle) -> Result<Option<Nodes>, StartError> {
+        let rules = &config.cluster;
+        if rules.etcd.is_empty() {
+            return Ok(None);
+        }
+        if rules.node.is_empty() {
+            return Err(StartError::new(
+                "\"node\" is missing in [cluster]: each node needs a name of its own".to_owned(),
+            ));
+        }
+        let etcd = Etcd::new(rules).map_err(StartError::new)?;
+        let floors = floors::read(rules.state.as_deref()).map_err(StartError::new)?;
+        let timing = Timing { lease: rules.lease, ..Timing::default() };
+        let mut node = Node::new(&rules.node, incarnation(), timing, &floors, handle.now());
+        node.describe(env!("CARGO_PKG_VERSION"), 0, "");
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut round = Round {
+            node,
+            etcd,
+            control: handle.control(),
+            handle,
+            state: rules.state.clone(),
+            stored: floors,
+            usages: Usages::default(),
+            sent: None,
+            standing: None,
+            last_error: String::new(),
+            number: 0,
+        };
+        let stopped = stop.clone();
+        let run = move || {
+            while !stopped.load(Ordering::Acquire) {
+                round.run();
+                thread::sleep(PAUSE);
+            }
+        };
+        let thread = thread::Builder::new().name("cluster".into()).spawn(run);
+        let thread = thread.map_err(|error| StartError::new(format!("can't start a thread: {error}")))?;
+        Ok(Some(Nodes { stop, thread: Some(thread) }))
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Round {
+    node: Node,
+    etcd: Etcd,
+    handle: Handle,
+    control: Arc<dyn Control>,
+    state: Option<PathBuf>,
+    /// The floors on disk.
+    stored: BTreeMap<String, u32>,
+    usages: Usages,
+    /// What the workers have.
+    sent: Option<Grants>,
+    standing: Option<Standing>,
+    last_error: String,
+    number: u32,
+}
+
+impl Round {
+    fn run(&mut self) {
+        if self.number.is_multiple_of(ROUNDS) {
+            self.read_usage();
+        }
+        self.number = self.number.wrapping_add(1);
+        if let Some(request) = self.node.next_request(self.handle.now()) {
+            // A lower limit is in force before its surplus is released.
+            self.send_limits();
+            match self.etcd.execute(&request) {
+                Ok(reply) => {
+                    self.last_error.clear();
+                    self.node.replied(self.handle.now(), reply);
+                }
+                Err(error) => {
+                    self.node.failed(self.handle.now());
+                    self.report_error(error);
+                }
+            }
+        }
+        self.send_limits();
+        self.report_standing();
+    }
+
+    /// Reads the configuration, and what the pools use.
+    fn read_usage(&mut self) {
+        let Some(Reply::Report(report, config)) = self.ask(Request::Report) else { return };
+        let budget = |name: &String| {
+            let size = config.shared_budget(name)?;
+            Some((name.clone(), Budget { size, floor: config.cluster.floor }))
+        };
+        let budgets: BTreeMap<String, Budget> = config.pools.keys().filter_map(budget).collect();
+        self.node.set_budgets(self.handle.now(), &budgets);
+        self.usages.note(&report);
+        self.sent = None;
+        self.send_limits();
+    }
+
+    /// Sends limits that have changed to the workers; floors are on disk before they are used.
+    fn send_limits(&mut self) {
+        let mut grants = self.node.grants();
+        if self.sent.as_ref() == Some(&grants) {
+            return;
+        }
+        let floors: BTreeMap<String, u32> =
+            grants.pools.iter().map(|(name, grant)| (name.clone(), grant.floor)).collect();
+        if floors != self.stored {
+            match floors::write(self.state.as_deref(), &floors) {
+                Ok(()) => self.stored = floors,
+                Err(error) => self.report_error(error),
+            }
+        }
+        let limit = |grant: &weir_cluster::Grant| SharedLimit { limit: grant.limit, floor: grant.floor };
+        let pools = grants.pools.iter().map(|(name, grant)| (name.clone(), limit(grant))).collect();
+        let limits = SharedLimits { until: grants.until, pools };
+        let until = grants.until;
+        if let Some(Reply::SharedOpen(open)) = self.ask(Request::SetShared(limits)) {
+            let now = self.handle.now();
+            for (name, open) in open {
+                let grant = grants.pools.get(&name).copied().unwrap_or_default();
+                let limit = if now < until { grant.limit } else { grant.floor };
+                self.node.set_usage(&name, self.usages.usage(&name, open, limit));
+            }
+            grants.until = until;
+            self.sent = Some(grants);
+        }
+    }
+
+    fn ask(&self, request: Request) -> Option<Reply> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let number = self.control.ask(
+            request,
+            Box::new(move |response| {
+                let _ = sender.try_send(response);
+            }),
+        );
+        match receiver.recv_timeout(ANSWER) {
+            Ok(Ok(reply)) => Some(reply),
+            Ok(Err(_)) => None,
+            Err(_) => {
+                self.control.forget(number);
+                None
+            }
+        }
+    }
+
+    fn report_error(&mut self, error: String) {
+        if error != self.last_error {
+            self.log(format!("cluster: {error}"));
+            self.last_error = error;
+        }
+    }
+
+    fn report_standing(&mut self) {
+        let standing = self.node.standing(self.handle.now());
+        if self.standing != Some(standing) {
+            self.log(format!("cluster: this node {}", words(standing)));
+            self.standing = Some(standing);
+        }
+    }
+
+    fn log(&self, line: String) {
+        self.control.ask(Request::Log(line), Box::new(|_| {}));
+    }
+}
+
+fn words(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Joining => "waits for etcd, to read its shares",
+        Standing::NameInUse => "waits: another process has its name, or had it until shortly",
+        Standing::Member => "is a member: its lease is valid",
+        Standing::Floor => "has its floors only: it could not renew its lease",
+    }
+}
+
+/// A random number for this process.
+fn incarnation() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// `weir cluster`: prints what etcd has.
+pub(crate) fn run(file: &Path) -> Result<(), Failure> {
+    let config = load::load(file).map_err(|mistakes| Failure::lines(&mistakes))?;
+    if config.cluster.etcd.is_empty() {
+        return Err(Failure::at(file.display(), "has no [cluster] with etcd's addresses"));
+    }
+    status(&config.cluster).map_err(Failure::Message)?.iter().for_each(|line| print_line(line));
+    Ok(())
+}
+
+fn status(rules: &Cluster) -> Result<Vec<String>, String> {
+    let mut etcd = Etcd::new(rules)?;
+    let weir_cluster::Reply::Read(revision, all) = etcd.execute(&weir_cluster::Request::ReadAll)? else {
+        return Err("etcd has sent something else than what was read".to_owned());
+    };
+    let mut lines = vec![format!("cluster {} at revision {revision}", rules.name)];
+    for stored in all {
+        match (stored.key, stored.value) {
+            (weir_cluster::Key::Member(name), weir_cluster::Value::Member(member)) => lines.push(format!(
+                "node {name}: version {}, {} heartbeats{}",
+                member.version,
+                member.beat,
+                if member.fenced { ", its lease has ended" } else { "" }
+            )),
+            (weir_cluster::Key::Pool(name), weir_cluster::Value::Pool(record)) => {
+                let node = |(name, entry): (&String, &weir_cluster::Entry)| {
+                    let wait = entry.wait.map_or(String::new(), |wait| format!(", lacks {}", wait.amount));
+                    format!("{name} has {} (floor {}{wait})", entry.share, entry.floor)
+                };
+                let nodes: Vec<String> = record.nodes.iter().map(node).collect();
+                lines.push(format!("pool {name}: {} of {}: {}", record.shared(), record.budget, nodes.join("; ")));
+            }
+            _ => {}
+        }
+    }
+    Ok(lines)
+}

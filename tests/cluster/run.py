@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Three Weirs that share the budget of one pool through a real etcd and a real PostgreSQL on this machine.
+
+Samples pg_stat_activity a hundred times a second while the load moves from node to node, a node is frozen for longer than its
+lease, and etcd is killed and started again. Fails if the budget was exceeded once, or if the load does not get its
+connections back. `run.py WEIR [SECONDS]`; with "demo" as SECONDS it serves until it is interrupted.
+"""
+
+import json, os, pwd, shutil, signal, socket, subprocess, sys, tempfile, threading, time
+
+WEIR = os.path.abspath(sys.argv[1])
+DEMO = sys.argv[2:] == ["demo"]
+BUDGET, LEASE = 12, 4
+POSTGRES = os.environ.get("PG_BIN") or subprocess.run(
+    "ls -d /usr/lib/postgresql/*/bin | tail -1", shell=True, text=True, capture_output=True).stdout.strip()
+folder = tempfile.mkdtemp(prefix="weir-cluster-")
+os.chmod(folder, 0o755)
+processes = []
+account = pwd.getpwnam("nobody") if os.getuid() == 0 else None
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def lower():
+    if account:
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
+
+
+def start(name, *command, **more):
+    log = open(f"{folder}/{name}.log", "ab")
+    process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **more)
+    processes.append(process)
+    return process
+
+
+def wait_for(port, seconds=30):
+    end = time.time() + seconds
+    while time.time() < end:
+        try:
+            return socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit(f"nothing listens on port {port}; see {folder}")
+
+
+class Etcd:
+    def __init__(self):
+        self.port, self.peer = free_port(), free_port()
+        self.start()
+
+    def start(self):
+        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer}"
+        self.process = start("etcd", "etcd", "--data-dir", f"{folder}/etcd", "--listen-client-urls", client,
+                             "--advertise-client-urls", client, "--listen-peer-urls", peer,
+                             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}")
+        wait_for(self.port)
+
+
+def postgres():
+    data, port = f"{folder}/data", free_port()
+    os.mkdir(data)
+    if account:
+        os.chown(data, account.pw_uid, account.pw_gid)
+    subprocess.run([f"{POSTGRES}/initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N"], check=True,
+                   stdout=subprocess.DEVNULL, preexec_fn=lower)
+    start("postgres", f"{POSTGRES}/postgres", "-D", data, "-p", str(port), "-c", "listen_addresses=127.0.0.1",
+          "-c", "unix_socket_directories=", "-c", "max_connections=60", "-c", "fsync=off", preexec_fn=lower)
+    wait_for(port)
+    time.sleep(1)
+    psql(port, "create role app login", "create database app owner app")
+    return port
+
+
+def psql(port, *statements):
+    for statement in statements:
+        subprocess.run([f"{POSTGRES}/psql", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-At", "-d", "postgres", "-c",
+                        statement], check=True, stdout=subprocess.DEVNULL)
+
+
+class Node:
+    def __init__(self, name, etcd, server):
+        self.name, self.port = name, free_port()
+        self.file = f"{folder}/{name}.toml"
+        with open(self.file, "w") as file:
+            file.write(f"""[listen]
+address = "127.0.0.1"
+port = {self.port}
+[auth]
+type = "trust"
+[auth.users]
+app = ""
+[cluster]
+etcd = ["http://127.0.0.1:{etcd.port}"]
+name = "demo"
+node = "{name}"
+lease = "{LEASE}s"
+floor = 1
+state = "{folder}/{name}.floors"
+[pools.app]
+host = "127.0.0.1"
+port = {server}
+user = "app"
+mode = "transaction"
+size = {BUDGET}
+""")
+        self.process = start(name, WEIR, "serve", self.file)
+        wait_for(self.port)
+
+
+class Load:
+    """Clients of one node, each with short transactions one after the other, in pgbench."""
+
+    def __init__(self, node, clients):
+        script = f"{folder}/script.sql"
+        with open(script, "w") as file:
+            file.write("select pg_sleep(0.02);\n")
+        self.process = start(f"load-{node.name}", f"{POSTGRES}/pgbench", "-n", "-h", "127.0.0.1", "-p", str(node.port), "-U",
+                             "app", "-c", str(clients), "-T", "3600", "-f", script, "app")
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Sampler(threading.Thread):
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.samples, self.most, self.now, self.over, self.running = 0, 0, 0, [], True
+        query = "select count(*) from pg_stat_activity where usename = 'app' and backend_type = 'client backend'"
+        self.psql = subprocess.Popen([f"{POSTGRES}/psql", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-At", "-q",
+                                      "-d", "postgres"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        processes.append(self.psql)
+        self.query, self.began = query, time.time()
+
+    def run(self):
+        while self.running:
+            began = time.time()
+            self.psql.stdin.write(self.query + ";\n")
+            line = self.psql.stdout.readline()
+            if not line:
+                return
+            self.now = int(line)
+            self.samples += 1
+            self.most = max(self.most, self.now)
+            if self.now > BUDGET:
+                self.over.append((round(began - self.began, 2), self.now))
+            time.sleep(max(0, 0.008 - (time.time() - began)))
+
+
+def shares(node):
+    out = subprocess.run([WEIR, "cluster", node.file], text=True, capture_output=True)
+    return out.stdout.strip() or out.stderr.strip()
+
+
+def reaches(sampler, wanted, seconds, what):
+    began = time.time()
+    while time.time() < began + seconds:
+        if sampler.now >= wanted:
+            print(f"  {what}: {wanted} connections after {time.time() - began:.1f} s", flush=True)
+            return True
+        time.sleep(0.05)
+    failures.append(f"{what}: {sampler.now} of {wanted} connections after {seconds} s")
+    print("  FAILED", failures[-1], flush=True)
+    return False
+
+
+def share_of(node, name):
+    for line in shares(node).splitlines():
+        if line.startswith("pool app"):
+            for part in line.partition(": ")[2].partition(": ")[2].split("; "):
+                if part.startswith(name + " has "):
+                    return int(part.split()[2])
+    return 0
+
+
+def moves(node, via, wanted, seconds, what):
+    began = time.time()
+    while time.time() < began + seconds:
+        if share_of(via, node.name) >= wanted:
+            print(f"  {what}: a share of {wanted} after {time.time() - began:.1f} s", flush=True)
+            return
+        time.sleep(0.1)
+    failures.append(f"{what}: {share_of(via, node.name)} of {wanted} after {seconds} s")
+    print("  FAILED", failures[-1], shares(via), flush=True)
+
+
+failures = []
+
+
+def run():
+    etcd, server = Etcd(), postgres()
+    nodes = [Node(f"node{n}", etcd, server) for n in (1, 2, 3)]
+    sampler = Sampler(server)
+    sampler.start()
+    print(f"etcd, PostgreSQL and three nodes run in {folder}; the budget is {BUDGET}", flush=True)
+    if DEMO:
+        for turn in range(1_000_000):
+            load = Load(nodes[turn % 3], 20)
+            for _ in range(8):
+                time.sleep(1)
+                print(f"load on {nodes[turn % 3].name}, {sampler.now} connections at the server\n{shares(nodes[0])}\n", flush=True)
+            load.stop()
+    print("load on node1", flush=True)
+    load = Load(nodes[0], 20)
+    moves(nodes[0], nodes[0], BUDGET, 15, "node1 gets the whole budget")
+    for at in (1, 2):
+        load.stop()
+        load = Load(nodes[at], 20)
+        moves(nodes[at], nodes[0], BUDGET - 3, 10, f"load moves to node{at + 1}")
+    print("load on all nodes", flush=True)
+    loads = [load, Load(nodes[0], 20), Load(nodes[1], 20)]
+    for node in nodes:
+        moves(node, nodes[0], BUDGET // 3 - 1, 15, f"a fair share for {node.name}")
+    print("etcd is killed for three leases", flush=True)
+    etcd.process.kill()
+    etcd.process.wait()
+    time.sleep(3 * LEASE)
+    print(f"  connections without etcd: {sampler.now} (three floors)", flush=True)
+    if sampler.now > 3:
+        failures.append(f"{sampler.now} connections without etcd")
+    etcd.start()
+    # pgbench ends at an error: the loads begin anew.
+    for load in loads:
+        load.stop()
+    loads = [Load(node, 20) for node in nodes]
+    reaches(sampler, BUDGET - 2, 20, "etcd is back")
+    print("node1 is frozen for three leases", flush=True)
+    nodes[0].process.send_signal(signal.SIGSTOP)
+    time.sleep(3 * LEASE)
+    print("  " + shares(nodes[1]).replace("\n", "\n  "), flush=True)
+    nodes[0].process.send_signal(signal.SIGCONT)
+    time.sleep(2)
+    loads[0].stop()
+    loads[0] = Load(nodes[0], 20)
+    for node in nodes:
+        moves(node, nodes[1], BUDGET // 3 - 1, 20, f"after the thaw, a fair share for {node.name}")
+    print("node3 is killed, and started again", flush=True)
+    nodes[2].process.kill()
+    nodes[2].process.wait()
+    nodes[2].process = start("node3", WEIR, "serve", nodes[2].file)
+    wait_for(nodes[2].port)
+    loads[2].stop()
+    loads[2] = Load(nodes[2], 20)
+    moves(nodes[2], nodes[1], BUDGET // 3 - 1, 40, "a fair share for node3")
+    sampler.running = False
+    seconds = time.time() - sampler.began
+    print(f"{sampler.samples} samples in {seconds:.0f} s ({sampler.samples / seconds:.0f} a second), at most {sampler.most} of {BUDGET}")
+    if sampler.over:
+        failures.append(f"over budget in {len(sampler.over)} samples: {sampler.over[:10]}")
+
+
+try:
+    run()
+except KeyboardInterrupt:
+    pass
+except (Exception, SystemExit) as error:
+    failures.append(repr(error))
+finally:
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+    for process in processes:
+        process.wait()
+    if failures:
+        print("\n".join(failures), f"\nlogs: {folder}")
+        sys.exit(1)
+    shutil.rmtree(folder, ignore_errors=True)
+    print("passed")
