@@ -96,9 +96,9 @@ fn comment(rest: &[u8]) -> usize {
 fn quoted(rest: &[u8], quote: u8, escapes: bool) -> usize {
     let mut at = 1;
     while at < rest.len() {
-        if escapes && rest[at] == b'\\' {
-            at += 2;
-        } else if rest[at] == quote && rest.get(at + 1) == Some(&quote) {
+        let escaped = escapes && rest[at] == b'\\';
+        let doubled = rest[at] == quote && rest.get(at + 1) == Some(&quote);
+        if escaped || doubled {
             at += 2;
         } else if rest[at] == quote {
             return at + 1;

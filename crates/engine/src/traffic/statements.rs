@@ -44,6 +44,8 @@ struct Table {
     capacity: usize,
     /// The key of the hash of texts.
     key: u64,
+    // Each is allocated alone: a vector of them would hold room for as many again when it grows.
+    #[allow(clippy::vec_box)]
     entries: Vec<Box<Entry>>,
     by_id: HashMap<(u64, PoolIx), u16>,
     /// Statements by the hash of a text, at the hash's place.
