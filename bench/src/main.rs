@@ -12,6 +12,7 @@ mod error;
 mod find;
 mod forwarder;
 mod idle;
+mod instructions;
 mod latency;
 mod load;
 mod meter;
@@ -121,6 +122,8 @@ enum Command {
     Rounds(rounds::Options),
     /// What Weir's own code costs, without a kernel: nanoseconds, and instructions by callgrind
     Own(own::Options),
+    /// Instructions a transaction of the whole process, counted by callgrind
+    Instructions(instructions::Options),
     /// System calls a transaction, counted by strace
     Syscalls(syscalls::Options),
     /// Latencies of a thousand clients on a full pool
@@ -150,6 +153,7 @@ fn main() -> ExitCode {
         Command::All(options) => measure(options),
         Command::Rounds(options) => measure(options),
         Command::Own(options) => measure(options),
+        Command::Instructions(options) => measure(options),
         Command::Syscalls(options) => measure(options),
         Command::Tail(options) => measure(options),
         Command::Idle(options) => measure(options),

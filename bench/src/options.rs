@@ -1,6 +1,6 @@
 //! The flags that several groups share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -178,6 +178,14 @@ impl Rig {
             }
         }
         Ok(poolers)
+    }
+
+    /// The same, with Weir and PgBouncer each run by what `wrap` makes of its name and program.
+    pub(crate) fn wrapped(&self, wrap: impl Fn(&str, &Path) -> Outcome<PathBuf>) -> Outcome<Rig> {
+        let weir = find::weir(self.weir.as_deref())?;
+        let pgbouncer = find::pgbouncer(self.pgbouncer.as_deref());
+        let pgbouncer = pgbouncer.map(|program| wrap("pgbouncer", &program.path)).transpose()?;
+        Ok(Rig { weir: Some(wrap("weir", &weir.path)?), pgbouncer, ..self.clone() })
     }
 
     /// PgBouncer's version; without one, the newest rules hold.
