@@ -235,7 +235,7 @@ pub(crate) fn run(file: &Path) -> Result<(), Failure> {
     if config.cluster.etcd.is_empty() {
         return Err(Failure::at(file.display(), "has no [cluster] with etcd's addresses"));
     }
-    status(&config.cluster).map_err(Failure::Message)?.iter().for_each(|line| print_line(line));
+    status(&config.cluster).map_err(Failure::Message)?.iter().for_each(print_line);
     Ok(())
 }
 

@@ -98,11 +98,11 @@ fn a_statement_that_still_runs_keeps_its_place_and_an_answer_to_a_lost_one_count
 fn the_memory_of_an_entry_is_bounded_whatever_its_text_and_its_clients() {
     let mut statements = table(2);
     let names: Vec<String> = (0..100).map(|n| format!("{n}{}", "x".repeat(1000))).collect();
-    for n in 0..100_usize {
+    for name in &names {
         let watch = statements.watch().expect("on");
         let statement = watch.id_of(format!("select {}", "é, b,".repeat(5000)).as_bytes());
         watch.executed(Executed { statement, failed: false, rows: 0, bytes: 0 });
-        statements.record((1, 0), &names[n], 0, |_| {});
+        statements.record((1, 0), name, 0, |_| {});
     }
     let table = statements.table.as_ref().expect("on");
     let entry = &table.entries[0];
