@@ -102,7 +102,8 @@ impl AlertBook {
         silenced: impl Fn(&AlertKey) -> bool,
     ) -> Vec<AlertNotice> {
         for condition in conditions {
-            if let Some(alert) = self.alerts.get_mut(&condition.key) {
+            let known = self.alerts.get_mut(&condition.key).filter(|alert| alert.goes_on(now));
+            if let Some(alert) = known {
                 (alert.condition, alert.seen) = (condition, now);
             } else if self.alerts.len() < MOST {
                 self.alerts.insert(condition.key.clone(), Alert::new(condition, now));
@@ -133,6 +134,11 @@ impl Alert {
     fn new(condition: Condition, now: u64) -> Alert {
         let started = if condition.since > 0 { condition.since.min(now) } else { now };
         Alert { condition, started, seen: now, fired: None, sent: None, silenced: false }
+    }
+
+    /// Whether a condition that holds now is the same as before: no time passed in which nobody looked, or it fires.
+    fn goes_on(&self, now: u64) -> bool {
+        self.fired.is_some() || now.saturating_sub(self.seen) < GONE
     }
 
     fn is_over(&self, now: u64) -> bool {

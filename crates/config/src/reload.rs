@@ -77,10 +77,12 @@ pub fn differences(old: &Config, new: &Config) -> Differences {
 /// Copies the old values of all settings that need a restart into `new`, so that it shows what is in force.
 pub fn keep_restart_settings(old: &Config, new: &mut Config) {
     // All fields of the section; a test checks this.
-    let kept = Listen { keepalive: new.listen.keepalive, ..old.listen.clone() };
+    let Listen { keepalive, defer_accept, .. } = new.listen;
+    let kept = Listen { keepalive, defer_accept, ..old.listen.clone() };
     new.listen = kept;
     new.workers = old.workers;
     new.io = old.io;
+    new.cluster = old.cluster.clone();
     new.process = old.process.clone();
     new.web = Web { accounts: new.web.accounts.clone(), ..old.web.clone() };
     new.dns.resolv_conf.clone_from(&old.dns.resolv_conf);
@@ -162,6 +164,16 @@ mod tests {
         assert!(found.users);
         assert!(!format!("{found:?}").contains("hush"));
         assert!(differences(&old, &old).is_empty());
+    }
+
+    #[test]
+    fn a_setting_of_the_listeners_that_needs_no_restart_takes_its_new_value() {
+        let (old, mut new) = (Config::default(), Config::default());
+        new.listen.defer_accept = !old.listen.defer_accept;
+        new.listen.keepalive.on = !old.listen.keepalive.on;
+        let wanted = new.listen.clone();
+        keep_restart_settings(&old, &mut new);
+        assert_eq!((new.listen.defer_accept, new.listen.keepalive), (wanted.defer_accept, wanted.keepalive));
     }
 
     #[test]

@@ -237,9 +237,9 @@ mod tests {
         assert!(fs::metadata(folder.0.join("list")).expect("a file").len() <= 120);
         let journal = folder.open();
         assert_eq!(all(&journal), five);
-        put(&journal, &"x".repeat(50));
+        put(&journal, &"x".repeat(55));
         assert_eq!(all(&journal).len(), 1, "the bytes are full");
-        assert_eq!(all(&folder.open()), [["x"; 50].concat()]);
+        assert_eq!(all(&folder.open()), [["x"; 55].concat()]);
     }
 
     #[test]

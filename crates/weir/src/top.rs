@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// At most so many pools, the busiest ones
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pools: u16,
-    /// Show the statements that take the most time instead of pools, at most 20 or as many as --pools says
+    /// Show the statements that take the most time (20, or --pools), not pools
     #[arg(long)]
     statements: bool,
     #[command(flatten)]

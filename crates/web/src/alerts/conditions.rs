@@ -116,6 +116,7 @@ mod tests {
     #[test]
     fn states_and_thresholds_are_conditions_and_what_is_off_is_none() {
         let mut config = Config { max_clients: 100, ..Config::default() };
+        config.alerts.clients_percent = 0;
         config.alerts.states = vec!["stalled".to_owned()];
         assert_eq!(rules(&config, Health::Stalled, 5.0, 0), ["stalled"]);
         assert!(rules(&config, Health::Saturated, 5.0, 100).is_empty(), "every threshold is off");
