@@ -37,7 +37,16 @@ impl Write for Lines {
 }
 
 pub(crate) fn listen() -> Listen {
-    Listen { addresses: vec![LOCAL], port: 0, unix_socket_dir: None, backlog: 512, ..Config::default().listen }
+    // Most tests have clients that are silent at first.
+    let defer_accept = false;
+    Listen {
+        addresses: vec![LOCAL],
+        port: 0,
+        unix_socket_dir: None,
+        backlog: 512,
+        defer_accept,
+        ..Config::default().listen
+    }
 }
 
 /// How the runtime waits: `WEIR_TEST_IO`, or the default.

@@ -9,6 +9,7 @@ mod envelopes;
 
 mod bulk;
 mod bytes;
+mod deferred;
 mod edges;
 mod moving;
 mod tls;

@@ -177,8 +177,21 @@ fn without_a_login_nothing_but_health_and_the_description_is_answered() {
 #[test]
 fn each_role_may_do_what_is_its_and_no_more() {
     let stage = Stage::new(users());
-    let of_operators =
-        ["/pause", "/resume", "/reconnect", "/retry", "/kill", "/disable", "/enable", "/reload", "/clients/7"];
+    let of_operators = [
+        "/pause",
+        "/resume",
+        "/reconnect",
+        "/retry",
+        "/kill",
+        "/disable",
+        "/enable",
+        "/reload",
+        "/clients/7",
+        "/alerts/test",
+        "/silences",
+        "/silences/7",
+        "/statements/reset",
+    ];
     let free = ["/api/v1/login", "/api/v1/logout"];
     for (method, path) in operations() {
         let changes = method != "GET" && !free.contains(&path.as_str());
