@@ -118,7 +118,8 @@ fn half_open_handshakes_keep_neither_servers_nor_a_reload_waiting() {
 #[test]
 fn silent_connections_keep_neither_operators_nor_clients_out() {
     let report = Report::begin();
-    let setup = Setup::new(Mode::Transaction).general("max_clients = 40").console_by_socket();
+    let setup =
+        Setup::new(Mode::Transaction).general("max_clients = 40").listen("defer_accept = false").console_by_socket();
     let site = Site::with(setup, Mode::Transaction);
     let mut silent = connections(&site, 200, b"");
     eventually("the slots are used", || {

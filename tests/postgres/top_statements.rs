@@ -205,6 +205,24 @@ fn no_value_is_stored_or_logged_and_slow_statements_have_the_fingerprint_of_the_
 }
 
 #[test]
+fn a_sample_of_the_slow_statements_is_logged() {
+    for (percent, logged) in [(0, 0), (100, 3)] {
+        let more = format!("[log]\nmin_duration_statement = \"5ms\"\nstatement_sample_percent = {percent}\n");
+        let site = Site::with(setup(Mode::Transaction, &more), Mode::Transaction);
+        let mut client = named(&site, "billing");
+        (0..3).for_each(|_| assert!(client.query("SELECT pg_sleep(0.05)").is_ok()));
+        eventually("as many lines", || {
+            let log = site.weir().log();
+            if log.matches("  fingerprint: ").count() == logged { Ok(()) } else { Err(log) }
+        });
+        // What is wrongly logged comes a little later.
+        thread::sleep(Duration::from_millis(100));
+        let log = site.weir().log();
+        assert_eq!(log.matches("  fingerprint: ").count(), logged, "{percent} %: {log}");
+    }
+}
+
+#[test]
 fn the_api_sorts_limits_filters_and_resets_and_nothing_is_counted_unless_asked_for() {
     let api = Api::default();
     let site = Site::with(setup(Mode::Transaction, &api.section()).workers(2), Mode::Transaction);

@@ -17,7 +17,7 @@ use std::process::Command;
 
 use weir_tests::{Ini, Site, weir_binary};
 
-use Effect::{Nothing, Seen};
+use Effect::{Nothing, Outside, Seen};
 
 /// The effect of a setting.
 #[derive(Clone, Copy)]
@@ -26,6 +26,8 @@ enum Effect {
     Seen(&'static str),
     /// None; it is accepted with this value, and reported.
     Nothing(&'static str),
+    /// One that no test of these programs shows: what runs it, or why nothing does.
+    Outside(&'static str),
 }
 
 /// Settings of `[pgbouncer]`: PgBouncer's, then Weir's own.
@@ -134,6 +136,38 @@ const GENERAL: &[(&str, Effect)] = &[
 
 /// Weir's own settings that are in `[pgbouncer]` too.
 const OWN: &[(&str, Effect)] = &[
+    ("alert_alertmanager", Seen("a_real_alertmanager_takes_the_alert_and_its_end")),
+    ("alert_clients_percent", Seen("states_and_thresholds_are_conditions_and_what_is_off_is_none")),
+    ("alert_clients_waiting", Seen("states_and_thresholds_are_conditions_and_what_is_off_is_none")),
+    ("alert_errors_per_second", Seen("states_and_thresholds_are_conditions_and_what_is_off_is_none")),
+    ("alert_for", Seen("a_short_one_is_never_sent_and_one_that_flaps_is_one_alert")),
+    ("alert_pagerduty_key", Seen("a_server_that_is_away_is_told_to_each_kind_of_target_and_resolved_when_it_is_back")),
+    ("alert_pagerduty_url", Seen("a_server_that_is_away_is_told_to_each_kind_of_target_and_resolved_when_it_is_back")),
+    ("alert_repeat", Seen("a_condition_that_lasts_is_sent_once_repeated_and_ended")),
+    ("alert_slack", Seen("a_server_that_is_away_is_told_to_each_kind_of_target_and_resolved_when_it_is_back")),
+    ("alert_source", Seen("a_server_that_is_away_is_told_to_each_kind_of_target_and_resolved_when_it_is_back")),
+    ("alert_states", Seen("states_and_thresholds_are_conditions_and_what_is_off_is_none")),
+    ("alert_wait_p95", Seen("states_and_thresholds_are_conditions_and_what_is_off_is_none")),
+    ("alert_webhook", Seen("a_server_that_is_away_is_told_to_each_kind_of_target_and_resolved_when_it_is_back")),
+    ("cluster_etcd", Outside("make cluster-test")),
+    ("cluster_floor", Outside("make cluster-test")),
+    ("cluster_lease", Outside("make cluster-test")),
+    ("cluster_name", Outside("make cluster-test")),
+    ("cluster_node", Outside("make cluster-test")),
+    ("cluster_state", Outside("make cluster-test")),
+    ("cluster_ca_file", Outside("no test has an etcd with TLS or users")),
+    ("cluster_cert_file", Outside("no test has an etcd with TLS or users")),
+    ("cluster_key_file", Outside("no test has an etcd with TLS or users")),
+    ("cluster_password_file", Outside("no test has an etcd with TLS or users")),
+    ("cluster_user", Outside("no test has an etcd with TLS or users")),
+    (
+        "log_min_duration_statement",
+        Seen("no_value_is_stored_or_logged_and_slow_statements_have_the_fingerprint_of_the_table"),
+    ),
+    ("log_statement_sample_percent", Seen("a_sample_of_the_slow_statements_is_logged")),
+    ("shutdown_delay", Seen("a_shutdown_with_a_delay_serves_new_clients_until_it_begins")),
+    ("track_statements", Seen("the_api_sorts_limits_filters_and_resets_and_nothing_is_counted_unless_asked_for")),
+    ("watch_files", Seen("a_link_that_is_switched_changes_the_files_behind_it")),
     ("workers", Seen("clients_of_all_pools_are_served_on_two_and_three_workers")),
     ("io", Seen("the_log_s_first_line_says_what_sockets_are_served_with")),
     ("web_address", Seen("an_ini_may_have_an_api_too")),
@@ -280,6 +314,11 @@ fn every_test_that_is_named_for_a_setting_exists() {
         }
     }
     assert!(missing.is_empty(), "there is no such test: {missing:?}");
+    for (setting, effect) in OWN {
+        if let Outside(why) = effect {
+            println!("{setting}: not shown here: {why}");
+        }
+    }
 }
 
 #[test]
