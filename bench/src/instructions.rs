@@ -92,12 +92,15 @@ fn count(
     Ok((total, run.transactions))
 }
 
-/// A script that runs a pooler under callgrind. To be asked for its version it runs as it is.
+/// A script that runs a pooler under callgrind. To be asked for its version it runs as it is. valgrind creates the file of the counts
+/// as it starts, and PgBouncer fills it as the user that it has become.
 fn wrapper(folder: &Path, name: &str, program: &Path) -> Outcome<PathBuf> {
     let (path, program, folder) = (folder.join(name), program.display(), folder.display());
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = --version ] && exec \"{program}\" --version\n\
-         exec valgrind --tool=callgrind --callgrind-out-file=\"{folder}/out.%p\" \"{program}\" \"$@\"\n"
+         out=\"{folder}/out.$$\"\n\
+         (for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; chmod 666 \"$out\" && break; done) >/dev/null 2>&1 &\n\
+         exec valgrind --tool=callgrind --callgrind-out-file=\"$out\" \"{program}\" \"$@\"\n"
     );
     fs::write(&path, script).map_err(|e| Error::at(format!("write {}", path.display()), e))?;
     open_to_all(&path)?;
