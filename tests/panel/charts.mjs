@@ -71,14 +71,14 @@ test('pools are grouped and compact on request', async () => {
 
 test('keys move the cursor of a graph, and zoom; the address has the view, and shows it again', async () => {
   await goTo('pools/app');
-  await page.getByRole('img', { name: /^Wait for a server:.*p95 \d/ }).waitFor();
+  await page.getByRole('img', { name: /^Wait for a server:/ }).waitFor();
   const clients = slider('Clients');
   await clients.focus();
   await page.keyboard.press('Home');
   const first = await clients.getAttribute('aria-valuetext');
   await page.keyboard.press('ArrowRight');
   await until('the cursor has moved', async () => (await clients.getAttribute('aria-valuetext')) !== first);
-  assert.match(first, /^\d\d:\d\d:\d\d: with a server \d/);
+  assert.match(first, /^\d\d:\d\d:\d\d: with a server [\d–]/);
   await page.keyboard.press('End');
   await page.keyboard.press('+');
   await until('the address has the part', () => query().has('from') && query().has('to'));
@@ -93,7 +93,7 @@ test('a drag zooms every graph, and a double click shows the whole range', async
   await goTo('pools/app');
   const plot = page.locator('[aria-label=Clients] .u-over');
   await plot.waitFor();
-  await page.getByRole('img', { name: /^Wait for a server:.*p95 \d/ }).waitFor();
+  await page.getByRole('img', { name: /^Wait for a server:/ }).waitFor();
   const { x, y, width, height } = await plot.boundingBox();
   await page.mouse.move(x + width * 0.7, y + height / 2);
   await page.locator('.tip').getByText(/^\d\d:\d\d:\d\d$/).waitFor();
