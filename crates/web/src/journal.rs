@@ -263,7 +263,7 @@ mod tests {
         fs::remove_file(folder.0.join("list")).expect("it was there");
         fs::create_dir(folder.0.join("list")).expect("a folder");
         assert!(put(&journal, "b").is_some_and(|error| error.contains("list")));
-        assert_eq!(put(&journal, "c"), None, "it is told once");
+        assert_eq!(put(&journal, "c"), None, "it is reported once");
         assert!(journal.why_not_persisted().is_some() && all(&journal).len() == 3);
         fs::remove_dir(folder.0.join("list")).expect("it is empty");
         assert_eq!((put(&journal, "d"), journal.why_not_persisted()), (None, None));

@@ -232,7 +232,7 @@ impl Target {
     }
 }
 
-/// The address that a setting names: itself, or what stands in a variable or a file.
+/// The address that a setting names: itself, or the content of a variable or a file.
 fn resolve(reference: &str) -> Result<String, String> {
     let found = if let Some(name) = reference.strip_prefix("env:") {
         std::env::var(name).map_err(|_| format!("the environment has no variable {name}"))?
