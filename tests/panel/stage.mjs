@@ -19,8 +19,9 @@ export function launch() {
   return chromium.launch({ executablePath: env.BROWSER, args: ['--no-sandbox'] });
 }
 
-/** A page, in a new browser unless one is given. It shares no state with other pages. */
-export async function open({ theme = 'light', width = 1280, height = 900, panel = PANEL, given = null } = {}) {
+/** A page, in a new browser unless one is given. It shares no state with other pages. `also`: other origins that it may
+ * connect to. */
+export async function open({ theme = 'light', width = 1280, height = 900, panel = PANEL, given = null, also = [] } = {}) {
   const browser = given ?? (await launch());
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme });
   await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: new URL(panel).origin });
@@ -28,7 +29,7 @@ export async function open({ theme = 'light', width = 1280, height = 900, panel 
   const page = await context.newPage();
   const wrong = [];
   page.on('request', (request) => {
-    if (!request.url().startsWith(panel)) wrong.push(`asked ${request.url()}`);
+    if (![panel, ...also].some((origin) => request.url().startsWith(origin))) wrong.push(`asked ${request.url()}`);
   });
   page.on('pageerror', (error) => wrong.push(error.stack));
   page.on('console', (message) => {

@@ -8,6 +8,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use crate::oidc::Oidc;
 use crate::toml_key::toml_key;
 
 /// What an account may do at the control plane; a greater role may do more.
@@ -37,6 +38,8 @@ pub struct Accounts {
     pub users: BTreeMap<String, Account>,
     /// Accounts of programs.
     pub tokens: BTreeMap<String, Account>,
+    /// The provider of single sign-on.
+    pub oidc: Oidc,
 }
 
 /// Why the control plane may not listen on these addresses, in one line with what to do. `encrypted`: whether it uses
@@ -54,9 +57,9 @@ pub fn web_listen_error(addresses: impl IntoIterator<Item = IpAddr>, encrypted: 
 }
 
 impl Accounts {
-    /// Whether there is no account.
+    /// Whether nothing lets anybody log in.
     pub fn is_empty(&self) -> bool {
-        self.users.is_empty() && self.tokens.is_empty()
+        self.users.is_empty() && self.tokens.is_empty() && self.oidc.issuer.is_none()
     }
 }
 

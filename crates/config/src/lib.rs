@@ -22,6 +22,7 @@ mod lookup;
 mod man;
 mod model;
 mod names;
+mod oidc;
 mod origin;
 mod pool_keys;
 mod pool_text;
@@ -64,6 +65,7 @@ pub use model::{
     UntrackedParameters, UserRules, WatchFiles, Web,
 };
 pub use names::RESERVED_DATABASES;
+pub use oidc::{Oidc, is_safe_url};
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};
 pub use pool_keys::{PoolKey, pool_key_table};
 pub use reference::reference_markdown;

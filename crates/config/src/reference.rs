@@ -80,6 +80,10 @@ pub(crate) fn purpose(section: Section) -> &'static str {
         Section::Web => {
             "The HTTP API, `/metrics` and `/healthz`; see [api.md](api.md). There is none unless an address is given."
         }
+        Section::WebOidc => {
+            "Logins to the panel through an OpenID Connect provider; see [single-sign-on.md](howto/single-sign-on.md). There are \
+             none unless an issuer is given. An ini has no groups with commas in their names."
+        }
         Section::Cluster => "Nodes that share the budgets of pools through etcd; see [cluster.md](cluster.md).",
         Section::Alerts => {
             "Messages about pools that have a problem; see [alerts.md](alerts.md). They need the HTTP API (`[web]`)."

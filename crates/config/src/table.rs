@@ -55,6 +55,7 @@ pub(crate) enum Section {
     Dns,
     Process,
     Web,
+    WebOidc,
     Cluster,
     Alerts,
     Log,
@@ -117,7 +118,7 @@ pub(crate) enum Raw {
 
 impl Section {
     /// The sections that TOML has, in the order of the reference.
-    pub(crate) const ALL: [Section; 15] = [
+    pub(crate) const ALL: [Section; 16] = [
         Section::General,
         Section::Listen,
         Section::Auth,
@@ -126,6 +127,7 @@ impl Section {
         Section::Dns,
         Section::Process,
         Section::Web,
+        Section::WebOidc,
         Section::Cluster,
         Section::Alerts,
         Section::Log,
@@ -146,6 +148,7 @@ impl Section {
             Section::Dns => "dns",
             Section::Process => "process",
             Section::Web => "web",
+            Section::WebOidc => "web.oidc",
             Section::Cluster => "cluster",
             Section::Alerts => "alerts",
             Section::Log => "log",

@@ -24,6 +24,8 @@ use crate::wording::{example, may_be_shown, plain, short};
 
 /// The section that contains sections.
 const TLS: &str = "tls";
+/// The section in `[web]`.
+const OIDC: &str = "oidc";
 
 /// The content of a file, before other files are read.
 pub(crate) struct Draft {
@@ -241,6 +243,12 @@ impl Reader<'_> {
         config: &mut Config,
         users: &mut Option<Users>,
     ) -> Result<(), ConfigError> {
+        if (section, key) == (Section::Web, OIDC) {
+            let within = Section::WebOidc;
+            let keys = item.as_table_like().ok_or_else(|| self.not_a_section(table, key, &within.title()))?;
+            self.section_keys(within, keys, config, users);
+            return Ok(());
+        }
         let title = section.title();
         let setting = self.setting(section, &title, table, key)?;
         let line = self.key_line(table, key);

@@ -32,10 +32,12 @@ use weir_admin::{ConfigAccess, Control};
 
 use crate::access::{Access, Caller};
 use crate::admission::{Admission, Connection, Ticket};
-use crate::alerts::{Alerts, SendWebhook};
+use crate::alerts::Alerts;
 use crate::api;
 use crate::ask::Workers;
 use crate::lab::Lab;
+use crate::oidc::SingleSignOn;
+use crate::outgoing::SendHttp;
 use crate::start_error::WebError;
 use crate::timeouts::Timeouts;
 use crate::tls::Tls;
@@ -69,8 +71,8 @@ pub struct Options {
     pub control: Arc<dyn Control>,
     /// The accounts, and the tests of pools.
     pub config: Arc<dyn ConfigAccess>,
-    /// Sends the messages of alerts.
-    pub send: SendWebhook,
+    /// Sends requests to other machines.
+    pub send: SendHttp,
     /// The time limits of clients.
     pub timeouts: Timeouts,
     /// The version that SHOW VERSION shows.
@@ -120,7 +122,7 @@ impl Web {
             workers.clone(),
             access,
             options.config,
-            (watch.clone(), options.versions, alerts.clone()),
+            (watch.clone(), options.versions, alerts.clone(), SingleSignOn::new(options.send.clone())),
             (Lab::new(options.lab), options.history.as_deref()),
             timeouts,
             options.version,

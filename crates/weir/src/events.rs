@@ -29,7 +29,8 @@ impl Stream {
     pub(crate) fn new(url: &str, ca_file: Option<&Path>) -> Result<Stream, String> {
         let mut config = Agent::config_builder().timeout_connect(Some(TIMEOUT));
         if url.starts_with("https:") {
-            let roots = ca_file.map_or_else(|| Ok(trusted()), read)?;
+            let of_file = |file: &Path| read_authorities(file).map_err(|why| format!("{why}; change --ca-file"));
+            let roots = ca_file.map_or_else(|| Ok(trusted()), of_file)?;
             let tls = TlsConfig::builder()
                 .provider(TlsProvider::Rustls)
                 .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -56,8 +57,9 @@ pub(crate) fn trusted() -> Vec<Certificate<'static>> {
     found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect()
 }
 
-fn read(file: &Path) -> Result<Vec<Certificate<'static>>, String> {
-    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}; change --ca-file", file.display());
+/// The certificates of a PEM file; an error says which file.
+pub(crate) fn read_authorities(file: &Path) -> Result<Vec<Certificate<'static>>, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
     let text = fs::read(file).map_err(|error| failed(&error))?;
     let certificate = |item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),

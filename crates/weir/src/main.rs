@@ -17,6 +17,7 @@ mod failure;
 mod load;
 mod man;
 mod milliseconds;
+mod outgoing;
 mod pam_helper;
 mod pgbouncer;
 mod pool_test;
@@ -32,7 +33,6 @@ mod upgrade;
 mod version;
 mod watch;
 mod web_tls;
-mod webhook;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -16,10 +16,10 @@ use crate::cluster::Nodes;
 use crate::config_store::ConfigStore;
 use crate::failure::Failure;
 use crate::load;
+use crate::outgoing;
 use crate::process::{self, Other, PidFile, RunMode};
 use crate::watch::Watcher;
 use crate::web_tls::web_tls;
-use crate::webhook;
 
 /// The warning for a process that serves as root.
 const ROOT: &str = "it serves as root, which it does not need to: name a user of the operating system as \"user\" in \
@@ -179,7 +179,7 @@ fn start_web(
         tls,
         history,
         versions,
-        send: webhook::sender(),
+        send: outgoing::sender(),
         lab,
         control,
         config: store,

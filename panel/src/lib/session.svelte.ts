@@ -41,9 +41,11 @@ class Session {
   }
 
   async logout() {
-    await post('logout');
+    const farewell = await post<{ end_session: string } | undefined>('logout');
     this.me = null;
     this.loginNeeded = true;
+    // A session at a provider would log in again at once.
+    if (farewell) location.assign(farewell.end_session);
   }
 }
 

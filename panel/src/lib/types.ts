@@ -303,6 +303,12 @@ export interface Live {
   clients_waiting: number;
 }
 
+/** How one may log in; single sign-on has the text of its button. */
+export interface LoginWays {
+  password: boolean;
+  single_sign_on: string | null;
+}
+
 export interface Me {
   user: string | null;
   role: 'viewer' | 'operator' | 'admin';

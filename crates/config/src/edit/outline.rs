@@ -122,9 +122,9 @@ fn is_withheld(item: &Item) -> bool {
     item.as_inline_table().is_some_and(|table| table.contains_key(MARK))
 }
 
-/// Whether a key belongs to the accounts of the control plane.
+/// Whether a key says who may use the control plane.
 fn is_apart(path: &Path<'_>) -> bool {
-    matches!(path, ["web", "users" | "tokens"])
+    matches!(path, ["web", "users" | "tokens" | "oidc"])
 }
 
 /// Whether a value must not be kept: secrets, and places to read them from, where one may stand by mistake.

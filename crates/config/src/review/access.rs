@@ -45,6 +45,9 @@ impl Review<'_> {
         if let Some(text) = web_listen_error(addresses, web.tls_cert_file.is_some(), !web.accounts.is_empty()) {
             self.fail("web.address", text);
         }
+        for (key, text, help) in web.accounts.oidc.mistakes() {
+            self.fail(&format!("web.oidc.{key}"), text).help(help);
+        }
     }
 
     fn files_of_rules(&mut self) {

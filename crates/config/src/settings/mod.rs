@@ -8,6 +8,7 @@ mod inert;
 mod limits;
 mod listen;
 mod log;
+mod oidc;
 mod peers;
 mod pool;
 mod process;
@@ -26,6 +27,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
         tls::SETTINGS,
         process::SETTINGS,
         web::SETTINGS,
+        oidc::SETTINGS,
         alerts::SETTINGS,
         log::SETTINGS,
         limits::SETTINGS,

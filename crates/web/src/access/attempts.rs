@@ -33,9 +33,9 @@ struct Count {
 pub(super) struct Attempts(HashMap<Counted, Count>);
 
 impl Attempts {
-    /// Counts an attempt, or returns how long the client must wait before it.
-    pub(super) fn begin(&mut self, address: IpAddr, user: &str, now: Instant) -> Result<(), Duration> {
-        let both = keys(address, user);
+    /// Counts an attempt, or returns how long the client must wait before it. Without a user only the address counts.
+    pub(super) fn begin(&mut self, address: IpAddr, user: Option<&str>, now: Instant) -> Result<(), Duration> {
+        let both: Vec<_> = keys(address, user).collect();
         let waits = both.iter().filter_map(|(who, most)| {
             let count = self.0.get(who).filter(|count| now < count.since + WINDOW && count.attempts >= *most)?;
             Some(count.since + WINDOW - now)
@@ -55,7 +55,7 @@ impl Attempts {
     }
 
     /// Removes the attempt from the counts: its password was right.
-    pub(super) fn succeed(&mut self, address: IpAddr, user: &str) {
+    pub(super) fn succeed(&mut self, address: IpAddr, user: Option<&str>) {
         for (who, _) in keys(address, user) {
             self.0.remove(&who);
         }
@@ -75,8 +75,9 @@ impl Attempts {
     }
 }
 
-fn keys(address: IpAddr, user: &str) -> [(Counted, u32); 2] {
-    [(Counted::Address(network(address)), OF_ADDRESS), (Counted::User(user.to_owned()), FOR_USER)]
+fn keys(address: IpAddr, user: Option<&str>) -> impl Iterator<Item = (Counted, u32)> {
+    let user = user.map(|user| (Counted::User(user.to_owned()), FOR_USER));
+    [(Counted::Address(network(address)), OF_ADDRESS)].into_iter().chain(user)
 }
 
 #[cfg(test)]
@@ -93,27 +94,27 @@ mod tests {
     fn an_address_and_a_user_wait_when_they_have_tried_too_often() {
         let (mut attempts, now) = (Attempts::default(), Instant::now());
         for _ in 0..OF_ADDRESS {
-            assert_eq!(attempts.begin(address(1), "ann", now), Ok(()));
+            assert_eq!(attempts.begin(address(1), Some("ann"), now), Ok(()));
         }
         let neighbour = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 9, 9, 9, 9));
-        assert_eq!(attempts.begin(neighbour, "bob", now), Err(WINDOW));
-        assert_eq!(attempts.begin(address(2), "ann", now), Ok(()), "the user is not locked out by one address");
+        assert_eq!(attempts.begin(neighbour, Some("bob"), now), Err(WINDOW));
+        assert_eq!(attempts.begin(address(2), Some("ann"), now), Ok(()), "the user is not locked out by one address");
         for last in 3..100 {
-            let _ = attempts.begin(address(last), "ann", now);
+            let _ = attempts.begin(address(last), Some("ann"), now);
         }
-        assert!(attempts.begin(address(200), "ann", now).is_err(), "many addresses are counted together");
-        assert_eq!(attempts.begin(address(1), "ann", now + WINDOW), Ok(()));
+        assert!(attempts.begin(address(200), Some("ann"), now).is_err(), "many addresses are counted together");
+        assert_eq!(attempts.begin(address(1), Some("ann"), now + WINDOW), Ok(()));
     }
 
     #[test]
     fn the_right_password_ends_the_count_and_the_table_is_bounded() {
         let (mut attempts, now) = (Attempts::default(), Instant::now());
         for _ in 0..3 * OF_ADDRESS {
-            assert_eq!(attempts.begin(address(1), "ann", now), Ok(()));
-            attempts.succeed(address(1), "ann");
+            assert_eq!(attempts.begin(address(1), Some("ann"), now), Ok(()));
+            attempts.succeed(address(1), Some("ann"));
         }
         for number in 0..3 * MOST as u16 {
-            let _ = attempts.begin(address(number), &number.to_string(), now);
+            let _ = attempts.begin(address(number), Some(&number.to_string()), now);
         }
         assert!(attempts.0.len() <= MOST + 1);
     }

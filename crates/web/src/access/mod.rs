@@ -17,18 +17,24 @@ use axum::http::{HeaderMap, HeaderValue};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use weir_admin::ConfigAccess;
-use weir_config::{Account, Accounts, WebRole};
+use weir_config::{Account, Accounts, Oidc, WebRole};
 
 use crate::error::ApiError;
 use crate::lock::lock;
 use attempts::Attempts;
-use secrets::{digest, is_password, is_same};
+use secrets::is_password;
+pub(crate) use secrets::{Digest, digest, is_same};
 pub use secrets::{hash_password, hash_token, new_token};
-use sessions::Sessions;
+use sessions::{Proof, ProviderProof, Sessions};
 
 /// The cookie of a session, without and with TLS: the prefix `__Host-` lets only this host set the cookie.
 const SESSION: &str = "weir_session";
 const HOST_SESSION: &str = "__Host-weir_session";
+/// The cookie of a login at the provider that has not come back.
+const LOGIN: &str = "weir_login";
+const HOST_LOGIN: &str = "__Host-weir_login";
+/// The longest token of a provider that a session keeps, in bytes.
+const LONGEST_ID_TOKEN: usize = 4096;
 /// Passwords that are hashed at the same time: each takes a core and 19 MiB.
 const HASHING: usize = 1;
 /// The longest name and password that are checked, in bytes.
@@ -62,6 +68,23 @@ pub(crate) struct Identity {
     /// The name of the user or of the token; none where no login is configured.
     pub(crate) name: Option<String>,
     pub(crate) role: WebRole,
+}
+
+/// What a provider of single sign-on says of a user who has logged in there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Grant {
+    /// The name for the audit log.
+    pub(crate) user: String,
+    pub(crate) groups: Vec<String>,
+    pub(crate) id_token: String,
+    /// The panel's address.
+    pub(crate) home: String,
+}
+
+/// A session at a provider, which a logout may end too.
+pub(crate) struct ProviderSession {
+    pub(crate) id_token: String,
+    pub(crate) home: String,
 }
 
 /// Where a request comes from.
@@ -129,7 +152,7 @@ impl Access {
             return Err(ApiError::WrongPassword);
         }
         let now = Instant::now();
-        lock(&self.0.attempts).begin(from, &user, now).map_err(ApiError::TooManyLogins)?;
+        lock(&self.0.attempts).begin(from, Some(&user), now).map_err(ApiError::TooManyLogins)?;
         let accounts = self.0.config.accounts();
         let account = accounts.users.get(&user).cloned();
         // An unknown user takes as long as a known one, also if all hashes were made with other parameters than ours.
@@ -138,18 +161,66 @@ impl Access {
             return Err(ApiError::WrongPassword);
         }
         let Account { role, hash } = account.ok_or(ApiError::WrongPassword)?;
-        lock(&self.0.attempts).succeed(from, &user);
+        lock(&self.0.attempts).succeed(from, Some(&user));
         let cookie = new_token();
-        lock(&self.0.sessions).begin(digest(&cookie), user.clone(), hash, now);
+        lock(&self.0.sessions).begin(digest(&cookie), user.clone(), Proof::Password(hash), now);
         Ok((Identity { name: Some(user), role }, self.cookie(&cookie, sessions::LONGEST)))
     }
 
-    /// Ends a session, if there is one; returns the cookie that replaces its.
-    pub(crate) fn logout(&self, headers: &HeaderMap) -> String {
-        if let Some(cookie) = cookie_named(headers, self.cookie_name()) {
-            lock(&self.0.sessions).end(&digest(cookie));
+    /// The provider of single sign-on, as configured now.
+    pub(crate) fn oidc(&self) -> Oidc {
+        self.0.config.accounts().oidc.clone()
+    }
+
+    /// Whether users can log in with a password.
+    pub(crate) fn has_passwords(&self) -> bool {
+        !self.0.config.accounts().users.is_empty()
+    }
+
+    /// Counts an attempt of an address to log in through the provider.
+    pub(crate) fn begin_attempt(&self, from: IpAddr) -> Result<(), ApiError> {
+        lock(&self.0.attempts).begin(from, None, Instant::now()).map_err(ApiError::TooManyLogins)
+    }
+
+    /// Logs in a user whom the provider knows; none without a role. Returns the identity and the cookie to set.
+    pub(crate) fn login_through_provider(&self, from: IpAddr, oidc: &Oidc, grant: Grant) -> Option<(Identity, String)> {
+        let Grant { user, mut groups, mut id_token, home } = grant;
+        groups.retain(|group| oidc.lists(group));
+        let role = oidc.role(groups.iter().map(String::as_str))?;
+        if id_token.len() > LONGEST_ID_TOKEN {
+            id_token.clear();
         }
-        self.cookie("", Duration::ZERO)
+        let (issuer, client_id) = (oidc.issuer.clone(), oidc.client_id.clone());
+        let proof = Proof::Provider(Arc::new(ProviderProof { issuer, client_id, groups, id_token, home }));
+        lock(&self.0.attempts).succeed(from, None);
+        let cookie = new_token();
+        lock(&self.0.sessions).begin(digest(&cookie), user.clone(), proof, Instant::now());
+        Some((Identity { name: Some(user), role }, self.cookie(&cookie, sessions::LONGEST)))
+    }
+
+    /// Ends a session, if there is one; returns the cookie that replaces its, and the session at the provider.
+    pub(crate) fn logout(&self, headers: &HeaderMap) -> (String, Option<ProviderSession>) {
+        let ended =
+            cookie_named(headers, self.cookie_name()).and_then(|cookie| lock(&self.0.sessions).end(&digest(cookie)));
+        let there = match ended {
+            Some(Proof::Provider(proof)) => {
+                Some(ProviderSession { id_token: proof.id_token.clone(), home: proof.home.clone() })
+            }
+            _ => None,
+        };
+        (self.cookie("", Duration::ZERO), there)
+    }
+
+    /// The cookie of a login at the provider. The browser sends it when it comes back from there, which another site begins,
+    /// so it can't be `Strict`.
+    pub(crate) fn login_cookie(&self, value: &str, age: Duration) -> String {
+        let (name, secure) = if self.0.secure { (HOST_LOGIN, "; Secure") } else { (LOGIN, "") };
+        format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={}{secure}", age.as_secs())
+    }
+
+    /// The secret of the login at the provider that this browser has begun.
+    pub(crate) fn login_secret<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        cookie_named(headers, if self.0.secure { HOST_LOGIN } else { LOGIN })
     }
 
     async fn is_password(&self, password: String, account: Option<&Account>, like: Option<String>) -> bool {
@@ -166,9 +237,16 @@ impl Access {
 
     fn by_cookie(&self, accounts: &Accounts, headers: &HeaderMap) -> Option<Identity> {
         let cookie = digest(cookie_named(headers, self.cookie_name())?);
-        let (user, hash) = lock(&self.0.sessions).find(&cookie, Instant::now())?;
-        let account = accounts.users.get(&user).filter(|account| account.hash == hash)?;
-        Some(Identity { name: Some(user), role: account.role })
+        let (user, proof) = lock(&self.0.sessions).find(&cookie, Instant::now())?;
+        let role = match proof {
+            Proof::Password(hash) => accounts.users.get(&user).filter(|account| account.hash == hash)?.role,
+            Proof::Provider(proof) => {
+                let oidc = &accounts.oidc;
+                let same = (&oidc.issuer, &oidc.client_id) == (&proof.issuer, &proof.client_id);
+                oidc.role(proof.groups.iter().map(String::as_str)).filter(|_| same)?
+            }
+        };
+        Some(Identity { name: Some(user), role })
     }
 
     fn cookie_name(&self) -> &'static str {

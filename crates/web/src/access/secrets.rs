@@ -13,7 +13,7 @@ use rand_core::{OsRng, RngCore};
 use sha2::Sha256;
 
 /// The hash by which a cookie or a token is found.
-pub(super) type Digest = [u8; 32];
+pub(crate) type Digest = [u8; 32];
 
 /// Compared with the password of an unknown user, so that an unknown user takes as long as a known one.
 static NOBODY: LazyLock<String> = LazyLock::new(|| hash_password("").unwrap_or_default());
@@ -44,7 +44,7 @@ pub fn new_token() -> String {
 }
 
 /// Whether two texts are equal; the time that it takes reveals only their length.
-pub(super) fn is_same(one: &str, other: &str) -> bool {
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
     let differ = one.bytes().zip(other.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b));
     one.len() == other.len() && std::hint::black_box(differ) == 0
 }
@@ -54,7 +54,7 @@ pub fn hash_token(token: &str) -> String {
     format!("sha256:{}", hex(&digest(token)))
 }
 
-pub(super) fn digest(token: &str) -> Digest {
+pub(crate) fn digest(token: &str) -> Digest {
     use sha2::Digest as _;
     Sha256::digest(token.as_bytes()).into()
 }

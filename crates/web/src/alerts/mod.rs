@@ -4,7 +4,6 @@
 //! and a bounded queue of its own, and its requests run on threads for blocking work.
 
 mod conditions;
-mod send;
 mod shapes;
 mod silences;
 mod target;
@@ -22,8 +21,8 @@ use crate::ask::Workers;
 use crate::clock;
 use crate::error::ApiError;
 use crate::lock::lock;
+use crate::outgoing::SendHttp;
 pub(crate) use conditions::{PoolMoment, conditions, workers_do_not_answer};
-pub use send::{SendWebhook, WebhookRequest};
 pub(crate) use shapes::TargetKind;
 use silences::Silences;
 pub(crate) use silences::{NewSilence, Silence};
@@ -45,7 +44,7 @@ struct Inner {
 
 impl Alerts {
     /// With the silences of an earlier process in a folder, if there is one.
-    pub(crate) fn new(workers: &Workers, send: &SendWebhook, folder: Option<&Path>) -> Alerts {
+    pub(crate) fn new(workers: &Workers, send: &SendHttp, folder: Option<&Path>) -> Alerts {
         let target = |kind| Target::new(kind, send.clone(), workers.clone());
         let targets = TargetKind::ALL.map(target).into();
         Alerts(Arc::new(Inner { book: Mutex::default(), silences: Silences::open(folder), targets }))

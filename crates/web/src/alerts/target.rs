@@ -5,7 +5,6 @@
 //! error text.
 
 use std::collections::VecDeque;
-use std::fs;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -15,24 +14,23 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use weir_admin::AlertNotice;
 
-use super::send::{SendWebhook, WebhookRequest};
 use super::shapes::TargetKind;
 use crate::ask::Workers;
 use crate::clock;
 use crate::lock::lock;
+use crate::outgoing::{HttpRequest, SendHttp};
+use crate::reference::resolve;
 
 /// Messages that wait for a target.
 const MOST_QUEUED: usize = 100;
 /// Tries of a message, and the pauses between them: 1 s, 2 s, 4 s, … up to the longest.
 const TRIES: u32 = 8;
 const LONGEST_PAUSE: u64 = 60;
-/// The longest reference, and what a file with an address may have, in bytes.
-const LONGEST_SECRET: usize = 4096;
 
 /// A target; its task is [`run`](Target::run).
 pub(super) struct Target {
     kind: TargetKind,
-    send: SendWebhook,
+    send: SendHttp,
     workers: Workers,
     state: Mutex<State>,
     wake: Notify,
@@ -83,7 +81,7 @@ struct NotSent {
 }
 
 impl Target {
-    pub(super) fn new(kind: TargetKind, send: SendWebhook, workers: Workers) -> Target {
+    pub(super) fn new(kind: TargetKind, send: SendHttp, workers: Workers) -> Target {
         Target { kind, send, workers, state: Mutex::default(), wake: Notify::new() }
     }
 
@@ -198,8 +196,8 @@ impl Target {
             let secret = resolve(&reference).map_err(|why| fails(why, true))?;
             let now = clock::now().as_micros() as u64;
             let body = kind.body(&notice, &source, &secret, now).to_string();
-            let request = WebhookRequest { url: kind.url(&secret, &pagerduty), body };
-            match send(&request) {
+            let request = HttpRequest::post(&kind.url(&secret, &pagerduty), "application/json", body.into_bytes());
+            match send(&request).map(|answer| answer.status) {
                 Ok(200..300) => Ok(()),
                 Ok(status) => Err(fails(format!("the answer was {status}"), matches!(status, 408 | 429 | 500..))),
                 Err(why) => Err(fails(concealed(&why, &[&secret, &request.url]), true)),
@@ -232,22 +230,6 @@ impl Target {
     }
 }
 
-/// The address that a setting names: itself, or the content of a variable or a file.
-fn resolve(reference: &str) -> Result<String, String> {
-    let found = if let Some(name) = reference.strip_prefix("env:") {
-        std::env::var(name).map_err(|_| format!("the environment has no variable {name}"))?
-    } else if let Some(path) = reference.strip_prefix("file:") {
-        fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?
-    } else {
-        reference.to_owned()
-    };
-    let found = found.trim();
-    if found.is_empty() || found.len() > LONGEST_SECRET {
-        return Err("what it refers to is empty or too long".to_owned());
-    }
-    Ok(found.to_owned())
-}
-
 /// An error's text without these secrets, on one line.
 fn concealed(why: &str, secrets: &[&str]) -> String {
     let text = secrets.iter().fold(why.to_owned(), |text, secret| text.replace(secret, "(its address)"));
@@ -256,6 +238,8 @@ fn concealed(why: &str, secrets: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

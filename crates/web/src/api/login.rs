@@ -5,12 +5,13 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Extension, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
-use axum::response::{AppendHeaders, IntoResponse};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Access, Caller, Identity};
 use crate::audit::Audit;
 use crate::error::ApiError;
+use crate::oidc::SingleSignOn;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +27,21 @@ pub(crate) struct Me {
     user: Option<String>,
     role: &'static str,
     login_needed: bool,
+}
+
+/// What is left to do after a logout.
+#[derive(Serialize)]
+struct Farewell {
+    /// The address at the provider that ends its session.
+    end_session: String,
+}
+
+/// How one may log in.
+#[derive(Serialize)]
+pub(crate) struct Ways {
+    password: bool,
+    /// The text of its button; none without a provider.
+    single_sign_on: Option<String>,
 }
 
 impl Me {
@@ -56,9 +72,29 @@ pub(crate) async fn login(
     }
 }
 
-/// `POST /api/v1/logout`.
-pub(crate) async fn logout(State(access): State<Access>, headers: HeaderMap) -> impl IntoResponse {
-    (StatusCode::NO_CONTENT, AppendHeaders([(SET_COOKIE, access.logout(&headers))]))
+/// `POST /api/v1/logout`. With a session at the provider: where the browser ends that, too.
+pub(crate) async fn logout(
+    State(access): State<Access>,
+    State(sso): State<SingleSignOn>,
+    headers: HeaderMap,
+) -> Response {
+    let (cookie, there) = access.logout(&headers);
+    let cookie = AppendHeaders([(SET_COOKIE, cookie)]);
+    let end = match there {
+        Some(there) => sso.end_session(&access.oidc(), &there.id_token, &there.home).await,
+        None => None,
+    };
+    match end {
+        Some(end_session) => (cookie, Json(Farewell { end_session })).into_response(),
+        None => (StatusCode::NO_CONTENT, cookie).into_response(),
+    }
+}
+
+/// `GET /api/v1/login`: how one may log in.
+pub(crate) async fn ways(State(access): State<Access>) -> Json<Ways> {
+    let oidc = access.oidc();
+    let single_sign_on = oidc.issuer.is_some().then_some(oidc.label);
+    Json(Ways { password: access.has_passwords(), single_sign_on })
 }
 
 /// `GET /api/v1/me`.

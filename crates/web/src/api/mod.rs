@@ -16,6 +16,7 @@ mod lab;
 mod log;
 mod login;
 mod moments;
+mod oidc;
 mod page;
 mod params;
 mod pools;
@@ -49,6 +50,7 @@ use crate::error::ApiError;
 use crate::health::Probe;
 use crate::lab::Lab;
 use crate::looks::Looks;
+use crate::oidc::SingleSignOn;
 use crate::pool_tests::PoolTests;
 use crate::timeouts::Timeouts;
 use crate::versions::Versions;
@@ -76,6 +78,7 @@ struct App {
     version: &'static str,
     watch: Watch,
     lab: Lab,
+    sso: SingleSignOn,
 }
 
 impl FromRef<App> for Access {
@@ -156,6 +159,18 @@ impl FromRef<App> for Lab {
     }
 }
 
+impl FromRef<App> for SingleSignOn {
+    fn from_ref(app: &App) -> SingleSignOn {
+        app.sso.clone()
+    }
+}
+
+impl FromRef<App> for (Access, SingleSignOn) {
+    fn from_ref(app: &App) -> (Access, SingleSignOn) {
+        (app.access.clone(), app.sso.clone())
+    }
+}
+
 impl FromRef<App> for &'static str {
     fn from_ref(app: &App) -> &'static str {
         app.version
@@ -169,8 +184,10 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/readyz", ANYONE, ANYONE, get(health::ready)),
         ("/metrics", VIEWER, ADMIN, get(metrics::metrics)),
         ("/api/v1/openapi.json", ANYONE, ADMIN, get(openapi)),
-        ("/api/v1/login", ANYONE, ANYONE, post(login::login)),
+        ("/api/v1/login", ANYONE, ANYONE, get(login::ways).post(login::login)),
         ("/api/v1/logout", ANYONE, ANYONE, post(login::logout)),
+        ("/api/v1/oidc/login", ANYONE, ADMIN, get(oidc::login)),
+        ("/api/v1/oidc/callback", ANYONE, ADMIN, get(oidc::callback)),
         ("/api/v1/me", ANYONE, ADMIN, get(login::me)),
         ("/api/v1/audit", OPERATOR, ADMIN, get(audit::audit)),
         ("/api/v1/status", VIEWER, ADMIN, get(process::status)),
@@ -236,7 +253,7 @@ pub(crate) fn router(
     workers: Workers,
     access: Access,
     config: Arc<dyn ConfigAccess>,
-    (watch, versions, alerts): (Watch, Versions, Alerts),
+    (watch, versions, alerts, sso): (Watch, Versions, Alerts, SingleSignOn),
     (lab, folder): (Lab, Option<&Path>),
     timeouts: Timeouts,
     version: &'static str,
@@ -275,6 +292,7 @@ pub(crate) fn router(
             version,
             watch,
             lab,
+            sso,
         })
 }
 

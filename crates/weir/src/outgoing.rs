@@ -1,0 +1,57 @@
+//! Sends the control plane's requests to other machines: one connection each, with limits on time and bytes.
+//!
+//! Must not know what a request says, nor when it is due.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rustls::crypto::aws_lc_rs;
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+use weir_web::{HttpAnswer, HttpRequest, SendHttp};
+
+use crate::events::{read_authorities, trusted};
+
+/// How long a request may take, with its answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest answer, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// The sender. It trusts the certificates that this machine trusts, or those of the request's file, and follows no
+/// redirection: an address may be a secret.
+pub(crate) fn sender() -> SendHttp {
+    // Certificates are read when the first request is sent. Those of a file are read for each: it may have changed.
+    let usual = OnceLock::new();
+    Arc::new(move |request| match &request.ca_file {
+        None => send(usual.get_or_init(|| agent(&trusted())), request),
+        Some(file) => send(&agent(&read_authorities(file)?), request),
+    })
+}
+
+fn agent(roots: &[Certificate<'static>]) -> Agent {
+    let tls = TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
+        .root_certs(RootCerts::new_with_certs(roots));
+    // Requests are rare: no connection is kept between them.
+    let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).max_idle_connections(0);
+    config.tls_config(tls.build()).http_status_as_error(false).build().into()
+}
+
+fn send(agent: &Agent, request: &HttpRequest) -> Result<HttpAnswer, String> {
+    let failed = |error: ureq::Error| error.to_string();
+    let mut answer = match &request.body {
+        Some(body) => {
+            let with = agent.post(&request.url);
+            request.headers.iter().fold(with, |with, (name, value)| with.header(name, value)).send(body.as_slice())
+        }
+        None => {
+            let with = agent.get(&request.url);
+            request.headers.iter().fold(with, |with, (name, value)| with.header(name, value)).call()
+        }
+    }
+    .map_err(failed)?;
+    let status = answer.status().as_u16();
+    let body = answer.body_mut().with_config().limit(LONGEST).read_to_vec().map_err(failed)?;
+    Ok(HttpAnswer { status, body })
+}
