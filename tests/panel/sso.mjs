@@ -171,6 +171,7 @@ test('a provider that fails is reported, and one that hangs delays nothing else'
     ctx.body = 'later';
   };
   await refused(page, 'dora', 'The identity provider cannot be used');
+  await page.context().clearCookies();
   let release;
   const released = new Promise((done) => (release = done));
   idp.faults.answer = () => released;

@@ -79,6 +79,7 @@ mod web_incident;
 mod web_log;
 mod web_secrets;
 mod web_settings;
+mod web_telemetry;
 mod web_versions;
 mod workers;
 

@@ -11,70 +11,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 use weir_pglocal::free_port;
-use weir_tests::{Api, FaultProxy, Mode, Postgres, Setup, Site, eventually};
-
-/// A receiver of JSON, which answers with a status.
-struct Receiver {
-    port: u16,
-    status: Arc<AtomicU16>,
-    received: Arc<Mutex<Vec<(String, Value)>>>,
-}
-
-impl Receiver {
-    fn start() -> Receiver {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (status, received) = (Arc::new(AtomicU16::new(200)), Arc::<Mutex<Vec<(String, Value)>>>::default());
-        let (answer, list) = (status.clone(), received.clone());
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                if let Some(message) = read(stream.unwrap(), answer.load(Ordering::Relaxed)) {
-                    list.lock().unwrap().push(message);
-                }
-            }
-        });
-        Receiver { port, status, received }
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}/{path}", self.port)
-    }
-
-    /// The first message at a path that fits.
-    #[track_caller]
-    fn find(&self, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
-        eventually(path, || {
-            let received = self.received.lock().unwrap();
-            let found = received.iter().find(|(at, body)| at == path && fits(body));
-            found.map(|(_, body)| body.clone()).ok_or_else(|| format!("{received:?}"))
-        })
-    }
-
-    fn count(&self, path: &str) -> usize {
-        self.received.lock().unwrap().iter().filter(|(at, _)| at == path).count()
-    }
-}
-
-fn read(stream: TcpStream, status: u16) -> Option<(String, Value)> {
-    let mut reader = BufReader::new(stream);
-    let (mut first, mut length) = (String::new(), 0);
-    reader.read_line(&mut first).ok()?;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        if line.trim().is_empty() {
-            break;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    write!(reader.get_mut(), "HTTP/1.1 {status} x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").ok()?;
-    let path = first.split(' ').nth(1)?.trim_start_matches('/').to_owned();
-    Some((path, serde_json::from_slice(&body).ok()?))
-}
+use weir_tests::{Api, FaultProxy, Mode, Postgres, Receiver, Setup, Site, eventually};
 
 /// A site behind a proxy that can go away, with these lines of `[alerts]`.
 fn site(lines: &str) -> (Site, FaultProxy, Api) {

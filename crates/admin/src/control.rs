@@ -24,6 +24,8 @@ pub enum Request {
     Report,
     /// The same with the statistics of statements.
     Statements,
+    /// Takes the spans of queries that have ended; the rest of the report is empty.
+    Spans,
     /// A page of connections, from a position on.
     Connections(Connections, Cursor),
     /// Runs a command: any but RELOAD, SET, SHOW, SHUTDOWN and those about a console's own session.

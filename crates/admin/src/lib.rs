@@ -44,7 +44,7 @@ pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, RecentLog};
 pub use records::{DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord};
 pub use refusals::{RefusalRecord, Refusals};
 pub use show::{Connections, Parameter, Show};
-pub use statements::{ApplicationUse, MAX_APPLICATIONS, StatementCounts, StatementRecord, StatementTotals};
+pub use statements::{ApplicationUse, MAX_APPLICATIONS, SpanRecord, StatementCounts, StatementRecord, StatementTotals};
 pub use stats::{DatabaseStats, Stats};
 pub use tables::{Column, ColumnType, Row, Snapshot, Table, columns, connection_row, show};
 pub use tally::{Errors, PoolCounters, SqlState};

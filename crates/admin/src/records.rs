@@ -10,7 +10,7 @@ use weir_base::{PoolMode, Span};
 
 use crate::health::{PoolHealth, Symptoms};
 use crate::refusals::RefusalRecord;
-use crate::statements::{StatementRecord, StatementTotals};
+use crate::statements::{SpanRecord, StatementRecord, StatementTotals};
 use crate::stats::DatabaseStats;
 
 /// The state of one worker, or of all after merging: the source of the console, the API and the metrics.
@@ -52,6 +52,10 @@ pub struct Report {
     pub statements: Vec<StatementRecord>,
     /// The time of all statements, those without a record too, by database and user, in microseconds.
     pub statement_time: BTreeMap<(String, String), u64>,
+    /// Queries with a `traceparent` that have ended, where they were asked for, and how many there was no room for.
+    pub spans: Vec<SpanRecord>,
+    /// How many spans were left out since the last request.
+    pub spans_dropped: u64,
 }
 
 /// The last look-up of a host name.
@@ -319,6 +323,8 @@ impl Report {
         self.statement_totals.add(&other.statement_totals);
         self.statements.extend(other.statements);
         StatementRecord::merge(&mut self.statements);
+        self.spans.extend(other.spans);
+        self.spans_dropped += other.spans_dropped;
         for (pool, run) in other.statement_time {
             *self.statement_time.entry(pool).or_default() += run;
         }

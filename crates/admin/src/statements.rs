@@ -3,6 +3,8 @@
 //! A statement is known by its pool and its fingerprint, which never holds a value. Figures are exact since `since`; what
 //! passed before that, or between two of its entries in a table, is at most `missed`.
 
+use std::sync::Arc;
+
 use crate::histogram::Histogram;
 
 /// The most applications that are told apart for one statement; the rest is one count without a name.
@@ -169,4 +171,31 @@ mod tests {
         assert_eq!(all[0].counts.rows, u64::MAX);
         assert_eq!(all[0].applications, [ApplicationUse { name: Some("joe".into()), calls: 2, run: 31 }]);
     }
+}
+
+/// A query with a sampled `traceparent` that has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpanRecord {
+    /// The trace, and the span of the client in it.
+    pub trace: u128,
+    /// The span of the client.
+    pub parent: u64,
+    /// When it was sent to its server, in microseconds since 1970.
+    pub sent_at: u64,
+    /// How long it waited for the server before that, and how long it ran, in microseconds.
+    pub waited: u64,
+    /// How long it ran, in microseconds.
+    pub run: u64,
+    /// The database as clients name it.
+    pub database: Arc<str>,
+    /// The user of the pool.
+    pub user: Arc<str>,
+    /// Its fingerprint's number; 0 if it has none.
+    pub fingerprint: u64,
+    /// Its fingerprint, without values, where statements are tracked.
+    pub text: Option<Box<str>>,
+    /// Whether the server answered with an error.
+    pub failed: bool,
+    /// Rows that were returned or changed.
+    pub rows: u64,
 }

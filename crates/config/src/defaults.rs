@@ -11,7 +11,7 @@ use weir_base::{OnDirty, PoolMode, Span};
 use crate::field::FieldMut;
 use crate::model::{
     Alerts, Auth, Balance, Cluster, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, OnServerDown, Pool,
-    Process, SessionAttrs, SocketIo, Spread, Tls, UntrackedParameters, Web,
+    Process, SessionAttrs, SocketIo, Spread, Telemetry, Tls, UntrackedParameters, Web,
 };
 use crate::origin::{FileFormat, Locations};
 use crate::pool_text::PoolText;
@@ -186,6 +186,7 @@ fn blank_config() -> Config {
         web: Web::default(),
         cluster: Cluster::default(),
         alerts: Alerts::default(),
+        telemetry: Telemetry::default(),
         application_name_add_host: false,
         login_notify_message: String::new(),
         disable_pqexec: false,

@@ -14,6 +14,7 @@ use weir_auth::{Hba, IdentMaps, Ldap, Method, RequireAuth};
 use weir_base::{Host, OnDirty, PoolMode, Span, Target};
 
 use crate::accounts::Accounts;
+use crate::oidc::is_safe_url;
 use crate::origin::{ConfigWarning, FileFormat, Locations};
 use crate::users::Users;
 
@@ -109,6 +110,8 @@ pub struct Config {
     pub cluster: Cluster,
     /// Messages about problems.
     pub alerts: Alerts,
+    /// Metrics and spans for a collector.
+    pub telemetry: Telemetry,
     /// Adds the client's address to its application_name.
     pub application_name_add_host: bool,
     /// A notice for each client that logs in; empty: no notice.
@@ -304,6 +307,61 @@ pub struct Alerts {
     pub errors_per_second: u32,
     /// Clients of the process in per cent of `max_clients`; 0 is off.
     pub clients_percent: u32,
+}
+
+/// Metrics and spans for an OpenTelemetry collector (`[telemetry]`). Without an endpoint there are none.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Telemetry {
+    /// The collector's address for OTLP over HTTP, without `/v1/metrics`.
+    pub endpoint: Option<String>,
+    /// Headers of its requests, `NAME=REFERENCE`.
+    pub headers: Vec<String>,
+    /// The time between two exports of metrics.
+    pub interval: Span,
+    /// What identifies this Weir, `KEY=VALUE`.
+    pub resource: Vec<String>,
+    /// The authorities for the collector's certificate, PEM; none: the operating system's.
+    pub ca_file: Option<PathBuf>,
+    /// Whether metrics are sent.
+    pub metrics: bool,
+    /// Whether queries with a `traceparent` have spans.
+    pub spans: bool,
+}
+
+impl Telemetry {
+    /// Whether spans are made.
+    pub fn makes_spans(&self) -> bool {
+        self.spans && self.endpoint.is_some()
+    }
+
+    /// Settings that can't work or are unsafe: the setting, the mistake, and what to do.
+    pub(crate) fn mistakes(&self) -> Vec<(&'static str, String, &'static str)> {
+        let Some(endpoint) = &self.endpoint else { return Vec::new() };
+        let mut found = Vec::new();
+        if !endpoint.starts_with("https://") && !endpoint.starts_with("http://") {
+            let text = "otlp_endpoint must be an http:// or https:// address".to_owned();
+            found.push(("otlp_endpoint", text, "OTLP over HTTP has port 4318 usually"));
+        } else if !self.headers.is_empty() && !is_safe_url(endpoint) {
+            let text = "headers with secrets are sent over https only, or on this machine".to_owned();
+            found.push(("otlp_headers", text, "give an https:// address as otlp_endpoint"));
+        }
+        let refers = |header: &String| {
+            let value = header.split_once('=').map(|(_, value)| value);
+            value.is_some_and(|value| value.starts_with("env:") || value.starts_with("file:"))
+        };
+        if !self.headers.iter().all(refers) {
+            let text = "otlp_headers must be NAME=env:VARIABLE or NAME=file:/PATH each".to_owned();
+            found.push(("otlp_headers", text, "put the value into a file that only Weir's user can read"));
+        }
+        if !self.resource.iter().all(|attribute| attribute.contains('=')) {
+            found.push((
+                "resource",
+                "resource must have KEY=VALUE each".to_owned(),
+                "as in deployment.environment=prod",
+            ));
+        }
+        found
+    }
 }
 
 /// Rules of one user (`[users]`); for unset ones the pool's or the process's value holds.

@@ -88,6 +88,9 @@ pub(crate) fn purpose(section: Section) -> &'static str {
         Section::Alerts => {
             "Messages about pools that have a problem; see [alerts.md](alerts.md). They need the HTTP API (`[web]`)."
         }
+        Section::Telemetry => {
+            "Metrics and spans for an OpenTelemetry collector; see [telemetry.md](telemetry.md). They need the HTTP API (`[web]`)."
+        }
         Section::Log => "What is logged, and where.",
         Section::User => {
             "Settings of a user, by the name on the server. A setting that is not given is the pool's, or the \

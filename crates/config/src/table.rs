@@ -58,6 +58,7 @@ pub(crate) enum Section {
     WebOidc,
     Cluster,
     Alerts,
+    Telemetry,
     Log,
     Limits,
     User,
@@ -118,7 +119,7 @@ pub(crate) enum Raw {
 
 impl Section {
     /// The sections that TOML has, in the order of the reference.
-    pub(crate) const ALL: [Section; 16] = [
+    pub(crate) const ALL: [Section; 17] = [
         Section::General,
         Section::Listen,
         Section::Auth,
@@ -130,6 +131,7 @@ impl Section {
         Section::WebOidc,
         Section::Cluster,
         Section::Alerts,
+        Section::Telemetry,
         Section::Log,
         Section::Limits,
         Section::User,
@@ -151,6 +153,7 @@ impl Section {
             Section::WebOidc => "web.oidc",
             Section::Cluster => "cluster",
             Section::Alerts => "alerts",
+            Section::Telemetry => "telemetry",
             Section::Log => "log",
             Section::Limits => "limits",
             Section::User => "users",

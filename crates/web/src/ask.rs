@@ -52,6 +52,14 @@ impl Workers {
         }
     }
 
+    /// Takes the spans of queries that have ended.
+    pub(crate) async fn spans(&self) -> Result<Report, ApiError> {
+        match self.ask(Request::Spans, ANSWER_TIMEOUT).await? {
+            Reply::Report(report, _) => Ok(*report),
+            _ => Err(ApiError::NoAnswer),
+        }
+    }
+
     /// A page of connections, from a position on, and the position of the next page.
     pub(crate) async fn connections(
         &self,

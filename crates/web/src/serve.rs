@@ -39,6 +39,7 @@ use crate::lab::Lab;
 use crate::oidc::SingleSignOn;
 use crate::outgoing::SendHttp;
 use crate::start_error::WebError;
+use crate::telemetry::Telemetry;
 use crate::timeouts::Timeouts;
 use crate::tls::Tls;
 use crate::versions::Versions;
@@ -118,11 +119,14 @@ impl Web {
         let (workers, watch) = (Workers::new(options.control), watch(options.history.as_deref())?);
         let access = Access::new(options.config.clone(), exposed, tls.is_some());
         let alerts = Alerts::new(&workers, &options.send, options.history.as_deref());
+        let telemetry = Telemetry::new(&workers, &options.send, options.version);
+        let sso = SingleSignOn::new(options.send.clone());
         let router = api::router(
             workers.clone(),
             access,
             options.config,
-            (watch.clone(), options.versions, alerts.clone(), SingleSignOn::new(options.send.clone())),
+            (watch.clone(), options.versions, alerts.clone()),
+            (sso, telemetry.clone()),
             (Lab::new(options.lab), options.history.as_deref()),
             timeouts,
             options.version,
@@ -130,7 +134,9 @@ impl Web {
         let (end, ended) = oneshot::channel();
         let watching = async move {
             let mut tasks = JoinSet::new();
-            tasks.spawn(watch.run(workers, alerts.clone()));
+            tasks.spawn(watch.run(workers, alerts.clone(), telemetry.clone()));
+            tasks.spawn(telemetry.clone().export_metrics());
+            tasks.spawn(telemetry.export_spans());
             tasks.spawn(alerts.run());
             while tasks.join_next().await.is_some() {}
         };

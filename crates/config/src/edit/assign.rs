@@ -24,11 +24,11 @@ pub fn is_settable(name: &str) -> bool {
     find(name).is_ok_and(|setting| setting.effect != Effect::Restart && !setting.is_inert() && !names_file(setting))
 }
 
-/// Whether a setting names a file that is read or written, or a target of alerts, which may name one, or belongs to who may
-/// log in: only the settings' file may change that.
+/// Whether a setting names a file that is read or written, or a target of alerts, which may name one, or says who may log in, or
+/// where figures go: only the settings' file may change that.
 fn names_file(setting: &Setting) -> bool {
     let of_alerts = setting.section == Section::Alerts;
-    if setting.section == Section::WebOidc {
+    if matches!(setting.section, Section::WebOidc | Section::Telemetry) {
         return true;
     }
     match setting.field_mut(&mut Config::default()) {

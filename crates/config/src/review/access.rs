@@ -48,6 +48,9 @@ impl Review<'_> {
         for (key, text, help) in web.accounts.oidc.mistakes() {
             self.fail(&format!("web.oidc.{key}"), text).help(help);
         }
+        for (key, text, help) in self.config.telemetry.mistakes() {
+            self.fail(&format!("telemetry.{key}"), text).help(help);
+        }
     }
 
     fn files_of_rules(&mut self) {

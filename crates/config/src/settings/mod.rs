@@ -12,6 +12,7 @@ mod oidc;
 mod peers;
 mod pool;
 mod process;
+mod telemetry;
 mod tls;
 mod users;
 mod web;
@@ -29,6 +30,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
         web::SETTINGS,
         oidc::SETTINGS,
         alerts::SETTINGS,
+        telemetry::SETTINGS,
         log::SETTINGS,
         limits::SETTINGS,
         users::SETTINGS,

@@ -88,6 +88,8 @@ pub(crate) enum WorkerCommand {
     },
     /// The same with the statistics of statements.
     Statements,
+    /// Takes the spans that have ended.
+    Spans,
     ResetStatements,
     /// Of the report, what the health of pools depends on.
     Health,

@@ -84,6 +84,10 @@ impl Engine {
         match command {
             WorkerCommand::Report { counts } => return Ok(Outcome::Report(Box::new(self.report(counts)))),
             WorkerCommand::Statements => return Ok(Outcome::Report(Box::new(self.statements_report()))),
+            WorkerCommand::Spans => {
+                let (spans, spans_dropped) = self.sessions.statements.take_spans(|at| self.common.wall(at));
+                return Ok(Outcome::Report(Box::new(Report { spans, spans_dropped, ..Report::default() })));
+            }
             WorkerCommand::ResetStatements => self.sessions.statements.reset(),
             WorkerCommand::Health => return Ok(Outcome::Report(Box::new(self.health_report()))),
             WorkerCommand::Pause(name) => {

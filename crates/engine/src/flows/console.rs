@@ -288,6 +288,9 @@ impl Engine {
             Request::Statements => {
                 self.scatter(now, caller, Command::Show(Show::Statements), &WorkerCommand::Statements, io);
             }
+            Request::Spans => {
+                self.scatter(now, caller, Command::Show(Show::Statements), &WorkerCommand::Spans, io);
+            }
             Request::Connections(_, Cursor { worker, .. }) if worker.0 >= self.common.workers() => {
                 io.answer(number, Ok(Reply::Connections(Vec::new(), None)));
             }

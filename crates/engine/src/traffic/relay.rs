@@ -63,6 +63,7 @@ pub(crate) fn feed_client<I: Io>(
     if let Some(server) = server {
         if cx.sessions.statements.is_on() && server.up().is_some_and(|(up, _)| up.is_busy()) {
             server.clock.statement_sent(cx.now, client.request_at);
+            cx.sessions.statements.sent_to(server.peer);
         }
         note_request(cx, slot, server, mid_message);
     }
@@ -152,6 +153,9 @@ fn count_statements<I: Io>(
     let busy = server.up().is_some_and(|(up, _)| up.is_busy());
     let (run, waited) = server.clock.statements_ended(cx.now, some, busy);
     if !some {
+        if !busy {
+            cx.sessions.statements.is_idle(server.peer);
+        }
         return;
     }
     let session =
@@ -159,7 +163,7 @@ fn count_statements<I: Io>(
     let application = session.map_or("", |session| cx.sessions.application(session));
     let limit = cx.common.config().log.min_duration_statement.micros();
     let Cx { common, io, sessions, .. } = cx;
-    sessions.statements.record((run, waited), application, limit, |slow| {
+    sessions.statements.record(server.peer, (run, waited), application, limit, |slow| {
         let percent = u64::from(common.config().log.statement_sample_percent);
         if common.random_number() % 100 < percent
             && let Some(client) = &client
@@ -167,6 +171,9 @@ fn count_statements<I: Io>(
             log_slow(common.config(), slot, client, application, slow, *io);
         }
     });
+    if !busy {
+        sessions.statements.is_idle(server.peer);
+    }
 }
 
 /// The line about a statement that took long: never a value of it.

@@ -11,13 +11,18 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use weir_admin::{ApplicationUse, Histogram, MAX_APPLICATIONS, StatementCounts, StatementRecord, StatementTotals};
-use weir_base::{Span, Time};
+use weir_admin::{
+    ApplicationUse, Histogram, MAX_APPLICATIONS, SpanRecord, StatementCounts, StatementRecord, StatementTotals,
+};
+use weir_base::{Peer, Span, Time};
 use weir_config::Config;
 use weir_pgwire::sql;
 use weir_session::{Executed, StatementId, StatementWatch};
 
 use crate::handles::PoolIx;
+use spans::Spans;
+
+mod spans;
 
 /// The most bytes of an entry, with its share of the tables beside it.
 pub(crate) const ENTRY_BYTES: u64 = 4096;
@@ -25,7 +30,7 @@ pub(crate) const ENTRY_BYTES: u64 = 4096;
 const MAX_TEXT: usize = 2000;
 /// The longest application_name that is kept; PostgreSQL's.
 const MAX_APPLICATION: usize = 63;
-/// Entries where only the log of slow statements needs them.
+/// Entries where only the log of slow statements or spans need them.
 const FOR_LOG: u32 = 100;
 /// How long an unanswered request keeps the entry of its statement.
 const PINNED: Span = Span::from_secs(600);
@@ -60,6 +65,8 @@ struct Table {
     executed: Vec<Executed>,
     normal: Vec<u8>,
     totals: StatementTotals,
+    /// Where spans are made.
+    spans: Option<Box<Spans>>,
 }
 
 /// The names of a pool, and the time of all its statements.
@@ -108,9 +115,15 @@ impl Statements {
     /// Makes, keeps or drops the table, as the configuration says. `key` is random.
     pub(crate) fn adopt(&mut self, config: &Config, key: u64) {
         let logs = if config.log.min_duration_statement.is_zero() { 0 } else { FOR_LOG };
-        let capacity = config.track_statements.max(logs) as usize;
+        let spans = if config.telemetry.makes_spans() { FOR_LOG } else { 0 };
+        let capacity = config.track_statements.max(logs).max(spans) as usize;
         if self.table.as_ref().map_or(0, |table| table.capacity) != capacity {
             self.table = (capacity > 0).then(|| Box::new(Table::new(capacity, key)));
+        }
+        if let Some(table) = &mut self.table {
+            let texts = config.track_statements > 0;
+            table.spans =
+                (spans > 0).then(|| Box::new(table.spans.take().map_or_else(Spans::default, |it| *it).with(texts)));
         }
     }
 
@@ -140,24 +153,50 @@ impl Statements {
         self.table.as_ref().is_some_and(|table| !table.executed.is_empty())
     }
 
-    /// Counts what was executed in the last feeding: `run` microseconds together, of which the first has waited for its server
+    /// A client was fed, whose requests go to this server.
+    #[inline]
+    pub(crate) fn sent_to(&mut self, server: Peer) {
+        if let Some(spans) = self.table.as_mut().and_then(|table| table.spans.as_mut()) {
+            spans.sent_to(server);
+        }
+    }
+
+    /// A server has answered all.
+    #[inline]
+    pub(crate) fn is_idle(&mut self, server: Peer) {
+        if let Some(spans) = self.table.as_mut().and_then(|table| table.spans.as_mut()) {
+            spans.is_idle(server);
+        }
+    }
+
+    /// Takes the spans that have ended, and the number of those there was no room for. `wall` turns a time into the wall
+    /// clock's.
+    pub(crate) fn take_spans(&mut self, wall: impl Fn(Time) -> u64) -> (Vec<SpanRecord>, u64) {
+        let spans = self.table.as_mut().and_then(|table| table.spans.as_mut());
+        spans.map_or_else(Default::default, |spans| spans.take(wall))
+    }
+
+    /// Counts what `server` has executed in the last feeding: `run` microseconds together, of which the first has waited for its server
     /// before. `slow` receives those that ran for `limit` or longer, if that is not zero.
     pub(crate) fn record(
         &mut self,
+        server: Peer,
         (run, waited): (u64, u64),
         application: &str,
         limit: u64,
         slow: impl FnMut(&Slow<'_>),
     ) {
         if let Some(table) = &mut self.table {
-            table.record((run, waited), application, limit, slow);
+            table.record(server, (run, waited), application, limit, slow);
         }
     }
 
     /// Counts from zero again.
     pub(crate) fn reset(&mut self) {
         if let Some(table) = &mut self.table {
+            let spans = table.spans.take();
             **table = Table::new(table.capacity, table.key);
+            table.spans = spans;
         }
     }
 
@@ -196,12 +235,16 @@ impl Table {
             executed: Vec::new(),
             normal: Vec::new(),
             totals: StatementTotals::default(),
+            spans: None,
         }
     }
 
     #[inline]
     fn enter(&mut self, now: Time, pool: PoolIx, database: &Arc<str>, user: &Arc<str>) {
         (self.now, self.pool) = (now, pool);
+        if let Some(spans) = &mut self.spans {
+            spans.begin();
+        }
         let known = self.pools.get(pool as usize).and_then(Option::as_ref);
         if known.is_none_or(|known| !Arc::ptr_eq(&known.database, database) || !Arc::ptr_eq(&known.user, user)) {
             self.enter_new(pool, database, user);
@@ -311,7 +354,14 @@ impl Table {
         found
     }
 
-    fn record(&mut self, (run, waited): (u64, u64), application: &str, limit: u64, mut slow: impl FnMut(&Slow<'_>)) {
+    fn record(
+        &mut self,
+        server: Peer,
+        (run, waited): (u64, u64),
+        application: &str,
+        limit: u64,
+        mut slow: impl FnMut(&Slow<'_>),
+    ) {
         let mut executed = std::mem::take(&mut self.executed);
         let each = run / executed.len().max(1) as u64;
         self.totals.calls += executed.len() as u64;
@@ -319,24 +369,53 @@ impl Table {
         if let Some(pool) = self.pools.get_mut(self.pool as usize).and_then(Option::as_mut) {
             pool.run += run;
         }
+        let mut spans = self.spans.take();
         let mut waited = waited;
+        let now = self.now;
         for what in executed.drain(..) {
-            let Some(entry) = self.entry(what.statement) else { continue };
+            let names = spans.as_ref().and_then(|_| self.names());
+            let entry = self.entry(what.statement);
+            if let (Some(spans), Some(names)) = (&mut spans, names) {
+                spans.executed(server, what, (now, each, waited), names, entry.as_ref().map(|it| (it.id, &*it.text)));
+            }
+            let Some(entry) = entry else { continue };
             let waited = std::mem::take(&mut waited);
             entry.count(what, each, waited, application);
             if limit > 0 && each >= limit {
                 slow(&Slow { id: entry.id, text: &entry.text, run: each, waited, executed: what });
             }
         }
+        self.spans = spans;
         if executed.capacity() <= 1024 {
             self.executed = executed;
         }
+    }
+
+    /// The database and the user of the pool that is fed, where spans are made.
+    fn names(&self) -> Option<(Arc<str>, Arc<str>)> {
+        let pool = self.pools.get(self.pool as usize)?.as_ref()?;
+        Some((pool.database.clone(), pool.user.clone()))
     }
 }
 
 impl StatementWatch for Table {
     #[inline]
     fn id_of(&mut self, text: &[u8]) -> StatementId {
+        let statement = self.statement_of(text);
+        if let Some(spans) = &mut self.spans {
+            spans.asked(statement, text);
+        }
+        statement
+    }
+
+    fn executed(&mut self, what: Executed) {
+        self.executed.push(what);
+    }
+}
+
+impl Table {
+    #[inline]
+    fn statement_of(&mut self, text: &[u8]) -> StatementId {
         let read = &text[..text.len().min(sql::MAX_READ)];
         let raw = hash(read, self.key ^ u64::from(self.pool) << 1 ^ u64::from(read.len() < text.len()));
         let place = raw as usize & (self.known.len() - 1);
@@ -354,10 +433,6 @@ impl StatementWatch for Table {
         }
         self.known[place] = (raw, statement);
         statement
-    }
-
-    fn executed(&mut self, what: Executed) {
-        self.executed.push(what);
     }
 }
 

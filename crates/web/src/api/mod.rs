@@ -52,6 +52,7 @@ use crate::lab::Lab;
 use crate::looks::Looks;
 use crate::oidc::SingleSignOn;
 use crate::pool_tests::PoolTests;
+use crate::telemetry::Telemetry;
 use crate::timeouts::Timeouts;
 use crate::versions::Versions;
 use crate::watch::Watch;
@@ -79,6 +80,7 @@ struct App {
     watch: Watch,
     lab: Lab,
     sso: SingleSignOn,
+    telemetry: Telemetry,
 }
 
 impl FromRef<App> for Access {
@@ -156,6 +158,12 @@ impl FromRef<App> for Watch {
 impl FromRef<App> for Lab {
     fn from_ref(app: &App) -> Lab {
         app.lab.clone()
+    }
+}
+
+impl FromRef<App> for Telemetry {
+    fn from_ref(app: &App) -> Telemetry {
+        app.telemetry.clone()
     }
 }
 
@@ -253,7 +261,8 @@ pub(crate) fn router(
     workers: Workers,
     access: Access,
     config: Arc<dyn ConfigAccess>,
-    (watch, versions, alerts, sso): (Watch, Versions, Alerts, SingleSignOn),
+    (watch, versions, alerts): (Watch, Versions, Alerts),
+    (sso, telemetry): (SingleSignOn, Telemetry),
     (lab, folder): (Lab, Option<&Path>),
     timeouts: Timeouts,
     version: &'static str,
@@ -293,6 +302,7 @@ pub(crate) fn router(
             watch,
             lab,
             sso,
+            telemetry,
         })
 }
 

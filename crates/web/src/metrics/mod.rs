@@ -29,7 +29,9 @@ use weir_config::Config;
 
 use crate::ask::Workers;
 use crate::error::ApiError;
+use crate::export_counts::ExportCounts;
 use crate::figures::{Clients, Servers, seconds, seconds_of};
+use crate::telemetry::Telemetry;
 use crate::watch::Cpu;
 use labels::{OTHERS, escaped};
 use text::Format;
@@ -56,6 +58,7 @@ struct Figures {
     times: Timed,
     statements: StatementTotals,
     cpu: Cpu,
+    exports: ExportCounts,
     /// By configured pool: its size.
     sizes: BTreeMap<String, u32>,
 }
@@ -64,12 +67,18 @@ struct Figures {
 pub(crate) async fn metrics(
     State(workers): State<Workers>,
     State(version): State<&'static str>,
+    State(telemetry): State<Telemetry>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ApiError> {
     let (report, config) = workers.report().await?;
     let format = Format::wanted(&headers);
-    let text = text(Figures::new(report, &config, version, Cpu::now()));
+    let text = open_metrics(report, &config, version, telemetry.counts());
     Ok(([(CONTENT_TYPE, format.content_type())], format.of(text)))
+}
+
+/// All metrics as OpenMetrics.
+pub(crate) fn open_metrics(report: Report, config: &Config, version: &'static str, exports: ExportCounts) -> String {
+    text(Figures { exports, ..Figures::new(report, config, version, Cpu::now()) })
 }
 
 fn text(figures: Figures) -> String {
@@ -96,6 +105,7 @@ impl Figures {
             stats: BTreeMap::new(),
             times: Timed::default(),
             cpu,
+            exports: ExportCounts::default(),
             sizes: config.pools.iter().take(MOST).map(|(name, pool)| (escaped(name), pool.limits.size)).collect(),
         };
         for pool in report.pools {
@@ -204,6 +214,7 @@ impl Figures {
             to.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&count)?;
         }
         self.statements(to)?;
+        self.telemetry(to)?;
         let help = "CPU time of each worker's thread";
         let mut family = to.encode_descriptor("weir_worker_cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
         for (worker, seconds) in self.cpu.seconds() {
@@ -211,6 +222,21 @@ impl Figures {
             family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)?;
         }
         Ok(())
+    }
+
+    /// What was sent to a collector.
+    fn telemetry(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Requests to the collector of [telemetry]";
+        let mut family = to.encode_descriptor("weir_telemetry_exports", help, None, MetricType::Counter)?;
+        for (signal, sent, failed) in self.exports.named() {
+            for (outcome, count) in [("sent", sent), ("failed", failed)] {
+                count_of(&mut family, &[("signal", signal), ("outcome", outcome)], count)?;
+            }
+        }
+        let none: Option<&Exemplar<NoLabelSet, f64>> = None;
+        let help = "Spans that there was no room for, or that the collector did not get";
+        let family = to.encode_descriptor("weir_telemetry_spans_dropped", help, None, MetricType::Counter)?;
+        { family }.encode_counter(&self.exports.spans_dropped, none)
     }
 
     /// The table of statements; which they are shows the API.

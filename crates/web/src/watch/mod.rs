@@ -27,6 +27,7 @@ use crate::ask::Workers;
 use crate::clock;
 use crate::error::ApiError;
 use crate::lock::lock;
+use crate::telemetry::Telemetry;
 pub(crate) use cpu::Cpu;
 use frame::{Frame, error_event};
 pub(crate) use frame::{Selection, number};
@@ -86,10 +87,10 @@ impl Watch {
     }
 
     /// Requests the workers' reports in a loop.
-    pub(crate) async fn run(self, workers: Workers, alerts: Alerts) {
+    pub(crate) async fn run(self, workers: Workers, alerts: Alerts, telemetry: Telemetry) {
         let mut before = None;
         loop {
-            let seconds = match self.measure((&workers, &alerts), &mut before).await {
+            let seconds = match self.measure((&workers, &alerts, &telemetry), &mut before).await {
                 Ok(pools) => 1 + pools / POOLS_A_SECOND,
                 Err(error) => {
                     if let Some(config) = &self.state().config {
@@ -106,7 +107,7 @@ impl Watch {
     /// Measures once; returns the number of pools.
     async fn measure(
         &self,
-        (workers, alerts): (&Workers, &Alerts),
+        (workers, alerts, telemetry): (&Workers, &Alerts, &Telemetry),
         before: &mut Option<Arc<Measurement>>,
     ) -> Result<usize, ApiError> {
         let (report, config) = workers.report().await?;
@@ -121,6 +122,7 @@ impl Watch {
             state.latest = Some(frame.clone());
             state.config = Some(config.clone());
         }
+        telemetry.follow(&config.telemetry);
         alerts.observe(&config, conditions(&config, frame.moments(), clients));
         self.keep(now, frame).await;
         Ok(pools)

@@ -54,6 +54,7 @@ fn users() -> Accounts {
     Accounts {
         users: WebRole::ALL.into_iter().map(account).collect(),
         tokens: WebRole::ALL.into_iter().map(token).collect::<BTreeMap<_, _>>(),
+        ..Accounts::default()
     }
 }
 

@@ -1,0 +1,19 @@
+//! How often something was sent to a collector of telemetry, for the metrics, which are sent there themselves.
+
+/// Counts since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ExportCounts {
+    /// Requests with metrics that the collector has accepted, and that failed.
+    pub(crate) metrics: (u64, u64),
+    /// The same with spans.
+    pub(crate) spans: (u64, u64),
+    /// Spans that were lost.
+    pub(crate) spans_dropped: u64,
+}
+
+impl ExportCounts {
+    /// Each signal's name, with its accepted and failed requests.
+    pub(crate) fn named(&self) -> [(&'static str, u64, u64); 2] {
+        [("metrics", self.metrics.0, self.metrics.1), ("traces", self.spans.0, self.spans.1)]
+    }
+}
