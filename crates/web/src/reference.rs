@@ -1,6 +1,7 @@
 //! Values of settings that may stand elsewhere: in a variable of the environment (`env:NAME`) or a file (`file:/PATH`).
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 
 /// What a file or a variable may have, in bytes.
 const LONGEST: usize = 4096;
@@ -13,7 +14,7 @@ pub(crate) fn resolve(reference: &str) -> Result<String, String> {
     let found = if let Some(name) = reference.strip_prefix("env:") {
         std::env::var(name).map_err(|_| format!("the environment has no variable {name}"))?
     } else if let Some(path) = reference.strip_prefix("file:") {
-        fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?
+        read(path).map_err(|error| format!("{path}: {error}"))?
     } else {
         reference.to_owned()
     };
@@ -22,4 +23,15 @@ pub(crate) fn resolve(reference: &str) -> Result<String, String> {
         return Err("what it refers to is empty or too long".to_owned());
     }
     Ok(found.to_owned())
+}
+
+/// The content of a small file. A pipe could block for ever, and a device be endless: neither is read.
+fn read(path: &str) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidData, "it is no ordinary file"));
+    }
+    let mut text = String::new();
+    // What is longer is refused by the caller.
+    File::open(path)?.take(2 * LONGEST as u64).read_to_string(&mut text)?;
+    Ok(text)
 }
