@@ -1,13 +1,11 @@
 //! Alerts: a server that is away, told to real receivers, resolved when it is back, silenced, and not in the way of queries.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 use weir_pglocal::free_port;

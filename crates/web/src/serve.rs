@@ -123,10 +123,9 @@ impl Web {
         let sso = SingleSignOn::new(options.send.clone());
         let router = api::router(
             workers.clone(),
-            access,
+            (access, sso),
             options.config,
-            (watch.clone(), options.versions, alerts.clone()),
-            (sso, telemetry.clone()),
+            (watch.clone(), options.versions, alerts.clone(), telemetry.clone()),
             (Lab::new(options.lab), options.history.as_deref()),
             timeouts,
             options.version,

@@ -259,10 +259,9 @@ const ADMIN: RequiredRole = RequiredRole::Role(WebRole::Admin);
 /// All paths, behind the guard.
 pub(crate) fn router(
     workers: Workers,
-    access: Access,
+    (access, sso): (Access, SingleSignOn),
     config: Arc<dyn ConfigAccess>,
-    (watch, versions, alerts): (Watch, Versions, Alerts),
-    (sso, telemetry): (SingleSignOn, Telemetry),
+    (watch, versions, alerts, telemetry): (Watch, Versions, Alerts, Telemetry),
     (lab, folder): (Lab, Option<&Path>),
     timeouts: Timeouts,
     version: &'static str,
