@@ -158,11 +158,11 @@ fn requests_of_a_pipeline_have_their_own_traces_and_skipped_ones_none() {
     let mut client = site.connect();
     let batch = Batch::new()
         .run(&format!("SELECT 1 {}", traced(1, "01")), &[])
-        .run("SELECT 2, 2", &[])
+        .run("SELECT now()", &[])
         .run(&format!("SELECT 1/$1::int {}", traced(2, "01")), &["0"])
-        .run(&format!("SELECT 3, 3, 3 {}", traced(3, "01")), &[])
+        .run(&format!("SELECT pg_backend_pid() {}", traced(3, "01")), &[])
         .sync()
-        .run(&format!("SELECT 4, 4, 4, 4 {}", traced(4, "01")), &[])
+        .run(&format!("SELECT version() {}", traced(4, "01")), &[])
         .sync();
     ask(&mut client, &batch, 2);
     for (number, failed) in [(1, false), (2, true), (4, false)] {

@@ -42,10 +42,11 @@ mod toml_key;
 mod units;
 mod unknown_key;
 mod users;
+mod web_role;
 mod wording;
 mod write;
 
-pub use accounts::{Account, Accounts, WebRole, web_listen_error};
+pub use accounts::{Account, Accounts, web_listen_error};
 pub use ciphers::{CipherSuite, resolve_ciphers, resolve_tls13};
 pub use convert::to_toml;
 pub use describe::{SettingText, describe};
@@ -74,4 +75,5 @@ pub use review::{Finding, HostLimits, Severity, max_servers, reserved_descriptor
 pub use set::{SetError, apply_tls, is_about_tls, set};
 pub use show::{ShowRow, show};
 pub use users::{UserlistError, Users};
+pub use web_role::WebRole;
 pub use weir_auth::Method;

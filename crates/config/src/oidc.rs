@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::accounts::WebRole;
+use crate::web_role::WebRole;
 
 /// An OpenID Connect provider, and the roles of its groups. Without an issuer there is none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -1,5 +1,25 @@
 //! How often something was sent to a collector of telemetry, for the metrics, which are sent there themselves.
 
+use std::sync::{Arc, Mutex};
+
+use crate::lock::lock;
+
+/// The counts; cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct ExportCounter(Arc<Mutex<ExportCounts>>);
+
+impl ExportCounter {
+    /// What was counted.
+    pub(crate) fn now(&self) -> ExportCounts {
+        *lock(&self.0)
+    }
+
+    /// Counts.
+    pub(crate) fn count(&self, count: impl FnOnce(&mut ExportCounts)) {
+        count(&mut lock(&self.0));
+    }
+}
+
 /// Counts since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ExportCounts {

@@ -125,7 +125,7 @@ impl Web {
             workers.clone(),
             (access, sso),
             options.config,
-            (watch.clone(), options.versions, alerts.clone(), telemetry.clone()),
+            (watch.clone(), options.versions, alerts.clone(), telemetry.counter()),
             (Lab::new(options.lab), options.history.as_deref()),
             timeouts,
             options.version,

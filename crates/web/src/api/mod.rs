@@ -47,12 +47,12 @@ use crate::alerts::Alerts;
 use crate::ask::Workers;
 use crate::audit::Audit;
 use crate::error::ApiError;
+use crate::export_counts::ExportCounter;
 use crate::health::Probe;
 use crate::lab::Lab;
 use crate::looks::Looks;
 use crate::oidc::SingleSignOn;
 use crate::pool_tests::PoolTests;
-use crate::telemetry::Telemetry;
 use crate::timeouts::Timeouts;
 use crate::versions::Versions;
 use crate::watch::Watch;
@@ -80,7 +80,7 @@ struct App {
     watch: Watch,
     lab: Lab,
     sso: SingleSignOn,
-    telemetry: Telemetry,
+    exports: ExportCounter,
 }
 
 impl FromRef<App> for Access {
@@ -161,9 +161,9 @@ impl FromRef<App> for Lab {
     }
 }
 
-impl FromRef<App> for Telemetry {
-    fn from_ref(app: &App) -> Telemetry {
-        app.telemetry.clone()
+impl FromRef<App> for ExportCounter {
+    fn from_ref(app: &App) -> ExportCounter {
+        app.exports.clone()
     }
 }
 
@@ -261,7 +261,7 @@ pub(crate) fn router(
     workers: Workers,
     (access, sso): (Access, SingleSignOn),
     config: Arc<dyn ConfigAccess>,
-    (watch, versions, alerts, telemetry): (Watch, Versions, Alerts, Telemetry),
+    (watch, versions, alerts, exports): (Watch, Versions, Alerts, ExportCounter),
     (lab, folder): (Lab, Option<&Path>),
     timeouts: Timeouts,
     version: &'static str,
@@ -301,7 +301,7 @@ pub(crate) fn router(
             watch,
             lab,
             sso,
-            telemetry,
+            exports,
         })
 }
 

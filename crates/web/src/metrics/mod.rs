@@ -29,9 +29,8 @@ use weir_config::Config;
 
 use crate::ask::Workers;
 use crate::error::ApiError;
-use crate::export_counts::ExportCounts;
+use crate::export_counts::{ExportCounter, ExportCounts};
 use crate::figures::{Clients, Servers, seconds, seconds_of};
-use crate::telemetry::Telemetry;
 use crate::watch::Cpu;
 use labels::{OTHERS, escaped};
 use text::Format;
@@ -67,12 +66,12 @@ struct Figures {
 pub(crate) async fn metrics(
     State(workers): State<Workers>,
     State(version): State<&'static str>,
-    State(telemetry): State<Telemetry>,
+    State(exports): State<ExportCounter>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ApiError> {
     let (report, config) = workers.report().await?;
     let format = Format::wanted(&headers);
-    let text = open_metrics(report, &config, version, telemetry.counts());
+    let text = open_metrics(report, &config, version, exports.now());
     Ok(([(CONTENT_TYPE, format.content_type())], format.of(text)))
 }
 

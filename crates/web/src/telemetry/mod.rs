@@ -19,7 +19,7 @@ use weir_config::Telemetry as Settings;
 
 use crate::ask::Workers;
 use crate::clock;
-use crate::export_counts::ExportCounts;
+use crate::export_counts::ExportCounter;
 use crate::lock::lock;
 use crate::metrics::open_metrics;
 use crate::outgoing::{HttpRequest, SendHttp};
@@ -42,14 +42,9 @@ struct Inner {
     version: &'static str,
     started: u128,
     settings: watch::Sender<Settings>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    counts: ExportCounts,
+    counts: ExportCounter,
     /// Since when the log has a failure that lasts.
-    reported: Option<Instant>,
+    reported: Mutex<Option<Instant>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +61,8 @@ impl Telemetry {
             version,
             started: clock::now().as_nanos(),
             settings: watch::Sender::new(Settings::default()),
-            state: Mutex::default(),
+            counts: ExportCounter::default(),
+            reported: Mutex::default(),
         }))
     }
 
@@ -82,8 +78,8 @@ impl Telemetry {
     }
 
     /// How often something was sent.
-    pub(crate) fn counts(&self) -> ExportCounts {
-        lock(&self.0.state).counts
+    pub(crate) fn counter(&self) -> ExportCounter {
+        self.0.counts.clone()
     }
 
     /// Sends metrics at each interval.
@@ -99,7 +95,7 @@ impl Telemetry {
                 continue;
             }
             let Ok((report, config)) = self.0.workers.report().await else { continue };
-            let text = open_metrics(report, &config, self.0.version, self.counts());
+            let text = open_metrics(report, &config, self.0.version, self.0.counts.now());
             let metrics = metrics::metrics(&text, self.0.started, clock::now().as_nanos());
             let scope = json!([{"scope": self.scope(), "metrics": metrics}]);
             let resource = metrics::resource(&settings.resource, self.0.version);
@@ -121,7 +117,7 @@ impl Telemetry {
                 continue;
             }
             let Ok(report) = self.0.workers.spans().await else { continue };
-            lock(&self.0.state).counts.spans_dropped += report.spans_dropped;
+            self.0.counts.count(|counts| counts.spans_dropped += report.spans_dropped);
             for batch in report.spans.chunks(BATCH) {
                 let spans = spans::spans(batch, || OsRng.next_u64());
                 let number = spans.len() as u64;
@@ -164,28 +160,33 @@ impl Telemetry {
     }
 
     fn note(&self, signal: Signal, sent: Result<(), String>, spans: u64) {
-        let mut state = lock(&self.0.state);
-        let counts = match signal {
-            Signal::Metrics => &mut state.counts.metrics,
-            Signal::Spans => &mut state.counts.spans,
-        };
-        let line = match sent {
-            Ok(()) => {
-                counts.0 += 1;
-                state.reported.take().map(|_| "telemetry: the collector works again".to_owned())
-            }
-            Err(why) => {
-                counts.1 += 1;
-                state.counts.spans_dropped += spans;
-                let due = state.reported.is_none_or(|at| at.elapsed() >= REMIND);
-                if due {
-                    state.reported = Some(Instant::now());
+        self.0.counts.count(|counts| {
+            let of_signal = match signal {
+                Signal::Metrics => &mut counts.metrics,
+                Signal::Spans => &mut counts.spans,
+            };
+            match sent {
+                Ok(()) => of_signal.0 += 1,
+                Err(_) => {
+                    of_signal.1 += 1;
+                    counts.spans_dropped += spans;
                 }
-                let why: String = why.lines().next().unwrap_or_default().chars().take(300).collect();
-                due.then(|| format!("telemetry: the collector can't be reached: {why}"))
+            }
+        });
+        let line = {
+            let mut reported = lock(&self.0.reported);
+            match sent {
+                Ok(()) => reported.take().map(|_| "telemetry: the collector works again".to_owned()),
+                Err(why) => {
+                    let due = reported.is_none_or(|at| at.elapsed() >= REMIND);
+                    if due {
+                        *reported = Some(Instant::now());
+                    }
+                    let why: String = why.lines().next().unwrap_or_default().chars().take(300).collect();
+                    due.then(|| format!("telemetry: the collector can't be reached: {why}"))
+                }
             }
         };
-        drop(state);
         if let Some(line) = line {
             self.0.workers.log(line);
         }
