@@ -3,6 +3,7 @@
 //! Names follow Prometheus's conventions: base units, `_total` for counters. Databases and users are labels, and with
 //! a `*` database their number has no limit: beyond [`MOST`] the rest is one sum, `(others)`.
 
+mod alerts;
 mod labels;
 #[cfg(test)]
 mod tests;
@@ -27,11 +28,13 @@ use weir_admin::{
 };
 use weir_config::Config;
 
+use crate::alerts::Alerts;
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::figures::{Clients, Servers, seconds, seconds_of};
 use crate::watch::Cpu;
-use labels::{OTHERS, escaped};
+use alerts::AlertFigures;
+use labels::{OTHERS, count_of, escaped};
 use text::Format;
 use times::Timed;
 
@@ -56,6 +59,7 @@ struct Figures {
     times: Timed,
     statements: StatementTotals,
     cpu: Cpu,
+    alerts: AlertFigures,
     /// By configured pool: its size.
     sizes: BTreeMap<String, u32>,
 }
@@ -64,11 +68,14 @@ struct Figures {
 pub(crate) async fn metrics(
     State(workers): State<Workers>,
     State(version): State<&'static str>,
+    State(alerts): State<Alerts>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ApiError> {
     let (report, config) = workers.report().await?;
     let format = Format::wanted(&headers);
-    let text = text(Figures::new(report, &config, version, Cpu::now()));
+    let targets = alerts.targets().into_iter().filter(|target| target.configured).collect();
+    let alerts = AlertFigures { firing: alerts.count_firing() as u32, targets };
+    let text = text(Figures { alerts, ..Figures::new(report, &config, version, Cpu::now()) });
     Ok(([(CONTENT_TYPE, format.content_type())], format.of(text)))
 }
 
@@ -96,6 +103,7 @@ impl Figures {
             stats: BTreeMap::new(),
             times: Timed::default(),
             cpu,
+            alerts: AlertFigures::default(),
             sizes: config.pools.iter().take(MOST).map(|(name, pool)| (escaped(name), pool.limits.size)).collect(),
         };
         for pool in report.pools {
@@ -204,6 +212,7 @@ impl Figures {
             to.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&count)?;
         }
         self.statements(to)?;
+        self.alerts.encode(to)?;
         let help = "CPU time of each worker's thread";
         let mut family = to.encode_descriptor("weir_worker_cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
         for (worker, seconds) in self.cpu.seconds() {
@@ -336,9 +345,4 @@ impl Figures {
         }
         self.times.encode(to)
     }
-}
-
-fn count_of(family: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet, count: u64) -> fmt::Result {
-    let none: Option<&Exemplar<NoLabelSet, f64>> = None;
-    family.encode_family(labels)?.encode_counter(&count, none)
 }
