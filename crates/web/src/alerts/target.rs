@@ -5,7 +5,8 @@
 //! error text.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -237,7 +238,7 @@ fn resolve(reference: &str) -> Result<String, String> {
     let found = if let Some(name) = reference.strip_prefix("env:") {
         std::env::var(name).map_err(|_| format!("the environment has no variable {name}"))?
     } else if let Some(path) = reference.strip_prefix("file:") {
-        fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?
+        read(path).map_err(|error| format!("{path}: {error}"))?
     } else {
         reference.to_owned()
     };
@@ -246,6 +247,17 @@ fn resolve(reference: &str) -> Result<String, String> {
         return Err("what it refers to is empty or too long".to_owned());
     }
     Ok(found.to_owned())
+}
+
+/// The content of a small file. A pipe could block for ever, and a device be endless: neither is read.
+fn read(path: &str) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidData, "it is no ordinary file"));
+    }
+    let mut text = String::new();
+    // What is longer is refused by the caller.
+    File::open(path)?.take(2 * LONGEST_SECRET as u64).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// An error's text without these secrets, on one line.
@@ -267,6 +279,9 @@ mod tests {
         assert!(resolve("env:WEIR_NO_SUCH_VARIABLE").is_err());
         fs::remove_file(&file).expect("it was there");
         assert!(resolve(&format!("file:{}", file.display())).is_err());
+        for endless in ["/dev/zero", "/"] {
+            assert!(resolve(&format!("file:{endless}")).is_err(), "{endless}");
+        }
         let shown = concealed("POST http://h/SECRET: refused\nmore", &["http://h/SECRET"]);
         assert_eq!(shown, "POST (its address): refused");
     }
