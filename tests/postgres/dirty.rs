@@ -4,7 +4,7 @@ use weir_pgclient::Connection;
 use weir_tests::{Batch, Mode, Setup, Site, ask};
 
 /// A kind of state, the SQL that leaves it, and a query that returns 0 if there is none of it.
-const LEFTOVERS: [(&str, &str, &str); 24] = [
+const LEFTOVERS: [(&str, &str, &str); 32] = [
     ("a setting", "SET work_mem = '77MB'", SETTING),
     ("a role", "SET ROLE other_role", "SELECT count(*) WHERE current_user <> 'app'"),
     (
@@ -12,11 +12,11 @@ const LEFTOVERS: [(&str, &str, &str); 24] = [
         "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
         "SELECT count(*) WHERE current_setting('default_transaction_read_only') = 'on'",
     ),
-    ("a channel", "LISTEN gossip", "SELECT count(*) FROM pg_listening_channels()"),
+    ("a channel", "LISTEN gossip", LISTENING),
     ("a temporary table", "CREATE TEMP TABLE scratch (n int)", TEMPORARY),
     ("a temporary table from a query", "CREATE TEMPORARY TABLE scratch2 AS SELECT 1 AS n", TEMPORARY),
     ("a prepared statement", "PREPARE left_behind AS SELECT 1", PREPARED),
-    ("a cursor", "DECLARE held CURSOR WITH HOLD FOR SELECT 1", "SELECT count(*) FROM pg_cursors WHERE is_holdable"),
+    ("a cursor", "DECLARE held CURSOR WITH HOLD FOR SELECT 1", HELD),
     ("a view that is temporary", "CREATE TEMP VIEW glimpse AS SELECT 1", TEMPORARY),
     ("a temporary table by SELECT INTO", "SELECT 1 AS n INTO TEMP scratch3", TEMPORARY),
     ("the same under a label", "SELECT 1 AS insert INTO TEMP scratch4", TEMPORARY),
@@ -28,6 +28,18 @@ const LEFTOVERS: [(&str, &str, &str); 24] = [
     ("what a block makes", "DO $$BEGIN CREATE TEMP TABLE scratch9 (n int); END$$", TEMPORARY),
     ("a temporary function", "CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql AS 'SELECT 1'", FUNCTIONS),
     ("a setting by a function", "SELECT set_config('work_mem', '77MB', false)", SETTING),
+    ("a setting by the view of settings", "UPDATE pg_settings SET setting = '77MB' WHERE name = 'work_mem'", SETTING),
+    (
+        "the same within a query",
+        "EXPLAIN ANALYZE UPDATE pg_catalog.\"pg_settings\" AS s SET setting = '77MB' WHERE s.name = 'work_mem'",
+        SETTING,
+    ),
+    ("a setting that a block sets", "DO $$BEGIN SET work_mem = '77MB'; END$$", SETTING),
+    ("a role that a block takes", "DO 'BEGIN SET ROLE other_role; END'", "SELECT count(*) WHERE current_user <> 'app'"),
+    ("a channel of a block", "DO LANGUAGE plpgsql $a$BEGIN LISTEN gossip; END$a$", LISTENING),
+    ("what a block executes", "/* DO */ DO $$BEGIN EXECUTE 'LIS' || 'TEN gossip'; END$$", LISTENING),
+    ("a block's prepared statement", "DO E'BEGIN EXECUTE \\'PREPARE left_behind AS SELECT 1\\'; END'", PREPARED),
+    ("a block's cursor", "DO $$BEGIN EXECUTE 'DECLARE held CURSOR WITH HOLD FOR SELECT 1'; END$$", HELD),
     ("a setting by a block", "DO $$BEGIN PERFORM pg_catalog.\"set_config\"('work_mem', '77MB', false); END$$", SETTING),
     ("a lock", "SELECT pg_advisory_lock(42)", LOCKED),
     ("a lock that is tried", "SELECT pg_catalog.Pg_Try_Advisory_Lock_Shared(42, 1)", LOCKED),
@@ -36,6 +48,8 @@ const LEFTOVERS: [(&str, &str, &str); 24] = [
 ];
 
 const SETTING: &str = "SELECT count(*) FROM pg_settings WHERE name = 'work_mem' AND setting <> '4096'";
+const LISTENING: &str = "SELECT count(*) FROM pg_listening_channels()";
+const HELD: &str = "SELECT count(*) FROM pg_cursors WHERE is_holdable";
 const LOCKED: &str = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'";
 const FUNCTIONS: &str = "SELECT count(*) FROM pg_proc WHERE pronamespace = pg_my_temp_schema()";
 
@@ -86,6 +100,17 @@ fn with_reset_the_next_client_finds_nothing_in_transaction_mode() {
         assert_eq!(found, "0", "{what}");
         assert!(kept, "{what}: the server is cleaned, not replaced");
     });
+}
+
+#[test]
+fn what_a_block_has_prepared_before_it_fails_is_gone_too() {
+    let site = site(Mode::Transaction, "reset");
+    let long = "x".repeat(700);
+    for begin in ["", "SELECT 1; ", &format!("SELECT '{long}'; ")] {
+        let block = format!("{begin}DO $$BEGIN EXECUTE 'PREPARE left_behind AS SELECT 1'; RAISE EXCEPTION 'x'; END$$");
+        site.connect().query(&block).unwrap_err();
+        assert_eq!(site.connect().value(PREPARED).unwrap().as_deref(), Some("0"), "{begin}");
+    }
 }
 
 #[test]

@@ -32,4 +32,4 @@ mod ring;
 
 pub use defer_accept::defer_accept;
 pub use enter::Limit;
-pub use ring::{Completion, Ended, Key, Ring, RingError, RingSize};
+pub use ring::{Completion, Ended, Key, Report, Ring, RingError, RingSize};

@@ -7,14 +7,15 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::marker::PhantomData;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use io_uring::types::{CancelBuilder, Fd};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, SocketFlags};
+use rustix::net::{SendFlags, SocketFlags, sockopt};
 use weir_base::Slab;
 
 use crate::buffers::Buffers;
@@ -30,6 +31,10 @@ const LAST_WAIT: Duration = Duration::from_millis(10);
 /// How often, and how long each time, completions are waited for by a call whose entries the kernel does not take.
 const TRIES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
+/// Bytes of the send that a new ring tries; its socket takes a part of them.
+const TRIAL: usize = 64 * 1024;
+/// A longer send is reported at once: one call of the kernel takes 2 GiB at most.
+const MOST_LATER: usize = 1 << 30;
 
 /// How large a ring is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,6 +149,16 @@ pub enum Ended {
     Error(io::Error),
 }
 
+/// When the end of a send is reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Report {
+    /// It ends a wait.
+    AtOnce,
+    /// If the socket takes all bytes, the next wait that ends for another reason reports it. So a wait that hands in a send
+    /// does not end because of it, and a loop with one message a turn needs one call a turn.
+    Later,
+}
+
 /// The kinds of requests, in the four highest bits of what the kernel keeps for us.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -152,6 +167,8 @@ enum Kind {
     Accept = 3,
     Watch = 4,
     Cancel = 5,
+    /// A send that is reported later: a completion means that the socket did not take all.
+    SendLater = 6,
 }
 
 impl Kind {
@@ -166,6 +183,7 @@ impl Kind {
             3 => Kind::Accept,
             4 => Kind::Watch,
             5 => Kind::Cancel,
+            6 => Kind::SendLater,
             other => unreachable!("no request of ours has the kind {other}"),
         }
     }
@@ -206,6 +224,11 @@ pub struct Ring {
     /// `None` only while the ring is dropped.
     buffers: Option<Box<Buffers>>,
     sends: Slab<Sending>,
+    /// Sends to be reported later, by their index: of unknown end; with a completion, since the socket did not take all; taken
+    /// whole, and not reported yet.
+    later: Vec<u32>,
+    refused: Vec<u32>,
+    whole: Vec<u32>,
     /// Requests that were asked for and whose last completion has not been seen.
     in_flight: usize,
     /// Completions taken from the kernel's queue; those below `at` have been returned.
@@ -236,16 +259,34 @@ impl Ring {
         let registered = unsafe { uring.submitter().register_buf_ring_with_flags(address, count, GROUP, 0) };
         registered.map_err(|e| RingError(format!("io_uring's provided buffers are refused: {e}")))?;
         (0..count).for_each(|id| buffers.publish(id));
-        Ok(Ring {
+        let mut ring = Ring {
             queues: Queues::new(uring),
             buffers: Some(buffers),
             sends: Slab::new(),
+            later: Vec::with_capacity(shape.entries as usize),
+            refused: Vec::new(),
+            whole: Vec::with_capacity(shape.entries as usize),
             in_flight: 0,
             done: Vec::with_capacity(shape.completions as usize),
             at: 0,
             lent: None,
             _thread: PhantomData,
-        })
+        };
+        if ring.reports_short_sends().map_err(refused)? {
+            return Ok(ring);
+        }
+        Err(RingError("this kernel's io_uring does not report that a socket took a part of a send".to_owned()))
+    }
+
+    /// Whether a send that is reported later has a completion if the socket takes a part of it. Without one, bytes would be lost
+    /// without a trace, so each ring tries it.
+    fn reports_short_sends(&mut self) -> io::Result<bool> {
+        let (near, _far) = UnixStream::pair()?;
+        sockopt::set_socket_send_buffer_size(&near, TRIAL / 16)?;
+        self.send(near.as_fd(), Key::new(0), vec![0; TRIAL], Report::Later)?;
+        self.wait(Some(Duration::ZERO))?;
+        let told = matches!(self.next(), Some(Completion::Sent { taken: Ok(taken), .. }) if taken < TRIAL);
+        Ok(told)
     }
 
     /// The same, with a limit to what each call hands in: for tests of what a kernel may do that is short of memory.
@@ -286,16 +327,29 @@ impl Ring {
     /// Sends bytes, as many as the socket takes at once. Two sends to one socket may overtake each other: the second
     /// one waits for the first one's completion. Without [`Ring::room`] it fails and the bytes are gone.
     #[inline]
-    pub fn send(&mut self, socket: BorrowedFd<'_>, key: Key, bytes: Vec<u8>) -> io::Result<()> {
+    pub fn send(&mut self, socket: BorrowedFd<'_>, key: Key, bytes: Vec<u8>, report: Report) -> io::Result<()> {
         let (start, length) = (bytes.as_ptr(), u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        let later = report == Report::Later && bytes.len() <= MOST_LATER;
         // The vector is moved; its bytes are not.
         let index = self.sends.insert(Sending { key, bytes });
-        let flags = (SendFlags::NOSIGNAL | SendFlags::DONTWAIT).bits();
-        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), start, length).flags(flags.cast_signed()).build();
-        self.ask(entry.user_data(Kind::Send.mark(u64::from(index)))).inspect_err(|_| {
+        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), start, length);
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let entry = if later {
+            // WAITALL makes a short send a failure, which is not skipped, and DONTWAIT has it end within the call all the same.
+            let flags = flags | SendFlags::from_bits_retain(libc::MSG_WAITALL.cast_unsigned());
+            let entry = entry.flags(flags.bits().cast_signed()).build().flags(squeue::Flags::SKIP_SUCCESS);
+            entry.user_data(Kind::SendLater.mark(u64::from(index)))
+        } else {
+            entry.flags(flags.bits().cast_signed()).build().user_data(Kind::Send.mark(u64::from(index)))
+        };
+        let asked = self.ask(entry);
+        match &asked {
+            Ok(()) if later => self.later.push(index),
+            Ok(()) => {}
             // Never pushed, so the kernel has not seen it.
-            self.sends.remove(index);
-        })
+            Err(_) => drop(self.sends.remove(index)),
+        }
+        asked
     }
 
     /// Accepts at a listener, again and again, until that ends by itself or by [`Ring::cancel_accept`].
@@ -327,7 +381,7 @@ impl Ring {
     #[inline]
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.give_back();
-        if self.at < self.done.len() {
+        if self.at < self.done.len() || !self.whole.is_empty() {
             // There is something to tell already.
             self.submit()?;
         } else {
@@ -369,8 +423,31 @@ impl Ring {
     /// Takes over what the kernel has completed.
     #[inline]
     fn collect(&mut self) {
-        let completions = self.queues.completed();
-        self.done.extend(completions.map(|e| Done { mark: e.user_data(), result: e.result(), flags: e.flags() }));
+        let Ring { queues, done, refused, .. } = self;
+        done.extend(queues.completed().map(|e| {
+            let done = Done { mark: e.user_data(), result: e.result(), flags: e.flags() };
+            if Kind::of(done.mark) == Kind::SendLater {
+                refused.push(done.key().0 as u32);
+            }
+            done
+        }));
+        if !self.later.is_empty() && self.queues.waiting() == 0 && !self.queues.uring().submission().cq_overflow() {
+            self.settle();
+        }
+    }
+
+    /// The kernel has taken all requests, and all completions have been collected: a send that is reported later and has no
+    /// completion was taken whole.
+    #[inline]
+    fn settle(&mut self) {
+        let known = self.whole.len();
+        if self.refused.is_empty() {
+            self.whole.append(&mut self.later);
+        } else {
+            let refused = mem::take(&mut self.refused);
+            self.whole.extend(self.later.drain(..).filter(|index| !refused.contains(index)));
+        }
+        self.in_flight -= self.whole.len() - known;
     }
 
     /// Whether more has happened than the last wait has brought: the kernel brings so much at once, and no more.
@@ -392,6 +469,11 @@ impl Ring {
     #[expect(clippy::should_implement_trait, reason = "what it returns borrows the ring, as no iterator's items may")]
     pub fn next(&mut self) -> Option<Completion<'_>> {
         self.give_back();
+        if let Some(index) = self.whole.pop() {
+            let Sending { key, bytes } = self.sends.remove(index).expect("a send is reported once");
+            let taken = Ok(bytes.len());
+            return Some(Completion::Sent { key, bytes, taken });
+        }
         while let Some(done) = self.done.get(self.at).copied() {
             self.at += 1;
             let kind = Kind::of(done.mark);
@@ -404,7 +486,7 @@ impl Ring {
             }
             return Some(match kind {
                 Kind::Receive => self.received(done),
-                Kind::Send => self.sent(done),
+                Kind::Send | Kind::SendLater => self.sent(done),
                 Kind::Accept => accepted(done),
                 Kind::Watch | Kind::Cancel => Completion::Readable { key: done.key(), more: done.more() },
             });

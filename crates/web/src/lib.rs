@@ -39,6 +39,7 @@ mod timeouts;
 mod tls;
 mod versions;
 mod watch;
+mod whole;
 mod words;
 
 pub use access::{hash_password, hash_token, new_token};

@@ -276,6 +276,10 @@ fn restored(current: &Current, restore: &Restore) -> Result<String, ChangeError>
     weir_config::restore(&text, restore).map_err(|why| match why {
         NotRestored::Unreadable => unreadable(),
         NotRestored::Secrets(keys) => ChangeError::SecretsNeeded(keys),
+        NotRestored::Places(keys) => ChangeError::Unfit(format!(
+            "{} names a place to read a secret from, or to send one to, which only the file may: change the file, and RELOAD",
+            keys.join(", ")
+        )),
     })
 }
 

@@ -24,13 +24,13 @@ pub fn is_settable(name: &str) -> bool {
     find(name).is_ok_and(|setting| setting.effect != Effect::Restart && !setting.is_inert() && !names_file(setting))
 }
 
-/// Whether a setting names a file that is read or written, or a target of alerts, which may name one: only the settings'
-/// file may change that.
+/// Whether a setting names a file that is read or written, the LDAP server that clients' passwords are sent to, or a
+/// target of alerts, which may name a file: only the settings' file may change that.
 fn names_file(setting: &Setting) -> bool {
     let of_alerts = setting.section == Section::Alerts;
     match setting.field_mut(&mut Config::default()) {
-        Some(FieldMut::Path(_)) => true,
-        Some(FieldMut::Concealed(_) | FieldMut::Line(_)) => of_alerts,
+        Some(FieldMut::Path(_) | FieldMut::Concealed(_)) => true,
+        Some(FieldMut::Line(_)) => of_alerts,
         _ => false,
     }
 }

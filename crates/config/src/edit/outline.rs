@@ -2,8 +2,9 @@
 //! return to.
 //!
 //! A secret is replaced by a mark that no setting accepts as a value. Returning to an outline changes a file's present
-//! text key by key: its comments stay, and a withheld secret keeps its present value, or must be given again. Who may use
-//! the control plane is no part of an outline.
+//! text key by key: its comments stay, and a withheld secret keeps its present value, or must be given again. A withheld
+//! place (a file or a variable that a secret is read from, a target of alerts or of LDAP) keeps its present value, and can
+//! be given only in the file. Who may use the control plane is no part of an outline.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,6 +48,8 @@ pub enum NotRestored {
     Unreadable,
     /// The secrets of these keys were withheld, and the file has none now.
     Secrets(Vec<String>),
+    /// These keys name places that were withheld, and the file has none now; or they were given, which is not allowed.
+    Places(Vec<String>),
 }
 
 /// The keys and values of a file as TOML, without comments and secrets; `None` if it is not TOML.
@@ -77,9 +80,12 @@ pub fn restore(text: &str, restore: &Restore) -> Result<String, NotRestored> {
     let crlf = body.contains("\r\n");
     let mut document = parse(body).ok_or(NotRestored::Unreadable)?;
     let wanted = parse(&restore.outline).ok_or(NotRestored::Unreadable)?;
-    let mut missing = Vec::new();
-    let mut aligner = Aligner { secrets: &restore.secrets, missing: &mut missing };
+    let mut aligner = Aligner { secrets: &restore.secrets, missing: Vec::new(), places: Vec::new() };
     aligner.align(document.as_table_mut(), wanted.as_table(), &[]).ok_or(NotRestored::Unreadable)?;
+    let Aligner { missing, places, .. } = aligner;
+    if !places.is_empty() {
+        return Err(NotRestored::Places(places));
+    }
     if !missing.is_empty() {
         return Err(NotRestored::Secrets(missing));
     }
@@ -129,14 +135,16 @@ fn is_apart(path: &Path<'_>) -> bool {
 
 /// Whether a value must not be kept: secrets, and places to read them from, where one may stand by mistake.
 fn is_secret(path: &Path<'_>) -> bool {
-    if matches!(path, ["auth", "users", _]) {
-        return true;
-    }
-    setting_of(path).is_some_and(|setting| {
-        setting.kind == Kind::Secret
-            || setting.name.starts_with("password_")
-            || matches!(setting.field_mut(&mut Config::default()), Some(FieldMut::Concealed(_)))
-    })
+    is_password(path)
+        || setting_of(path).is_some_and(|setting| {
+            setting.name.starts_with("password_")
+                || matches!(setting.field_mut(&mut Config::default()), Some(FieldMut::Concealed(_)))
+        })
+}
+
+/// Whether a value is a secret itself, which a request may give: nothing is read or sent where it says.
+fn is_password(path: &Path<'_>) -> bool {
+    matches!(path, ["auth", "users", _]) || setting_of(path).is_some_and(|setting| setting.kind == Kind::Secret)
 }
 
 fn setting_of(path: &Path<'_>) -> Option<&'static Setting> {
@@ -175,7 +183,8 @@ fn walk(table: &dyn TableLike, path: &mut Vec<String>, all: &mut BTreeMap<Vec<St
 /// Changes a file's tables to those of an outline.
 struct Aligner<'a> {
     secrets: &'a BTreeMap<String, String>,
-    missing: &'a mut Vec<String>,
+    missing: Vec<String>,
+    places: Vec<String>,
 }
 
 impl Aligner<'_> {
@@ -204,9 +213,11 @@ impl Aligner<'_> {
     fn secret(&mut self, table: &mut dyn TableLike, key: &str, path: &Path<'_>) {
         let name = path.join(".");
         match self.secrets.get(&name) {
+            Some(_) if !is_password(path) => self.places.push(name),
             Some(secret) => put(table, key, &Value::Text(secret.clone())),
             None if table.contains_key(key) => {}
-            None => self.missing.push(name),
+            None if is_password(path) => self.missing.push(name),
+            None => self.places.push(name),
         }
     }
 }

@@ -87,6 +87,25 @@ fn a_listed_user_that_is_gone_is_asked_for_too() {
 }
 
 #[test]
+fn a_place_that_a_secret_is_read_from_or_sent_to_comes_from_no_request() {
+    let places = "[auth]\nldap_options = \"ldapserver=ours\"\n\n[alerts]\nslack = \"https://chat\"\nwebhook = \"x\"\n\
+                  pagerduty_key = \"k\"\nalertmanager = \"m\"\n\n[pools.a]\nhost = \"h\"\npassword_file = \"/run/secret\"\n\
+                  password_env = \"SECRET\"\n";
+    let kept = outline(places).expect("TOML");
+    assert!(!["ours", "chat", "/run", "SECRET"].iter().any(|place| kept.contains(place)), "{kept}");
+    assert_eq!(back(places, &kept, &[]).as_deref(), Ok(places), "what the file has stays");
+    let keys = ["auth.ldap_options", "alerts.slack", "alerts.webhook", "alerts.pagerduty_key", "alerts.alertmanager"];
+    for key in keys.into_iter().chain(["pools.a.password_file", "pools.a.password_env"]) {
+        let given = [(key, "file:/etc/passwd")];
+        assert_eq!(back(places, &kept, &given), Err(NotRestored::Places(vec![key.to_owned()])), "{key}");
+        let line = key.rsplit('.').next().expect("a name");
+        let without: String = places.lines().filter(|it| !it.starts_with(line)).flat_map(|it| [it, "\n"]).collect();
+        assert_eq!(back(&without, &kept, &given), Err(NotRestored::Places(vec![key.to_owned()])), "{key}");
+        assert_eq!(back(&without, &kept, &[]), Err(NotRestored::Places(vec![key.to_owned()])), "{key}");
+    }
+}
+
+#[test]
 fn differences_of_outlines_name_the_object_and_both_values() {
     let now = outline(&FILE.replace("size = 20", "size = 30").replace("hunter5", "other")).expect("TOML");
     let change = |object: &str, key: &str, old: &str, new: &str| KeyChange {

@@ -159,7 +159,15 @@ fn encryption_towards_servers_gets_no_weaker() {
     let local = "[auth]\ntype = \"trust\"\n[auth.users]\na = \"b\"\n[tls.server]\nmode = \"require\"\n[pools.a]\nhost = \"/run\"\n";
     let setting = || Edit::Setting(Assignment::new("server_tls_sslmode", "prefer").expect("it may be set"));
     assert_eq!(judged(local, setting()), None, "a Unix socket is never encrypted");
-    for name in ["server_tls_ca_file", "resolv_conf", "logfile", "auth_file", "auth_hba_file", "client_tls_key_file"] {
+    for name in [
+        "server_tls_ca_file",
+        "resolv_conf",
+        "logfile",
+        "auth_file",
+        "auth_hba_file",
+        "client_tls_key_file",
+        "auth_ldap_options",
+    ] {
         let why = Assignment::new(name, "/tmp/x").expect_err("it names a file");
         assert!(!weir_config::is_settable(name), "{name}");
         assert!(why.reason().contains("file"), "{name}: {}", why.reason());

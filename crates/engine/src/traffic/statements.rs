@@ -368,7 +368,8 @@ impl Entry {
         self.counts.add(&StatementCounts { calls: 1, errors, rows, bytes, run, wait: waited });
         self.times.count(run);
         self.rank += run + 1;
-        let name = application.get(..MAX_APPLICATION).unwrap_or(application);
+        let end = (0..=MAX_APPLICATION).rev().find(|at| application.is_char_boundary(*at)).unwrap_or(0);
+        let name = application.get(..end).unwrap_or(application);
         if let Some(known) = self.applications.iter_mut().find(|known| *known.name == *name) {
             known.calls += 1;
             known.run += run;

@@ -60,9 +60,10 @@ impl Effects {
     }
 
     /// Those of a text of which only the beginning is there, and whether [`kept`](super::kept()) would find nothing in that.
+    /// `seen` is what there is of its message's body.
     #[inline]
     pub fn of_prefix(prefix: &[u8], seen: &[u8]) -> (Effects, bool) {
-        let may_leave = Mentions::of(seen);
+        let may_leave = Mentions::of(seen.strip_suffix(&[0]).unwrap_or(seen));
         let harmless = may_leave.is_empty() && leaves_only_mentions(prefix) && !prefix.contains(&b';');
         (Effects { may_leave, ..Effects::NONE }, harmless)
     }
@@ -119,11 +120,15 @@ mod tests {
             ("set local a = 1", "SET", Dirty::NONE),
             ("declare c cursor for select 1", "DECLARE CURSOR", Dirty::NONE),
             ("declare c cursor with hold for select 1", "DECLARE CURSOR", Dirty::CURSORS),
-            ("do $$begin perform pg_advisory_lock(1); end$$", "DO", Dirty::LOCKS),
+            ("do $$begin perform pg_advisory_lock(1); end$$", "DO", Dirty::ALL),
+            ("update pg_settings set setting = 'b' where name = 'a'", "UPDATE 0", Dirty::SETTINGS),
+            ("select set_config('a', 'b', true); update pg_settings set setting = 'b'", "UPDATE 0", Dirty::SETTINGS),
         ] {
             assert_eq!(after(text, tag), want, "{text}");
         }
         assert_eq!(Effects::of(b"select pg_advisory_lock(1), 1/0").after(None), Dirty::LOCKS, "it failed, and is held");
+        let failed = Effects::of(b"do $$begin prepare a as select 1; raise 'x'; end$$").after(None);
+        assert_eq!(failed, Dirty::ALL, "what it has prepared stays");
         assert_eq!(Effects::UNKNOWN.after(Some(b"SELECT 1")), Dirty::ALL);
     }
 }

@@ -8,12 +8,19 @@
 //! "Configuration Settings Functions".
 
 use super::Dirty;
+use super::mentions::updates_settings;
 use super::scan::{Scan, Token};
 
+/// How many bytes of a text are read; nothing is certain of the rest.
+const MAX_JUDGED: usize = 64 << 10;
+
 /// The kinds of state that `text` certainly leaves. `follows` returns for a setting (its name in lower case) whether the
-/// client keeps it on its next server.
+/// client keeps it on its next server. Cost: one pass over at most [`MAX_JUDGED`] bytes.
 pub fn kept(text: &[u8], follows: impl Fn(&[u8]) -> bool) -> Dirty {
-    let mut scan = Scan::whole(text);
+    let mut scan = match text.get(..MAX_JUDGED) {
+        Some(beginning) if beginning.len() < text.len() => Scan::prefix(beginning),
+        _ => Scan::whole(text),
+    };
     let mut kept = Dirty::NONE;
     loop {
         scan.statement();
@@ -31,20 +38,31 @@ pub fn kept(text: &[u8], follows: impl Fn(&[u8]) -> bool) -> Dirty {
 }
 
 /// Whether each mention of `set_config` in a text is certainly a call whose setting ends with its transaction:
-/// `set_config(…, …, true)`.
+/// `set_config(…, …, true)`. Cost: one pass, and another one for each of [`MAX_CALL_DEPTH`] calls within each other.
 pub(super) fn sets_locally(text: &[u8]) -> bool {
     let name = b"set_config";
+    if updates_settings(text) {
+        return false;
+    }
     let mentions = text.windows(name.len()).filter(|word| word.eq_ignore_ascii_case(name)).count();
     let (mut scan, mut local) = (Scan::whole(text), 0);
     loop {
         match scan.token() {
             Token::End => return local == mentions,
             Token::Unclear => return false,
-            Token::Word(word) | Token::Quoted(word) if *word == name[..] => local += usize::from(ends_with_true(scan)),
+            Token::Word(word) | Token::Quoted(word) if *word == name[..] => {
+                if !ends_with_true(scan) {
+                    return false;
+                }
+                local += 1;
+            }
             _ => {}
         }
     }
 }
+
+/// Parentheses within each other in the arguments of a call that is understood.
+const MAX_CALL_DEPTH: u32 = 8;
 
 /// Whether the arguments that begin here end with TRUE.
 fn ends_with_true(mut scan: Scan<'_>) -> bool {
@@ -52,6 +70,7 @@ fn ends_with_true(mut scan: Scan<'_>) -> bool {
     loop {
         let token = scan.token();
         match &token {
+            Token::Other(b'(') if depth == MAX_CALL_DEPTH => return false,
             Token::Other(b'(') => depth += 1,
             Token::Other(b')') if depth == 1 => {
                 return last == Token::Word(b"true"[..].into()) && before == Token::Other(b',');
@@ -239,6 +258,8 @@ mod tests {
             ("select 'set_config', set_config('a', 'b', true)", false),
             ("do $$begin perform set_config('a', 'b', true); end$$", false),
             ("select 'it\\', set_config('a', 'b', true)", false),
+            ("select set_config('a', (((((((1))))))), true)", true),
+            ("select set_config('a', ((((((((1)))))))), true)", false),
         ] {
             assert_eq!(sets_locally(text.as_bytes()), local, "{text}");
         }

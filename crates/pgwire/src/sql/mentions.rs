@@ -6,12 +6,16 @@
 //!
 //! - `create`, `into`: `CREATE TABLE … AS`, `SELECT … INTO`, also under EXPLAIN ANALYZE. Their tag is that of a query.
 //! - `set_config`, `advisory_lock`: parts of the functions' names. Transaction-level locks have other names.
+//! - `pg_settings`, where the text also says `update`: its rule calls `set_config`.
 //! - `u&"`: a quoted name with escapes, which may stand for any of these.
+//! - `do`, where a statement may begin with it: a block runs any commands, also some that the text does not show, and what it
+//!   has prepared stays if it fails.
 //!
-//! Source: PostgreSQL's documentation, "Lexical Structure", "Advisory Lock Functions", "Configuration Settings Functions".
+//! Source: PostgreSQL's documentation, "Lexical Structure", "Advisory Lock Functions", "Configuration Settings Functions",
+//! "pg_settings", "DO".
 
 use super::Dirty;
-use super::scan::begins_with;
+use super::scan::{Scan, begins_with};
 
 /// The longest word, and the byte after it.
 const KEPT: usize = 14;
@@ -20,6 +24,8 @@ const KEPT: usize = 14;
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Mentions {
     found: Dirty,
+    /// A second statement may have begun.
+    several: bool,
     /// The end of the last piece.
     tail: [u8; KEPT],
     tail_len: u8,
@@ -35,14 +41,20 @@ impl Mentions {
     /// What a whole text mentions, and whether it holds a semicolon. One pass over the text.
     #[inline]
     pub(super) fn and_semicolon(text: &[u8]) -> (Dirty, bool) {
+        let block = may_begin_block(text, Ends::Here);
         let text = after_insert_into(text);
         let seen = look_at(text);
-        (if seen.suspicious { search(text) } else { Dirty::NONE }, seen.semicolon)
+        let found = if seen.suspicious || seen.semicolon || block { search(text, Ends::Here) } else { Dirty::NONE };
+        (found, seen.semicolon)
     }
 
     /// Starts with the first piece of a longer text.
     pub fn begin(piece: &[u8]) -> Mentions {
-        let mut mentions = Mentions { found: Mentions::of(piece), ..Mentions::default() };
+        let text = after_insert_into(piece);
+        let seen = look_at(text);
+        let several = seen.semicolon || may_begin_block(piece, Ends::Later);
+        let found = if seen.suspicious || several { search(text, Ends::Later) } else { Dirty::NONE };
+        let mut mentions = Mentions { found, several, ..Mentions::default() };
         mentions.keep_tail(piece);
         mentions
     }
@@ -54,9 +66,11 @@ impl Mentions {
         let first = &piece[..piece.len().min(KEPT)];
         seam[len..len + first.len()].copy_from_slice(first);
         len += first.len();
-        self.found.insert(search(&seam[..len]));
-        if piece.len() > KEPT && look_at(piece).suspicious {
-            self.found.insert(search(piece));
+        let seen = look_at(piece);
+        self.several |= seen.semicolon;
+        self.found.insert(self.search(&seam[..len]));
+        if piece.len() > KEPT && (seen.suspicious || self.several) {
+            self.found.insert(self.search(piece));
         }
         if piece.len() >= KEPT { self.keep_tail(piece) } else { self.keep_tail(&seam[..len]) }
     }
@@ -64,6 +78,11 @@ impl Mentions {
     /// The kinds of state that the text so far may leave.
     pub fn found(&self) -> Dirty {
         self.found
+    }
+
+    /// Searches a piece that is not the first.
+    fn search(&self, piece: &[u8]) -> Dirty {
+        search(piece, if self.several { Ends::Later } else { Ends::LaterInOne })
     }
 
     fn keep_tail(&mut self, piece: &[u8]) {
@@ -77,26 +96,26 @@ impl Mentions {
 struct Look {
     /// It holds some letters of one of the words. Nearly all texts do not.
     suspicious: bool,
-    /// It holds a semicolon.
+    /// It holds a semicolon, or the NUL between a statement's name and its text.
     semicolon: bool,
 }
 
 /// What the first look searches for, without regard to case: parts of the words that are rare elsewhere, then a semicolon.
-const PARTS: [&[u8]; 6] = [b"cre", b"nto", b"dvi", b"t_c", b"&", b";"];
+const PARTS: [&[u8]; 7] = [b"cre", b"nto", b"dvi", b"t_c", b"g_set", b"&", b";"];
 
 /// The search by shift and mask (Baeza-Yates and Gonnet, 1992): a bit for each byte of each part, which is set while the part
 /// matches up to there. Six instructions a byte on x86-64, however many the parts.
 struct Bits {
     /// The bits of the bytes that equal this one.
-    of: [u16; 256],
-    first: u16,
-    last: u16,
+    of: [u32; 256],
+    first: u32,
+    last: u32,
 }
 
 static BITS: Bits = Bits::new();
 
 /// The bit of the semicolon.
-const SEMICOLON: u16 = Bits::new().of[b';' as usize];
+const SEMICOLON: u32 = Bits::new().of[b';' as usize];
 
 impl Bits {
     const fn new() -> Bits {
@@ -114,6 +133,8 @@ impl Bits {
             }
             part += 1;
         }
+        // A Parse that is cut is searched with the name in it.
+        bits.of[0] |= bits.of[b';' as usize];
         bits
     }
 }
@@ -128,9 +149,21 @@ fn look_at(text: &[u8]) -> Look {
     Look { suspicious: seen & BITS.last & !SEMICOLON != 0, semicolon: seen & SEMICOLON != 0 }
 }
 
+/// Where the text ends of which a piece is searched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// With the piece, which is all of it.
+    Here,
+    /// Later.
+    Later,
+    /// Later, and it is one statement up to here, of which the piece is not the beginning.
+    LaterInOne,
+}
+
 #[cold]
-fn search(text: &[u8]) -> Dirty {
+fn search(text: &[u8], ends: Ends) -> Dirty {
     let mut found = Dirty::NONE;
+    let mut updates = None;
     for at in 0..text.len() {
         let rest = &text[at..];
         let starts = |word: &[u8]| rest.get(..word.len()).is_some_and(|next| next.eq_ignore_ascii_case(word));
@@ -142,11 +175,58 @@ fn search(text: &[u8]) -> Dirty {
             b'i' if alone(b"into") => found.insert(Dirty::TEMP),
             b's' if starts(b"set_config") => found.insert(Dirty::SETTINGS),
             b'a' if starts(b"advisory_lock") => found.insert(Dirty::LOCKS),
+            b'p' if starts(b"pg_settings") && *updates.get_or_insert_with(|| may_update(text, ends)) => {
+                found.insert(Dirty::SETTINGS);
+            }
             b'u' if starts(b"u&\"") => return Dirty::ALL,
+            b'd' if ends != Ends::LaterInOne && alone(b"do") && begins_block(&rest[2..], ends) => return Dirty::ALL,
             _ => {}
         }
     }
     found
+}
+
+/// Whether the first statement of a text may be DO.
+#[inline]
+fn may_begin_block(text: &[u8], ends: Ends) -> bool {
+    let mut scan = Scan::whole(text);
+    scan.statement();
+    match scan.left() {
+        [b'd' | b'D', b'o' | b'O', next, ..] => !continues_name(Some(next)),
+        [_, _, _, ..] => false,
+        _ => ends != Ends::Here,
+    }
+}
+
+/// Whether what follows the word DO is the beginning of a block: its text or its language, or a comment before these. `ON
+/// CONFLICT DO NOTHING`, a rule's `DO INSTEAD` and the like are none.
+fn begins_block(after: &[u8], ends: Ends) -> bool {
+    let after = after.trim_ascii_start();
+    let language = &b"language"[..after.len().min(8)];
+    match after.first() {
+        None => ends != Ends::Here,
+        Some(b'\'' | b'$' | b'/' | b'-' | b'\x0b') => true,
+        // E'…', U&'…', N'…'.
+        Some(b'e' | b'E' | b'n' | b'N' | b'u' | b'U') => match after.get(1) {
+            None => ends != Ends::Here,
+            Some(second) => matches!(second, b'\'' | b'&'),
+        },
+        Some(_) => after[..language.len()].eq_ignore_ascii_case(language),
+    }
+}
+
+/// Whether a text that mentions `pg_settings` may set one: it says `update`, in whatever case.
+pub(super) fn updates_settings(text: &[u8]) -> bool {
+    let name = b"pg_settings";
+    says_update(text) && text.windows(name.len()).any(|word| word.eq_ignore_ascii_case(name))
+}
+
+fn may_update(text: &[u8], ends: Ends) -> bool {
+    ends != Ends::Here || says_update(text)
+}
+
+fn says_update(text: &[u8]) -> bool {
+    text.windows(6).any(|word| word.eq_ignore_ascii_case(b"update"))
 }
 
 fn continues_name(byte: Option<&u8>) -> bool {
@@ -182,7 +262,7 @@ mod tests {
 
     const NONE: Dirty = Dirty::NONE;
 
-    const CASES: [(&str, Dirty); 37] = [
+    const CASES: [(&str, Dirty); 61] = [
         ("", NONE),
         ("select 1", NONE),
         ("select abalance from pgbench_accounts where aid = 123", NONE),
@@ -203,12 +283,12 @@ mod tests {
         ("explain analyze create table t as select 1", Dirty::TEMP),
         ("CREATE TABLE t (a int)", Dirty::TEMP),
         ("select 1;create\ttable t as select 1", Dirty::TEMP),
-        ("do $$begin create table t (a int); end$$", Dirty::TEMP),
+        ("do $$begin create table t (a int); end$$", Dirty::ALL),
         ("import foreign schema a from server b into pg_temp", Dirty::TEMP),
         ("select set_config('work_mem', '1MB', false)", Dirty::SETTINGS),
         ("select pg_catalog.\"set_config\" ('a.b', 'c', false)", Dirty::SETTINGS),
         ("SELECT SET_CONFIG($1, $2, $3)", Dirty::SETTINGS),
-        ("do 'begin perform set_config(''a.b'', ''c'', false); end'", Dirty::SETTINGS),
+        ("do 'begin perform set_config(''a.b'', ''c'', false); end'", Dirty::ALL),
         ("select pg_advisory_lock(1)", Dirty::LOCKS),
         ("select pg_try_advisory_lock_shared(1, 2)", Dirty::LOCKS),
         ("select PG_ADVISORY_LOCK_SHARED(1)", Dirty::LOCKS),
@@ -216,6 +296,30 @@ mod tests {
         ("select U&\"\\0070g_advis\\006fry_lock\"(1)", Dirty::ALL),
         ("into", Dirty::TEMP),
         ("create", Dirty::TEMP),
+        ("do $$begin set work_mem = '1MB'; end$$", Dirty::ALL),
+        ("DO\n\t'begin listen a; end'", Dirty::ALL),
+        ("/* a */ -- b\n ;do $x$begin end$x$", Dirty::ALL),
+        ("do/**/$$begin end$$", Dirty::ALL),
+        ("do language plpgsql $$begin end$$", Dirty::ALL),
+        ("Do Language 'plpgsql' $$begin end$$", Dirty::ALL),
+        ("do E'begin end'", Dirty::ALL),
+        ("do U&'begin end'", Dirty::ALL),
+        ("select 1;do $$begin end$$", Dirty::ALL),
+        ("insert into t values (1); do $$begin end$$", Dirty::ALL),
+        ("select 1; insert into t values (1) on conflict do nothing", Dirty::TEMP),
+        ("insert into t values (1) on conflict (a) do update set a = 1", NONE),
+        ("insert into t values (1) on conflict do nothing; select 1", NONE),
+        ("domain, do_it, undo, a.do", NONE),
+        ("select 'do $$', a from do as b", NONE),
+        ("delete from t", NONE),
+        ("update pg_settings set setting = '1MB' where name = 'work_mem'", Dirty::SETTINGS),
+        ("UPDATE ONLY pg_catalog.\"pg_settings\" AS s SET setting = $1", Dirty::SETTINGS),
+        ("explain analyze update/**/Pg_Settings set setting = ''", Dirty::SETTINGS),
+        ("with a as (select 1) update pg_settings set setting = 'b'", Dirty::SETTINGS),
+        ("select set_config('a', 'b', true); update pg_settings set setting = 'b'", Dirty::SETTINGS),
+        ("select setting from pg_settings where name = 'port'", NONE),
+        ("select * from pg_settings for share", NONE),
+        ("prepare a as update pg_settings set setting = $1", Dirty::SETTINGS),
         ("xcreate", NONE),
         ("_into", NONE),
         ("ünto into$", NONE),
@@ -233,7 +337,9 @@ mod tests {
     fn the_words_are_found_in_any_pieces_and_after_any_filling() {
         for (text, want) in CASES {
             for filling in [0, 1, 13, 14, 15, 100] {
-                let text = ["x ".repeat(filling), text.to_owned()].concat();
+                // A block is one only at the beginning of a statement.
+                let fill = if want == Dirty::ALL { "x;" } else { "x " };
+                let text = [fill.repeat(filling), text.to_owned()].concat();
                 let text = text.as_bytes();
                 for size in 1..=text.len().max(1) {
                     let mut pieces = text.chunks(size);
@@ -242,6 +348,18 @@ mod tests {
                     assert!(mentions.found().contains(want), "{:?} by {size}", String::from_utf8_lossy(text));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_block_is_found_behind_the_name_of_a_parse() {
+        let body = b"some name\0do $$begin set work_mem = '1MB'; end$$\0\0\0";
+        assert_eq!(Mentions::of(body), Dirty::ALL);
+        for size in 1..body.len() {
+            let mut pieces = body.chunks(size);
+            let mut mentions = Mentions::begin(pieces.next().unwrap());
+            pieces.for_each(|piece| mentions.feed(piece));
+            assert_eq!(mentions.found(), Dirty::ALL, "by {size}");
         }
     }
 }

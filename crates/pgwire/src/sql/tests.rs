@@ -237,3 +237,37 @@ fn prepare_and_execute_are_read_with_their_names() {
         assert_eq!(prepared(text.as_bytes()), None, "{text}");
     }
 }
+
+/// The text of a Parse has up to 16 MiB, and its worker reads it at once.
+#[test]
+fn a_long_text_of_any_shape_is_read_in_few_passes() {
+    let pieces = |begin: &str, end: &str| [begin.repeat(50_000), end.repeat(50_000)].concat();
+    for (begin, end) in [
+        ("set_config(", ""),
+        ("set_config(", ", true)"),
+        ("set_config((", ", true))"),
+        ("set_config(a, b, true), ", ""),
+        ("(", ")"),
+        (";a", ""),
+        ("\"a\".", ""),
+        ("$a$ $b$", ""),
+        ("/*", "*/"),
+        ("'a' $$", ""),
+        ("select pg_advisory_lock(1);", ""),
+        ("declare c cursor for ", ""),
+        ("prepare a (b) ", "as"),
+        ("set local a = 1;", ""),
+        ("do ", ""),
+        ("do $$a", ""),
+        ("do;\n\t ", " "),
+        ("update pg_settings;", ""),
+        ("pg_settings;", " update"),
+        ("u&\"", ""),
+    ] {
+        let text = pieces(begin, end);
+        let begun = std::time::Instant::now();
+        let _ = (Effects::of(text.as_bytes()), kept(text.as_bytes(), |_| false), prepared(text.as_bytes()));
+        let taken = begun.elapsed();
+        assert!(taken.as_secs() < 5, "{taken:?} for {begin}");
+    }
+}

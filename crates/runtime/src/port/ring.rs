@@ -5,7 +5,7 @@
 use std::io::{self, ErrorKind};
 
 use weir_base::Peer;
-use weir_uring::{Ended, Ring};
+use weir_uring::{Ended, Report, Ring};
 
 use super::Port;
 use super::pace::LARGE;
@@ -154,8 +154,11 @@ impl Port {
                 Some(slot) if slot.ready != Ready::Broken && slot.socket.is_some() => {
                     let Some(ring) = room.ring()? else { break };
                     slot.outgoing = Outgoing::InFlight;
+                    // Something waits for the end of this send: more bytes, a close, a detach.
+                    let awaited = slot.stage != Stage::Open || slot.backlog != NONE;
+                    let report = if awaited { Report::AtOnce } else { Report::Later };
                     let socket = slot.socket.as_ref().expect("just seen");
-                    ring.send(socket.fd(), key(*peer), std::mem::take(bytes))?;
+                    ring.send(socket.fd(), key(*peer), std::mem::take(bytes), report)?;
                 }
                 Some(slot) => {
                     slot.outgoing = Outgoing::Nothing;
@@ -221,7 +224,7 @@ impl Port {
 
     /// A receive has ended.
     pub(crate) fn receive_ended(&mut self, peer: Peer, ended: &Ended) {
-        let Some(slot) = self.peers.get(peer) else { return };
+        let Some(slot) = self.peers.get(peer) else { return self.ring_io.needs_no_cancel(peer) };
         match ended {
             Ended::NoBuffers | Ended::Cancelled => return self.receive_stopped(peer),
             Ended::Eof => slot.ready = slot.ready.max(Ready::Ending),

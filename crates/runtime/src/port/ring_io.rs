@@ -4,7 +4,8 @@
 //! and submitted with everything else by the one system call that waits. All else stays with epoll, which the ring
 //! watches: listeners, the waker, connects, full sockets. A peer returns to epoll, by [`Reader`], where reading ahead
 //! does not fit: while it is paused and has sent much, while it detaches, and for a bulk transfer, which is read in
-//! larger pieces than a buffer of the ring.
+//! larger pieces than a buffer of the ring. A send that the socket takes whole has no completion unless something waits for its end, so
+//! it does not end the wait.
 //!
 //! Owns the requests for the next wait, and bytes of paused peers (`held`). Invariants: bytes are delivered in order:
 //! held ones first, and no socket is read while completions wait to be handled (the ring itself reads only within its
@@ -34,6 +35,8 @@ const MOST_STAGED: usize = 256 * 1024;
 /// Spare vectors for the next sends, and the largest capacity of one.
 const SPARES: usize = 1024;
 const KEEP: usize = 64 * 1024;
+/// As many of the last cancels are searched for one that is not needed any more.
+const LAST_CANCELS: usize = 32;
 /// How many are allocated in advance, and their size in bytes.
 const FIRST_SPARES: usize = 32;
 const FIRST_CAPACITY: usize = 1024;
@@ -156,6 +159,14 @@ impl RingIo {
     pub(super) fn forget_held(&mut self, slot: u32) {
         if let Some(Held { bytes, .. }) = self.held.remove(&slot) {
             self.keep(bytes);
+        }
+    }
+
+    /// The receive of a peer that is gone has ended: one of the last cancels may be for it.
+    pub(super) fn needs_no_cancel(&mut self, peer: Peer) {
+        let last = self.cancels.len().saturating_sub(LAST_CANCELS);
+        if let Some(at) = self.cancels[last..].iter().position(|p| *p == peer) {
+            self.cancels.swap_remove(last + at);
         }
     }
 

@@ -307,6 +307,9 @@ mod tests {
         assert!(resolve("env:WEIR_NO_SUCH_VARIABLE").is_err());
         fs::remove_file(&file).expect("it was there");
         assert!(resolve(&format!("file:{}", file.display())).is_err());
+        for endless in ["/dev/zero", "/"] {
+            assert!(resolve(&format!("file:{endless}")).is_err(), "{endless}");
+        }
         let shown = concealed("POST http://h/SECRET: refused\nmore", &["http://h/SECRET"]);
         assert_eq!(shown, "POST (its address): refused");
     }

@@ -23,6 +23,7 @@ use crate::incident::{Cause, Incident};
 use crate::looks::Looks;
 use crate::pool_tests::PoolTests;
 use crate::watch::{Scale, Watch};
+use crate::whole::whole_or_none;
 
 /// Seconds that count as the present.
 const RECENT: u64 = 300;
@@ -103,6 +104,7 @@ async fn sizing(
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
     /// How long the change is watched, in seconds.
+    #[serde(default, deserialize_with = "whole_or_none")]
     watch_seconds: Option<u64>,
 }
 

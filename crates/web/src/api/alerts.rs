@@ -2,16 +2,17 @@
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::{AlertState, Author, ListedAlert};
 
-use super::params::within;
+use super::params::{Number, within};
 use crate::alerts::{Alerts, NewSilence, Silence, TargetReport, TestResult};
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::figures::seconds_of;
+use crate::whole::whole;
 
 /// The longest silence, in minutes: thirty days.
 const LONGEST: u64 = 30 * 24 * 60;
@@ -105,6 +106,7 @@ pub(crate) async fn test(
 pub(crate) struct Wanted {
     pool: Option<String>,
     rule: Option<String>,
+    #[serde(deserialize_with = "whole")]
     minutes: u64,
     #[serde(default)]
     comment: String,
@@ -125,7 +127,7 @@ pub(crate) async fn silence(
 }
 
 /// `DELETE /api/v1/silences/{id}`.
-pub(crate) async fn end_silence(State(alerts): State<Alerts>, Path(id): Path<u64>) -> Result<StatusCode, ApiError> {
+pub(crate) async fn end_silence(State(alerts): State<Alerts>, Number(id): Number) -> Result<StatusCode, ApiError> {
     match alerts.end_silence(id).await {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(ApiError::Unknown("silence", id.to_string())),

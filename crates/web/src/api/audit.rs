@@ -270,7 +270,7 @@ fn csv(entries: &[Entry]) -> String {
 
 /// A cell. A spreadsheet would compute one that begins like a formula.
 fn cell(value: &str) -> String {
-    let formula = value.starts_with(['=', '+', '-', '@', '\t']);
+    let formula = value.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
     let value = if formula { format!("'{value}") } else { value.to_owned() };
     if value.contains([',', '"', '\n', '\r']) { format!("\"{}\"", value.replace('"', "\"\"")) } else { value }
 }
@@ -282,6 +282,7 @@ mod tests {
     #[test]
     fn a_cell_is_never_a_formula_and_never_two_cells() {
         assert_eq!(cell("=HYPERLINK(\"http://evil\")"), "\"'=HYPERLINK(\"\"http://evil\"\")\"");
+        assert_eq!((cell("\r=1"), cell("\n=1")), ("\"'\r=1\"".to_owned(), "\"'\n=1\"".to_owned()));
         assert_eq!((cell("a,b"), cell("plain")), ("\"a,b\"".to_owned(), "plain".to_owned()));
     }
 

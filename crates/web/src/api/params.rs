@@ -36,6 +36,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
+/// The number in a path.
+pub(super) struct Number(pub(super) u64);
+
+impl<S: Send + Sync> FromRequestParts<S> for Number {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Number, ApiError> {
+        let Path(number) = Path::from_request_parts(parts, state).await?;
+        Ok(Number(number))
+    }
+}
+
 #[derive(Deserialize)]
 struct CommentQuery {
     comment: Option<String>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use weir_admin::{ChangeError, ConfigAccess, Rehearsal, Report};
@@ -15,10 +15,11 @@ use weir_config::{Edit, Restore};
 
 use super::body::PersistedBody;
 use super::page::page_limit;
-use super::params::Changer;
+use super::params::{Changer, Number};
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::versions::{Difference, Version, Versions};
+use crate::whole::whole_or_none;
 
 /// The most secrets of a request.
 const MOST_SECRETS: usize = 1000;
@@ -96,7 +97,7 @@ pub(crate) struct OneVersion {
 /// `GET /api/v1/config/versions/{number}`.
 pub(crate) async fn one(
     State(versions): State<Versions>,
-    Path(number): Path<u64>,
+    Number(number): Number,
 ) -> Result<Json<OneVersion>, ApiError> {
     let version = find(&versions, number)?;
     let outline = version.outline.clone().ok();
@@ -110,6 +111,7 @@ pub(crate) struct Wanted {
     #[serde(default)]
     secrets: BTreeMap<String, String>,
     /// The last version that the caller knows: with a later one nothing is changed.
+    #[serde(default, deserialize_with = "whole_or_none")]
     latest: Option<u64>,
 }
 
@@ -145,7 +147,7 @@ pub(crate) async fn rehearse(
     State(versions): State<Versions>,
     State(config): State<Arc<dyn ConfigAccess>>,
     State(workers): State<Workers>,
-    Path(number): Path<u64>,
+    Number(number): Number,
     body: Body,
 ) -> Result<Json<Rehearsed>, ApiError> {
     let edit = edit(&find(&versions, number)?, body)?.0;
@@ -170,7 +172,7 @@ pub(crate) async fn pending(
 pub(crate) async fn restore(
     State(versions): State<Versions>,
     mut changer: Changer,
-    Path(number): Path<u64>,
+    Number(number): Number,
     body: Body,
 ) -> Result<Json<PersistedBody>, ApiError> {
     let (edit, latest) = edit(&find(&versions, number)?, body)?;

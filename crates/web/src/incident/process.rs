@@ -3,6 +3,8 @@
 use serde::Serialize;
 use weir_admin::{Backend, BackendKey, SocketRecord};
 
+use crate::whole::{whole, whole_or_none};
+
 /// A backend.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Process {
@@ -42,8 +44,11 @@ pub(crate) struct Client {
 #[derive(Clone, Copy, Debug, Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Key {
+    #[serde(deserialize_with = "whole")]
     started: u64,
+    #[serde(default, deserialize_with = "whole_or_none")]
     transaction: Option<u64>,
+    #[serde(default, deserialize_with = "whole_or_none")]
     query: Option<u64>,
 }
 

@@ -97,7 +97,7 @@ fn a_statement_that_still_runs_keeps_its_place_and_an_answer_to_a_lost_one_count
 #[test]
 fn the_memory_of_an_entry_is_bounded_whatever_its_text_and_its_clients() {
     let mut statements = table(2);
-    let names: Vec<String> = (0..100).map(|n| format!("{n}{}", "x".repeat(1000))).collect();
+    let names: Vec<String> = (0..100).map(|n| format!("{n}{}", "é".repeat(1000))).collect();
     for name in &names {
         let watch = statements.watch().expect("on");
         let statement = watch.id_of(format!("select {}", "é, b,".repeat(5000)).as_bytes());
