@@ -62,8 +62,10 @@ impl View<'_> {
         let claims = self.claims();
         let limit = mine.share - self.to_give(mine, need, &claims);
         let mut entry = Entry { share: limit, ..mine };
-        if limit == mine.share && need > mine.share {
-            entry.share += self.to_take(mine, need, &claims);
+        // A node has its floor before it needs it: with one connection it can end those of a lost node.
+        let wanted = need.max(self.room_for_floor(mine));
+        if limit == mine.share && wanted > mine.share {
+            entry.share += self.to_take(mine, wanted, &claims);
         }
         entry.floor = self.floor_of(entry);
         entry.wait = self.wait(mine.wait, need.saturating_sub(entry.share));
@@ -138,9 +140,13 @@ impl View<'_> {
 
     /// Floors take half of the budget at most, so that the other half can move.
     fn floor_of(&self, entry: Entry) -> u32 {
+        entry.floor.max(self.room_for_floor(entry).min(entry.share))
+    }
+
+    /// The floor that the node wants, as far as there is room for floors.
+    fn room_for_floor(&self, mine: Entry) -> u32 {
         let others = self.record.floors() - self.record.entry(self.me).floor;
-        let room = (self.record.budget / 2).saturating_sub(others);
-        entry.floor.max(self.floor.min(entry.share).min(room))
+        self.floor.min((self.record.budget / 2).saturating_sub(others)).max(mine.floor)
     }
 
     /// The wait to be recorded; one that is nearly right stays, since each change is a write.

@@ -18,7 +18,7 @@ mod timing;
 
 pub use adoption::{Adoption, Outcome};
 pub use fair::Usage;
-pub use members::Lost;
+pub use members::{Ending, Lost};
 pub use node::{Budget, Grant, Grants, Node, Standing};
 pub use record::{Entry, Member, PoolRecord, Wait};
 pub use request::{Key, Reply, Request, Revision, Stored, Txn, Value};

@@ -1,7 +1,7 @@
 //! The other members' heartbeats: since when each is unchanged. A node judges by its own clock, from the moment when it has
 //! seen the heartbeat, which is after the heartbeat was sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::{Span, Time};
 
@@ -17,6 +17,17 @@ pub struct Lost {
     pub node: String,
     /// The revision of its record.
     pub revision: Revision,
+}
+
+/// What is known of a lost node's connections of a pool, for the one who ends them at the server.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ending {
+    /// It may keep so many.
+    pub floor: u32,
+    /// The process ids that the lost node has recorded.
+    pub theirs: BTreeSet<u32>,
+    /// Those that other nodes have recorded.
+    pub others: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
@@ -65,6 +76,18 @@ impl Members {
 
     pub(crate) fn get(&self, name: &str) -> Option<(Revision, &Member)> {
         self.seen.get(name).map(|seen| (seen.revision, &seen.member))
+    }
+
+    /// What the members have recorded about a lost node's connections. `me` knows its own better.
+    pub(crate) fn ending(&self, lost: &Lost, me: &str, floor: u32) -> Ending {
+        let recorded = |seen: &Seen| seen.member.backends.values().flatten().copied().collect::<Vec<_>>();
+        let others = self.seen.iter().filter(|(name, _)| **name != lost.node && **name != me);
+        let theirs = self.seen.get(&lost.node).and_then(|seen| seen.member.backends.get(&lost.pool));
+        Ending {
+            floor,
+            theirs: theirs.into_iter().flatten().copied().collect(),
+            others: others.flat_map(|(_, seen)| recorded(seen)).collect(),
+        }
     }
 
     /// All members, and for how long each is unchanged.

@@ -4,13 +4,14 @@
 //! that each success is a renewal, one whose outcome is unknown can be ruled out by the next heartbeat, and a node whose lease
 //! another one has found expired can write nothing until it has read its shares again.
 //! A share is recorded before it is used, and is used no more before it is released.
+//! A lost node's share is reduced to what its connections at the server, as counted there, can still be.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::{Span, Time};
 
 use crate::fair::{Plan, Usage, View};
-use crate::members::{Lease, Lost, Members};
+use crate::members::{Ending, Lease, Lost, Members};
 use crate::record::{Entry, Member, PoolRecord};
 use crate::request::{Key, Reply, Request, Revision, Stored, Txn, Value};
 use crate::timing::Timing;
@@ -115,7 +116,10 @@ pub struct Node {
     /// Pools are considered from here on, so that each has its turn.
     cursor: usize,
     lost: BTreeSet<Lost>,
-    ended: BTreeSet<Lost>,
+    /// With how many connections they may still have.
+    ended: BTreeMap<Lost, u32>,
+    /// The own connections differ from those in etcd.
+    unrecorded: bool,
     /// The other incarnation with this name may still live.
     name_in_use: bool,
     #[cfg(test)]
@@ -143,7 +147,8 @@ impl Node {
             next_look: now,
             cursor: 0,
             lost: BTreeSet::new(),
-            ended: BTreeSet::new(),
+            ended: BTreeMap::new(),
+            unrecorded: false,
             name_in_use: false,
             #[cfg(test)]
             bug: None,
@@ -192,11 +197,32 @@ impl Node {
         self.lost.iter()
     }
 
-    /// A lost node's connections of this pool are gone at the server.
-    pub fn ended(&mut self, lost: &Lost) {
-        if self.lost.remove(lost) {
-            self.ended.insert(lost.clone());
+    /// What is known of a lost node's connections; `None` if they need not be ended any more.
+    pub fn ending(&self, lost: &Lost) -> Option<Ending> {
+        let entry = self.pools.get(&lost.pool)?.record.entry(&lost.node);
+        self.lost.contains(lost).then(|| self.members.ending(lost, &self.name, self.floor_after(&lost.node, entry)))
+    }
+
+    /// A lost node has so many connections of this pool left at the server, at most. Returns whether some of its share can
+    /// be taken.
+    pub fn ended(&mut self, lost: &Lost, left: u32) -> bool {
+        let share = self.pools.get(&lost.pool).map_or(0, |pool| pool.record.entry(&lost.node).share);
+        let taken = left < share && self.lost.remove(lost);
+        if taken {
+            self.ended.insert(lost.clone(), left);
         }
+        taken
+    }
+
+    /// What a lost node keeps: nothing, if its process has ended in order.
+    fn floor_after(&self, node: &str, entry: Entry) -> u32 {
+        if self.members.get(node).is_some_and(|(_, member)| member.left) { 0 } else { entry.floor }
+    }
+
+    /// The process ids of the server connections, by pool. They are recorded for the node that has to end them.
+    pub fn set_backends(&mut self, backends: BTreeMap<String, Vec<u32>>) {
+        self.unrecorded |= self.member.backends != backends;
+        self.member.backends = backends;
     }
 
     /// What the node does.
@@ -271,23 +297,18 @@ impl Node {
         self.phase = Phase::Read { certain };
     }
 
-    /// The transactions to leave: entries are removed, then the heartbeat. To be called when no pool has a connection, and the
-    /// stored floors are removed.
+    /// The transaction to leave, when the pools open no connections any more and the stored floors are removed: the node is
+    /// fenced at once, and others take its shares as they need them, with the same care as a lost node's. `None` if the node
+    /// has nothing to leave, or a request is under way.
     pub fn leave(&mut self) -> Option<Txn> {
         if self.phase != Phase::Run || self.sent.is_some() {
             return None;
         }
-        let mut txn = Txn { compares: vec![self.me()], puts: Vec::new() };
-        for (name, pool) in
-            self.pools.iter_mut().filter(|(_, pool)| pool.record.nodes.contains_key(&self.name)).take(MOST_POOLS)
-        {
-            pool.record.nodes.remove(&self.name);
-            (pool.limit, pool.floor) = (0, 0);
-            txn.compares.push((Key::Pool(name.clone()), pool.revision));
-            txn.puts.push((Key::Pool(name.clone()), Some(Value::Pool(pool.record.clone()))));
-        }
-        txn.puts.push((Key::Member(self.name.clone()), None));
-        Some(txn)
+        self.end_shares();
+        self.renewed = None;
+        let member = Member { fenced: true, left: true, beat: self.member.beat + 1, ..self.member.clone() };
+        let put = (Key::Member(self.name.clone()), Some(Value::Member(member)));
+        Some(Txn { compares: vec![self.me()], puts: vec![put] })
     }
 
     fn me(&self) -> (Key, Revision) {
@@ -297,6 +318,7 @@ impl Node {
     /// A transaction that renews the lease.
     fn heartbeat(&mut self) -> Txn {
         self.member.beat += 1;
+        self.unrecorded = false;
         let member = Member { fenced: false, ..self.member.clone() };
         let put = (Key::Member(self.name.clone()), Some(Value::Member(member)));
         Txn { compares: vec![self.me()], puts: vec![put] }
@@ -316,7 +338,8 @@ impl Node {
                 return Some((Request::Commit(txn), changes));
             }
         }
-        if self.renewed.is_none_or(|sent| now >= sent + self.timing.beat()) {
+        let pause = if self.unrecorded { self.timing.round } else { self.timing.beat() };
+        if self.renewed.is_none_or(|sent| now >= sent + pause) {
             return Some((Request::Commit(self.heartbeat()), Vec::new()));
         }
         let waits = self.pools.values().any(|pool| pool.record.nodes.values().any(|entry| entry.wait.is_some()));
@@ -367,14 +390,18 @@ impl Node {
         let mut found = None;
         for (pool_name, pool) in self.pools.iter().filter(|(_, pool)| pool.record.entry(&self.name).wait.is_some()) {
             let others = pool.record.nodes.iter().filter(|(other, _)| **other != self.name);
-            for (other, entry) in others.filter(|(_, entry)| entry.share > entry.floor || entry.wait.is_some()) {
+            let floor = |other: &str, entry: &Entry| self.floor_after(other, *entry);
+            for (other, entry) in others.filter(|(o, entry)| entry.share > floor(o, entry) || entry.wait.is_some()) {
                 match self.members.lease(now, other, self.timing.lost_after()) {
                     Lease::Valid => {}
                     Lease::Ended(revision) => found = found.or(Some((other.clone(), revision, None))),
                     Lease::Fenced(revision) => {
                         let lost = Lost { pool: pool_name.clone(), node: other.clone(), revision };
-                        if entry.share == entry.floor || self.ended.remove(&lost) {
-                            found = found.or(Some((other.clone(), revision, Some(pool_name.clone()))));
+                        let kept = floor(other, entry);
+                        let left = if entry.share == kept { Some(kept) } else { self.ended.get(&lost).copied() };
+                        if let Some(left) = left {
+                            let change = Some((pool_name.clone(), left));
+                            found = found.or(Some((other.clone(), revision, change)));
                         } else {
                             wanted.insert(lost);
                         }
@@ -391,11 +418,13 @@ impl Node {
                 let member = self.members.get(&other).map(|(_, member)| member.clone()).unwrap_or_default();
                 txn.puts.push((key.clone(), Some(Value::Member(Member { fenced: true, ..member }))));
             }
-            Some(pool_name) => {
+            Some((pool_name, left)) => {
+                self.ended.remove(&Lost { pool: pool_name.clone(), node: other.clone(), revision });
                 let pool = &self.pools[&pool_name];
                 let mut record = pool.record.clone();
-                let floor = self.kept_floor(record.entry(&other).floor);
-                record.set(&other, Entry { share: floor, floor, wait: None });
+                let floor = self.kept_floor(self.floor_after(&other, record.entry(&other)));
+                let share = floor.max(self.kept_left(left));
+                record.set(&other, Entry { share, floor, wait: None });
                 txn.compares.push((Key::Pool(pool_name.clone()), pool.revision));
                 txn.puts.push((Key::Pool(pool_name), Some(Value::Pool(record))));
             }
@@ -409,6 +438,11 @@ impl Node {
     #[cfg(not(test))]
     fn kept_floor(&self, floor: u32) -> u32 {
         floor
+    }
+
+    #[cfg(not(test))]
+    fn kept_left(&self, left: u32) -> u32 {
+        left
     }
 
     #[cfg(not(test))]
@@ -531,6 +565,10 @@ impl Node {
 
     fn kept_floor(&self, floor: u32) -> u32 {
         if self.bug == Some(crate::sim::Bug::FloorGivenAway) { 0 } else { floor }
+    }
+
+    fn kept_left(&self, left: u32) -> u32 {
+        if self.bug == Some(crate::sim::Bug::LeftIgnored) { 0 } else { left }
     }
 
     fn skips_fence(&self) -> bool {

@@ -45,6 +45,12 @@ pub struct Member {
     /// Another node has found the lease expired: shares beyond the floor may be given away until the node has read them again.
     #[serde(default)]
     pub fenced: bool,
+    /// The process has ended in order: it keeps no floors.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left: bool,
+    /// By pool: the process ids of its server connections, in order. The last changes may be missing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub backends: BTreeMap<String, Vec<u32>>,
     /// The program's version.
     #[serde(default)]
     pub version: String,

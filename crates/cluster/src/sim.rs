@@ -24,10 +24,21 @@ pub(crate) enum Bug {
     NoFence,
     /// A share is released before the connections are closed.
     ReleasedBeforeClosed,
+    /// A connection that is closed here counts no more, though the server has not ended it.
+    EndNotAwaited,
+    /// A lost node's share is reduced to its floor, though the server has more of its connections.
+    LeftIgnored,
 }
 
-const BUGS: [Bug; 5] =
-    [Bug::LateRenewalBelieved, Bug::LeaseCountedTwice, Bug::FloorGivenAway, Bug::NoFence, Bug::ReleasedBeforeClosed];
+const BUGS: [Bug; 7] = [
+    Bug::LateRenewalBelieved,
+    Bug::LeaseCountedTwice,
+    Bug::FloorGivenAway,
+    Bug::NoFence,
+    Bug::ReleasedBeforeClosed,
+    Bug::EndNotAwaited,
+    Bug::LeftIgnored,
+];
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)

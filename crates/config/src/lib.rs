@@ -76,4 +76,4 @@ pub use set::{SetError, apply_tls, is_about_tls, set};
 pub use show::{ShowRow, show};
 pub use users::{UserlistError, Users};
 pub use web_role::WebRole;
-pub use weir_auth::Method;
+pub use weir_auth::{Method, ShownRule};

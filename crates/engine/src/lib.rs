@@ -127,6 +127,8 @@ impl Engine {
             Entry::Cancel(cancel) => self.cancel_bytes(cancel, bytes, io),
             // A peer answers with nothing but the end of the connection.
             Entry::Forward(forward) => self.peers.put(peer, Entry::Forward(forward)),
+            // Only its end matters.
+            Entry::Ending(ending) => self.peers.put(peer, Entry::Ending(ending)),
             Entry::Free => {}
         }
     }
@@ -137,6 +139,7 @@ impl Engine {
             Entry::Client(client) => self.client_gone(now, client, io),
             Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
             Entry::Forward(forward) => self.forward_over(&forward, io),
+            Entry::Ending(ending) => self.server_ended(&ending, io),
             Entry::Free => {}
         }
     }
@@ -151,7 +154,7 @@ impl Engine {
             (Payload::ClientCame, _) => self.cluster.clients.add(),
             (Payload::ClientGone, _) => self.cluster.clients.remove(),
             (Payload::QuotaRequest(request), _) => self.quota_requested(now, from, *request, io),
-            (Payload::QuotaReply(reply), _) => self.quota_replied(now, *reply, io),
+            (Payload::QuotaReply(at, reply), _) => self.quota_replied(now, at, *reply, io),
             (Payload::LookUp(query), _) => self.begin_auth_query(now, from, *query, io),
             (Payload::Lending(message), _) => self.lending_received(now, from, *message, socket, io),
             (Payload::Distrust { database, user }, _) => self.entry.lookups.forget(&(database, user)),
@@ -166,6 +169,9 @@ impl Engine {
             (Payload::LookedUp { id, answer }, _) => self.secret_answered(now, id, &answer, io),
             (Payload::Command { id, command }, _) => self.carry_out(now, from, id, command, io),
             (Payload::CloseServers(database), _) => self.close_servers_of(now, &database, io),
+            (Payload::Lease(until), _) => self.cluster.lapse.set(now, until),
+            (Payload::ServerEnding(database), _) => self.cluster.budget.ending(&database),
+            (Payload::ServerEnded(database), _) => self.shared_server_ended(now, &database, io),
             (Payload::CloseReleased(database, excess), _) => self.close_released(now, &database, excess),
             (Payload::Trouble, _) => self.trouble_reported(now, io),
             (Payload::CommandAnswer { id, answer }, _) => self.answered(now, id, answer, io),

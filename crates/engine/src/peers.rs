@@ -14,6 +14,7 @@ use weir_session::{Client, Refusal, Server};
 use crate::admin::console::Console;
 use crate::backends::connection::Connection;
 use crate::backends::hosts::Attempt;
+use crate::cluster::ending::EndingSlot;
 use crate::cluster::peering::ForwardSlot;
 use crate::cluster::quota::ClientUse;
 use crate::entry::reported::Welcome;
@@ -36,6 +37,7 @@ pub(crate) enum Entry {
     Server(Box<ServerSlot>),
     Cancel(Box<CancelSlot>),
     Forward(Box<ForwardSlot>),
+    Ending(Box<EndingSlot>),
 }
 
 /// A client.
@@ -152,6 +154,8 @@ pub(crate) struct ServerSlot {
     pub(crate) unused: bool,
     /// It is for one client only.
     pub(crate) dedicated: Option<Box<Dedicated>>,
+    /// When it was granted, if servers are limited.
+    pub(crate) granted_at: Time,
 }
 
 /// Whom a server of one client is for.
@@ -361,6 +365,7 @@ impl ServerSlot {
             marked_for_close: false,
             dedicated: None,
             unused: false,
+            granted_at: now,
         }
     }
 
@@ -545,6 +550,13 @@ impl Peers {
         }
     }
 
+    pub(crate) fn ending(&mut self, peer: Peer) -> Option<&mut EndingSlot> {
+        match self.slots.get_mut(peer.slot as usize) {
+            Some((generation, Entry::Ending(ending))) if *generation == peer.generation => Some(ending),
+            _ => None,
+        }
+    }
+
     /// Whether a peer is there, and waits to be woken at this very moment.
     pub(crate) fn is_armed(&mut self, peer: Peer, when: Time) -> bool {
         match self.slots.get(peer.slot as usize) {
@@ -553,6 +565,7 @@ impl Peers {
                 Entry::Server(server) => server.armed == when,
                 Entry::Cancel(cancel) => cancel.armed == when,
                 Entry::Forward(forward) => forward.armed == when,
+                Entry::Ending(ending) => ending.armed == when,
                 // Taken out to be worked on.
                 Entry::Free => true,
             },

@@ -234,6 +234,23 @@ impl Connection {
         self.send_bytes(&message)
     }
 
+    /// Sends Terminate, and waits until the server has closed the connection: PostgreSQL counts it no more then.
+    ///
+    /// # Errors
+    /// The connection's time has ended before.
+    pub fn end(mut self) -> Result<(), Error> {
+        let mut message = Vec::new();
+        put_front::terminate(&mut message);
+        self.send_bytes(&message)?;
+        loop {
+            match self.next_frame() {
+                Ok(_) => {}
+                Err(Error::Timeout) => return Err(Error::Timeout),
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
     /// The socket of an idle TCP connection, for a caller that speaks the protocol itself from here on; `None` for a Unix
     /// socket, and when received bytes were not read.
     pub fn into_tcp(self) -> Option<TcpStream> {

@@ -360,7 +360,7 @@ impl Running {
     }
 
     /// Whether another process has taken over.
-    pub(crate) fn is_gone(&self) -> Arc<AtomicBool> {
+    pub fn is_gone(&self) -> Arc<AtomicBool> {
         self.gone.clone()
     }
 

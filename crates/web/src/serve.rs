@@ -119,7 +119,7 @@ impl Web {
         let (workers, watch) = (Workers::new(options.control), watch(options.history.as_deref())?);
         let access = Access::new(options.config.clone(), exposed, tls.is_some());
         let alerts = Alerts::new(&workers, &options.send, options.history.as_deref());
-        let telemetry = Telemetry::new(&workers, &options.send, options.version);
+        let telemetry = Telemetry::new(&workers, &alerts, &options.send, options.version);
         let sso = SingleSignOn::new(options.send.clone());
         let router = api::router(
             workers.clone(),

@@ -113,7 +113,7 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
             if console == Console::Verbose {
                 announce(running.bound(), &config, web.as_ref());
             }
-            let nodes = Nodes::start(&config, running.handle())?;
+            let nodes = Nodes::start(&config, running.handle(), running.is_gone())?;
             Ok(Box::new((nodes, web, watcher)))
         }),
     };

@@ -8,13 +8,16 @@ use crate::fair::Usage;
 use crate::node::{Budget, Grants, Node};
 use crate::sim::Bug;
 use crate::sim::random::Random;
+use crate::sim::world::FAULTS;
 use crate::timing::Timing;
 
 /// A pool of a node.
 #[derive(Default, Clone)]
 pub(super) struct HostPool {
-    /// At the server.
+    /// At the server, and in use or to be used.
     pub(super) open: u32,
+    /// Closed here, and ended by the server at these times: until then they count there.
+    pub(super) ending: Vec<u64>,
     /// Clients that want a connection.
     pub(super) demand: u32,
     /// How many of the open ones are in use: transactions end by chance.
@@ -103,20 +106,24 @@ impl Host {
     pub(super) fn step(&mut self, now: u64, random: &mut Random) {
         let clock = self.clock(now);
         let names: Vec<String> = self.pools.keys().cloned().collect();
+        let awaits_end = self.node.bug != Some(Bug::EndNotAwaited);
         for name in names {
             let limit = self.may_open(now, &name);
             let forced = clock >= self.grants.until;
             let Some(pool) = self.pools.get_mut(&name) else { continue };
+            pool.ending.retain(|end| *end > now);
             let ended = random.below(u64::from(pool.active) + 1) as u32;
             pool.active -= ended.min(pool.active);
             if pool.open > limit {
                 let closed = if forced { (pool.open - limit).min(4) } else { pool.open - limit.max(pool.active) };
                 pool.open -= closed;
                 pool.active = pool.active.min(pool.open);
+                (0..closed).for_each(|_| pool.ending.push(now + end_of(now, random)));
             }
+            let counted = if awaits_end { pool.ending.len() as u32 } else { 0 };
             let wanted = pool.demand.saturating_sub(pool.active);
             pool.active += wanted.min(pool.open.min(limit).saturating_sub(pool.active));
-            let opened = pool.demand.saturating_sub(pool.open).min(limit.saturating_sub(pool.open));
+            let opened = pool.demand.saturating_sub(pool.open).min(limit.saturating_sub(pool.open + counted));
             pool.open += opened;
             pool.active = pool.active.max(pool.demand.min(pool.open).min(limit.max(pool.active)));
             pool.limit = limit;
@@ -125,7 +132,24 @@ impl Host {
             let waits = pool.waits_since.map_or(Span::ZERO, |since| clock.since(since));
             let turn = Span::from_millis(100 * u64::from(waiting) / u64::from(pool.active.max(1)));
             let oldest = if pool.active > 0 { waits.min(turn) } else { waits };
-            self.node.set_usage(&name, Usage { open: pool.open, active: pool.active, waiting, oldest, limit });
+            let open = pool.open + counted;
+            self.node.set_usage(&name, Usage { open, active: pool.active, waiting, oldest, limit });
         }
+    }
+}
+
+impl HostPool {
+    /// What the server counts.
+    pub(super) fn at_server(&self, now: u64) -> u32 {
+        self.open + self.ending.iter().filter(|end| **end > now).count() as u32
+    }
+}
+
+/// How long the server takes to end a connection: moments, and while it is overloaded or runs a query, much longer.
+fn end_of(now: u64, random: &mut Random) -> u64 {
+    match random.below(10) {
+        0 if now < FAULTS => random.below(3_000_000),
+        _ if now < FAULTS => random.below(120_000),
+        _ => random.below(20_000),
     }
 }

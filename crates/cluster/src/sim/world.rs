@@ -13,7 +13,7 @@ use crate::sim::random::Random;
 /// True time is in microseconds; this is a step.
 const STEP: u64 = 50_000;
 /// Faults begin and end by then.
-const FAULTS: u64 = 60_000_000;
+pub(super) const FAULTS: u64 = 60_000_000;
 /// Lost nodes are found, and all is quiet by then.
 const QUIET: u64 = FAULTS + 30_000_000;
 /// What the issue of moving demand allows, and a step.
@@ -142,7 +142,10 @@ impl World {
                 // A crash: the machine's kernel closes the sockets.
                 let host = &mut self.hosts[at];
                 host.dead_until = end;
-                host.pools.values_mut().for_each(|pool| (pool.open, pool.active) = (0, 0));
+                host.pools.values_mut().for_each(|pool| {
+                    // The server sees that at once; an end under way takes its time.
+                    (pool.open, pool.active) = (0, 0);
+                });
                 self.processes[at] += 1;
                 let (clock, budgets) = (end, self.budgets.clone());
                 host.start(clock, &mut self.random, &budgets, self.bug);
@@ -289,19 +292,25 @@ impl World {
             if self.processes[at] != process || !self.hosts[at].runs(now) {
                 continue;
             }
+            let Some(ending) = self.hosts[at].node.ending(&lost) else { continue };
+            let mut left = 0;
             for host in self.hosts.iter_mut().filter(|host| host.name == lost.node) {
                 if let Some(pool) = host.pools.get_mut(&lost.pool) {
-                    (pool.open, pool.active) = (0, 0);
+                    // Some may not be recorded: they are counted, and not ended.
+                    let unrecorded = if self.random.chance(20) { self.random.below(4) as u32 } else { 0 };
+                    pool.open = pool.open.min(ending.floor.max(unrecorded));
+                    pool.active = pool.active.min(pool.open);
+                    left = pool.at_server(now);
                 }
             }
             self.seen.reclaims += 1;
-            self.hosts[at].node.ended(&lost);
+            let _ = self.hosts[at].node.ended(&lost, left);
         }
     }
 
     fn check_budgets(&self) -> Result<(), String> {
         for (name, budget) in &self.budgets {
-            let used = |host: &Host| host.pools[name].open.max(host.may_open(self.now, name));
+            let used = |host: &Host| host.pools[name].at_server(self.now).max(host.may_open(self.now, name));
             let all: Vec<u32> = self.hosts.iter().map(used).collect();
             let sum: u32 = all.iter().sum();
             if sum > budget.size {

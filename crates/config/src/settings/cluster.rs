@@ -44,7 +44,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 0, max: 1_000_000 },
         "1",
         Field::Config(|c| FieldMut::U32(&mut c.cluster.floor)),
-        "How many server connections of each pool that it uses this node keeps when it can't reach etcd.",
+        "How many server connections of each pool this node has reserved, also when it can't reach etcd. With 0 it can't end \
+         a lost node's connections while it has none of its own.",
     )
     .ini_own("cluster_floor")
     .effect(Effect::Restart),

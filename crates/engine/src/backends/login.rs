@@ -213,13 +213,12 @@ pub(crate) fn finish<I: Io>(
     Ok(proof)
 }
 
-/// Closes the connection of a server that has logged in.
+/// Asks a server to end its connection.
 pub(crate) fn terminate<I: Io>(cx: &mut Cx<'_, I>, server: Peer) {
     let buffer = &mut cx.sessions.scratch;
     buffer.clear();
     put_front::terminate(buffer);
     cx.io.send(server, buffer);
-    cx.io.close(server);
 }
 
 /// Sends SSLRequest; one byte answers it (PostgreSQL documentation, "SSL Session Encryption").

@@ -1,9 +1,9 @@
 //! Worker 0's limits of pools that several nodes share: what this node may open, and until when.
 //!
-//! Owns the limits, their expiry, and the servers that were closed so shortly before that PostgreSQL may still have them.
+//! Owns the limits, their expiry, and how many servers are closed here that the server has not ended yet.
 //! Must not know how nodes agree. A pool that is shared and has no limit here may open none.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use weir_admin::{SharedLimit, SharedLimits};
 use weir_base::{Span, Time};
@@ -11,18 +11,14 @@ use weir_base::{Span, Time};
 use crate::cluster::quota::Key;
 use crate::cluster::quota::counter::CLOSED;
 
-/// How long a closed server still counts: PostgreSQL needs a moment to end it.
-const LINGER: Span = Span::from_millis(300);
-
 /// When servers beyond the floor are closed though they are in use, after the limits have expired.
 const FORCE_AFTER: Span = Span::from_secs(1);
 
 /// See the head of the file.
 pub(crate) struct NodeBudget {
     limits: SharedLimits,
-    /// The end of the wait of servers that were closed, and their databases.
-    lingering: VecDeque<(Time, String)>,
-    lingers: BTreeMap<String, u32>,
+    /// By database.
+    ending: BTreeMap<String, u32>,
     /// Servers in use were closed since the limits expired.
     forced: bool,
     pub(crate) armed: Time,
@@ -30,24 +26,25 @@ pub(crate) struct NodeBudget {
 
 impl Default for NodeBudget {
     fn default() -> NodeBudget {
-        let (limits, lingering, lingers) = Default::default();
-        NodeBudget { limits, lingering, lingers, forced: false, armed: Time::NEVER }
+        let (limits, ending) = Default::default();
+        NodeBudget { limits, ending, forced: false, armed: Time::NEVER }
     }
 }
 
 impl NodeBudget {
-    /// Takes over other limits.
-    pub(crate) fn set(&mut self, limits: SharedLimits) {
+    /// Takes over other limits. Returns whether they end at another time.
+    pub(crate) fn set(&mut self, limits: SharedLimits) -> bool {
         if limits.until > self.limits.until {
             self.forced = false;
         }
+        let differs = limits.until != self.limits.until;
         self.limits = limits;
+        differs
     }
 
     /// The limit of a shared pool, as the counter understands it.
     pub(crate) fn limit(&self, now: Time, database: &str) -> u32 {
-        let lingers = self.lingers.get(database).copied().unwrap_or(0);
-        match self.allowed(now, database).saturating_sub(lingers) {
+        match self.allowed(now, database).saturating_sub(self.ending_of(database)) {
             0 => CLOSED,
             most => most,
         }
@@ -60,33 +57,28 @@ impl NodeBudget {
         if now < self.limits.until { limit } else { floor }
     }
 
-    /// A server of a shared pool was closed.
-    pub(crate) fn closed(&mut self, now: Time, database: &str, count: u32) {
-        for _ in 0..count {
-            self.lingering.push_back((now + LINGER, database.to_owned()));
-        }
-        *self.lingers.entry(database.to_owned()).or_default() += count;
+    /// A server of a shared pool was closed here: it counts until it has [ended](NodeBudget::ended).
+    pub(crate) fn ending(&mut self, database: &str) {
+        *self.ending.entry(database.to_owned()).or_default() += 1;
     }
 
-    /// How many closed servers of a database still count.
-    pub(crate) fn lingering(&self, database: &str) -> u32 {
-        self.lingers.get(database).copied().unwrap_or(0)
-    }
-
-    /// Servers that were closed long enough ago count no more. Returns whether servers in use must be closed now, which
-    /// it requests once for each expiry.
-    pub(crate) fn due(&mut self, now: Time) -> bool {
-        while let Some((at, database)) = self.lingering.front()
-            && *at <= now
-        {
-            if let Some(count) = self.lingers.get_mut(database) {
-                *count -= 1;
-                if *count == 0 {
-                    self.lingers.remove(database);
-                }
+    /// The server has ended it.
+    pub(crate) fn ended(&mut self, database: &str) {
+        if let Some(count) = self.ending.get_mut(database) {
+            *count -= 1;
+            if *count == 0 {
+                self.ending.remove(database);
             }
-            self.lingering.pop_front();
         }
+    }
+
+    /// How many servers of a database are closed here and still count.
+    pub(crate) fn ending_of(&self, database: &str) -> u32 {
+        self.ending.get(database).copied().unwrap_or(0)
+    }
+
+    /// Returns whether servers in use must be closed now, which it requests once for each expiry.
+    pub(crate) fn due(&mut self, now: Time) -> bool {
         let force = !self.forced && self.limits.until > Time::START && now >= self.limits.until + FORCE_AFTER;
         self.forced |= force;
         force
@@ -94,14 +86,12 @@ impl NodeBudget {
 
     /// When something is due next.
     pub(crate) fn next_due(&self, now: Time) -> Time {
-        let lingering = self.lingering.front().map_or(Time::NEVER, |(at, _)| *at);
         let until = self.limits.until;
-        let expiry = match () {
+        match () {
             () if until == Time::START || self.forced => Time::NEVER,
             () if now < until => until,
             () => until + FORCE_AFTER,
-        };
-        lingering.min(expiry)
+        }
     }
 
     /// The pools with a limit.
@@ -141,12 +131,15 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_server_counts_for_a_moment() {
-        let mut budget = budget(1, 0);
-        budget.closed(at(10), "app", 1);
-        assert_eq!((budget.limit(at(20), "app"), budget.next_due(at(20))), (CLOSED, at(310)));
-        assert!(!budget.due(at(310)));
-        assert_eq!(budget.limit(at(310), "app"), 1);
+    fn a_closed_server_counts_until_the_server_has_ended_it() {
+        let mut budget = budget(2, 0);
+        budget.ending("app");
+        budget.ending("app");
+        assert_eq!((budget.limit(at(20), "app"), budget.ending_of("app")), (CLOSED, 2));
+        budget.ended("app");
+        assert_eq!(budget.limit(at(20), "app"), 1);
+        budget.ended("app");
+        assert_eq!((budget.limit(at(20), "app"), budget.limit(at(20), "other")), (2, CLOSED));
     }
 
     #[test]

@@ -31,8 +31,8 @@ pub(crate) enum Payload {
     ClientGone,
     /// To worker 0, about limits of the process.
     QuotaRequest(Box<QuotaRequest>),
-    /// From worker 0.
-    QuotaReply(Box<QuotaReply>),
+    /// From worker 0, decided at this time.
+    QuotaReply(Time, Box<QuotaReply>),
     /// The request for a user's secret, to the worker of the pool that runs the auth_query.
     LookUp(Box<SecretQuery>),
     /// Withdraws the request of this number.
@@ -51,6 +51,12 @@ pub(crate) enum Payload {
     CloseServers(Arc<str>),
     /// A database that nodes share has so many servers too many: those in use are closed when they are released.
     CloseReleased(Arc<str>, u32),
+    /// The node's lease ends then.
+    Lease(Time),
+    /// To worker 0: a server of this database, which nodes share, is closed, and counts until the server has ended it.
+    ServerEnding(Arc<str>),
+    /// To worker 0: the server has ended it.
+    ServerEnded(Arc<str>),
     /// A command for every worker.
     Command { id: u64, command: WorkerCommand },
     /// Its answer.

@@ -108,6 +108,7 @@ impl Engine {
                 self.cancel_secured(peer, io);
             }
             Entry::Forward(forward) => self.peers.put(peer, Entry::Forward(forward)),
+            Entry::Ending(ending) => self.peers.put(peer, Entry::Ending(ending)),
             Entry::Free => {}
         }
     }
@@ -122,6 +123,7 @@ impl Engine {
             Entry::Server(server) => self.server_tls_failed(now, server, error, io),
             Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
             Entry::Forward(forward) => self.forward_over(&forward, io),
+            Entry::Ending(ending) => self.server_ended(&ending, io),
             Entry::Free => {}
         }
     }

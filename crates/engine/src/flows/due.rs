@@ -60,6 +60,8 @@ impl Engine {
             self.cancel_due(now, peer, io);
         } else if self.peers.forward(peer).is_some_and(|slot| slot.armed == when) {
             self.forward_due(now, peer, io);
+        } else if self.peers.ending(peer).is_some_and(|slot| slot.armed == when) {
+            self.ending_due(now, peer, io);
         }
     }
 
@@ -113,7 +115,7 @@ impl Engine {
         if deadline <= now && ours {
             // Nothing of a client's was sent: it may get another server.
             self.log_server(Level::Warning, &server, format_args!("no answer to a query of ours"), io);
-            io.close(peer);
+            self.drop_connection(&server, io);
             return self.server_gone(now, server, io);
         }
         self.peers.put_server(server);

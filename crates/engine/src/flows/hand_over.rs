@@ -90,6 +90,7 @@ impl Engine {
             Entry::Server(server) => self.give_server(now, server, io),
             Entry::Cancel(cancel) => self.peers.put(peer, Entry::Cancel(cancel)),
             Entry::Forward(forward) => self.peers.put(peer, Entry::Forward(forward)),
+            Entry::Ending(ending) => self.peers.put(peer, Entry::Ending(ending)),
             Entry::Free => {}
         }
     }

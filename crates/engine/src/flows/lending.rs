@@ -194,7 +194,8 @@ impl Engine {
     fn lent_returned<I: Io>(&mut self, now: Time, lent: Peer, mut server: Box<ServerSlot>, peer: Peer, io: &mut I) {
         let Some(&LentServer { pool: ix, borrower, .. }) = self.cluster.lent.get(&lent) else { return io.close(peer) };
         let Some(proof) = self.tie(&mut server, peer, ix) else {
-            io.close(peer);
+            let database = self.pools.get(ix).name.clone();
+            self.drop_moved(peer, &server, &database, io);
             return self.lent_closed(now, lent);
         };
         self.cluster.lent.remove(&lent);
@@ -287,7 +288,7 @@ impl Engine {
         let ix = self.borrowed_pool(&pool);
         let Some((ix, proof)) = ix.and_then(|ix| self.tie(&mut server, peer, ix).map(|proof| (ix, proof))) else {
             // The pool has been removed here, or the server sent something as it was about to leave.
-            io.close(peer);
+            self.drop_moved(peer, &server, &pool.database, io);
             return self.lent_not_taken(now, from, pool, id, lent, io);
         };
         let slot = self.pools.get_mut(ix);

@@ -5,9 +5,9 @@ use weir_config::LoginFailure;
 use weir_pool::Acquire;
 use weir_session::{Refusal, ServerError};
 
-use crate::backends::login::{self, own_error};
+use crate::backends::login::own_error;
 use crate::backends::outlook::FailedLogin;
-use crate::common::{FollowUp, cx};
+use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::peers::{ClientPhase, Entry, ServerPhase, ServerSlot, ServerState};
 use crate::port::{Io, Level};
@@ -108,10 +108,7 @@ impl Engine {
     /// Closes a server that the pool no longer has.
     pub(crate) fn disconnect_server<I: Io>(&mut self, server: Box<ServerSlot>, why: &str, io: &mut I) {
         let now = self.common.now();
-        match server.state {
-            ServerState::Up(..) => login::terminate(cx!(self, now, io), server.peer),
-            _ => io.close(server.peer),
-        }
+        self.end_connection(&server, io);
         if self.common.config().log.disconnections {
             let age = now.since(server.connection.connected_at()).micros() / 1_000_000;
             self.log_server(Level::Info, &server, format_args!("closing because: {why} (age={age}s)"), io);

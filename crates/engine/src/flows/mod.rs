@@ -11,7 +11,8 @@
 //!   requests. `replication`: clients with a server of their own.
 //!   `peering`: cancel requests that mean another process.
 //! - `opening`: a pool opens a server. `server_login`: a server logs in. `dns`: names of servers change.
-//! - `leave`: a client goes. `lost`: a server is lost, or closed. `due`: what is due by time.
+//! - `leave`: a client goes. `lost`: a server is lost, or closed. `ending`: how a server's connection is closed.
+//!   `due`: what is due by time.
 //! - `quotas`: clients and servers under limits that hold for the process. `lending`: pools that span several workers.
 //! - `pool`: a pool is asked what it wants. `configuration`: which pools there are.
 //! - `hand_over`: another process takes over. `inherit`: this one takes over from another.
@@ -29,6 +30,7 @@ mod console;
 mod counts;
 mod dns;
 mod due;
+mod ending;
 mod halt;
 mod hand_over;
 mod health;

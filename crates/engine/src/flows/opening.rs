@@ -71,6 +71,11 @@ impl Engine {
     }
 
     fn open_server<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+        let granted_at = self.pools.get(ix).quota.granted_at();
+        if self.grant_is_void(now, ix, granted_at) {
+            self.common.follow_up(FollowUp::PollPool(ix));
+            return self.pools.get_mut(ix).pool.open_declined(now, now);
+        }
         let id = self.common.next_connection_id();
         if let Some(client) = self.pools.get(ix).pool.wants_reserve().and_then(|peer| self.peers.get_client(peer)) {
             self.log_client(Level::Warning, client, format_args!("taking connection from reserve_pool"), io);
@@ -84,6 +89,7 @@ impl Engine {
         let owner = slot.pool.opening(peer, now);
         slot.counts.tally.connects += 1;
         let mut server = Box::new(ServerSlot::new(peer, id, ix, target, attempt, now));
+        server.granted_at = granted_at;
         server.dedicated = owner.map(|owner| Box::new(self.dedicated_to(owner)));
         self.peers.put_server(server);
     }

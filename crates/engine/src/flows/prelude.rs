@@ -57,7 +57,7 @@ impl Engine {
                 self.parameters_failed(now, server, error, io);
             }
             _ => {
-                io.close(server.peer);
+                self.drop_connection(&server, io);
                 self.server_gone(now, server, io);
             }
         }

@@ -160,7 +160,7 @@ impl Engine {
                 let text = format_args!("unexpected response from server: {what}");
                 self.log_server(Level::Warning, &server, text, io);
                 server.fatal_error = Some(Refusal::ServerUnexpected);
-                io.close(server.peer);
+                self.drop_connection(&server, io);
                 self.server_gone(now, server, io);
             }
         }
@@ -225,7 +225,7 @@ impl Engine {
             }
         } else if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_unusable()) {
             // It has sent something that no request asked for.
-            io.close(server.peer);
+            self.drop_connection(&server, io);
             return self.server_gone(now, server, io);
         }
         client.into_iter().for_each(|client| self.peers.put_client(client));

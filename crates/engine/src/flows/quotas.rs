@@ -29,21 +29,15 @@ impl Engine {
     /// Handles a worker's request.
     pub(crate) fn quota_requested<I: Io>(&mut self, now: Time, from: WorkerId, request: QuotaRequest, io: &mut I) {
         let (config, workers, budget) = (self.common.config(), self.common.workers(), &self.cluster.budget);
-        let released = match &request {
-            QuotaRequest::Release { resource: Resource::Server(pool), count }
-                if config.shared_budget(&pool.database).is_some() =>
-            {
-                Some((pool.database.clone(), *count))
-            }
-            _ => None,
-        };
         let limit = |key: &Key| limit(key, now, config, budget);
         let replies = self.cluster.counter.receive(from, request, workers, &limit);
         self.send_quota_replies(replies, io);
-        if let Some((database, count)) = released {
-            self.cluster.budget.closed(now, &database, count);
-            self.shrink_shared(now, io);
-        }
+    }
+
+    /// The server has ended a connection that was closed here: another may come in its place.
+    pub(crate) fn shared_server_ended<I: Io>(&mut self, now: Time, database: &str, io: &mut I) {
+        self.cluster.budget.ended(database);
+        self.shrink_shared(now, io);
     }
 
     /// Other limits of the pools that nodes share; returns what is open of each.
@@ -53,13 +47,16 @@ impl Engine {
         limits: SharedLimits,
         io: &mut I,
     ) -> Vec<(String, u32)> {
-        self.cluster.budget.set(limits);
+        let until = limits.until;
+        if self.cluster.budget.set(limits) {
+            (0..self.common.workers()).for_each(|to| io.post(WorkerId(to), Message(Payload::Lease(until)), None));
+        }
         self.shrink_shared(now, io);
         let (counter, budget) = (&self.cluster.counter, &self.cluster.budget);
-        budget.pools().map(|name| (name.clone(), counter.servers_of(name) + budget.lingering(name))).collect()
+        budget.pools().map(|name| (name.clone(), counter.servers_of(name) + budget.ending_of(name))).collect()
     }
 
-    /// Limits of pools that nodes share have expired, or closed servers count no more.
+    /// Limits of pools that nodes share have expired.
     pub(crate) fn budget_due<I: Io>(&mut self, now: Time, io: &mut I) {
         self.cluster.budget.armed = Time::NEVER;
         if self.cluster.budget.due(now) {
@@ -126,7 +123,8 @@ impl Engine {
     }
 
     fn send_quota_replies<I: Io>(&self, replies: Vec<QuotaReply>, io: &mut I) {
-        let mut send = |to, reply| io.post(to, Message(Payload::QuotaReply(Box::new(reply))), None);
+        let now = self.common.now();
+        let mut send = |to, reply| io.post(to, Message(Payload::QuotaReply(now, Box::new(reply))), None);
         for reply in replies {
             match reply {
                 QuotaReply::Answer { to, .. } | QuotaReply::Evict { to, .. } => send(to, reply),
@@ -265,13 +263,13 @@ impl Engine {
     }
 
     /// Handles an answer or instruction of worker 0.
-    pub(crate) fn quota_replied<I: Io>(&mut self, now: Time, reply: QuotaReply, io: &mut I) {
+    pub(crate) fn quota_replied<I: Io>(&mut self, now: Time, at: Time, reply: QuotaReply, io: &mut I) {
         match reply {
             QuotaReply::Answer { id, resource: Resource::Client(counts_for), full, .. } => {
                 self.client_answered(now, id, counts_for, full, io);
             }
             QuotaReply::Answer { id, resource: Resource::Server(pool), full, .. } => {
-                self.server_answered(now, id, pool, full.is_none(), io);
+                self.server_answered(now, id, pool, full.is_none().then_some(at), io);
             }
             QuotaReply::FindIdle { key, round } => {
                 let longest = self.longest_idle(&key);
@@ -290,9 +288,10 @@ impl Engine {
         }
     }
 
-    fn server_answered<I: Io>(&mut self, now: Time, id: u64, pool: PoolId, granted: bool, io: &mut I) {
+    fn server_answered<I: Io>(&mut self, now: Time, id: u64, pool: PoolId, granted_at: Option<Time>, io: &mut I) {
+        let granted = granted_at.is_some();
         let ix = self.pools.find(&pool.database, &pool.user);
-        let Some(ix) = ix.filter(|ix| self.pools.get_mut(*ix).quota.answered(id, granted)) else {
+        let Some(ix) = ix.filter(|ix| self.pools.get_mut(*ix).quota.answered(id, granted_at)) else {
             // It was cancelled meanwhile.
             return if granted {
                 request(QuotaRequest::Release { resource: Resource::Server(pool), count: 1 }, io);

@@ -33,6 +33,9 @@ impl Engine {
         // The name may have new addresses since its look-up.
         server.marked_for_close |= self.backends.dns.has_vanished(&server);
         let now = self.common.now();
+        if self.grant_is_void(now, server.pool, server.granted_at) {
+            return self.login_lapsed(now, server, io);
+        }
         let next = login::connected(cx!(self, now, io), &mut server);
         self.login_goes_on(now, server, next, io);
     }
@@ -45,7 +48,7 @@ impl Engine {
                 login::begin(cx!(self, now, io), self.pools.get(server.pool), &mut server, own);
             }
             NextStep::Failed(error) => {
-                io.close(server.peer);
+                self.drop_connection(&server, io);
                 return self.login_failed(now, server, FailedLogin::lasting(error), io);
             }
         }
@@ -54,8 +57,12 @@ impl Engine {
 
     /// A server's TLS handshake has succeeded.
     pub(crate) fn server_secured<I: Io>(&mut self, server: Box<ServerSlot>, io: &mut I) {
+        let now = self.common.now();
+        if self.grant_is_void(now, server.pool, server.granted_at) {
+            return self.login_lapsed(now, server, io);
+        }
         let next = login::secured(&server);
-        self.login_goes_on(self.common.now(), server, next, io);
+        self.login_goes_on(now, server, next, io);
     }
 
     /// A server's TLS handshake has failed; its connection has closed.
@@ -75,12 +82,16 @@ impl Engine {
                 self.login_failed(now, server, FailedLogin::away(error), io);
             }
             Entry::Client(client) => self.peers.put_client(client),
-            Entry::Free => {}
+            // It was logged in.
+            Entry::Ending(_) | Entry::Free => {}
         }
     }
 
     /// Handles bytes of a server that is logging in.
     pub(crate) fn login_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
+        if self.grant_is_void(now, server.pool, server.granted_at) {
+            return self.login_lapsed(now, server, io);
+        }
         if matches!(server.state, ServerState::SslRequest) {
             let next = login::encryption_answer(cx!(self, now, io), &mut server, bytes);
             return self.login_goes_on(now, server, next, io);
@@ -95,14 +106,14 @@ impl Engine {
         match step {
             ServerLoginStep::Wait => self.peers.put_server(server),
             ServerLoginStep::Refused(error) => {
-                io.close(server.peer);
+                self.drop_connection(&server, io);
                 let encrypted = server.connection.tls().is_some();
                 let refused = error.sqlstate == "28000";
                 let failure = if refused { LoginFailure::Refused { encrypted } } else { LoginFailure::Other };
                 self.login_failed(now, server, FailedLogin::answered(error).or(failure), io);
             }
             ServerLoginStep::Failed(error) => {
-                io.close(server.peer);
+                self.drop_connection(&server, io);
                 self.login_failed(now, server, FailedLogin::lasting(error), io);
             }
             ServerLoginStep::HashPassword { password, salt, iterations } => {
@@ -142,6 +153,9 @@ impl Engine {
     }
 
     fn password_hashed<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, salted: &[u8; 32], io: &mut I) {
+        if self.grant_is_void(now, server.pool, server.granted_at) {
+            return self.login_lapsed(now, server, io);
+        }
         match login::hashed(&mut server, salted, io) {
             Some(step) => self.login_step_done(now, server, step, io),
             None => self.peers.put_server(server),
@@ -161,7 +175,7 @@ impl Engine {
     }
 
     fn unfit<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
-        login::terminate(cx!(self, now, io), server.peer);
+        self.end_connection(&server, io);
         self.login_failed(now, server, FailedLogin::not_ready(own_error(why.to_owned())), io);
     }
 
@@ -186,7 +200,7 @@ impl Engine {
         let role = server.phase() == Some(ServerPhase::CheckingRole);
         match outcome {
             Err(error) if role => {
-                login::terminate(cx!(self, now, io), server.peer);
+                self.end_connection(&server, io);
                 self.login_failed(now, server, FailedLogin::answered(error), io);
             }
             Ok(()) if role => {
@@ -215,7 +229,7 @@ impl Engine {
         let proof = match login::finish(cx!(self, now, io), slot, &mut server) {
             Ok(proof) => proof,
             Err(error) => {
-                login::terminate(cx!(self, now, io), peer);
+                self.end_connection(&server, io);
                 return self.login_failed(now, server, FailedLogin::lasting(error), io);
             }
         };

@@ -17,4 +17,5 @@ mod reload;
 mod replication;
 mod servers;
 mod shared_limits;
+mod shared_nodes;
 mod turns;

@@ -50,18 +50,18 @@ struct State {
 }
 
 /// How a target does.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct TargetReport {
-    kind: &'static str,
-    configured: bool,
-    queued: usize,
-    sent: u64,
+    pub(crate) kind: &'static str,
+    pub(crate) configured: bool,
+    pub(crate) queued: usize,
+    pub(crate) sent: u64,
     /// Messages that were given up.
-    dropped: u64,
+    pub(crate) dropped: u64,
     /// Seconds since 1970.
     last_sent: Option<f64>,
     /// Why the last message could not be sent, and since when none could.
-    error: Option<String>,
+    pub(crate) error: Option<String>,
     error_since: Option<f64>,
 }
 
@@ -241,6 +241,22 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_file_that_is_too_long_or_no_file_is_refused_by_its_name() {
+        let file = std::env::temp_dir().join(format!("weir-target-long-{}", std::process::id()));
+        let refused = |path: &str| resolve(&format!("file:{path}")).expect_err("it is refused");
+        let path = file.display().to_string();
+        fs::write(&file, vec![b'x'; (64 << 10) + 1]).expect("it is written");
+        assert_eq!(refused(&path), format!("{path}: longer than 65536 bytes: it must have one address"));
+        fs::write(&file, vec![b'x'; 5000]).expect("it is written");
+        assert_eq!(refused(&path), "what it refers to is longer than 4096 bytes: it must be one address");
+        fs::write(&file, "\n").expect("it is written");
+        assert_eq!(refused(&path), "what it refers to is empty");
+        fs::remove_file(&file).expect("it was there");
+        assert_eq!(refused("/dev/zero"), "/dev/zero: not a regular file");
+        assert_eq!(refused("/tmp"), "/tmp: not a regular file");
+    }
 
     #[test]
     fn an_address_may_stand_elsewhere_and_is_in_no_error() {

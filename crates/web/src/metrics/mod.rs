@@ -3,6 +3,7 @@
 //! Names follow Prometheus's conventions: base units, `_total` for counters. Databases and users are labels, and with
 //! a `*` database their number has no limit: beyond [`MOST`] the rest is one sum, `(others)`.
 
+mod alerts;
 mod labels;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
@@ -27,12 +28,14 @@ use weir_admin::{
 };
 use weir_config::Config;
 
+use crate::alerts::Alerts;
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::export_counts::{ExportCounter, ExportCounts};
 use crate::figures::{Clients, Servers, seconds, seconds_of};
 use crate::watch::Cpu;
-use labels::{OTHERS, escaped};
+use alerts::AlertFigures;
+use labels::{OTHERS, count_of, escaped};
 use text::Format;
 use times::Timed;
 
@@ -58,6 +61,7 @@ struct Figures {
     statements: StatementTotals,
     cpu: Cpu,
     exports: ExportCounts,
+    alerts: AlertFigures,
     /// By configured pool: its size.
     sizes: BTreeMap<String, u32>,
 }
@@ -67,17 +71,26 @@ pub(crate) async fn metrics(
     State(workers): State<Workers>,
     State(version): State<&'static str>,
     State(exports): State<ExportCounter>,
+    State(alerts): State<Alerts>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ApiError> {
     let (report, config) = workers.report().await?;
     let format = Format::wanted(&headers);
-    let text = open_metrics(report, &config, version, exports.now());
+    let text = open_metrics(report, &config, version, exports.now(), &alerts);
     Ok(([(CONTENT_TYPE, format.content_type())], format.of(text)))
 }
 
 /// All metrics as OpenMetrics.
-pub(crate) fn open_metrics(report: Report, config: &Config, version: &'static str, exports: ExportCounts) -> String {
-    text(Figures { exports, ..Figures::new(report, config, version, Cpu::now()) })
+pub(crate) fn open_metrics(
+    report: Report,
+    config: &Config,
+    version: &'static str,
+    exports: ExportCounts,
+    alerts: &Alerts,
+) -> String {
+    let targets = alerts.targets().into_iter().filter(|target| target.configured).collect();
+    let alerts = AlertFigures { firing: alerts.count_firing() as u32, targets };
+    text(Figures { exports, alerts, ..Figures::new(report, config, version, Cpu::now()) })
 }
 
 fn text(figures: Figures) -> String {
@@ -105,6 +118,7 @@ impl Figures {
             times: Timed::default(),
             cpu,
             exports: ExportCounts::default(),
+            alerts: AlertFigures::default(),
             sizes: config.pools.iter().take(MOST).map(|(name, pool)| (escaped(name), pool.limits.size)).collect(),
         };
         for pool in report.pools {
@@ -214,6 +228,7 @@ impl Figures {
         }
         self.statements(to)?;
         self.telemetry(to)?;
+        self.alerts.encode(to)?;
         let help = "CPU time of each worker's thread";
         let mut family = to.encode_descriptor("weir_worker_cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
         for (worker, seconds) in self.cpu.seconds() {
@@ -361,9 +376,4 @@ impl Figures {
         }
         self.times.encode(to)
     }
-}
-
-fn count_of(family: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet, count: u64) -> fmt::Result {
-    let none: Option<&Exemplar<NoLabelSet, f64>> = None;
-    family.encode_family(labels)?.encode_counter(&count, none)
 }

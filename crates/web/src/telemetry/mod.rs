@@ -17,6 +17,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use weir_config::Telemetry as Settings;
 
+use crate::alerts::Alerts;
 use crate::ask::Workers;
 use crate::clock;
 use crate::export_counts::ExportCounter;
@@ -39,6 +40,7 @@ pub(crate) struct Telemetry(Arc<Inner>);
 struct Inner {
     send: SendHttp,
     workers: Workers,
+    alerts: Alerts,
     version: &'static str,
     started: u128,
     settings: watch::Sender<Settings>,
@@ -54,10 +56,11 @@ enum Signal {
 }
 
 impl Telemetry {
-    pub(crate) fn new(workers: &Workers, send: &SendHttp, version: &'static str) -> Telemetry {
+    pub(crate) fn new(workers: &Workers, alerts: &Alerts, send: &SendHttp, version: &'static str) -> Telemetry {
         Telemetry(Arc::new(Inner {
             send: send.clone(),
             workers: workers.clone(),
+            alerts: alerts.clone(),
             version,
             started: clock::now().as_nanos(),
             settings: watch::Sender::new(Settings::default()),
@@ -95,7 +98,7 @@ impl Telemetry {
                 continue;
             }
             let Ok((report, config)) = self.0.workers.report().await else { continue };
-            let text = open_metrics(report, &config, self.0.version, self.0.counts.now());
+            let text = open_metrics(report, &config, self.0.version, self.0.counts.now(), &self.0.alerts);
             let metrics = metrics::metrics(&text, self.0.started, clock::now().as_nanos());
             let scope = json!([{"scope": self.scope(), "metrics": metrics}]);
             let resource = metrics::resource(&settings.resource, self.0.version);

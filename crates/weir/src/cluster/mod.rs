@@ -3,19 +3,21 @@
 //! Owns the order of a round: what pools use is read, the next request is made, and the workers get their limits. The limits
 //! have an end by the workers' clock, so that nothing here has to happen in time.
 
+mod ending;
 mod etcd;
 mod floors;
 mod usage;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use weir_admin::{Control, Reply, Request, SharedLimit, SharedLimits};
-use weir_cluster::{Budget, Grants, Node, Standing, Timing};
+use weir_admin::{Connections, Control, Cursor, Reply, Request, SharedLimit, SharedLimits};
+use weir_base::{Span, Time};
+use weir_cluster::{Budget, Grants, Lost, Node, Standing, Timing};
 use weir_config::{Cluster, Config};
 use weir_runtime::{Handle, StartError};
 use weir_terminal::print_line;
@@ -23,6 +25,7 @@ use weir_terminal::print_line;
 use crate::failure::Failure;
 use crate::load;
 
+use ending::Run;
 use etcd::Etcd;
 use usage::Usages;
 
@@ -32,6 +35,12 @@ const PAUSE: Duration = Duration::from_millis(40);
 const ANSWER: Duration = Duration::from_secs(2);
 /// In so many rounds what pools use is read once.
 const ROUNDS: u32 = 3;
+/// In so many rounds the process ids of server connections are read once.
+const BACKEND_ROUNDS: u32 = 3;
+/// How long the end of a lost node's connections rests after a failure.
+const END_AGAIN: Span = Span::from_secs(2);
+/// How long a process that ends may take to leave the cluster.
+const LEAVE: Duration = Duration::from_secs(3);
 
 /// The running thread; dropping it ends the thread.
 pub(crate) struct Nodes {
@@ -41,7 +50,12 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     /// Starts the thread, if there is a cluster.
-    pub(crate) fn start(config: &Config, handle: Handle) -> Result<Option<Nodes>, StartError> {
+    /// `taken_over`: another process has this one's connections, and its place in the cluster.
+    pub(crate) fn start(
+        config: &Arc<Config>,
+        handle: Handle,
+        taken_over: Arc<AtomicBool>,
+    ) -> Result<Option<Nodes>, StartError> {
         let rules = &config.cluster;
         if rules.etcd.is_empty() {
             return Ok(None);
@@ -65,6 +79,12 @@ impl Nodes {
             state: rules.state.clone(),
             stored: floors,
             usages: Usages::default(),
+            config: config.clone(),
+            own: BTreeSet::new(),
+            open: BTreeMap::new(),
+            reserved: None,
+            run: None,
+            next_end: Time::START,
             sent: None,
             standing: None,
             last_error: String::new(),
@@ -75,6 +95,9 @@ impl Nodes {
             while !stopped.load(Ordering::Acquire) {
                 round.run();
                 thread::sleep(PAUSE);
+            }
+            if !taken_over.load(Ordering::Acquire) {
+                round.leave();
             }
         };
         let thread = thread::Builder::new().name("cluster".into()).spawn(run);
@@ -101,8 +124,18 @@ struct Round {
     /// The floors on disk.
     stored: BTreeMap<String, u32>,
     usages: Usages,
+    config: Arc<Config>,
+    /// The process ids of this node's server connections.
+    own: BTreeSet<u32>,
+    /// How many connections the workers have of each pool.
+    open: BTreeMap<String, u32>,
+    /// The pool of whose share the workers leave a connection unused: it ends those of a lost node.
+    reserved: Option<String>,
+    run: Option<Run>,
+    /// No end is begun before.
+    next_end: Time,
     /// What the workers have.
-    sent: Option<Grants>,
+    sent: Option<(Grants, Option<String>)>,
     standing: Option<Standing>,
     last_error: String,
     number: u32,
@@ -113,6 +146,10 @@ impl Round {
         if self.number.is_multiple_of(ROUNDS) {
             self.read_usage();
         }
+        if self.number.is_multiple_of(BACKEND_ROUNDS) {
+            self.read_backends();
+        }
+        self.end_lost();
         self.number = self.number.wrapping_add(1);
         if let Some(request) = self.node.next_request(self.handle.now()) {
             // A lower limit is in force before its surplus is released.
@@ -141,6 +178,7 @@ impl Round {
         };
         let budgets: BTreeMap<String, Budget> = config.pools.keys().filter_map(budget).collect();
         self.node.set_budgets(self.handle.now(), &budgets);
+        self.config = config;
         self.usages.note(&report);
         self.sent = None;
         self.send_limits();
@@ -149,9 +187,10 @@ impl Round {
     /// Sends limits that have changed to the workers; floors are on disk before they are used.
     fn send_limits(&mut self) {
         let mut grants = self.node.grants();
-        if self.sent.as_ref() == Some(&grants) {
+        if self.sent.as_ref() == Some(&(grants.clone(), self.reserved.clone())) {
             return;
         }
+        let decided = grants.clone();
         let floors: BTreeMap<String, u32> =
             grants.pools.iter().map(|(name, grant)| (name.clone(), grant.floor)).collect();
         if floors != self.stored {
@@ -161,6 +200,9 @@ impl Round {
             }
         }
         let limit = |grant: &weir_cluster::Grant| SharedLimit { limit: grant.limit, floor: grant.floor };
+        if let Some(grant) = self.reserved.as_ref().and_then(|name| grants.pools.get_mut(name)) {
+            (grant.limit, grant.floor) = (grant.limit.saturating_sub(1), grant.floor.saturating_sub(1));
+        }
         let pools = grants.pools.iter().map(|(name, grant)| (name.clone(), limit(grant))).collect();
         let limits = SharedLimits { until: grants.until, pools };
         let until = grants.until;
@@ -169,10 +211,102 @@ impl Round {
             for (name, open) in open {
                 let grant = grants.pools.get(&name).copied().unwrap_or_default();
                 let limit = if now < until { grant.limit } else { grant.floor };
-                self.node.set_usage(&name, self.usages.usage(&name, open, limit));
+                let mut usage = self.usages.usage(&name, open, limit);
+                if self.reserved.as_ref() == Some(&name) {
+                    (usage.open, usage.active, usage.limit) = (usage.open + 1, usage.active + 1, usage.limit + 1);
+                }
+                self.node.set_usage(&name, usage);
+                self.open.insert(name, open);
             }
-            grants.until = until;
-            self.sent = Some(grants);
+            self.sent = Some((decided, self.reserved.clone()));
+        }
+    }
+
+    /// Reads which server connections there are, for the node that has to end them if this one is lost.
+    fn read_backends(&mut self) {
+        let (mut cursor, mut backends) = (Some(Cursor::START), BTreeMap::<String, Vec<u32>>::new());
+        while let Some(from) = cursor {
+            let Some(Reply::Connections(page, next)) = self.ask(Request::Connections(Connections::Servers, from))
+            else {
+                return;
+            };
+            for server in page.into_iter().filter(|server| server.remote_pid > 0) {
+                if self.config.shared_budget(&server.database).is_some() {
+                    backends.entry(server.database).or_default().push(server.remote_pid);
+                }
+            }
+            cursor = next;
+        }
+        backends.values_mut().for_each(|pids| pids.sort_unstable());
+        self.own = backends.values().flatten().copied().collect();
+        self.node.set_backends(backends);
+    }
+
+    /// Ends the connections of lost nodes at the server, one pool of one node at a time. That needs a connection of the
+    /// pool's own share, which the workers leave unused meanwhile.
+    fn end_lost(&mut self) {
+        if let Some(run) = self.run.take() {
+            match run.result() {
+                None => return self.run = Some(run),
+                Some(result) => self.run_ended(&run.lost, result),
+            }
+        }
+        let now = self.handle.now();
+        let lost = if now < self.next_end { None } else { self.node.lost().next().cloned() };
+        self.reserved = lost.as_ref().map(|lost| lost.pool.clone());
+        let Some(lost) = lost else { return };
+        let limit = self.node.grants().pools.get(&lost.pool).map_or(0, |grant| grant.limit);
+        if limit == 0 {
+            self.next_end = now + END_AGAIN;
+            return self.report_error(format!("no connection of {} is free to end those of {}", lost.pool, lost.node));
+        }
+        self.send_limits();
+        let Some(ending) = self.node.ending(&lost) else { return };
+        if self.open.get(&lost.pool).copied().unwrap_or(0) < limit && self.sent.is_some() {
+            match Run::start(self.config.clone(), lost, ending, self.own.clone()) {
+                Ok(run) => self.run = Some(run),
+                Err(error) => self.report_error(error),
+            }
+        }
+    }
+
+    fn run_ended(&mut self, lost: &Lost, result: Result<u32, String>) {
+        let Lost { pool, node, .. } = lost;
+        match result {
+            Ok(left) => {
+                if self.node.ended(lost, left) {
+                    self.log(format!("cluster: {node} is gone, with {left} connections of {pool} left, at most"));
+                }
+            }
+            Err(error) => {
+                let text =
+                    format!("the connections of {node} to {pool} can't be ended, its share stays reserved: {error}");
+                self.report_error(text);
+            }
+        }
+        self.next_end =
+            self.handle.now() + if self.node.lost().any(|other| other == lost) { END_AGAIN } else { Span::ZERO };
+    }
+
+    /// The process ends, and its workers have ended: what it had is for others.
+    fn leave(&mut self) {
+        if let Err(error) = floors::write(self.state.as_deref(), &BTreeMap::new()) {
+            // Another process may use the floors at a start without etcd: they are not given away.
+            return eprintln!("weir: warning: {error}");
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < LEAVE && self.node.standing(self.handle.now()) == Standing::Member {
+            if let Some(txn) = self.node.leave() {
+                let _ = self.etcd.execute(&weir_cluster::Request::Commit(txn));
+                return;
+            }
+            if let Some(request) = self.node.next_request(self.handle.now()) {
+                match self.etcd.execute(&request) {
+                    Ok(reply) => self.node.replied(self.handle.now(), reply),
+                    Err(_) => return,
+                }
+            }
+            thread::sleep(PAUSE);
         }
     }
 

@@ -15,6 +15,8 @@ use super::{IfFull, Key, PoolId, QuotaRequest, Resource};
 pub(crate) struct PoolQuota {
     limited: bool,
     granted: u32,
+    /// When one was granted last.
+    granted_at: Time,
     /// The request without an answer yet.
     request: Option<u64>,
 }
@@ -41,14 +43,20 @@ impl PoolQuota {
         QuotaRequest::Acquire { id, resource: Resource::Server(pool), if_full }
     }
 
-    /// Handles an answer; `false` if its request was cancelled.
-    pub(crate) fn answered(&mut self, id: u64, granted: bool) -> bool {
+    /// Handles an answer, with the time of the grant if there is one; `false` if its request was cancelled.
+    pub(crate) fn answered(&mut self, id: u64, granted: Option<Time>) -> bool {
         if self.request != Some(id) {
             return false;
         }
         self.request = None;
-        self.granted += u32::from(granted);
+        self.granted += u32::from(granted.is_some());
+        self.granted_at = granted.unwrap_or(self.granted_at);
         true
+    }
+
+    /// When worker 0 granted the last server.
+    pub(crate) fn granted_at(&self) -> Time {
+        self.granted_at
     }
 
     /// The pool has one more server, which was not asked for.
@@ -70,7 +78,7 @@ impl PoolQuota {
 
     /// A limit applies from now on, to a pool with this many servers.
     pub(crate) fn begin(&mut self, servers: u32) {
-        *self = PoolQuota { limited: true, granted: servers, request: None };
+        *self = PoolQuota { limited: true, granted: servers, ..PoolQuota::default() };
     }
 
     /// The limit no longer applies: returns how many to release. A pending request must be cancelled before.

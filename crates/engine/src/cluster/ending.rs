@@ -1,0 +1,27 @@
+//! Server connections of pools that several nodes share which this worker has closed and the server has not.
+//!
+//! PostgreSQL counts a connection until its backend has exited, and closes the socket after that. So such a connection
+//! counts against the node's share until its end has arrived. Must not know the budget: worker 0 has that.
+
+use std::sync::Arc;
+
+use weir_base::{Span, Time};
+
+/// How long the server may take to close a connection that it is told to end while it runs nothing: it can't be reached.
+const IDLE: Span = Span::from_secs(30);
+/// The same while it runs something: it sees the end only after that. The operating system notices a lost host before.
+const BUSY: Span = Span::from_secs(3600);
+
+/// A connection that is closed here.
+pub(crate) struct EndingSlot {
+    pub(crate) database: Arc<str>,
+    pub(crate) armed: Time,
+    /// When it is given up.
+    pub(crate) deadline: Time,
+}
+
+impl EndingSlot {
+    pub(crate) fn new(database: Arc<str>, busy: bool, now: Time) -> EndingSlot {
+        EndingSlot { database, armed: Time::NEVER, deadline: now + if busy { BUSY } else { IDLE } }
+    }
+}

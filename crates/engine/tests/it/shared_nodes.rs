@@ -1,0 +1,107 @@
+//! A pool that several nodes share: what a node has closed counts until the server has ended it, and what was granted under
+//! a lease is void after it.
+
+use std::sync::Arc;
+
+use crate::common::*;
+use weir_admin::{SharedLimit, SharedLimits};
+use weir_base::{Peer, Span};
+use weir_config::Config;
+use weir_engine::port::{Input, Request};
+
+/// One pool that nodes share, with a budget of five over all users.
+fn shared() -> Config {
+    let mut config = config(5);
+    config.auth.users = Arc::new([("ann", "secret"), ("bob", "secret"), ("admin", "secret")].into_iter().collect());
+    config.cluster.etcd = vec!["http://localhost:2379".into()];
+    config.cluster.node = "one".into();
+    config
+}
+
+/// This node may have `limit` servers for so long, and `floor` later.
+fn grant(world: &mut World, limit: u32, floor: u32, span: Span) {
+    let limits =
+        SharedLimits { until: world.now + span, pools: [("db".to_owned(), SharedLimit { limit, floor })].into() };
+    world.input(Input::Asked { number: 1, request: Request::SetShared(limits) });
+}
+
+fn world(limit: u32, floor: u32) -> World {
+    let mut world = World::new(shared());
+    grant(&mut world, limit, floor, Span::from_secs(6));
+    world
+}
+
+/// A client of Ann's with a query under way, and its server.
+fn busy(world: &mut World) -> (Peer, Peer) {
+    let ann = world.arrival("ann", "db");
+    let server = world.server();
+    world.bytes(ann, &query("SELECT 1"));
+    (ann, server)
+}
+
+#[test]
+fn a_closed_server_makes_room_only_when_the_server_has_ended_it() {
+    let mut world = world(1, 0);
+    let (ann, server) = busy(&mut world);
+    world.gone(ann);
+    assert!(world.is_open(server), "its end is waited for");
+    let bob = world.arrival("bob", "db");
+    assert!(world.connecting().is_none(), "PostgreSQL still has the closed one");
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert!(world.connecting().is_none(), "what it still sends is no end");
+    world.gone(server);
+    let next = world.server();
+    assert!(world.heard(bob).ends_with(&ready(b'I')) && world.is_open(next));
+}
+
+#[test]
+fn an_idle_server_that_is_closed_for_another_user_is_waited_for() {
+    let mut world = world(1, 0);
+    let ann = world.arrival("ann", "db");
+    let server = world.server();
+    assert!(world.heard(ann).ends_with(&ready(b'I')));
+    world.heard(server);
+    world.arrival("bob", "db");
+    assert_eq!(world.heard(server), [b'X', 0, 0, 0, 4], "it is told to end");
+    assert!(world.connecting().is_none());
+    world.gone(server);
+    assert!(world.connecting().is_some());
+}
+
+#[test]
+fn a_server_that_does_not_end_is_given_up() {
+    let mut world = world(1, 0);
+    let ann = world.arrival("ann", "db");
+    let server = world.server();
+    world.heard(ann);
+    world.arrival("bob", "db");
+    for _ in 0..7 {
+        world.pass(Span::from_secs(5));
+        grant(&mut world, 1, 0, Span::from_secs(60));
+    }
+    assert!(!world.is_open(server) && world.connecting().is_some());
+}
+
+#[test]
+fn a_login_from_before_the_end_of_a_lease_is_not_finished_after_it() {
+    let mut world = world(5, 0);
+    world.arrival("ann", "db");
+    let server = world.connecting().expect("a server is asked for");
+    // The process is frozen: what has arrived meanwhile comes before any timer.
+    world.now = world.now + Span::from_secs(20);
+    world.input_only(Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote: None });
+    assert!(world.heard(server).is_empty() && !world.is_open(server), "no startup packet is sent");
+    assert!(world.connecting().is_none(), "there is no other grant");
+    grant(&mut world, 5, 0, Span::from_secs(6));
+    world.pass(Span::from_secs(1));
+    assert!(world.connecting().is_some(), "with a new lease there is one");
+}
+
+#[test]
+fn a_login_within_the_floor_goes_on_without_a_lease() {
+    let mut world = world(5, 1);
+    world.pass(Span::from_secs(20));
+    let ann = world.arrival("ann", "db");
+    world.server();
+    assert!(world.heard(ann).ends_with(&ready(b'I')));
+}
