@@ -3,6 +3,7 @@
 //! Names follow Prometheus's conventions: base units, `_total` for counters. Databases and users are labels, and with
 //! a `*` database their number has no limit: beyond [`MOST`] the rest is one sum, `(others)`.
 
+mod cluster;
 mod labels;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ mod times;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -23,7 +25,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use weir_admin::{
-    DatabaseStats, Health, PoolCounters, PoolRecord, Refusals, Report, ServiceState, StatementTotals, Stats,
+    ClusterView, DatabaseStats, Health, PoolCounters, PoolRecord, Refusals, Report, ServiceState, StatementTotals,
+    Stats,
 };
 use weir_config::Config;
 
@@ -56,6 +59,7 @@ struct Figures {
     times: Timed,
     statements: StatementTotals,
     cpu: Cpu,
+    cluster: Option<Arc<ClusterView>>,
     /// By configured pool: its size.
     sizes: BTreeMap<String, u32>,
 }
@@ -90,6 +94,7 @@ impl Figures {
             console_clients: report.console_clients,
             statements: report.statement_totals,
             serving: report.serving,
+            cluster: report.cluster,
             draining: report.draining,
             pools: BTreeMap::new(),
             refusals: BTreeMap::new(),
@@ -176,6 +181,9 @@ impl Collector for Figures {
         let to = &mut encoder;
         self.process(to)?;
         self.of_pools(to)?;
+        if let Some(view) = &self.cluster {
+            cluster::encode(view, to)?;
+        }
         self.of_databases(to)
     }
 }
