@@ -6,7 +6,6 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use weir_admin::{ClusterShare, ClusterView};
 
-use super::MOST;
 use super::labels::escaped;
 
 /// A gauge of a pool's share, and of its budget.
@@ -19,7 +18,8 @@ const GAUGES: [Gauge; 4] = [
     ("weir_cluster_lacks", "Server connections that clients of this node lack", |share, _| share.lacks),
 ];
 
-pub(super) fn encode(view: &ClusterView, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+/// At most `most` pools.
+pub(super) fn encode(view: &ClusterView, most: usize, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let help = "Whether this node's lease is valid";
     let member = u32::from(view.standing == "member");
     let mut family = to.encode_descriptor("weir_cluster_member", help, None, MetricType::Gauge)?;
@@ -27,7 +27,7 @@ pub(super) fn encode(view: &ClusterView, to: &mut DescriptorEncoder<'_>) -> fmt:
     family.encode_family(&labels)?.encode_gauge(&member)?;
     for (name, help, of) in GAUGES {
         let mut family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for pool in view.pools.iter().take(MOST) {
+        for pool in view.pools.iter().take(most) {
             let own = pool.shares.iter().find(|share| share.node == view.node).cloned().unwrap_or_default();
             let labels = [("database", escaped(&pool.name))];
             family.encode_family(&labels)?.encode_gauge(&of(&own, pool.budget))?;

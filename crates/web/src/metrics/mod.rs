@@ -182,7 +182,7 @@ impl Collector for Figures {
         self.process(to)?;
         self.of_pools(to)?;
         if let Some(view) = &self.cluster {
-            cluster::encode(view, to)?;
+            cluster::encode(view, MOST, to)?;
         }
         self.of_databases(to)
     }
