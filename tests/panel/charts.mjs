@@ -136,9 +136,26 @@ test('a setting has a line about it; those that were changed come first, and som
   assert.equal(await headings.count(), 1);
 });
 
+test('a search of users is in the address, keeps the focus while one types, and finds', async () => {
+  await goTo('users');
+  const box = page.getByRole('searchbox', { name: 'Search: Users' });
+  await box.click();
+  await page.keyboard.type(server.user, { delay: 30 });
+  await until('the address has it', () => query().get('q') === server.user);
+  assert.ok(await box.evaluate((input) => input === document.activeElement), 'the focus stays');
+  const rows = page.getByRole('table', { name: 'Users' }).locator('tbody tr');
+  await until('one user is left', async () => (await rows.count()) === 1);
+  await page.getByRole('button', { name: 'User', exact: true }).click();
+  assert.equal(await page.locator('th[aria-sort]').count(), 1);
+  const csv = decodeURIComponent(await page.getByRole('link', { name: 'CSV' }).getAttribute('href'));
+  assert.match(csv, new RegExp(`^data:text/csv;charset=utf-8,User,.*\\r\\n${server.user},`));
+});
+
 test('Ctrl-K finds pools, settings, pages and documentation, by keys alone', async () => {
   await goTo('pools');
-  for (const [text, wanted] of [['sess', '#/pools/session'], ['reserve_pool_t', '#/settings?q=reserve_pool_timeout'], ['create', '#/new'], ['trouble', '#/docs/troubleshooting']]) {
+  for (const [text, wanted] of [['sess', '#/pools/session'], ['reserve_pool_t', '#/settings?q=reserve_pool_timeout'], ['create', '#/new'], ['trouble', '#/docs/troubleshooting'],
+    ['statem', '#/statements'], ['alert', '#/alerts'], ['incid', '#/incidents'], ['log', '#/log'], ['users', '#/users'], ['databases', '#/databases'], ['hist', '#/history'],
+    [`${server.user} limits`, `#/users?q=${server.user}`], [`${server.port} connections`, `#/databases?server=${encodeURIComponent(`${server.host}:${server.port}`)}`]]) {
     await page.keyboard.press('Control+k');
     await page.getByRole('combobox', { name: /^Search pools/ }).fill(text);
     await page.getByRole('listbox', { name: 'Found' }).getByRole('option').first().waitFor();

@@ -1,7 +1,7 @@
 // A Weir for one check, where that of the stand is not suitable: with accounts, with other pools, or with none.
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -49,7 +49,11 @@ export async function serve(text) {
   });
   /** The process dies at once, as in a crash. */
   const kill = () => weir.kill('SIGKILL');
-  return { panel, port, stop, kill, log: () => output };
+  /** Its configuration, a change of it by hand, and the request to read it again. */
+  const read = () => readFileSync(file, 'utf8');
+  const edit = (by) => writeFileSync(file, by(read()));
+  const hangUp = () => weir.kill('SIGHUP');
+  return { panel, port, stop, kill, file: read, edit, hangUp, log: () => output };
 }
 
 async function freePort() {

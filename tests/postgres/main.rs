@@ -78,6 +78,7 @@ mod web_hostile;
 mod web_incident;
 mod web_log;
 mod web_secrets;
+mod web_servers;
 mod web_settings;
 mod web_versions;
 mod workers;

@@ -8,10 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use weir_pglocal::free_port;
-use weir_tests::{Api, FaultProxy, Mode, Postgres, Setup, Site, eventually};
+use weir_tests::{Api, FaultProxy, Mode, Postgres, Setup, Site, eventually, within};
 
 /// A receiver of JSON, which answers with a status.
 struct Receiver {
@@ -78,10 +79,15 @@ fn read(stream: TcpStream, status: u16) -> Option<(String, Value)> {
 
 /// A site behind a proxy that can go away, with these lines of `[alerts]`.
 fn site(lines: &str) -> (Site, FaultProxy, Api) {
+    site_with("", lines)
+}
+
+/// The same with these lines of `[web]`.
+fn site_with(web: &str, lines: &str) -> (Site, FaultProxy, Api) {
     let postgres = Postgres::shared();
     let proxy = FaultProxy::before(postgres.port());
     let api = Api::default();
-    let more = format!("{}[alerts]\nfor = 1\nsource = \"db1\"\n{lines}", api.section());
+    let more = format!("{}{web}[alerts]\nfor = 1\nsource = \"db1\"\n{lines}", api.section());
     let site = Site::on(&postgres, Setup::new(Mode::Transaction).size(2).more(&more), Mode::Transaction);
     let port = proxy.port();
     let file = site.weir().folder().join("weir.toml");
@@ -193,6 +199,54 @@ fn a_target_that_fails_is_tried_again_is_seen_and_delays_no_query() {
     let (status, tested) = api.ask("POST", "/api/v1/alerts/test", "");
     assert!(status == 200 && tested.contains("\"ok\":true"), "{tested}");
     receiver.find("hook/SECRET", |body| body["rule"] == "test");
+}
+
+#[test]
+fn a_target_that_can_not_be_reached_is_in_the_metrics_the_list_and_the_log() {
+    let (site, proxy, api) = site(&format!("webhook = \"http://127.0.0.1:{}/SECRET\"\n", free_port().unwrap()));
+    away(&site, &proxy);
+    eventually("the metric has it", || {
+        let (_, metrics) = api.ask("GET", "/metrics", "");
+        let lines = ["weir_alert_target_failing{target=\"webhook\"} 1", "weir_alerts_firing 1"];
+        if lines.iter().all(|line| metrics.contains(line)) { Ok(()) } else { Err(metrics) }
+    });
+    let targets = api.get("/api/v1/alerts")["targets"].clone();
+    let webhook = targets.as_array().unwrap().iter().find(|target| target["kind"] == "webhook").unwrap();
+    assert!(webhook["error"].as_str().unwrap().contains("refused") && webhook["error_since"].is_number(), "{webhook}");
+    let log = site.weir().log();
+    assert!(log.contains("alerts: webhook can't be reached: ") && !log.contains("SECRET"), "{log}");
+}
+
+#[test]
+fn an_alert_that_fires_goes_on_over_a_restart_with_its_start_and_without_a_second_message() {
+    let folder = std::env::temp_dir().join(format!("weir-firing-of-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let receiver = Receiver::start();
+    let web = format!("history = {folder:?}\n");
+    let (site, proxy, api) = site_with(&web, &format!("webhook = \"{}\"\n", receiver.url("hook")));
+    away(&site, &proxy);
+    let first = receiver.find("hook", |body| body["status"] == "firing");
+    eventually("it is on the disk", || match fs::read_to_string(folder.join("alerts.firing")) {
+        Ok(text) if text.contains("\"sent\":1") => Ok(()),
+        read => Err(format!("{read:?}")),
+    });
+    let since = firing(api)[0]["since"].clone();
+    site.weir().kill9();
+    site.weir().start_again();
+    let known = eventually("it still fires", || firing(api).first().cloned().ok_or("nothing fires"));
+    assert_eq!(known["since"], since, "its start is that of before");
+    site.weir().command("RETRY app").unwrap();
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(receiver.count("hook"), 1, "no second message");
+    proxy.refuse(false);
+    site.weir().command("RETRY app").unwrap();
+    let end = within(Duration::from_secs(120), "it is resolved", || {
+        let received = receiver.received.lock().unwrap();
+        let last = received.last().map(|(_, body)| body.clone()).filter(|body| body["status"] == "resolved");
+        last.ok_or_else(|| format!("{received:?}"))
+    });
+    assert_eq!((&end["fingerprint"], &end["started_at"]), (&first["fingerprint"], &first["started_at"]), "{end}");
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 struct Alertmanager(Child);

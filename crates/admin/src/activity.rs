@@ -1,4 +1,4 @@
-//! What a database's server shows of its backends, and the signals that a backend can be sent.
+//! What a database's server shows of its backends and its connections, and the signals that a backend can be sent.
 //!
 //! Plain data: the control plane requests it, the program reads it from the server with a pool's own login. Never holds a
 //! value of a query: only fingerprints.
@@ -65,4 +65,30 @@ pub enum Signal {
     Cancel,
     /// Ends its session (`pg_terminate_backend`).
     Terminate,
+}
+
+/// The connections of a database server, at one moment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ServerCapacity {
+    /// Its `max_connections`.
+    pub max_connections: u32,
+    /// Those among them that ordinary users never get: `superuser_reserved_connections` and `reserved_connections`.
+    pub reserved: u32,
+    /// Its open connections of clients; the one that counted them is left out.
+    pub connections: u32,
+    /// The databases and users with the most of them, at most 50.
+    pub by_role: Vec<RoleConnections>,
+    /// The user that asked.
+    pub user: String,
+}
+
+/// The connections of a user to a database.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RoleConnections {
+    /// The database; empty for a connection without one.
+    pub database: String,
+    /// The user.
+    pub user: String,
+    /// How many there are.
+    pub connections: u32,
 }

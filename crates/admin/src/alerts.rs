@@ -11,6 +11,8 @@ use weir_base::Span;
 const MOST: usize = 500;
 /// A condition that has not been seen for this long is over: one that comes and goes is one alert.
 const GONE: u64 = 15_000_000;
+/// The same for an alert of an earlier process: pools and figures are not known at once after a start.
+const GONE_AFTER_START: u64 = 60_000_000;
 
 /// What an alert is about: a rule, and a pool; without a pool, the process.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -73,6 +75,19 @@ pub struct ListedAlert {
     pub sent: Option<u64>,
 }
 
+/// An alert that fires, as a later process needs it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FiredAlert {
+    /// The condition as last seen.
+    pub condition: Condition,
+    /// When it began.
+    pub started: u64,
+    /// When it became an alert.
+    pub fired: u64,
+    /// When the last message about it was made.
+    pub sent: Option<u64>,
+}
+
 /// The alerts.
 #[derive(Debug, Default)]
 pub struct AlertBook {
@@ -118,6 +133,26 @@ impl AlertBook {
         due
     }
 
+    /// The alerts that fire, silenced or not, for a later process.
+    pub fn fired(&self) -> Vec<FiredAlert> {
+        let fired = |alert: &Alert| {
+            let (condition, started, sent) = (alert.condition.clone(), alert.started, alert.sent);
+            alert.fired.map(|fired| FiredAlert { condition, started, fired, sent })
+        };
+        self.alerts.values().filter_map(fired).collect()
+    }
+
+    /// Takes over what fired in an earlier process: what still holds goes on, and has no new message; the rest is over, with
+    /// a message, after a minute.
+    pub fn take_over(&mut self, now: u64, fired: Vec<FiredAlert>) {
+        let seen = now + (GONE_AFTER_START - GONE);
+        for FiredAlert { condition, started, fired, sent } in fired.into_iter().take(MOST) {
+            let key = condition.key.clone();
+            let alert = Alert { condition, started, seen, fired: Some(fired), sent, silenced: false };
+            self.alerts.entry(key).or_insert(alert);
+        }
+    }
+
     /// All alerts.
     pub fn list(&self) -> Vec<ListedAlert> {
         self.alerts.values().map(Alert::listed).collect()
@@ -149,7 +184,7 @@ impl Alert {
 
     fn notice(&mut self, now: u64, hold: Span, repeat: Span) -> Option<AlertNotice> {
         if self.is_over(now) {
-            return self.sent.map(|_| self.message(Some(self.seen)));
+            return self.sent.map(|_| self.message(Some(self.seen.min(now))));
         }
         if self.fired.is_none() && now.saturating_sub(self.started) >= hold.micros() {
             self.fired = Some(now);
@@ -244,6 +279,21 @@ mod tests {
             [],
             "it never was sent, so neither is its end"
         );
+    }
+
+    #[test]
+    fn an_alert_goes_on_after_a_restart_without_a_new_message_and_ends_with_one() {
+        let mut before = AlertBook::default();
+        assert_eq!(seconds(&mut before, 0..100, |_| true, false), [(30, false)]);
+        let fired = before.fired();
+        let mut after = AlertBook::default();
+        after.take_over(110 * SECOND, fired.clone());
+        // For half a minute nothing is known of the pool.
+        assert_eq!(seconds(&mut after, 110..400, |second| (140..300).contains(&second), false), [(314, true)]);
+        let mut gone = AlertBook::default();
+        gone.take_over(110 * SECOND, fired);
+        assert_eq!((gone.list()[0].started, gone.firing().len()), (0, 1));
+        assert_eq!(seconds(&mut gone, 110..400, |_| false, false), [(170, true)]);
     }
 
     #[test]

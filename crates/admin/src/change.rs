@@ -5,9 +5,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use weir_base::Target;
 use weir_config::{Accounts, Config, ConfigError, Differences, Edit, EntryKind, Exposure, KeyChange, Keys};
 
-use crate::activity::{Activity, BackendKey, Signal};
+use crate::activity::{Activity, BackendKey, ServerCapacity, Signal};
 
 /// The way by which a change of the configuration came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +19,8 @@ pub enum Via {
     Console,
     /// A signal to the process.
     Signal,
+    /// A file that is watched has changed.
+    Watch,
 }
 
 impl Via {
@@ -27,6 +30,7 @@ impl Via {
             Via::Api => "api",
             Via::Console => "console",
             Via::Signal => "signal",
+            Via::Watch => "watch",
         }
     }
 }
@@ -50,6 +54,11 @@ impl Author {
     /// The author of a reload by a signal.
     pub fn signal() -> Author {
         Author { user: None, from: String::new(), via: Via::Signal, comment: None, request: 0 }
+    }
+
+    /// The author of a reload because a watched file has changed.
+    pub fn watch() -> Author {
+        Author { via: Via::Watch, ..Author::signal() }
     }
 }
 
@@ -184,6 +193,15 @@ pub trait ConfigAccess: Send + Sync {
     /// Why nothing can be read, in words: no login is known, or the server's error.
     fn activity(&self, pool: &str) -> Result<Activity, String> {
         Err(format!("the server of {pool} can't be reached from here"))
+    }
+
+    /// Asks one server of a pool for its limit of connections and for those that are open, with the pool's own login.
+    /// Blocks likewise; one connection and two queries.
+    ///
+    /// # Errors
+    /// As for [`activity`](ConfigAccess::activity).
+    fn capacity(&self, pool: &str, server: &Target) -> Result<ServerCapacity, String> {
+        Err(format!("{server}, a server of {pool}, can't be reached from here"))
     }
 
     /// Sends a signal to a backend of a pool's server, with the pool's own login. Blocks likewise. Returns whether the

@@ -23,7 +23,9 @@ use crate::show::Connections;
 pub enum Request {
     /// The merged report of all workers.
     Report,
-    /// The same with the statistics of statements.
+    /// The same with the clients of each user, for which each worker walks over all of its clients.
+    Users,
+    /// The first with the statistics of statements.
     Statements,
     /// A page of connections, from a position on.
     Connections(Connections, Cursor),
@@ -42,7 +44,7 @@ pub enum Request {
 /// The answer to a request.
 #[derive(Debug)]
 pub enum Reply {
-    /// To [`Request::Report`] and [`Request::Statements`]: the report, and the configuration in force.
+    /// To [`Request::Report`], [`Request::Users`] and [`Request::Statements`]: the report, and the configuration in force.
     Report(Box<Report>, Arc<Config>),
     /// To [`Request::Connections`]: a page, maybe empty, and the next position; `None`: there are no more. Each record
     /// was true when it was read; together they are no snapshot.

@@ -28,8 +28,8 @@ mod tables;
 mod tally;
 mod token;
 
-pub use activity::{Activity, Backend, BackendKey, Signal};
-pub use alerts::{AlertBook, AlertKey, AlertNotice, AlertState, Condition, ListedAlert};
+pub use activity::{Activity, Backend, BackendKey, RoleConnections, ServerCapacity, Signal};
+pub use alerts::{AlertBook, AlertKey, AlertNotice, AlertState, Condition, FiredAlert, ListedAlert};
 pub use change::{Adopted, Author, ChangeError, ConfigAccess, Persisted, PoolTestResult, Rehearsal, Via};
 pub use clock::timestamp;
 pub use cluster::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
@@ -43,7 +43,9 @@ pub use health_watch::{HealthChange, HealthWatch};
 pub use histogram::{Histogram, Times};
 pub use lost::{LostCounts, LostState, STATE_KINDS};
 pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, RecentLog};
-pub use records::{DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord};
+pub use records::{
+    DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord, UserClients,
+};
 pub use refusals::{RefusalRecord, Refusals};
 pub use show::{Connections, Parameter, Show};
 pub use statements::{ApplicationUse, MAX_APPLICATIONS, StatementCounts, StatementRecord, StatementTotals};

@@ -28,8 +28,9 @@ pub struct Report {
     pub console_stats: DatabaseStats,
     /// Refused clients, one entry a pool, and one for those without.
     pub refusals: Vec<RefusalRecord>,
-    /// Clients that are in, by the user that they log in as, the console's too. Left empty where no table wants to know.
-    pub clients_by_user: BTreeMap<String, u32>,
+    /// Clients that are in, by the user that they log in as and by database, the console's too. Left empty where no table
+    /// wants to know.
+    pub clients_by_user: BTreeMap<String, BTreeMap<String, UserClients>>,
     /// Clients of the console.
     pub console_clients: u32,
     /// Clients that are not logged in yet.
@@ -56,6 +57,23 @@ pub struct Report {
     pub statements: Vec<StatementRecord>,
     /// The time of all statements, those without a record too, by database and user, in microseconds.
     pub statement_time: BTreeMap<(String, String), u64>,
+}
+
+/// The clients of a user on a database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct UserClients {
+    /// All of them.
+    pub clients: u32,
+    /// Those among them that wait for a server.
+    pub waiting: u32,
+}
+
+impl UserClients {
+    /// Adds other clients.
+    pub fn add(&mut self, other: UserClients) {
+        self.clients += other.clients;
+        self.waiting += other.waiting;
+    }
 }
 
 /// The last look-up of a host name.
@@ -292,6 +310,13 @@ impl Report {
         servers
     }
 
+    /// The clients of a user, over all databases.
+    pub fn clients_of(&self, user: &str) -> UserClients {
+        let mut all = UserClients::default();
+        self.clients_by_user.get(user).into_iter().flatten().for_each(|(_, clients)| all.add(*clients));
+        all
+    }
+
     /// Adds another worker's report. Pools and counters of the same name are summed; connections are appended.
     pub fn merge(&mut self, other: Report) {
         self.pools.extend(other.pools);
@@ -312,8 +337,9 @@ impl Report {
         // Each worker looks up for itself; the youngest answer speaks for all.
         self.dns.sort_by(|a, b| (&a.hostname, b.ttl).cmp(&(&b.hostname, a.ttl)));
         self.dns.dedup_by(|b, a| a.hostname == b.hostname);
-        for (name, count) in other.clients_by_user {
-            *self.clients_by_user.entry(name).or_default() += count;
+        for (name, databases) in other.clients_by_user {
+            let own = self.clients_by_user.entry(name).or_default();
+            databases.into_iter().for_each(|(database, clients)| own.entry(database).or_default().add(clients));
         }
         self.console_clients += other.console_clients;
         self.login_clients += other.login_clients;
@@ -360,7 +386,8 @@ mod tests {
         Report {
             pools: vec![pool],
             stats: vec![stats],
-            clients_by_user: [(user.to_owned(), 1)].into(),
+            clients_by_user: [(user.to_owned(), [("app".to_owned(), UserClients { clients: 1, waiting })].into())]
+                .into(),
             login_clients: 1,
             memory: vec![MemoryRecord { name: "client_cache", size: 64, used: 1, free: 2 }],
             ..Report::default()
@@ -377,7 +404,7 @@ mod tests {
         assert_eq!(report.pools[0].maxwait, Span::from_micros(900));
         assert_eq!(report.stats[0].total.xact_count, 20);
         assert_eq!(report.stats[0].period, Span::from_micros(900));
-        assert_eq!((report.clients_by_user["joe"], report.login_clients), (2, 2));
+        assert_eq!((report.clients_of("joe"), report.login_clients), (UserClients { clients: 2, waiting: 7 }, 2));
         assert_eq!(report.memory, [MemoryRecord { name: "client_cache", size: 64, used: 2, free: 4 }]);
     }
 

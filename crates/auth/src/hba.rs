@@ -8,6 +8,7 @@
 
 mod address;
 mod names;
+mod shown;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use self::address::Address;
 pub(crate) use self::names::Reader;
 use self::names::{Column, Files, Names};
+pub use self::shown::ShownRule;
 use crate::fields::{Field, RuleError, Word, records, shown};
 use crate::ident::IdentMaps;
 use crate::ldap::{Ldap, LdapOptions};

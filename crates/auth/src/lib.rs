@@ -31,7 +31,7 @@ mod source;
 pub use cleartext::{plain_verify, verify_cleartext};
 pub use crypto::{salt_password, same_secret};
 pub use fields::RuleError;
-pub use hba::{Asked, Hba, Rule, RuleMethod, Via};
+pub use hba::{Asked, Hba, Rule, RuleMethod, ShownRule, Via};
 pub use ident::IdentMaps;
 pub use ldap::{Ldap, LdapCheck, LdapStep, MAX_LDAP_MESSAGE};
 pub use md5::{md5_hex_secret, md5_response, md5_verify};

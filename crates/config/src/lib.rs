@@ -72,4 +72,4 @@ pub use review::{Finding, HostLimits, Severity, max_servers, reserved_descriptor
 pub use set::{SetError, apply_tls, is_about_tls, set};
 pub use show::{ShowRow, show};
 pub use users::{UserlistError, Users};
-pub use weir_auth::Method;
+pub use weir_auth::{Method, ShownRule};

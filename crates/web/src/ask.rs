@@ -44,7 +44,15 @@ impl Workers {
         }
     }
 
-    /// The same with the statistics of statements.
+    /// The same with the clients of each user, which costs the workers a walk over all clients.
+    pub(crate) async fn users(&self) -> Result<(Report, Arc<Config>), ApiError> {
+        match self.ask(Request::Users, ANSWER_TIMEOUT).await? {
+            Reply::Report(report, config) => Ok((*report, config)),
+            _ => Err(ApiError::NoAnswer),
+        }
+    }
+
+    /// The report with the statistics of statements.
     pub(crate) async fn statements(&self) -> Result<Report, ApiError> {
         match self.ask(Request::Statements, ANSWER_TIMEOUT).await? {
             Reply::Report(report, _) => Ok(*report),

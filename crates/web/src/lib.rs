@@ -15,6 +15,7 @@ mod alerts;
 mod api;
 mod ask;
 mod audit;
+mod capacities;
 mod clock;
 mod compress;
 mod docs;

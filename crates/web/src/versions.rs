@@ -42,7 +42,7 @@ pub(crate) struct Version {
     pub(crate) at: f64,
     pub(crate) user: Option<String>,
     pub(crate) from: String,
-    /// `api`, `console`, `signal` or `start`.
+    /// `api`, `console`, `signal`, `watch` or `start`.
     pub(crate) via: String,
     /// `CHANGE`, `RELOAD`, `SET` or `START`.
     pub(crate) command: String,

@@ -48,7 +48,7 @@ fn activity_query() -> String {
 
 /// Reads what the backends of a pool's server do.
 pub(crate) fn read(config: &Config, pool: &Pool) -> Result<Activity, String> {
-    let (mut connection, user) = open(config, pool)?;
+    let (mut connection, user) = open(config, pool, APPLICATION)?;
     let answer = connection.query(&activity_query()).map_err(|error| error.to_string())?;
     let _ = connection.close();
     let mut backends: Vec<Backend> = (0..answer.rows.len()).filter_map(|row| backend(&answer, row)).collect();
@@ -82,7 +82,7 @@ pub(crate) fn signal(config: &Config, pool: &Pool, backend: BackendKey, signal: 
         "with found as materialized (select pid from pg_catalog.pg_stat_activity where pid = {process_id} and {began} \
          and {transacts} and {runs}) select pg_catalog.{function}(pid) from found"
     );
-    let (mut connection, _) = open(config, pool)?;
+    let (mut connection, _) = open(config, pool, APPLICATION)?;
     let sent = connection.value(&text.replace(" as materialized", materialized(&connection)));
     let _ = connection.close();
     sent.map(|value| value.as_deref() == Some("t")).map_err(|error| error.to_string())
@@ -96,12 +96,13 @@ fn materialized(connection: &Connection) -> &'static str {
     if version.is_some_and(|major| major < 12) { " as" } else { " as materialized" }
 }
 
-fn open(config: &Config, pool: &Pool) -> Result<(Connection, String), String> {
+/// A read-only connection with the pool's own login, and its user.
+pub(crate) fn open(config: &Config, pool: &Pool, application: &str) -> Result<(Connection, String), String> {
     let Login::As { user, password } = login(config, pool) else {
         return Err("the pool logs in with each client's own password, and Weir knows none of them".to_owned());
     };
     let options = [
-        ("application_name", APPLICATION),
+        ("application_name", application),
         ("client_encoding", "UTF8"),
         ("statement_timeout", STATEMENT_TIMEOUT),
         ("default_transaction_read_only", "on"),

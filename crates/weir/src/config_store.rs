@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_admin::{
-    Activity, Adopted, BackendKey, ChangeError, ConfigAccess, Persisted, PoolTestResult, Rehearsal, Signal,
+    Activity, Adopted, BackendKey, ChangeError, ConfigAccess, Persisted, PoolTestResult, Rehearsal, ServerCapacity,
+    Signal,
 };
+use weir_base::Target;
 use weir_config::{
     Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, NotRestored, Operation, Pool, Restore,
     Severity, rewrite,
@@ -21,7 +23,7 @@ use weir_runtime::{Fit, Reread};
 use weir_web::Versions;
 
 use crate::replace::{ReplaceError, replace};
-use crate::{activity, load, pool_test, readable_secrets};
+use crate::{activity, capacity, load, pool_test, readable_secrets};
 
 /// Why a change of an ini stays in memory.
 const INI: &str = "a pgbouncer.ini is not written to; \"weir convert\" makes a weir.toml of it";
@@ -239,6 +241,12 @@ impl ConfigAccess for ConfigStore {
     fn activity(&self, pool: &str) -> Result<Activity, String> {
         let config = self.current().config.clone();
         activity::read(&config, &served(&config, pool)?)
+    }
+
+    fn capacity(&self, pool: &str, server: &Target) -> Result<ServerCapacity, String> {
+        let config = self.current().config.clone();
+        let pool = Pool { targets: vec![server.clone()], ..served(&config, pool)? };
+        capacity::read(&config, &pool)
     }
 
     fn signal(&self, pool: &str, backend: BackendKey, signal: Signal) -> Result<bool, String> {

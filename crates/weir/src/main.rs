@@ -5,6 +5,7 @@
 
 mod account;
 mod activity;
+mod capacity;
 mod check;
 mod cluster;
 mod color;

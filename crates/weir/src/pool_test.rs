@@ -17,6 +17,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes that a server may send; the answers of a test take a few thousand.
 const MAX_BYTES: usize = 1 << 20;
 
+/// The condition for connections of clients in `pg_stat_activity`. Of another role's backend `backend_type` is hidden; its
+/// database and its user are not, and the server's own processes have not both.
+pub(crate) const OF_CLIENTS: &str =
+    "(backend_type = 'client backend' or backend_type is null and usesysid is not null and datid is not null)";
+
 /// The user of the test.
 pub(crate) enum Login {
     As {
@@ -188,8 +193,8 @@ fn query_server(mut connection: Connection, encrypted: bool, begun: Instant) -> 
     let number = |text: String| text.parse::<u64>().unwrap_or(0);
     let max_connections = number(setting("max_connections")?);
     let superuser_reserved_connections = number(setting("superuser_reserved_connections")?);
-    let open = "select count(*) from pg_catalog.pg_stat_activity where backend_type = 'client backend'";
-    let connections = number(connection.value(open)?.unwrap_or_default());
+    let open = format!("select count(*) from pg_catalog.pg_stat_activity where {OF_CLIENTS}");
+    let connections = number(connection.value(&open)?.unwrap_or_default());
     connection.close()?;
     let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
     Ok(PoolTestResult {

@@ -1,5 +1,6 @@
 // The search over everything: whether it is open, what it finds, and where that leads.
 import { get } from './api';
+import { when } from './format';
 import { DOCS } from './docs';
 import { pools } from './pools.svelte';
 import { to } from './router.svelte';
@@ -8,7 +9,7 @@ import { split } from './settings';
 import type { Setting } from './types';
 
 export interface Found {
-  kind: 'Page' | 'Pool' | 'User' | 'Setting' | 'Documentation';
+  kind: 'Page' | 'Pool' | 'Server' | 'User' | 'Change' | 'Setting' | 'Documentation';
   name: string;
   /** A word about it. */
   note: string;
@@ -18,7 +19,11 @@ export interface Found {
 const PAGES: [name: string, note: string, href: string, role: 'viewer' | 'operator' | 'admin'][] = [
   ['Pools', 'the overview', to('pools'), 'viewer'],
   ['Create pool', 'paste a URL', to('new'), 'admin'],
+  ['Databases', 'servers and their connections', to('databases'), 'viewer'],
+  ['Users', 'who may connect', to('users'), 'viewer'],
   ['Incidents', 'why is it slow?', to('incidents'), 'viewer'],
+  ['Statements', 'what takes the time', to('statements'), 'viewer'],
+  ['Alerts', 'what fires, targets, silences', to('alerts'), 'viewer'],
   ['Advice', 'sizes', to('advice'), 'viewer'],
   ['Settings', 'of the process', to('settings'), 'viewer'],
   ['Changed settings', 'other than their defaults', `${to('settings')}?show=changed`, 'viewer'],
@@ -27,6 +32,14 @@ const PAGES: [name: string, note: string, href: string, role: 'viewer' | 'operat
   ['Audit', 'who changed what', to('audit'), 'operator'],
   ['Lab', 'experiments', to('lab'), 'viewer'],
 ];
+interface Version {
+  number: number;
+  at: number;
+  user: string | null;
+  comment: string | null;
+  changes: { object: string; key: string | null }[];
+}
+
 /** So many of a kind are shown. */
 const MOST = 8;
 
@@ -35,13 +48,20 @@ class Palette {
   readonly keys = /Mac|iPhone|iPad/.test(navigator.platform) ? '⌘K' : 'Ctrl K';
   private users = $state.raw<string[]>([]);
   private settings = $state.raw<Setting[]>([]);
+  private versions = $state.raw<Version[]>([]);
 
   show() {
     this.open = true;
     // What is not known yet comes while the first letters are typed.
     void pools.refresh().catch(() => {});
     void get<Setting[]>('settings').then((settings) => (this.settings = settings), () => {});
+    void get<{ versions: Version[] }>('config/versions', { limit: 50 }).then(({ versions }) => (this.versions = versions), () => {});
     void get<{ users: { name: string }[] }>('users', { limit: 1000 }).then(({ users }) => (this.users = users.map(({ name }) => name)), () => {});
+  }
+
+  /** The database servers that pools lead to. */
+  private servers(): string[] {
+    return [...new Set(pools.rows.flatMap(({ pool }) => pool.hosts))];
   }
 
   /** What has all of these words, the best first in each kind. */
@@ -57,12 +77,21 @@ class Palette {
       ...best(PAGES.filter(([, , , role]) => session.may(role)).map(([name, note, href]) => ({ kind: 'Page', name, note, href }))),
       ...best(pools.rows.map(({ pool }) => ({ kind: 'Pool', name: pool.name, note: `${pool.database} on ${pool.hosts.join(', ')}`, href: to('pools', pool.name) }))),
       ...(words.length === 0 ? [] : [
-        ...best(this.users.map((name) => ({ kind: 'User', name, note: 'pools of this user', href: `${to('pools')}?q=${encodeURIComponent(name)}` }))),
+        ...best(this.users.map((name) => ({ kind: 'User', name, note: 'limits, clients and pools', href: `${to('users')}?q=${encodeURIComponent(name)}` }))),
+        ...best(this.servers().map((name) => ({ kind: 'Server', name, note: 'its connections and pools', href: `${to('databases')}?server=${encodeURIComponent(name)}` }))),
+        ...best(this.versions.map(changeOf)),
         ...best(this.settings.map(({ key, description = '' }) => ({ kind: 'Setting', name: key, note: split(description)[0], href: `${to('settings')}?q=${key}` }))),
         ...best(DOCS.map(([name, title]) => ({ kind: 'Documentation', name: title, note: `${name}.md`, href: to('docs', name) }))),
       ]),
     ];
   }
+}
+
+/** A version of the configuration, by what it changed. */
+function changeOf({ number, at, user, comment, changes }: Version): Found {
+  const what = [...new Set(changes.map(({ object, key }) => `${object} ${key ?? ''}`.trim()))].slice(0, 3).join(', ');
+  const note = [comment, user, when(at, 'minute')].filter(Boolean).join(' · ');
+  return { kind: 'Change', name: `version ${number}: ${what || 'start'}`, note, href: `${to('history')}?q=${encodeURIComponent(changes[0]?.object ?? '')}` };
 }
 
 /** A name that begins with the text is best, then one that has it, then a note that has it. */

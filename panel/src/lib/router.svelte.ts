@@ -1,4 +1,5 @@
 // Where the page is: the part of the address behind #, so that the server needs to know one page only.
+import { untrack } from 'svelte';
 
 export interface Route {
   page: string;
@@ -40,15 +41,17 @@ export function go(...parts: string[]) {
   location.hash = to(...parts);
 }
 
-/** Changes what stands behind the question mark, without a step in the history. */
+/** Changes what stands behind the question mark, without a step in the history. An effect that calls this does not depend on
+    the address, which it would change for itself without an end. */
 export function setQuery(values: Record<string, string | null>) {
-  const query = new URLSearchParams(router.route.query);
+  const query = new URLSearchParams(untrack(() => router.route.query));
   for (const [key, value] of Object.entries(values)) {
     if (value) query.set(key, value);
     else query.delete(key);
   }
   const path = location.hash.split('?')[0] || '#/pools';
   const rest = query.toString();
+  if (rest === untrack(() => router.route.query).toString()) return;
   history.replaceState(null, '', rest ? `${path}?${rest}` : path);
   router.route = parse(location.hash);
 }

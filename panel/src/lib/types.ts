@@ -308,3 +308,80 @@ export interface Me {
   role: 'viewer' | 'operator' | 'admin';
   login_needed: boolean;
 }
+
+/** A pool's share of a database server. */
+export interface Share {
+  name: string;
+  database: string;
+  user: string | null;
+  mode: Mode;
+  most: number | null;
+  open: number;
+  clients: number;
+  waiting: number;
+  hosts: number;
+  health: HealthState;
+}
+
+export interface DatabaseServer {
+  address: string;
+  pools: Share[];
+  pools_total: number;
+  most: number | null;
+  open: number;
+  capacity: {
+    max_connections: number;
+    reserved: number;
+    connections: number;
+    others: number;
+    free: number;
+    asked_at: number;
+    asked_by: string;
+    top: { database: string; user: string; connections: number }[];
+  } | null;
+  unknown: string | null;
+  warning: string | null;
+}
+
+export interface User {
+  name: string;
+  listed: boolean;
+  console: 'admin' | 'stats' | null;
+  rules: Record<string, unknown>;
+  max_connections: number;
+  max_client_connections: number;
+  hba_lines: number[];
+  clients: number;
+  waiting: number;
+  servers: number;
+  pools: { name: string; mode: Mode; size: number; clients: number; waiting: number; servers: number }[];
+  pools_total: number;
+}
+
+export interface HbaRule {
+  line: number;
+  connection: string;
+  databases: string[];
+  users: string[];
+  more: number;
+  address: string | null;
+  method: string;
+  map: string | null;
+}
+
+/** Who may log in. */
+export interface Entry {
+  listen: string[];
+  tls: string;
+  method: string;
+  users_file: string | null;
+  users_listed: number;
+  auth_query: { user: string; database: string | null; pools: string[] | null }[];
+  hba_file: string | null;
+  rules: HbaRule[] | null;
+  rules_total: number;
+  max_client_connections: number;
+  max_user_client_connections: number;
+  max_user_connections: number;
+  max_address_connections: number;
+}

@@ -209,7 +209,7 @@ pub(super) fn users(snapshot: &Snapshot<'_>) -> Vec<Row> {
             text(config.user_connections(name)),
             text(servers.get(name).copied().unwrap_or(0)),
             text(config.user_clients(name)),
-            text(snapshot.report.clients_by_user.get(name).copied().unwrap_or(0)),
+            text(snapshot.report.clients_of(name).clients),
         ]
     };
     user_names(snapshot).into_iter().map(row).collect()

@@ -9,7 +9,7 @@ use weir_config::Config;
 use super::*;
 use crate::cluster::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
 use crate::console::help_text;
-use crate::records::{DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState};
+use crate::records::{DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, UserClients};
 use crate::refusals::{RefusalRecord, Refusals};
 use crate::stats::{DatabaseStats, Stats};
 
@@ -145,7 +145,8 @@ fn report() -> Report {
     Report {
         draining: false,
         pools: vec![owner, ann],
-        clients_by_user: [("joe".to_owned(), 2)].into(),
+        clients_by_user: [("joe".to_owned(), [("app".to_owned(), UserClients { clients: 2, waiting: 0 })].into())]
+            .into(),
         peers: vec![PeerPoolRecord { peer_id: 2, active: 3, waiting: 1, sent: 2 }],
         dns: vec![DnsRecord {
             hostname: "db.example".to_owned(),

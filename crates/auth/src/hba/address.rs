@@ -1,6 +1,6 @@
 //! The addresses of a rule: a network of either family, or all.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::fields::shown;
 
@@ -59,6 +59,25 @@ impl Address {
         match Ipv6Addr::from_bits(base).to_ipv4_mapped() {
             Some(base) if mask & MAPPED == MAPPED => Address::v4(base.to_bits(), (mask & !MAPPED) as u32),
             _ => Address::V6 { base: base & mask, mask },
+        }
+    }
+
+    /// `all`, `address/bits`, or an address and a mask that is no prefix.
+    pub(super) fn shown(&self) -> String {
+        let with = |base: IpAddr, mask: IpAddr, prefix: Option<u32>| match prefix {
+            Some(bits) => format!("{base}/{bits}"),
+            None => format!("{base} {mask}"),
+        };
+        match *self {
+            Address::Any => "all".to_owned(),
+            Address::V4 { base, mask } => {
+                let prefix = (mask.leading_ones() == mask.count_ones()).then_some(mask.count_ones());
+                with(Ipv4Addr::from_bits(base).into(), Ipv4Addr::from_bits(mask).into(), prefix)
+            }
+            Address::V6 { base, mask } => {
+                let prefix = (mask.leading_ones() == mask.count_ones()).then_some(mask.count_ones());
+                with(Ipv6Addr::from_bits(base).into(), Ipv6Addr::from_bits(mask).into(), prefix)
+            }
         }
     }
 

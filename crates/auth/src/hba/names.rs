@@ -36,6 +36,16 @@ enum Keyword {
     Replication,
 }
 
+impl Keyword {
+    fn as_str(self) -> &'static str {
+        match self {
+            Keyword::All => "all",
+            Keyword::SameUser => "sameuser",
+            Keyword::Replication => "replication",
+        }
+    }
+}
+
 /// Reads files of names, within limits.
 pub(super) struct Files<'a> {
     read: &'a Reader<'a>,
@@ -80,6 +90,17 @@ impl Names {
             Keyword::Replication => false,
         });
         by_keyword || self.exact.contains(name)
+    }
+
+    /// The keywords, then the names; a name that reads like a keyword is in quotes.
+    pub(super) fn shown(&self) -> Vec<String> {
+        let keywords = self.keywords.iter().map(|keyword| keyword.as_str().to_owned());
+        let reserved = ["all", "sameuser", "replication"];
+        let names = self
+            .exact
+            .iter()
+            .map(|name| if reserved.contains(&name.as_str()) { format!("\"{name}\"") } else { name.clone() });
+        keywords.chain(names).collect()
     }
 
     /// Adds a word of the file in `folder`, included through `depth` other files.

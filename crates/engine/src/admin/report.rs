@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use weir_admin::{Connections, DatabaseStats, MemoryRecord, PoolRecord, Report, SocketRecord};
+use weir_admin::{Connections, DatabaseStats, MemoryRecord, PoolRecord, Report, SocketRecord, UserClients};
 use weir_base::{ClientAddr, Host, Peer, Span, Time};
 use weir_pool::ServerState as InPool;
 use weir_session::startup::Replication;
@@ -94,12 +94,27 @@ impl Tables<'_> {
         by_name.into_values().collect()
     }
 
-    /// Logged-in clients by user. Walks over all of them, and allocates only for each name.
-    pub(crate) fn clients_by_user(&self) -> BTreeMap<String, u32> {
-        let mut users: HashMap<&str, u32> = HashMap::new();
-        let clients = self.peers.clients().filter(|client| client.has_logged_in());
-        clients.for_each(|client| *users.entry(&client.user).or_default() += 1);
-        users.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+    /// Logged-in clients by user and database. Walks over all of them, and allocates only for each pair of names.
+    pub(crate) fn clients_by_user(&self) -> BTreeMap<String, BTreeMap<String, UserClients>> {
+        let mut pairs: HashMap<(&str, &str), UserClients> = HashMap::new();
+        for client in self.peers.clients().filter(|client| client.has_logged_in()) {
+            let waiting = u32::from(client.state() == "waiting");
+            pairs.entry((&client.user, self.database_of(client))).or_default().add(UserClients { clients: 1, waiting });
+        }
+        let mut users: BTreeMap<String, BTreeMap<String, UserClients>> = BTreeMap::new();
+        for ((user, database), clients) in pairs {
+            users.entry(user.to_owned()).or_default().insert(database.to_owned(), clients);
+        }
+        users
+    }
+
+    /// The database of a client, as clients name it; empty while it is unknown.
+    fn database_of<'c>(&'c self, client: &'c ClientSlot) -> &'c str {
+        match &client.phase {
+            ClientPhase::Ready(_) | ClientPhase::Streaming(_) => &self.pools.get(client.pool).name,
+            ClientPhase::Delayed(_) => "",
+            _ => client.requested_database(),
+        }
     }
 
     /// A page of connections, from slot `from` on, and where to go on. Visits a bounded number of slots.
@@ -121,11 +136,7 @@ impl Tables<'_> {
     fn client(&self, client: &ClientSlot) -> SocketRecord {
         let (addr, port) = client_address(&client.addr, self.common.config().listen.port);
         let session = if let ClientPhase::Ready(session) = &client.phase { Some(session) } else { None };
-        let database = match &client.phase {
-            ClientPhase::Ready(_) | ClientPhase::Streaming(_) => &*self.pools.get(client.pool).name,
-            ClientPhase::Delayed(_) => "",
-            _ => client.requested_database(),
-        };
+        let database = self.database_of(client);
         let stream = if let ClientPhase::Streaming(stream) = &client.phase { Some(stream) } else { None };
         let params = session.map(|s| s.params()).or(stream.map(|stream| stream.params()));
         let name = params.and_then(|params| self.params.get(params, "application_name"));

@@ -206,7 +206,7 @@ impl Engine {
     pub(crate) fn begin_reread<I: Io>(&mut self, now: Time, reread: Reread, io: &mut I) {
         log(Level::Info, format_args!("a watched file has changed: reading it again"), io);
         let cx = cx!(self, now, io);
-        self.admin.reloads.enqueue(cx, Reload::Read(Caller::Nobody, Author::signal(), reread));
+        self.admin.reloads.enqueue(cx, Reload::Read(Caller::Nobody, Author::watch(), reread));
     }
 
     /// A helper has read the configuration again.

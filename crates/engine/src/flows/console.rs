@@ -281,9 +281,12 @@ impl Engine {
         let caller = Caller::Control(number);
         match request {
             Request::Report => {
-                // No reply to the control plane counts clients by user, which would be a walk over all of them.
                 let to_workers = WorkerCommand::Report { counts: false };
                 self.scatter(now, caller, Command::Show(Show::Lists), &to_workers, io);
+            }
+            Request::Users => {
+                let to_workers = WorkerCommand::Report { counts: true };
+                self.scatter(now, caller, Command::Show(Show::Users), &to_workers, io);
             }
             Request::Statements => {
                 self.scatter(now, caller, Command::Show(Show::Statements), &WorkerCommand::Statements, io);

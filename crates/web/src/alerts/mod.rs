@@ -4,6 +4,7 @@
 //! and a bounded queue of its own, and its requests run on threads for blocking work.
 
 mod conditions;
+mod firing;
 mod send;
 mod shapes;
 mod silences;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::sleep;
-use weir_admin::{AlertBook, AlertNotice, ListedAlert};
+use weir_admin::{AlertBook, AlertNotice, FiredAlert, ListedAlert};
 use weir_base::Span;
 use weir_config::Config;
 
@@ -23,6 +24,7 @@ use crate::clock;
 use crate::error::ApiError;
 use crate::lock::lock;
 pub(crate) use conditions::{PoolMoment, conditions, workers_do_not_answer};
+use firing::Firing;
 pub use send::{SendWebhook, WebhookRequest};
 pub(crate) use shapes::TargetKind;
 use silences::Silences;
@@ -39,16 +41,21 @@ pub(crate) struct Alerts(Arc<Inner>);
 
 struct Inner {
     book: Mutex<AlertBook>,
+    firing: Firing,
+    workers: Workers,
     silences: Silences,
     targets: Vec<Target>,
 }
 
 impl Alerts {
-    /// With the silences of an earlier process in a folder, if there is one.
+    /// With the silences and the firing alerts of an earlier process in a folder, if there is one.
     pub(crate) fn new(workers: &Workers, send: &SendWebhook, folder: Option<&Path>) -> Alerts {
         let target = |kind| Target::new(kind, send.clone(), workers.clone());
         let targets = TargetKind::ALL.map(target).into();
-        Alerts(Arc::new(Inner { book: Mutex::default(), silences: Silences::open(folder), targets }))
+        let (firing, mut book) = (Firing::open(folder), AlertBook::default());
+        book.take_over(clock::now().as_micros() as u64, firing.last());
+        let (book, workers) = (Mutex::new(book), workers.clone());
+        Alerts(Arc::new(Inner { book, firing, workers, silences: Silences::open(folder), targets }))
     }
 
     /// The conditions of this moment hold; makes the messages that are due.
@@ -56,13 +63,33 @@ impl Alerts {
         let alerts = &config.alerts;
         let now = clock::now();
         let silenced = self.0.silences.now(now.as_secs_f64());
-        let due = lock(&self.0.book).observe(now.as_micros() as u64, conditions, (alerts.hold, alerts.repeat), |key| {
-            silenced.iter().any(|silence| silence.covers(key))
-        });
+        let (due, fired) = {
+            let mut book = lock(&self.0.book);
+            let due = book.observe(now.as_micros() as u64, conditions, (alerts.hold, alerts.repeat), |key| {
+                silenced.iter().any(|silence| silence.covers(key))
+            });
+            (due, book.fired())
+        };
+        self.keep(&fired);
         self.0.targets.iter().for_each(|target| target.follow(alerts));
         if !due.is_empty() {
             self.0.targets.iter().for_each(|target| target.queue(&due, &alerts.source));
         }
+    }
+
+    /// Writes down what fires, if that has changed, on a thread for blocking work.
+    fn keep(&self, fired: &[FiredAlert]) {
+        let moments = |of: &FiredAlert| (of.condition.key.clone(), of.started, of.fired, of.sent);
+        let same = fired.iter().map(moments).eq(self.0.firing.last().iter().map(moments));
+        if same || !self.0.firing.put(fired) {
+            return;
+        }
+        let alerts = self.clone();
+        tokio::task::spawn_blocking(move || {
+            if let Some(error) = alerts.0.firing.write_out() {
+                alerts.0.workers.log(format!("alerts: those that fire are not kept over a restart: {error}"));
+            }
+        });
     }
 
     /// Sends what is queued, until the control plane ends.
@@ -84,6 +111,11 @@ impl Alerts {
     /// All alerts, those without messages too.
     pub(crate) fn list(&self) -> Vec<ListedAlert> {
         lock(&self.0.book).list()
+    }
+
+    /// How many alerts fire and are not silenced.
+    pub(crate) fn count_firing(&self) -> usize {
+        lock(&self.0.book).firing().len()
     }
 
     /// The targets, and how they do.

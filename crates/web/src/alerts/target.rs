@@ -5,11 +5,13 @@
 //! error text.
 
 use std::collections::VecDeque;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
@@ -27,8 +29,10 @@ const MOST_QUEUED: usize = 100;
 /// Tries of a message, and the pauses between them: 1 s, 2 s, 4 s, … up to the longest.
 const TRIES: u32 = 8;
 const LONGEST_PAUSE: u64 = 60;
-/// The longest reference, and what a file with an address may have, in bytes.
+/// The longest address, in bytes.
 const LONGEST_SECRET: usize = 4096;
+/// The longest file with one, in bytes.
+const LONGEST_FILE: u64 = 64 << 10;
 
 /// A target; its task is [`run`](Target::run).
 pub(super) struct Target {
@@ -53,18 +57,18 @@ struct State {
 }
 
 /// How a target does.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct TargetReport {
-    kind: &'static str,
-    configured: bool,
-    queued: usize,
-    sent: u64,
+    pub(crate) kind: &'static str,
+    pub(crate) configured: bool,
+    pub(crate) queued: usize,
+    pub(crate) sent: u64,
     /// Messages that were given up.
-    dropped: u64,
+    pub(crate) dropped: u64,
     /// Seconds since 1970.
     last_sent: Option<f64>,
     /// Why the last message could not be sent, and since when none could.
-    error: Option<String>,
+    pub(crate) error: Option<String>,
     error_since: Option<f64>,
 }
 
@@ -238,25 +242,31 @@ fn resolve(reference: &str) -> Result<String, String> {
     let found = if let Some(name) = reference.strip_prefix("env:") {
         std::env::var(name).map_err(|_| format!("the environment has no variable {name}"))?
     } else if let Some(path) = reference.strip_prefix("file:") {
-        read(path).map_err(|error| format!("{path}: {error}"))?
+        read_file(path)?
     } else {
         reference.to_owned()
     };
     let found = found.trim();
-    if found.is_empty() || found.len() > LONGEST_SECRET {
-        return Err("what it refers to is empty or too long".to_owned());
+    match found.len() {
+        0 => Err("what it refers to is empty".to_owned()),
+        1..=LONGEST_SECRET => Ok(found.to_owned()),
+        _ => Err(format!("what it refers to is longer than {LONGEST_SECRET} bytes: it must be one address")),
     }
-    Ok(found.to_owned())
 }
 
-/// The content of a small file. A pipe could block for ever, and a device be endless: neither is read.
-fn read(path: &str) -> io::Result<String> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidData, "it is no ordinary file"));
+/// The text of a file with an address. It may be anything: a device without an end, or a pipe without a writer, is refused.
+fn read_file(path: &str) -> Result<String, String> {
+    let failed = |error: io::Error| format!("{path}: {error}");
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(format!("{path}: not a regular file"));
     }
     let mut text = String::new();
-    // What is longer is refused by the caller.
-    File::open(path)?.take(2 * LONGEST_SECRET as u64).read_to_string(&mut text)?;
+    file.take(LONGEST_FILE + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > LONGEST_FILE {
+        return Err(format!("{path}: longer than {LONGEST_FILE} bytes: it must have one address"));
+    }
     Ok(text)
 }
 
@@ -268,7 +278,25 @@ fn concealed(why: &str, secrets: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    #[test]
+    fn a_file_that_is_too_long_or_no_file_is_refused_by_its_name() {
+        let file = std::env::temp_dir().join(format!("weir-target-long-{}", std::process::id()));
+        let refused = |path: &str| resolve(&format!("file:{path}")).expect_err("it is refused");
+        let path = file.display().to_string();
+        fs::write(&file, vec![b'x'; (64 << 10) + 1]).expect("it is written");
+        assert_eq!(refused(&path), format!("{path}: longer than 65536 bytes: it must have one address"));
+        fs::write(&file, vec![b'x'; 5000]).expect("it is written");
+        assert_eq!(refused(&path), "what it refers to is longer than 4096 bytes: it must be one address");
+        fs::write(&file, "\n").expect("it is written");
+        assert_eq!(refused(&path), "what it refers to is empty");
+        fs::remove_file(&file).expect("it was there");
+        assert_eq!(refused("/dev/zero"), "/dev/zero: not a regular file");
+        assert_eq!(refused("/tmp"), "/tmp: not a regular file");
+    }
 
     #[test]
     fn an_address_may_stand_elsewhere_and_is_in_no_error() {

@@ -121,7 +121,12 @@ impl Entry {
 
     /// A version that no entry is known of.
     fn alone(version: Version) -> Entry {
-        let user = version.user.clone().or_else(|| (version.via != "api").then(|| version.via.clone()));
+        let way = match version.via.as_str() {
+            "signal" => "SIGHUP",
+            "watch" => "file watch",
+            way => way,
+        };
+        let user = version.user.clone().or_else(|| (way != "api").then(|| way.to_owned()));
         Entry {
             at: version.at,
             user,

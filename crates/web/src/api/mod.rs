@@ -8,7 +8,9 @@ mod body;
 mod change;
 mod cluster;
 mod connections;
+mod database_servers;
 mod databases;
+mod entry;
 mod events;
 mod gate;
 mod history;
@@ -46,6 +48,7 @@ use crate::admission::{HeldBody, Ticket};
 use crate::alerts::Alerts;
 use crate::ask::Workers;
 use crate::audit::Audit;
+use crate::capacities::Capacities;
 use crate::error::ApiError;
 use crate::health::Probe;
 use crate::lab::Lab;
@@ -72,6 +75,7 @@ struct App {
     versions: Versions,
     pool_tests: PoolTests,
     looks: Looks,
+    capacities: Capacities,
     trials: Trials,
     probe: Probe,
     version: &'static str,
@@ -118,6 +122,12 @@ impl FromRef<App> for PoolTests {
 impl FromRef<App> for Looks {
     fn from_ref(app: &App) -> Looks {
         app.looks.clone()
+    }
+}
+
+impl FromRef<App> for Capacities {
+    fn from_ref(app: &App) -> Capacities {
+        app.capacities.clone()
     }
 }
 
@@ -214,6 +224,8 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/pools/{name}/backends/{process_id}/cancel", VIEWER, ADMIN, post(incidents::cancel)),
         ("/api/v1/pools/{name}/backends/{process_id}/terminate", VIEWER, ADMIN, post(incidents::terminate)),
         ("/api/v1/databases", VIEWER, ADMIN, get(databases::list)),
+        ("/api/v1/database-servers", VIEWER, ADMIN, get(database_servers::list)),
+        ("/api/v1/entry", VIEWER, ADMIN, get(entry::entry)),
         ("/api/v1/users", VIEWER, ADMIN, get(users::list).post(users::make)),
         ("/api/v1/users/{name}", VIEWER, ADMIN, get(users::one).patch(users::alter).delete(users::delete)),
         ("/api/v1/pause", VIEWER, OPERATOR, post(pools::pause_all)),
@@ -245,6 +257,7 @@ pub(crate) fn router(
 ) -> Router {
     let empty = Router::new();
     let (pool_tests, looks) = (PoolTests::new(config.clone()), Looks::new(config.clone()));
+    let capacities = Capacities::new(config.clone());
     let (audit, probe) = (Audit::new(workers.clone(), folder), Probe::new(workers.clone()));
     let trials = Trials::new(workers.clone(), watch.clone(), audit.clone());
     let gated = |reads, changes, methods: MethodRouter<App>| {
@@ -272,6 +285,7 @@ pub(crate) fn router(
             versions,
             pool_tests,
             looks,
+            capacities,
             trials,
             probe,
             version,

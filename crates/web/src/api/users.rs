@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use weir_admin::{Persisted, Report};
+use weir_admin::{Persisted, PoolRecord, Report};
 use weir_config::{Config, Edit, EntryKind, Keys, Operation};
 
 use super::body::{self, Body, PersistedBody};
@@ -18,6 +18,9 @@ use super::page::{PageParams, PageRequest};
 use super::params::{Changer, Name};
 use crate::ask::Workers;
 use crate::error::ApiError;
+
+/// How many lines and pools of a user are shown.
+const SHOWN: usize = 20;
 
 #[derive(Serialize)]
 pub(crate) struct Page {
@@ -31,9 +34,32 @@ pub(crate) struct User {
     name: String,
     /// Whether a secret of the user is listed, in `[auth.users]` or in the file of users.
     listed: bool,
+    /// What the user may do on the console: `admin`, `stats` or nothing.
+    console: Option<&'static str>,
     /// The user's own rules; for all others, those of the pool or of the process hold.
     rules: Map<String, Value>,
+    /// The most server connections and the most clients, over all pools; 0 is no limit.
+    max_connections: u32,
+    max_client_connections: u32,
+    /// The lines of the HBA file whose list of users has this one, at most 20.
+    hba_lines: Vec<usize>,
     clients: u32,
+    waiting: u32,
+    servers: u32,
+    /// The pools that the user uses now, at most 20.
+    pools: Vec<UserPool>,
+    pools_total: usize,
+}
+
+/// A pool that a user uses: as a client, or to log in to servers.
+#[derive(Serialize)]
+struct UserPool {
+    name: String,
+    mode: String,
+    /// The most servers for this user, without the reserve; 0 is no limit.
+    size: u32,
+    clients: u32,
+    waiting: u32,
     servers: u32,
 }
 
@@ -49,8 +75,8 @@ pub(crate) struct ChangedUser {
 /// `GET /api/v1/users`.
 pub(crate) async fn list(State(workers): State<Workers>, asked: PageParams) -> Result<Json<Page>, ApiError> {
     let page_request = PageRequest::of(asked)?;
-    let (report, config) = workers.report().await?;
-    let servers = report.servers_by_user();
+    let (report, config) = workers.users().await?;
+    let servers = by_login(&report);
     let (names, next) = page_request.cut(names(&report, &config), |name| name);
     let users = names.into_iter().map(|name| user(name, &report, &config, &servers)).collect();
     Ok(Json(Page { users, next }))
@@ -98,9 +124,9 @@ fn reply(kept: Persisted, user: Option<User>) -> Json<ChangedUser> {
 }
 
 async fn find(workers: &Workers, name: &str) -> Result<Option<User>, ApiError> {
-    let (report, config) = workers.report().await?;
+    let (report, config) = workers.users().await?;
     let known = names(&report, &config).contains(name);
-    Ok(known.then(|| user(name, &report, &config, &report.servers_by_user())))
+    Ok(known.then(|| user(name, &report, &config, &by_login(&report))))
 }
 
 /// All names, sorted.
@@ -112,14 +138,61 @@ fn names<'a>(report: &'a Report, config: &'a Config) -> BTreeSet<&'a str> {
     listed.chain(ruled).chain(here).chain(there).collect()
 }
 
-fn user(name: &str, report: &Report, config: &Config, servers: &BTreeMap<&str, u32>) -> User {
+fn user(name: &str, report: &Report, config: &Config, servers: &BTreeMap<&str, Vec<&PoolRecord>>) -> User {
     let mut rules = body::written(weir_config::user_keys(config, name).unwrap_or_default());
     let listed = rules.remove("password").is_some();
+    let has = |names: &[String]| names.iter().any(|one| one == name);
+    let console = if has(&config.admin_users) { Some("admin") } else { has(&config.stats_users).then_some("stats") };
+    let hba = config.auth.hba.as_ref().map_or(&[][..], |hba| hba.rules());
+    let clients = report.clients_of(name);
+    let records = servers.get(name).map_or(&[][..], Vec::as_slice);
+    let mut pools = pools(name, report, config, records);
+    let pools_total = pools.len();
+    pools.truncate(SHOWN);
     User {
         name: name.to_owned(),
         listed,
+        console,
         rules,
-        clients: report.clients_by_user.get(name).copied().unwrap_or(0),
-        servers: servers.get(name).copied().unwrap_or(0),
+        max_connections: config.user_connections(name),
+        max_client_connections: config.user_clients(name),
+        hba_lines: hba.iter().filter(|rule| rule.is_about(name)).map(|rule| rule.line).take(SHOWN).collect(),
+        clients: clients.clients,
+        waiting: clients.waiting,
+        servers: records.iter().map(|record| record.servers()).sum(),
+        pools,
+        pools_total,
     }
+}
+
+/// The pools that a user has clients or servers of, by name; the console is none.
+fn pools(name: &str, report: &Report, config: &Config, records: &[&PoolRecord]) -> Vec<UserPool> {
+    let clients = report.clients_by_user.get(name);
+    let mut names: BTreeSet<&str> = records.iter().map(|record| record.database.as_str()).collect();
+    names.extend(clients.into_iter().flatten().map(|(database, _)| database.as_str()));
+    let pool = |database: &str| {
+        let pool = config.pool(database)?;
+        let login = pool.user.clone().unwrap_or_else(|| name.to_owned());
+        let pool = config.pool_of_user(&pool, &login);
+        let here = clients.and_then(|clients| clients.get(database)).copied().unwrap_or_default();
+        let own = records.iter().filter(|record| record.database == database);
+        Some(UserPool {
+            name: database.to_owned(),
+            mode: pool.mode.to_string(),
+            size: pool.limits.size,
+            clients: here.clients,
+            waiting: here.waiting,
+            servers: own.map(|record| record.servers()).sum(),
+        })
+    };
+    // The console's clients have no pool, though a catch-all pool would match its name.
+    let is_pool = |database: &&str| !weir_config::RESERVED_DATABASES.contains(database);
+    names.into_iter().filter(is_pool).filter_map(pool).collect()
+}
+
+/// The records of pools by the user that logs in to their servers.
+fn by_login(report: &Report) -> BTreeMap<&str, Vec<&PoolRecord>> {
+    let mut records: BTreeMap<&str, Vec<&PoolRecord>> = BTreeMap::new();
+    report.pools.iter().for_each(|pool| records.entry(&pool.user).or_default().push(pool));
+    records
 }

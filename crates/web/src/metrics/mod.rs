@@ -3,6 +3,7 @@
 //! Names follow Prometheus's conventions: base units, `_total` for counters. Databases and users are labels, and with
 //! a `*` database their number has no limit: beyond [`MOST`] the rest is one sum, `(others)`.
 
+mod alerts;
 mod cluster;
 mod labels;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
@@ -30,11 +31,13 @@ use weir_admin::{
 };
 use weir_config::Config;
 
+use crate::alerts::Alerts;
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::figures::{Clients, Servers, seconds, seconds_of};
 use crate::watch::Cpu;
-use labels::{OTHERS, escaped};
+use alerts::AlertFigures;
+use labels::{OTHERS, count_of, escaped};
 use text::Format;
 use times::Timed;
 
@@ -59,6 +62,7 @@ struct Figures {
     times: Timed,
     statements: StatementTotals,
     cpu: Cpu,
+    alerts: AlertFigures,
     cluster: Option<Arc<ClusterView>>,
     /// By configured pool: its size.
     sizes: BTreeMap<String, u32>,
@@ -68,11 +72,14 @@ struct Figures {
 pub(crate) async fn metrics(
     State(workers): State<Workers>,
     State(version): State<&'static str>,
+    State(alerts): State<Alerts>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ApiError> {
     let (report, config) = workers.report().await?;
     let format = Format::wanted(&headers);
-    let text = text(Figures::new(report, &config, version, Cpu::now()));
+    let targets = alerts.targets().into_iter().filter(|target| target.configured).collect();
+    let alerts = AlertFigures { firing: alerts.count_firing() as u32, targets };
+    let text = text(Figures { alerts, ..Figures::new(report, &config, version, Cpu::now()) });
     Ok(([(CONTENT_TYPE, format.content_type())], format.of(text)))
 }
 
@@ -101,6 +108,7 @@ impl Figures {
             stats: BTreeMap::new(),
             times: Timed::default(),
             cpu,
+            alerts: AlertFigures::default(),
             sizes: config.pools.iter().take(MOST).map(|(name, pool)| (escaped(name), pool.limits.size)).collect(),
         };
         for pool in report.pools {
@@ -212,6 +220,7 @@ impl Figures {
             to.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&count)?;
         }
         self.statements(to)?;
+        self.alerts.encode(to)?;
         let help = "CPU time of each worker's thread";
         let mut family = to.encode_descriptor("weir_worker_cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
         for (worker, seconds) in self.cpu.seconds() {
@@ -344,9 +353,4 @@ impl Figures {
         }
         self.times.encode(to)
     }
-}
-
-fn count_of(family: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet, count: u64) -> fmt::Result {
-    let none: Option<&Exemplar<NoLabelSet, f64>> = None;
-    family.encode_family(labels)?.encode_counter(&count, none)
 }

@@ -1,0 +1,317 @@
+//! Database servers, and how their connections are shared: what the pools may open, have open, what others have open, and
+//! what is free. What a server takes is asked from it ([`Capacities`]); the rest is known here.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use weir_admin::{PoolRecord, Report, ServerCapacity};
+use weir_base::Target;
+use weir_config::{Config, Pool};
+
+use super::page::{PageParams, PageRequest};
+use super::pools::by_database;
+use crate::ask::Workers;
+use crate::capacities::{Answered, Capacities, Question};
+use crate::error::ApiError;
+
+/// The most pools of a server that are listed.
+const LISTED: usize = 200;
+
+#[derive(Serialize)]
+pub(crate) struct Page {
+    servers: Vec<DatabaseServer>,
+    /// The value of `after` for the next page; none on the last one.
+    next: Option<String>,
+}
+
+/// A database server.
+#[derive(Serialize)]
+struct DatabaseServer {
+    /// Its host and port.
+    address: String,
+    /// Its pools, those with the most connections first.
+    pools: Vec<Share>,
+    /// How many there are, listed or not.
+    pools_total: usize,
+    /// The most connections that these pools may open; none if one has no limit.
+    most: Option<u64>,
+    /// The connections that they have open.
+    open: u64,
+    capacity: Option<Capacity>,
+    /// Why `capacity` is not known.
+    unknown: Option<String>,
+    /// What does not fit, as a sentence.
+    warning: Option<String>,
+}
+
+/// A pool's share of a server.
+#[derive(Serialize)]
+struct Share {
+    name: String,
+    database: String,
+    /// The user of its logins; none if each client's own is used, with servers for each of them.
+    user: Option<String>,
+    mode: String,
+    /// The most connections, over its users; none without a limit.
+    most: Option<u64>,
+    open: u32,
+    clients: u32,
+    waiting: u32,
+    /// How many servers the pool has; `most` and `open` are about all of them.
+    hosts: usize,
+    health: &'static str,
+}
+
+/// What the server takes and has.
+#[derive(Serialize)]
+struct Capacity {
+    max_connections: u32,
+    reserved: u32,
+    connections: u32,
+    /// Connections that are not of this Weir's pools.
+    others: u64,
+    /// Connections that ordinary users may still open.
+    free: u32,
+    /// Seconds since 1970.
+    asked_at: f64,
+    /// The user that asked.
+    asked_by: String,
+    /// Its databases and users with the most connections.
+    top: Vec<Role>,
+}
+
+#[derive(Serialize)]
+struct Role {
+    database: String,
+    user: String,
+    connections: u32,
+}
+
+/// `GET /api/v1/database-servers`.
+pub(crate) async fn list(
+    State(workers): State<Workers>,
+    State(capacities): State<Capacities>,
+    asked: PageParams,
+) -> Result<Json<Page>, ApiError> {
+    let page_request = PageRequest::of(asked)?;
+    let (report, config) = workers.report().await?;
+    let (found, next) = page_request.cut(by_server(&report, &config), |(address, _)| address);
+    let answers = capacities.of(found.iter().map(|(_, of)| of.question()).collect()).await;
+    let servers = found.into_iter().map(|(address, of)| {
+        let answered = answers.get(&address);
+        of.server(address, answered)
+    });
+    Ok(Json(Page { servers: servers.collect(), next }))
+}
+
+/// The pools of a server, before it is asked.
+struct Found {
+    target: Target,
+    shares: Vec<Share>,
+}
+
+/// All servers, by their addresses.
+fn by_server(report: &Report, config: &Config) -> BTreeMap<String, Found> {
+    let records = by_database(report);
+    let mut servers: BTreeMap<String, Found> = BTreeMap::new();
+    let mut add = |pool: &Pool, name: &str, records: &[&PoolRecord]| {
+        for target in &pool.targets {
+            let found = servers.entry(target.to_string());
+            let found = found.or_insert_with(|| Found { target: target.clone(), shares: Vec::new() });
+            found.shares.push(Share::of(pool, name, records, config));
+        }
+    };
+    for (name, pool) in &config.pools {
+        add(pool, name, records.get(name.as_str()).map_or(&[][..], Vec::as_slice));
+    }
+    if let Some(fallback) = &config.fallback {
+        let automatic = records.iter().filter(|(name, _)| !config.pools.contains_key(**name));
+        automatic.for_each(|(name, records)| add(fallback, name, records));
+    }
+    servers
+}
+
+impl Share {
+    fn of(pool: &Pool, name: &str, records: &[&PoolRecord], config: &Config) -> Share {
+        let mut all = PoolRecord::new(name, "", pool.mode);
+        records.iter().for_each(|record| all.add(record));
+        Share {
+            name: name.to_owned(),
+            database: if pool.database.is_empty() { name.to_owned() } else { pool.database.clone() },
+            user: pool.user.clone(),
+            mode: pool.mode.to_string(),
+            most: most(pool, records, config),
+            open: all.servers(),
+            clients: all.clients(),
+            waiting: all.cl_waiting,
+            hosts: pool.targets.len(),
+            health: all.health.state.name(),
+        }
+    }
+}
+
+/// The most connections of a pool: those of each of its users, of one if there is none yet, within the limits that these
+/// share.
+fn most(pool: &Pool, records: &[&PoolRecord], config: &Config) -> Option<u64> {
+    let of_user = |user: &str| {
+        let rules = config.users.get(user);
+        let size = rules.and_then(|rules| rules.pool_size).unwrap_or(pool.limits.size);
+        let reserve = rules.and_then(|rules| rules.reserve_size).unwrap_or(pool.limits.reserve_size);
+        let own = (size > 0).then(|| u64::from(size) + u64::from(reserve));
+        least(own, config.user_connections(user))
+    };
+    let sum = match &pool.user {
+        Some(user) => of_user(user),
+        None if records.is_empty() => pool.limits.max_servers(),
+        None => records.iter().map(|record| of_user(&record.user)).sum(),
+    };
+    least(sum, pool.limits.max_db_connections)
+}
+
+/// The smaller of two limits; 0 is none.
+fn least(limit: Option<u64>, other: u32) -> Option<u64> {
+    let other = (other > 0).then_some(u64::from(other));
+    match (limit, other) {
+        (Some(limit), Some(other)) => Some(limit.min(other)),
+        (limit, other) => limit.or(other),
+    }
+}
+
+impl Found {
+    /// The pools whose own login is known may ask best.
+    fn question(&self) -> Question {
+        let (own, others): (Vec<&Share>, Vec<&Share>) = self.shares.iter().partition(|share| share.user.is_some());
+        // A pool that works is asked before one whose login fails.
+        let (well, ill): (Vec<&Share>, Vec<&Share>) = own.into_iter().partition(|share| share.open > 0);
+        let pools = well.into_iter().chain(ill).chain(others).take(LISTED).map(|share| share.name.clone()).collect();
+        Question { server: self.target.clone(), pools }
+    }
+
+    fn server(mut self, address: String, answered: Option<&Answered>) -> DatabaseServer {
+        let most = self.shares.iter().map(|share| share.most).sum::<Option<u64>>();
+        let open = self.shares.iter().map(|share| u64::from(share.open)).sum();
+        let capacity = answered.and_then(|of| Some(Capacity::of(of.capacity.as_ref().ok()?, open, of.at)));
+        let unknown = match answered {
+            None => Some("the server has not answered yet".to_owned()),
+            Some(of) => of.capacity.as_ref().err().cloned(),
+        };
+        let warning = capacity.as_ref().and_then(|capacity| capacity.warning(most));
+        let pools_total = self.shares.len();
+        self.shares.sort_by(|a, b| (b.open, b.most, &a.name).cmp(&(a.open, a.most, &b.name)));
+        self.shares.truncate(LISTED);
+        DatabaseServer { address, pools: self.shares, pools_total, most, open, capacity, unknown, warning }
+    }
+}
+
+impl Capacity {
+    fn of(server: &ServerCapacity, open: u64, asked_at: f64) -> Capacity {
+        let for_all = server.max_connections.saturating_sub(server.reserved);
+        let role = |of: &weir_admin::RoleConnections| Role {
+            database: of.database.clone(),
+            user: of.user.clone(),
+            connections: of.connections,
+        };
+        Capacity {
+            max_connections: server.max_connections,
+            reserved: server.reserved,
+            connections: server.connections,
+            others: u64::from(server.connections).saturating_sub(open),
+            free: for_all.saturating_sub(server.connections),
+            asked_at,
+            asked_by: server.user.clone(),
+            top: server.by_role.iter().take(10).map(role).collect(),
+        }
+    }
+
+    /// What does not fit: now, if all pools were full, or with what others have open.
+    fn warning(&self, most: Option<u64>) -> Option<String> {
+        let takes = u64::from(self.max_connections.saturating_sub(self.reserved));
+        let others = self.others;
+        if self.free == 0 {
+            return Some(format!(
+                "All {takes} connections of the server are in use, {others} of them by others: new logins fail \
+                 (SQLSTATE 53300). Close connections of others, make pools smaller, or raise max_connections."
+            ));
+        }
+        match most {
+            None => Some(format!(
+                "A pool has no limit, so only the server's {takes} connections bound it: give each pool a size."
+            )),
+            Some(most) if most > takes => Some(format!(
+                "The pools may open {most} connections, and the server takes {takes}: under load logins will fail \
+                 (SQLSTATE 53300). Make pools smaller, or raise max_connections."
+            )),
+            Some(most) if most + others > takes => Some(format!(
+                "The pools may open {most} connections, and others have {others}, but the server takes {takes}: under \
+                 load logins will fail (SQLSTATE 53300). Make pools smaller, or see what the others are."
+            )),
+            Some(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capacity(max_connections: u32, connections: u32, open: u64) -> Capacity {
+        let server = ServerCapacity { max_connections, reserved: 3, connections, ..ServerCapacity::default() };
+        Capacity::of(&server, open, 0.0)
+    }
+
+    #[test]
+    fn what_is_not_ours_is_of_others_and_the_reserved_are_not_free() {
+        let shared = capacity(100, 40, 15);
+        assert_eq!((shared.others, shared.free), (25, 57));
+        // A pool of several servers counts at each of them.
+        assert_eq!(capacity(100, 10, 15).others, 0);
+        assert_eq!(capacity(100, 99, 15).free, 0);
+    }
+
+    #[test]
+    fn a_warning_says_what_does_not_fit() {
+        let table = [
+            (capacity(100, 40, 15), Some(20), None),
+            (capacity(100, 40, 15), Some(72), None),
+            (capacity(100, 40, 15), Some(73), Some("others have 25, but the server takes 97")),
+            (capacity(100, 10, 10), Some(97), None),
+            (capacity(100, 10, 10), Some(98), Some("may open 98 connections, and the server takes 97:")),
+            (capacity(100, 10, 10), None, Some("A pool has no limit")),
+            (
+                capacity(100, 97, 10),
+                Some(20),
+                Some("All 97 connections of the server are in use, 87 of them by others"),
+            ),
+        ];
+        for (capacity, most, expected) in table {
+            let warning = capacity.warning(most);
+            let fits =
+                expected.map_or(warning.is_none(), |part| warning.as_ref().is_some_and(|text| text.contains(part)));
+            assert!(fits, "{most:?}: {warning:?}");
+        }
+    }
+
+    #[test]
+    fn a_pool_may_open_its_size_for_each_user_within_the_limits_that_they_share() {
+        let text = "[auth]\ntype = \"trust\"\n[users.ann]\npool_size = 7\n[users.bob]\nmax_user_connections = 2\n\
+                    [pools.own]\nhost = \"db1\"\nuser = \"app\"\nsize = 10\nreserve_size = 5\n\
+                    [pools.each]\nhost = \"db1,db2\"\nsize = 4\nmax_db_connections = 12\n";
+        let config = weir_config::load(std::path::Path::new("weir.toml"), &|_| Ok(text.to_owned()), &|_| None);
+        let config = config.unwrap_or_else(|errors| panic!("{errors}"));
+        let record = |user: &str| PoolRecord::new("each", user, weir_base::PoolMode::Transaction);
+        let report =
+            |users: &[&str]| Report { pools: users.iter().map(|user| record(user)).collect(), ..Report::default() };
+        let most = |users: &[&str], server: &str| {
+            let found = by_server(&report(users), &config).remove(server).expect("a server");
+            found.shares.iter().map(|share| (share.name.clone(), share.most)).collect::<Vec<_>>()
+        };
+        let both = |each| vec![("each".to_owned(), Some(each)), ("own".to_owned(), Some(15))];
+        assert_eq!(most(&[], "db1:5432"), both(4));
+        assert_eq!(most(&["ann"], "db1:5432"), both(7));
+        assert_eq!(most(&["ann", "bob"], "db1:5432"), both(9));
+        assert_eq!(most(&["ann", "bob", "joe"], "db1:5432"), both(12));
+        assert_eq!(most(&["joe"], "db2:5432"), [("each".to_owned(), Some(4))]);
+    }
+}

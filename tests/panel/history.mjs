@@ -1,0 +1,77 @@
+// The history of the configuration: a pool is changed over the API and rolled back in the browser; the file has it.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { looks } from './looks.mjs';
+import { open, until, words } from './stage.mjs';
+import { serve } from './weir.mjs';
+
+let weir, stage, page, on;
+
+before(async () => {
+  weir = await serve('[auth]\ntype = "trust"\n[pools.app]\nhost = "127.0.0.1"\nuser = "joe"\npassword = "hush"\nsize = 4\n');
+  stage = await open({ panel: weir.panel });
+  ({ page } = stage);
+  on = words(page);
+});
+after(async () => {
+  await stage?.close();
+  await weir?.stop();
+});
+
+async function change(body, comment) {
+  const answer = await fetch(`${weir.panel}api/v1/pools/app?comment=${encodeURIComponent(comment)}`, {
+    method: 'PATCH',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  assert.equal(answer.status, 200, await answer.text());
+}
+
+test('a change of a pool is rolled back: first what it would do, then the file has it', async () => {
+  await change({ size: 9 }, 'for the sale');
+  assert.match(weir.file(), /size = 9/);
+  await stage.goTo('history');
+  await page.getByText('for the sale').waitFor();
+  await page.getByRole('row', { name: /for the sale/ }).getByText('present', { exact: true }).waitFor();
+  await on.button('Roll back to version 1').click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText('This will disconnect nobody.').waitFor();
+  await dialog.getByText('size', { exact: false }).first().waitFor();
+  assert.match(weir.file(), /size = 9/, 'nothing is changed before it is confirmed');
+  assert.deepEqual(await looks(page, 'roll-back'), []);
+  await on.field('Comment').fill('the sale is over');
+  await on.confirm('Roll back');
+  await on.notice('The configuration is that of version 1').waitFor();
+  assert.match(weir.file(), /size = 4/);
+  assert.match(weir.file(), /password = "hush"/, 'the secret stays');
+  await page.getByText('the sale is over').waitFor();
+  const pool = await (await fetch(`${weir.panel}api/v1/pools/app`)).json();
+  assert.equal(pool.size, 4);
+});
+
+test('a roll back that is cancelled changes nothing, and one after another change is refused', async () => {
+  await change({ size: 7 }, 'a second time');
+  await on.button('Refresh').click();
+  await page.getByText('a second time').waitFor();
+  await on.button('Roll back to version 1').click();
+  await page.getByRole('dialog').getByText('This will disconnect nobody.').waitFor();
+  await on.confirm('Cancel');
+  assert.match(weir.file(), /size = 7/);
+  await on.button('Roll back to version 1').click();
+  await page.getByRole('dialog').getByText('This will disconnect nobody.').waitFor();
+  await change({ size: 8 }, 'somebody else');
+  await on.confirm('Roll back');
+  await on.notice('Somebody else was faster').waitFor();
+  assert.match(weir.file(), /size = 8/);
+});
+
+test('a change by hand is a version of the way by which it came', async () => {
+  weir.edit((text) => text.replace('size = 8', 'size = 6'));
+  weir.hangUp();
+  await until('the version is there', async () => {
+    const { versions } = await (await fetch(`${weir.panel}api/v1/config/versions`)).json();
+    return versions[0].via === 'signal';
+  });
+  await on.button('Refresh').click();
+  await page.getByRole('cell', { name: 'SIGHUP' }).waitFor();
+});
