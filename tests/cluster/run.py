@@ -211,10 +211,13 @@ def freeze_rounds(nodes, sampler):
     chance = random.Random(int(os.environ.get("SEED", "1")))
     stop = threading.Event()
 
+    rounds = [0]
+
     def clients(node):
         while not stop.is_set():
-            load = Load(node, 15)
-            while load.process.poll() is None and not stop.wait(0.2):
+            # pgbench goes on without the clients that had an error: it begins anew after each round.
+            load, began = Load(node, 15), rounds[0]
+            while load.process.poll() is None and rounds[0] == began and not stop.wait(0.2):
                 pass
             load.stop()
 
@@ -230,6 +233,7 @@ def freeze_rounds(nodes, sampler):
         [node.process.send_signal(signal.SIGCONT) for node in frozen]
         print(f"  round {turn + 1}: {[node.name for node in frozen]} frozen for {seconds:.0f} s, had {held} at its end; "
               f"{sampler.samples} samples, at most {sampler.most}", flush=True)
+        rounds[0] += 1
         time.sleep(chance.uniform(1, 2 * LEASE))
     stop.set()
     [thread.join() for thread in threads]

@@ -11,6 +11,7 @@ use weir_base::{Time, WorkerId};
 use weir_config::{Config, Edit};
 
 use crate::change::{Author, ChangeError, Persisted};
+use crate::cluster::ClusterView;
 use crate::command::Command;
 use crate::error::CommandError;
 use crate::recent_log::{LogPage, LogQuery};
@@ -63,6 +64,8 @@ pub enum Reply {
 pub struct SharedLimits {
     /// When the limits end and the floors are in force, by the workers' clock.
     pub until: Time,
+    /// What the node knows about its cluster.
+    pub view: Arc<ClusterView>,
     /// By database. One that is shared and missing may open none.
     pub pools: BTreeMap<String, SharedLimit>,
 }

@@ -8,6 +8,7 @@ mod activity;
 mod alerts;
 mod change;
 mod clock;
+mod cluster;
 mod command;
 mod console;
 mod control;
@@ -31,6 +32,7 @@ pub use activity::{Activity, Backend, BackendKey, RoleConnections, ServerCapacit
 pub use alerts::{AlertBook, AlertKey, AlertNotice, AlertState, Condition, FiredAlert, ListedAlert};
 pub use change::{Adopted, Author, ChangeError, ConfigAccess, Persisted, PoolTestResult, Rehearsal, Via};
 pub use clock::timestamp;
+pub use cluster::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
 pub use command::{Command, Role, ShutdownMode, parse};
 pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
 pub use control::{Control, Cursor, Deliver, Reply, Request, Response, SharedLimit, SharedLimits};

@@ -5,9 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use weir_base::{PoolMode, Span};
 
+use crate::cluster::ClusterView;
 use crate::health::{PoolHealth, Symptoms};
 use crate::refusals::RefusalRecord;
 use crate::statements::{SpanRecord, StatementRecord, StatementTotals};
@@ -47,6 +49,8 @@ pub struct Report {
     pub dns: Vec<DnsRecord>,
     /// Peers to which requests to cancel were passed on.
     pub peers: Vec<PeerPoolRecord>,
+    /// The cluster, as this node sees it, if there is one.
+    pub cluster: Option<Arc<ClusterView>>,
     /// Figures of the table of statements.
     pub statement_totals: StatementTotals,
     /// The statistics of statements, where they were asked for.
@@ -333,6 +337,7 @@ impl Report {
         self.memory.dedup_by(|b, a| (a.name, a.size) == (b.name, b.size) && a.merge(b));
         self.dns.extend(other.dns);
         self.peers.extend(other.peers);
+        self.cluster = self.cluster.take().or(other.cluster);
         // Each worker looks up for itself; the youngest answer speaks for all.
         self.dns.sort_by(|a, b| (&a.hostname, b.ttl).cmp(&(&b.hostname, a.ttl)));
         self.dns.dedup_by(|b, a| a.hostname == b.hostname);

@@ -35,6 +35,8 @@ pub enum Show {
     LostState,
     /// Weir's own: statements by their fingerprints.
     Statements,
+    /// Weir's own: the nodes that share pools' budgets.
+    Cluster,
     /// One session parameter, which drivers query after connecting.
     Parameter(Parameter),
 }
@@ -61,7 +63,7 @@ pub enum Parameter {
 }
 
 /// Every table, with its name.
-pub(crate) const TABLES: [(Show, &str); 25] = [
+pub(crate) const TABLES: [(Show, &str); 26] = [
     (Show::Pools, "pools"),
     (Show::Stats, "stats"),
     (Show::StatsTotals, "stats_totals"),
@@ -87,6 +89,7 @@ pub(crate) const TABLES: [(Show, &str); 25] = [
     (Show::Refusals, "refusals"),
     (Show::LostState, "lost_state"),
     (Show::Statements, "statements"),
+    (Show::Cluster, "cluster"),
 ];
 
 impl Show {

@@ -6,6 +6,7 @@
 //!
 //! Invariant: every row has as many values as the table has columns.
 
+mod cluster;
 mod connections;
 mod lost;
 mod pools;
@@ -33,7 +34,7 @@ pub(crate) struct Entry {
 }
 
 /// Every table.
-pub(crate) const TABLES: [Entry; 25] = [
+pub(crate) const TABLES: [Entry; 26] = [
     Entry { show: Show::Pools, columns: pools::POOLS, rows: pools::pools },
     Entry { show: Show::Stats, columns: statistics::STATS, rows: statistics::stats },
     Entry { show: Show::StatsTotals, columns: statistics::SUMS, rows: statistics::stats_totals },
@@ -59,6 +60,7 @@ pub(crate) const TABLES: [Entry; 25] = [
     Entry { show: Show::Refusals, columns: refusals::REFUSALS, rows: refusals::refusals },
     Entry { show: Show::LostState, columns: lost::LOST_STATE, rows: lost::lost_state },
     Entry { show: Show::Statements, columns: statements::STATEMENTS, rows: statements::statements },
+    Entry { show: Show::Cluster, columns: cluster::CLUSTER, rows: cluster::cluster },
 ];
 
 /// The rows of a table about what a process without zones and without a takeover does not have; and of

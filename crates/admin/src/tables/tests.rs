@@ -1,11 +1,13 @@
 //! Every table against PgBouncer's columns, and the rows of a small example.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use weir_base::{PoolMode, Span};
 use weir_config::Config;
 
 use super::*;
+use crate::cluster::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
 use crate::console::help_text;
 use crate::records::{DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, UserClients};
 use crate::refusals::{RefusalRecord, Refusals};
@@ -13,7 +15,7 @@ use crate::stats::{DatabaseStats, Stats};
 
 /// The columns of PgBouncer 1.25, in order, with the letters of its row descriptions: s text, i int4, q int8, N
 /// numeric, b bytea. The last tables are Weir's own.
-const REFERENCE: [(Show, &str, &str); 25] = [
+const REFERENCE: [(Show, &str, &str); 26] = [
     (
         Show::Pools,
         "ssiiiiiiiiiiiiissssqs",
@@ -83,6 +85,7 @@ const REFERENCE: [(Show, &str, &str); 25] = [
         "database, user, fingerprint, calls, errors, rows, bytes, run_time, wait_time, p50, p95, p99, share, missed_time, \
          applications, statement",
     ),
+    (Show::Cluster, "ssssiiii", "node, state, version, database, budget, share, floor, lacks"),
 ];
 
 const CONNECTION_KINDS: &str = "ssssssisissiiississiq";
@@ -297,6 +300,25 @@ fn pools_are_sorted_and_the_console_is_one_of_them() {
 #[test]
 fn refusals_are_told_apart_and_those_without_a_pool_are_there() {
     assert_eq!(lines(Show::Refusals), ["app,joe,7,0,2,0,0", "-,-,0,0,0,3,1"]);
+}
+
+#[test]
+fn the_cluster_shows_who_has_how_much_and_nodes_without_anything() {
+    let share = |node: &str, share, lacks| ClusterShare { node: node.into(), share, floor: 1, lacks };
+    let node =
+        |name: &str, state| ClusterNode { name: name.into(), version: "1.0".into(), state, ..Default::default() };
+    let pool = ClusterPool { name: "app".into(), budget: 12, shares: vec![share("a", 8, 2), share("gone", 4, 0)] };
+    let nodes = vec![node("a", "member"), node("b", "member")];
+    let view = ClusterView { node: "a".into(), nodes, pools: vec![pool], ..Default::default() };
+    let report = Report { cluster: Some(Arc::new(view)), ..Report::default() };
+    let config = Config::default();
+    let snapshot = Snapshot { report: &report, config: &config, version: "", now_wall: 0 };
+    let rows = show(Show::Cluster, &snapshot).rows;
+    let lines: Vec<String> = rows
+        .iter()
+        .map(|row| row.iter().map(|value| value.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(","))
+        .collect();
+    assert_eq!(lines, ["a,member,1.0,app,12,8,1,2", "b,member,1.0,-,0,0,0,0", "gone,lost,,app,12,4,1,0"]);
 }
 
 #[test]

@@ -4,8 +4,9 @@
 //! Must not know how nodes agree. A pool that is shared and has no limit here may open none.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use weir_admin::{SharedLimit, SharedLimits};
+use weir_admin::{ClusterView, SharedLimit, SharedLimits};
 use weir_base::{Span, Time};
 
 use crate::cluster::quota::Key;
@@ -94,6 +95,11 @@ impl NodeBudget {
         }
     }
 
+    /// The cluster, as the node last reported it; none without a cluster.
+    pub(crate) fn view(&self) -> Option<Arc<ClusterView>> {
+        (!self.limits.view.node.is_empty()).then(|| self.limits.view.clone())
+    }
+
     /// The pools with a limit.
     pub(crate) fn pools(&self) -> impl Iterator<Item = &String> {
         self.limits.pools.keys()
@@ -119,7 +125,7 @@ mod tests {
     fn budget(limit: u32, floor: u32) -> NodeBudget {
         let pools = [("app".to_owned(), SharedLimit { limit, floor })].into();
         let mut budget = NodeBudget::default();
-        budget.set(SharedLimits { until: at(1000), pools });
+        budget.set(SharedLimits { until: at(1000), pools, ..SharedLimits::default() });
         budget
     }
 

@@ -359,6 +359,7 @@ impl Engine {
             disabled: admin.halt.disabled().clone(),
             dns: self.backends.dns.records(self.common.now()),
             peers: self.peer_pools(),
+            cluster: self.cluster.budget.view(),
             console_clients: admin.client_counts.consoles(),
             login_clients: self.clients_logging_in(),
             ..Report::default()

@@ -20,8 +20,8 @@ fn shared() -> Config {
 
 /// This node may have `limit` servers for so long, and `floor` later.
 fn grant(world: &mut World, limit: u32, floor: u32, span: Span) {
-    let limits =
-        SharedLimits { until: world.now + span, pools: [("db".to_owned(), SharedLimit { limit, floor })].into() };
+    let pools = [("db".to_owned(), SharedLimit { limit, floor })].into();
+    let limits = SharedLimits { until: world.now + span, pools, ..SharedLimits::default() };
     world.input(Input::Asked { number: 1, request: Request::SetShared(limits) });
 }
 

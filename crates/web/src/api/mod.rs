@@ -6,6 +6,7 @@ mod alerts;
 mod audit;
 mod body;
 mod change;
+mod cluster;
 mod connections;
 mod database_servers;
 mod databases;
@@ -209,6 +210,7 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/me", ANYONE, ADMIN, get(login::me)),
         ("/api/v1/audit", OPERATOR, ADMIN, get(audit::audit)),
         ("/api/v1/status", VIEWER, ADMIN, get(process::status)),
+        ("/api/v1/cluster", VIEWER, ADMIN, get(cluster::cluster)),
         ("/api/v1/reload", VIEWER, OPERATOR, post(process::reload)),
         ("/api/v1/settings", VIEWER, ADMIN, get(process::settings)),
         ("/api/v1/settings/{key}", VIEWER, ADMIN, put(process::set)),

@@ -4,6 +4,7 @@
 //! a `*` database their number has no limit: beyond [`MOST`] the rest is one sum, `(others)`.
 
 mod alerts;
+mod cluster;
 mod labels;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod times;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -24,7 +26,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use weir_admin::{
-    DatabaseStats, Health, PoolCounters, PoolRecord, Refusals, Report, ServiceState, StatementTotals, Stats,
+    ClusterView, DatabaseStats, Health, PoolCounters, PoolRecord, Refusals, Report, ServiceState, StatementTotals,
+    Stats,
 };
 use weir_config::Config;
 
@@ -62,6 +65,7 @@ struct Figures {
     cpu: Cpu,
     exports: ExportCounts,
     alerts: AlertFigures,
+    cluster: Option<Arc<ClusterView>>,
     /// By configured pool: its size.
     sizes: BTreeMap<String, u32>,
 }
@@ -111,6 +115,7 @@ impl Figures {
             console_clients: report.console_clients,
             statements: report.statement_totals,
             serving: report.serving,
+            cluster: report.cluster,
             draining: report.draining,
             pools: BTreeMap::new(),
             refusals: BTreeMap::new(),
@@ -199,6 +204,9 @@ impl Collector for Figures {
         let to = &mut encoder;
         self.process(to)?;
         self.of_pools(to)?;
+        if let Some(view) = &self.cluster {
+            cluster::encode(view, MOST, to)?;
+        }
         self.of_databases(to)
     }
 }

@@ -7,6 +7,7 @@ mod ending;
 mod etcd;
 mod floors;
 mod usage;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -37,6 +38,8 @@ const ANSWER: Duration = Duration::from_secs(2);
 const ROUNDS: u32 = 3;
 /// In so many rounds the process ids of server connections are read once.
 const BACKEND_ROUNDS: u32 = 3;
+/// In so many rounds the other members are read once, for those who look.
+const VIEW_ROUNDS: u32 = 100;
 /// How long the end of a lost node's connections rests after a failure.
 const END_AGAIN: Span = Span::from_secs(2);
 /// How long a process that ends may take to leave the cluster.
@@ -150,6 +153,9 @@ impl Round {
             self.read_backends();
         }
         self.end_lost();
+        if self.number.is_multiple_of(VIEW_ROUNDS) {
+            self.node.look_at_members(self.handle.now());
+        }
         self.number = self.number.wrapping_add(1);
         if let Some(request) = self.node.next_request(self.handle.now()) {
             // A lower limit is in force before its surplus is released.
@@ -204,7 +210,8 @@ impl Round {
             (grant.limit, grant.floor) = (grant.limit.saturating_sub(1), grant.floor.saturating_sub(1));
         }
         let pools = grants.pools.iter().map(|(name, grant)| (name.clone(), limit(grant))).collect();
-        let limits = SharedLimits { until: grants.until, pools };
+        let view = Arc::new(view::view(&self.node, &self.config.cluster, self.handle.now()));
+        let limits = SharedLimits { until: grants.until, pools, view };
         let until = grants.until;
         if let Some(Reply::SharedOpen(open)) = self.ask(Request::SetShared(limits)) {
             let now = self.handle.now();

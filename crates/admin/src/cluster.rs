@@ -1,0 +1,62 @@
+//! What a node knows about its cluster, for the console, the API and the metrics. Values only.
+
+use weir_base::Span;
+
+/// A node's view of its cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClusterView {
+    /// The cluster's name.
+    pub cluster: String,
+    /// This node's name.
+    pub node: String,
+    /// What this node does: `joining`, `name in use`, `member` or `floor`.
+    pub standing: &'static str,
+    /// The nodes, by name, as last read.
+    pub nodes: Vec<ClusterNode>,
+    /// The shared pools, by name.
+    pub pools: Vec<ClusterPool>,
+}
+
+/// A node.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClusterNode {
+    /// Its name.
+    pub name: String,
+    /// The program's version.
+    pub version: String,
+    /// `member`, `silent` (its heartbeat is late), `lost` or `left`.
+    pub state: &'static str,
+    /// For how long its heartbeat is known to be unchanged.
+    pub unchanged: Span,
+}
+
+/// A pool that nodes share.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClusterPool {
+    /// Its name.
+    pub name: String,
+    /// The most server connections of all nodes.
+    pub budget: u32,
+    /// What nodes have of it, by node.
+    pub shares: Vec<ClusterShare>,
+}
+
+/// A node's part of a pool.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClusterShare {
+    /// The node.
+    pub node: String,
+    /// The most server connections of the node.
+    pub share: u32,
+    /// The part of it that the node keeps without a lease.
+    pub floor: u32,
+    /// How many its clients lack.
+    pub lacks: u32,
+}
+
+impl ClusterView {
+    /// The state of a node; `lost` for one that is not there any more.
+    pub fn state_of(&self, node: &str) -> &'static str {
+        self.nodes.iter().find(|other| other.name == node).map_or("lost", |node| node.state)
+    }
+}

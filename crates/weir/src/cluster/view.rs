@@ -1,0 +1,59 @@
+//! What the console, the API and the metrics show of a cluster.
+
+use weir_admin::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
+use weir_base::{Span, Time};
+use weir_cluster::{Entry, Member, Node, PoolRecord, Standing};
+use weir_config::Cluster;
+
+/// The cluster as this node sees it.
+pub(super) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
+    let share = |(name, entry): (&String, &Entry)| ClusterShare {
+        node: name.clone(),
+        share: entry.share,
+        floor: entry.floor,
+        lacks: entry.wait.map_or(0, |wait| wait.amount),
+    };
+    let pool = |(name, record): (&str, &PoolRecord)| ClusterPool {
+        name: name.to_owned(),
+        budget: record.budget,
+        shares: record.nodes.iter().map(share).collect(),
+    };
+    let standing = node.standing(now);
+    let member = |(name, member, unchanged): (&str, &Member, Span)| {
+        let own = name == rules.node && standing == Standing::Member;
+        ClusterNode {
+            name: name.to_owned(),
+            version: member.version.clone(),
+            state: if own { "member" } else { state(member, unchanged, rules.lease) },
+            unchanged: if own { Span::ZERO } else { unchanged },
+        }
+    };
+    ClusterView {
+        cluster: rules.name.clone(),
+        node: rules.node.clone(),
+        standing: word(standing),
+        nodes: node.members(now).map(member).collect(),
+        pools: node.pools().filter(|(_, record)| record.budget > 0).map(pool).collect(),
+    }
+}
+
+/// Members are read every few seconds, so a heartbeat seems older than it is by so much, in microseconds.
+const LATE: u64 = 10_000_000;
+
+fn state(member: &Member, unchanged: Span, lease: Span) -> &'static str {
+    match member {
+        Member { left: true, .. } => "left",
+        Member { fenced: true, .. } => "lost",
+        _ if unchanged > Span::from_micros(lease.micros() + LATE) => "silent",
+        _ => "member",
+    }
+}
+
+fn word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Joining => "joining",
+        Standing::NameInUse => "name in use",
+        Standing::Member => "member",
+        Standing::Floor => "floor",
+    }
+}
