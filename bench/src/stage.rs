@@ -257,7 +257,7 @@ fn hand_over(folder: &Path, person: &Person) -> Outcome<()> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let end = Instant::now() + Duration::from_secs(3);
+        let end = Instant::now() + TIMEOUT;
         send_signal(self.child.id(), Signal::SIGQUIT);
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
             thread::sleep(Duration::from_millis(5));
