@@ -64,6 +64,10 @@ fn the_extended_protocol_is_refused_clearly() {
     let transcript = until_quiet(&mut console, Duration::from_secs(3));
     let reported = "extended query protocol not supported by admin console";
     assert!(transcript[0].starts_with("Error") && transcript[0].ends_with(reported), "{transcript:?}");
+    // A function call ends without a Sync.
+    let mut console = site.weir().console();
+    let transcript = ask(&mut console, &Batch::new().function(1299, &[]), 1);
+    assert!(transcript[0].ends_with(reported) && transcript[1] == "Ready I", "{transcript:?}");
 }
 
 #[test]

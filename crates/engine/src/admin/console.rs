@@ -88,6 +88,8 @@ impl Console {
                 };
             }
             front::FLUSH => {}
+            // It ends with ReadyForQuery by itself (PostgreSQL documentation, "Function Call").
+            front::FUNCTION_CALL => answer = failure(&CommandError::ExtendedProtocol),
             _ => {
                 self.skipping = true;
                 put_error(&mut answer, &CommandError::ExtendedProtocol);
