@@ -43,9 +43,11 @@ impl Mentions {
     pub(super) fn and_semicolon(text: &[u8]) -> (Dirty, bool) {
         let block = may_begin_block(text, Ends::Here);
         let text = after_insert_into(text);
-        let seen = look_at(text);
+        // Most texts end with a semicolon, which begins no second statement.
+        let body = without_end(text);
+        let seen = look_at(body);
         let found = if seen.suspicious || seen.semicolon || block { search(text, Ends::Here) } else { Dirty::NONE };
-        (found, seen.semicolon)
+        (found, seen.semicolon || text[body.len()..].contains(&b';'))
     }
 
     /// Starts with the first piece of a longer text.
@@ -184,6 +186,13 @@ fn search(text: &[u8], ends: Ends) -> Dirty {
         }
     }
     found
+}
+
+/// A text without the semicolons and the white space at its end.
+#[inline]
+fn without_end(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|byte| !matches!(byte, b';' | b' ' | b'\t' | b'\n' | b'\r'));
+    &text[..end.map_or(0, |end| end + 1)]
 }
 
 /// Whether the first statement of a text may be DO.
@@ -349,6 +358,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_semicolon_is_seen_wherever_it_is() {
+        for (text, want) in
+            [("select 1", false), ("select 1; ", true), ("select 1;;\n", true), (";", true), ("a;b", true), ("", false)]
+        {
+            assert_eq!(Mentions::and_semicolon(text.as_bytes()), (NONE, want), "{text}");
+        }
+        assert_eq!(Mentions::and_semicolon(b"do $$begin end$$; "), (Dirty::ALL, true));
     }
 
     #[test]
