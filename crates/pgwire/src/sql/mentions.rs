@@ -198,6 +198,10 @@ fn without_end(text: &[u8]) -> &[u8] {
 /// Whether the first statement of a text may be DO.
 #[inline]
 fn may_begin_block(text: &[u8], ends: Ends) -> bool {
+    // Nearly all texts begin with another word.
+    if text.first().is_some_and(|first| first.is_ascii_alphabetic() && !matches!(first, b'd' | b'D')) {
+        return false;
+    }
     let mut scan = Scan::whole(text);
     scan.statement();
     match scan.left() {
