@@ -15,7 +15,7 @@ use weir_cluster::{Ending, Lost};
 use weir_config::{Config, Pool};
 use weir_pgclient::Connection;
 
-use crate::pool_test::{self, Login};
+use crate::pool_test::{self, Login, OF_CLIENTS};
 
 /// The application_name of this connection.
 const APPLICATION: &str = "weir cluster";
@@ -120,7 +120,7 @@ fn open(connection: &mut Connection, one_user: bool) -> Result<BTreeMap<u32, Str
     // Those of other nodes that do the same are of their shares.
     let query = format!(
         "select pid, coalesce(state, '') from pg_catalog.pg_stat_activity where datname = current_database() \
-         and backend_type = 'client backend' and pid <> pg_catalog.pg_backend_pid(){of_user} \
+         and {OF_CLIENTS} and pid <> pg_catalog.pg_backend_pid(){of_user} \
          and not (application_name = '{APPLICATION}' and backend_start > now() - interval '{} s')",
         TIMEOUT.as_secs()
     );
