@@ -141,6 +141,33 @@ impl StatementRecord {
     }
 }
 
+/// A query with a sampled `traceparent` that has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpanRecord {
+    /// The trace, and the span of the client in it.
+    pub trace: u128,
+    /// The span of the client.
+    pub parent: u64,
+    /// When it was sent to its server, in microseconds since 1970.
+    pub sent_at: u64,
+    /// How long it waited for the server before that, and how long it ran, in microseconds.
+    pub waited: u64,
+    /// How long it ran, in microseconds.
+    pub run: u64,
+    /// The database as clients name it.
+    pub database: Arc<str>,
+    /// The user of the pool.
+    pub user: Arc<str>,
+    /// Its fingerprint's number; 0 if it has none.
+    pub fingerprint: u64,
+    /// Its fingerprint, without values, where statements are tracked.
+    pub text: Option<Box<str>>,
+    /// Whether the server answered with an error.
+    pub failed: bool,
+    /// Rows that were returned or changed.
+    pub rows: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,31 +198,4 @@ mod tests {
         assert_eq!(all[0].counts.rows, u64::MAX);
         assert_eq!(all[0].applications, [ApplicationUse { name: Some("joe".into()), calls: 2, run: 31 }]);
     }
-}
-
-/// A query with a sampled `traceparent` that has ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SpanRecord {
-    /// The trace, and the span of the client in it.
-    pub trace: u128,
-    /// The span of the client.
-    pub parent: u64,
-    /// When it was sent to its server, in microseconds since 1970.
-    pub sent_at: u64,
-    /// How long it waited for the server before that, and how long it ran, in microseconds.
-    pub waited: u64,
-    /// How long it ran, in microseconds.
-    pub run: u64,
-    /// The database as clients name it.
-    pub database: Arc<str>,
-    /// The user of the pool.
-    pub user: Arc<str>,
-    /// Its fingerprint's number; 0 if it has none.
-    pub fingerprint: u64,
-    /// Its fingerprint, without values, where statements are tracked.
-    pub text: Option<Box<str>>,
-    /// Whether the server answered with an error.
-    pub failed: bool,
-    /// Rows that were returned or changed.
-    pub rows: u64,
 }

@@ -552,7 +552,7 @@ impl Ring {
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         for _ in 0..2 {
             // SAFETY: the entries made above refer to no memory but that of `sends`, which moves and is freed only
-            // after its completion (see `sent`, `drop`), and to the provided buffers, which are leaked rather than
+            // after its completion (see `sent`, `settle`, `drop`), and to the provided buffers, which are leaked rather than
             // freed before everything has ended.
             if unsafe { self.queues.push(entry) } {
                 return Ok(());

@@ -225,15 +225,8 @@ impl Model {
 
 fn named(method: RuleMethod) -> &'static str {
     match method {
-        RuleMethod::Trust => "trust",
-        RuleMethod::Reject => "reject",
-        RuleMethod::Md5 => "md5",
-        RuleMethod::Plain => "password",
-        RuleMethod::ScramSha256 => "scram-sha-256",
-        RuleMethod::Cert => "cert",
-        RuleMethod::Peer => "peer",
         RuleMethod::Ldap => "ldap ldapserver=h ldapprefix=p",
-        RuleMethod::Pam => "pam",
+        other => other.as_str(),
     }
 }
 

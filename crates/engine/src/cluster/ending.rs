@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weir_base::{Span, Time};
 
-/// How long the server may take to close a connection that it is told to end while it runs nothing: it can't be reached.
+/// How long the server may take to close a connection after a Terminate while it runs nothing; one that takes longer can't be reached.
 const IDLE: Span = Span::from_secs(30);
 /// The same while it runs something: it sees the end only after that. The operating system notices a lost host before.
 const BUSY: Span = Span::from_secs(3600);

@@ -372,10 +372,10 @@ impl Table {
         let mut spans = self.spans.take();
         let mut waited = waited;
         let now = self.now;
+        let names = spans.as_ref().and_then(|_| self.names());
         for what in executed.drain(..) {
-            let names = spans.as_ref().and_then(|_| self.names());
             let entry = self.entry(what.statement);
-            if let (Some(spans), Some(names)) = (&mut spans, names) {
+            if let (Some(spans), Some(names)) = (&mut spans, &names) {
                 spans.executed(server, what, (now, each, waited), names, entry.as_ref().map(|it| (it.id, &*it.text)));
             }
             let Some(entry) = entry else { continue };

@@ -62,7 +62,7 @@ fn an_idle_server_that_is_closed_for_another_user_is_waited_for() {
     assert!(world.heard(ann).ends_with(&ready(b'I')));
     world.heard(server);
     world.arrival("bob", "db");
-    assert_eq!(world.heard(server), [b'X', 0, 0, 0, 4], "it is told to end");
+    assert_eq!(world.heard(server), [b'X', 0, 0, 0, 4], "a Terminate");
     assert!(world.connecting().is_none());
     world.gone(server);
     assert!(world.connecting().is_some());

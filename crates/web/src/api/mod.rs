@@ -88,99 +88,38 @@ struct App {
     exports: ExportCounter,
 }
 
-impl FromRef<App> for Access {
-    fn from_ref(app: &App) -> Access {
-        app.access.clone()
-    }
+/// Handlers take the parts of the state that they need.
+macro_rules! handlers_take {
+    ($($part:ident: $type:ty),* $(,)?) => {
+        $(impl FromRef<App> for $type {
+            fn from_ref(app: &App) -> $type {
+                app.$part.clone()
+            }
+        })*
+    };
 }
 
-impl FromRef<App> for Alerts {
-    fn from_ref(app: &App) -> Alerts {
-        app.alerts.clone()
-    }
-}
-
-impl FromRef<App> for Audit {
-    fn from_ref(app: &App) -> Audit {
-        app.audit.clone()
-    }
-}
-
-impl FromRef<App> for Arc<dyn ConfigAccess> {
-    fn from_ref(app: &App) -> Arc<dyn ConfigAccess> {
-        app.config.clone()
-    }
-}
-
-impl FromRef<App> for Versions {
-    fn from_ref(app: &App) -> Versions {
-        app.versions.clone()
-    }
-}
-
-impl FromRef<App> for PoolTests {
-    fn from_ref(app: &App) -> PoolTests {
-        app.pool_tests.clone()
-    }
-}
-
-impl FromRef<App> for Looks {
-    fn from_ref(app: &App) -> Looks {
-        app.looks.clone()
-    }
-}
-
-impl FromRef<App> for Capacities {
-    fn from_ref(app: &App) -> Capacities {
-        app.capacities.clone()
-    }
+handlers_take! {
+    access: Access,
+    alerts: Alerts,
+    audit: Audit,
+    config: Arc<dyn ConfigAccess>,
+    versions: Versions,
+    pool_tests: PoolTests,
+    looks: Looks,
+    capacities: Capacities,
+    trials: Trials,
+    probe: Probe,
+    workers: Workers,
+    watch: Watch,
+    lab: Lab,
+    exports: ExportCounter,
+    sso: SingleSignOn,
 }
 
 impl FromRef<App> for (PoolTests, Looks) {
     fn from_ref(app: &App) -> (PoolTests, Looks) {
         (app.pool_tests.clone(), app.looks.clone())
-    }
-}
-
-impl FromRef<App> for Trials {
-    fn from_ref(app: &App) -> Trials {
-        app.trials.clone()
-    }
-}
-
-impl FromRef<App> for Probe {
-    fn from_ref(app: &App) -> Probe {
-        app.probe.clone()
-    }
-}
-
-impl FromRef<App> for Workers {
-    fn from_ref(app: &App) -> Workers {
-        app.workers.clone()
-    }
-}
-
-impl FromRef<App> for Watch {
-    fn from_ref(app: &App) -> Watch {
-        app.watch.clone()
-    }
-}
-
-impl FromRef<App> for Lab {
-    fn from_ref(app: &App) -> Lab {
-        app.lab.clone()
-    }
-}
-
-impl FromRef<App> for ExportCounter {
-    fn from_ref(app: &App) -> ExportCounter {
-        app.exports.clone()
-    }
-}
-
-impl FromRef<App> for SingleSignOn {
-    fn from_ref(app: &App) -> SingleSignOn {
-        app.sso.clone()
     }
 }
 

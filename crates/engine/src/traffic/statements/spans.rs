@@ -86,7 +86,7 @@ impl Spans {
         server: Peer,
         what: Executed,
         (now, run, waited): (Time, u64, u64),
-        (database, user): (Arc<str>, Arc<str>),
+        names: &(Arc<str>, Arc<str>),
         fingerprint: Option<(u64, &str)>,
     ) {
         let Some(pending) = self.pending.get_mut(&server) else { return };
@@ -99,6 +99,7 @@ impl Spans {
         }
         let text = fingerprint.filter(|_| self.texts).map(|(_, text)| text.into());
         let (fingerprint, Executed { failed, rows, .. }) = (fingerprint.map_or(0, |(id, _)| id), what);
+        let (database, user) = names.clone();
         let record =
             SpanRecord { trace, parent, sent_at: 0, waited, run, database, user, fingerprint, text, failed, rows };
         self.ended.push((now, record));
@@ -178,7 +179,7 @@ mod tests {
     fn executed(spans: &mut Spans, server: u32, statement: u32) {
         let what = Executed { statement: StatementId(statement), failed: false, rows: 1, bytes: 9 };
         let names = ("app".into(), "ann".into());
-        spans.executed(peer(server), what, (Time::START, 10, 5), names, Some((7, "select ?")));
+        spans.executed(peer(server), what, (Time::START, 10, 5), &names, Some((7, "select ?")));
     }
 
     fn peer(number: u32) -> Peer {
