@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_admin::{
-    Activity, Adopted, BackendKey, ChangeError, ConfigAccess, Persisted, PoolTestResult, Rehearsal, ServerCapacity,
-    Signal,
+    Activity, Adopted, BackendKey, ChangeError, ChangeRequest, ConfigAccess, Persisted, PoolTestResult, Rehearsal,
+    ServerCapacity, Signal,
 };
 use weir_base::Target;
 use weir_config::{
@@ -115,9 +115,11 @@ impl ConfigStore {
     }
 
     /// Makes a change, or returns why not.
-    pub(crate) fn change(&self, edit: &Edit, fit: Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> {
+    pub(crate) fn change(&self, wanted: &ChangeRequest, fit: Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> {
+        let edit = &wanted.edit;
         let mut current = self.current();
         self.check_unchanged(&current)?;
+        self.check_latest(wanted.latest)?;
         let plan = self.plan(&current, edit)?;
         let config = fit(plan.config.clone()).map_err(ChangeError::Unfit)?;
         let written = plan.text.map_err(ReplaceError::Refused).and_then(|text| self.write(&mut current, text));
@@ -184,6 +186,15 @@ impl ConfigStore {
             Ok(text) if text != current.text => Err(self.changed_by_hand()),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(self.changed_by_hand()),
             Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// An error if the configuration has a later version than the caller knows. Earlier changes are versions by now: workers
+    /// have each of them recorded before the next one is made.
+    fn check_latest(&self, known: Option<u64>) -> Result<(), ChangeError> {
+        match (known, self.versions.get().map(Versions::latest)) {
+            (Some(known), Some(latest)) if known != latest => Err(ChangeError::Overtaken(latest)),
+            _ => Ok(()),
         }
     }
 
