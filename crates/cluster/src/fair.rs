@@ -153,7 +153,8 @@ impl View<'_> {
         self.floor.min((self.record.budget / 2).saturating_sub(others)).max(mine.floor)
     }
 
-    /// The wait to be recorded; one that is nearly right stays, since each change is a write.
+    /// The wait to be recorded; one that is nearly right stays, since each change is a write. It names enough, since others
+    /// give no more.
     fn wait(&self, written: Option<Wait>, lacking: u32) -> Option<Wait> {
         if lacking == 0 {
             return None;
@@ -161,7 +162,7 @@ impl View<'_> {
         let age = self.oldest().micros() / 1000;
         let fits = |wait: &Wait| {
             let now = wait.age + self.seen.micros() / 1000;
-            now.abs_diff(age) < 2000 && wait.amount <= 2 * lacking && lacking <= 2 * wait.amount
+            now.abs_diff(age) < 2000 && (lacking..=2 * lacking).contains(&wait.amount)
         };
         written.filter(fits).or(Some(Wait { amount: lacking, age }))
     }

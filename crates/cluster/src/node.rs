@@ -21,7 +21,7 @@ const MOST_POOLS: usize = 32;
 /// The pause after a request that failed.
 const RETRY: Span = Span::from_millis(500);
 /// So many conflicts in a row make the pause after them longer.
-const MOST_CONFLICTS: u32 = 2;
+const MOST_CONFLICTS: u32 = 1;
 /// The time between two looks at the other members while clients wait.
 const LOOK_AT_MEMBERS: Span = Span::from_secs(1);
 
