@@ -1,14 +1,15 @@
-//! `weir-bench all`: every group in turn, and at the end one table: which budget holds.
+//! `weir-bench all`: runs every group, and prints one table at the end: which budgets hold.
 //!
 //! A group that fails does not keep the others from being measured: its budgets are open, and the table says why.
 
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 
 use serde_json::{Value, json};
 
 use crate::budgets::{self, Finding, Findings, Measured};
+use crate::contender::{Kind, OTHERS};
 use crate::error::{Error, Outcome};
 use crate::options::{Group, Output};
 use crate::out::Out;
@@ -23,7 +24,8 @@ pub(crate) struct Options {
     /// All cases of the rounds
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// What is compared with PgBouncer by both back ends, within 15 minutes
+    /// What has a budget relative to PgBouncer, by both back ends, beside every other pooler on the PATH: 15 minutes, and five
+    /// more for each other pooler
     #[arg(long, conflicts_with_all = ["quick", "full", "groups"])]
     rivals: bool,
     /// Each for a second and small: that everything runs; its figures mean nothing
@@ -64,7 +66,10 @@ const fn entry<G: Group>(quick: &'static str, rivals: Option<&'static str>, has_
 
 /// The cases that both back ends have budgets in.
 const BUDGETED: &str = "--only simple-1,simple-4,simple-20,simple-50,simple-200,prepared-50,extended-50,connect-10,\
-                        tpcb-50 --rounds 5 --poolers pgbouncer,weir,weir-epoll";
+                        tpcb-50 --rounds 5 --poolers @installed";
+
+/// In the flags of an entry: PgBouncer, Weir by both back ends, and each of [`OTHERS`] that is on the PATH.
+const INSTALLED: &str = "@installed";
 
 static GROUPS: &[Entry] = &[
     entry::<rounds::Options>("--rounds 1 --seconds 1 --scale 1 --only simple-50,connect-10", Some(BUDGETED), true),
@@ -73,7 +78,7 @@ static GROUPS: &[Entry] = &[
     entry::<tail::Options>("--rounds 1 --seconds 1 --clients 100", Some("--rounds 4 --seconds 3"), true),
     entry::<idle::Options>("--clients 100,200 --idle 200 --active 10 --rate 200 --rounds 1 --seconds 1", None, true),
     entry::<open::Options>("--rounds 1 --seconds 1 --clients 40 --load 50,120", Some("--few --rounds 5"), true),
-    entry::<bulk::Options>("--rounds 1 --megabytes 10", Some("--rounds 3 --poolers pgbouncer,weir,weir-epoll"), true),
+    entry::<bulk::Options>("--rounds 1 --megabytes 10", Some("--rounds 3 --poolers @installed"), true),
     entry::<burst::Options>("--rounds 1 --clients 200", None, true),
     entry::<workers::Options>("--rounds 1 --seconds 1", None, true),
 ];
@@ -129,7 +134,8 @@ impl Options {
     fn flags_of(&self, group: &Entry) -> Vec<String> {
         let mut flags: Vec<_> = if group.has_rig { self.flags.clone() } else { Vec::new() };
         if let (true, Some(rivals)) = (self.rivals, group.rivals) {
-            flags.extend(rivals.split_whitespace().map(str::to_owned));
+            let poolers = |flag: &str| if flag == INSTALLED { installed() } else { flag.to_owned() };
+            flags.extend(rivals.split_whitespace().map(poolers));
         }
         if self.quick {
             flags.extend(group.quick.split_whitespace().map(str::to_owned));
@@ -139,6 +145,14 @@ impl Options {
         }
         flags
     }
+}
+
+/// The value of `--poolers` that [`INSTALLED`] is replaced by.
+fn installed() -> String {
+    let others = OTHERS.into_iter().filter(|kind| kind.is_installed());
+    let kinds = [Kind::Pgbouncer, Kind::Weir, Kind::WeirEpoll].into_iter().chain(others);
+    let names = kinds.filter_map(|kind| kind.to_possible_value());
+    names.map(|name| name.get_name().to_owned()).collect::<Vec<_>>().join(",")
 }
 
 /// The budgets of a group that has failed.
