@@ -21,6 +21,8 @@ pub enum Via {
     Signal,
     /// A file that is watched has changed.
     Watch,
+    /// Another node, or `weir cluster apply`, has changed the cluster's configuration.
+    Cluster,
 }
 
 impl Via {
@@ -31,6 +33,7 @@ impl Via {
             Via::Console => "console",
             Via::Signal => "signal",
             Via::Watch => "watch",
+            Via::Cluster => "cluster",
         }
     }
 }
@@ -131,6 +134,10 @@ pub enum ChangeError {
     ChangedByHand(String),
     /// Secrets of an earlier version, by their keys, that were not stored, and that the file does not have any more.
     SecretsNeeded(Vec<String>),
+    /// The cluster's configuration has changed since this node adopted it.
+    ChangedInCluster,
+    /// The cluster's configuration can't be written; holds why. It is unchanged, or the change appears later.
+    ClusterAway(String),
     /// This process has no configuration file.
     Fixed,
 }
@@ -150,6 +157,10 @@ impl fmt::Display for ChangeError {
                 write!(f, "the configuration has changed since: it is version {latest} now")
             }
             ChangeError::ChangedByHand(file) => write!(f, "{file} was changed by hand since it was read"),
+            ChangeError::ChangedInCluster => {
+                f.write_str("the cluster's configuration has changed since this node adopted it")
+            }
+            ChangeError::ClusterAway(why) => write!(f, "the cluster's configuration can't be written: {why}"),
             ChangeError::SecretsNeeded(keys) => write!(f, "secrets are not stored: give {}", keys.join(", ")),
             ChangeError::Fixed => f.write_str("this process has no configuration that could be changed"),
         }

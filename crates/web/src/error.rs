@@ -137,7 +137,9 @@ impl ApiError {
                 ChangeError::NameTaken(..)
                 | ChangeError::ChangedByHand(_)
                 | ChangeError::Overtaken(_)
+                | ChangeError::ChangedInCluster
                 | ChangeError::Fixed => StatusCode::CONFLICT,
+                ChangeError::ClusterAway(_) => StatusCode::SERVICE_UNAVAILABLE,
                 ChangeError::Missing(..) => StatusCode::NOT_FOUND,
                 ChangeError::Invalid(_)
                 | ChangeError::ListedElsewhere(_)
@@ -240,6 +242,8 @@ fn change_error(why: &ChangeError) -> ErrorBody {
             .hint("put a line \"user\" \"password\" into it, and reload it with POST /api/v1/reload; or list users in [auth.users]"),
         ChangeError::Overtaken(_) => body.hint("look at the change: GET /api/v1/config/versions; then send yours again"),
         ChangeError::ChangedByHand(_) => body.hint("reload it with POST /api/v1/reload, check it, and send the change again"),
+        ChangeError::ChangedInCluster => body.hint("look at GET /api/v1/cluster, and send the change again when this node runs the newest revision"),
+        ChangeError::ClusterAway(_) => body.hint("look at etcd, and send the change again"),
         ChangeError::SecretsNeeded(keys) => ErrorBody { key: keys.first().cloned(), ..body }.hint("send them as \"secrets\", by these keys"),
         ChangeError::Missing(..) | ChangeError::Unfit(_) | ChangeError::Fixed => body,
     }
