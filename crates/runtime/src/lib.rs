@@ -61,5 +61,5 @@ pub use signals::Signals;
 pub use start::{Handle, Plan, Running, start};
 pub use start_error::StartError;
 pub use takeover::{NotTaken, Predecessor, UpgradeSocket, upgrade_socket};
-pub use tls::{ServerTls, TlsFiles, TlsFinding, check_tls};
+pub use tls::{ServerTls, TlsFiles, TlsFinding, certificate_expiries, check_tls};
 pub use weir_engine::port::{Reread, Signal};

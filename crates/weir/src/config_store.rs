@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_admin::{
-    Activity, Adopted, BackendKey, ChangeError, ChangeRequest, ConfigAccess, Persisted, PoolTestResult, Rehearsal,
-    ServerCapacity, Signal,
+    Activity, Adopted, BackendKey, CertificateExpiry, ChangeError, ChangeRequest, ConfigAccess, Persisted,
+    PoolTestResult, Rehearsal, ServerCapacity, Signal,
 };
 use weir_base::Target;
 use weir_config::{
@@ -271,6 +271,10 @@ impl ConfigStore {
 impl ConfigAccess for ConfigStore {
     fn accounts(&self) -> Arc<Accounts> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn certificates(&self, config: &Config) -> Vec<CertificateExpiry> {
+        weir_runtime::certificate_expiries(config)
     }
 
     fn rehearse(&self, edit: &Edit) -> Result<Rehearsal, ChangeError> {
