@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_admin::{
-    Activity, Adopted, BackendKey, ChangeError, ConfigAccess, Persisted, PoolTestResult, Rehearsal, ServerCapacity,
-    Signal,
+    Activity, Adopted, Author, BackendKey, ChangeError, ConfigAccess, Persisted, PoolTestResult, Rehearsal,
+    ServerCapacity, Signal,
 };
 use weir_base::Target;
 use weir_config::{
@@ -161,14 +161,20 @@ impl ConfigStore {
     }
 
     /// Makes a change, or returns why not.
-    pub(crate) fn change(&self, edit: &Edit, fit: Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> {
+    pub(crate) fn change(
+        &self,
+        (edit, author): (&Edit, &Author),
+        fit: Fit<'_>,
+    ) -> Result<(Arc<Config>, Persisted), ChangeError> {
         let mut current = self.current();
         self.check_unchanged(&current)?;
         let plan = self.plan(&current, edit)?;
         plan.check_secrets()?;
         let config = fit(plan.config.clone()).map_err(ChangeError::Unfit)?;
         let written = match plan.text {
-            Written::Shared(text) => return self.publish(&mut current, text, plan.config).map(|kept| (config, kept)),
+            Written::Shared(text) => {
+                return self.publish(&mut current, (text, author), plan.config).map(|kept| (config, kept));
+            }
             Written::File(text) => self.write(&mut current, text),
             Written::Nowhere(why) => Err(ReplaceError::Refused(why)),
         };
