@@ -89,6 +89,21 @@ pub struct Rehearsal {
     pub secrets: Vec<String>,
 }
 
+/// A change that the control plane requests.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ChangeRequest {
+    /// What is changed.
+    pub edit: Edit,
+    /// The last version of the configuration that the caller knows: with a later one nothing is changed.
+    pub latest: Option<u64>,
+}
+
+impl From<Edit> for ChangeRequest {
+    fn from(edit: Edit) -> ChangeRequest {
+        ChangeRequest { edit, latest: None }
+    }
+}
+
 /// Where a change is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Persisted {
@@ -113,6 +128,8 @@ pub enum ChangeError {
     Exposes(Box<Exposure>),
     /// The configuration would be valid, but could not be served; holds why.
     Unfit(String),
+    /// The configuration has changed since the caller looked; its last version.
+    Overtaken(u64),
     /// The file has changed since it was read; holds its path.
     ChangedByHand(String),
     /// Secrets of an earlier version, by their keys, that were not stored, and that the file does not have any more.
@@ -136,6 +153,9 @@ impl fmt::Display for ChangeError {
             }
             ChangeError::Exposes(exposure) => f.write_str(&exposure.message),
             ChangeError::Unfit(why) => f.write_str(why),
+            ChangeError::Overtaken(latest) => {
+                write!(f, "the configuration has changed since: it is version {latest} now")
+            }
             ChangeError::ChangedByHand(file) => write!(f, "{file} was changed by hand since it was read"),
             ChangeError::ChangedInCluster => {
                 f.write_str("the cluster's configuration has changed since this node adopted it")

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_admin::{
-    Activity, Adopted, Author, BackendKey, ChangeError, ConfigAccess, Persisted, PoolTestResult, Rehearsal,
-    ServerCapacity, Signal,
+    Activity, Adopted, Author, BackendKey, ChangeError, ChangeRequest, ConfigAccess, Persisted, PoolTestResult,
+    Rehearsal, ServerCapacity, Signal,
 };
 use weir_base::Target;
 use weir_config::{
@@ -163,11 +163,13 @@ impl ConfigStore {
     /// Makes a change, or returns why not.
     pub(crate) fn change(
         &self,
-        (edit, author): (&Edit, &Author),
+        (wanted, author): (&ChangeRequest, &Author),
         fit: Fit<'_>,
     ) -> Result<(Arc<Config>, Persisted), ChangeError> {
+        let edit = &wanted.edit;
         let mut current = self.current();
         self.check_unchanged(&current)?;
+        self.check_latest(wanted.latest)?;
         let plan = self.plan(&current, edit)?;
         plan.check_secrets()?;
         let config = fit(plan.config.clone()).map_err(ChangeError::Unfit)?;
@@ -244,6 +246,15 @@ impl ConfigStore {
             Ok(text) if text != current.file => Err(self.changed_by_hand()),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(self.changed_by_hand()),
             Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// An error if the configuration has a later version than the caller knows. Earlier changes are versions by now: workers
+    /// have each of them recorded before the next one is made.
+    fn check_latest(&self, known: Option<u64>) -> Result<(), ChangeError> {
+        match (known, self.versions.get().map(Versions::latest)) {
+            (Some(known), Some(latest)) if known != latest => Err(ChangeError::Overtaken(latest)),
+            _ => Ok(()),
         }
     }
 
