@@ -131,13 +131,19 @@ class Node:
         self.name, self.space, self.clients = f"node{number}", Space(f"node{number}", 30 + number), 10
         self.file = f"{folder}/{self.name}.toml"
         with open(self.file, "w") as file:
-            file.write(f"""[listen]
+            file.write(f"""[general]
+stats_users = ["viewer"]
+[listen]
 address = "{self.space.address}"
 port = 6432
 [auth]
 type = "trust"
 [auth.users]
 app = ""
+viewer = ""
+[web]
+address = "127.0.0.1"
+port = 8080
 [cluster]
 etcd = {json.dumps([etcd.client for etcd in etcds[number % ETCDS:] + etcds[:number % ETCDS]])}
 name = "chaos"
@@ -155,6 +161,17 @@ size = {BUDGET}
 
     def start(self):
         self.process = self.space.start(self.name, WEIR, "serve", self.file)
+
+    def get(self, path):
+        code = f"import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:8080{path}', timeout=5).read().decode())"
+        command = ["ip", "netns", "exec", self.space.name, sys.executable, "-c", code]
+        return subprocess.run(command, text=True, stdout=subprocess.PIPE, check=True).stdout
+
+    def view(self):
+        return json.loads(self.get("/api/v1/cluster"))
+
+    def states(self):
+        return {node["name"]: node["state"] for node in self.view()["nodes"]}
 
     def serves(self):
         return query(self.space.address, 6432, "app", "select 1", "app")
@@ -299,6 +316,32 @@ class World:
             [node.process.send_signal(signal.SIGCONT) for node in frozen]
             self.healed(f"{[node.name for node in frozen]} frozen for {seconds:.0f} s")
 
+    def views(self):
+        """What the console, the API and the metrics of a node show while another is frozen, and afterwards."""
+        seen, frozen = self.nodes[0], self.nodes[4]
+        frozen.process.send_signal(signal.SIGSTOP)
+        until(8 * LEASE, lambda: seen.states().get(frozen.name) == "lost", f"{frozen.name} is frozen, and not shown as lost")
+        frozen.process.send_signal(signal.SIGCONT)
+        members = {node.name: "member" for node in self.nodes}
+        until(8 * LEASE, lambda: seen.states() == members, "not all nodes are shown as members")
+        view = seen.view()
+        pool = view["pools"][0]
+        shares = {share["node"]: share["share"] for share in pool["shares"]}
+        print("  ", view["node"], view["standing"], pool["name"], pool["budget"], shares, flush=True)
+        if (view["cluster"], view["node"], view["standing"], pool["budget"]) != ("chaos", seen.name, "member", BUDGET) \
+                or sum(shares.values()) > BUDGET or set(shares) != set(members):
+            failures.append(f"the API shows {view}")
+        table = subprocess.run([f"{POSTGRES}/psql", "-h", seen.space.address, "-p", "6432", "-U", "viewer", "-At", "-d", "weir", "-c",
+                                "show cluster"], text=True, capture_output=True)
+        rows = [line.split("|") for line in table.stdout.splitlines()]
+        if {row[0] for row in rows} != set(members) or any(row[1:2] + row[3:5] != ["member", "app", str(BUDGET)] for row in rows):
+            failures.append(f"SHOW CLUSTER: {table.stdout}{table.stderr}")
+        metrics = seen.get("/metrics")
+        wanted = [f'weir_cluster_member{{cluster="chaos",node="{seen.name}"}} 1', f'weir_cluster_budget{{database="app"}} {BUDGET}']
+        lines = [line for line in metrics.splitlines() if line.startswith("weir_cluster_")]
+        print("  ", *lines, sep="\n   ", flush=True)
+        failures.extend(f"/metrics has no {line}: {lines}" for line in wanted if line not in lines)
+
     def disk_full(self):
         for full in ([self.leader()], self.etcds):
             [etcd.fill() for etcd in full]
@@ -320,7 +363,7 @@ class World:
             failures.append(f"over budget in {len(sampler.over)} samples: {sampler.over[:10]}")
 
 
-STEPS = ["leader_killed", "minority_cut", "nodes_frozen", "disk_full"]
+STEPS = ["leader_killed", "minority_cut", "nodes_frozen", "views", "disk_full"]
 try:
     world = World()
     for step in sys.argv[2:] or STEPS:
