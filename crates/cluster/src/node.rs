@@ -65,6 +65,19 @@ pub enum Standing {
     Floor,
 }
 
+/// Which of its configured budgets a node writes into etcd.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum BudgetRule {
+    /// Those that have changed, and all after the start: nodes have files of their own, and the one that was started or
+    /// reloaded last decides.
+    #[default]
+    OwnFile,
+    /// Each that differs from etcd's: the node runs the newest configuration of the cluster.
+    Newest,
+    /// None: the cluster has a newer configuration than the node.
+    Outdated,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// Reads everything. `certain`: no transaction of this node can still be committed.
@@ -122,8 +135,9 @@ pub struct Node {
     lost: BTreeSet<Lost>,
     /// With how many connections they may still have.
     ended: BTreeMap<Lost, u32>,
-    /// The own connections differ from those in etcd.
+    /// The own connections, or the revision of the configuration, differ from what is in etcd.
     unrecorded: bool,
+    budget_rule: BudgetRule,
     /// The other incarnation with this name may still live.
     name_in_use: bool,
     #[cfg(test)]
@@ -154,6 +168,7 @@ impl Node {
             lost: BTreeSet::new(),
             ended: BTreeMap::new(),
             unrecorded: false,
+            budget_rule: BudgetRule::default(),
             name_in_use: false,
             #[cfg(test)]
             bug: None,
@@ -162,11 +177,22 @@ impl Node {
 
     /// What other nodes see of this one: its version, the revision of its configuration, and why it refused a newer one.
     pub fn describe(&mut self, version: &str, config: i64, refused: &str) {
+        let before = (self.member.config, std::mem::take(&mut self.member.refused));
         (self.member.version, self.member.config, self.member.refused) = (version.into(), config, refused.into());
+        self.unrecorded |= (before.0, before.1.as_str()) != (config, refused);
     }
 
-    /// The configured budgets, all of them. A changed one is written into etcd; so the node that was started or reloaded
-    /// last decides.
+    /// What other nodes see of this one, or are about to.
+    pub fn member(&self) -> &Member {
+        &self.member
+    }
+
+    /// Which budgets this node writes into etcd from now on.
+    pub fn decide_budgets(&mut self, rule: BudgetRule) {
+        self.budget_rule = rule;
+    }
+
+    /// The configured budgets, all of them. Which of them are written into etcd: see [`BudgetRule`].
     pub fn set_budgets(&mut self, now: Time, budgets: &BTreeMap<String, Budget>) {
         for (name, budget) in budgets {
             let pool = self.pools.entry(name.clone()).or_insert_with(|| Pool::new(*budget, now));
@@ -378,13 +404,13 @@ impl Node {
 
     /// The records to write, and the limits from now on.
     fn changes(&mut self, now: Time) -> Vec<(String, PoolRecord)> {
-        let name = &self.name;
+        let (name, rule) = (&self.name, self.budget_rule);
         #[cfg(test)]
         let early = self.bug == Some(crate::sim::Bug::ReleasedBeforeClosed);
         #[cfg(not(test))]
         let early = false;
         let changed =
-            |(pool_name, pool): (&String, &mut Pool)| Some((pool_name.clone(), pool.change(now, name, early)?));
+            |(pool_name, pool): (&String, &mut Pool)| Some((pool_name.clone(), pool.change(now, name, rule, early)?));
         let mut changes: Vec<_> = self.pools.iter_mut().filter_map(changed).collect();
         // One pool that many nodes change does not hold up the others.
         let most = if self.conflicts == 0 { MOST_POOLS } else { 1 };
@@ -628,9 +654,14 @@ impl Pool {
     }
 
     /// The record to write, if one is. Sets the limit at once if it becomes lower.
-    fn change(&mut self, now: Time, me: &str, early: bool) -> Option<PoolRecord> {
+    fn change(&mut self, now: Time, me: &str, rule: BudgetRule, early: bool) -> Option<PoolRecord> {
         let mut record = self.record.clone();
-        if self.write_budget {
+        let writes = match rule {
+            BudgetRule::OwnFile => self.write_budget,
+            BudgetRule::Newest => self.budget.size > 0,
+            BudgetRule::Outdated => false,
+        };
+        if writes {
             record.budget = self.budget.size;
         }
         let Plan { mut entry, limit } = self.plan(now, me, &record);
