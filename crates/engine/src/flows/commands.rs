@@ -51,7 +51,7 @@ impl Engine {
         self.admin.gatherings.scatter(cx!(self, now, io), caller, command, to_workers)
     }
 
-    /// Withdraws a command that waits: what it stopped goes on. Returns whether there was one.
+    /// Withdraws a command that waits: what it stopped continues. Returns whether there was one.
     pub(super) fn take_back<I: Io>(&mut self, now: Time, id: u64, io: &mut I) -> bool {
         let cx = cx!(self, now, io);
         match self.admin.gatherings.take_back(cx, id) {
@@ -213,7 +213,7 @@ impl Engine {
         self.admin.reloads.enqueue(cx, Reload::Read(Caller::Nobody, Author::watch(), reread));
     }
 
-    /// A helper has read the configuration again.
+    /// A helper has reread the configuration.
     pub(crate) fn config_read<I: Io>(&mut self, now: Time, read: Result<Arc<Config>, String>, io: &mut I) {
         let (caller, author) = match self.admin.reloads.finish() {
             Some(Reload::Read(caller, author, _)) => (caller, author),
@@ -228,7 +228,7 @@ impl Engine {
             }
             Err(why) => {
                 if why.starts_with(TLS_FAULT) {
-                    // PgBouncer's line, which begins so.
+                    // PgBouncer's line begins like this.
                     log(Level::Error, format_args!("{why}"), io);
                 }
                 for line in why.lines() {

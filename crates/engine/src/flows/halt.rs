@@ -152,7 +152,7 @@ impl Engine {
         self.admin.halt.wake(cx!(self, now, io));
     }
 
-    /// An input during a SUSPEND has been handled: sockets that it waits for may be flushed.
+    /// An input during a SUSPEND has been handled: the sockets that the SUSPEND waits for may be flushed.
     pub(crate) fn check_flushed<I: Io>(&mut self, io: &mut I) {
         let peers = &self.peers;
         if self.admin.halt.are_flushed(|peer| is_full(peers, peer)) {
@@ -248,7 +248,7 @@ impl Engine {
             _ if self.admin.shutdown.is_draining() => ("got SIGUSR2 while shutting down, ignoring", false),
             ServiceState::Suspended => ("got SIGUSR2, continuing from SUSPEND", true),
             ServiceState::Paused => ("got SIGUSR2, continuing from PAUSE", true),
-            // The command to pause is on its way to the workers, this one among them; this one comes after it.
+            // The command to pause is on its way to the workers, this one included; this shutdown follows it.
             ServiceState::Active if self.admin.gatherings.is_pausing() => ("got SIGUSR2, continuing from PAUSE", true),
             ServiceState::Active => ("got SIGUSR2, but not paused/suspended", false),
         };
@@ -317,7 +317,7 @@ impl Engine {
         self.check_drained(io);
     }
 
-    /// Whether this worker has nothing left that a shutdown waits for: worker 0 is told.
+    /// If this worker has nothing left that a shutdown waits for: informs worker 0.
     pub(crate) fn check_drained<I: Io>(&mut self, io: &mut I) {
         let done = match self.admin.shutdown.draining() {
             Some(Drain::Clients) => !self.peers.clients().any(|c| c.is_waited_for()),
