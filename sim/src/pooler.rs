@@ -373,7 +373,7 @@ impl Pooler {
             Work::SaltServer { password, salt, iterations } | Work::SaltClient { password, salt, iterations } => {
                 Answer::Salted(salts::salted(&password, &salt, iterations))
             }
-            Work::CheckPassword(_) => Answer::Checked(Err("nobody is known here".to_owned())),
+            Work::CheckPassword(_) => Answer::Checked(Err("no user is known here".to_owned())),
             Work::NameOfUser(uid) => Answer::UserName(Some(format!("user{uid}"))),
             Work::LoadConfig(_) => Answer::Config(self.shared.load()),
             Work::ApplyTls(config) => Answer::Config(weir_config::apply_tls(&config).map(Arc::new)),

@@ -171,7 +171,7 @@ impl Alert {
         Alert { condition, started, seen: now, fired: None, sent: None, silenced: false }
     }
 
-    /// Whether a condition that holds now is the same as before: no time passed in which nobody looked, or it fires.
+    /// Whether a condition that holds now is the same as before: there was no time without a check, or it fires.
     fn goes_on(&self, now: u64) -> bool {
         self.fired.is_some() || now.saturating_sub(self.seen) < GONE
     }

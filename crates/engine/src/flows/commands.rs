@@ -58,7 +58,7 @@ impl Engine {
             None => return false,
             Some(Undo::Nothing) => {}
             Some(Undo::Resume(name)) => {
-                self.scatter(now, Caller::Nobody, Command::Resume(name.clone()), &WorkerCommand::Resume(name), io);
+                self.scatter(now, Caller::Engine, Command::Resume(name.clone()), &WorkerCommand::Resume(name), io);
             }
         }
         true
@@ -148,7 +148,7 @@ impl Engine {
             self.observe_health(now, &mut gathered.report, io);
         }
         match gathered.caller {
-            Caller::Nobody => self.gathered_for_nobody(now, &gathered, io),
+            Caller::Engine => self.gathered_for_engine(now, &gathered, io),
             Caller::Console(peer) => self.gathered_for_console(now, peer, gathered, io),
             Caller::Control(number) => {
                 let reply = match (&gathered.command, self.admin.reloads.take_persisted(number)) {
@@ -184,7 +184,7 @@ impl Engine {
     }
 
     /// A command of the engine itself: the figures for the log, or whether an operator is connected.
-    fn gathered_for_nobody<I: Io>(&mut self, now: Time, gathered: &Gathered, io: &mut I) {
+    fn gathered_for_engine<I: Io>(&mut self, now: Time, gathered: &Gathered, io: &mut I) {
         let Gathered { command, report, left, .. } = gathered;
         match command {
             Command::Show(Show::Stats) => {
@@ -210,7 +210,7 @@ impl Engine {
     pub(crate) fn begin_reread<I: Io>(&mut self, now: Time, reread: Reread, io: &mut I) {
         log(Level::Info, format_args!("a watched file has changed: reading it again"), io);
         let cx = cx!(self, now, io);
-        self.admin.reloads.enqueue(cx, Reload::Read(Caller::Nobody, Author::watch(), reread));
+        self.admin.reloads.enqueue(cx, Reload::Read(Caller::Engine, Author::watch(), reread));
     }
 
     /// A helper has reread the configuration.
@@ -236,7 +236,7 @@ impl Engine {
                 }
                 let error = CommandError::ReloadFailed(why);
                 match caller {
-                    Caller::Nobody => {}
+                    Caller::Engine => {}
                     Caller::Console(peer) => self.answer_console(peer, &console::failure(&error), io),
                     Caller::Control(number) => io.answer(number, Err(error)),
                 }

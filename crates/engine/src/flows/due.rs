@@ -150,7 +150,7 @@ impl Engine {
         if self.common.worker() == WorkerId(0) && self.common.config().log.stats {
             // One line for the process: the counts of all workers.
             let ask = WorkerCommand::Report { counts: false };
-            self.scatter(now, Caller::Nobody, Command::Show(Show::Stats), &ask, io);
+            self.scatter(now, Caller::Engine, Command::Show(Show::Stats), &ask, io);
         }
     }
 }

@@ -182,7 +182,7 @@ impl Engine {
     pub(crate) fn check_operators<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.admin.halt.is_suspended() {
             let to_workers = WorkerCommand::Report { counts: false };
-            self.scatter(now, Caller::Nobody, Command::Show(Show::State), &to_workers, io);
+            self.scatter(now, Caller::Engine, Command::Show(Show::State), &to_workers, io);
         }
     }
 
@@ -208,7 +208,7 @@ impl Engine {
     /// The process has received a signal.
     pub(crate) fn signal<I: Io>(&mut self, now: Time, signal: Signal, io: &mut I) {
         match signal {
-            Signal::Reload => self.begin_reload(now, Caller::Nobody, Author::signal(), io),
+            Signal::Reload => self.begin_reload(now, Caller::Engine, Author::signal(), io),
             Signal::Reread(reread) => self.begin_reread(now, reread, io),
             Signal::Quit => io.exit(0),
             Signal::ShutdownClients if self.admin.shutdown.is_under_way() => {
@@ -237,7 +237,7 @@ impl Engine {
     fn pause_signal<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.admin.halt.state() == ServiceState::Active {
             log(Level::Info, format_args!("got SIGUSR1, pausing all activity"), io);
-            self.scatter(now, Caller::Nobody, Command::Pause(None), &WorkerCommand::Pause(None), io);
+            self.scatter(now, Caller::Engine, Command::Pause(None), &WorkerCommand::Pause(None), io);
         } else {
             log(Level::Info, format_args!("got SIGUSR1, but already paused/suspended"), io);
         }
@@ -259,7 +259,7 @@ impl Engine {
     }
 
     fn resume_all<I: Io>(&mut self, now: Time, io: &mut I) {
-        self.scatter(now, Caller::Nobody, Command::Resume(None), &WorkerCommand::Resume(None), io);
+        self.scatter(now, Caller::Engine, Command::Resume(None), &WorkerCommand::Resume(None), io);
     }
 
     /// A signal requests a shutdown: for `shutdown_delay` only health checks see it, unless one was announced before.

@@ -14,8 +14,7 @@
 //!   message. For `idle_transaction_timeout`.
 //!
 //! Two of them may run at a time: it is unknown whether a server that was sent an Execute without a Sync works on it.
-//! In
-//! session mode nothing is held between transactions. Must not know sockets, pools or messages.
+//! In session mode nothing is held between transactions. Must not know sockets, pools or messages.
 
 use weir_base::Time;
 use weir_config::Limits;

@@ -102,12 +102,12 @@ fn an_idle_server_that_sends_anything_is_closed() {
     let (mut notice, mut error) = (Vec::new(), Vec::new());
     put_back::notice(&mut notice, &fields("WARNING"));
     put_back::error(&mut error, &fields("FATAL"));
-    for unasked in [notice, error, parameter] {
+    for unsolicited in [notice, error, parameter] {
         let mut world = World::new(config(1));
         let client = world.arrival("ann", "db");
         let server = world.server();
         world.heard(client);
-        world.bytes(server, &unasked);
+        world.bytes(server, &unsolicited);
         assert!(!world.is_open(server) && world.is_open(client));
         assert_eq!(world.heard(client), b"", "it was not meant for a client");
     }

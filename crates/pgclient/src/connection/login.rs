@@ -76,7 +76,9 @@ impl Connection {
                 }
                 Auth::SaslFinal(data) => scram = verify_server(scram, data)?,
                 Auth::Unsupported(code) => {
-                    return Err(Error::Login(format!("the server wants authentication method {code}, unknown here")));
+                    return Err(Error::Login(format!(
+                        "the server requires authentication method {code}, unknown here"
+                    )));
                 }
             }
             self.send_bytes(&reply)?;

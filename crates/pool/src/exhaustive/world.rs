@@ -232,10 +232,10 @@ impl World {
     pub(super) fn acquire(&mut self) {
         let client = self.free_client().expect("one is free");
         let paused = self.run_state != RunState::Running;
-        let nobody_waits = self.queue.is_empty();
+        let queue_is_empty = self.queue.is_empty();
         match self.pool.acquire(client, self.now) {
             Acquire::Granted { server, check } => {
-                assert!(!paused && nobody_waits, "overtakes");
+                assert!(!paused && queue_is_empty, "overtakes");
                 self.link(client, self.now, server, check);
             }
             Acquire::Queued => {

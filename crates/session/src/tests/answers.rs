@@ -131,12 +131,12 @@ fn a_clients_own_notification_names_the_process_id_that_it_received() {
 
 #[test]
 fn a_server_that_sends_anything_while_idle_is_not_used_again() {
-    for unasked in
+    for unsolicited in
         [notice("something"), parameter("TimeZone", "UTC"), error("57P01", "terminating"), fatal("57P01", "x")]
     {
         let mut link = Link::transaction();
-        link.feed_server(&unasked, false).unwrap();
-        assert!(link.server().is_unusable(), "{unasked:?}");
+        link.feed_server(&unsolicited, false).unwrap();
+        assert!(link.server().is_unusable(), "{unsolicited:?}");
         assert!(link.server().prove_clean().is_none());
     }
 }

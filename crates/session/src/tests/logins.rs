@@ -405,20 +405,20 @@ fn a_server_that_may_not_ask_like_this_receives_nothing() {
     let clear = server_says(put_back::auth_cleartext);
     let md5 = server_says(|b| put_back::auth_md5(b, [0; 4]));
     let sasl = server_says(|b| put_back::auth_sasl(b, &["SCRAM-SHA-256"]));
-    let unasked = [auth_ok(), parameter("TimeZone", "UTC"), key(), ready()].concat();
+    let unsolicited = [auth_ok(), parameter("TimeZone", "UTC"), key(), ready()].concat();
     for (require, verified, request, allowed) in [
         ("auto", false, &clear, false),
-        ("auto", false, &unasked, false),
+        ("auto", false, &unsolicited, false),
         ("auto", false, &md5, true),
         ("auto", false, &sasl, true),
         ("auto", true, &clear, true),
-        ("auto", true, &unasked, true),
+        ("auto", true, &unsolicited, true),
         ("any", false, &clear, true),
-        ("none", false, &unasked, true),
+        ("none", false, &unsolicited, true),
         ("none", false, &sasl, false),
         ("scram-sha-256", true, &md5, false),
         ("scram-sha-256", true, &clear, false),
-        ("scram-sha-256", true, &unasked, false),
+        ("scram-sha-256", true, &unsolicited, false),
         ("!password,!none", true, &clear, false),
         ("!password,!none", false, &md5, true),
     ] {
