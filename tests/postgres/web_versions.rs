@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::thread;
 
 use serde_json::{Value, json};
 use weir_pglocal::Signal;
@@ -204,6 +206,36 @@ fn an_edited_file_with_a_mistake_is_no_version_and_two_editors_do_not_overwrite_
     stage.versions(3);
     let (status, late) = stage.restore(1, &json!({ "latest": 2 }));
     assert_eq!((status, stage.present_size()), (409, 9.into()), "{late}");
+}
+
+#[test]
+fn of_changes_that_know_the_same_version_and_come_at_once_one_is_made() {
+    let stage = Stage::new("at-once");
+    for round in 0..8 {
+        // A change adds one version, and none when it changes nothing: each size is another one.
+        let latest = stage.api.get("/api/v1/config/versions")["latest"].as_u64().unwrap();
+        let (stage, barrier) = (&stage, &Barrier::new(4));
+        let changed = |by: u64| {
+            barrier.wait();
+            let path = format!("/api/v1/pools/app?latest={latest}");
+            stage.ask("PATCH", &path, &json!({ "size": 10 + 4 * round + by })).0
+        };
+        let restored = || {
+            barrier.wait();
+            // Another version than the round before may have returned to.
+            stage.restore(1 + u64::from(round % 2 == 0), &json!({ "latest": latest })).0
+        };
+        let mut statuses = thread::scope(|threads| {
+            let changes = [1, 2, 3].map(|by| threads.spawn(move || changed(by)));
+            // In the first round a return to the first version would change nothing.
+            let last = threads.spawn(move || if round == 0 { changed(0) } else { restored() });
+            changes.into_iter().chain([last]).map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 409, 409, 409], "round {round}");
+        stage.versions(latest + 1);
+    }
+    assert_eq!(stage.ask("PATCH", "/api/v1/pools/app?latest=nine", &json!({ "size": 2 })).0, 400);
 }
 
 #[test]

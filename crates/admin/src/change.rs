@@ -21,6 +21,8 @@ pub enum Via {
     Signal,
     /// A file that is watched has changed.
     Watch,
+    /// Another node, or `weir cluster apply`, has changed the cluster's configuration.
+    Cluster,
 }
 
 impl Via {
@@ -31,6 +33,7 @@ impl Via {
             Via::Console => "console",
             Via::Signal => "signal",
             Via::Watch => "watch",
+            Via::Cluster => "cluster",
         }
     }
 }
@@ -86,6 +89,21 @@ pub struct Rehearsal {
     pub secrets: Vec<String>,
 }
 
+/// A change that the control plane requests.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ChangeRequest {
+    /// What is changed.
+    pub edit: Edit,
+    /// The last version of the configuration that the caller knows: with a later one nothing is changed.
+    pub latest: Option<u64>,
+}
+
+impl From<Edit> for ChangeRequest {
+    fn from(edit: Edit) -> ChangeRequest {
+        ChangeRequest { edit, latest: None }
+    }
+}
+
 /// Where a change is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Persisted {
@@ -110,10 +128,16 @@ pub enum ChangeError {
     Exposes(Box<Exposure>),
     /// The configuration would be valid, but could not be served; holds why.
     Unfit(String),
+    /// The configuration has changed since the caller looked; its last version.
+    Overtaken(u64),
     /// The file has changed since it was read; holds its path.
     ChangedByHand(String),
     /// Secrets of an earlier version, by their keys, that were not stored, and that the file does not have any more.
     SecretsNeeded(Vec<String>),
+    /// The cluster's configuration has changed since this node adopted it.
+    ChangedInCluster,
+    /// The cluster's configuration can't be written; holds why. It is unchanged, or the change appears later.
+    ClusterAway(String),
     /// This process has no configuration file.
     Fixed,
 }
@@ -129,7 +153,14 @@ impl fmt::Display for ChangeError {
             }
             ChangeError::Exposes(exposure) => f.write_str(&exposure.message),
             ChangeError::Unfit(why) => f.write_str(why),
+            ChangeError::Overtaken(latest) => {
+                write!(f, "the configuration has changed since: it is version {latest} now")
+            }
             ChangeError::ChangedByHand(file) => write!(f, "{file} was changed by hand since it was read"),
+            ChangeError::ChangedInCluster => {
+                f.write_str("the cluster's configuration has changed since this node adopted it")
+            }
+            ChangeError::ClusterAway(why) => write!(f, "the cluster's configuration can't be written: {why}"),
             ChangeError::SecretsNeeded(keys) => write!(f, "secrets are not stored: give {}", keys.join(", ")),
             ChangeError::Fixed => f.write_str("this process has no configuration that could be changed"),
         }

@@ -11,6 +11,10 @@ pub struct ClusterView {
     pub node: String,
     /// What this node does: `joining`, `name in use`, `member` or `floor`.
     pub standing: &'static str,
+    /// The revision of the cluster's configuration that this node runs; 0: its own file only.
+    pub config: i64,
+    /// The newer revision that this node has refused, and why; empty: none.
+    pub refused: String,
     /// The nodes, by name, as last read.
     pub nodes: Vec<ClusterNode>,
     /// The shared pools, by name.
@@ -26,6 +30,10 @@ pub struct ClusterNode {
     pub version: String,
     /// `member`, `silent` (its heartbeat is late), `lost` or `left`.
     pub state: &'static str,
+    /// The revision of the cluster's configuration that it runs; 0: its own file only.
+    pub config: i64,
+    /// The newer revision that it has refused, and why; empty: none.
+    pub refused: String,
     /// For how long its heartbeat is known to be unchanged.
     pub unchanged: Span,
 }
@@ -52,11 +60,4 @@ pub struct ClusterShare {
     pub floor: u32,
     /// How many its clients lack.
     pub lacks: u32,
-}
-
-impl ClusterView {
-    /// The state of a node; `lost` for one that is not there any more.
-    pub fn state_of(&self, node: &str) -> &'static str {
-        self.nodes.iter().find(|other| other.name == node).map_or("lost", |node| node.state)
-    }
 }

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_base::{Time, WorkerId};
-use weir_config::{Config, Edit};
+use weir_config::Config;
 
-use crate::change::{Author, ChangeError, Persisted};
+use crate::change::{Author, ChangeError, ChangeRequest, Persisted};
 use crate::cluster::ClusterView;
 use crate::command::Command;
 use crate::error::CommandError;
@@ -34,7 +34,7 @@ pub enum Request {
     /// Runs a command: any but RELOAD, SET, SHOW, SHUTDOWN and those about a console's own session.
     Run(Command),
     /// Changes the configuration, and applies it like a RELOAD.
-    Change(Arc<Edit>, Author),
+    Change(Arc<ChangeRequest>, Author),
     /// Sets the limits of pools that nodes share, from now on.
     SetShared(SharedLimits),
     /// Reads the configuration again, and applies it.

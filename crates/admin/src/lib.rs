@@ -30,7 +30,9 @@ mod token;
 
 pub use activity::{Activity, Backend, BackendKey, RoleConnections, ServerCapacity, Signal};
 pub use alerts::{AlertBook, AlertKey, AlertNotice, AlertState, Condition, FiredAlert, ListedAlert};
-pub use change::{Adopted, Author, ChangeError, ConfigAccess, Persisted, PoolTestResult, Rehearsal, Via};
+pub use change::{
+    Adopted, Author, ChangeError, ChangeRequest, ConfigAccess, Persisted, PoolTestResult, Rehearsal, Via,
+};
 pub use clock::timestamp;
 pub use cluster::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
 pub use command::{Command, Role, ShutdownMode, parse};

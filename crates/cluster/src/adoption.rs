@@ -36,6 +36,26 @@ impl Adoption {
         }
     }
 
+    /// Etcd's store has this revision now. One below those that are known is another store, restored or made anew: its
+    /// revisions are compared from 0 on. What runs stays in force until the store has a configuration.
+    pub fn store_is_at(&mut self, revision: Revision) {
+        let known = self.refused.as_ref().map_or(self.running, |(refused, _)| self.running.max(*refused));
+        if revision < known && self.trying.is_none() {
+            *self = Adoption::default();
+        }
+    }
+
+    /// This node has written this revision, and runs it.
+    pub fn written(&mut self, revision: Revision) {
+        self.newest = self.newest.take().filter(|(newest, _)| *newest > revision);
+        (self.running, self.refused) = (revision, None);
+    }
+
+    /// Whether no newer revision than the one in force is known.
+    pub fn is_newest(&self) -> bool {
+        self.newest.is_none() && self.trying.is_none() && self.refused.is_none()
+    }
+
     /// The next revision to try, one at a time.
     pub fn next_trial(&mut self) -> Option<(Revision, &str)> {
         let (revision, text) = self.newest.as_ref()?;
@@ -85,6 +105,29 @@ mod tests {
         assert_eq!(adoption.next_trial(), None);
         adoption.tried(Outcome::Adopted);
         assert_eq!((adoption.running(), adoption.next_trial()), (6, Some((8, "eight"))));
+    }
+
+    #[test]
+    fn a_revision_that_this_node_has_written_is_not_tried() {
+        let mut adoption = Adoption::new(5);
+        assert!(adoption.is_newest());
+        adoption.seen(6, "six".into());
+        assert!(!adoption.is_newest());
+        adoption.written(6);
+        assert!(adoption.is_newest());
+        adoption.seen(6, "six".into());
+        assert_eq!((adoption.running(), adoption.next_trial()), (6, None));
+    }
+
+    #[test]
+    fn a_store_that_was_made_anew_is_followed() {
+        let mut adoption = Adoption::new(50);
+        adoption.store_is_at(60);
+        adoption.seen(7, "late".into());
+        assert_eq!(adoption.next_trial(), None);
+        adoption.store_is_at(7);
+        adoption.seen(7, "new".into());
+        assert_eq!(adoption.next_trial(), Some((7, "new")));
     }
 
     #[test]

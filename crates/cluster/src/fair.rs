@@ -49,7 +49,8 @@ pub(crate) struct View<'a> {
 }
 
 /// Another node's wait.
-struct Claim {
+struct Claim<'a> {
+    name: &'a str,
     amount: u32,
     age: Span,
     share: u32,
@@ -72,15 +73,16 @@ impl View<'_> {
         Plan { entry, limit }
     }
 
-    fn claims(&self) -> Vec<Claim> {
+    fn claims(&self) -> Vec<Claim<'_>> {
         let others = self.record.nodes.iter().filter(|(name, _)| *name != self.me);
-        let waiting = others.filter_map(|(_, entry)| Some((entry, entry.wait?)));
-        let claim = |(entry, wait): (&Entry, Wait)| Claim {
-            amount: wait.amount,
-            age: Span::from_micros(wait.age * 1000 + self.seen.micros()),
-            share: entry.share,
-        };
-        waiting.map(claim).collect()
+        let waiting = others.filter_map(|(name, entry)| Some((name.as_str(), entry.share, entry.wait?)));
+        let claims = waiting.map(|(name, share, wait)| Claim { name, amount: wait.amount, age: self.age(wait), share });
+        claims.collect()
+    }
+
+    /// How old a recorded wait is now.
+    fn age(&self, wait: Wait) -> Span {
+        Span::from_micros(wait.age * 1000 + self.seen.micros())
     }
 
     /// An equal part of the budget among nodes that want more than their floor, rounded down and up.
@@ -99,7 +101,7 @@ impl View<'_> {
     }
 
     /// How much of its share the node gives away.
-    fn to_give(&self, mine: Entry, need: u32, claims: &[Claim]) -> u32 {
+    fn to_give(&self, mine: Entry, need: u32, claims: &[Claim<'_>]) -> u32 {
         let (budget, shared) = (self.record.budget, self.record.shared());
         let claimed: u32 = claims.iter().map(|claim| claim.amount).sum();
         let lacking = (claimed + shared).saturating_sub(budget);
@@ -114,7 +116,7 @@ impl View<'_> {
         let beyond = mine.share.saturating_sub(upper.max(mine.floor));
         let mut give = unused.max(beyond.min(wanted));
         if give == 0 && mine.share > fair.max(mine.floor) && wanted > 0 {
-            let older = |claim: &Claim| {
+            let older = |claim: &Claim<'_>| {
                 let by = if claim.share == 0 { OLDER } else { OLDER_AMONG_EQUALS };
                 claim.share <= fair && claim.age.micros() > self.oldest().micros() + by.micros()
             };
@@ -124,7 +126,7 @@ impl View<'_> {
     }
 
     /// How many free connections the node takes.
-    fn to_take(&self, mine: Entry, need: u32, claims: &[Claim]) -> u32 {
+    fn to_take(&self, mine: Entry, need: u32, claims: &[Claim<'_>]) -> u32 {
         let free = self.record.budget.saturating_sub(self.record.shared());
         let wanted = need - mine.share;
         if self.seen > CLAIM {
@@ -132,7 +134,9 @@ impl View<'_> {
         }
         let (_, upper) = self.fair();
         let poorer = || claims.iter().filter(|claim| claim.share < upper);
-        let older = poorer().filter(|claim| claim.age > self.oldest());
+        // By the record alone where it has both ages: each of two nodes must not take the other for the older one.
+        let written = mine.wait.map_or(self.oldest(), |wait| self.age(wait));
+        let older = poorer().filter(|claim| (claim.age, claim.name) > (written, self.me));
         let others: u32 = older.map(|claim| claim.amount.min(upper - claim.share)).sum();
         let most = if poorer().next().is_none() { u32::MAX } else { upper.saturating_sub(mine.share) };
         wanted.min(free.saturating_sub(others)).min(most)
@@ -149,7 +153,8 @@ impl View<'_> {
         self.floor.min((self.record.budget / 2).saturating_sub(others)).max(mine.floor)
     }
 
-    /// The wait to be recorded; one that is nearly right stays, since each change is a write.
+    /// The wait to be recorded; one that is nearly right stays, since each change is a write. It names enough, since others
+    /// give no more.
     fn wait(&self, written: Option<Wait>, lacking: u32) -> Option<Wait> {
         if lacking == 0 {
             return None;
@@ -157,7 +162,7 @@ impl View<'_> {
         let age = self.oldest().micros() / 1000;
         let fits = |wait: &Wait| {
             let now = wait.age + self.seen.micros() / 1000;
-            now.abs_diff(age) < 2000 && wait.amount <= 2 * lacking && lacking <= 2 * wait.amount
+            now.abs_diff(age) < 2000 && (lacking..=2 * lacking).contains(&wait.amount)
         };
         written.filter(fits).or(Some(Wait { amount: lacking, age }))
     }
@@ -201,6 +206,20 @@ mod tests {
         let waiting = record(10, &[("busy", 9, None), ("other", 0, Some((1, 500)))]);
         assert_eq!(plan(&waiting, 0, 1, 400).entry.share, 0);
         assert_eq!(plan(&waiting, 0, 1, 600).entry.share, 1);
+    }
+
+    #[test]
+    fn of_two_nodes_that_wait_for_the_last_connection_exactly_one_takes_it() {
+        // Their clients wait in turn, so the present age stays, and the recorded one grows.
+        let usage = Usage { open: 5, active: 5, waiting: 9, oldest: Span::from_millis(100), limit: 5 };
+        for (a, b) in [(500, 400), (400, 500), (500, 500)] {
+            let waiting = record(11, &[("a", 5, Some((8, a))), ("b", 5, Some((8, b)))]);
+            let takes = |me| {
+                let view = View { record: &waiting, me, usage: &usage, seen: Span::from_millis(50), floor: 0 };
+                view.plan().entry.share > 5
+            };
+            assert!(takes("a") != takes("b"), "{a} {b}");
+        }
     }
 
     #[test]

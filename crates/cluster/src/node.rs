@@ -20,6 +20,8 @@ use crate::timing::Timing;
 const MOST_POOLS: usize = 32;
 /// The pause after a request that failed.
 const RETRY: Span = Span::from_millis(500);
+/// So many conflicts in a row make the pause after them longer.
+const MOST_CONFLICTS: u32 = 1;
 /// The time between two looks at the other members while clients wait.
 const LOOK_AT_MEMBERS: Span = Span::from_secs(1);
 
@@ -61,6 +63,19 @@ pub enum Standing {
     Member,
     /// Its lease has ended, or is about to: its pools have their floors.
     Floor,
+}
+
+/// Which of its configured budgets a node writes into etcd.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum BudgetRule {
+    /// Those that have changed, and all after the start: nodes have files of their own, and the one that was started or
+    /// reloaded last decides.
+    #[default]
+    OwnFile,
+    /// Each that differs from etcd's: the node runs the newest configuration of the cluster.
+    Newest,
+    /// None: the cluster has a newer configuration than the node.
+    Outdated,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,13 +128,16 @@ pub struct Node {
     next_change: Time,
     next_read: Time,
     next_look: Time,
-    /// Pools are considered from here on, so that each has its turn.
-    cursor: usize,
+    /// Commits in a row that found a key changed, up to [`MOST_CONFLICTS`].
+    conflicts: u32,
+    /// The pool whose record was the last to be written: those after it have their turn first.
+    cursor: String,
     lost: BTreeSet<Lost>,
     /// With how many connections they may still have.
     ended: BTreeMap<Lost, u32>,
-    /// The own connections differ from those in etcd.
+    /// The own connections, or the revision of the configuration, differ from what is in etcd.
     unrecorded: bool,
+    budget_rule: BudgetRule,
     /// The other incarnation with this name may still live.
     name_in_use: bool,
     #[cfg(test)]
@@ -145,10 +163,12 @@ impl Node {
             next_change: now,
             next_read: now,
             next_look: now,
-            cursor: 0,
+            conflicts: 0,
+            cursor: String::new(),
             lost: BTreeSet::new(),
             ended: BTreeMap::new(),
             unrecorded: false,
+            budget_rule: BudgetRule::default(),
             name_in_use: false,
             #[cfg(test)]
             bug: None,
@@ -157,11 +177,22 @@ impl Node {
 
     /// What other nodes see of this one: its version, the revision of its configuration, and why it refused a newer one.
     pub fn describe(&mut self, version: &str, config: i64, refused: &str) {
+        let before = (self.member.config, std::mem::take(&mut self.member.refused));
         (self.member.version, self.member.config, self.member.refused) = (version.into(), config, refused.into());
+        self.unrecorded |= (before.0, before.1.as_str()) != (config, refused);
     }
 
-    /// The configured budgets, all of them. A changed one is written into etcd; so the node that was started or reloaded
-    /// last decides.
+    /// What other nodes see of this one, or are about to.
+    pub fn member(&self) -> &Member {
+        &self.member
+    }
+
+    /// Which budgets this node writes into etcd from now on.
+    pub fn decide_budgets(&mut self, rule: BudgetRule) {
+        self.budget_rule = rule;
+    }
+
+    /// The configured budgets, all of them. Which of them are written into etcd: see [`BudgetRule`].
     pub fn set_budgets(&mut self, now: Time, budgets: &BTreeMap<String, Budget>) {
         for (name, budget) in budgets {
             let pool = self.pools.entry(name.clone()).or_insert_with(|| Pool::new(*budget, now));
@@ -282,11 +313,21 @@ impl Node {
                 self.committed(now, &txn, revision, sent.at, sent.shares)
             }
             _ => {
-                // Something has changed: all is read again, after a pause that differs between nodes.
+                // Something has changed: all is read again, after a pause that differs between nodes. It replaces the time of
+                // the next look, which may be later: a release that waits for that keeps connections from others.
                 self.phase = Phase::Read { certain: true };
-                self.next_change = now + Span::from_micros(self.member.incarnation % 97 * 1000);
+                let pause = self.pause_after_conflict();
+                (self.next_change, self.next_read) = (now + pause, now + pause);
             }
         }
+    }
+
+    /// Below 100 ms after the first conflict, and longer after each that follows: nodes that write one record take turns.
+    fn pause_after_conflict(&mut self) -> Span {
+        let chance = self.member.incarnation.wrapping_add(self.member.beat.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 32;
+        let pause = Span::from_micros((chance % 97 * 1000) << self.conflicts);
+        self.conflicts = (self.conflicts + 1).min(MOST_CONFLICTS);
+        pause
     }
 
     /// The request has failed, or its reply does not come: whether it was executed, or will be, is unknown.
@@ -328,7 +369,8 @@ impl Node {
         if now >= self.next_change {
             let changes = self.changes(now);
             if !changes.is_empty() {
-                self.next_change = now + self.timing.round;
+                let round = self.timing.round.micros();
+                self.next_change = now + Span::from_micros(if self.conflicts == 0 { round } else { round / 4 });
                 let mut txn = self.heartbeat();
                 for (name, record) in &changes {
                     let key = Key::Pool(name.clone());
@@ -362,24 +404,24 @@ impl Node {
 
     /// The records to write, and the limits from now on.
     fn changes(&mut self, now: Time) -> Vec<(String, PoolRecord)> {
-        let (name, count) = (&self.name, self.pools.len());
-        let mut changes = Vec::new();
-        let pools = self.pools.iter_mut();
+        let (name, rule) = (&self.name, self.budget_rule);
         #[cfg(test)]
         let early = self.bug == Some(crate::sim::Bug::ReleasedBeforeClosed);
         #[cfg(not(test))]
         let early = false;
-        for (at, (pool_name, pool)) in pools.enumerate() {
-            let late = (at + count - self.cursor % count.max(1)) % count.max(1) >= MOST_POOLS
-                && changes.len() >= MOST_POOLS / 2;
-            if changes.len() < MOST_POOLS
-                && !late
-                && let Some(record) = pool.change(now, name, early)
-            {
-                changes.push((pool_name.clone(), record));
-            }
+        let changed =
+            |(pool_name, pool): (&String, &mut Pool)| Some((pool_name.clone(), pool.change(now, name, rule, early)?));
+        let mut changes: Vec<_> = self.pools.iter_mut().filter_map(changed).collect();
+        // One pool that many nodes change does not hold up the others.
+        let most = if self.conflicts == 0 { MOST_POOLS } else { 1 };
+        if changes.len() > most {
+            let from = changes.iter().position(|(pool, _)| *pool > self.cursor).unwrap_or(0);
+            changes.rotate_left(from);
+            changes.truncate(most);
         }
-        self.cursor = self.cursor.wrapping_add(MOST_POOLS);
+        if let Some((last, _)) = changes.last() {
+            self.cursor.clone_from(last);
+        }
         changes
     }
 
@@ -498,14 +540,12 @@ impl Node {
         for (name, pool) in &mut self.pools {
             let (revision, record) = records.remove(name).unwrap_or_default();
             pool.see(now, revision, record);
-            let entry = pool.record.entry(&self.name);
-            (pool.limit, pool.floor) = (entry.share, entry.floor);
+            pool.obey(now, &self.name);
         }
         for (name, (revision, record)) in records {
             let mut pool = Pool::new(Budget::default(), now);
             pool.see(now, revision, record);
-            let entry = pool.record.entry(&self.name);
-            (pool.limit, pool.floor) = (entry.share, entry.floor);
+            pool.obey(now, &self.name);
             self.pools.insert(name, pool);
         }
     }
@@ -522,6 +562,7 @@ impl Node {
     fn committed(&mut self, now: Time, txn: &Txn, revision: Revision, sent: Time, shares: Vec<(String, PoolRecord)>) {
         self.renewed = Some(self.renewal(now, sent));
         self.revision = revision;
+        self.conflicts = 0;
         if let Phase::Claim(_) = self.phase {
             self.phase = Phase::Read { certain: true };
             self.next_read = now;
@@ -534,9 +575,8 @@ impl Node {
         let written = if shares.is_empty() { reclaimed.collect() } else { shares };
         for (name, record) in written {
             if let Some(pool) = self.pools.get_mut(&name) {
-                let entry = record.entry(&self.name);
                 pool.see(now, revision, record);
-                (pool.limit, pool.floor) = (entry.share, entry.floor);
+                pool.obey(now, &self.name);
                 pool.write_budget = false;
             }
         }
@@ -601,15 +641,30 @@ impl Pool {
         (self.revision, self.record) = (revision, record);
     }
 
+    fn plan(&self, now: Time, me: &str, record: &PoolRecord) -> Plan {
+        let seen = now.since(self.seen);
+        View { record, me, usage: &self.usage, seen, floor: self.budget.floor }.plan()
+    }
+
+    /// Takes over the recorded share, less what the node is about to give: a limit that rises meanwhile delays that.
+    fn obey(&mut self, now: Time, me: &str) {
+        let entry = self.record.entry(me);
+        self.floor = entry.floor;
+        self.limit = self.plan(now, me, &self.record).limit.min(entry.share);
+    }
+
     /// The record to write, if one is. Sets the limit at once if it becomes lower.
-    fn change(&mut self, now: Time, me: &str, early: bool) -> Option<PoolRecord> {
+    fn change(&mut self, now: Time, me: &str, rule: BudgetRule, early: bool) -> Option<PoolRecord> {
         let mut record = self.record.clone();
-        if self.write_budget {
+        let writes = match rule {
+            BudgetRule::OwnFile => self.write_budget,
+            BudgetRule::Newest => self.budget.size > 0,
+            BudgetRule::Outdated => false,
+        };
+        if writes {
             record.budget = self.budget.size;
         }
-        let view =
-            View { record: &record, me, usage: &self.usage, seen: now.since(self.seen), floor: self.budget.floor };
-        let Plan { mut entry, limit } = view.plan();
+        let Plan { mut entry, limit } = self.plan(now, me, &record);
         let before = record.entry(me);
         self.limit = limit.min(before.share);
         if entry.share < before.share && !early {

@@ -48,13 +48,18 @@ fn number(name: &str, default: u64) -> u64 {
 fn budgets_hold_and_demand_moves_whatever_fails() {
     let (first, count) = (number("WEIR_CLUSTER_SEED", 1), number("WEIR_CLUSTER_SEEDS", 40));
     let mut totals = world::Seen::default();
+    let mut failures = 0;
     for seed in first..first + count {
         match World::new(seed, None).run() {
             Ok(seen) => totals.add(seen),
-            Err(why) => panic!("seed {seed}: {why}"),
+            Err(why) => {
+                failures += 1;
+                println!("seed {seed}: {why}");
+            }
         }
     }
     println!("{count} seeds: {totals:?}");
+    assert_eq!(failures, 0, "seeds in which something was found");
     assert!(totals.reclaims > 0 && totals.fenced_returns > 0 && totals.unknown > 0, "nothing happened: {totals:?}");
 }
 

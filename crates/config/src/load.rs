@@ -186,7 +186,7 @@ impl Loader<'_> {
                 }
                 users
             }
-            (None, None) if config.format == FileFormat::Ini || may_do_without_users(config) => Users::default(),
+            (None, None) if may_do_without_users(config) => Users::default(),
             (None, None) => {
                 if !self.found.explains("auth") {
                     let hint = "name a file of users as \"file\" in [auth], or list them in [auth.users]";
@@ -420,8 +420,10 @@ fn is_variable(name: &str) -> bool {
     begins && name.len() <= 128 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Whether clients can log in though nobody is listed.
+/// Whether clients can log in though nobody is listed; a cluster may have the users.
 fn may_do_without_users(config: &Config) -> bool {
-    config.auth.query_user.is_some()
+    config.format == FileFormat::Ini
+        || !config.cluster.etcd.is_empty()
+        || config.auth.query_user.is_some()
         || matches!(config.auth.method, Method::Trust | Method::Any | Method::Hba | Method::Ldap | Method::Pam)
 }

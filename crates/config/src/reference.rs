@@ -49,7 +49,7 @@ Settings of PgBouncer that an ini may have and that SHOW CONFIG shows, but that 
 pub fn reference_markdown() -> String {
     let mut page = OPENING.to_owned();
     for section in Section::ALL {
-        let _ = writeln!(page, "\n## {}\n\n{}\n", section.title(), purpose(section));
+        let _ = writeln!(page, "\n## {}\n\n{}{}\n", section.title(), purpose(section), in_cluster(section));
         page.push_str("| setting | ini | value | default | when | what |\n|---|---|---|---|---|---|\n");
         let own = crate::settings::all().filter(|s| s.section == section);
         own.for_each(|setting| page.push_str(&row(setting)));
@@ -66,6 +66,17 @@ fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", chars.as_str())
+}
+
+/// Whether the nodes of a cluster share a section.
+fn in_cluster(section: Section) -> String {
+    if !section.is_shared() {
+        return String::new();
+    }
+    let own = crate::settings::all().filter(|s| s.section == section && s.of_node);
+    let own: Vec<String> = own.map(|setting| format!("`{}`", setting.name)).collect();
+    let but = if own.is_empty() { String::new() } else { format!(", but for {}", own.join(", ")) };
+    format!(" [Shared](cluster.md#the-configuration-that-nodes-share) by the nodes of a cluster{but}.")
 }
 
 pub(crate) fn purpose(section: Section) -> &'static str {

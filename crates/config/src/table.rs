@@ -38,6 +38,8 @@ pub(crate) struct Setting {
     pub(crate) effect: Effect,
     /// Whether a pool may have its own value.
     pub(crate) reach: Reach,
+    /// Each node of a cluster has its own value, though the section is shared.
+    pub(crate) of_node: bool,
     /// The field it fills.
     pub(crate) field: Field,
     /// What it does, in sentences; for a setting without effect, why.
@@ -163,6 +165,27 @@ impl Section {
         }
     }
 
+    /// Whether the nodes of a cluster share its settings, but for those that are [`of_node`](Setting::of_node). What
+    /// depends on the machine, or says who may use a node's control plane, is each node's own.
+    pub(crate) fn is_shared(self) -> bool {
+        match self {
+            Section::General | Section::Auth | Section::Limits | Section::User | Section::Pool => true,
+            Section::Listen
+            | Section::TlsClient
+            | Section::TlsServer
+            | Section::Dns
+            | Section::Process
+            | Section::Web
+            | Section::WebOidc
+            | Section::Cluster
+            | Section::Alerts
+            | Section::Telemetry
+            | Section::Log
+            | Section::Peer
+            | Section::Foreign => false,
+        }
+    }
+
     /// Its name in messages.
     pub(crate) fn title(self) -> String {
         match self {
@@ -199,6 +222,7 @@ impl Setting {
             ini_default: None,
             effect: Effect::Live,
             reach,
+            of_node: false,
             field,
             doc,
         }
@@ -246,6 +270,16 @@ impl Setting {
 
     pub(crate) const fn reach(self, reach: Reach) -> Setting {
         Setting { reach, ..self }
+    }
+
+    /// Each node of a cluster has its own value.
+    pub(crate) const fn of_node(self) -> Setting {
+        Setting { of_node: true, ..self }
+    }
+
+    /// Whether the nodes of a cluster share it, once they have a shared configuration.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.section.is_shared() && !self.of_node
     }
 
     /// Its name in SHOW CONFIG: PgBouncer's where there is one, so that PgBouncer's tools find it.

@@ -19,10 +19,10 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_admin::{Adopted, ChangeError, Persisted};
+use weir_admin::{Adopted, ChangeError, ChangeRequest, Persisted};
 pub use weir_admin::{Request, Response};
 use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
-use weir_config::{Config, Edit, SslMode};
+use weir_config::{Config, SslMode};
 
 use crate::cluster::messages::Message;
 pub use crate::password_check::{Authority, PasswordCheck};
@@ -266,7 +266,7 @@ pub enum Work {
     /// Read the files of a configuration's pending settings of encryption, and put these in force in it.
     ApplyTls(Arc<Config>),
     /// Change the configuration: validated as a whole before anything is written.
-    ChangeConfig(Arc<Edit>),
+    ChangeConfig(Arc<ChangeRequest>),
     /// Add a configuration that workers are adopting to the history. Follows the work that made it, in order.
     RecordConfig(Box<Adopted>),
 }

@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use nix::unistd::{Uid, User};
-use weir_admin::{Adopted, ChangeError, Persisted};
+use weir_admin::{Adopted, ChangeError, ChangeRequest, Persisted};
 use weir_base::{Peer, WorkerId};
-use weir_config::{Config, Edit};
+use weir_config::Config;
 use weir_engine::port::{Answer, Reread, Work};
 
 use crate::dns::{self, Query};
@@ -42,7 +42,7 @@ pub type Reload = Arc<dyn Fn(Reread) -> Result<Arc<Config>, String> + Send + Syn
 pub type Fit<'a> = &'a dyn Fn(Arc<Config>) -> Result<Arc<Config>, String>;
 
 /// Changes the configuration, on a helper thread: only if the result is valid and fits.
-pub type Change = Arc<dyn Fn(&Edit, Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> + Send + Sync>;
+pub type Change = Arc<dyn Fn(&ChangeRequest, Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> + Send + Sync>;
 
 /// Adds a configuration that workers are adopting to the history, on a helper thread; returns an error for the log.
 pub type Record = Arc<dyn Fn(&Adopted) -> Option<String> + Send + Sync>;
@@ -184,9 +184,9 @@ fn help(configuring: &Configuring, work: Work) -> Answer {
         Work::RecordConfig(adopted) => {
             Answer::Recorded(configuring.record.as_ref().and_then(|record| record(&adopted)))
         }
-        Work::ChangeConfig(edit) => {
+        Work::ChangeConfig(wanted) => {
             let change = configuring.change.as_ref();
-            Answer::Changed(change.map_or(Err(ChangeError::Fixed), |change| change(&edit, &Ok)))
+            Answer::Changed(change.map_or(Err(ChangeError::Fixed), |change| change(&wanted, &Ok)))
         }
     }
 }

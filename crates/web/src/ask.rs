@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use weir_admin::{
-    Author, Command, Connections, Control, Cursor, LogPage, LogQuery, Persisted, Reply, Report, Request, SocketRecord,
+    Author, ChangeRequest, Command, Connections, Control, Cursor, LogPage, LogQuery, Persisted, Reply, Report, Request,
+    SocketRecord,
 };
-use weir_config::{Config, Edit};
+use weir_config::Config;
 
 use crate::error::ApiError;
 
@@ -94,8 +95,8 @@ impl Workers {
     }
 
     /// Changes the configuration.
-    pub(crate) async fn change(&self, edit: Edit, author: Author) -> Result<Persisted, ApiError> {
-        match self.ask(Request::Change(Arc::new(edit), author), ANSWER_TIMEOUT).await? {
+    pub(crate) async fn change(&self, wanted: ChangeRequest, author: Author) -> Result<Persisted, ApiError> {
+        match self.ask(Request::Change(Arc::new(wanted), author), ANSWER_TIMEOUT).await? {
             Reply::Changed(made) => made.map_err(ApiError::NotChanged),
             _ => Err(ApiError::NoAnswer),
         }

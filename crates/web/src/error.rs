@@ -35,8 +35,6 @@ pub(crate) enum ApiError {
     Bad(String),
     /// There is no advice for the pool that could be applied.
     NoAdvice,
-    /// The configuration has changed since the caller looked; its last version.
-    Overtaken(u64),
     /// A backend got no signal: why.
     NotSignalled(String),
     /// A setting does not accept this value, or can't be changed.
@@ -136,7 +134,12 @@ impl ApiError {
                 _ => StatusCode::CONFLICT,
             },
             ApiError::NotChanged(why) => match why {
-                ChangeError::NameTaken(..) | ChangeError::ChangedByHand(_) | ChangeError::Fixed => StatusCode::CONFLICT,
+                ChangeError::NameTaken(..)
+                | ChangeError::ChangedByHand(_)
+                | ChangeError::Overtaken(_)
+                | ChangeError::ChangedInCluster
+                | ChangeError::Fixed => StatusCode::CONFLICT,
+                ChangeError::ClusterAway(_) => StatusCode::SERVICE_UNAVAILABLE,
                 ChangeError::Missing(..) => StatusCode::NOT_FOUND,
                 ChangeError::Invalid(_)
                 | ChangeError::ListedElsewhere(_)
@@ -145,9 +148,7 @@ impl ApiError {
                 | ChangeError::Unfit(_) => StatusCode::BAD_REQUEST,
             },
             ApiError::NoAnswer | ApiError::Ending | ApiError::TooManyRequests => StatusCode::SERVICE_UNAVAILABLE,
-            ApiError::TakenBack(_) | ApiError::NotSignalled(_) | ApiError::NoAdvice | ApiError::Overtaken(_) => {
-                StatusCode::CONFLICT
-            }
+            ApiError::TakenBack(_) | ApiError::NotSignalled(_) | ApiError::NoAdvice => StatusCode::CONFLICT,
             ApiError::Unknown(..) | ApiError::NoSuchPath => StatusCode::NOT_FOUND,
             ApiError::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
             ApiError::Bad(_) | ApiError::InvalidSetting(SetError::Unfit(_)) => StatusCode::BAD_REQUEST,
@@ -195,10 +196,6 @@ impl ApiError {
             ApiError::NoAdvice => {
                 plain("there is no advice that could be applied", "GET /api/v1/advice shows what there is")
             }
-            ApiError::Overtaken(latest) => {
-                ErrorBody::plain(format!("the configuration has changed since: it is version {latest} now"))
-                    .hint("look at the change, and rehearse again")
-            }
             ApiError::NotSignalled(why) => ErrorBody::plain(why.clone()).hint("look again: GET /api/v1/incidents"),
             ApiError::InvalidSetting(error) => ErrorBody::plain(error.reason()),
             ApiError::Field(key, error) => ErrorBody { key: Some(key.clone()), ..error.body() },
@@ -243,7 +240,10 @@ fn change_error(why: &ChangeError) -> ErrorBody {
         ChangeError::NameTaken(..) => ErrorBody { key: Some("name".to_owned()), ..body }.hint("change it with PATCH"),
         ChangeError::ListedElsewhere(_) => ErrorBody { key: Some("password".to_owned()), ..body }
             .hint("put a line \"user\" \"password\" into it, and reload it with POST /api/v1/reload; or list users in [auth.users]"),
+        ChangeError::Overtaken(_) => body.hint("look at the change: GET /api/v1/config/versions; then send yours again"),
         ChangeError::ChangedByHand(_) => body.hint("reload it with POST /api/v1/reload, check it, and send the change again"),
+        ChangeError::ChangedInCluster => body.hint("look at GET /api/v1/cluster, and send the change again when this node runs the newest revision"),
+        ChangeError::ClusterAway(_) => body.hint("look at etcd, and send the change again"),
         ChangeError::SecretsNeeded(keys) => ErrorBody { key: keys.first().cloned(), ..body }.hint("send them as \"secrets\", by these keys"),
         ChangeError::Missing(..) | ChangeError::Unfit(_) | ChangeError::Fixed => body,
     }

@@ -158,8 +158,14 @@ impl Versions {
         self.list(1, |version| version.number == number).pop()
     }
 
-    /// The last number.
-    pub(crate) fn latest(&self) -> u64 {
+    /// The same list with the last number, both of one moment.
+    pub(crate) fn page(&self, most: usize, wanted: impl Fn(&Version) -> bool) -> (Vec<Version>, u64) {
+        let last = lock(&self.0.last);
+        (self.list(most, wanted), last.number)
+    }
+
+    /// The last number. Its version is in the list.
+    pub fn latest(&self) -> u64 {
         lock(&self.0.last).number
     }
 
@@ -176,11 +182,12 @@ impl Versions {
             if let Ok(outline) = &version.outline {
                 last.outline = Some(outline.clone());
             }
+            if version.outline.as_ref().is_ok_and(|outline| outline.len() > LONGEST_OUTLINE) {
+                version.outline = Err("the file is too long to be kept".to_owned());
+            }
+            // Under the same lock: a reader of the last number finds its version in the list.
+            self.0.list.push(version);
         }
-        if version.outline.as_ref().is_ok_and(|outline| outline.len() > LONGEST_OUTLINE) {
-            version.outline = Err("the file is too long to be kept".to_owned());
-        }
-        self.0.list.push(version);
         self.0.list.write_out()
     }
 }
@@ -244,6 +251,24 @@ mod tests {
         // Nothing differs: no version.
         assert_eq!(versions.adopted(&adopted(6, 6), Ok("[pools.app]\nsize = 6\n".to_owned())), None);
         assert_eq!(versions.latest(), 2);
+    }
+
+    #[test]
+    fn the_last_number_is_in_the_list_at_any_moment() {
+        let versions = Versions::open(None);
+        let writer = versions.clone();
+        let writes = std::thread::spawn(move || {
+            for size in 1..200 {
+                writer.adopted(&adopted(size, size + 1), Ok(String::new()));
+            }
+        });
+        while !writes.is_finished() {
+            let (list, latest) = versions.page(1, |_| true);
+            assert_eq!(list.first().map_or(0, |version| version.number), latest);
+            let latest = versions.latest();
+            assert!(latest == 0 || versions.get(latest).is_some());
+        }
+        writes.join().expect("it ends");
     }
 
     #[test]

@@ -4,6 +4,11 @@
 //! the whole as at the start, check that no stored secret goes to a new host, and only then write. A change that can't be
 //! written is kept here and applied over the file at each reload. Reads and changes go one at a time. Must not know how the
 //! result reaches the workers.
+//!
+//! On a node of a cluster with a shared configuration, the text in force is the file's own part with the shared one
+//! (`shared`); changes of the shared part go to etcd.
+
+mod shared;
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -11,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_admin::{
-    Activity, Adopted, BackendKey, ChangeError, ConfigAccess, Persisted, PoolTestResult, Rehearsal, ServerCapacity,
-    Signal,
+    Activity, Adopted, BackendKey, ChangeError, ChangeRequest, ConfigAccess, Persisted, PoolTestResult, Rehearsal,
+    ServerCapacity, Signal,
 };
 use weir_base::Target;
 use weir_config::{
@@ -23,6 +28,7 @@ use weir_runtime::{Fit, Reread};
 use weir_web::Versions;
 
 use crate::replace::{ReplaceError, replace};
+use crate::shared_config::{Revised, Shared};
 use crate::{activity, capacity, load, pool_test, readable_secrets};
 
 /// Why a change of an ini stays in memory.
@@ -34,6 +40,8 @@ pub(crate) struct ConfigStore {
     /// Applies the command line to each configuration that is read.
     adjust: Box<dyn Fn(&mut Config) + Send + Sync>,
     current: Mutex<Current>,
+    /// The configuration that a cluster's nodes share; none without a cluster.
+    shared: Option<Shared>,
     /// The accounts in force, under a lock of their own: each request reads them, and must not wait for a change.
     accounts: Mutex<Arc<Accounts>>,
     /// The history of the configuration; none before serving.
@@ -42,7 +50,12 @@ pub(crate) struct ConfigStore {
 
 struct Current {
     /// The file's text as last read.
+    file: String,
+    /// The text in force: the file's, or its own part with the shared configuration.
     text: String,
+    /// The shared configuration in force, and the one before.
+    running: Option<Revised>,
+    former: Option<Revised>,
     /// Changes that are not in the file.
     edits: Edits,
     config: Arc<Config>,
@@ -52,34 +65,67 @@ struct Current {
 struct Plan {
     /// All changes that would not be in the file, if it can't be written.
     edits: Edits,
-    /// The file's new text, or why it can't be written.
-    text: Result<String, String>,
+    /// What is to be written.
+    text: Written,
     config: Arc<Config>,
 }
 
+/// Where the text of a change goes.
+enum Written {
+    /// Into the file: its new text.
+    File(String),
+    /// Into etcd: the new text of the shared configuration.
+    Shared(String),
+    /// The file can't be written; holds why.
+    Nowhere(String),
+}
+
 impl ConfigStore {
-    /// Reads the file. The configuration is the file's, without the command line.
+    /// Reads the file, and the shared configuration of its cluster, which `connect` reaches. The configuration is without the
+    /// command line.
     pub(crate) fn open(
         file: &Path,
         adjust: impl Fn(&mut Config) + Send + Sync + 'static,
+        connect: impl FnOnce(&Config) -> Result<Option<Shared>, String>,
     ) -> Result<(ConfigStore, Config), ConfigErrors> {
         let (text, mut config) = load::load_text(file)?;
+        let (mut running, mut in_force, mut warnings) = (None, text.clone(), Vec::new());
+        let shared = connect(&config).unwrap_or_else(|why| {
+            // The node's thread reports it as an error of the start.
+            warnings.push(why);
+            None
+        });
+        if let Some(shared) = &shared {
+            let (started, more) =
+                shared.start(|settings| load::load_merged(file, (&text, &settings.text), &Edits::default()));
+            warnings.extend(more);
+            if let Some((revised, (merged, loaded))) = started {
+                (running, in_force, config) = (Some(revised), merged, loaded);
+            }
+        }
         config.warnings = readable_secrets::warnings(&config);
-        let current = Current { text, edits: Edits::default(), config: Arc::new(config.clone()) };
+        config.warnings.extend(warnings);
+        let (edits, former) = (Edits::default(), None);
+        let current = Current { file: text, text: in_force, running, former, edits, config: Arc::new(config.clone()) };
         let (current, accounts) = (Mutex::new(current), Mutex::new(config.web.accounts.clone()));
         let (file, adjust) = (file.to_owned(), Box::new(adjust));
-        Ok((ConfigStore { file, adjust, current, accounts, versions: OnceLock::new() }, config))
+        Ok((ConfigStore { file, adjust, current, shared, accounts, versions: OnceLock::new() }, config))
     }
 
     /// Reads the file again, or only those that it names, and applies the changes that could not be written.
     pub(crate) fn reload(&self, reread: Reread) -> Result<Arc<Config>, String> {
         let mut current = self.current();
-        let read = match reread {
-            Reread::All => load::load_text_with(&self.file, &current.edits),
-            Reread::Named => load::load_changed(&self.file, &current.text, &current.edits)
-                .map(|config| (current.text.clone(), config)),
+        let read = match (reread, &self.shared) {
+            (Reread::All, None) => load::load_text_with(&self.file, &current.edits).map_err(|why| why.to_string()),
+            (Reread::Named, None) => load::load_changed(&self.file, &current.text, &current.edits)
+                .map(|config| (current.text.clone(), config))
+                .map_err(|why| why.to_string()),
+            (reread, Some(shared)) => self.reload_shared(&mut current, shared, reread),
         };
-        let (text, mut config) = read.map_err(|mistakes| mistakes.to_string())?;
+        let (text, mut config) = read?;
+        if current.running.is_none() {
+            current.file.clone_from(&text);
+        }
         config.warnings = readable_secrets::warnings(&config);
         (self.adjust)(&mut config);
         let config = Arc::new(config);
@@ -115,12 +161,19 @@ impl ConfigStore {
     }
 
     /// Makes a change, or returns why not.
-    pub(crate) fn change(&self, edit: &Edit, fit: Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> {
+    pub(crate) fn change(&self, wanted: &ChangeRequest, fit: Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> {
+        let edit = &wanted.edit;
         let mut current = self.current();
         self.check_unchanged(&current)?;
+        self.check_latest(wanted.latest)?;
         let plan = self.plan(&current, edit)?;
+        plan.check_secrets()?;
         let config = fit(plan.config.clone()).map_err(ChangeError::Unfit)?;
-        let written = plan.text.map_err(ReplaceError::Refused).and_then(|text| self.write(&mut current, text));
+        let written = match plan.text {
+            Written::Shared(text) => return self.publish(&mut current, text, plan.config).map(|kept| (config, kept)),
+            Written::File(text) => self.write(&mut current, text),
+            Written::Nowhere(why) => Err(ReplaceError::Refused(why)),
+        };
         let kept = match written {
             Ok(()) => Persisted::InFile,
             Err(ReplaceError::Changed) => return Err(self.changed_by_hand()),
@@ -149,15 +202,16 @@ impl ConfigStore {
         }
         let text = match (current.config.format, edit) {
             (FileFormat::Ini, Edit::Restore(_)) => return Err(ChangeError::Unfit(INI.to_owned())),
-            (FileFormat::Ini, _) => Err(INI.to_owned()),
-            (FileFormat::Toml, Edit::Restore(restore)) => Ok(restored(current, restore)?),
-            (FileFormat::Toml, _) => {
-                rewrite(&current.text, &edits).ok_or_else(|| "what is to be changed is in no section".to_owned())
-            }
+            (FileFormat::Ini, _) => Written::Nowhere(INI.to_owned()),
+            (FileFormat::Toml, edit) if current.running.is_some() => self.plan_on_node(current, edit, &edits)?,
+            (FileFormat::Toml, Edit::Restore(restore)) => Written::File(restored(current, restore)?),
+            (FileFormat::Toml, _) => rewrite(&current.text, &edits).map_or_else(nowhere, Written::File),
         };
         let read = match &text {
-            Ok(text) => self.read(text, &Edits::default()),
-            Err(_) => self.read(&current.text, &edits),
+            Written::File(text) if current.running.is_none() => self.read(text, &Edits::default()),
+            Written::File(text) => self.read_merged(text, current, &Edits::default()),
+            Written::Shared(text) => self.read_with(current, text),
+            Written::Nowhere(_) => self.read(&current.text, &edits),
         };
         let config = read.map_err(|mistakes| ChangeError::Invalid(Box::new(mistakes.first().clone())))?;
         if let Some(exposure) = weir_config::find_exposure(&current.config, &config, edit) {
@@ -172,8 +226,10 @@ impl ConfigStore {
 
     fn write(&self, current: &mut Current, text: String) -> Result<(), ReplaceError> {
         // Changes that were only in memory are written with it.
-        replace(&self.file, &current.text, &text)?;
-        (current.text, current.edits) = (text, Edits::default());
+        replace(&self.file, &current.file, &text)?;
+        let merged = current.running.as_ref().and_then(|running| weir_config::merge(&text, &running.settings.text));
+        current.text = merged.unwrap_or_else(|| text.clone());
+        (current.file, current.edits) = (text, Edits::default());
         Ok(())
     }
 
@@ -181,9 +237,18 @@ impl ConfigStore {
     /// when it is written.
     fn check_unchanged(&self, current: &Current) -> Result<(), ChangeError> {
         match load::read(&self.file) {
-            Ok(text) if text != current.text => Err(self.changed_by_hand()),
+            Ok(text) if text != current.file => Err(self.changed_by_hand()),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(self.changed_by_hand()),
             Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// An error if the configuration has a later version than the caller knows. Earlier changes are versions by now: workers
+    /// have each of them recorded before the next one is made.
+    fn check_latest(&self, known: Option<u64>) -> Result<(), ChangeError> {
+        match (known, self.versions.get().map(Versions::latest)) {
+            (Some(known), Some(latest)) if known != latest => Err(ChangeError::Overtaken(latest)),
+            _ => Ok(()),
         }
     }
 
@@ -212,7 +277,7 @@ impl ConfigAccess for ConfigStore {
         let current = self.current();
         self.check_unchanged(&current)?;
         match self.plan(&current, edit) {
-            Ok(plan) => Ok(rehearsal(&current.config, &plan.config)),
+            Ok(plan) => plan.check_secrets().map(|()| rehearsal(&current.config, &plan.config)),
             Err(ChangeError::SecretsNeeded(secrets)) => Ok(Rehearsal { secrets, ..Rehearsal::default() }),
             Err(why) => Err(why),
         }
@@ -221,7 +286,11 @@ impl ConfigAccess for ConfigStore {
     fn rehearse_reload(&self) -> Result<Rehearsal, String> {
         let current = self.current();
         let text = load::read(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
-        let next = self.read(&text, &current.edits).map_err(|mistakes| mistakes.to_string())?;
+        let next = match &current.running {
+            None => self.read(&text, &current.edits),
+            Some(_) => self.read_merged(&text, &current, &current.edits),
+        };
+        let next = next.map_err(|mistakes| mistakes.to_string())?;
         Ok(rehearsal(&current.config, &next))
     }
 
@@ -260,6 +329,10 @@ fn rehearsal(before: &Config, after: &Config) -> Rehearsal {
     Rehearsal { changes, differences, secrets: Vec::new() }
 }
 
+fn nowhere() -> Written {
+    Written::Nowhere("what is to be changed is in no section".to_owned())
+}
+
 /// The outline of the file with the changes that are not in it; or why there is none.
 fn outline(current: &Current) -> Result<String, String> {
     if current.config.format == FileFormat::Ini {
@@ -271,10 +344,17 @@ fn outline(current: &Current) -> Result<String, String> {
 
 /// The file's text after a return to an earlier version.
 fn restored(current: &Current, restore: &Restore) -> Result<String, ChangeError> {
-    let unreadable = || ChangeError::Unfit("the file has another shape than this version".to_owned());
-    let text = rewrite(&current.text, &current.edits).ok_or_else(unreadable)?;
-    weir_config::restore(&text, restore).map_err(|why| match why {
-        NotRestored::Unreadable => unreadable(),
+    let text = rewrite(&current.text, &current.edits).ok_or_else(other_shape)?;
+    restored_text(&text, restore)
+}
+
+fn other_shape() -> ChangeError {
+    ChangeError::Unfit("the file has another shape than this version".to_owned())
+}
+
+fn restored_text(text: &str, restore: &Restore) -> Result<String, ChangeError> {
+    weir_config::restore(text, restore).map_err(|why| match why {
+        NotRestored::Unreadable => other_shape(),
         NotRestored::Secrets(keys) => ChangeError::SecretsNeeded(keys),
         NotRestored::Places(keys) => ChangeError::Unfit(format!(
             "{} names a place to read a secret from, or to send one to, which only the file may: change the file, and RELOAD",

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use weir_config::{Config, ConfigErrors, Edits, HostLimits};
+use weir_config::{Config, ConfigErrors, Edits, HostLimits, Severity};
 
 /// A longer file, in bytes, is no configuration.
 const MAX_FILE: u64 = 256 << 20;
@@ -50,6 +50,33 @@ pub(crate) fn load_text_with(file: &Path, edits: &Edits) -> Result<(String, Conf
 pub(crate) fn load_changed(file: &Path, text: &str, edits: &Edits) -> Result<Config, ConfigErrors> {
     let read = |path: &Path| if path == file { Ok(text.to_owned()) } else { read(path) };
     weir_config::load_with(file, &read, &env, edits)
+}
+
+/// A text that can't be merged.
+pub(crate) const NO_TOML: &str = "the cluster's configuration, or this node's file, is not TOML";
+
+/// The configuration of a node's file, with the text that a cluster's nodes share, and both texts merged. An error, also one
+/// about valid settings that can't be served, is one line.
+pub(crate) fn load_merged(file: &Path, (own, shared): (&str, &str), edits: &Edits) -> Result<(String, Config), String> {
+    let text = weir_config::merge(own, shared).ok_or_else(|| NO_TOML.to_owned())?;
+    // A line of the merged text is in no file; the message has the key.
+    let config = load_changed(file, &text, edits).map_err(|mistakes| {
+        let first = mistakes.first();
+        first.hint.as_ref().map_or_else(|| first.message.clone(), |hint| format!("{}; {hint}", first.message))
+    })?;
+    let findings = weir_config::review(&config, &facts());
+    match findings.into_iter().find(|finding| finding.severity == Severity::Error) {
+        Some(finding) => Err(finding.message()),
+        None => Ok((text, config)),
+    }
+}
+
+/// Reads as [`load_as_far`] does, if the file had this text. `anywhere`: variables of the environment may be missing, since
+/// the configuration is for other processes.
+pub(crate) fn load_text_as_far(file: &Path, text: &str, anywhere: bool) -> (Config, Option<ConfigErrors>) {
+    let read = |path: &Path| if path == file { Ok(text.to_owned()) } else { read(path) };
+    let env = |name: &str| env(name).or_else(|| anywhere.then(|| "-".to_owned()));
+    weir_config::load_lenient(file, &read, &env)
 }
 
 /// The text of a file, which must be a regular file in UTF-8.

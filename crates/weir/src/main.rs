@@ -27,6 +27,7 @@ mod process;
 mod readable_secrets;
 mod replace;
 mod serve;
+mod shared_config;
 mod slow;
 mod top;
 mod top_statements;
@@ -89,10 +90,6 @@ Examples:
 
 Users stay in their file. Passwords of databases are printed as they are: keep the result private.";
 
-const CLUSTER_EXAMPLES: &str = "\
-Examples:
-  weir cluster /etc/weir/weir.toml   each node, and for each pool who has how much";
-
 const ACCOUNT_EXAMPLES: &str = "\
 Examples:
   weir account ann                              asks for a password; a line for [web.users]
@@ -137,12 +134,9 @@ enum Command {
         /// The configuration, a pgbouncer.ini; - is standard input
         file: PathBuf,
     },
-    /// Show the nodes of a cluster, and their shares of the pools' budgets
-    #[command(after_help = CLUSTER_EXAMPLES)]
-    Cluster {
-        /// The configuration of one of its nodes, a weir.toml with [cluster]
-        file: PathBuf,
-    },
+    /// Show the nodes of a cluster, and change the configuration that they share
+    #[command(after_help = cluster::HELP)]
+    Cluster(cluster::Arguments),
     /// Print a line of weir.toml for logins to the API and the panel
     #[command(after_help = ACCOUNT_EXAMPLES)]
     Account {
@@ -200,7 +194,7 @@ fn main() -> ExitCode {
         Command::Serve { file } => serve::run(&file),
         Command::Check(arguments) => check::run(&arguments),
         Command::Convert { file } => convert::run(load::named(&file)),
-        Command::Cluster { file } => cluster::run(&file),
+        Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Account { name, role, token } => {
             account::run(&name, role, if token { account::Kind::Program } else { account::Kind::Person })
         }

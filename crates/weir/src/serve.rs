@@ -12,7 +12,7 @@ use weir_runtime::{Bound, Inherited, LogTarget, Options, Predecessor, Running, S
 use weir_web::{Timeouts, Tls, Versions, Web};
 
 use crate::check;
-use crate::cluster::Nodes;
+use crate::cluster::{self, Nodes};
 use crate::config_store::ConfigStore;
 use crate::failure::Failure;
 use crate::load;
@@ -62,7 +62,8 @@ pub(crate) fn open(
     file: &Path,
     adjust: impl Fn(&mut Config) + Send + Sync + 'static,
 ) -> Result<(ConfigStore, Config), Failure> {
-    ConfigStore::open(file, adjust).map_err(|mistakes| check::mistaken(load::load_as_far(file).0, &mistakes))
+    ConfigStore::open(file, adjust, cluster::shared)
+        .map_err(|mistakes| check::mistaken(load::load_as_far(file).0, &mistakes))
 }
 
 /// Serves `config`, whose file is `store`'s.
@@ -108,12 +109,12 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
         serving: Box::new(serving),
         ready: Box::new(move |running| {
             let watcher = Watcher::start(&config, store.clone(), running.handle())?;
-            let web = start_web(&config, running, (store, versions), tls)?;
+            let web = start_web(&config, running, (store.clone(), versions), tls)?;
             running.offer_web(web.iter().flat_map(Web::listeners).collect());
             if console == Console::Verbose {
                 announce(running.bound(), &config, web.as_ref());
             }
-            let nodes = Nodes::start(&config, running.handle(), running.is_gone())?;
+            let nodes = Nodes::start(&config, store, running.handle(), running.is_gone())?;
             Ok(Box::new((nodes, web, watcher)))
         }),
     };

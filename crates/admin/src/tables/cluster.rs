@@ -1,6 +1,8 @@
 //! SHOW CLUSTER, which PgBouncer does not have: the nodes that share pools' budgets, and who has how much.
 
-use super::table::{Column, Row, Snapshot, int4, text, text_column};
+use crate::cluster::ClusterNode;
+
+use super::table::{Column, Row, Snapshot, int4, int8, text, text_column};
 
 pub(super) const CLUSTER: &[Column] = &[
     text_column("node"),
@@ -11,6 +13,8 @@ pub(super) const CLUSTER: &[Column] = &[
     int4("share"),
     int4("floor"),
     int4("lacks"),
+    int8("config"),
+    text_column("refused"),
 ];
 
 /// One row for each node and pool of which it has a share or lacks one, and one for a node without any.
@@ -19,19 +23,22 @@ pub(super) fn cluster(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for pool in &view.pools {
         for share in &pool.shares {
-            let version = view.nodes.iter().find(|node| node.name == share.node).map_or("", |node| &node.version);
-            let state = view.state_of(&share.node);
-            let mut row = vec![text(&share.node), text(state), text(version), text(&pool.name)];
-            row.extend([pool.budget, share.share, share.floor, share.lacks].map(text));
-            rows.push(row);
+            let gone = ClusterNode { name: share.node.clone(), state: "lost", ..ClusterNode::default() };
+            let node = view.nodes.iter().find(|node| node.name == share.node).unwrap_or(&gone);
+            rows.push(row(node, text(&pool.name), [pool.budget, share.share, share.floor, share.lacks]));
         }
     }
     let has_none = |name: &str| !view.pools.iter().any(|pool| pool.shares.iter().any(|share| share.node == name));
     for node in view.nodes.iter().filter(|node| has_none(&node.name)) {
-        let mut row = vec![text(&node.name), text(node.state), text(&node.version), None];
-        row.extend([0_u32; 4].map(text));
-        rows.push(row);
+        rows.push(row(node, None, [0; 4]));
     }
     rows.sort();
     rows
+}
+
+fn row(node: &ClusterNode, pool: Option<String>, figures: [u32; 4]) -> Row {
+    let mut row = vec![text(&node.name), text(node.state), text(&node.version), pool];
+    row.extend(figures.map(text));
+    row.extend([text(node.config), text(&node.refused)]);
+    row
 }

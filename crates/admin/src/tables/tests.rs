@@ -85,7 +85,7 @@ const REFERENCE: [(Show, &str, &str); 26] = [
         "database, user, fingerprint, calls, errors, rows, bytes, run_time, wait_time, p50, p95, p99, share, missed_time, \
          applications, statement",
     ),
-    (Show::Cluster, "ssssiiii", "node, state, version, database, budget, share, floor, lacks"),
+    (Show::Cluster, "ssssiiiiqs", "node, state, version, database, budget, share, floor, lacks, config, refused"),
 ];
 
 const CONNECTION_KINDS: &str = "ssssssisissiiississiq";
@@ -318,7 +318,7 @@ fn the_cluster_shows_who_has_how_much_and_nodes_without_anything() {
         .iter()
         .map(|row| row.iter().map(|value| value.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(","))
         .collect();
-    assert_eq!(lines, ["a,member,1.0,app,12,8,1,2", "b,member,1.0,-,0,0,0,0", "gone,lost,,app,12,4,1,0"]);
+    assert_eq!(lines, ["a,member,1.0,app,12,8,1,2,0,", "b,member,1.0,-,0,0,0,0,0,", "gone,lost,,app,12,4,1,0,0,"]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ const STEP: u64 = 50_000;
 pub(super) const FAULTS: u64 = 60_000_000;
 /// Lost nodes are found, and all is quiet by then.
 const QUIET: u64 = FAULTS + 30_000_000;
-/// What the issue of moving demand allows, and a step.
+/// What moving demand may take.
 const MOVED: u64 = QUIET + 2_000_000;
 const FAIR: u64 = MOVED + 15_000_000;
 

@@ -11,6 +11,7 @@ mod exposure;
 mod outline;
 mod overlay;
 mod rewrite;
+mod shared;
 mod written;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ pub use exposure::{Exposure, find_exposure, find_password_source};
 pub use outline::{NotRestored, Restore, outline, outline_changes, restore};
 pub(crate) use overlay::lay_over;
 pub use rewrite::rewrite;
+pub use shared::{concerns_cluster, find_plain_secret, merge, node_part, shared_part, shared_sections};
 pub use written::{ShownValue, pool_keys, user_keys};
 
 /// The key of a user's secret.

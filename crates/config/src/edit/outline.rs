@@ -23,7 +23,7 @@ use super::rewrite::take_out;
 const MARK: &str = "withheld";
 
 /// The path of a key, from the outermost section.
-type Path<'a> = [&'a str];
+pub(super) type Path<'a> = [&'a str];
 
 /// A return to an earlier version of the file.
 #[derive(Clone, PartialEq)]
@@ -93,7 +93,7 @@ pub fn restore(text: &str, restore: &Restore) -> Result<String, NotRestored> {
     Ok(format!("{mark}{}", if crlf { text.replace('\n', "\r\n") } else { text }))
 }
 
-fn parse(text: &str) -> Option<DocumentMut> {
+pub(super) fn parse(text: &str) -> Option<DocumentMut> {
     text.trim_start_matches('\u{feff}').replace("\r\n", "\n").parse().ok()
 }
 
@@ -143,7 +143,7 @@ fn is_secret(path: &Path<'_>) -> bool {
 }
 
 /// Whether a value is a secret itself, which a request may give: nothing is read or sent where it says.
-fn is_password(path: &Path<'_>) -> bool {
+pub(super) fn is_password(path: &Path<'_>) -> bool {
     matches!(path, ["auth", "users", _]) || setting_of(path).is_some_and(|setting| setting.kind == Kind::Secret)
 }
 

@@ -67,6 +67,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Where and how type `ldap` has passwords checked: options as in a rule of PostgreSQL's `pg_hba.conf`, such as \
          `ldapurl=\"ldap://host/dc=example,dc=net?uid?sub\"`. Never shown, as a password may be among them.",
     )
+    .of_node()
     .ini("auth_ldap_options"),
     Setting::new(
         Auth,

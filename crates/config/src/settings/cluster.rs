@@ -65,7 +65,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Path(&mut c.cluster.state)),
-        "The file in which the node keeps its floors, for a start without etcd. Without it, it waits for etcd.",
+        "The file in which the node keeps its floors, for a start without etcd. Without it, it waits for etcd. The last good \
+         configuration that nodes share is in a file beside it, with `.settings` appended.",
     )
     .ini_own("cluster_state")
     .effect(Effect::Restart),

@@ -20,6 +20,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Worker threads. Each pool is owned by one of them, which also serves its clients unless `spread_clients` \
          distributes them. One is enough until it keeps a core busy.",
     )
+    .of_node()
     .ini_own("workers")
     .effect(Effect::Restart),
     Setting::new(
@@ -32,6 +33,7 @@ pub(super) static SETTINGS: &[Setting] = &[
          pool's worker is busy and another one is not; `always`, alternately; `never`. Decided when a client \
          connects.",
     )
+    .of_node()
     .ini_own("spread_clients"),
     Setting::new(
         General,
@@ -44,6 +46,7 @@ pub(super) static SETTINGS: &[Setting] = &[
          it is available, and epoll elsewhere; `io_uring` is the same, with a warning if it is not available. The \
          log's first line has the one in use.",
     )
+    .of_node()
     .ini_own("io")
     .effect(Effect::Restart),
     Setting::new(

@@ -7,8 +7,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use weir_admin::{Author, Persisted};
-use weir_config::{Config, Edit, differences, keep_restart_settings};
+use weir_admin::{Author, ChangeRequest, Persisted};
+use weir_config::{Config, differences, keep_restart_settings};
 
 use crate::admin::gather::Caller;
 use crate::common::{Cx, Job};
@@ -21,7 +21,7 @@ pub(crate) enum Reload {
     /// RELOAD, its caller, who that is, and what is read.
     Read(Caller, Author, Reread),
     /// A change of the control plane, under its number.
-    Change(u64, Arc<Edit>, Author),
+    Change(u64, Arc<ChangeRequest>, Author),
     /// SET of encryption, whose files have to be read.
     SetTls(SetTls),
 }
@@ -78,7 +78,7 @@ impl Reloads {
         let work = match self.queue.front() {
             None => return,
             Some(Reload::Read(_, _, reread)) => Work::LoadConfig(*reread),
-            Some(Reload::Change(_, edit, _)) => Work::ChangeConfig(edit.clone()),
+            Some(Reload::Change(_, wanted, _)) => Work::ChangeConfig(wanted.clone()),
             Some(Reload::SetTls(set)) => Work::ApplyTls(self.with_set(set)),
         };
         let job = cx.common.begin_job(Job::Reload);

@@ -288,9 +288,10 @@ impl Engine {
         made: Result<(Arc<Config>, Persisted), ChangeError>,
         io: &mut I,
     ) {
-        let Some(Reload::Change(number, edit, author)) = self.admin.reloads.finish() else { return };
+        let Some(Reload::Change(number, wanted, author)) = self.admin.reloads.finish() else { return };
         match made {
             Ok((config, persisted)) => {
+                let edit = &wanted.edit;
                 match &persisted {
                     Persisted::InFile => log(Level::Info, format_args!("{edit} was changed by the control plane"), io),
                     Persisted::InMemory(why) => {

@@ -308,9 +308,9 @@ impl Engine {
                 log(Level::Info, format_args!("{line}"), io);
                 io.answer(number, Ok(Reply::Done));
             }
-            Request::Change(edit, author) => {
+            Request::Change(wanted, author) => {
                 let cx = cx!(self, now, io);
-                self.admin.reloads.enqueue(cx, Reload::Change(number, edit, author));
+                self.admin.reloads.enqueue(cx, Reload::Change(number, wanted, author));
             }
             Request::Reload(author) => self.begin_reload(now, caller, author, io),
             Request::Run(command) => match self.worker_command(&command) {

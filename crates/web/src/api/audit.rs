@@ -124,6 +124,7 @@ impl Entry {
         let way = match version.via.as_str() {
             "signal" => "SIGHUP",
             "watch" => "file watch",
+            "cluster" => "the cluster",
             way => way,
         };
         let user = version.user.clone().or_else(|| (way != "api").then(|| way.to_owned()));

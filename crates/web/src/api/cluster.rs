@@ -15,6 +15,8 @@ pub(crate) struct Cluster {
     cluster: String,
     node: String,
     standing: &'static str,
+    config_revision: i64,
+    config_refused: String,
     nodes: Vec<Node>,
     pools: Vec<Pool>,
 }
@@ -24,6 +26,8 @@ struct Node {
     name: String,
     version: String,
     state: &'static str,
+    config_revision: i64,
+    config_refused: String,
     heartbeat_unchanged_seconds: f64,
 }
 
@@ -53,6 +57,8 @@ fn body(view: &ClusterView) -> Cluster {
         name: node.name.clone(),
         version: node.version.clone(),
         state: node.state,
+        config_revision: node.config,
+        config_refused: node.refused.clone(),
         heartbeat_unchanged_seconds: seconds(node.unchanged),
     };
     let share = |of: &ClusterShare| Share { node: of.node.clone(), share: of.share, floor: of.floor, lacks: of.lacks };
@@ -65,6 +71,8 @@ fn body(view: &ClusterView) -> Cluster {
         cluster: view.cluster.clone(),
         node: view.node.clone(),
         standing: view.standing,
+        config_revision: view.config,
+        config_refused: view.refused.clone(),
         nodes: view.nodes.iter().map(node).collect(),
         pools: view.pools.iter().map(pool).collect(),
     }

@@ -7,7 +7,7 @@ use axum::extract::{FromRef, FromRequestParts, Path, Query};
 use axum::http::Uri;
 use axum::http::request::Parts;
 use serde::Deserialize;
-use weir_admin::{Author, Persisted, Via};
+use weir_admin::{Author, ChangeRequest, Persisted, Via};
 use weir_config::Edit;
 
 use crate::ask::Workers;
@@ -53,6 +53,11 @@ struct CommentQuery {
     comment: Option<String>,
 }
 
+#[derive(Deserialize)]
+struct LatestQuery {
+    latest: Option<u64>,
+}
+
 /// The author of a change: the sender of a request, with the `comment` in its query.
 pub(super) fn author(user: Option<String>, from: IpAddr, request: u64, uri: &Uri) -> Author {
     let comment = Query::<CommentQuery>::try_from_uri(uri).ok().and_then(|query| query.0.comment);
@@ -66,12 +71,14 @@ pub(super) fn author(user: Option<String>, from: IpAddr, request: u64, uri: &Uri
 pub(super) struct Changer {
     pub(super) workers: Workers,
     pub(super) author: Author,
+    /// The last version that the sender knows, from the query.
+    pub(super) latest: Option<u64>,
 }
 
 impl Changer {
     /// Changes the configuration.
     pub(super) async fn change(&self, edit: Edit) -> Result<Persisted, ApiError> {
-        self.workers.change(edit, self.author.clone()).await
+        self.workers.change(ChangeRequest { edit, latest: self.latest }, self.author.clone()).await
     }
 }
 
@@ -84,6 +91,8 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Changer, ApiError> {
         // The gate before each path has put it there.
         let author = parts.extensions.get::<Author>().cloned().unwrap_or_else(Author::signal);
-        Ok(Changer { workers: Workers::from_ref(state), author })
+        let Query(LatestQuery { latest }) = Query::try_from_uri(&parts.uri)
+            .map_err(|_| ApiError::Bad("latest must be a version's number".to_owned()))?;
+        Ok(Changer { workers: Workers::from_ref(state), author, latest })
     }
 }

@@ -247,7 +247,7 @@ impl Trials {
 
     async fn set(&self, pool: &str, values: Map<String, Value>, author: Author) -> Result<(), ApiError> {
         let keys = body::keys(EntryKind::Pool, values)?;
-        self.workers.change(Edit::Pool(pool.to_owned(), Operation::Alter(keys)), author).await.map(drop)
+        self.workers.change(Edit::Pool(pool.to_owned(), Operation::Alter(keys)).into(), author).await.map(drop)
     }
 
     async fn written(&self, pool: &str) -> Result<Map<String, Value>, ApiError> {

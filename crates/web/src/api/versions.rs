@@ -76,11 +76,11 @@ pub(crate) async fn list(
     let Query(VersionsQuery { limit, before, search }) = wanted?;
     let search = search.unwrap_or_default().to_lowercase();
     let wanted = |version: &Version| before.is_none_or(|before| version.number < before) && version.mentions(&search);
-    let list = versions.list(page_limit(limit)?, wanted);
+    let (list, latest) = versions.page(page_limit(limit)?, wanted);
     let reason = versions.why_not_persisted();
     Ok(Json(Page {
         versions: list.into_iter().map(ListedVersion::from).collect(),
-        latest: versions.latest(),
+        latest,
         persisted: reason.is_none(),
         reason,
     }))
@@ -151,9 +151,11 @@ pub(crate) async fn rehearse(
     body: Body,
 ) -> Result<Json<Rehearsed>, ApiError> {
     let edit = edit(&find(&versions, number)?, body)?.0;
+    // Before the file is read: a change that comes meanwhile makes the caller's number too old, and not its picture.
+    let latest = versions.latest();
     let rehearsal = spawn_blocking(move || config.rehearse(&edit)).await.map_err(|_| ApiError::Ending)?;
     let (report, _) = workers.report().await?;
-    Ok(Json(Rehearsed::of(rehearsal.map_err(ApiError::NotChanged)?, &report, versions.latest())))
+    Ok(Json(Rehearsed::of(rehearsal.map_err(ApiError::NotChanged)?, &report, latest)))
 }
 
 /// `GET /api/v1/config/pending`: what a reload of the file would do.
@@ -162,10 +164,11 @@ pub(crate) async fn pending(
     State(config): State<Arc<dyn ConfigAccess>>,
     State(workers): State<Workers>,
 ) -> Result<Json<Rehearsed>, ApiError> {
+    let latest = versions.latest();
     let rehearsal = spawn_blocking(move || config.rehearse_reload()).await.map_err(|_| ApiError::Ending)?;
     let (report, _) = workers.report().await?;
     let rehearsal = rehearsal.map_err(|why| ApiError::NotChanged(ChangeError::Unfit(why)))?;
-    Ok(Json(Rehearsed::of(rehearsal, &report, versions.latest())))
+    Ok(Json(Rehearsed::of(rehearsal, &report, latest)))
 }
 
 /// `POST /api/v1/config/versions/{number}/restore`.
@@ -176,10 +179,7 @@ pub(crate) async fn restore(
     body: Body,
 ) -> Result<Json<PersistedBody>, ApiError> {
     let (edit, latest) = edit(&find(&versions, number)?, body)?;
-    let now = versions.latest();
-    if latest.is_some_and(|latest| latest != now) {
-        return Err(ApiError::Overtaken(now));
-    }
+    changer.latest = latest.or(changer.latest);
     let words = format!("roll back to version {number}");
     let comment = changer.author.comment.take();
     changer.author.comment = Some(comment.map_or(words.clone(), |comment| format!("{words}: {comment}")));

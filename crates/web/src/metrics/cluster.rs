@@ -25,6 +25,12 @@ pub(super) fn encode(view: &ClusterView, most: usize, to: &mut DescriptorEncoder
     let mut family = to.encode_descriptor("weir_cluster_member", help, None, MetricType::Gauge)?;
     let labels = [("cluster", escaped(&view.cluster)), ("node", escaped(&view.node))];
     family.encode_family(&labels)?.encode_gauge(&member)?;
+    let help = "The revision of the cluster's configuration that this node runs; 0: its own file only";
+    let mut family = to.encode_descriptor("weir_cluster_config_revision", help, None, MetricType::Gauge)?;
+    family.encode_gauge(&view.config)?;
+    let help = "Whether this node has refused a newer revision of the cluster's configuration";
+    let mut family = to.encode_descriptor("weir_cluster_config_refused", help, None, MetricType::Gauge)?;
+    family.encode_gauge(&u32::from(!view.refused.is_empty()))?;
     for (name, help, of) in GAUGES {
         let mut family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for pool in view.pools.iter().take(most) {

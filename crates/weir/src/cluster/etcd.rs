@@ -17,8 +17,14 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 use weir_cluster::{Key, Member, PoolRecord, Reply, Request, Revision, Stored, Txn, Value};
 use weir_config::Cluster;
 
+use crate::shared_config::Source;
+
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The key of the shared configuration, the last one below the prefix, and where its range ends.
+const SETTINGS: &str = "settings";
+const END: &str = "settings\0";
 
 /// See the head of the file.
 pub(crate) struct Etcd {
@@ -29,6 +35,10 @@ pub(crate) struct Etcd {
     prefix: String,
     login: Option<(String, String)>,
     token: Option<String>,
+    /// What the last requests have shown of the shared configuration.
+    settings: Option<(Revision, String)>,
+    /// The store's revision at the last reply.
+    revision: Revision,
 }
 
 impl Etcd {
@@ -48,25 +58,29 @@ impl Etcd {
             prefix: format!("/weir/{}/", rules.name),
             login,
             token: None,
+            settings: None,
+            revision: 0,
         })
     }
 
     /// Executes a request. After an error it is unknown whether it was executed, or will be.
     pub(crate) fn execute(&mut self, request: &Request) -> Result<Reply, String> {
         match request {
-            Request::ReadAll => self.range("", 0),
-            Request::ReadMembers => self.range("node/", 0),
-            Request::ReadPools(after) => self.range("pool/", after + 1),
+            Request::ReadAll => self.range(("", END), 0),
+            Request::ReadMembers => self.range(("node/", "node0"), 0),
+            // The shared configuration follows the pools, so that one request shows changes of both.
+            Request::ReadPools(after) => self.range(("pool/", END), after + 1),
             Request::Commit(txn) => self.commit(txn),
         }
     }
 
-    fn range(&mut self, below: &str, min: Revision) -> Result<Reply, String> {
-        let from = format!("{}{below}", self.prefix);
-        let mut end = from.clone().into_bytes();
-        if let Some(last) = end.last_mut() {
-            *last += 1;
-        }
+    /// The store's revision at the last reply, and the shared configuration, if the requests since the last call have read it.
+    pub(crate) fn take_settings(&mut self) -> (Revision, Option<(Revision, String)>) {
+        (self.revision, self.settings.take())
+    }
+
+    fn range(&mut self, (from, end): (&str, &str), min: Revision) -> Result<Reply, String> {
+        let (from, end) = (format!("{}{from}", self.prefix), format!("{}{end}", self.prefix));
         let body = json!({
             "key": STANDARD.encode(&from), "range_end": STANDARD.encode(&end), "min_mod_revision": min.to_string(),
         });
@@ -74,7 +88,9 @@ impl Etcd {
         let empty = Vec::new();
         let found = answer["kvs"].as_array().unwrap_or(&empty);
         let stored = found.iter().filter_map(|entry| self.stored(entry)).collect::<Result<_, _>>()?;
-        Ok(Reply::Read(number(&answer["header"]["revision"]), stored))
+        self.revision = number(&answer["header"]["revision"]);
+        self.settings = found.iter().find_map(|entry| self.settings_of(entry)).or_else(|| self.settings.take());
+        Ok(Reply::Read(self.revision, stored))
     }
 
     /// A key with its value; `None` for keys that are not a node's or a pool's.
@@ -92,6 +108,17 @@ impl Etcd {
         let name = below.strip_prefix("pool/")?;
         let record = serde_json::from_slice::<PoolRecord>(&value).map_err(failed);
         Some(record.map(|record| stored(Key::Pool(name.to_owned()), Value::Pool(record))))
+    }
+
+    /// The shared configuration, if the entry is that.
+    fn settings_of(&self, entry: &Json) -> Option<(Revision, String)> {
+        let key = decoded(&entry["key"])?;
+        let value = String::from_utf8(decoded(&entry["value"])?).ok()?;
+        (key == self.settings_key().into_bytes()).then(|| (number(&entry["mod_revision"]), value))
+    }
+
+    fn settings_key(&self) -> String {
+        format!("{}{SETTINGS}", self.prefix)
     }
 
     fn commit(&mut self, txn: &Txn) -> Result<Reply, String> {
@@ -155,6 +182,33 @@ impl Etcd {
             self.current = (self.current + 1) % self.addresses.len();
             failed
         })
+    }
+}
+
+impl Source for Etcd {
+    /// Tries each address once.
+    fn read(&mut self) -> Result<Option<(Revision, String)>, String> {
+        let body = json!({ "key": STANDARD.encode(self.settings_key()) });
+        let mut answer = self.call("kv/range", &body);
+        for _ in 1..self.addresses.len() {
+            answer = answer.or_else(|_| self.call("kv/range", &body));
+        }
+        let answer = answer?;
+        let found = answer["kvs"].as_array().and_then(|all| all.first());
+        Ok(found.and_then(|entry| self.settings_of(entry)))
+    }
+
+    fn replace(&mut self, over: Revision, value: &str) -> Result<Option<Revision>, String> {
+        let key = STANDARD.encode(self.settings_key());
+        let answer = self.call(
+            "kv/txn",
+            &json!({
+                "compare": [{ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": over.to_string() }],
+                "success": [{ "request_put": { "key": key, "value": STANDARD.encode(value) } }],
+            }),
+        )?;
+        let written = answer["succeeded"] == json!(true);
+        Ok(written.then(|| number(&answer["header"]["revision"])))
     }
 }
 

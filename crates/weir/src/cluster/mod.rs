@@ -3,6 +3,8 @@
 //! Owns the order of a round: what pools use is read, the next request is made, and the workers get their limits. The limits
 //! have an end by the workers' clock, so that nothing here has to happen in time.
 
+mod adopt;
+mod commands;
 mod ending;
 mod etcd;
 mod floors;
@@ -10,7 +12,7 @@ mod usage;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -19,13 +21,15 @@ use std::time::{Duration, Instant};
 use weir_admin::{Connections, Control, Cursor, Reply, Request, SharedLimit, SharedLimits};
 use weir_base::{Span, Time};
 use weir_cluster::{Budget, Grants, Lost, Node, Standing, Timing};
-use weir_config::{Cluster, Config};
+use weir_config::Config;
 use weir_runtime::{Handle, StartError};
-use weir_terminal::print_line;
 
-use crate::failure::Failure;
-use crate::load;
+use crate::config_store::ConfigStore;
+use crate::shared_config::Shared;
 
+pub(crate) use commands::{Arguments, HELP, run};
+
+use adopt::Adopting;
 use ending::Run;
 use etcd::Etcd;
 use usage::Usages;
@@ -53,9 +57,10 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     /// Starts the thread, if there is a cluster.
-    /// `taken_over`: another process has this one's connections, and its place in the cluster.
+    /// `store`: has the configuration that nodes share. `taken_over`: another process has this one's connections, and its place in the cluster.
     pub(crate) fn start(
         config: &Arc<Config>,
+        store: Arc<ConfigStore>,
         handle: Handle,
         taken_over: Arc<AtomicBool>,
     ) -> Result<Option<Nodes>, StartError> {
@@ -77,6 +82,7 @@ impl Nodes {
         let mut round = Round {
             node,
             etcd,
+            adopting: Adopting::new(store, handle.control()),
             control: handle.control(),
             handle,
             state: rules.state.clone(),
@@ -121,6 +127,7 @@ impl Drop for Nodes {
 struct Round {
     node: Node,
     etcd: Etcd,
+    adopting: Adopting,
     handle: Handle,
     control: Arc<dyn Control>,
     state: Option<PathBuf>,
@@ -157,12 +164,16 @@ impl Round {
             self.node.look_at_members(self.handle.now());
         }
         self.number = self.number.wrapping_add(1);
+        for line in self.adopting.step(&mut self.node) {
+            self.log(line);
+        }
         if let Some(request) = self.node.next_request(self.handle.now()) {
             // A lower limit is in force before its surplus is released.
             self.send_limits();
             match self.etcd.execute(&request) {
                 Ok(reply) => {
                     self.last_error.clear();
+                    self.adopting.replied(&mut self.etcd);
                     self.node.replied(self.handle.now(), reply);
                 }
                 Err(error) => {
@@ -370,40 +381,11 @@ fn incarnation() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// `weir cluster`: prints what etcd has.
-pub(crate) fn run(file: &Path) -> Result<(), Failure> {
-    let config = load::load(file).map_err(|mistakes| Failure::lines(&mistakes))?;
-    if config.cluster.etcd.is_empty() {
-        return Err(Failure::at(file.display(), "has no [cluster] with etcd's addresses"));
+/// The configuration that the nodes share; `None` without a cluster. Connects to nothing yet.
+pub(crate) fn shared(config: &Config) -> Result<Option<Shared>, String> {
+    let rules = &config.cluster;
+    if rules.etcd.is_empty() {
+        return Ok(None);
     }
-    status(&config.cluster).map_err(Failure::Message)?.iter().for_each(print_line);
-    Ok(())
-}
-
-fn status(rules: &Cluster) -> Result<Vec<String>, String> {
-    let mut etcd = Etcd::new(rules)?;
-    let weir_cluster::Reply::Read(revision, all) = etcd.execute(&weir_cluster::Request::ReadAll)? else {
-        return Err("etcd has sent something else than what was read".to_owned());
-    };
-    let mut lines = vec![format!("cluster {} at revision {revision}", rules.name)];
-    for stored in all {
-        match (stored.key, stored.value) {
-            (weir_cluster::Key::Member(name), weir_cluster::Value::Member(member)) => lines.push(format!(
-                "node {name}: version {}, {} heartbeats{}",
-                member.version,
-                member.beat,
-                if member.fenced { ", its lease has ended" } else { "" }
-            )),
-            (weir_cluster::Key::Pool(name), weir_cluster::Value::Pool(record)) => {
-                let node = |(name, entry): (&String, &weir_cluster::Entry)| {
-                    let wait = entry.wait.map_or(String::new(), |wait| format!(", lacks {}", wait.amount));
-                    format!("{name} has {} (floor {}{wait})", entry.share, entry.floor)
-                };
-                let nodes: Vec<String> = record.nodes.iter().map(node).collect();
-                lines.push(format!("pool {name}: {} of {}: {}", record.shared(), record.budget, nodes.join("; ")));
-            }
-            _ => {}
-        }
-    }
-    Ok(lines)
+    Ok(Some(Shared::new(Box::new(Etcd::new(rules)?), &rules.node, rules.state.as_deref())))
 }

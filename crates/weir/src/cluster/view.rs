@@ -24,6 +24,8 @@ pub(super) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
         ClusterNode {
             name: name.to_owned(),
             version: member.version.clone(),
+            config: member.config,
+            refused: member.refused.clone(),
             state: if own { "member" } else { state(member, unchanged, rules.lease) },
             unchanged: if own { Span::ZERO } else { unchanged },
         }
@@ -32,6 +34,8 @@ pub(super) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
         cluster: rules.name.clone(),
         node: rules.node.clone(),
         standing: word(standing),
+        config: node.member().config,
+        refused: node.member().refused.clone(),
         nodes: node.members(now).map(member).collect(),
         pools: node.pools().filter(|(_, record)| record.budget > 0).map(pool).collect(),
     }

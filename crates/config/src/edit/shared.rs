@@ -1,0 +1,224 @@
+//! The two parts of a `weir.toml` in a cluster: what all nodes share, and what is each node's own.
+//!
+//! The table of settings decides which is which ([`Setting::is_shared`]). A shared configuration is the text of the
+//! shared part, with its comments. A node runs its own file's part and the shared one, merged: the shared part of its own
+//! file has no effect then. No password is in a shared text: secrets are references (files, environment) or SCRAM verifiers.
+
+use toml_edit::{DocumentMut, Item, TableLike};
+use weir_auth::Secret;
+
+use crate::table::{Section, Setting};
+
+use super::Edit;
+use super::outline::{Path, is_password, parse};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Shared,
+    Node,
+}
+
+/// The shared part of a file's text; `None` if it is not TOML.
+pub fn shared_part(text: &str) -> Option<String> {
+    part(text, Part::Shared).map(|document| document.to_string())
+}
+
+/// The part of a file's text that is the node's own; `None` if it is not TOML.
+pub fn node_part(text: &str) -> Option<String> {
+    part(text, Part::Node).map(|document| document.to_string())
+}
+
+/// The names of the sections, or of single settings, of a text that are shared, or else those that are a node's own.
+pub fn shared_sections(text: &str, shared: bool) -> Vec<String> {
+    let wanted = if shared { Part::Shared } else { Part::Node };
+    let Some(document) = part(text, wanted) else { return Vec::new() };
+    let name = |(key, item): (&str, &Item)| match (sections_of(key).first(), item.as_table_like()) {
+        (Some(section), Some(table)) if !shared && section.is_shared() => {
+            table.iter().map(|(name, _)| format!("{key}.{name}")).collect::<Vec<_>>().join(", ")
+        }
+        _ => format!("[{key}]"),
+    };
+    document.iter().filter(|(key, _)| !sections_of(key).is_empty()).map(name).collect()
+}
+
+/// The text of a configuration with the node's own part of one text, and the shared part of another; `None` if one of
+/// them is not TOML.
+pub fn merge(node: &str, shared: &str) -> Option<String> {
+    let (mut document, shared) = (part(node, Part::Node)?, part(shared, Part::Shared)?);
+    for (key, item) in shared.iter() {
+        let both = document.get_mut(key).and_then(Item::as_table_like_mut).zip(item.as_table_like());
+        match both {
+            Some((table, more)) => more.iter().for_each(|(name, item)| drop(table.insert(name, item.clone()))),
+            None => drop(document.insert(key, item.clone())),
+        }
+    }
+    Some(document.to_string())
+}
+
+/// Whether a change is one of the shared configuration.
+pub fn concerns_cluster(edit: &Edit) -> bool {
+    match edit {
+        Edit::Pool(..) | Edit::User(..) | Edit::Restore(_) => true,
+        Edit::Setting(assign) => assign.setting().is_shared(),
+    }
+}
+
+/// Finds a secret in the clear in a shared text: its key, and how to refer to it.
+pub fn find_plain_secret(text: &str) -> Option<(String, &'static str)> {
+    plain_secret(parse(text)?.as_table(), &[])
+}
+
+fn plain_secret(table: &dyn TableLike, path: &Path<'_>) -> Option<(String, &'static str)> {
+    table.iter().find_map(|(key, item)| {
+        let path = [path, &[key]].concat();
+        match item.as_table_like() {
+            Some(inner) => plain_secret(inner, &path),
+            None if is_password(&path) && !item.as_str().is_some_and(|text| is_no_secret(&path, text)) => {
+                Some((path.join("."), remedy(&path)))
+            }
+            None => None,
+        }
+    })
+}
+
+/// Whether the secret of a user may be read by all who can read etcd: there is none, or nobody can log in with it.
+fn is_no_secret(path: &Path<'_>, text: &str) -> bool {
+    path[0] == "auth" && (text.is_empty() || matches!(Secret::parse(text), Ok(Secret::Scram(_))))
+}
+
+fn remedy(path: &Path<'_>) -> &'static str {
+    if path[0] == "auth" {
+        "give the SCRAM verifier that PostgreSQL has in pg_authid.rolpassword, or list users in a file on each node, named \
+         as \"file\" in [auth]"
+    } else {
+        "name a file on each node as password_file, or a variable of each node's environment as password_env"
+    }
+}
+
+fn part(text: &str, wanted: Part) -> Option<DocumentMut> {
+    let mut document = parse(text)?;
+    let keys: Vec<String> = document.iter().map(|(key, _)| key.to_owned()).collect();
+    for key in keys {
+        match of_section(&key) {
+            // It is a mistake, which is reported when the part is read.
+            None => {}
+            Some(part) if part != wanted => match of_other_part(&key, &mut document, wanted) {
+                true => {}
+                false => drop(document.remove(&key)),
+            },
+            Some(_) => remove_exceptions(&key, &mut document, wanted),
+        }
+    }
+    Some(document)
+}
+
+/// Leaves only the settings of a section that belong to the other part than the section; returns whether there are any.
+fn of_other_part(key: &str, document: &mut DocumentMut, wanted: Part) -> bool {
+    let Some(table) = document.get_mut(key).and_then(Item::as_table_like_mut) else { return false };
+    let other: Vec<String> =
+        table.iter().filter(|(name, _)| !is_exception(key, name)).map(|(name, _)| name.to_owned()).collect();
+    if wanted == Part::Shared || other.len() == table.len() {
+        return false;
+    }
+    other.iter().for_each(|name| drop(table.remove(name)));
+    true
+}
+
+/// Removes the settings that belong to the other part than their section.
+fn remove_exceptions(key: &str, document: &mut DocumentMut, wanted: Part) {
+    let Some(table) = document.get_mut(key).and_then(Item::as_table_like_mut) else { return };
+    let exceptions: Vec<String> =
+        table.iter().filter(|(name, _)| is_exception(key, name)).map(|(name, _)| name.to_owned()).collect();
+    exceptions.iter().for_each(|name| drop(table.remove(name)));
+    if wanted == Part::Shared && !exceptions.is_empty() && table.is_empty() {
+        document.remove(key);
+    }
+}
+
+/// Whether a setting of a shared section is each node's own.
+fn is_exception(section: &str, name: &str) -> bool {
+    let found = sections_of(section).into_iter().find_map(|section| section.find(name));
+    found.is_some_and(|setting: &Setting| setting.section.is_shared() && setting.of_node)
+}
+
+fn of_section(key: &str) -> Option<Part> {
+    sections_of(key).first().map(|section| if section.is_shared() { Part::Shared } else { Part::Node })
+}
+
+/// The sections that a key of the outermost table holds.
+fn sections_of(key: &str) -> Vec<Section> {
+    Section::ALL.into_iter().filter(|section| section.name().split('.').next() == Some(key)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings;
+
+    const NODE: &str = "# of the node\n[listen]\nport = 1\n\n[general]\nworkers = 4\nmode = \"session\"\n\n[cluster]\n\
+                        node = \"a\"\n\n[web]\nport = 2\n\n[pools.old]\nhost = \"h\"\n";
+    const SHARED: &str = "[general]\nmode = \"transaction\"\nworkers = 9\n\n# who\n[auth]\ntype = \"trust\"\n\n[auth.users]\n\
+                          app = \"\"\n\n# the first\n[pools.app]\nhost = \"h\" # there\nsize = 3\n";
+
+    #[test]
+    fn a_text_is_divided_into_both_parts() {
+        let node = node_part(NODE).unwrap();
+        assert!(node.contains("# of the node") && node.contains("workers = 4") && node.contains("port = 2"), "{node}");
+        assert!(!node.contains("mode") && !node.contains("pools"), "{node}");
+        let shared = shared_part(SHARED).unwrap();
+        assert_eq!(shared, SHARED.replace("workers = 9\n", ""));
+        assert_eq!(shared_part("[general]\nio = \"epoll\"\n[log]\nfile = \"x\"\n").unwrap(), "");
+        assert_eq!(shared_sections(NODE, false), ["[listen]", "general.workers", "[cluster]", "[web]"]);
+        assert_eq!(shared_sections(SHARED, true), ["[general]", "[auth]", "[pools]"]);
+    }
+
+    #[test]
+    fn a_node_runs_its_own_part_and_the_shared_one() {
+        let merged = merge(NODE, SHARED).unwrap();
+        assert_eq!(node_part(&merged).unwrap().matches("workers").count(), 1);
+        for there in ["workers = 4", "mode = \"transaction\"", "[pools.app]", "port = 1", "# the first"] {
+            assert!(merged.contains(there), "{there} in {merged}");
+        }
+        assert!(!merged.contains("old") && !merged.contains("workers = 9"), "{merged}");
+        let read = |_: &std::path::Path| Ok(merged.clone());
+        let config = crate::load(std::path::Path::new("weir.toml"), &read, &|_| None).unwrap();
+        assert_eq!((config.pools.len(), config.listen.port), (1, 1));
+        // A part that is merged again stays as it is.
+        assert_eq!(merge(&merged, &merged), Some(merged));
+        assert_eq!(merge("[listen", SHARED), None);
+    }
+
+    #[test]
+    fn the_sections_of_a_cluster_can_be_written_in_any_form() {
+        let merged =
+            merge("listen.port = 7\ngeneral = { io = \"epoll\" }\n", "pools.app = { host = \"h\" }\n").unwrap();
+        let document = parse(&merged).unwrap();
+        assert_eq!(document["pools"]["app"]["host"].as_str(), Some("h"));
+        assert_eq!(document["general"]["io"].as_str(), Some("epoll"));
+        assert_eq!(document["listen"]["port"].as_integer(), Some(7));
+    }
+
+    #[test]
+    fn a_secret_in_the_clear_is_found_and_a_reference_is_none() {
+        let find = |text: &str| find_plain_secret(text).map(|(key, _)| key);
+        assert_eq!(find("[pools.app]\nhost = \"h\"\npassword = \"x\"\n").as_deref(), Some("pools.app.password"));
+        assert_eq!(find("pools.app = { password = \"x\" }\n").as_deref(), Some("pools.app.password"));
+        assert_eq!(find("[auth.users]\nann = \"x\"\n").as_deref(), Some("auth.users.ann"));
+        let md5 = format!("[auth.users]\nann = \"md5{}\"\n", "0".repeat(32));
+        assert_eq!(find(&md5).as_deref(), Some("auth.users.ann"));
+        let verifier = "SCRAM-SHA-256$4096:QDHl3c07x6y3N/posdGPvg==$I42cKpiCuaxHmtlKw21M9Q7UxTQBycy1fRXhfW72rcs=:\
+                        Iur4fXbK3kYk+0oyBTTCmjHHyfRJzkFLQVQvPFWXpqs=";
+        let users = format!("[auth.users]\nann = \"{verifier}\"\nbob = \"\"\n");
+        assert_eq!(find(&users), None, "{users}");
+        assert_eq!(find("[pools.app]\npassword_file = \"x\"\npassword_env = \"Y\"\n"), None);
+    }
+
+    #[test]
+    fn each_secret_setting_is_a_nodes_own_or_looked_for() {
+        for setting in settings::all().filter(|setting| setting.is_shared()) {
+            let secret =
+                matches!(setting.field_mut(&mut crate::Config::default()), Some(crate::field::FieldMut::Concealed(_)));
+            assert!(!secret, "{} may hold a secret, and is shared", setting.key());
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! `weir cluster`: shows the nodes, and reads, compares and writes the configuration that they share.
+//!
+//! Owns the commands' arguments and their order: a file is checked, compared, and only then written.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::unistd::{User, getuid};
+use weir_cluster::{Entry, Key, Member, Reply, Request, Revision, Value};
+use weir_config::{Cluster, Config, Finding, KeyChange, Severity};
+use weir_terminal::print_line;
+
+use crate::check;
+use crate::failure::Failure;
+use crate::load;
+use crate::shared_config::{self, Revised, Settings, Source};
+
+use super::etcd::Etcd;
+
+pub(crate) const HELP: &str = "\
+Examples:
+  weir cluster weir.toml                     each node, and for each pool who has how much
+  weir cluster apply pools.toml              checks the file, and gives it to all nodes
+  weir cluster apply pools.toml --comment bigger --node weir.toml
+  weir cluster diff pools.toml               what apply would change; exit status 1 if anything
+  weir cluster export > pools.toml           the configuration that the nodes share
+
+A weir.toml with [cluster] says how to reach etcd. With a shared configuration the nodes have
+[general], [auth], [limits], [users] and [pools] from there, and all else from their own weir.toml.";
+
+const APPLY_HELP: &str = "\
+Examples:
+  weir cluster apply pools.toml
+  weir cluster apply pools.toml --comment bigger
+  weir cluster apply weir.toml               a whole file: what is each node's own in it is left out
+
+No password may be in the file, since all who can read etcd would have it. In place of one:
+
+  [pools.app]
+  password_file = \"app.password\"   # a file on each node, beside its weir.toml
+  password_env = \"APP_PASSWORD\"    # or a variable of each node's environment
+
+  [auth]
+  file = \"userlist.txt\"            # users in a file on each node
+  [auth.users]
+  ann = \"SCRAM-SHA-256$…\"          # or their verifiers: PostgreSQL's pg_authid.rolpassword
+
+Each node adopts the file whole or not at all. The exit status is 1 if a node refuses it.";
+
+/// The `weir.toml` of the packages.
+const NODE: &str = "/etc/weir/weir.toml";
+
+/// How long nodes may take to adopt what was applied, before the command ends.
+const ADOPTION: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The arguments of `weir cluster`.
+#[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Arguments {
+    /// The configuration of one of its nodes, a weir.toml with [cluster]
+    #[arg(required = true)]
+    file: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Check a configuration, and give it to all nodes
+    #[command(after_help = APPLY_HELP)]
+    Apply {
+        /// The configuration; - is standard input
+        file: PathBuf,
+        /// The reason, for the nodes' history
+        #[arg(long)]
+        comment: Option<String>,
+        /// A node's weir.toml; without it FILE, if that has [cluster], or /etc/weir/weir.toml
+        #[arg(long, value_name = "WEIR.TOML")]
+        node: Option<PathBuf>,
+    },
+    /// Print the configuration that the nodes share
+    Export {
+        /// A node's weir.toml
+        #[arg(default_value = NODE)]
+        node: PathBuf,
+    },
+    /// Show what apply would change; the exit status is 1 if anything
+    Diff {
+        /// The configuration; - is standard input
+        file: PathBuf,
+        /// A node's weir.toml; without it FILE, if that has [cluster], or /etc/weir/weir.toml
+        #[arg(long, value_name = "WEIR.TOML")]
+        node: Option<PathBuf>,
+    },
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match (&arguments.command, &arguments.file) {
+        (Some(Command::Apply { file, comment, node }), _) => apply(file, node.as_deref(), comment.clone()),
+        (Some(Command::Diff { file, node }), _) => diff(file, node.as_deref()),
+        (Some(Command::Export { node }), _) => export(node),
+        (None, Some(file)) => {
+            let rules = rules(file, &load::load_as_far(file).0)?;
+            status(&rules).map_err(Failure::Message)?.iter().for_each(print_line);
+            Ok(())
+        }
+        (None, None) => Err(Failure::Message("give a weir.toml with [cluster]".to_owned())),
+    }
+}
+
+/// A file that was checked, beside what the cluster has.
+struct Checked {
+    rules: Cluster,
+    etcd: Etcd,
+    /// The shared part of the file.
+    shared: String,
+    present: Option<Revised>,
+    changes: Vec<KeyChange>,
+    /// Settings that change with a restart of each node.
+    restart: Vec<String>,
+}
+
+fn apply(file: &Path, node: Option<&Path>, comment: Option<String>) -> Result<(), Failure> {
+    let checked = checked(file, node)?;
+    print_changes(&checked);
+    let Checked { rules, mut etcd, shared, present, .. } = checked;
+    if present.as_ref().is_some_and(|present| present.settings.text == shared) {
+        print_line("nothing to change");
+        return Ok(());
+    }
+    let over = present.map_or(0, |present| present.revision);
+    let user = User::from_uid(getuid()).ok().flatten().map(|user| user.name);
+    let settings = Settings { comment, user, ..Settings::new(shared, &rules.node) };
+    let written = shared_config::write(&mut etcd, over, &settings).map_err(Failure::Message)?;
+    let Some(revision) = written else {
+        let text =
+            "the cluster's configuration was changed meanwhile, nothing was written: look at it with weir cluster diff";
+        return Err(Failure::Message(text.to_owned()));
+    };
+    print_line(format!("revision {revision} of the configuration of cluster {}", rules.name));
+    report_adoption(&mut etcd, revision)
+}
+
+fn diff(file: &Path, node: Option<&Path>) -> Result<(), Failure> {
+    let checked = checked(file, node)?;
+    print_changes(&checked);
+    if checked.changes.is_empty() { Ok(()) } else { Err(Failure::Reported) }
+}
+
+fn export(node: &Path) -> Result<(), Failure> {
+    let rules = rules(node, &load::load_as_far(node).0)?;
+    let mut etcd = Etcd::new(&rules).map_err(Failure::Message)?;
+    let Some(present) = read(&mut etcd)? else {
+        let text = format!("cluster {} has no shared configuration: weir cluster apply FILE writes one", rules.name);
+        return Err(Failure::Message(text));
+    };
+    present.settings.text.lines().for_each(print_line);
+    Ok(())
+}
+
+/// Reads a file, checks it as a node would, and compares it with what the cluster has.
+fn checked(file: &Path, node: Option<&Path>) -> Result<Checked, Failure> {
+    let file = load::named(file);
+    let text = load::read(file).map_err(|error| Failure::at(file.display(), error))?;
+    let shared = weir_config::shared_part(&text);
+    let of_node = |text: &str| weir_config::shared_sections(text, false).iter().any(|section| section == "[cluster]");
+    let node = node.map_or_else(|| if of_node(&text) { file.to_owned() } else { NODE.into() }, Path::to_owned);
+    let node_text = if node == file {
+        text.clone()
+    } else {
+        load::read(&node).map_err(|error| Failure::at(node.display(), error))?
+    };
+    let (own, _) = load::load_text_as_far(&node, &node_text, false);
+    check_file(file, &text, &node)?;
+    let shared = shared.ok_or_else(|| Failure::at(file.display(), "is not TOML"))?;
+    if weir_config::shared_sections(&text, true).is_empty() {
+        return Err(Failure::at(
+            file.display(),
+            "has nothing that nodes share: [pools], [auth], [users], [limits] or [general]",
+        ));
+    }
+    if let Some((key, help)) = weir_config::find_plain_secret(&shared) {
+        let text = format!("{key} would be in etcd in the clear: {help}");
+        return Err(Failure::at(file.display(), text));
+    }
+    let left_out = weir_config::shared_sections(&text, false);
+    if !left_out.is_empty() && node != file {
+        eprintln!("weir: note: each node has its own {}, which is left out", left_out.join(", "));
+    }
+    let rules = rules(&node, &own)?;
+    let mut etcd = Etcd::new(&rules).map_err(Failure::Message)?;
+    let present = read(&mut etcd)?;
+    let merged = |shared: &str| {
+        let text = weir_config::merge(&node_text, shared).unwrap_or_default();
+        load::load_text_as_far(&node, &text, true)
+    };
+    let (after, mistakes) = merged(&shared);
+    if let Some(mistakes) = mistakes {
+        let first = mistakes.first();
+        return Err(Failure::at(file.display(), format!("with {}: {}", node.display(), first.message)));
+    }
+    // Without a shared configuration each node has its file's.
+    let before = present.as_ref().map_or_else(|| own.clone(), |present| merged(&present.settings.text).0);
+    let restart = weir_config::differences(&before, &after).restart.into_iter().map(|change| change.key).collect();
+    Ok(Checked { changes: weir_config::changes(&before, &after), restart, rules, etcd, shared, present })
+}
+
+/// Checks a file as `weir check` does, with paths relative to the node's file. What only nodes have is not missing in it, and
+/// variables of their environment need not be set here.
+fn check_file(file: &Path, text: &str, node: &Path) -> Result<(), Failure> {
+    let beside = node.with_file_name(file.file_name().unwrap_or_default());
+    let (config, mistakes) = load::load_text_as_far(&beside, text, true);
+    let named = |finding: Finding| Finding {
+        file: if finding.file == beside { file.to_owned() } else { finding.file.clone() },
+        ..finding
+    };
+    let mistakes = mistakes.iter().flat_map(|mistakes| mistakes.iter().map(Finding::from));
+    let of_node = |finding: &Finding| finding.key.as_ref().is_some_and(|key| key.starts_with("listen."));
+    let findings: Vec<Finding> = mistakes.chain(weir_config::review(&config, &load::facts())).map(named).collect();
+    let is_error = |finding: &&Finding| finding.severity == Severity::Error && !of_node(finding);
+    let errors: Vec<String> = findings.iter().filter(is_error).map(Finding::to_string).collect();
+    if !errors.is_empty() {
+        return Err(Failure::Messages(errors));
+    }
+    let warnings = findings.iter().filter(|finding| finding.severity == Severity::Warning && !of_node(finding));
+    warnings.for_each(|warning| eprintln!("weir: warning: {warning}"));
+    Ok(())
+}
+
+fn rules(file: &Path, config: &Config) -> Result<Cluster, Failure> {
+    if !config.cluster.etcd.is_empty() {
+        return Ok(config.cluster.clone());
+    }
+    match load::load(file) {
+        Err(mistakes) => Err(check::mistaken(load::load_as_far(file).0, &mistakes)),
+        Ok(_) => Err(Failure::at(
+            file.display(),
+            "has no [cluster] with etcd's addresses; --node names the weir.toml of a node",
+        )),
+    }
+}
+
+fn read(etcd: &mut Etcd) -> Result<Option<Revised>, Failure> {
+    let found = Source::read(etcd).map_err(Failure::Message)?;
+    let revised = found.map(|(revision, value)| Ok(Revised { revision, settings: Settings::decode(&value)? }));
+    revised.transpose().map_err(Failure::Message)
+}
+
+fn print_changes(checked: &Checked) {
+    for KeyChange { object, key, old, new } in &checked.changes {
+        let name =
+            [object.as_str(), key.as_str()].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+        match (key.as_str(), old, new) {
+            ("", None, _) => print_line(format!("+ {name}")),
+            ("", _, _) => print_line(format!("- {name}")),
+            (_, old, new) => {
+                let word = |value: &Option<String>| value.clone().unwrap_or_else(|| "(default)".to_owned());
+                print_line(format!("  {name}: {} -> {}", word(old), word(new)));
+            }
+        }
+    }
+    if !checked.restart.is_empty() {
+        print_line(format!("with a restart of each node: {}", checked.restart.join(", ")));
+    }
+}
+
+/// Waits for the nodes, a moment, and prints what they did.
+fn report_adoption(etcd: &mut Etcd, revision: Revision) -> Result<(), Failure> {
+    let begun = Instant::now();
+    loop {
+        let members = members(etcd).map_err(Failure::Message)?;
+        let refuses = |member: &Member| member.refused.starts_with(&format!("revision {revision}:"));
+        let is_open = |(_, member): &&(String, Member)| member.config < revision && !refuses(member);
+        if members.iter().any(|member| is_open(&member)) && begun.elapsed() < ADOPTION {
+            thread::sleep(LOOK);
+            continue;
+        }
+        for (name, member) in &members {
+            print_line(match member {
+                _ if refuses(member) => format!("node {name} refuses it: {}", member.refused),
+                _ if member.config < revision => format!("node {name} has not adopted it yet"),
+                _ => format!("node {name} runs it"),
+            });
+        }
+        return if members.iter().any(|(_, member)| refuses(member)) { Err(Failure::Reported) } else { Ok(()) };
+    }
+}
+
+/// The nodes that may live.
+fn members(etcd: &mut Etcd) -> Result<Vec<(String, Member)>, String> {
+    let Reply::Read(_, all) = etcd.execute(&Request::ReadMembers)? else { return Ok(Vec::new()) };
+    let member = |stored: weir_cluster::Stored| match (stored.key, stored.value) {
+        (Key::Member(name), Value::Member(member)) if !member.left && !member.fenced => Some((name, member)),
+        _ => None,
+    };
+    Ok(all.into_iter().filter_map(member).collect())
+}
+
+fn status(rules: &Cluster) -> Result<Vec<String>, String> {
+    let mut etcd = Etcd::new(rules)?;
+    let Reply::Read(revision, all) = etcd.execute(&Request::ReadAll)? else {
+        return Err("etcd has sent something else than what was read".to_owned());
+    };
+    let mut lines = vec![format!("cluster {} at revision {revision}", rules.name)];
+    if let (_, Some((revision, value))) = etcd.take_settings() {
+        let Settings { user, comment, node, .. } = Settings::decode(&value)?;
+        let by = user.map_or_else(String::new, |user| format!(" by {user}"));
+        let why = comment.map_or_else(String::new, |comment| format!(": {}", comment.escape_debug()));
+        lines.push(format!("configuration: revision {revision}{by}, written at {node}{why}"));
+    }
+    for stored in all {
+        match (stored.key, stored.value) {
+            (Key::Member(name), Value::Member(member)) => lines.push(node_line(&name, &member)),
+            (Key::Pool(name), Value::Pool(record)) => {
+                let node = |(name, entry): (&String, &Entry)| {
+                    let wait = entry.wait.map_or(String::new(), |wait| format!(", lacks {}", wait.amount));
+                    format!("{name} has {} (floor {}{wait})", entry.share, entry.floor)
+                };
+                let nodes: Vec<String> = record.nodes.iter().map(node).collect();
+                lines.push(format!("pool {name}: {} of {}: {}", record.shared(), record.budget, nodes.join("; ")));
+            }
+            _ => {}
+        }
+    }
+    Ok(lines)
+}
+
+fn node_line(name: &str, member: &Member) -> String {
+    let lost = if member.fenced { ", its lease has ended" } else { "" };
+    let config = match member.config {
+        0 => "its own configuration".to_owned(),
+        revision => format!("configuration {revision}"),
+    };
+    let refused = if member.refused.is_empty() { String::new() } else { format!(", refuses {}", member.refused) };
+    format!("node {name}: version {}, {} heartbeats, {config}{lost}{refused}", member.version, member.beat)
+}

@@ -1,0 +1,172 @@
+//! The configuration of a cluster's node: its file's own part, with the part that all nodes share.
+//!
+//! Owns which shared revision a reload tries, and the way of a change to etcd. A revision is tried whole: if it does not fit,
+//! the former one stays in force.
+
+use std::sync::{Arc, PoisonError};
+
+use weir_admin::{Author, ChangeError, Persisted, Via};
+use weir_config::{Config, ConfigErrors, Edit, Edits, Restore, rewrite};
+use weir_runtime::Reread;
+
+use crate::load::{self, NO_TOML};
+use crate::shared_config::{Revised, Settings, Shared, Status};
+
+use super::{ConfigStore, Current, Plan, Written};
+
+impl Plan {
+    /// An error if a secret would be in etcd in the clear.
+    pub(super) fn check_secrets(&self) -> Result<(), ChangeError> {
+        let Written::Shared(text) = &self.text else { return Ok(()) };
+        weir_config::find_plain_secret(text).map_or(Ok(()), |(key, help)| {
+            Err(ChangeError::Unfit(format!(
+                "{key} would be in etcd in the clear: {help}; see weir cluster apply --help"
+            )))
+        })
+    }
+}
+
+impl ConfigStore {
+    /// What the cluster may know about this node's configuration; `None` without a cluster.
+    pub(crate) fn status(&self) -> Option<Status> {
+        self.shared.as_ref().map(Shared::status)
+    }
+
+    /// Etcd's store has this revision, and the shared configuration this one, if it was read.
+    pub(crate) fn seen(&self, store: i64, value: Option<(i64, String)>) {
+        if let Some(shared) = &self.shared {
+            shared.seen(store, value);
+        }
+    }
+
+    /// The author of the revision that the next reload is to adopt, if there is one: then a reload must follow, and
+    /// [`adoption_ended`](ConfigStore::adoption_ended).
+    pub(crate) fn next_adoption(&self) -> Option<(i64, Author)> {
+        let Revised { revision, settings } = self.shared.as_ref()?.next_trial()?;
+        let Settings { user, comment, node, .. } = settings;
+        Some((revision, Author { user, from: node, via: Via::Cluster, comment, request: 0 }))
+    }
+
+    /// The reload that was to adopt a revision has ended. Returns a warning.
+    pub(crate) fn adoption_ended(&self, result: Result<(), &str>) -> Option<String> {
+        let shared = self.shared.as_ref()?;
+        let why = match result {
+            Ok(()) => return shared.adopted(),
+            Err(why) => why,
+        };
+        let refused = shared.candidate(false).map(|candidate| candidate.revision);
+        shared.refused(why);
+        let mut current = self.current();
+        // It was valid, and could not be served.
+        if current.running.as_ref().map(|running| running.revision) == refused {
+            current.running = current.former.take();
+            let edits = current.edits.clone();
+            let former = match &current.running {
+                Some(running) => load::load_merged(&self.file, (&current.file, &running.settings.text), &edits).ok(),
+                None => load::load_changed(&self.file, &current.file, &edits).ok().map(|c| (current.file.clone(), c)),
+            };
+            if let Some((text, mut config)) = former {
+                (self.adjust)(&mut config);
+                *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = config.web.accounts.clone();
+                (current.text, current.config) = (text, Arc::new(config));
+            }
+        }
+        None
+    }
+
+    /// Reads what a reload is to put in force: the revision on trial or, with the file itself, one that was refused, or else
+    /// what is in force.
+    pub(super) fn reload_shared(
+        &self,
+        current: &mut Current,
+        shared: &Shared,
+        reread: Reread,
+    ) -> Result<(String, Config), String> {
+        let file = match reread {
+            Reread::All => load::read(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?,
+            Reread::Named => current.file.clone(),
+        };
+        if let Some(candidate) = shared.candidate(reread == Reread::All) {
+            let on_trial = shared.is_on_trial(candidate.revision);
+            match load::load_merged(&self.file, (&file, &candidate.settings.text), &current.edits) {
+                Ok(loaded) => {
+                    if !on_trial {
+                        drop(shared.in_force(&candidate));
+                    }
+                    current.file = file;
+                    if current.running.as_ref() != Some(&candidate) {
+                        current.former = current.running.replace(candidate);
+                    }
+                    return Ok(loaded);
+                }
+                Err(why) if on_trial => return Err(why),
+                Err(_) => {}
+            }
+        }
+        let loaded = match &current.running {
+            Some(running) => load::load_merged(&self.file, (&file, &running.settings.text), &current.edits)?,
+            None => {
+                let config = load::load_changed(&self.file, &file, &current.edits).map_err(|why| why.to_string())?;
+                (file.clone(), config)
+            }
+        };
+        current.file = file;
+        Ok(loaded)
+    }
+
+    /// What a change on a node with a shared configuration writes.
+    pub(super) fn plan_on_node(&self, current: &Current, edit: &Edit, edits: &Edits) -> Result<Written, ChangeError> {
+        let Some(running) = &current.running else { return Err(ChangeError::Fixed) };
+        let shape = || ChangeError::Unfit("the cluster's configuration has another shape than this version".to_owned());
+        if !weir_config::concerns_cluster(edit) {
+            return Ok(rewrite(&current.file, edits).map_or_else(super::nowhere, Written::File));
+        }
+        let text = &running.settings.text;
+        let text = match edit {
+            // An earlier version of what the nodes share: this node's own part stays.
+            Edit::Restore(restore) => {
+                let outline = weir_config::shared_part(&restore.outline).ok_or_else(shape)?;
+                super::restored_text(text, &Restore { outline, secrets: restore.secrets.clone() })?
+            }
+            edit => rewrite(text, &Edits::from(edit.clone())).ok_or_else(shape)?,
+        };
+        Ok(Written::Shared(text))
+    }
+
+    /// The configuration with another text of the file.
+    pub(super) fn read_merged(
+        &self,
+        file: &str,
+        current: &Current,
+        edits: &Edits,
+    ) -> Result<Arc<Config>, ConfigErrors> {
+        let shared = current.running.as_ref().map_or("", |running| running.settings.text.as_str());
+        let text = weir_config::merge(file, shared);
+        self.read(text.as_deref().unwrap_or(file), edits)
+    }
+
+    /// The configuration with another shared text.
+    pub(super) fn read_with(&self, current: &Current, shared: &str) -> Result<Arc<Config>, ConfigErrors> {
+        let text = weir_config::merge(&current.file, shared);
+        self.read(text.as_deref().unwrap_or(&current.file), &current.edits)
+    }
+
+    /// Writes a shared text into etcd, over the one in force here.
+    pub(super) fn publish(
+        &self,
+        current: &mut Current,
+        text: String,
+        config: Arc<Config>,
+    ) -> Result<Persisted, ChangeError> {
+        let (Some(shared), Some(running)) = (&self.shared, &current.running) else { return Err(ChangeError::Fixed) };
+        let merged = weir_config::merge(&current.file, &text).ok_or_else(|| ChangeError::Unfit(NO_TOML.to_owned()))?;
+        let settings = Settings::new(text, shared.node());
+        let written = shared.publish(running.revision, &settings).map_err(ChangeError::ClusterAway)?;
+        let revised = Revised { revision: written.ok_or(ChangeError::ChangedInCluster)?, settings };
+        // A disk that is full is reported at the next adoption; the value is in etcd.
+        drop(shared.in_force(&revised));
+        current.former = current.running.replace(revised);
+        (current.text, current.config) = (merged, config);
+        Ok(Persisted::InFile)
+    }
+}

@@ -1,0 +1,302 @@
+//! The configuration that the nodes of a cluster share: one value in etcd, the last good one on disk, and which runs here.
+//!
+//! Owns the adoption's state, the form of the value, and the file beside the floors. Must not know etcd's protocol, nor how a
+//! configuration is read: the configuration store tries a revision, and the cluster's thread reports what etcd has.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use serde_json::{Value as Json, json};
+use weir_cluster::{Adoption, Outcome, Revision};
+
+/// The longest text, in bytes: etcd takes requests up to 1.5 MiB, and the value is in base64 in it.
+pub(crate) const LONGEST: usize = 1 << 20;
+
+/// What etcd has: the text, and who wrote it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Settings {
+    /// The shared part of a weir.toml.
+    pub(crate) text: String,
+    /// The author's reason.
+    pub(crate) comment: Option<String>,
+    /// Who wrote it: a user of the operating system.
+    pub(crate) user: Option<String>,
+    /// Where: the node's name.
+    pub(crate) node: String,
+    /// When, in seconds since 1970 by the writer's clock.
+    pub(crate) at: u64,
+}
+
+/// A revision with its settings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Revised {
+    pub(crate) revision: Revision,
+    pub(crate) settings: Settings,
+}
+
+/// Where the value is: etcd.
+pub(crate) trait Source: Send {
+    /// The value with the revision of its last change; `None`: there is none yet.
+    fn read(&mut self) -> Result<Option<(Revision, String)>, String>;
+    /// Replaces the value if it still has this revision, 0 for none; returns the new revision, or `None` if it has another.
+    fn replace(&mut self, over: Revision, value: &str) -> Result<Option<Revision>, String>;
+}
+
+impl Settings {
+    /// Settings that are written now.
+    pub(crate) fn new(text: String, node: &str) -> Settings {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let at = now.map_or(0, |now| now.as_secs());
+        Settings { text, comment: None, user: None, node: node.to_owned(), at }
+    }
+
+    /// The value in etcd.
+    pub(crate) fn encode(&self) -> String {
+        let Settings { text, comment, user, node, at } = self;
+        json!({ "text": text, "comment": comment, "user": user, "node": node, "at": at }).to_string()
+    }
+
+    /// Reads a value; unknown fields are ignored. An error is one line.
+    pub(crate) fn decode(value: &str) -> Result<Settings, String> {
+        let json: Json = serde_json::from_str(value).map_err(|error| format!("the value in etcd: {error}"))?;
+        let text = |key: &str| json[key].as_str().map(str::to_owned);
+        Ok(Settings {
+            text: text("text").ok_or("the value in etcd has no text")?,
+            comment: text("comment"),
+            user: text("user"),
+            node: text("node").unwrap_or_default(),
+            at: json["at"].as_u64().unwrap_or_default(),
+        })
+    }
+}
+
+/// What a node tells others about its configuration.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Status {
+    /// The revision in force; 0: the node's own file only.
+    pub(crate) revision: Revision,
+    /// A newer one that was refused, and why.
+    pub(crate) refused: Option<(Revision, String)>,
+    /// No newer one is known.
+    pub(crate) is_newest: bool,
+}
+
+/// See the head of the file.
+pub(crate) struct Shared {
+    source: Mutex<Box<dyn Source>>,
+    node: String,
+    file: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+struct State {
+    adoption: Adoption,
+    /// The revision that the next reload tries.
+    candidate: Option<Revised>,
+    /// The last one that was refused: a RELOAD tries it again.
+    refused: Option<Revised>,
+}
+
+impl Shared {
+    /// `floors`: the file of the node's floors; the last good settings are in a file beside it.
+    pub(crate) fn new(source: Box<dyn Source>, node: &str, floors: Option<&Path>) -> Shared {
+        let state = State { adoption: Adoption::default(), candidate: None, refused: None };
+        let file = floors.map(|floors| appended(floors, ".settings"));
+        Shared { source: Mutex::new(source), node: node.to_owned(), file, state: Mutex::new(state) }
+    }
+
+    /// Chooses what to start with: etcd's settings if they fit, or else those on disk. Returns what `fits` returned for them,
+    /// and warnings.
+    pub(crate) fn start<T>(
+        &self,
+        fits: impl Fn(&Settings) -> Result<T, String>,
+    ) -> (Option<(Revised, T)>, Vec<String>) {
+        let mut warnings = Vec::new();
+        match lock(&self.source).read() {
+            Ok(Some((revision, value))) => match Settings::decode(&value).and_then(|settings| {
+                let fit = fits(&settings)?;
+                Ok((Revised { revision, settings }, fit))
+            }) {
+                Ok((revised, fit)) => {
+                    warnings.extend(self.keep(&revised));
+                    self.state().adoption = Adoption::new(revision);
+                    return (Some((revised, fit)), warnings);
+                }
+                Err(why) => {
+                    warnings.push(format!("cluster: revision {revision} of the configuration can't be used: {why}"));
+                    let stored = self.stored_or_warn(&fits, &mut warnings);
+                    let mut state = self.state();
+                    state.adoption = Adoption::new(stored.as_ref().map_or(0, |(revised, _)| revised.revision));
+                    state.adoption.seen(revision, value.clone());
+                    let _ = state.adoption.next_trial();
+                    state.adoption.tried(Outcome::Refused(why));
+                    state.refused = Settings::decode(&value).ok().map(|settings| Revised { revision, settings });
+                    return (stored, warnings);
+                }
+            },
+            Ok(None) => {}
+            Err(why) => warnings.push(format!("cluster: {why}")),
+        }
+        let stored = self.stored_or_warn(&fits, &mut warnings);
+        if let Some((revised, _)) = &stored {
+            self.state().adoption = Adoption::new(revised.revision);
+            warnings.push(format!("cluster: revision {} of the configuration is used, from disk", revised.revision));
+        }
+        (stored, warnings)
+    }
+
+    fn stored_or_warn<T>(
+        &self,
+        fits: impl Fn(&Settings) -> Result<T, String>,
+        warnings: &mut Vec<String>,
+    ) -> Option<(Revised, T)> {
+        let stored = self.stored().transpose()?;
+        let fit = stored.and_then(|stored| fits(&stored.settings).map(|fit| (stored, fit)));
+        fit.map_err(|why| warnings.push(format!("cluster: the configuration on disk can't be used: {why}"))).ok()
+    }
+
+    /// The name of this node.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// Etcd's store has this revision, and the value this one, if it was read.
+    pub(crate) fn seen(&self, store: Revision, value: Option<(Revision, String)>) {
+        let mut state = self.state();
+        state.adoption.store_is_at(store);
+        if let Some((revision, value)) = value {
+            state.adoption.seen(revision, value);
+        }
+    }
+
+    /// The next revision to try, for the next reload; one at a time.
+    pub(crate) fn next_trial(&self) -> Option<Revised> {
+        let mut state = self.state();
+        let (revision, value) = state.adoption.next_trial()?;
+        match Settings::decode(value) {
+            Ok(settings) => {
+                state.candidate = Some(Revised { revision, settings });
+                state.candidate.clone()
+            }
+            Err(why) => {
+                state.adoption.tried(Outcome::Refused(why));
+                None
+            }
+        }
+    }
+
+    /// What a reload is to try before what is in force: the revision on trial. `refused`: or the one that was refused last.
+    pub(crate) fn candidate(&self, refused: bool) -> Option<Revised> {
+        let state = self.state();
+        state.candidate.clone().or_else(|| state.refused.clone().filter(|_| refused))
+    }
+
+    /// Whether this revision is on trial by the cluster's thread.
+    pub(crate) fn is_on_trial(&self, revision: Revision) -> bool {
+        self.state().candidate.as_ref().is_some_and(|candidate| candidate.revision == revision)
+    }
+
+    /// The revision on trial is in force. Returns a warning about the disk.
+    pub(crate) fn adopted(&self) -> Option<String> {
+        let mut state = self.state();
+        let candidate = state.candidate.take()?;
+        state.adoption.tried(Outcome::Adopted);
+        state.refused = None;
+        drop(state);
+        self.keep(&candidate)
+    }
+
+    /// The revision on trial does not fit here.
+    pub(crate) fn refused(&self, why: &str) {
+        let mut state = self.state();
+        state.refused = state.candidate.take();
+        state.adoption.tried(Outcome::Refused(why.to_owned()));
+    }
+
+    /// This revision is in force without a trial: this node has written it, or a RELOAD has tried it again. Returns a warning
+    /// about the disk.
+    pub(crate) fn in_force(&self, revised: &Revised) -> Option<String> {
+        let mut state = self.state();
+        state.adoption.written(revised.revision);
+        state.refused = None;
+        drop(state);
+        self.keep(revised)
+    }
+
+    /// Writes new settings over those of a revision; `None`: etcd has another revision.
+    pub(crate) fn publish(&self, over: Revision, settings: &Settings) -> Result<Option<Revision>, String> {
+        write(lock(&self.source).as_mut(), over, settings)
+    }
+
+    /// What others may know.
+    pub(crate) fn status(&self) -> Status {
+        let adoption = &self.state().adoption;
+        Status {
+            revision: adoption.running(),
+            refused: adoption.refused().map(|(revision, why)| (revision, why.to_owned())),
+            is_newest: adoption.is_newest(),
+        }
+    }
+
+    fn stored(&self) -> Result<Option<Revised>, String> {
+        let Some(file) = &self.file else { return Ok(None) };
+        let text = match fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(format!("{}: {error}", file.display())),
+        };
+        let json: Json = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let settings = Settings::decode(json["value"].as_str().unwrap_or_default())?;
+        Ok(Some(Revised { revision: json["revision"].as_i64().unwrap_or_default(), settings }))
+    }
+
+    /// Keeps settings on disk; returns a warning if that failed.
+    fn keep(&self, revised: &Revised) -> Option<String> {
+        let file = self.file.as_deref()?;
+        let text = json!({ "revision": revised.revision, "value": revised.settings.encode() }).to_string();
+        let kept = replace_file(file, &text);
+        kept.err().map(|error| format!("cluster: the configuration can't be kept in {}: {error}", file.display()))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+/// Writes settings over those of a revision, and finds out whether a write without a reply was made.
+pub(crate) fn write(source: &mut dyn Source, over: Revision, settings: &Settings) -> Result<Option<Revision>, String> {
+    if settings.text.len() > LONGEST {
+        return Err(format!("the configuration has {} bytes; etcd takes {LONGEST}", settings.text.len()));
+    }
+    let value = settings.encode();
+    source.replace(over, &value).or_else(|error| match source.read() {
+        Ok(Some((revision, found))) if found == value && revision > over => Ok(Some(revision)),
+        _ => Err(error),
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn appended(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+fn replace_file(file: &Path, text: &str) -> io::Result<()> {
+    let beside = appended(file, ".new");
+    let mut to = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    to.write_all(text.as_bytes())?;
+    to.sync_all()?;
+    fs::rename(&beside, file)
+}
+
+#[cfg(test)]
+#[path = "shared_config_tests.rs"]
+mod tests;

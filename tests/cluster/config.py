@@ -1,0 +1,346 @@
+#!/usr/bin/env python3
+"""The configuration that three Weirs share through a real etcd, with a real PostgreSQL, on this machine: `config.py WEIR`.
+
+Applied at one node, it is in force at all within two seconds; a file that is wrong, or holds a password, is refused whole; a node
+that can't use a revision keeps the former one and reports it; a node that starts without etcd has the last good one; a change
+through the API of one node is seen at the others; no secret is in etcd.
+"""
+
+import base64, json, os, pwd, shutil, socket, subprocess, sys, tempfile, time, urllib.error, urllib.request
+
+WEIR = os.path.abspath(sys.argv[1])
+SOON = 2
+POSTGRES = os.environ.get("PG_BIN") or subprocess.run(
+    "ls -d /usr/lib/postgresql/*/bin | tail -1", shell=True, text=True, capture_output=True).stdout.strip()
+folder = tempfile.mkdtemp(prefix="weir-shared-")
+os.chmod(folder, 0o755)
+processes = []
+account = pwd.getpwnam("nobody") if os.getuid() == 0 else None
+# Within the wait of this test, and not a password that another program has.
+SECRET, OTHER = "the-secret-of-app", "another-secret"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def lower():
+    if account:
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
+
+
+def start(name, *command, **more):
+    log = open(f"{folder}/{name}.log", "ab")
+    process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **more)
+    processes.append(process)
+    return process
+
+
+def wait_for(port, seconds=30):
+    end = time.time() + seconds
+    while time.time() < end:
+        try:
+            return socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit(f"nothing listens on port {port}; see {folder}")
+
+
+class Etcd:
+    def __init__(self):
+        self.port, self.peer = free_port(), free_port()
+        self.start()
+
+    def start(self):
+        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer}"
+        self.process = start("etcd", "etcd", "--data-dir", f"{folder}/etcd", "--listen-client-urls", client,
+                             "--advertise-client-urls", client, "--listen-peer-urls", peer,
+                             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}")
+        wait_for(self.port)
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+    def dump(self):
+        """All keys and values."""
+        body = json.dumps({"key": base64.b64encode(b"\0").decode(), "range_end": base64.b64encode(b"\0").decode()})
+        url = f"http://127.0.0.1:{self.port}/v3/kv/range"
+        with urllib.request.urlopen(url, body.encode(), 10) as answer:
+            found = json.load(answer).get("kvs", [])
+        decoded = [(base64.b64decode(kv["key"]).decode(), base64.b64decode(kv.get("value", "")).decode()) for kv in found]
+        return dict(decoded)
+
+
+def postgres():
+    data, port = f"{folder}/data", free_port()
+    os.mkdir(data)
+    if account:
+        os.chown(data, account.pw_uid, account.pw_gid)
+    subprocess.run([f"{POSTGRES}/initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N"], check=True,
+                   stdout=subprocess.DEVNULL, preexec_fn=lower)
+    with open(f"{data}/pg_hba.conf", "w") as file:
+        file.write("host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
+    start("postgres", f"{POSTGRES}/postgres", "-D", data, "-p", str(port), "-c", "listen_addresses=127.0.0.1",
+          "-c", "unix_socket_directories=", "-c", "fsync=off", preexec_fn=lower)
+    wait_for(port)
+    time.sleep(1)
+    admin = ["-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-At", "-d", "postgres", "-c"]
+    for statement in [f"create role app login password '{SECRET}'", "create database app owner app",
+                      f"create role ann login password '{OTHER}'"]:
+        subprocess.run([f"{POSTGRES}/psql", *admin, statement], check=True, stdout=subprocess.DEVNULL)
+    verifier = subprocess.run([f"{POSTGRES}/psql", *admin, "select rolpassword from pg_authid where rolname = 'ann'"],
+                              check=True, text=True, capture_output=True).stdout.strip()
+    return port, verifier
+
+
+class Node:
+    def __init__(self, name, etcd):
+        self.name, self.port, self.web = name, free_port(), free_port()
+        self.folder = f"{folder}/{name}"
+        os.mkdir(self.folder)
+        self.file = f"{self.folder}/weir.toml"
+        with open(f"{self.folder}/app.password", "w") as file:
+            file.write(SECRET + "\n")
+        os.chmod(f"{self.folder}/app.password", 0o600)
+        with open(self.file, "w") as file:
+            file.write(f"""# {name}'s own
+[listen]
+address = "127.0.0.1"
+port = {self.port}
+[web]
+address = "127.0.0.1"
+port = {self.web}
+[cluster]
+etcd = ["http://127.0.0.1:{etcd.port}"]
+name = "shared"
+node = "{name}"
+lease = "4s"
+floor = 1
+state = "{self.folder}/floors"
+""")
+        self.start()
+
+    def start(self):
+        self.process = start(self.name, WEIR, "serve", self.file)
+        wait_for(self.port)
+        wait_for(self.web)
+
+    def api(self, path, method="GET", body=None):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.web}/api/v1/{path}", method=method,
+                                         data=None if body is None else json.dumps(body).encode(),
+                                         headers={"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                text = answer.read()
+                return answer.status, json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read() or b"{}")
+
+    def revision(self):
+        return self.api("cluster")[1]["config_revision"]
+
+    def refused(self):
+        return self.api("cluster")[1]["config_refused"]
+
+    def query(self, user="ann", password=OTHER, database="app", sql="select 1"):
+        environment = {**os.environ, "PGPASSWORD": password, "PGCONNECT_TIMEOUT": "5"}
+        done = subprocess.run([f"{POSTGRES}/psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", user, "-At", "-d", database,
+                               "-c", sql], text=True, capture_output=True, env=environment)
+        return done.stdout.strip() if done.returncode == 0 else done.stderr.strip()
+
+    def log(self):
+        with open(f"{folder}/{self.name}.log") as file:
+            return file.read()
+
+
+def weir(*arguments, stdin=None):
+    done = subprocess.run([WEIR, "cluster", *arguments], text=True, capture_output=True, input=stdin)
+    return done.returncode, done.stdout, done.stderr
+
+
+failures = []
+
+
+def check(what, holds, shown=""):
+    print(f"  {'ok' if holds else 'FAILED'}: {what}", flush=True)
+    if not holds:
+        failures.append(f"{what} {shown}")
+
+
+def within(what, seconds, holds, shown=lambda: ""):
+    began = time.time()
+    while time.time() < began + seconds:
+        if holds():
+            return check(f"{what}, after {time.time() - began:.1f} s", True)
+        time.sleep(0.05)
+    check(what, False, shown())
+
+
+def shared_file(name, server, verifier, size=6, more=""):
+    file = f"{folder}/{name}"
+    with open(file, "w") as to:
+        to.write(f"""# what all nodes share
+[auth]
+type = "scram-sha-256"
+
+[auth.users]
+ann = "{verifier}"
+
+[pools.app]
+host = "127.0.0.1"   # the server
+port = {server}
+user = "app"
+password_file = "app.password"
+size = {size}
+{more}""")
+    return file
+
+
+def record(etcd):
+    return json.loads(etcd.dump().get("/weir/shared/pool/app", "{}"))
+
+
+def run():
+    etcd, (server, verifier) = Etcd(), postgres()
+    nodes = [Node(f"node{n}", etcd) for n in (1, 2, 3)]
+    one, two, three = nodes
+    print(f"etcd, PostgreSQL and three nodes without pools run in {folder}", flush=True)
+    code, out, error = weir("export", one.file)
+    check("export without a shared configuration fails and says how to get one", code == 1 and "apply" in error, error)
+
+    print("a file is applied", flush=True)
+    first = shared_file("first.toml", server, verifier)
+    code, out, error = weir("diff", first, "--node", one.file)
+    check("diff shows what is new, and exits with 1", code == 1 and "+ pool app" in out, (out, error))
+    code, out, error = weir("apply", first, "--node", one.file, "--comment", "the first")
+    check("apply shows the change, the revision and the nodes", code == 0 and "+ pool app" in out and "node node3 runs it" in out,
+          (out, error))
+    for node in nodes:
+        within(f"{node.name} runs it", SOON, lambda: node.revision() > 0 and node.query() == "1", lambda: node.query())
+    code, out, error = weir("diff", first, "--node", two.file)
+    check("diff is empty then, and exits with 0", (code, out) == (0, ""), (code, out, error))
+    code, out, error = weir("export", three.file)
+    check("export prints the text with its comments", out == open(first).read(), out)
+    code, out, error = weir(one.file)
+    check("the status shows the revision and the comment", "the first" in out and "configuration" in out, out)
+
+    print("another size", flush=True)
+    began = time.time()
+    code, out, error = weir("apply", shared_file("second.toml", server, verifier, size=9), "--node", one.file)
+    check("apply shows the change of a key", code == 0 and "pool app size: 6 -> 9" in out, (out, error))
+    for node in nodes:
+        within(f"{node.name} has it", SOON, lambda: '9' in str(pool_size(node)), lambda: pool_size(node))
+    within("etcd has the budget", SOON, lambda: record(etcd).get("budget") == 9, lambda: record(etcd))
+    check("all within two seconds and the command's time", time.time() - began < 2 * SOON + 2)
+
+    print("what is wrong is refused", flush=True)
+    before = etcd.dump()["/weir/shared/settings"]
+    bad = shared_file("bad.toml", server, verifier, more='sise = 3\n')
+    code, out, error = weir("apply", bad, "--node", one.file)
+    check("a mistake is shown with its file and line", code == 1 and "bad.toml:14" in error and "sise" in error, error)
+    plain = shared_file("plain.toml", server, verifier)
+    text = open(plain).read().replace('password_file = "app.password"', f'password = "{SECRET}"')
+    open(plain, "w").write(text)
+    code, out, error = weir("apply", plain, "--node", one.file)
+    check("a password is refused with what to do", code == 1 and "password_file" in error and SECRET not in error + out, error)
+    users = shared_file("users.toml", server, OTHER)
+    code, out, error = weir("apply", users, "--node", one.file)
+    check("a user's password is refused", code == 1 and "auth.users.ann" in error and OTHER not in error + out, error)
+    check("nothing was written", etcd.dump()["/weir/shared/settings"] == before)
+
+    print("a node that can't use a revision keeps the former one", flush=True)
+    for node in (one, two):
+        shutil.copy(f"{node.folder}/app.password", f"{node.folder}/new.password")
+    moved = shared_file("moved.toml", server, verifier, size=8)
+    text = open(moved).read().replace("app.password", "new.password")
+    open(moved, "w").write(text)
+    code, out, error = weir("apply", moved, "--node", one.file)
+    check("apply reports the node", code == 1 and "node3 refuses it" in out and "new.password" in out, (out, error))
+    check("the others run it", one.revision() == two.revision() > three.revision() > 0)
+    check("the node serves with the former one", three.query() == "1" and "9" in str(pool_size(three)), pool_size(three))
+    check("its API says why", "new.password" in three.refused(), three.refused())
+    check("its log says why", "is refused, the former one stays" in three.log())
+    check("its metrics say that", metric(three, "weir_cluster_config_refused") == 1 and metric(one, "weir_cluster_config_refused") == 0)
+    within("others show it", 8, lambda: any("new.password" in row["config_refused"] for row in one.api("cluster")[1]["nodes"]))
+    check("the newest decides the budget", record(etcd).get("budget") == 8, record(etcd))
+    code, answer = three.api("pools/app", "PATCH", {"size": 5})
+    check("a change at the outdated node is a conflict", code == 409, (code, answer))
+    shutil.copy(f"{one.folder}/app.password", f"{three.folder}/new.password")
+    code, answer = three.api("reload", "POST")
+    within("with the file, a reload adopts it", SOON, lambda: three.revision() == one.revision() and not three.refused(),
+           lambda: (code, answer, three.revision(), three.refused()))
+
+    print("a change by the API", flush=True)
+    revision = one.revision()
+    code, answer = two.api("pools/app", "PATCH", {"size": 7})
+    check("node2 takes it", code == 200, (code, answer))
+    for node in nodes:
+        within(f"{node.name} has it", SOON, lambda: node.revision() > revision and "7" in str(pool_size(node)),
+               lambda: (node.revision(), pool_size(node)))
+    code, out, error = weir("export", one.file)
+    check("export has it, with the comments", "size = 7" in out and "# the server" in out, out)
+    versions = three.api("config/versions")
+    check("the history of node3 has it", "cluster" in json.dumps(versions) and "node2" in json.dumps(versions), versions)
+    code, answer = two.api("pools/app", "PATCH", {"password": SECRET})
+    check("a password by the API is refused", code == 400 and SECRET not in json.dumps(answer), (code, answer))
+    check("the nodes' own files are as they were", all("[pools" not in open(node.file).read() for node in nodes))
+
+    print("a node starts without etcd", flush=True)
+    # Killed: a node that leaves in order gives its floors up.
+    three.process.kill()
+    three.process.wait()
+    etcd.stop()
+    three.start()
+    check("it has the last good revision", three.query() == "1" and "7" in str(pool_size(three)), three.query())
+    check("it reports which", three.revision() > revision, three.revision())
+    check("its log says so", "from disk" in three.log())
+    code, answer = three.api("pools/app", "PATCH", {"size": 3})
+    check("a change is refused then", code == 503, (code, answer))
+    etcd.start()
+    within("with etcd back, a change is taken", 15, lambda: three.api("pools/app", "PATCH", {"size": 4})[0] == 200)
+    for node in nodes:
+        within(f"{node.name} has it", 10, lambda: "4" in str(pool_size(node)), lambda: pool_size(node))
+
+    dump = json.dumps(etcd.dump())
+    check("no secret is in etcd", SECRET not in dump and OTHER not in dump)
+    check("no secret is in the nodes' copies", all(SECRET not in open(f"{n.folder}/floors.settings").read() for n in nodes))
+    check("the copies are private", all(os.stat(f"{n.folder}/floors.settings").st_mode & 0o77 == 0 for n in nodes))
+
+
+def pool_size(node):
+    """The pool's size as it is written."""
+    code, found = node.api("pools/app/config")
+    return json.dumps(found).partition('"size": ')[2][:3] if code == 200 else None
+
+
+def metric(node, name):
+    with urllib.request.urlopen(f"http://127.0.0.1:{node.web}/metrics", timeout=10) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(name):
+                return float(line.split()[-1])
+
+
+try:
+    run()
+except KeyboardInterrupt:
+    pass
+except (Exception, SystemExit) as error:
+    failures.append(repr(error))
+finally:
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+    for process in processes:
+        process.wait()
+    if failures:
+        print("\n".join(failures), f"\nlogs: {folder}")
+        sys.exit(1)
+    if os.environ.get("KEEP"):
+        print("logs:", folder)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    print("passed")
