@@ -40,14 +40,14 @@ pub struct Condition {
     pub since: u64,
 }
 
-/// What becomes of an alert.
+/// The state of an alert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AlertState {
     /// It does not last long enough yet.
     Pending,
     /// It lasts.
     Firing,
-    /// It lasts, and an operator does not want to hear of it.
+    /// It lasts, and an operator has silenced it (no messages).
     Silenced,
 }
 

@@ -1,4 +1,4 @@
-//! What a pool does for clients that want a server of their own: the operations, and how room is made.
+//! A pool's operations for clients that need a server of their own, and how room is made.
 
 use weir_base::{Peer, Time};
 

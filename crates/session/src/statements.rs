@@ -276,7 +276,7 @@ impl Interner {
         Ok(statement)
     }
 
-    /// The statement with this identity, if its text is at hand.
+    /// The statement with this identity, if its text is present.
     pub(crate) fn find(
         &mut self,
         pool: &PoolStatements,

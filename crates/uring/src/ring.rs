@@ -335,7 +335,7 @@ impl Ring {
         let entry = opcode::Send::new(Fd(socket.as_raw_fd()), start, length);
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let entry = if later {
-            // WAITALL makes a short send a failure, which is not skipped, and DONTWAIT has it end within the call all the same.
+            // WAITALL makes a short send a failure, which is not skipped; DONTWAIT still ends it within the call.
             let flags = flags | SendFlags::from_bits_retain(libc::MSG_WAITALL.cast_unsigned());
             let entry = entry.flags(flags.bits().cast_signed()).build().flags(squeue::Flags::SKIP_SUCCESS);
             entry.user_data(Kind::SendLater.mark(u64::from(index)))

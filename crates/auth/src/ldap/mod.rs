@@ -92,7 +92,7 @@ impl<'a> LdapCheck<'a> {
         }
     }
 
-    /// A whole message of the server has come: as many bytes as [`LdapCheck::length`] says.
+    /// A whole message of the server has arrived: as many bytes as [`LdapCheck::length`] says.
     pub fn message(&mut self, message: &[u8]) -> LdapStep {
         let Some((id, reply)) = message::read(message) else { return self.unexpected() };
         if id != u32::from(self.id) {

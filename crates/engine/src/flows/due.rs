@@ -128,7 +128,7 @@ impl Engine {
         }
     }
 
-    /// Timeouts may have changed: sets the timers of linked servers anew.
+    /// Timeouts may have changed: sets the timers of linked servers again.
     pub(crate) fn watch_linked(&mut self) {
         let linked = self.peers.servers().filter(|server| server.phase() == Some(ServerPhase::Linked));
         let linked: Vec<Peer> = linked.map(|server| server.peer).collect();

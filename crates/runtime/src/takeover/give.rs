@@ -358,7 +358,7 @@ impl Giving {
         self.mailboxes.send_all(|| WorkerMessage::HandOver(step));
     }
 
-    /// The next word of a worker that is wanted.
+    /// The next expected message of a worker.
     fn next(&self, by: Instant, wanted: impl Fn(&Given) -> bool) -> io::Result<Given> {
         loop {
             match self.given.recv_timeout(by.saturating_duration_since(Instant::now())) {
