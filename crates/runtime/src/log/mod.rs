@@ -1,9 +1,8 @@
 //! The log: one thread that writes lines, and a bounded channel to it.
 //!
-//! No worker waits for the log, except briefly so that the log has the reason before a refused client (`progress`). A
-//! line that finds the channel full is dropped and counted, and the count is logged when there is room again. A target
-//! that fails (a full disk, a closed pipe) loses lines, and has no other effect. `form` formats a line, `sink` writes
-//! it.
+//! A worker waits for the log only before it sends an error, so that the log has the reason first (`progress`). A line that
+//! finds the channel full is dropped and counted, and the count is logged when there is room again. A target that fails (a
+//! full disk, a closed pipe) loses lines, and nothing else. The form of a line is in `form`, its targets in `sink`.
 
 mod form;
 mod progress;
@@ -33,12 +32,11 @@ use sink::Sinks;
 const LINES: usize = 4096;
 /// The length in bytes at which a line is cut.
 const LINE_LIMIT: usize = 8 * 1024;
-/// This many writes a second are made at once: a reader of the log finds there the error that a client has just
-/// received.
+/// So many writes a second follow their lines at once, so that the log has what a client has just received.
 const PROMPT_WRITES: u32 = 100;
-/// After a write beyond that the log's thread pauses: senders need not wake it, and many lines share a write.
-const BREATH: Duration = Duration::from_millis(10);
-/// How long the end of the process waits for the last lines.
+/// The pause after each write beyond that: lines queued meanwhile need no wake, and share a write.
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long an end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 enum Entry {
@@ -142,7 +140,7 @@ impl Log {
         }
     }
 
-    /// Waits briefly until the queued lines are written.
+    /// Waits until what has been queued is written, for 20 ms at most.
     pub(crate) fn settle(&self) {
         self.progress.wait();
     }
@@ -210,7 +208,7 @@ fn write_lines(
         }
         writes += 1;
         if writes > PROMPT_WRITES {
-            thread::sleep(BREATH);
+            thread::sleep(PAUSE);
         }
     }
 }
