@@ -1,8 +1,8 @@
-//! How far the log's thread has come, for a worker that is about to tell a client what the log has just got.
+//! How far the log's thread has come, for a worker that is about to send a client an error that has just been logged.
 //!
-//! A person or a program that looks into the log when a client has failed must find the reason there. So a worker waits a
-//! moment for the lines of a refusal, before the client has it: [`MOST`] at the most, [`A_SECOND`] times a second at the most,
-//! and not at all for a second after it has waited in vain. A log that can't be written delays nobody.
+//! An operator or a test that reads the log when a client or a console command has failed must find the reason there. So a worker
+//! waits for the lines of an error before it sends the error: [`MOST`] at the most, [`A_SECOND`] times a second at the most, and not
+//! at all for a second after a wait without success. So a log that can't be written delays no client.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};

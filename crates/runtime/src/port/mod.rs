@@ -500,8 +500,9 @@ impl Io for Port {
     }
 
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>) {
-        // A client that is refused must not know the reason before the log has it.
-        self.settles |= level >= Level::Warning && matches!(about, About::Peer { .. });
+        // A client that is refused, and a console whose command fails, must not know it before the log has the reason.
+        let least = if matches!(about, About::Peer { .. }) { Level::Warning } else { Level::Error };
+        self.settles |= level >= least;
         self.shared.log.about(level, about, text);
     }
 
