@@ -377,7 +377,7 @@ impl Pooler {
             Work::NameOfUser(uid) => Answer::UserName(Some(format!("user{uid}"))),
             Work::LoadConfig(_) => Answer::Config(self.shared.load()),
             Work::ApplyTls(config) => Answer::Config(weir_config::apply_tls(&config).map(Arc::new)),
-            Work::ChangeConfig(_) => Answer::Changed(Err(ChangeError::Fixed)),
+            Work::ChangeConfig(..) => Answer::Changed(Err(ChangeError::Fixed)),
             Work::RecordConfig(_) => Answer::Recorded(None),
         };
         let delay = self.nodes[usize::from(worker)].rng.span(50, 100_000);
