@@ -139,7 +139,7 @@ pub enum Input<'a> {
         /// The request.
         request: Request,
     },
-    /// The request of this number was withdrawn; it may be answered all the same.
+    /// The request of this number was withdrawn; it may still be answered.
     AskedNoMore {
         /// The request's number.
         number: u64,

@@ -30,7 +30,7 @@ use sink::Sinks;
 
 /// Lines that the channel holds.
 const LINES: usize = 4096;
-/// A line is cut after so many bytes.
+/// The length in bytes at which a line is cut.
 const LINE_LIMIT: usize = 8 * 1024;
 /// So many writes a second follow their lines at once, so that the log has what a client has just received.
 const PROMPT_WRITES: u32 = 100;
@@ -158,8 +158,8 @@ impl Log {
     }
 }
 
-/// Writes why a process can't start to the file and to syslog, as far as they are configured: init scripts discard what
-/// is printed. Returns whether a target has the lines.
+/// Writes why a process can't start to the configured file and syslog: init scripts discard printed text. Returns
+/// whether a target has the lines.
 pub fn log_start_error(settings: &Settings, lines: &[String]) -> bool {
     let Ok((log, thread)) = Log::start(LogTarget::Quiet, settings) else { return false };
     for (i, line) in lines.iter().enumerate() {

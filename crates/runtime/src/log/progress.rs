@@ -22,7 +22,7 @@ struct State {
     /// Lines queued, and those of them that are written, or lost by their target.
     queued: u64,
     written: u64,
-    /// The second that waits are counted in, and how many it had; it may begin in the future.
+    /// The second in which waits are counted, and their number; it may begin in the future.
     second: Instant,
     waits: u32,
 }
@@ -38,7 +38,7 @@ impl Progress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).queued += 1;
     }
 
-    /// So many lines were written.
+    /// This many lines were written.
     pub(super) fn written(&self, lines: u64) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).written += lines;
         self.moved.notify_all();
