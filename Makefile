@@ -4,7 +4,7 @@ CARGO ?= cargo
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build lab lab-deps test test-ci test-all bench soak regress incidents sim cluster-sim cluster-test cluster-config-test cluster-demo planted fuzz drivers faults lint deny
+.PHONY: help demo build lab lab-deps test test-ci test-all bench soak regress incidents sim cluster-sim cluster-test cluster-chaos cluster-config-test cluster-demo planted fuzz drivers faults lint deny
 
 help: ## List the targets
 	@echo "make TARGET, where TARGET is one of"
@@ -85,6 +85,9 @@ cluster-sim: ## Nodes that share budgets, with many seeds (COUNT=3000), then pla
 
 cluster-test: ## Three Weirs, etcd and PostgreSQL: the budget is sampled 100 times a second while nodes and etcd fail
 	@$(CARGO) build --quiet -p weir && tests/cluster/run.py target/debug/weir
+
+cluster-chaos: ## Five Weirs and three etcd in network namespaces (needs root): etcd's leader killed, minorities cut off, disks full
+	@$(CARGO) build --quiet -p weir && tests/cluster/chaos.py target/debug/weir $(ARGS)
 
 cluster-config-test: ## Three Weirs, etcd and PostgreSQL: the configuration that nodes share
 	@$(CARGO) build --quiet -p weir && tests/cluster/config.py target/debug/weir

@@ -7,7 +7,7 @@ usage() {
     cat <<'TEXT'
 scripts/fuzz.sh [--seconds N] [--keep] [TARGET…]
 
-Runs each target (or those that are named) for N seconds, 10 if nothing is said, beginning with its kept corpus, and prints
+Runs each target (or those that are named) for N seconds, 10 by default, beginning with its kept corpus, and prints
 a line about each: executions, executions a second, coverage (places in the code that were reached), files in the corpus,
 findings. The last line sums up. The exit status is 1 if anything was found.
 

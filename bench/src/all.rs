@@ -45,7 +45,7 @@ struct Entry {
     run: fn(&[String], &mut Out) -> Outcome<Findings>,
     /// Whether it knows them.
     knows: fn(&[String]) -> Outcome<()>,
-    /// Whether it has the flags about whom to measure.
+    /// Whether it has the flags that choose the poolers.
     has_rig: bool,
     /// Its flags for a quick run.
     quick: &'static str,
@@ -92,7 +92,7 @@ impl Group for Options {
 
     fn run(&self, out: &mut Out) -> Outcome<Findings> {
         let groups = self.chosen()?;
-        // A flag that one of them does not know is better reported now than in a quarter of an hour.
+        // A flag that one of them does not know is better reported now than after a quarter of an hour.
         groups.iter().try_for_each(|group| (group.knows)(&self.flags_of(group)))?;
         let (begin, mut found, mut figures) = (Instant::now(), Vec::new(), Vec::new());
         for group in groups {

@@ -9,7 +9,7 @@ use crate::out::{Out, print_line};
 /// A limit for Weir.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Budget {
-    /// What a group calls it when it says what it measured.
+    /// The group's name for it in its output.
     pub(crate) id: &'static str,
     /// What is limited, in which unit.
     pub(crate) what: &'static str,
@@ -24,7 +24,7 @@ pub(crate) enum Limit {
     AtLeast(f64),
 }
 
-/// By what a budget is held.
+/// How a budget is checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Measured {
     /// A group of this program, with these arguments.
@@ -161,7 +161,7 @@ impl Budget {
     }
 }
 
-/// What a group found about a budget.
+/// A group's finding about a budget.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finding {
     pub(crate) id: &'static str,
@@ -191,7 +191,7 @@ impl Finding {
     }
 }
 
-/// All that a group found: what it says about budgets, and its figures for programs.
+/// All findings of a group: about budgets, and its figures for programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Findings {
     pub(crate) budgets: Vec<Finding>,
@@ -293,14 +293,14 @@ mod tests {
         let findings = [
             Finding::new("simple-50", 0.9).within(0.85, 0.95),
             Finding::new("tail", 1.1),
-            Finding::none("burst", "nobody came"),
+            Finding::none("burst", "no client came"),
         ];
         print_table(&mut out, &findings);
         let text = out.text();
         let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
         assert!(line("CPU, simple, 50").contains("0.90 (0.85..0.95)") && line("CPU, simple, 50").contains("MISSED"));
         assert!(line("p99 / p50").contains("held"));
-        assert!(line("of 5,000 logins").contains("open") && text.contains("refused: nobody came"), "{text}");
+        assert!(line("of 5,000 logins").contains("open") && text.contains("refused: no client came"), "{text}");
         assert!(line("heap").contains("a test"));
         assert!(text.ends_with("2 budgets were measured; 1 held, 1 missed.\n"), "{text}");
         assert!(all().all(|budget| text.contains(budget.what)), "{text}");

@@ -1,8 +1,9 @@
 //! `weir-bench burst`: thousands of clients that log in at the same moment, by TCP and by a Unix socket.
 //!
-//! Connections are made as fast as one thread can, without waiting for any of them, as after a deployment or a restarted
-//! application. What counts is that nobody is refused; then, when the last is in. A Unix socket's backlog that is full
-//! refuses at once (connect(2), EAGAIN), that of TCP lets the client's kernel try again after a second.
+//! Connections are made as fast as one thread can, without waiting for any of them, as after a deployment or a
+//! restarted application. What counts is that no client is refused; then, when the last one is logged in. A full
+//! backlog of a Unix socket refuses at once (connect(2), EAGAIN), that of TCP lets the client's kernel try again after
+//! a second.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,7 +25,7 @@ use crate::setup::USER;
 use crate::stage::Pooler;
 use crate::stats::histogram;
 
-/// Who is not in by then never will be.
+/// A client that is not logged in by then counts as failed.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// ReadyForQuery, idle: the end of a login.
 const READY: [u8; 6] = [b'Z', 0, 0, 0, 5, b'I'];
@@ -32,10 +33,10 @@ const READY: [u8; 6] = [b'Z', 0, 0, 0, 5, b'I'];
 /// The options of `burst`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// How many clients come at once
+    /// How many clients connect at once
     #[arg(long, default_value_t = 5000)]
     clients: usize,
-    /// How often each pooler is stormed by each way, interleaved
+    /// How often each pooler gets a burst by each way, interleaved
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     #[command(flatten)]
@@ -44,7 +45,7 @@ pub(crate) struct Options {
     output: Output,
 }
 
-/// Where the clients knock.
+/// The address that the clients connect to.
 #[derive(Clone, Copy, Debug)]
 enum Door {
     Tcp,
@@ -60,7 +61,7 @@ impl Door {
     }
 }
 
-/// One that knocks.
+/// One client of the burst.
 trait Socket: Read + Write + Source {}
 impl<S: Read + Write + Source> Socket for S {}
 
@@ -72,7 +73,7 @@ struct Client {
     end: Vec<u8>,
 }
 
-/// How one burst went.
+/// The result of one burst.
 struct Burst {
     /// How long each login took that succeeded, in microseconds.
     logins: Vec<u32>,
@@ -108,7 +109,7 @@ impl Group for Options {
         let (mut lines, mut refused) = (Vec::new(), 0);
         for _ in 0..self.rounds {
             for door in [Door::Tcp, Door::Unix] {
-                // A rival has no Unix socket that we know of, and a way in of its own.
+                // A rival has no known Unix socket, and its own address.
                 for pooler in poolers.iter().filter(|pooler| pooler.socket().is_some()) {
                     let burst = storm(pooler, door, self.clients)?;
                     refused += if pooler.kind.role() == Role::Ours { burst.refused } else { 0 };
@@ -192,7 +193,7 @@ fn storm(pooler: &Pooler, door: Door, count: usize) -> Outcome<Burst> {
     }
     drop(clients);
     let params = pooler.params(pooler.database());
-    // The next burst is not to meet the goodbyes of this one.
+    // The next burst must not overlap the Terminate messages of this one.
     weir_pgclient::Connection::connect(&params)?.query("select 1")?;
     std::thread::sleep(Duration::from_secs(1));
     Ok(burst)

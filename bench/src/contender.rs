@@ -1,7 +1,7 @@
-//! Who can be measured: one entry each, and what sets it apart from the others.
+//! The programs that can be measured: one entry each, and its particulars.
 //!
-//! A new one is a variant of [`Kind`] and an entry in [`CONTENDERS`]; all else asks the entry. A second limit is an entry with
-//! [`Role::Limit`].
+//! A new one is a variant of [`Kind`] and an entry in [`CONTENDERS`]; all else reads the entry. A second limit is an
+//! entry with [`Role::Limit`].
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::setup::{self, Configuration, Login, Setup};
 /// Clients that PostgreSQL has connections for where each takes one, beside its own and the poolers'.
 pub(crate) const MAX_SESSIONS: u32 = 200;
 
-/// A small ring, to see whether there are any.
+/// A small ring, to see whether io_uring is available.
 const SMALL: RingSize = RingSize { entries: 8, completions: 8, buffers: 8, buffer_size: 64 };
 
 /// Whether there is io_uring here.
@@ -29,9 +29,9 @@ pub(crate) fn has_ring() -> bool {
 pub(crate) enum Kind {
     /// PgBouncer, to which all others are compared.
     Pgbouncer,
-    /// Weir as it comes: by io_uring where the kernel has it.
+    /// Weir with its default: by io_uring where the kernel has it.
     Weir,
-    /// Weir by epoll, as it is elsewhere.
+    /// Weir by epoll, its default without io_uring.
     WeirEpoll,
     /// Pgpool-II: a process and a server for each client.
     Pgpool,
@@ -56,9 +56,9 @@ pub(crate) enum Kind {
 pub(crate) enum Role {
     /// The one that ratios are made with.
     Base,
-    /// Ours, whom the budgets bind.
+    /// Weir, to which the budgets apply.
     Ours,
-    /// Ours where there is no io_uring; some budgets are others then.
+    /// Weir without io_uring; some budgets differ then.
     Epoll,
     /// Shown beside them. What it can't do is noted in its row.
     Rival,
@@ -82,13 +82,13 @@ pub(crate) struct Contender {
     role: Role,
     /// Its program; `None` where there is nothing to start.
     program: fn(&Setup) -> Outcome<Option<Program>>,
-    /// What the program is started with; the user is who it has to become, where that is set on the command line.
+    /// The program's arguments; `user`: the user to switch to, where that is set on the command line.
     arguments: fn(&Configuration, Option<&str>) -> Vec<String>,
-    /// The file that it is given, and its text.
+    /// The name and text of its configuration file.
     file: Option<File>,
-    /// Whether root has to start it as the ordinary user; others take a flag, or do not mind.
+    /// Whether root has to start it as the ordinary user; others take a flag, or run as root.
     drops_root: bool,
-    /// Why a case is not for it.
+    /// Why a case does not apply to it.
     refuses: fn(&Case) -> Option<&'static str>,
     /// Why it can't be measured with this login.
     bars: fn(Login) -> Option<&'static str>,
@@ -103,7 +103,7 @@ static CONTENDERS: &[Contender] = &[
             let found = find::pgbouncer(setup.programs.pgbouncer.as_deref());
             found.map(Some).ok_or_else(|| Error::new(find::GET_PGBOUNCER))
         },
-        // It refuses to be root, as PostgreSQL does, and drops to the same user.
+        // It refuses to run as root, as PostgreSQL does, and switches to the same user.
         arguments: |configuration, user| match user {
             Some(user) => vec!["-u".to_owned(), user.to_owned(), configuration.file()],
             None => vec![configuration.file()],
@@ -158,7 +158,7 @@ static CONTENDERS: &[Contender] = &[
                 None
             }
         },
-        bars: |login| (login != Login::Trust).then_some("it wants a pool_passwd file; measured with trust only"),
+        bars: |login| (login != Login::Trust).then_some("it needs a pool_passwd file; measured with trust only"),
     },
     other(Kind::Odyssey, "Odyssey", |_| find::other("odyssey"), ("odyssey.conf", others::odyssey_conf)),
     other(Kind::Pgcat, "PgCat", |_| find::other("pgcat"), ("pgcat.toml", others::pgcat_toml)),
@@ -173,7 +173,7 @@ static CONTENDERS: &[Contender] = &[
         drops_root: false,
         refuses: |case| {
             let socket = case.way == Way::ServerSocket;
-            socket.then_some("how it reaches its server is its own affair")
+            socket.then_some("its connection to its server is not configured here")
         },
         bars: |_| None,
     },
@@ -265,7 +265,7 @@ impl Kind {
         self.entry().drops_root
     }
 
-    /// Why this case is not for it; `None` where it is.
+    /// Why this case does not apply to it; `None` where it does.
     pub(crate) fn refuses(self, case: &Case) -> Option<&'static str> {
         (self.entry().refuses)(case)
     }
@@ -275,7 +275,7 @@ impl Kind {
         (self.entry().bars)(login)
     }
 
-    /// Whether one of [`OTHERS`] is here.
+    /// Whether one of [`OTHERS`] is installed.
     pub(crate) fn is_installed(self) -> bool {
         match self {
             Kind::Odyssey => find::is_installed("odyssey"),

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::error::{Error, Outcome};
 
-/// How PgBouncer is had.
+/// How to install PgBouncer.
 pub(crate) const GET_PGBOUNCER: &str = "PgBouncer was not found, so there is nothing to compare to. To get it:\n\
     \x20 Debian, Ubuntu   sudo apt-get install pgbouncer\n\
     \x20 Fedora, RHEL     sudo dnf install pgbouncer\n\
@@ -14,13 +14,13 @@ pub(crate) const GET_PGBOUNCER: &str = "PgBouncer was not found, so there is not
     \x20 from source      bench/build-pgbouncer.sh\n\
     or name one: --pgbouncer /path/to/pgbouncer";
 
-/// How Pgpool-II is had.
+/// How to install Pgpool-II.
 pub(crate) const GET_PGPOOL: &str = "Pgpool-II was not found. To get it:\n\
     \x20 Debian, Ubuntu   sudo apt-get install pgpool2\n\
     \x20 Fedora, RHEL     sudo dnf install pgpool-II\n\
     or name one: --pgpool /path/to/pgpool";
 
-/// How Weir is had.
+/// How to build Weir.
 const GET_WEIR: &str = "no release build of weir was found: `cargo build --release -p weir`, or --weir /path/to/weir";
 
 /// A pooler's program.
@@ -36,11 +36,11 @@ pub(crate) fn pgbouncer(named: Option<&Path>) -> Option<Program> {
         return versioned(named.to_owned());
     }
     let all = built("pgbouncer").into_iter().chain(installed("pgbouncer"));
-    // Of equal ones the built one: it is optimised as a release is.
+    // Of equal versions the built one: it is optimised like a release.
     all.filter_map(versioned).rev().max_by_key(|program| numbers(&program.version))
 }
 
-/// A pooler that is measured if it is on the PATH. Some do not tell their version.
+/// A pooler that is measured if it is on the PATH. Some do not report their version.
 pub(crate) fn other(name: &str) -> Outcome<Option<Program>> {
     let path = installed(name).next().ok_or_else(|| Error::new(format!("{name} is not on the PATH")))?;
     Ok(Some(versioned(path.clone()).unwrap_or(Program { path, version: String::new() })))
@@ -51,7 +51,7 @@ pub(crate) fn is_installed(name: &str) -> bool {
     installed(name).next().is_some()
 }
 
-/// What scripts of the bench have built: in the target folder, in `poolers`.
+/// Programs that the bench's scripts have built: in the target folder, in `poolers`.
 fn built(program: &str) -> Option<PathBuf> {
     let path = env::current_exe().ok()?.parent()?.parent()?.join("poolers").join(program);
     path.is_file().then_some(path)
@@ -62,7 +62,7 @@ pub(crate) fn pgpool(named: Option<&Path>) -> Option<Program> {
     versioned(named.map(Path::to_owned).or_else(|| installed("pgpool").next())?)
 }
 
-/// In PATH, or where distributions put what is only root's in theirs.
+/// In PATH, or in the folders where distributions put programs for root.
 fn installed(program: &str) -> impl DoubleEndedIterator<Item = PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin", "/usr/bin"].map(PathBuf::from));
@@ -70,12 +70,12 @@ fn installed(program: &str) -> impl DoubleEndedIterator<Item = PathBuf> {
     paths.into_iter()
 }
 
-/// Weir: the one named, or the release build beside us, be we a release build ourselves or not.
+/// Weir: the named program, or the release build beside this one, whether or not this one is a release build.
 pub(crate) fn weir(named: Option<&Path>) -> Outcome<Program> {
     let beside = || {
         let folder = env::current_exe().ok()?.parent()?.to_owned();
         let places = [folder.join("weir"), folder.join("../release/weir")];
-        // A debug build would be measured in all seriousness, and would prove nothing.
+        // The figures of a debug build would look real, and would prove nothing.
         places.into_iter().filter_map(|path| path.canonicalize().ok()).find(|path| is_release(path))
     };
     let path = named.map(Path::to_owned).or_else(beside).ok_or_else(|| Error::new(GET_WEIR))?;
@@ -99,7 +99,7 @@ fn is_release(path: &Path) -> bool {
 fn versioned(path: PathBuf) -> Option<Program> {
     let path = path.canonicalize().unwrap_or(path);
     let output = Command::new(&path).arg("--version").output().ok()?;
-    // Pgpool-II says it where others complain.
+    // Pgpool-II prints its version to stderr.
     let said = [output.stdout, output.stderr].concat();
     let version = version(&String::from_utf8_lossy(&said))?;
     Some(Program { path, version })
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_release_build_is_measured_unasked() {
+    fn only_a_release_build_is_measured_by_default() {
         assert!(is_release(Path::new("/x/target/release/weir")));
         assert!(!is_release(Path::new("/x/target/debug/weir")));
     }

@@ -1,4 +1,4 @@
-//! Our own load: many connections that ask short queries, from one thread; in a closed loop, or by a clock.
+//! Our own load: many connections that send short queries, from one thread; in a closed loop, or by a clock.
 //!
 //! By a clock, arrivals are drawn beforehand, as those of many independent clients (a Poisson process of one rate, from a seed), and a
 //! latency begins at the moment in which its query was due, whether or not a connection was free and we were in time: what
@@ -47,7 +47,7 @@ pub(crate) struct Fleet {
 
 struct Client {
     stream: TcpStream,
-    /// When what it waits for was due; `None` while it is idle.
+    /// When the request that it waits for was due; `None` while it is idle.
     due: Option<Instant>,
     /// The last bytes that came.
     end: [u8; READY.len()],
@@ -70,12 +70,14 @@ impl Served {
     }
 }
 
-/// Sockets of so many logged-in connections, which have nothing more to say.
+/// Sockets of this many logged-in connections, on which nothing more is pending.
 pub(crate) fn log_in(pooler: &Pooler, count: usize) -> Outcome<Vec<Blocking>> {
     let params = pooler.params(pooler.database());
     let one = || -> Outcome<Blocking> {
         let connection = Connection::connect(&params).map_err(|e| Error::at(&pooler.name, e))?;
-        connection.into_tcp().ok_or_else(|| Error::new(format!("{} speaks unasked after the login", pooler.name)))
+        connection
+            .into_tcp()
+            .ok_or_else(|| Error::new(format!("{} sent data after the login without a request", pooler.name)))
     };
     (0..count).map(|_| one()).collect()
 }
@@ -186,7 +188,7 @@ impl Fleet {
         self.timer.set(once, TimerSetTimeFlags::empty()).map_err(|e| Error::at("set a timer", e))
     }
 
-    /// Waits for what comes, and reads it; who was answered is appended.
+    /// Waits for input, and reads it; appends the clients that were answered.
     fn turn(&mut self, timeout: Option<Duration>, answered: &mut Vec<usize>, served: &mut Served) -> Outcome<()> {
         let mut events = Events::with_capacity(1024);
         match self.poll.poll(&mut events, timeout) {
@@ -211,7 +213,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Whether an answer has come to its end.
+    /// Whether an answer is complete.
     fn read(&mut self, at: usize) -> Outcome<bool> {
         let client = &mut self.clients[at];
         loop {
@@ -241,7 +243,7 @@ impl Fleet {
     }
 }
 
-/// Keeps the last bytes of what has come so far.
+/// Keeps the last bytes of the input so far.
 fn remember(end: &mut [u8; READY.len()], piece: &[u8]) {
     if let Some(last) = piece.last_chunk() {
         *end = *last;
@@ -252,7 +254,7 @@ fn remember(end: &mut [u8; READY.len()], piece: &[u8]) {
     }
 }
 
-/// Moments at which independent requests arrive, so many a second: gaps are exponential, and none depends on anything else.
+/// Moments at which independent requests arrive, at this rate per second: gaps are exponential, and independent.
 struct Clock {
     at: f64,
     gap: f64,
@@ -308,7 +310,7 @@ mod tests {
         assert_eq!(&end, b"n that");
     }
 
-    /// A fleet whose server answers every question at once, but stands still for a while at the first.
+    /// A fleet whose server answers every query at once, except that it pauses for a while at the first.
     fn fleet(clients: usize, stall: Duration) -> Fleet {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -341,14 +343,15 @@ mod tests {
     fn a_latency_begins_when_its_query_was_due_and_not_when_it_was_sent() {
         let served = fleet(1, Duration::from_millis(300)).open(200.0, Duration::from_millis(600)).unwrap();
         assert_eq!(served.unanswered, 0);
-        // The first answer takes 300 ms, in which some 60 queries come due: half of them have waited for 150 ms or more.
+        // The first answer takes 300 ms, in which about 60 queries become due: half of them have waited for 150 ms or
+        // more.
         let late = served.latencies.iter().filter(|micros| **micros >= 140_000).count();
         assert!(late >= 15, "{late} of {}", served.latencies.len());
         assert!((60..=180).contains(&served.latencies.len()), "{}", served.latencies.len());
     }
 
     #[test]
-    fn in_a_closed_loop_nobody_is_left_without_an_answer() {
+    fn in_a_closed_loop_every_query_is_answered() {
         let served = fleet(3, Duration::from_millis(1)).closed(Duration::from_millis(200)).unwrap();
         assert!(served.unanswered == 0 && served.latencies.len() > 10 && served.rate > 10.0, "{served:?}");
     }

@@ -43,7 +43,7 @@ use crate::options::Group;
 use crate::out::Out;
 
 const LONG_ABOUT: &str = "\
-Measures Weir beside its rivals, on one PostgreSQL that is started for the purpose and is gone afterwards.
+Measures Weir beside its rivals, on one PostgreSQL that is started for the run and removed afterwards.
 
 The figure that counts is the CPU time of the pooler's own process a transaction, as a multiple of PgBouncer's in the
 same run: on a machine where client, pooler and server share the processors, TPS says more about the machine. Runs are
@@ -87,7 +87,7 @@ tpcb, tls, socket. PgBouncer before 1.21 has no prepared statements in transacti
 Pgpool-II takes part where it is installed, with a process and a server for each client, as it is made. Any other pooler
 does by --rival NAME=HOST:PORT,PID: start it so that it serves user, password and database `bench` of the PostgreSQL
 on --postgres-port (or say --rival-user, -password, -database), with one worker, in transaction mode, a pool of 20.
-Who can't do a case has the reason in its row.";
+A pooler that can't do a case has the reason in its row.";
 
 const ABOUT_SOAK: &str = "\
 Random traffic for a long time, with clients and servers dying in it.
@@ -174,7 +174,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a group. `Ok(false)` when a budget was missed and the caller wants to know.
+/// Runs a group. `Ok(false)` when a budget was missed and the caller asked for that.
 fn measure<G: Group>(group: &G) -> Outcome<bool> {
     let mut out = Out::new();
     let findings = group.run(&mut out)?;

@@ -21,7 +21,7 @@ pub(crate) trait Group: Args {
     /// Its command.
     const NAME: &'static str;
 
-    /// Measures, and says what was measured.
+    /// Measures, and prints the results.
     fn run(&self, out: &mut Out) -> Outcome<Findings>;
 
     fn output(&self) -> &Output;
@@ -49,7 +49,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Writes what a group said and found where the caller wants it.
+    /// Writes a group's output and findings to the places that the caller named.
     pub(crate) fn write(&self, group: &str, out: &Out, json: &Value) -> Outcome<()> {
         if let Some(path) = &self.json {
             std::fs::write(path, format!("{json}\n")).map_err(|e| Error::at(format!("write {}", path.display()), e))?;
@@ -109,7 +109,7 @@ impl Rig {
         Stage::start(self.setup()?, &[], self.rivals.postgres_port)
     }
 
-    /// Whom to measure, without the PgBouncer that is not there, which is said.
+    /// The poolers to measure, without PgBouncer if it is missing, which is reported.
     pub(crate) fn kinds(&self, out: &mut Out) -> Outcome<Vec<Kind>> {
         let mut kinds = if self.poolers.is_empty() { vec![Kind::Pgbouncer, Kind::Weir] } else { self.poolers.clone() };
         kinds.sort_unstable();
@@ -142,7 +142,7 @@ impl Rig {
         Ok(self.with_limits(kinds, out))
     }
 
-    /// These, and those that mark a limit; without who can't be measured with our login, which is said.
+    /// These, and those that mark a limit; without those that can't be measured with this login, which is reported.
     pub(crate) fn with_limits(&self, mut kinds: Vec<Kind>, out: &mut Out) -> Vec<Kind> {
         kinds.extend(Kind::limits());
         kinds.sort_unstable();
@@ -162,8 +162,8 @@ impl Rig {
         self.start(stage, kinds, out)
     }
 
-    /// Starts these, and joins the rivals that run already. One that is only shown beside ours and does not serve is left
-    /// out, and it is said why.
+    /// Starts these, and joins the rivals that run already. A pooler that is only shown beside Weir and does not serve
+    /// is left out, and the reason is printed.
     pub(crate) fn start(&self, stage: &Stage, kinds: Vec<Kind>, out: &mut Out) -> Outcome<Vec<Pooler>> {
         let mut poolers = Vec::new();
         let started = kinds.into_iter().map(|kind| (kind, stage.pooler(kind)));

@@ -70,7 +70,7 @@ pub(crate) fn pg_doorman_toml(configuration: &Configuration) -> String {
     text
 }
 
-/// What PgCat and pg_doorman, which has come from it, call alike.
+/// The common names of PgCat and pg_doorman, which is derived from it.
 fn general(configuration: &Configuration) -> String {
     let (port, workers) = (configuration.port(), configuration.setup().workers);
     let mut text = format!(

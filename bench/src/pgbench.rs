@@ -64,7 +64,7 @@ impl Pgbench {
     pub(crate) fn run_by(&self, way: Way, pooler: &Pooler, seconds: u32, args: &[String]) -> Outcome<Run> {
         let account = &pooler.account;
         let mut command = self.command(&pooler.host, pooler.port, &account.user, &account.password);
-        // The default asks for TLS and makes do without: a message more, and TLS where it is to be had.
+        // The default requests TLS and falls back to none: a message more, and TLS where it is available.
         command.env("PGSSLMODE", if way == Way::Tls { "require" } else { "disable" });
         let database = if way == Way::ServerSocket { pooler.socket_pool() } else { pooler.database() };
         command.arg("-n").args(args).args(["-T", &seconds.to_string(), database]);

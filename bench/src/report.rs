@@ -1,4 +1,4 @@
-//! What the rounds say: tables for people, JSON for programs, and what becomes of the budgets.
+//! The results of the rounds: tables for people, JSON for programs, and the findings about budgets.
 //!
 //! Invariant: a ratio is only shown beside a base of the same run.
 
@@ -89,7 +89,7 @@ impl CaseResult {
         self.poolers[pooler].samples.push(sample);
     }
 
-    /// It can't do this: what it has measured so far is no figure, and it is not asked again.
+    /// It can't do this case: its figures so far are dropped, and it is not measured again.
     pub(crate) fn fail(&mut self, pooler: usize, error: &Error) {
         let runs = &mut self.poolers[pooler];
         runs.samples.clear();
@@ -100,7 +100,7 @@ impl CaseResult {
         self.poolers[pooler].failure.is_some()
     }
 
-    /// One line on stderr a round, for who waits.
+    /// One line on stderr per round, as progress.
     pub(crate) fn show_progress(&self, round: usize, of: u32) {
         let last = |runs: &Runs| {
             let cpu = runs.samples.last().and_then(Sample::cpu_us);
@@ -118,7 +118,7 @@ impl CaseResult {
         self.poolers.iter().filter(|runs| runs.kind.role() == Role::Ours)
     }
 
-    /// Why one has no ratio: it has failed, or there is nobody to compare with, or that one has failed.
+    /// Why one has no ratio: it has failed, or there is none to compare with, or that one has failed.
     fn why_no_ratio(&self, runs: &Runs) -> String {
         let failure = |runs: &Runs| runs.failure.as_ref().map(|why| format!("{}: {why}", runs.name));
         let base = || self.base().map_or(Some("PgBouncer is not here to compare with".to_owned()), failure);
@@ -360,7 +360,7 @@ fn latency_line(case: &str, runs: &Runs) -> String {
     format!("{case:<16} {:<20} {:<26} {:<26} {:<26} {memory:>9}", runs.name, figures[0], figures[1], figures[2])
 }
 
-/// What a person needs of an error in a row: its first line, or what PostgreSQL or the pooler said in it.
+/// The part of an error for a row: its first line, or the message of PostgreSQL or the pooler in it.
 fn gist(text: &str) -> String {
     let said = |line: &&str| ["ERROR:", "FATAL:", "failed:"].iter().any(|mark| line.contains(mark));
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

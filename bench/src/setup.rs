@@ -1,7 +1,7 @@
-//! The poolers' configuration: pools, logins, limits, and how each wants it written.
+//! The poolers' configuration: pools, logins, limits, in each pooler's format.
 //!
-//! Alike means: the same pools, modes and login, logging off, room for as many clients as there are descriptors. What
-//! is not said here is left at each pooler's default.
+//! Alike means: the same pools, modes and login, logging off, room for as many clients as there are descriptors. All
+//! other settings have each pooler's default.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -159,12 +159,12 @@ impl Configuration {
         &self.setup
     }
 
-    /// The first pool, which is all that some poolers are given.
+    /// The first pool; some poolers are configured with this one only.
     pub(crate) fn pool(&self) -> &Pool {
         &self.setup.pools[0]
     }
 
-    /// The file that the program is given.
+    /// The program's configuration file.
     pub(crate) fn file(&self) -> String {
         self.beside(self.kind.file().map_or("none", |(name, _)| name))
     }
@@ -174,7 +174,7 @@ impl Configuration {
         self.folder.join(name).display().to_string()
     }
 
-    /// The bare forwarder's arguments, which has no file.
+    /// The arguments of the bare forwarder, which has no file.
     pub(crate) fn forwarder_arguments(&self) -> Vec<String> {
         let (port, server, size) = (self.port, self.server.port, self.setup.pools[0].size);
         let flags = format!("forwarder --port {port} --server-port {server} --servers {size}");
@@ -250,7 +250,7 @@ pub(crate) fn pgbouncer_ini(Configuration { setup, folder, port, server, .. }: &
     text
 }
 
-/// As its package sets it, but for where things are, the children, and the checks of a server that has no replicas.
+/// The settings of its package, except for paths, the number of children, and the checks of a server without replicas.
 ///
 /// Source: the manual of Pgpool-II 4.3, "Server configuration". A child serves one client at a time, and all are started
 /// beforehand; `raw` is the mode without replication, which asks least of it.

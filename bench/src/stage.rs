@@ -27,7 +27,7 @@ const CONNECTIONS: u32 = 300;
 /// How long a pooler may take to serve its first query, or to end.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One PostgreSQL, and what it takes to put poolers before it.
+/// One PostgreSQL, and the settings for poolers before it.
 #[derive(Debug)]
 pub(crate) struct Stage {
     server: Arc<Server>,
@@ -102,18 +102,18 @@ pub(crate) struct Pooler {
     owner: Owner,
 }
 
-/// Whose the process is.
+/// The owner of the process.
 #[derive(Debug)]
 enum Owner {
     We(Box<Process>),
-    /// Somebody else's, by its id.
+    /// Another owner, by the process id.
     Other(u32),
     /// There is none.
     Nobody,
 }
 
 impl Pooler {
-    /// A rival that somebody else has started. It has to answer a query, in a bounded time.
+    /// A rival that was started elsewhere. It has to answer a query, in a bounded time.
     pub(crate) fn of(rival: &Rival, rivals: &Rivals) -> Outcome<Pooler> {
         let mut pooler = Pooler {
             kind: Kind::Other,
@@ -149,7 +149,7 @@ impl Pooler {
         if self.kind == Kind::Direct { USER } else { SOCKET_POOL }
     }
 
-    /// Its Unix socket; `None` for who has none that we know of.
+    /// Its Unix socket; `None` if it has no known one.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
         let Owner::We(process) = &self.owner else { return None };
         Some(process.server.socket_dir().join(format!(".s.PGSQL.{}", self.port)))
@@ -159,7 +159,7 @@ impl Pooler {
     pub(crate) fn params(&self, pool: &str) -> Params {
         let database = match self.kind {
             Kind::Direct => USER,
-            // One pool is all that is known of it.
+            // Only one of its pools is known.
             Kind::Other => &self.account.database,
             _ => pool,
         };
@@ -184,7 +184,7 @@ impl Pooler {
         }
     }
 
-    /// That its process is gone, with its last words.
+    /// Reports that its process is gone, with the end of its log.
     pub(crate) fn gone(&self) -> Error {
         Error::new(format!("{} has ended:\n{}", self.name, self.log_end()))
     }
@@ -245,7 +245,7 @@ impl Process {
     }
 }
 
-/// The folder and what is in it, for one that is not root any more.
+/// The folder and its files, for a process that is not root any more.
 fn hand_over(folder: &Path, person: &Person) -> Outcome<()> {
     let failed = |e| Error::at(format!("hand {} over to {}", folder.display(), person.name), e);
     let files = fs::read_dir(folder).map_err(failed)?.flatten().map(|file| file.path());

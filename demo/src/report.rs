@@ -102,7 +102,7 @@ impl Report {
         print_line("");
     }
 
-    /// Stops everything, and checks that the folder is gone before it says so.
+    /// Stops everything, and checks that the folder is gone before it reports that.
     pub(super) fn end(&self, servers: Servers) -> Result<(), Failure> {
         let folder = servers.folder().to_owned();
         drop(servers);

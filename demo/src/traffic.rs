@@ -12,7 +12,7 @@ use crate::stop::Stop;
 
 /// How many clients.
 const CLIENTS: u64 = 60;
-/// In these seconds of every [`PERIOD`] they hardly pause.
+/// In these seconds of every [`PERIOD`] clients pause only briefly.
 const RUSH: std::ops::Range<u64> = 4..8;
 const PERIOD: u64 = 12;
 

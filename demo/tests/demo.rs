@@ -201,7 +201,7 @@ fn a_demo_that_is_killed_while_it_begins_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_demo_without_a_terminal_or_any_open_stream_tells_nobody_and_leaves_nothing() {
+fn a_demo_without_a_terminal_or_any_open_stream_prints_and_leaves_nothing() {
     let _alone = ALONE.lock();
     let place = std::env::temp_dir().join(format!("weir-demo-{}", std::process::id()));
     std::fs::create_dir(&place).unwrap();

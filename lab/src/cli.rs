@@ -17,8 +17,8 @@ Examples:
   weir lab run my-load.toml            what would a pooler do for my load?
   weir lab compare A.json B.json       two runs side by side
 
-Servers are started on free ports of the loopback in a temporary folder, and are gone afterwards,
-also when the lab is killed. An interrupted run goes on where it was when asked for again.";
+Servers are started on free ports of the loopback in a temporary folder, and are removed afterwards,
+also when the lab is killed. An interrupted run continues when it is started again.";
 
 /// The command line.
 #[derive(Parser)]

@@ -235,7 +235,7 @@ fn leave_nothing_behind(lab: &Lab, journal: &Journal) {
     });
 }
 
-/// The signals that end the lab. A lab under nohup goes on after its terminal has closed.
+/// The signals that end the lab. A lab under nohup continues after its terminal has closed.
 pub(crate) fn ending_signals() -> impl Iterator<Item = i32> {
     let hup = (!weir_pglocal::is_ignored(Signal::SIGHUP)).then_some(SIGHUP);
     [SIGINT, SIGTERM].into_iter().chain(hup)
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_another_run_is_not_overwritten_unasked() {
+    fn a_folder_with_another_run_is_not_overwritten_by_default() {
         let parent = TempFolder::new().unwrap();
         let (out, taken) = (parent.path().join("out"), Rc::default());
         run(&options(&out, &taken)).unwrap();

@@ -43,7 +43,7 @@ fn show_each_endpoint(weir: &Path, chromium: &PathBuf, language: &str, program: 
     let place = Place::new();
     let served = Served::start(weir, language, &place);
     let notice = place.working_folder().join("weir-lab/products.url");
-    let noted = fs::read_to_string(&notice).expect("the panel is told where the page is");
+    let noted = fs::read_to_string(&notice).expect("the panel is informed where the page is");
     assert_eq!(noted.trim(), served.url);
     let mut page = Browser::start(chromium);
     page.look(1440, 900, "light");
@@ -101,11 +101,7 @@ fn fire_each(page: &mut Browser) {
     }
     page.click("#all");
     page.until("document.getElementById('status').textContent.startsWith('All four')", BURST * 4);
-    assert_eq!(
-        page.value("document.querySelectorAll('#rows .rod').length"),
-        4,
-        "each endpoint stands in the comparison"
-    );
+    assert_eq!(page.value("document.querySelectorAll('#rows .rod').length"), 4, "each endpoint is in the comparison");
 }
 
 /// With the switch off, `new` uses up the server's connections, and the next endpoint finds none.

@@ -52,7 +52,7 @@ impl Names {
         Some((address, Some(found)))
     }
 
-    /// Looks a name up for an engine that wants a new answer.
+    /// Looks a name up for an engine that needs a new answer.
     pub(crate) fn look_up(&mut self, now: Time, worker: u16, name: Arc<str>) -> DnsAnswer {
         let fails = self.rng.chance(100);
         match self.ask(&name).filter(|_| !fails) {

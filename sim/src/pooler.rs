@@ -373,11 +373,11 @@ impl Pooler {
             Work::SaltServer { password, salt, iterations } | Work::SaltClient { password, salt, iterations } => {
                 Answer::Salted(salts::salted(&password, &salt, iterations))
             }
-            Work::CheckPassword(_) => Answer::Checked(Err("nobody is known here".to_owned())),
+            Work::CheckPassword(_) => Answer::Checked(Err("no user is known here".to_owned())),
             Work::NameOfUser(uid) => Answer::UserName(Some(format!("user{uid}"))),
             Work::LoadConfig(_) => Answer::Config(self.shared.load()),
             Work::ApplyTls(config) => Answer::Config(weir_config::apply_tls(&config).map(Arc::new)),
-            Work::ChangeConfig(_) => Answer::Changed(Err(ChangeError::Fixed)),
+            Work::ChangeConfig(..) => Answer::Changed(Err(ChangeError::Fixed)),
             Work::RecordConfig(_) => Answer::Recorded(None),
         };
         let delay = self.nodes[usize::from(worker)].rng.span(50, 100_000);

@@ -276,7 +276,7 @@ def run():
 
     print("a change by the API", flush=True)
     revision = one.revision()
-    code, answer = two.api("pools/app", "PATCH", {"size": 7})
+    code, answer = two.api("pools/app?comment=more-for-app", "PATCH", {"size": 7})
     check("node2 takes it", code == 200, (code, answer))
     for node in nodes:
         within(f"{node.name} has it", SOON, lambda: node.revision() > revision and "7" in str(pool_size(node)),
@@ -284,7 +284,8 @@ def run():
     code, out, error = weir("export", one.file)
     check("export has it, with the comments", "size = 7" in out and "# the server" in out, out)
     versions = three.api("config/versions")
-    check("the history of node3 has it", "cluster" in json.dumps(versions) and "node2" in json.dumps(versions), versions)
+    check("the history of node3 has it, with node and comment",
+          all(word in json.dumps(versions) for word in ('"cluster"', '"node2"', '"more-for-app"')), versions)
     code, answer = two.api("pools/app", "PATCH", {"password": SECRET})
     check("a password by the API is refused", code == 400 and SECRET not in json.dumps(answer), (code, answer))
     check("the nodes' own files are as they were", all("[pools" not in open(node.file).read() for node in nodes))
@@ -296,7 +297,7 @@ def run():
     etcd.stop()
     three.start()
     check("it has the last good revision", three.query() == "1" and "7" in str(pool_size(three)), three.query())
-    check("it reports which", three.revision() > revision, three.revision())
+    within("it reports which", SOON, lambda: three.revision() > revision, three.revision)
     check("its log says so", "from disk" in three.log())
     code, answer = three.api("pools/app", "PATCH", {"size": 3})
     check("a change is refused then", code == 503, (code, answer))

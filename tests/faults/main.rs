@@ -47,6 +47,6 @@ faults! {
     a_full_disk_costs_lines_of_the_log_and_nothing_else: "log-full", 0;
     a_wall_clock_that_jumps_ahead_ends_nothing: "clock-forwards", 1;
     a_wall_clock_that_jumps_back_ends_nothing: "clock-backwards", 0;
-    a_weir_that_stood_still_times_out_nobody_who_was_served_in_time: "pooler-stopped", 1;
+    a_weir_that_was_stopped_times_out_no_client_that_was_served_in_time: "pooler-stopped", 1;
     a_killed_weir_leaves_clean_servers: "pooler-killed", 0;
 }

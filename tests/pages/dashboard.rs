@@ -1,6 +1,6 @@
 //! The dashboard and the alert rules in `monitoring/`, evaluated by a real Prometheus that scrapes a real Weir under load.
 //!
-//! Skipped, with a line that says so, where no Prometheus is installed.
+//! Skipped, with a line that reports it, where no Prometheus is installed.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};

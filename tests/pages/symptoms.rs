@@ -97,7 +97,7 @@ fn a_server_that_refuses_weir_or_is_down_is_named_with_its_own_error() {
 }
 
 #[test]
-fn a_pool_that_is_held_by_an_idle_transaction_shows_by_whom() {
+fn a_pool_that_is_held_by_an_idle_transaction_shows_its_client() {
     let site = Site::with(setup().size(1).limit("query_wait_timeout = 2"), Mode::Transaction);
     let mut idle = Connection::connect(&site.params().option("application_name", "culprit")).unwrap();
     idle.query("BEGIN").unwrap();
@@ -116,7 +116,7 @@ fn a_pool_that_is_held_by_an_idle_transaction_shows_by_whom() {
         let link = servers.get(held, "link").expect("a client");
         let client = (0..clients.rows.len()).find(|row| clients.get(*row, "ptr") == Some(link)).expect("the client");
         assert_eq!(clients.get(client, "application_name"), Some("culprit"));
-        let error = waits.join().unwrap().expect_err("nobody releases the server");
+        let error = waits.join().unwrap().expect_err("no client releases the server");
         let error = error.server().expect("an error of Weir");
         assert_eq!(error.message, "query_wait_timeout");
         let detail = error.detail.as_deref().unwrap_or_default();

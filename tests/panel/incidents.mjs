@@ -220,6 +220,95 @@ test('a server whose certificate has expired cannot be connected to, and the rea
   }
 });
 
+/** Weir's own certificate for clients, of this many days from a time, and the settings for it. */
+function ownCertificate(folder, days) {
+  const [crt, key] = ['crt', 'key'].map((end) => join(folder, `weir.${end}`));
+  const openssl = (...given) => execFileSync('openssl', given, { stdio: 'ignore' });
+  openssl('req', '-newkey', 'rsa:2048', '-nodes', '-keyout', key, '-out', `${crt}.csr`, '-subj', '/CN=weir');
+  openssl('x509', '-req', '-in', `${crt}.csr`, '-signkey', key, '-out', crt, '-days', String(days));
+  return `[tls.client]\nmode = "allow"\ncert_file = ${JSON.stringify(crt)}\nkey_file = ${JSON.stringify(key)}\n`;
+}
+
+test('Weir’s own certificate warns before it expires, and says afterwards who cannot connect', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'weir-own-'));
+  const soon = await weirBefore(server.port, '', server.password, ownCertificate(folder, 9));
+  try {
+    await inBrowser({ panel: soon.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      const banner = page.getByRole('region', { name: 'Problems' });
+      await banner.getByText(/certificate for clients expires in [89] days; then clients that verify it/).waitFor({ timeout: SOON });
+      await banner.getByText(/Renew .*weir\.crt, and reload/).waitFor();
+      assert.match(await page.title(), /^Pools/, 'it is a warning');
+      assert.deepEqual(await looks(page, 'incident-certificate-soon'), []);
+      // Renewed, and in force after a reload: the warning is over.
+      ownCertificate(folder, 90);
+      soon.hangUp();
+      await banner.waitFor({ state: 'detached' });
+      ownCertificate(folder, 0);
+      await page.waitForTimeout(1500);
+      soon.hangUp();
+      await banner.getByText(/certificate for clients has expired: clients that verify it .* cannot connect/).waitFor({ timeout: SOON });
+      await banner.getByText(/since \d\d:\d\d:\d\d/).waitFor();
+      assert.match(await page.title(), /^\(!\) certificate /);
+      assert.deepEqual(await looks(page, 'incident-certificate-own'), []);
+      await until('the log has it', () => /certificate for clients has expired/.test(soon.log()));
+    });
+  } finally {
+    await soon.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+/** A small disk of its own, or none where this needs another user. */
+function smallDisk() {
+  const folder = mkdtempSync(join(tmpdir(), 'weir-disk-'));
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', folder], { stdio: 'ignore' });
+    return folder;
+  } catch {
+    rmSync(folder, { recursive: true, force: true });
+    return null;
+  }
+}
+
+test('a full disk is shown with its error and what it costs, and gone when there is room', async (t) => {
+  const folder = smallDisk();
+  if (!folder) return t.skip('only root may mount a small disk');
+  const filler = join(folder, 'filler');
+  const pool = `[pools.blog]\nhost = "127.0.0.1"\nport = ${server.port}\ndatabase = "blog"\n`;
+  const weir = await serve(`history = ${JSON.stringify(join(folder, 'history'))}\n[auth]\ntype = "trust"\n[auth.users]\napp = ""\n${pool}`);
+  try {
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('blog').first().waitFor();
+      try {
+        writeFileSync(filler, Buffer.alloc(16 << 20));
+      } catch {
+        // It is full now.
+      }
+      const setting = await fetch(`${weir.panel}api/v1/settings/query_wait_timeout`, {
+        method: 'PUT', headers: { 'content-type': 'application/json' }, body: '{"value": "77s"}',
+      });
+      assert.equal(setting.status, 200, 'a change is made all the same');
+      const banner = page.getByRole('region', { name: 'Problems' });
+      await banner.getByText(/The history can't be written: .*no space is left/i).waitFor({ timeout: SOON });
+      await banner.getByText(/Free space on the disk/).waitFor();
+      await banner.getByText(/since \d\d:\d\d:\d\d/).waitFor();
+      assert.match(await page.title(), /^\(!\) disk /);
+      assert.deepEqual(await looks(page, 'incident-disk'), []);
+      rmSync(filler);
+      await fetch(`${weir.panel}api/v1/settings/query_wait_timeout`, {
+        method: 'PUT', headers: { 'content-type': 'application/json' }, body: '{"value": "78s"}',
+      });
+      await banner.waitFor({ state: 'detached' });
+    });
+  } finally {
+    await weir.stop();
+    execFileSync('umount', [folder]);
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
 test('when Weir dies, the page is grey within three seconds, and says from when it is', async () => {
   const weir = await weirBefore(server.port);
   try {

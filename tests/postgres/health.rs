@@ -62,7 +62,7 @@ fn a_rejected_login_has_the_servers_words_and_retry_tries_at_once() {
     assert_eq!(error, "role \"app\" is not permitted to log in (28000)");
     superuser("ALTER ROLE app LOGIN");
     thread::sleep(Duration::from_millis(300));
-    assert_eq!(health(&site).0, "login rejected", "nobody has tried");
+    assert_eq!(health(&site).0, "login rejected", "no login was tried");
     site.weir().command("RETRY app").expect("the console");
     becomes(&site, "healthy");
 }

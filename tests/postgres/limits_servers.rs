@@ -65,7 +65,7 @@ fn a_busy_server_is_waited_for_and_an_idle_one_makes_room() {
 }
 
 #[test]
-fn a_user_has_so_many_servers_over_all_databases() {
+fn a_user_has_a_limit_of_servers_over_all_databases() {
     for workers in [1, 3] {
         let more = format!(
             "[pools.two]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"postgres\"\n",

@@ -129,7 +129,7 @@ struct Seen {
     served: Vec<Instant>,
 }
 
-/// Clients that send one short transaction after the other and connect again after an error, until they are told to stop.
+/// Clients that send one short transaction after the other and connect again after an error, until `stop` is set.
 fn traffic(site: &Site, clients: usize, stop: &AtomicBool, meanwhile: impl FnOnce()) -> Seen {
     let seen = Mutex::new(Seen { errors: Vec::new(), served: Vec::new() });
     let client = || {

@@ -1,5 +1,5 @@
-//! Passwords that somebody else checks: a real OpenLDAP, and PAM with real modules. Without slapd, or where no service of
-//! PAM can be written, a test says so and tests nothing.
+//! Passwords that a service checks: a real OpenLDAP, and PAM with real modules. Without slapd, or where no service of
+//! PAM can be written, a test reports that and tests nothing.
 
 use std::fs;
 use std::net::TcpListener;

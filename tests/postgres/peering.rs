@@ -10,8 +10,8 @@ use weir_tests::{Database, Ini, Launch, Postgres, Weir, eventually, users};
 
 const SLOW: &str = "SELECT pg_sleep(30)";
 
-/// Processes 1 to `count`, all on one port. Each lists the others by their Unix sockets, whose folders are known only once
-/// they run: so they are told by a reload.
+/// Processes 1 to `count`, all on one port. Each lists the others by their Unix sockets, whose folders are known only
+/// when they run: so a reload sets them.
 struct Peers {
     // Dropped before the database.
     all: Vec<Weir>,
@@ -34,7 +34,7 @@ impl Peers {
         peers
     }
 
-    /// All of them, with its own among the rest, and one that nobody is.
+    /// All of them, including itself, and one that does not exist.
     fn section(&self) -> String {
         let line = |(id, weir): (u16, &Weir)| format!("{id} = host={} port={}\n", weir.folder().display(), weir.port());
         let lines: String = (1..).zip(&self.all).map(line).collect();

@@ -177,7 +177,7 @@ fn its_server_is_its_own_begins_with_its_parameters_and_counts_in_the_pool() {
 }
 
 #[test]
-fn a_login_that_the_server_refuses_concerns_nobody_else() {
+fn a_login_that_the_server_refuses_affects_no_other_client() {
     let site = Site::ini(&Ini::transaction(2));
     let mut usual = site.connect();
     assert_eq!(usual.value("SELECT 1").unwrap().as_deref(), Some("1"));
@@ -221,7 +221,7 @@ fn a_stream_outlives_the_time_outs_of_queries_and_can_be_cancelled() {
 }
 
 #[test]
-fn wal_that_nobody_reads_waits_at_the_server() {
+fn unread_wal_waits_at_the_server() {
     let postgres = postgres();
     let site = site(&postgres, &ini(&postgres, 2));
     let from = position(&site);

@@ -1,4 +1,5 @@
-//! Alerts: a server that is away, told to real receivers, resolved when it is back, silenced, and not in the way of queries.
+//! Alerts: a server that is away, reported to real receivers, resolved when it is back, silenced, without delaying
+//! queries.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! Metrics and spans for a collector: what arrives is what happened, and a collector that fails is in nobody's way.
+//! Metrics and spans for a collector: what arrives is what happened, and a collector that fails has no effect on
+//! clients.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

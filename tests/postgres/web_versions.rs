@@ -92,7 +92,7 @@ fn all_files(folder: &Path) -> String {
 }
 
 #[test]
-fn each_change_is_a_version_with_its_author_and_a_roll_back_disconnects_nobody() {
+fn each_change_is_a_version_with_its_author_and_a_roll_back_disconnects_no_client() {
     let stage = Stage::new("each");
     let mut client = stage.site.connect();
     client.query("SELECT 1").unwrap();

@@ -44,7 +44,7 @@ impl Receiver {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if let Some(message) = read(stream, answer.load(Ordering::Relaxed)) {
-                    list.lock().expect("nobody panics with it").push(message);
+                    list.lock().expect("no thread panics while holding it").push(message);
                 }
             }
         });
@@ -61,7 +61,7 @@ impl Receiver {
     /// # Panics
     /// Its thread has panicked.
     pub fn all(&self) -> Vec<Received> {
-        self.received.lock().expect("nobody panics with it").clone()
+        self.received.lock().expect("no thread panics while holding it").clone()
     }
 
     /// The first message at a path that fits.

@@ -121,7 +121,7 @@ fn entries() -> String {
         MANAGER.0, MANAGER.1
     );
     let users = users::ALL.map(|user| person(&format!("uid={}", user.name), user.name, user.password)).concat();
-    // Two with one address, of whom neither is meant.
+    // Two users with one address, neither of which is meant.
     let twins = ["one", "two"].map(|name| person(&format!("uid=twin-{name}"), "twin", "twin's")).concat();
     top + &manager + &users + &twins
 }

@@ -120,7 +120,7 @@ impl Tap {
         self.shared.logins_now.load(Ordering::SeqCst)
     }
 
-    /// How many cancel requests have come.
+    /// How many cancel requests have arrived.
     pub fn cancels(&self) -> usize {
         self.shared.cancels.load(Ordering::SeqCst)
     }

@@ -1,4 +1,5 @@
-//! Whom a bare forwarder knows, and who has which server: all that does not depend on how sockets are waited for.
+//! A bare forwarder's connections, and which client has which server: all that does not depend on how sockets are
+//! waited for.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,7 +9,7 @@ const READY: [u8; 5] = [b'Z', 0, 0, 0, 5];
 const SSL_REQUEST: [u8; 4] = 80_877_103_u32.to_be_bytes();
 const GSS_REQUEST: [u8; 4] = 80_877_104_u32.to_be_bytes();
 
-/// A connection and who is at its other end: the client of a server, the server of a client.
+/// A connection and its other end: the client of a server, the server of a client.
 pub(super) struct Peer<S> {
     pub(super) stream: S,
     link: Option<usize>,
@@ -17,9 +18,9 @@ pub(super) struct Peer<S> {
 
 pub(super) enum Side {
     Server,
-    /// Has not said yet who it is.
+    /// Has not sent its startup packet yet.
     Arriving,
-    /// What it asked while all servers were taken.
+    /// Its request, if all servers were taken.
     Client(Vec<u8>),
 }
 
@@ -36,7 +37,7 @@ impl<S> Links<S> {
         Links { peers: Vec::new(), free: Vec::new(), idle: Vec::new(), waiting: VecDeque::new() }
     }
 
-    /// A place for somebody who comes, to be filled by `seat`.
+    /// A place for a new connection, to be filled by `seat`.
     pub(super) fn place(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
             self.peers.push(None);
@@ -59,7 +60,7 @@ impl<S> Links<S> {
         self.get(id).expect("a link's other end, or who has just been read from")
     }
 
-    /// The server that a client's piece goes to; without one the piece waits here.
+    /// The server for a client's piece; without one the piece waits here.
     pub(super) fn ask(&mut self, client: usize, piece: &[u8]) -> Option<usize> {
         let linked = self.peer(client).link;
         let Some(server) = linked.or_else(|| self.idle.pop()) else {
@@ -86,10 +87,10 @@ impl<S> Links<S> {
 
     /// The client that a server's piece is for.
     pub(super) fn asker(&mut self, server: usize) -> io::Result<usize> {
-        self.peer(server).link.ok_or_else(|| io::Error::other("a server speaks unasked"))
+        self.peer(server).link.ok_or_else(|| io::Error::other("a server sent data without a request"))
     }
 
-    /// A server has answered: who is next, and what they asked, if somebody waits.
+    /// A server has answered: returns the next waiting client and its request, if there is one.
     pub(super) fn release(&mut self, client: usize, server: usize) -> Option<(usize, Vec<u8>)> {
         self.peer(client).link = None;
         self.peer(server).link = None;
@@ -103,7 +104,7 @@ impl<S> Links<S> {
         None
     }
 
-    /// What a client asked has been sent; it has the same room for its next wait.
+    /// A client's request has been sent; its buffer is kept for its next wait.
     pub(super) fn sent(&mut self, client: usize, mut asked: Vec<u8>) {
         asked.clear();
         self.peer(client).side = Side::Client(asked);
@@ -119,7 +120,7 @@ impl<S> Links<S> {
     }
 }
 
-/// Whether a startup asks for encryption, instead of saying who comes.
+/// Whether a startup asks for encryption, instead of naming a user.
 pub(super) fn wants_encryption(startup: &[u8]) -> io::Result<bool> {
     let code = startup.get(4..8).ok_or_else(|| io::Error::other("a startup in pieces"))?;
     Ok(code == SSL_REQUEST || code == GSS_REQUEST)
@@ -130,7 +131,7 @@ pub(super) fn is_ready(piece: &[u8]) -> bool {
     piece.len() >= 6 && piece[piece.len() - 6..piece.len() - 1] == READY
 }
 
-/// Whether it is free for somebody else then.
+/// Whether the server is free for another client then.
 pub(super) fn is_free(piece: &[u8]) -> bool {
     is_ready(piece) && piece.ends_with(b"I")
 }

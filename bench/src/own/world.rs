@@ -16,7 +16,7 @@ use weir_engine::port::{About, Handshake, Input, Io, Level, Response, Work};
 use weir_engine::{Engine, Setup, StatementMemory};
 use weir_pgwire::{Column, ColumnType, Of, put_back, put_front};
 
-/// What a client asks, again and again.
+/// A client's requests, repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Habit {
     Simple,
@@ -28,7 +28,7 @@ pub(super) enum Habit {
 }
 
 impl Habit {
-    /// What is sent in one piece each, an answer awaited after each.
+    /// The pieces to be sent, an answer awaited after each.
     fn asks(self) -> Vec<Vec<u8>> {
         let simple = |text: &str| {
             let mut bytes = Vec::new();
@@ -53,7 +53,7 @@ impl Habit {
         }
     }
 
-    /// What a client sends once, before.
+    /// A client's messages before the first request.
     fn before(self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         put_front::parse_text(&mut bytes, b"P_0", "SELECT abalance FROM pgbench_accounts WHERE aid = $1;", &[]);
@@ -62,7 +62,7 @@ impl Habit {
     }
 }
 
-/// As libpq does it.
+/// Messages as libpq sends them.
 fn run_portal(bytes: &mut Vec<u8>, statement: &[u8]) {
     put_front::bind(bytes, b"", statement, &[Some(b"4711")]);
     put_front::describe(bytes, Of::Portal, b"");
@@ -75,7 +75,7 @@ fn run_portal(bytes: &mut Vec<u8>, statement: &[u8]) {
 struct Server {
     asked: Vec<u8>,
     in_transaction: bool,
-    /// Parse messages that it was sent.
+    /// Parse messages that it received.
     parses: u32,
 }
 
@@ -84,7 +84,7 @@ struct Server {
 struct Port {
     input: Vec<u8>,
     peers: Vec<Option<Server>>,
-    /// Servers that owe an answer.
+    /// Servers that have unanswered requests.
     owing: Vec<Peer>,
     /// The bytes for clients, in one buffer that is reused.
     to_clients: Vec<u8>,
@@ -308,8 +308,8 @@ pub(super) fn played(asked: u32, clients: usize) -> u64 {
     u64::from(rounds + rounds.div_ceil(10)) * u64::from(clients)
 }
 
-/// Nanoseconds that reading the clock twice adds to what lies between: the least of many tries, as nobody else's time is
-/// to be taken off.
+/// Nanoseconds that reading the clock twice adds to an interval: the least of many tries, since only the clock's own
+/// time is to be subtracted.
 fn clock_cost() -> f64 {
     const TIMES: u32 = 100;
     let one = || -> Duration { (0..TIMES).map(|_| black_box(Instant::now()).elapsed()).sum() };
@@ -320,7 +320,7 @@ fn clock_cost() -> f64 {
 }
 
 impl Server {
-    /// Answers all that it was asked: PostgreSQL's documentation, section 55.2.
+    /// Answers all requests: PostgreSQL's documentation, section 55.2.
     fn answer(&mut self, out: &mut Vec<u8>) {
         let asked = std::mem::take(&mut self.asked);
         let mut rest = asked.as_slice();
@@ -382,7 +382,7 @@ fn vary(ask: &mut [u8]) {
     }
 }
 
-/// One pool, `db`, and everybody trusted.
+/// One pool, `db`, that trusts all users.
 fn config(servers: u32) -> Config {
     let mut config = Config::default();
     config.auth.method = Method::Trust;
@@ -417,7 +417,7 @@ mod tests {
             assert_eq!(world.transactions, 70, "{habit:?}");
             let owed: usize = world.port.peers.iter().flatten().map(|server| server.asked.len()).sum();
             assert_eq!(owed, 0, "{habit:?}");
-            // A client's piece and a server's for each query at the least: nobody was left waiting.
+            // At least a client's piece and a server's for each query: no client was left waiting.
             assert!(world.turns >= 140, "{habit:?}: {} turns", world.turns);
             assert!(habit != Habit::Prepared || world.most_parses() == 1, "it is prepared already");
         }

@@ -188,7 +188,7 @@ impl Batch {
         self.ready();
     }
 
-    /// A COPY that fails before it begins, with its data behind it all the same: they are to be dropped in silence.
+    /// A COPY that fails before it begins, with its data already sent: the data must be dropped silently.
     pub(super) fn copy_into_nothing(&mut self, token: &str) {
         self.refused(&format!("copy \"none.{token}\" from stdin"), "42P01", token);
         put_front::copy_data(&mut self.bytes, b"1\t2\n");

@@ -1,6 +1,6 @@
 //! Moments of quiet: all actors come to rest between two acts, so that counters can be compared exactly.
 //!
-//! Invariant: while the gate is closed and everybody is in, nobody has anything outstanding.
+//! Invariant: while the gate is closed and all actors rest, no actor has anything outstanding.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,8 +35,8 @@ impl Gate {
         self.lock().phase != Phase::Open
     }
 
-    /// Rests as long as the gate is closed, after `leave` has given back what others may wait for. `false` when it is
-    /// all over.
+    /// Rests as long as the gate is closed, after `leave` has released what others may wait for. `false` when the run
+    /// is over.
     pub(super) fn pass(&self, mut leave: impl FnMut()) -> bool {
         let mut state = self.lock();
         while state.phase == Phase::Closed {
@@ -53,7 +53,7 @@ impl Gate {
         state.phase == Phase::Open
     }
 
-    /// Closes, and waits for so many to rest. Returns how many did not in time.
+    /// Closes, and waits for this many actors to rest. Returns how many did not rest in time.
     pub(super) fn close(&self, everybody: usize, timeout: Duration) -> usize {
         let end = Instant::now() + timeout;
         let mut state = self.lock();
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_closed_gate_brings_everybody_to_rest_and_an_open_one_lets_them_go_on() {
+    fn a_closed_gate_brings_all_actors_to_rest_and_an_open_one_lets_them_continue() {
         let (gate, acts) = (Gate::new(), AtomicU32::new(0));
         std::thread::scope(|scope| {
             for _ in 0..3 {
@@ -114,7 +114,7 @@ mod tests {
             assert_eq!(gate.close(3, Duration::from_secs(5)), 0);
             let quiet = acts.load(SeqCst);
             std::thread::sleep(Duration::from_millis(30));
-            assert_eq!(acts.load(SeqCst), quiet, "nobody acts in a moment of quiet");
+            assert_eq!(acts.load(SeqCst), quiet, "no actor acts in a moment of quiet");
             gate.open();
             while acts.load(SeqCst) == quiet {
                 std::thread::yield_now();

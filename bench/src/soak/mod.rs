@@ -1,10 +1,10 @@
 //! `weir-bench soak`: random traffic for a long time, with clients and servers dying in the middle of it.
 //!
-//! Clients do everything that clients do, each query tagged with a token that only its client knows, and compare every
-//! message that comes back; victims are cut at any byte; servers are ended under their clients; an operator reloads,
-//! pauses and reconnects. Every ten seconds all come to rest for a moment and the books must agree. A run is good when
-//! no answer was wrong, nobody got stuck, no connection was lost but by a server that was ended, memory and descriptors
-//! stayed level, and money that moved between accounts is still all there.
+//! Clients do everything that clients do, each query tagged with a token that only its client knows, and check every
+//! reply; victims are cut at any byte; servers are ended under their clients; an operator reloads, pauses and
+//! reconnects. Every ten seconds all clients rest for a moment and the counters must agree. A run is good when no
+//! answer was wrong, no client hung, no connection was lost except when its server was ended, memory and descriptors
+//! stayed level, and no money that moved between accounts is missing.
 
 mod acts;
 mod audit;
@@ -103,7 +103,7 @@ pub(crate) fn run(options: &Options) -> Outcome<bool> {
         world.gate.end();
         outcome
     })?;
-    // Everybody has left: the books must show nobody.
+    // All clients have left: the counters must show none.
     let last = auditor.look(&world)?;
     last.faults.iter().for_each(|fault| world.tally.uneven(&format!("at the end: {fault}")));
     check_money(&world, &stage)?;

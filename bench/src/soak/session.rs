@@ -19,7 +19,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Parameters that follow a client; the last one only where the pooler is configured so.
 pub(super) const TRACKED: [&str; 4] = ["application_name", "TimeZone", "DateStyle", "IntervalStyle"];
 
-/// Who acts: a client's number, its choices, and its tokens.
+/// The actor: a client's number, its choices, and its tokens.
 #[derive(Debug)]
 pub(super) struct Actor<'w> {
     pub(super) world: &'w World,
@@ -59,7 +59,7 @@ pub(super) struct Session<'w> {
     pub(super) statements: Statements,
     /// The tracked parameters as they must be.
     pub(super) parameters: BTreeMap<&'static str, String>,
-    /// Settings that a client of its own server may rely on, and nobody else sees.
+    /// Settings that a client of its own server may rely on, and no other client sees.
     pub(super) work_mem: Option<String>,
     /// The server's process, as long as a script must stay on it.
     pin: Option<String>,
@@ -172,7 +172,7 @@ impl<'w> Session<'w> {
         Ok(())
     }
 
-    /// Between two acts: no transaction is open, and nothing came that is not ours.
+    /// Between two acts: no transaction is open, and no message of another client has arrived.
     pub(super) fn check_rest(&mut self, actor: &Actor<'_>) -> Result<(), Trouble> {
         if self.connection.status() != TxStatus::Idle {
             return Err(Trouble::Wrong(format!("left in a transaction: {:?}", self.connection.status())));
@@ -193,7 +193,7 @@ impl<'w> Session<'w> {
 
     /// Says goodbye.
     pub(super) fn close(self) {
-        // A connection that broke meanwhile needs no goodbye.
+        // A connection that has broken needs no Terminate.
         let _ = self.connection.close();
     }
 }
@@ -220,7 +220,7 @@ fn matches(frame: &Frame, what: &Expect) -> bool {
     }
 }
 
-/// What to make of a message that is not the one that must come: an error speaks for itself.
+/// The problem with a message that is not the expected one: for an error, its own text.
 fn surprise(frame: &Frame, expected: &dyn std::fmt::Debug) -> Trouble {
     match error(frame) {
         Some(error) => match Trouble::from(error) {
@@ -248,7 +248,7 @@ pub(super) fn row(frame: &Frame) -> Vec<String> {
     }
 }
 
-/// Whether a connection ended as a peer's end looks like, and not in mid-air for a reason of ours.
+/// Whether a connection was ended by a peer, and not by a fault of this program.
 pub(super) fn is_end(error: &Error) -> bool {
     matches!(error, Error::Closed | Error::Io(_))
 }

@@ -1,4 +1,4 @@
-//! Acts about state: what must follow a client from server to server, and what must not follow anybody.
+//! Acts about state: what must follow a client from server to server, and what must follow no client.
 
 use std::thread;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) fn set_tracked(actor: &mut Actor<'_>, session: &mut Session<'_>) -> R
     Ok(())
 }
 
-/// Looks whether all is as this client left it, and as nobody else did.
+/// Checks that all state is as this client left it, and that no other client has changed it.
 pub(super) fn look(actor: &mut Actor<'_>, session: &mut Session<'_>) -> Result<(), Trouble> {
     let (token, promises) = (actor.token(), actor.world.promises);
     let mut columns = vec![format!("'{token}'")];
@@ -66,7 +66,7 @@ pub(super) fn look(actor: &mut Actor<'_>, session: &mut Session<'_>) -> Result<(
     session.run_one(actor, batch)
 }
 
-/// What others may have left on this server: none of it may be here.
+/// State that others may have left on this server: none of it may be found.
 const LEFT_BEHIND: [&str; 4] = [
     "select count(*) from pg_class where relnamespace = pg_my_temp_schema() and relname like 'left%'",
     "select count(*) from pg_listening_channels() c where c like 'left%'",
@@ -74,8 +74,8 @@ const LEFT_BEHIND: [&str; 4] = [
     "select count(*) from pg_cursors where name like 'left%'",
 ];
 
-/// Leaves state behind that no pooler carries over. Where clients keep their servers, the state is dropped again by its
-/// maker, but for a setting; elsewhere the next client must not find it.
+/// Leaves state behind that no pooler carries over. Where clients keep their servers, the client drops the state again,
+/// except for a setting; elsewhere the next client must not find it.
 pub(super) fn leave_state(actor: &mut Actor<'_>, session: &mut Session<'_>) -> Result<(), Trouble> {
     let keeps = actor.world.mode(actor.pool) == Mode::Session;
     let name = format!("left{}", actor.rng.random_range(1..=9));
@@ -94,7 +94,7 @@ pub(super) fn leave_state(actor: &mut Actor<'_>, session: &mut Session<'_>) -> R
     session.run_one(actor, batch)
 }
 
-/// A cancel of one's own long query: it arrives, or it does not, but it never hits another.
+/// A cancel of the client's own long query: it may or may not arrive, but it never hits another client.
 pub(super) fn cancel(actor: &mut Actor<'_>, session: &mut Session<'_>) -> Result<(), Trouble> {
     let token = actor.token();
     let mut message = Vec::new();
@@ -107,12 +107,12 @@ pub(super) fn cancel(actor: &mut Actor<'_>, session: &mut Session<'_>) -> Result
     match &outcome {
         Ok(true) => add(&counts.cancelled),
         Ok(false) => add(&counts.missed),
-        // A client that waits for a server has nothing to cancel but its waiting.
+        // A client that waits for a server can cancel only its wait.
         Err(Trouble::Lost(text)) if text.contains("cancel") => add(&counts.excused),
         Err(_) => {}
     }
     outcome?;
-    // One that could not be sent may have been lost with its server; the query's answer was right all the same.
+    // One that could not be sent may have been lost with its server; the query's answer was right nevertheless.
     sent.or_else(|error| if super::session::is_end(&error) { Ok(()) } else { Err(error) })?;
     Ok(())
 }

@@ -40,14 +40,14 @@ pub struct Condition {
     pub since: u64,
 }
 
-/// What becomes of an alert.
+/// The state of an alert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AlertState {
     /// It does not last long enough yet.
     Pending,
     /// It lasts.
     Firing,
-    /// It lasts, and an operator does not want to hear of it.
+    /// It lasts, and an operator has silenced it (no messages).
     Silenced,
 }
 
@@ -171,7 +171,7 @@ impl Alert {
         Alert { condition, started, seen: now, fired: None, sent: None, silenced: false }
     }
 
-    /// Whether a condition that holds now is the same as before: no time passed in which nobody looked, or it fires.
+    /// Whether a condition that holds now is the same as before: there was no time without a check, or it fires.
     fn goes_on(&self, now: u64) -> bool {
         self.fired.is_some() || now.saturating_sub(self.seen) < GONE
     }

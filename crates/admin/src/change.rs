@@ -9,6 +9,7 @@ use weir_base::Target;
 use weir_config::{Accounts, Config, ConfigError, Differences, Edit, EntryKind, Exposure, KeyChange, Keys};
 
 use crate::activity::{Activity, BackendKey, ServerCapacity, Signal};
+use crate::certificate::CertificateExpiry;
 
 /// The way by which a change of the configuration came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -190,6 +191,13 @@ pub struct PoolTestResult {
 pub trait ConfigAccess: Send + Sync {
     /// The accounts of the control plane, from the file as last read. Called for each request; cheap.
     fn accounts(&self) -> Arc<Accounts>;
+
+    /// When the certificates that a configuration names expire. Reads their files, so it blocks; one that can't be read is
+    /// left out.
+    fn certificates(&self, config: &Config) -> Vec<CertificateExpiry> {
+        let _ = config;
+        Vec::new()
+    }
 
     /// What a change would do. Reads the file; writes nothing, and asks no worker.
     ///

@@ -81,7 +81,7 @@ impl Health {
         }
     }
 
-    /// Whether something is broken: clients suffer, and no operator wants it so.
+    /// Whether something is broken: clients are affected, and no operator caused it on purpose.
     pub fn is_problem(self) -> bool {
         self >= Health::Saturated
     }
@@ -167,7 +167,7 @@ impl LoginFailure {
     }
 }
 
-/// A pool's health at a moment, with what an operator wants to know of it.
+/// A pool's health at a moment, with the details for an operator.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PoolHealth {
     /// The state.

@@ -6,6 +6,7 @@
 
 mod activity;
 mod alerts;
+mod certificate;
 mod change;
 mod clock;
 mod cluster;
@@ -30,6 +31,7 @@ mod token;
 
 pub use activity::{Activity, Backend, BackendKey, RoleConnections, ServerCapacity, Signal};
 pub use alerts::{AlertBook, AlertKey, AlertNotice, AlertState, Condition, FiredAlert, ListedAlert};
+pub use certificate::{CertificateExpiry, CertificateUse};
 pub use change::{
     Adopted, Author, ChangeError, ChangeRequest, ConfigAccess, Persisted, PoolTestResult, Rehearsal, Via,
 };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::histogram::Histogram;
 
-/// The most applications that are told apart for one statement; the rest is one count without a name.
+/// The most applications that are distinguished for one statement; the rest is one count without a name.
 pub const MAX_APPLICATIONS: usize = 5;
 
 /// One statement of one pool.

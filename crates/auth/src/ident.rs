@@ -93,7 +93,7 @@ fn name(word: Word) -> Result<String, String> {
     if name.starts_with('/') {
         return Err(format!("regular expressions are not supported ({}): write a line for each name", shown(&name)));
     }
-    if name.is_empty() { Err("an empty name matches nobody: remove the line".into()) } else { Ok(name) }
+    if name.is_empty() { Err("an empty name matches no user: remove the line".into()) } else { Ok(name) }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub enum ScramError {
     ChannelBinding(&'static str),
     /// The peer used the nonce of another exchange.
     NonceMismatch,
-    /// The client's proof is wrong: wrong password, unknown user, or a user who can't use SCRAM.
+    /// The client's proof is wrong: wrong password, unknown user, or a user without SCRAM.
     WrongPassword,
     /// The server asks for more than [`MAX_ITERATIONS`] iterations: this many.
     TooManyIterations(u32),

@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(share(&md5, |mocks, user| mocks.draw(user, &KEY).is_none()), 1000);
         assert_eq!(share(&md5, |mocks, user| mocks.draw_scram(OWN, user, &KEY) == OWN), 1000);
         assert_eq!(Mocks::default().draw("u", &KEY), None);
-        assert!(mocks(&[(Secret::Plain("".into()), 4)]).is_empty(), "an empty password lets nobody in");
+        assert!(mocks(&[(Secret::Plain("".into()), 4)]).is_empty(), "an empty password lets no client in");
     }
 
     #[test]

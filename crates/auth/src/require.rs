@@ -206,8 +206,8 @@ mod tests {
         };
         let clear = refused("auto", ServerMethod::Password);
         assert!(clear.contains("clear text") && clear.contains("require_auth = \"password\""), "{clear}");
-        let unasked = refused("auto", ServerMethod::None);
-        assert!(unasked.contains("no proof") && unasked.contains("require_auth = \"none\""), "{unasked}");
+        let no_proof = refused("auto", ServerMethod::None);
+        assert!(no_proof.contains("no proof") && no_proof.contains("require_auth = \"none\""), "{no_proof}");
         let not_listed = refused("scram-sha-256", ServerMethod::Md5);
         assert!(not_listed.contains("require_auth does not allow"), "{not_listed}");
     }

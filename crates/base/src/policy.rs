@@ -27,7 +27,7 @@ pub enum OnDirty {
     Reset,
     /// The server is closed.
     Close,
-    /// A statement that would leave state is refused with an error; state left all the same is reset.
+    /// A statement that would leave state is refused with an error; state that is left nevertheless is reset.
     Refuse,
 }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use weir_auth::Ldap;
 use weir_base::Span;
 
-/// A password that somebody else knows.
+/// A password that an external service checks.
 pub struct PasswordCheck {
-    /// Who knows it.
+    /// The service.
     pub by: Authority,
-    /// Whose it is said to be.
+    /// The user that the client claims to be.
     pub user: Arc<str>,
-    /// What the client gave; never empty.
+    /// The client's password; never empty.
     pub password: Arc<str>,
     /// The client's address, for PAM.
     pub from: String,
@@ -20,7 +20,7 @@ pub struct PasswordCheck {
 }
 
 impl Authority {
-    /// Which of those that check passwords it is: one that hangs delays no login that another one checks.
+    /// Which service checks the password: one that hangs delays no login that another one checks.
     pub fn key(&self) -> Arc<str> {
         match self {
             Authority::Ldap(ldap) => format!("{}:{}", ldap.servers.join(","), ldap.port).into(),
@@ -29,7 +29,7 @@ impl Authority {
     }
 }
 
-/// Who checks a password.
+/// The service that checks a password.
 #[derive(Clone)]
 pub enum Authority {
     /// A server that speaks LDAP.

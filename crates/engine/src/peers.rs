@@ -150,7 +150,7 @@ pub(crate) struct ServerSlot {
     pub(crate) used: bool,
     /// Close it at its release (KILL, RECONNECT).
     pub(crate) marked_for_close: bool,
-    /// Its client has only been told what it reported: that is no use of it.
+    /// Its client has only received its reported parameters: that does not count as a use.
     pub(crate) unused: bool,
     /// It is for one client only.
     pub(crate) dedicated: Option<Box<Dedicated>>,

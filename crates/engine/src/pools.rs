@@ -48,7 +48,7 @@ pub(crate) struct PoolSlot {
     pub(crate) counts: PoolCounts,
     /// The login messages for clients, from a server's reported parameters.
     pub(crate) welcome: Option<Welcome>,
-    /// What the last client that logged in was sent.
+    /// The login messages that the last client received.
     pub(crate) last_welcome: Option<Box<LastWelcome>>,
     /// The statements that its servers have accepted.
     pub(crate) accepted: PoolStatements,
@@ -139,22 +139,22 @@ impl Pools {
 }
 
 impl LendingRole {
-    /// The limits of a configured pool, as this worker's pool goes by them.
+    /// The limits of a configured pool, as they apply to this worker's pool.
     pub(crate) fn settings(&self, config: &Config, pool: &weir_config::Pool) -> Settings {
         let settings = settings(pool, wait_limit(config, pool).0);
         if self.is_borrower() { borrower_settings(settings) } else { settings }
     }
 }
 
-/// How long a client may wait for a server, and whether query_timeout says so: with a `pgbouncer.ini` that covers waits, too,
-/// as in PgBouncer.
+/// How long a client may wait for a server, and whether query_timeout sets that: with a `pgbouncer.ini` it covers
+/// waits, too, as in PgBouncer.
 pub(crate) fn wait_limit(config: &Config, pool: &weir_config::Pool) -> (Span, bool) {
     let (wait, query) = (pool.limits.query_wait_timeout, config.limits.query_timeout);
     let covered = config.format == FileFormat::Ini && !query.is_zero() && (wait.is_zero() || query < wait);
     (if covered { query } else { wait }, covered)
 }
 
-/// The limits of a configured pool, as the pool wants them.
+/// The limits of a configured pool, as its `weir-pool` settings.
 fn settings(pool: &weir_config::Pool, query_wait_timeout: Span) -> Settings {
     let limits = &pool.limits;
     Settings {
@@ -177,7 +177,7 @@ fn settings(pool: &weir_config::Pool, query_wait_timeout: Span) -> Settings {
     }
 }
 
-/// Takes a pool's new configuration over; whether servers that are lent may have to go.
+/// Applies a pool's new configuration; returns whether lent servers may have to be closed.
 pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config::Pool>, now: Time) -> bool {
     let old = &slot.config;
     let elsewhere = old.targets != config.targets
@@ -212,8 +212,7 @@ pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config:
 }
 
 impl PoolSlot {
-    /// Whether a client waits for one of its servers, here or, as far as is known, at another worker; or an operator
-    /// does.
+    /// Whether a client, or an operator, waits for one of its servers, here or, as far as is known, at another worker.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.pool.oldest_wait().is_some() || self.pool.is_paused() || self.lending.is_wanted_elsewhere()
@@ -259,8 +258,8 @@ impl PoolSlot {
         }
     }
 
-    /// Whether something may have to be done for it now that a server was released or linked. A pool that has clients, and
-    /// nothing to do with other workers or limits, wants something only when its own deadline says so.
+    /// Whether the pool may need work now that a server was released or linked. A pool that has clients, and nothing to
+    /// do with other workers or limits, needs work only at its own deadline.
     #[inline(always)]
     pub(crate) fn needs_poll(&self) -> bool {
         let alone = matches!(&self.lending, LendingRole::Owner(lender) if !lender.lends());
@@ -268,8 +267,8 @@ impl PoolSlot {
         !plain || self.pool.next_deadline() < self.armed
     }
 
-    /// Its servers are to be encrypted otherwise: they are replaced as they are released, and a host that refused a login
-    /// is tried again.
+    /// The encryption of its servers has changed: they are replaced as they are released, and a host that refused a
+    /// login is tried again.
     pub(crate) fn login_anew(&mut self, now: Time) {
         self.hosts = Hosts::default();
         self.failures.clear();
@@ -303,8 +302,8 @@ impl PoolSlot {
         self.quota.check(self.pool.len(), &self.name);
     }
 
-    /// Whether its user is the one that clients of the database have on the server. That is not so for an auth_query
-    /// as another user than the one that the database forces on its clients.
+    /// Whether its user is the one that clients of the database have on the server. It is not if an auth_query runs as
+    /// another user than the one that the database forces on its clients.
     pub(crate) fn is_own(&self) -> bool {
         self.config.user.as_deref().is_none_or(|user| user == &*self.user)
     }

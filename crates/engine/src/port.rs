@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_admin::{Adopted, ChangeError, ChangeRequest, Persisted};
+use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
 pub use weir_admin::{Request, Response};
 use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
 use weir_config::{Config, SslMode};
@@ -139,7 +139,7 @@ pub enum Input<'a> {
         /// The request.
         request: Request,
     },
-    /// The request of this number was withdrawn; it may be answered all the same.
+    /// The request of this number was withdrawn; it may still be answered.
     AskedNoMore {
         /// The request's number.
         number: u64,
@@ -266,7 +266,7 @@ pub enum Work {
     /// Read the files of a configuration's pending settings of encryption, and put these in force in it.
     ApplyTls(Arc<Config>),
     /// Change the configuration: validated as a whole before anything is written.
-    ChangeConfig(Arc<ChangeRequest>),
+    ChangeConfig(Arc<ChangeRequest>, Author),
     /// Add a configuration that workers are adopting to the history. Follows the work that made it, in order.
     RecordConfig(Box<Adopted>),
 }
@@ -281,7 +281,7 @@ impl fmt::Debug for Work {
             Work::NameOfUser(_) => "NameOfUser",
             Work::LoadConfig(_) => "LoadConfig",
             Work::ApplyTls(_) => "ApplyTls",
-            Work::ChangeConfig(_) => "ChangeConfig",
+            Work::ChangeConfig(..) => "ChangeConfig",
             Work::RecordConfig(_) => "RecordConfig",
         })
     }

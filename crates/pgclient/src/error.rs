@@ -10,7 +10,7 @@ use crate::frame::text;
 /// An error or a notice as the server sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerError {
-    /// FATAL, ERROR, NOTICE …, untranslated where the server says so.
+    /// FATAL, ERROR, NOTICE …, untranslated if the server sends that.
     pub severity: String,
     /// Five characters; PostgreSQL's documentation, "PostgreSQL Error Codes".
     pub sqlstate: String,

@@ -1,4 +1,4 @@
-//! Where to connect to, and as whom.
+//! Where to connect to, and as which user.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -34,11 +34,11 @@ impl Address {
 pub struct Params {
     /// Where to.
     pub address: Address,
-    /// As whom.
+    /// The user.
     pub user: String,
     /// To which database.
     pub database: String,
-    /// With which password, if one is asked for.
+    /// The password, if one is requested.
     pub password: Option<String>,
     /// Further startup parameters, names and values.
     pub options: Vec<(String, String)>,

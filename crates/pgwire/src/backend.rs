@@ -209,7 +209,7 @@ pub fn negotiate(body: &[u8]) -> Result<Negotiate<'_>, Malformed> {
     let mut reader = Reader::new(body);
     let version = reader.u32()?;
     if !matches!(version >> 16, 0 | 3) {
-        return Err(Malformed("the server wants another major version of the protocol"));
+        return Err(Malformed("the server requires another major version of the protocol"));
     }
     let count = reader.u32()?;
     let unrecognised = Strings::new(reader.left());

@@ -4,7 +4,7 @@ use weir_base::{Span, Time};
 
 use crate::types::ConnectFailure;
 
-/// The pause after the first failed login that nobody waits for, or that waiting can't change, if `server_login_retry`
+/// The pause after the first failed login that no client waits for, or that waiting can't change, if `server_login_retry`
 /// allows it.
 pub(crate) const FIRST_RETRY: Span = Span::from_secs(1);
 
@@ -12,7 +12,7 @@ pub(crate) const FIRST_RETRY: Span = Span::from_secs(1);
 const SHORTEST_RETRY: Span = Span::from_millis(100);
 
 /// The pauses while clients wait for a server that is away: short, so that they are served within a tenth of a second
-/// after it is back. An attempt that nobody answers costs little.
+/// after it is back. An attempt without an answer costs little.
 const AWAY: (Span, Span) = (Span::from_millis(20), Span::from_millis(50));
 
 /// The same for servers that answer and do not serve yet: each attempt costs them a login.
@@ -65,10 +65,10 @@ impl Backoff {
         *self = Backoff::new();
     }
 
-    /// Closes the backoff for a while: a second, doubled with each failure in a row, up to `longest`. While clients wait for
-    /// a server that is away or not ready, the pauses are shorter ([`ConnectFailure`] says how long), and `longest` caps
-    /// them, too. Up to an eighth less, so that pools do not come back together. A failure that leaves another way open
-    /// closes nothing.
+    /// Closes the backoff for a while: a second, doubled with each failure in a row, up to `longest`. While clients
+    /// wait for a server that is away or not ready, the pauses are shorter ([`ConnectFailure`] says how long), also
+    /// capped by `longest`. Reduced by up to an eighth, so that pools do not retry together. A failure that leaves
+    /// another way open closes nothing.
     pub(crate) fn failed(&mut self, failure: ConnectFailure, longest: Span, jitter: &mut Jitter, now: Time) {
         let before = match self.health {
             Health::Fine => 0,
@@ -93,7 +93,7 @@ impl Backoff {
     }
 }
 
-/// `first`, doubled so often, and `most` at the most.
+/// `first`, doubled this many times, capped by `most`.
 fn doubled(first: Span, times: u32, most: Span) -> Span {
     Span::from_micros(first.micros() << times.min(20)).min(most)
 }
@@ -165,7 +165,7 @@ mod tests {
             backoff.failed(ConnectFailure::Refused, Span::from_secs(15), &mut jitter, now);
             let pause = backoff.opens(true) - now;
             assert!(pause <= Span::from_secs(secs) && pause >= Span::from_millis(secs * 875), "{pause:?} of {secs} s");
-            assert_eq!(backoff.opens(false), backoff.opens(true), "whoever waits");
+            assert_eq!(backoff.opens(false), backoff.opens(true), "also while a client waits");
             assert!(backoff.is_down(now));
             assert!(!backoff.is_down(backoff.opens(true)));
         }

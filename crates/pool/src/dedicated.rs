@@ -1,8 +1,8 @@
 //! Servers that are opened for one client and closed with it: those of replication connections.
 //!
-//! Owns the clients that wait for such a server, and for whom the login under way is. The rest of a pool's rules hold for
-//! them: they count towards its size, take the place of the idle server that is due to go first, and wait in the order of
-//! their age beside the clients that share servers.
+//! Owns the clients that wait for such a server, and the client that the login under way is for. The other rules of a
+//! pool apply: these servers count towards its size and take the place of the idle server that is due to close first,
+//! and their clients wait in the order of their age beside the clients that share servers.
 
 use weir_base::{Peer, Time};
 
@@ -11,12 +11,12 @@ use crate::queue::Queue;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dedicated {
     pub(crate) queue: Queue,
-    /// For whom the login under way is, and since when that client has waited.
+    /// The client that the login under way is for, and since when it has waited.
     login: Option<(Peer, Time)>,
 }
 
 impl Dedicated {
-    /// A login begins: it is for the client that has waited longest, if that is one of these.
+    /// A login begins: it is for the client that has waited longest, if that client waits for a server of its own.
     pub(crate) fn begin_login(&mut self, oldest_other: Option<Time>) -> Option<Peer> {
         let since = self.queue.oldest()?;
         if oldest_other.is_some_and(|other| other < since) {
@@ -41,13 +41,13 @@ impl Dedicated {
         self.login.take_if(|(owner, _)| *owner == client).is_some()
     }
 
-    /// How many wait, the one for whom the login under way is included.
+    /// How many wait, including the client that the login under way is for.
     pub(crate) fn waiting(&self) -> u32 {
         self.queue.len() + u32::from(self.login.is_some())
     }
 }
 
-/// The earlier of two moments, as far as there are any.
+/// The earlier of two moments; `None` if there is neither.
 pub(crate) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),

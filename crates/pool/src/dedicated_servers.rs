@@ -1,4 +1,4 @@
-//! What a pool does for clients that want a server of their own: the operations, and how room is made.
+//! A pool's operations for clients that need a server of their own, and how room is made.
 
 use weir_base::{Peer, Time};
 
@@ -7,7 +7,7 @@ use crate::state::{Login, RunState, State};
 use crate::types::{Acquire, CloseReason, Effect, RefuseReason};
 
 impl<P> Pool<P> {
-    /// A client needs a server that nobody else has had or will have. It must neither wait nor have one. When the engine
+    /// A client needs a server that no other client has had or will have. It must neither wait nor have one. When the engine
     /// opens a server for it, [`Pool::opening`] names it; [`Pool::connected`] links the two. Such a server is never
     /// released: the engine closes it and reports it by [`Pool::lost`].
     pub fn acquire_dedicated(&mut self, client: Peer, now: Time) -> Acquire {
@@ -22,8 +22,8 @@ impl<P> Pool<P> {
         Acquire::Queued
     }
 
-    /// The server has refused the login for the one client that it was for. That says nothing about other logins: nobody
-    /// else waits for it, and the client does not wait any more.
+    /// The server has refused the login for the one client that it was for. No conclusion about other logins is drawn:
+    /// no other client waits for that server, and this client no longer waits.
     pub fn dedicated_refused(&mut self, server: Peer) {
         self.dedicated.end_login(false);
         if let Some(key) = self.servers.find(server) {
@@ -53,7 +53,8 @@ impl<P> Pool<P> {
         self.idle.last().map(|key| self.close(key, reason))
     }
 
-    /// Servers of one client are closed at once where others are closed when they are released: that may be never.
+    /// Servers of one client are closed at once where others are closed at their release, as these may never be
+    /// released.
     pub(crate) fn mark_dedicated_for_close(&mut self, reason: CloseReason) {
         let linked = |state: &State<P>| matches!(state, State::Linked(_));
         let servers = self.servers.iter().filter(|(_, _, server)| server.dedicated && linked(&server.state));
@@ -130,7 +131,7 @@ mod tests {
         assert_eq!(pool.snapshot(after(1)).waiting, 1);
         let answer = pool.connected(server(1), (), after(2));
         assert_eq!(answer, Release::Next { client: client(1), waited: Span::from_secs(1), check: false });
-        // It counts, and is nobody else's.
+        // It counts, and no other client gets it.
         assert_eq!(pool.acquire(client(2), after(3)), Acquire::Queued);
         assert_eq!(effects(&mut pool, after(3)), []);
         pool.lost(server(1), after(4));
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_who_has_waited_longest_is_next_of_whichever_kind() {
+    fn the_client_that_has_waited_longest_is_next_of_either_kind() {
         let mut pool = pool(1);
         assert!(matches!(pool.acquire(client(1), after(1)), Acquire::Granted { .. }));
         assert_eq!(pool.acquire(client(2), after(2)), Acquire::Queued);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_leaves_takes_its_login_along() {
+    fn a_client_that_leaves_ends_its_login() {
         let mut pool = pool(2);
         assert_eq!(pool.acquire_dedicated(client(1), START), Acquire::Queued);
         assert_eq!(effects(&mut pool, START), [Effect::Open]);
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_as_those_of_others_do() {
+    fn a_wait_for_a_dedicated_server_times_out_like_others() {
         let mut pool = pool(1);
         assert!(matches!(pool.acquire(client(1), START), Acquire::Granted { .. }));
         assert_eq!(pool.acquire_dedicated(client(2), START), Acquire::Queued);

@@ -1,14 +1,13 @@
-//! Every order of events in small worlds: two or three servers, three or four clients, and all that can happen to them.
+//! Every order of events in small worlds: two or three servers, three or four clients, and all possible events.
 //!
-//! A [`World`] is a pool beside a model that is too simple to be wrong: a list of servers, a list of waiting clients.
-//! From a fresh pool every possible event is tried, and every event after that, to a given depth; states that look
-//! alike are visited once; that this loses nothing is tested by walking one world without it, order by order. Clients are
-//! interchangeable, so only the first free one acts. After each event:
+//! A [`World`] is a pool beside a simple model: a list of servers, a list of waiting clients. From a fresh pool every
+//! possible event is tried, and every event after that, to a given depth. States that look alike are visited once; a
+//! test proves that this loses nothing by walking one world without it. Clients are interchangeable, so only the first
+//! free one acts. After each event:
 //!
 //! - the pool's answers and effects must be what the model allows (one owner a server, first come first served, limits,
 //!   the right moment for each refusal, notice, closing and opening), and both must agree on who is where;
-//! - when from here on all goes well, every client that waits must be served, or refused in time, and the next be
-//!   served.
+//! - if from here on nothing fails, every waiting client must be served, or refused in time, and the next one served.
 
 mod checks;
 mod world;
@@ -22,7 +21,7 @@ use crate::Settings;
 use crate::state::RunState;
 
 impl World {
-    /// From here on all goes well: everybody who waits is served or refused in time, and then the next client is
+    /// From here on nothing fails: every waiting client is served or refused in time, and then the next client is
     /// served.
     fn calm_down(&mut self) {
         if self.run_state == RunState::Shut {
@@ -57,7 +56,7 @@ impl World {
             (_, Some((server, _)), _) => Event::Connected(*server),
             (_, _, Some(server)) => Event::Release(server),
             _ => {
-                // A server that is down is tried again when somebody asks.
+                // A server that is down is tried again when a client needs one.
                 let deadline = self.pool.next_deadline();
                 let backoff = self.pool.backoff.opens(false);
                 assert!(deadline != Time::NEVER || backoff > self.now, "nothing will ever happen again");
@@ -120,7 +119,7 @@ fn orders(graph: &HashMap<u64, Vec<u64>>, start: u64, depth: usize) -> u128 {
     ways.values().sum()
 }
 
-/// The same order by order, without merging what looks alike. Collects the looks; returns how many orders there were.
+/// The same order by order, without merging equal states. Collects the states; returns the number of orders.
 fn explore_every_order(world: &World, depth: usize, seen: &mut HashSet<u64>) -> u128 {
     seen.insert(world.looks());
     if depth == 0 {
@@ -135,7 +134,7 @@ fn explore_every_order(world: &World, depth: usize, seen: &mut HashSet<u64>) -> 
     world.events().into_iter().map(walk).sum()
 }
 
-/// Explores, and says what was seen.
+/// Explores, and reports what was seen.
 fn walk(what: &str, rules: &Rules, depth: usize) -> usize {
     let Walk { states, orders } = explore(rules, depth);
     let clients = rules.clients;

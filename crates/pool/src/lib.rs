@@ -1,8 +1,8 @@
-//! Who gets which server connection, and when.
+//! Which client gets which server connection, and when.
 //!
 //! A [`Pool`] serves one pair of database and user. It owns the queue of waiting clients, the stack of idle servers,
 //! and every decision about opening and closing servers: sizes, waits, ages, retries. It knows neither sockets nor a
-//! protocol nor a clock: clients and servers are named by [`weir_base::Peer`], and every call is given the time.
+//! protocol nor a clock: clients and servers are named by [`weir_base::Peer`], and every call receives the time.
 //!
 //! How it is used: call an operation ([`Pool::acquire`], [`Pool::release`], …), then [`Pool::poll`] until it answers
 //! `None`, and call `poll` again when [`Pool::next_deadline`] has come.
@@ -11,10 +11,10 @@
 //!
 //! - A server is in exactly one state: logging in, linked to one client, idle with a proof that it is clean, or
 //!   closing.
-//! - While the pool runs, nobody waits beside an idle server, and nobody overtakes: clients are served by age of
-//!   their wait.
+//! - While the pool runs, no client waits beside an idle server, and no client overtakes another: clients are served by
+//!   the age of their wait.
 //! - At most one server logs in at a time, and servers never become more than `size + reserve_size`.
-//! - A client that was told [`Acquire::Queued`] is granted or refused exactly once, unless it leaves.
+//! - A client that received [`Acquire::Queued`] is granted or refused exactly once, unless it leaves.
 //!
 //! The life of a server here:
 //!

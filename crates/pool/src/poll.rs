@@ -1,4 +1,4 @@
-//! What a pool does by itself: close, refuse, notice, grant, open, each when its time has come.
+//! A pool's own actions: close, refuse, notice, grant, open, each when it is due.
 //!
 //! Each duty has a function that says when it is next due; [`Pool::poll`] does what is due, one effect a call, and
 //! [`Pool::next_deadline`] is the earliest of what is not. Both read the same functions, so nothing is due unnotified.
@@ -176,7 +176,7 @@ impl<P> Pool<P> {
         wanted.max(self.backoff.opens(!self.queue.is_empty())).max(self.declined_until).max(ready)
     }
 
-    /// From when on one more server is wanted.
+    /// From when on one more server is needed.
     pub(crate) fn wanted(&self) -> Time {
         let servers = self.servers.len();
         let kept = if self.demand { self.settings.min_size.min(self.limit(0)) } else { 0 };

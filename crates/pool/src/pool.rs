@@ -1,7 +1,7 @@
 //! The pool: its state, and the operations that change it.
 //!
-//! An operation changes the state and may leave something to do (`needs_poll`); [`Pool::poll`] does it (`poll.rs`), and
-//! also what time alone brings about: waits that end, servers that grow old, connects that may begin.
+//! An operation changes the state and may leave work (`needs_poll`), which [`Pool::poll`] does (`poll.rs`). `poll` also
+//! handles what time alone causes: waits that end, servers that grow old, connects that may begin.
 
 use weir_base::{Peer, Span, Time};
 
@@ -22,25 +22,26 @@ pub struct Pool<P> {
     pub(crate) settings: Settings,
     pub(crate) run_state: RunState,
     pub(crate) demand: bool,
-    /// From when on a server is wanted though no client waits, to learn whether one can be had; never, if it is known.
+    /// From when on a login is tried though no client waits, to learn whether the server is available; never, if that
+    /// is known.
     pub(crate) probe: Time,
     pub(crate) servers: Table<Server<P>>,
     /// Idle servers, the one used last first.
     pub(crate) idle: List,
-    /// Servers that [`Pool::poll`] will say to close.
+    /// Servers for which [`Pool::poll`] will return a close.
     pub(crate) closing: List,
     /// How many servers are linked.
     pub(crate) linked: u32,
     pub(crate) login: Login,
-    /// What a login counts as that takes too long.
+    /// How a login that takes too long counts.
     pub(crate) too_slow: ConnectFailure,
     pub(crate) queue: Queue,
     pub(crate) dedicated: Dedicated,
     pub(crate) backoff: Backoff,
     pub(crate) rate: ConnectRate,
-    /// The engine said that it can't open a server before this moment.
+    /// The engine has reported that it can't open a server before this moment.
     pub(crate) declined_until: Time,
-    /// Nor, whoever comes, before this one.
+    /// Nor before this one, even for a new client.
     pub(crate) declined_pause: Time,
     /// Servers of an earlier epoch are closed as soon as they are free.
     pub(crate) epoch: u32,
@@ -49,9 +50,9 @@ pub struct Pool<P> {
     /// No idle server is to be closed because of its age before this moment.
     pub(crate) expiry_check: Time,
     pub(crate) jitter: Jitter,
-    /// There may be something to do now.
+    /// [`Pool::poll`] may have work now.
     pub(crate) needs_poll: bool,
-    /// There is nothing to do before this moment, unless `needs_poll`.
+    /// [`Pool::poll`] has no work before this moment, unless `needs_poll`.
     pub(crate) deadline: Time,
 }
 
@@ -94,7 +95,7 @@ impl<P> Pool<P> {
             return Acquire::Refused(RefuseReason::TooManyWaiting);
         }
         if self.queue.is_empty() {
-            // The room that was asked for in vain may have been for nobody in particular; a client is worth another try.
+            // The declined connect may have been for no client in particular; a client is worth another try.
             self.declined_until = self.declined_until.min(self.declined_pause);
         }
         self.queue.push(client, now);
@@ -119,7 +120,7 @@ impl<P> Pool<P> {
         self.give_back(server, proof, true, now)
     }
 
-    /// The same for a server that nothing was sent to: its one use, if it may have no more, is still to come.
+    /// The same for a server to which nothing was sent: if it may be used only once, that use is still to come.
     pub fn release_unused(&mut self, server: Peer, proof: P, now: Time) -> Release {
         self.give_back(server, proof, !self.settings.server_lifetime.is_zero(), now)
     }
@@ -137,8 +138,8 @@ impl<P> Pool<P> {
         self.assign(key, proof, check, now)
     }
 
-    /// The engine began the connect that [`crate::Effect::Open`] asked for; `handle` is the server's. Returns the client
-    /// for whom alone the server is, if that is so ([`Pool::acquire_dedicated`]).
+    /// The engine began the connect that [`crate::Effect::Open`] requested; `handle` is the server's. Returns the
+    /// client for which alone the server is opened, if there is one ([`Pool::acquire_dedicated`]).
     pub fn opening(&mut self, handle: Peer, now: Time) -> Option<Peer> {
         assert_eq!(self.login, Login::Asked, "{handle:?} is opened but was not asked for");
         let epoch = self.epoch;
@@ -155,15 +156,15 @@ impl<P> Pool<P> {
         owner
     }
 
-    /// What the login that is under way, and those after it, count as if they take longer than `server_connect_timeout`:
-    /// refused, unless something else is said here.
+    /// How the login under way, and those after it, count if they take longer than `server_connect_timeout`. Default:
+    /// refused.
     pub fn set_timeout_failure(&mut self, failure: ConnectFailure) {
         self.too_slow = failure;
     }
 
-    /// The engine can't open the server that [`crate::Effect::Open`] asked for: a limit beyond this pool is reached.
-    /// It is asked again not before `retry_at`, or when a client comes to wait, and at the earliest after a tenth of a
-    /// second. Nobody is refused for it.
+    /// The engine can't open the server that [`crate::Effect::Open`] requested: a limit beyond this pool is reached.
+    /// The pool requests it again at `retry_at`, or when a client begins to wait, but not within a tenth of a second.
+    /// No client is refused for it.
     pub fn open_declined(&mut self, retry_at: Time, now: Time) {
         assert_eq!(self.login, Login::Asked, "a connect is declined but was not asked for");
         self.login = Login::None;
@@ -172,8 +173,8 @@ impl<P> Pool<P> {
         self.needs_poll = true;
     }
 
-    /// The server that [`crate::Effect::Open`] asked for can't be reached, which the engine knows without trying: it counts
-    /// as a connect that failed.
+    /// The server that [`crate::Effect::Open`] requested can't be reached, which the engine knows without a try: it
+    /// counts as a failed connect.
     pub fn unreachable(&mut self, failure: ConnectFailure, now: Time) {
         assert_eq!(self.login, Login::Asked, "nothing was asked for that could be unreachable");
         self.login = Login::None;
@@ -214,8 +215,8 @@ impl<P> Pool<P> {
         Ages { connected_at: self.servers[key].connected_at, expires: self.servers[key].expires }
     }
 
-    /// A server that was lent is back, under a handle of its own, and clean. Where the answer is [`Release::Next`], it
-    /// is linked to that client.
+    /// A lent server has been returned, clean, under a handle of its own. If the answer is [`Release::Next`], it is
+    /// linked to that client.
     pub fn returned(&mut self, lent: Peer, server: Peer, proof: P, now: Time) -> Release {
         let key = self.servers.find(lent).expect("a server that was lent is in the pool");
         self.servers.rename(key, server);
@@ -223,8 +224,8 @@ impl<P> Pool<P> {
         self.release(server, proof, now)
     }
 
-    /// A server that another pool has lent to this one, clean. The ask under way, if this answers it, must have been
-    /// ended by [`Pool::cancel_open`].
+    /// A server that another pool has lent to this one, clean. If it answers the request under way, that request must
+    /// have been ended by [`Pool::cancel_open`].
     pub fn borrowed(&mut self, server: Peer, ages: Ages, proof: P, now: Time) -> Release {
         let Ages { connected_at, expires } = ages;
         let state = State::Linked(Peer::NONE);
@@ -239,21 +240,21 @@ impl<P> Pool<P> {
         self.assign(key, proof, false, now)
     }
 
-    /// What [`crate::Effect::Open`] asked for has come by another way, or is wanted no more.
+    /// The server that [`crate::Effect::Open`] requested was obtained in another way, or is no longer needed.
     pub fn cancel_open(&mut self) {
         assert_eq!(self.login, Login::Asked, "an open is cancelled but was not asked for");
         self.login = Login::None;
         self.needs_poll = true;
     }
 
-    /// What [`crate::Effect::Open`] asked for can't be had: whoever tries the logins says that the server is down until
-    /// then. Those who wait are refused as by a failed login.
+    /// The server that [`crate::Effect::Open`] requested is not available: the worker that tries the logins reports it
+    /// down until then. Waiting clients are refused as by a failed login.
     pub fn mark_down(&mut self, until: Time) {
         self.cancel_open();
         self.backoff.mark_down(until);
     }
 
-    /// Takes the server that has been idle longest out of the idle ones, as if somebody had it.
+    /// Takes the server that has been idle longest out of the idle ones, as if a client had it.
     pub fn take_idle(&mut self) -> Option<Peer> {
         let key = self.idle.last()?;
         self.servers.unlink(&mut self.idle, key);
@@ -268,7 +269,7 @@ impl<P> Pool<P> {
         earlier(self.queue.oldest(), self.dedicated.queue.oldest())
     }
 
-    /// A connect or a login failed; the server is gone. Says nothing about a server whose login the pool had given up.
+    /// A connect or a login failed; the server is gone. Ignored for a server whose login the pool had given up.
     pub fn connect_failed(&mut self, server: Peer, failure: ConnectFailure, now: Time) {
         let Some(key) = self.servers.find(server) else { return };
         match self.servers[key].state {
@@ -279,10 +280,10 @@ impl<P> Pool<P> {
         self.forget(key);
     }
 
-    /// A server is gone, in whatever state it was and whoever caused it; nothing is concluded from it. A client that
-    /// had it has none now. Does nothing for a server that the pool has forgotten.
+    /// A server is gone, in whatever state it was and for whatever reason; no conclusion is drawn from it. A client
+    /// that had it has no server now. Does nothing for a server that the pool has forgotten.
     ///
-    /// For a login that ends by the server's doing, use [`Pool::connect_failed`], which makes the next one wait.
+    /// If the server ended a login, use [`Pool::connect_failed`], which delays the next one.
     pub fn lost(&mut self, server: Peer, _now: Time) {
         if let Some(key) = self.servers.find(server) {
             if let State::Linked(_) = self.servers[key].state {
@@ -361,7 +362,7 @@ impl<P> Pool<P> {
         self.epoch = self.epoch.wrapping_add(1);
         self.mark_idle_for_close(CloseReason::Reconnect);
         self.mark_login_for_close(CloseReason::Reconnect);
-        // Who waits for a server that is linked now may have to be refused.
+        // Clients that wait for a server that is linked now may have to be refused.
         self.needs_poll = true;
         self.mark_dedicated_for_close(CloseReason::Reconnect);
     }
@@ -372,7 +373,7 @@ impl<P> Pool<P> {
         self.mark_login_for_close(CloseReason::Killed);
     }
 
-    /// Refuses those who wait and those who come, hands out nothing, closes servers as they become free; for good.
+    /// Refuses waiting and new clients, hands out nothing, closes servers as they become free; permanently.
     pub fn shut_down(&mut self) {
         self.run_state = RunState::Shut;
         self.mark_idle_for_close(CloseReason::Shutdown);
@@ -397,20 +398,20 @@ impl<P> Pool<P> {
         self.demand = on;
     }
 
-    /// Whether a server that is opened now or soon would be of use; to be asked before a connect that took time to be
-    /// allowed.
+    /// Whether a server that is opened now or soon would be of use; to be checked before a connect that was delayed.
     pub fn wants_server(&self) -> bool {
         self.run_state == RunState::Running && self.wanted() != Time::NEVER
     }
 
-    /// Why logins failed has changed: the next one need not wait.
+    /// The cause of failed logins has changed: the next one need not wait.
     pub fn retry_now(&mut self) {
         self.backoff.succeeded();
         self.needs_poll = true;
     }
 
-    /// Whether a server can be had is to be learned, though no client waits: a login is tried in a second. While the server is
-    /// away, it is tried as often as after [`ConnectFailure::Refused`], until a login succeeds or fails in another way.
+    /// Finds out whether a server is available though no client waits: a login is tried in a second. While the server
+    /// is away, logins are tried as often as after [`ConnectFailure::Refused`], until one succeeds or fails in another
+    /// way.
     pub fn keep_trying(&mut self, now: Time) {
         if self.probe == Time::NEVER {
             self.probe = now + FIRST_RETRY;
@@ -418,7 +419,7 @@ impl<P> Pool<P> {
         }
     }
 
-    /// An operator wants to know whether a server can be had: a login is tried now, if there is room for one more server.
+    /// An operator checks whether a server is available: a login is tried now, if there is room for one more server.
     pub fn try_now(&mut self, now: Time) {
         self.retry_now();
         self.probe = now;
@@ -486,7 +487,7 @@ impl<P> Pool<P> {
         self.queue.iter().chain(self.dedicated.queue.iter())
     }
 
-    /// What a client is told that need not or must not wait.
+    /// The refusal for a client that need not or must not wait.
     #[inline]
     fn answer_at_once(&mut self, client: Peer, now: Time) -> Option<Acquire> {
         match self.run_state {
@@ -529,7 +530,7 @@ impl<P> Pool<P> {
         Release::Idle
     }
 
-    /// Why a server that has just become free must not stay, its age aside.
+    /// Why a server that has just become free must be closed, its age aside.
     #[inline]
     fn unwanted(&self, key: Key) -> Option<CloseReason> {
         let stale = self.servers[key].epoch != self.epoch;
@@ -555,7 +556,7 @@ impl<P> Pool<P> {
         self.next_expiry = now + Span::from_micros(gap);
     }
 
-    /// When a server connected at this moment is old: after its lifetime and up to a tenth of it more.
+    /// When a server connected at this moment is old: after its lifetime plus up to a tenth of it.
     fn expiry(&mut self, connected_at: Time) -> Time {
         let lifetime = self.settings.server_lifetime;
         let more = self.jitter.up_to(Span::from_micros(lifetime.micros() / 10));
@@ -570,8 +571,8 @@ impl<P> Pool<P> {
         }
     }
 
-    /// Whether no server is left that will be free again, and none may be tried yet. One from before a reconnect will not:
-    /// it is closed at its release.
+    /// Whether no server is left that will be free again, and none may be tried yet. A server from before a reconnect
+    /// will not be free again: it is closed at its release.
     pub(crate) fn is_dead(&self, now: Time) -> bool {
         let mut servers = self.servers.iter();
         let returns = |server: &Server<P>| matches!(server.state, State::Linked(_)) && server.epoch == self.epoch;

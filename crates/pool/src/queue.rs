@@ -1,8 +1,7 @@
 //! The clients that wait, by the age of their wait.
 //!
-//! The queue is always sorted by the moment the wait began, so that the first client is both the next to be served
-//! and the first to time out. Clients that were notified stand before those that were not, but for the few that came
-//! back with an old wait.
+//! The queue is always sorted by the moment the wait began, so that the first client is both the next to be served and
+//! the first to time out. Notified clients are before the others, except for the few that returned with an old wait.
 
 use weir_base::{Peer, Time};
 
@@ -43,14 +42,14 @@ impl Queue {
         self.unnotified = self.unnotified.or(Some(key));
     }
 
-    /// A client that had been served and lost its server: before all whose wait began later or at the same time. Those
-    /// before it came back in the same way, so they are few: no more than there are servers.
+    /// A client that had been served and lost its server: placed before all whose wait began later or at the same time.
+    /// The clients before it returned in the same way, so they are few: no more than there are servers.
     pub(crate) fn insert_by_age(&mut self, client: Peer, since: Time, notified: bool) {
         let behind = self.table.walk(&self.list).find(|key| self.table[*key].since >= since);
         let key = self.table.insert(client, Waiter { since, notified });
         self.table.insert_before(&mut self.list, key, behind);
         if !notified {
-            // Clients notified already may stand behind it; they are skipped when their turn comes.
+            // Clients notified already may follow it; they are skipped when they are reached.
             self.unnotified = self.table.walk(&self.list).find(|key| !self.table[*key].notified);
         }
     }
@@ -86,7 +85,7 @@ impl Queue {
         self.table.walk(&self.list).map(|key| (self.table.peer(key), self.table[key].since))
     }
 
-    /// Whether every client stands in the list, by age, and the first unnotified one is known; costs a walk.
+    /// Whether every client is in the list, by age, and the first unnotified one is known; costs a walk.
     pub(crate) fn is_sound(&self) -> bool {
         self.table.is_sound(&self.list)
             && self.table.len() == self.list.len()

@@ -1,4 +1,4 @@
-//! What a pool does, one sentence a test.
+//! The behaviour of a pool, one rule per test.
 
 use weir_base::{Peer, Span, Time};
 
@@ -112,7 +112,7 @@ fn one_login_at_a_time_however_many_wait() {
 }
 
 #[test]
-fn clients_are_served_in_order_and_nobody_overtakes() {
+fn clients_are_served_in_order_and_none_overtakes() {
     let mut pool = filled(defaults(), 1);
     pool.resize(Settings { size: 1, ..defaults() }, START);
     assert_eq!(take(&mut pool, 1, START), server(0));
@@ -198,7 +198,7 @@ fn more_waiting_clients_than_allowed_are_refused_as_such() {
     take(&mut pool, 1, START);
     queue(&mut pool, 2, START);
     assert_eq!(pool.acquire(client(3), START), Acquire::Refused(RefuseReason::TooManyWaiting));
-    // A client that had its place already keeps it.
+    // A client that is queued already keeps its place.
     pool.lost(server(0), START);
     assert_eq!(pool.requeue(client(1), START, START), Acquire::Queued);
 }
@@ -255,7 +255,7 @@ fn a_failure_that_leaves_another_way_open_is_followed_by_it_at_once() {
     assert_eq!(effects(&mut pool, START), [Effect::Open]);
     pool.opening(server(1), START);
     pool.connect_failed(server(1), ConnectFailure::Elsewhere, after(1));
-    assert_eq!(effects(&mut pool, after(1)), [Effect::Open], "nobody is refused, and nothing waits");
+    assert_eq!(effects(&mut pool, after(1)), [Effect::Open], "no client is refused, and there is no pause");
     pool.opening(server(2), after(1));
     pool.set_timeout_failure(ConnectFailure::Elsewhere);
     let timeout = pool.settings().server_connect_timeout;
@@ -287,7 +287,7 @@ fn with_a_server_left_clients_wait_for_it() {
 }
 
 #[test]
-fn nobody_waits_for_a_server_that_a_reconnect_will_close() {
+fn no_client_waits_for_a_server_that_a_reconnect_will_close() {
     let mut pool = filled(defaults(), 1);
     take(&mut pool, 1, START);
     queue(&mut pool, 2, START);
@@ -299,7 +299,7 @@ fn nobody_waits_for_a_server_that_a_reconnect_will_close() {
     assert_eq!(pool.acquire(client(3), START), Acquire::Refused(RefuseReason::ServerDown));
 }
 
-/// When a pool tries again whose logins all fail, for a client that waits all the time.
+/// When a pool whose logins all fail tries again, for a client that waits all the time.
 fn retries(failure: ConnectFailure, count: u32) -> Vec<u64> {
     let mut pool = pool(defaults());
     queue(&mut pool, 1, START);
@@ -313,7 +313,7 @@ fn retries(failure: ConnectFailure, count: u32) -> Vec<u64> {
         pool.opening(server(slot), now);
         pool.connect_failed(server(slot), failure, now);
     }
-    assert_eq!(pool.acquire(client(2), now), Acquire::Queued, "and nobody is refused");
+    assert_eq!(pool.acquire(client(2), now), Acquire::Queued, "and no client is refused");
     opened.windows(2).map(|two| two[1].micros() - two[0].micros()).collect()
 }
 
@@ -332,14 +332,14 @@ fn a_server_that_is_not_ready_is_waited_for_and_tried_every_second() {
 }
 
 #[test]
-fn a_server_that_is_away_is_tried_seldom_while_nobody_waits_and_at_once_for_a_client() {
+fn a_server_that_is_away_is_tried_seldom_without_a_waiting_client_and_at_once_for_one() {
     let mut pool = pool(Settings { min_size: 1, ..defaults() });
     pool.set_demand(true);
     assert_eq!(effects(&mut pool, START), [Effect::Open]);
     pool.opening(server(1), START);
     pool.connect_failed(server(1), ConnectFailure::Away, START);
     assert_eq!(effects(&mut pool, START), []);
-    assert!(pool.next_deadline() >= START + Span::from_millis(875), "nobody waits");
+    assert!(pool.next_deadline() >= START + Span::from_millis(875), "no client waits");
     let soon = START + Span::from_millis(30);
     assert_eq!(pool.acquire(client(1), soon), Acquire::Queued);
     assert_eq!(effects(&mut pool, soon), [Effect::Open]);
@@ -357,7 +357,7 @@ fn a_login_that_hangs_is_closed_and_counts_as_failed() {
 }
 
 #[test]
-fn a_declined_connect_is_asked_for_again_and_refuses_nobody() {
+fn a_declined_connect_is_requested_again_and_refuses_no_client() {
     let mut pool = pool(defaults());
     queue(&mut pool, 1, START);
     assert_eq!(effects(&mut pool, START), [Effect::Open]);
@@ -407,7 +407,7 @@ fn a_linked_server_is_never_closed_for_its_age() {
     take(&mut pool, 2, START);
     assert_eq!(run(&mut pool, after(10_000)), []);
     assert_eq!(pool.release(server(0), (), after(10_000)), Release::Close(CloseReason::Lifetime));
-    // The next one a borrower of the lifetime later, so that the pool is not emptied at once.
+    // The next one a tenth of the lifetime later, so that the pool is not emptied at once.
     assert_eq!(pool.release(server(1), (), after(10_001)), Release::Idle);
     let close = Effect::Close { server: server(1), reason: CloseReason::Idle };
     assert_eq!(run(&mut pool, after(11_000)), [(10_601, close)]);
@@ -489,7 +489,7 @@ fn a_wait_ends_during_a_pause_too() {
 }
 
 #[test]
-fn a_login_that_a_pause_ends_blames_nobody() {
+fn a_login_that_a_pause_ends_is_no_failure() {
     let mut pool = pool(defaults());
     queue(&mut pool, 1, START);
     effects(&mut pool, START);
@@ -502,7 +502,7 @@ fn a_login_that_a_pause_ends_blames_nobody() {
 }
 
 #[test]
-fn after_a_suspension_those_who_waited_are_served_in_order() {
+fn after_a_suspension_waiting_clients_are_served_in_order() {
     let mut pool = filled(defaults(), 2);
     pool.suspend();
     queue(&mut pool, 1, START);
@@ -515,7 +515,7 @@ fn after_a_suspension_those_who_waited_are_served_in_order() {
 }
 
 #[test]
-fn nobody_overtakes_between_a_resume_and_the_grants() {
+fn no_client_overtakes_between_a_resume_and_the_grants() {
     let mut pool = filled(defaults(), 1);
     pool.suspend();
     queue(&mut pool, 1, START);
@@ -524,7 +524,7 @@ fn nobody_overtakes_between_a_resume_and_the_grants() {
 }
 
 #[test]
-fn a_login_that_fails_while_it_is_being_closed_blames_nobody() {
+fn a_login_that_fails_while_it_is_being_closed_is_no_failure() {
     let mut pool = pool(defaults());
     queue(&mut pool, 1, START);
     effects(&mut pool, START);
@@ -561,7 +561,7 @@ fn a_smaller_pool_closes_what_is_too_many() {
 }
 
 #[test]
-fn a_shut_pool_refuses_those_who_wait_and_those_who_come() {
+fn a_shut_pool_refuses_waiting_and_new_clients() {
     let mut pool = filled(Settings { size: 1, ..defaults() }, 1);
     take(&mut pool, 1, START);
     queue(&mut pool, 2, START);

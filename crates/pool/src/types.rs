@@ -1,8 +1,8 @@
-//! What a pool is told and what it answers. Values only; the rules live in [`crate::Pool`].
+//! The inputs and answers of a pool. Values only; the rules are in [`crate::Pool`].
 
 use weir_base::{Peer, Span, Time};
 
-/// The limits of one pool. Names are PgBouncer's; a span of zero means "no limit" where nothing else is said.
+/// The limits of one pool. Names are PgBouncer's; a span of zero means "no limit" unless stated otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The most servers, reserve aside; 0 is unlimited.
@@ -15,7 +15,7 @@ pub struct Settings {
     pub reserve_timeout: Span,
     /// After this wait a client is refused. It counts during a pause too, as in PgBouncer.
     pub query_wait_timeout: Span,
-    /// After this wait a client is told once that it is queued. Not during a pause, as in PgBouncer.
+    /// After this wait a client receives one notice that it is queued. Not during a pause, as in PgBouncer.
     pub query_wait_notify: Span,
     /// An unlinked server older than this is closed. Zero: a server is used once (PgBouncer's documentation,
     /// config.md).
@@ -24,8 +24,8 @@ pub struct Settings {
     pub server_idle_timeout: Span,
     /// A server that has not finished its login after this time is closed.
     pub server_connect_timeout: Span,
-    /// The longest pause after a failed login; the first pauses are shorter, and so are all while clients wait for a
-    /// server that is away (see [`ConnectFailure`]).
+    /// The longest pause after a failed login; the first pauses are shorter, as are all while clients wait for a server
+    /// that is away (see [`ConnectFailure`]).
     pub server_login_retry: Span,
     /// A server unused for this long is checked when it is handed out; zero: at every hand-out.
     pub server_check_delay: Span,
@@ -75,7 +75,7 @@ pub enum RefuseReason {
     ShuttingDown,
 }
 
-/// What becomes of a server that is clean.
+/// What happens to a server that is clean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Release {
     /// It is assigned to the client that waited longest.
@@ -97,16 +97,16 @@ pub enum Release {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectFailure {
     /// The login failed, and waiting would not help. The next try waits for 1 s, doubling up to `server_login_retry`;
-    /// meanwhile, with no server left, waiting clients and newcomers are refused at once.
+    /// until then, with no server left, waiting and new clients are refused at once.
     Refused,
-    /// The server is away: unreachable, shutting down, starting up. Clients wait on. While one does, the next try comes
-    /// after 20 ms, doubling up to 50 ms; else as after [`ConnectFailure::Refused`].
+    /// The server is away: unreachable, shutting down, starting up. Clients keep waiting. While one does, the next try
+    /// begins after 20 ms, doubling up to 50 ms; otherwise as after [`ConnectFailure::Refused`].
     Away,
-    /// The server answers, and is not ready for this pool. Clients wait on. While one does, the next try comes after
-    /// 100 ms, doubling up to 1 s.
+    /// The server answers, and is not ready for this pool. Clients keep waiting. While one does, the next try begins
+    /// after 100 ms, doubling up to 1 s.
     NotReady,
-    /// There is another way to a server, which has not been tried since the last success: it may be tried at once, and
-    /// nobody is refused for this.
+    /// There is another way to a server that has not been tried since the last success: it may be tried at once, and no
+    /// client is refused for this failure.
     Elsewhere,
 }
 
@@ -119,7 +119,7 @@ pub struct Ages {
     pub expires: Time,
 }
 
-/// What the engine is asked to do. Each is said once.
+/// What the pool requests of the engine. Each effect is returned once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Connect to the server, and answer with [`crate::Pool::opening`] or [`crate::Pool::open_declined`].

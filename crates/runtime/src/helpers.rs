@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use nix::unistd::{Uid, User};
-use weir_admin::{Adopted, ChangeError, ChangeRequest, Persisted};
+use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
 use weir_base::{Peer, WorkerId};
 use weir_config::Config;
 use weir_engine::port::{Answer, Reread, Work};
@@ -42,7 +42,8 @@ pub type Reload = Arc<dyn Fn(Reread) -> Result<Arc<Config>, String> + Send + Syn
 pub type Fit<'a> = &'a dyn Fn(Arc<Config>) -> Result<Arc<Config>, String>;
 
 /// Changes the configuration, on a helper thread: only if the result is valid and fits.
-pub type Change = Arc<dyn Fn(&ChangeRequest, Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> + Send + Sync>;
+pub type Change =
+    Arc<dyn Fn((&ChangeRequest, &Author), Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> + Send + Sync>;
 
 /// Adds a configuration that workers are adopting to the history, on a helper thread; returns an error for the log.
 pub type Record = Arc<dyn Fn(&Adopted) -> Option<String> + Send + Sync>;
@@ -184,9 +185,9 @@ fn help(configuring: &Configuring, work: Work) -> Answer {
         Work::RecordConfig(adopted) => {
             Answer::Recorded(configuring.record.as_ref().and_then(|record| record(&adopted)))
         }
-        Work::ChangeConfig(wanted) => {
+        Work::ChangeConfig(wanted, author) => {
             let change = configuring.change.as_ref();
-            Answer::Changed(change.map_or(Err(ChangeError::Fixed), |change| change(&wanted, &Ok)))
+            Answer::Changed(change.map_or(Err(ChangeError::Fixed), |change| change((&wanted, &author), &Ok)))
         }
     }
 }

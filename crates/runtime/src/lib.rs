@@ -9,16 +9,16 @@
 //! | `serve` | starts the runtime with engines as handlers |
 //! | `start` | binding, starting and ending everything |
 //! | `worker` | the loop: events in, turns, deadlines |
-//! | `port` | what a handler asks for, done with sockets: its own, connects, accepts, the ring, encryption |
+//! | `port` | a handler's requests, executed with sockets: its own, connects, accepts, the ring, encryption |
 //! | `slots`, `socket`, `output` | the peers, one socket, what is to be written and what was refused |
 //! | `listen`, `socket_file` | the listeners: binding, accepting; files of Unix sockets |
 //! | `control_queue` | the control plane's requests |
-//! | `tls` | encryption: what is agreed on with whom, handshakes, sessions |
+//! | `tls` | encryption: negotiated parameters, handshakes, sessions |
 //! | `mailbox`, `helpers`, `signals`, `log` | messages between threads, slow work, the operator's signals, lines |
 //! | `passwords` | passwords that LDAP or PAM checks |
 //! | `files` | files that an operator names |
 //! | `takeover` | one process takes over from another: listening sockets, clients, servers |
-//! | `supervisor` | what systemd is told |
+//! | `supervisor` | notifications to systemd |
 
 mod clock;
 mod control_queue;
@@ -61,5 +61,5 @@ pub use signals::Signals;
 pub use start::{Handle, Plan, Running, start};
 pub use start_error::StartError;
 pub use takeover::{NotTaken, Predecessor, UpgradeSocket, upgrade_socket};
-pub use tls::{ServerTls, TlsFiles, TlsFinding, check_tls};
+pub use tls::{ServerTls, TlsFiles, TlsFinding, certificate_expiries, check_tls};
 pub use weir_engine::port::{Reread, Signal};

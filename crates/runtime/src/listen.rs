@@ -41,7 +41,7 @@ pub struct Bound {
     pub unix: Option<PathBuf>,
 }
 
-/// Listening sockets that somebody opened for us, such as systemd (its socket activation, sd_listen_fds(3)).
+/// Listening sockets opened by another process, such as systemd (its socket activation, sd_listen_fds(3)).
 #[derive(Debug, Default)]
 pub struct Inherited {
     tcp: Vec<std::net::TcpListener>,
@@ -65,7 +65,7 @@ impl Inherited {
         inherited
     }
 
-    /// Those of a process that this one takes over from, and the socket of the next take-over.
+    /// The sockets of a process that this one takes over from, and the socket of the next take-over.
     pub(crate) fn from_process(offered: Offered, users: &FileUsers) -> io::Result<(Inherited, Option<UpgradeSocket>)> {
         let (mut inherited, mut upgrade) = (Inherited::default(), None);
         for (kind, fd) in offered {
@@ -82,7 +82,7 @@ impl Inherited {
         Ok((inherited, upgrade))
     }
 
-    /// Whether nothing was handed to us.
+    /// Whether no socket was handed to us.
     pub fn is_empty(&self) -> bool {
         self.tcp.is_empty() && self.unix.is_empty()
     }
@@ -93,7 +93,7 @@ impl Inherited {
         for listener in self.unix {
             listener.set_nonblocking(true)?;
             bound.unix = listener.local_addr()?.as_pathname().map(Path::to_owned);
-            // The file is its opener's, who may have left it to us.
+            // The file belongs to the process that opened it, which may have left it to us.
             let ours = bound.unix.as_ref().filter(|path| self.files.contains(path));
             let file = ours.map(|path| SocketFile::of(path, users)).transpose()?;
             listeners.push(Listener::Unix(UnixListener::from_std(listener), file));
@@ -123,7 +123,8 @@ impl Listener {
         }
     }
 
-    /// Whether a client waits. accept(2) would tell, too, but makes a socket and a file first: ten times the cost of poll(2).
+    /// Whether a client waits. accept(2) would show it, too, but makes a socket and a file first: ten times the cost of
+    /// poll(2).
     fn has_client(&self) -> bool {
         let listener = match self {
             Listener::Tcp(l) => l.as_fd(),
@@ -170,7 +171,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Binds everything, or nothing; with [`Listen::skip_unusable`] at least one address. `users`: who else uses the
+    /// Binds everything, or nothing; with [`Listen::skip_unusable`] at least one address. `users`: other users of the
     /// files.
     pub(crate) fn bind(plan: Listen, inherited: Inherited, users: &FileUsers) -> Result<Listening, StartError> {
         let (listeners, bound, skipped) = if inherited.is_empty() {
@@ -390,7 +391,7 @@ fn bind_tcp(address: SocketAddr, plan: &Listen) -> io::Result<TcpListener> {
     Ok(TcpListener::from_std(socket.into()))
 }
 
-/// Binds the Unix socket. Its permissions are in place before it listens, so nobody can connect before.
+/// Binds the Unix socket. Its permissions are set before it listens, so no client can connect earlier.
 fn bind_unix(path: &Path, plan: &Listen, users: &FileUsers) -> io::Result<Listener> {
     remove_stale(path)?;
     let socket = stream_socket(AddressFamily::UNIX)?;
@@ -427,7 +428,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_t_be_listened_on_is_said_with_what_to_do() {
+    fn an_unusable_address_is_reported_with_what_to_do() {
         let refused = |path: String| {
             let folder = Path::new(&path);
             let error = std::os::unix::net::UnixListener::bind(folder.join("s")).unwrap_err();

@@ -355,7 +355,7 @@ mod tests {
             near.set_nonblocking(true).expect("it can");
             let mut socket = Socket::Unix(mio::net::UnixStream::from_std(near));
             let mut heard = Vec::new();
-            let mut rest = output.unwritten(output.touched(0).expect("somebody is written to"), &input);
+            let mut rest = output.unwritten(output.touched(0).expect("a peer has output"), &input);
             while !rest.is_empty() {
                 rest.gather(&mut socket).expect("it is open");
                 let mut some = [0; 4096];

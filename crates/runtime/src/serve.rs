@@ -29,10 +29,10 @@ use crate::tls::TlsFiles;
 /// it.
 pub const VERSION: &str = concat!("PgBouncer 1.25.2 (Weir ", env!("CARGO_PKG_VERSION"), ")");
 
-/// What follows when clients may come: something that is kept as long as serving lasts, and ends with it.
+/// Started when clients may connect: a value that is kept as long as serving lasts, and ends with it.
 pub type Ready = Box<dyn FnOnce(&mut Running) -> Result<Box<dyn Any>, StartError>>;
 
-/// What it takes to serve a configuration.
+/// The input for serving a configuration.
 pub struct Options {
     /// The first configuration.
     pub config: Arc<Config>,
@@ -46,13 +46,13 @@ pub struct Options {
     pub log: LogTarget,
     /// Whether to handle the process's signals.
     pub signals: Signals,
-    /// Listening sockets that somebody opened for us.
+    /// Listening sockets opened by another process.
     pub inherited: Inherited,
     /// The process that this one takes over from.
     pub predecessor: Option<Predecessor>,
     /// Called once everything is bound and runs.
     pub ready: Ready,
-    /// Called when clients may come.
+    /// Called when clients may connect.
     pub serving: Box<dyn FnOnce()>,
 }
 
@@ -61,7 +61,7 @@ pub struct Options {
 pub fn serve(options: Options) -> Result<i32, StartError> {
     let ready = options.ready;
     let reload = options.reload;
-    // A supervisor is told when a reload begins and when it ends, also with an error.
+    // A supervisor is notified when a reload begins and when it ends, also with an error.
     let reload: Reload = Arc::new(move |reread| {
         supervisor::reloading();
         let loaded = reload(reread);
@@ -100,7 +100,7 @@ pub fn start_engines(
     start_with(config, reload, (None, None), process)
 }
 
-/// What a process is beside its configuration.
+/// The properties of a process that are not in its configuration.
 struct Process {
     log: LogTarget,
     signals: Signals,

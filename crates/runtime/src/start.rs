@@ -55,13 +55,13 @@ pub struct Plan {
     pub log: LogTarget,
     /// The settings of the log.
     pub logging: weir_config::Log,
-    /// Listening sockets that somebody opened for us: used instead of those of `listen`.
+    /// Listening sockets opened by another process: used instead of those of `listen`.
     pub inherited: Inherited,
     /// The process that this one takes over from.
     pub predecessor: Option<Predecessor>,
     /// Where another process asks to take over from this one; `None`: nowhere.
     pub upgrade_socket: Option<PathBuf>,
-    /// How names of servers are looked up, until a configuration is adopted that says otherwise.
+    /// How names of servers are looked up, until a configuration is adopted that sets it.
     pub dns: weir_config::Dns,
     /// The beginning of the log's first line.
     pub greeting: String,
@@ -134,7 +134,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let (mut predecessor, gone) = (plan.predecessor, Arc::<AtomicBool>::default());
     let (file_users, inflow) = (FileUsers::default(), Inflow::default());
     if predecessor.is_some() {
-        // Until everything has come: it serves on if this process fails.
+        // Until everything has arrived: it continues to serve if this process fails.
         file_users.add();
         inflow.begin();
     }

@@ -22,7 +22,9 @@ pub(crate) enum WorkKind {
 impl WorkKind {
     pub(crate) fn of(work: &Work) -> WorkKind {
         match work {
-            Work::LoadConfig(_) | Work::ApplyTls(_) | Work::ChangeConfig(_) | Work::RecordConfig(_) => WorkKind::Config,
+            Work::LoadConfig(_) | Work::ApplyTls(_) | Work::ChangeConfig(..) | Work::RecordConfig(_) => {
+                WorkKind::Config
+            }
             Work::SaltServer { .. } => WorkKind::Servers,
             Work::SaltClient { .. } => WorkKind::Clients,
             Work::NameOfUser(_) => WorkKind::Users,

@@ -1,8 +1,8 @@
 //! Submissions that the kernel cuts short: no byte goes to a socket that reuses the descriptor of an earlier one, no
 //! loop is busy, nothing is kept. Tests that count descriptors and calls, one at a time.
 //!
-//! The workers' rings are real; a switch decides what each of their calls submits. Without io_uring in the kernel,
-//! each test says so and ends.
+//! The workers' rings are real; a switch decides what each of their calls submits. Without io_uring in the kernel, each
+//! test reports that and ends.
 
 mod common;
 
@@ -30,7 +30,7 @@ const SOME: u32 = 2;
 static TAKES: AtomicU32 = AtomicU32::new(ALL);
 static CALLS: AtomicU64 = AtomicU64::new(0);
 static CHANCE: AtomicU64 = AtomicU64::new(0);
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A pseudo-random number below `bound` (splitmix64).
@@ -111,7 +111,7 @@ fn whatever_comes(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 #[test]
-fn an_answer_that_was_not_handed_in_never_reaches_who_got_its_socket_s_number() {
+fn an_unsubmitted_answer_never_reaches_the_next_owner_of_its_descriptor() {
     let Some(_alone) = alone() else { return };
     let (told_to, heard) = channel();
     let mut told_to = Some(told_to);
@@ -129,14 +129,14 @@ fn an_answer_that_was_not_handed_in_never_reaches_who_got_its_socket_s_number() 
         assert_eq!(String::from_utf8(whatever_comes(other)).unwrap(), "");
     }
     for other in &mut others {
-        other.set_read_timeout(Some(PATIENCE)).unwrap();
+        other.set_read_timeout(Some(TIMEOUT)).unwrap();
         other.write_all(b"qanother").unwrap();
         assert_eq!(read(other, 17), b"answer to another");
     }
 }
 
 #[test]
-fn a_receive_that_was_not_handed_in_takes_no_bytes_from_who_got_its_socket_s_number() {
+fn an_unsubmitted_receive_takes_no_bytes_from_the_next_owner_of_its_descriptor() {
     const COUNT: usize = 8;
     let Some(_alone) = alone() else { return };
     let (told_to, heard) = channel();
@@ -169,7 +169,7 @@ fn a_receive_that_was_not_handed_in_takes_no_bytes_from_who_got_its_socket_s_num
         })
     });
     let mut first: Vec<TcpStream> = (0..COUNT).map(|_| client(&running)).collect();
-    assert_eq!(heard.recv_timeout(PATIENCE), Ok("closed"));
+    assert_eq!(heard.recv_timeout(TIMEOUT), Ok("closed"));
     // They see that they are closed, although their sockets' numbers are not free.
     first.iter_mut().for_each(|stream| assert_eq!(stream.read(&mut [0]).unwrap(), 0));
     drop(first);
@@ -177,7 +177,7 @@ fn a_receive_that_was_not_handed_in_takes_no_bytes_from_who_got_its_socket_s_num
     let mut others: Vec<TcpStream> = (0..2 * COUNT)
         .map(|_| {
             let stream = client(&running);
-            assert_eq!(heard.recv_timeout(PATIENCE), Ok("accepted"));
+            assert_eq!(heard.recv_timeout(TIMEOUT), Ok("accepted"));
             stream
         })
         .collect();
@@ -191,7 +191,7 @@ fn a_receive_that_was_not_handed_in_takes_no_bytes_from_who_got_its_socket_s_num
 }
 
 #[test]
-fn while_the_kernel_takes_nothing_a_worker_neither_spins_nor_keeps_who_is_gone() {
+fn while_the_kernel_takes_nothing_a_worker_neither_spins_nor_keeps_closed_peers() {
     let Some(_alone) = alone() else { return };
     let (told_to, heard) = channel();
     let mut told_to = Some(told_to);
@@ -212,7 +212,7 @@ fn while_the_kernel_takes_nothing_a_worker_neither_spins_nor_keeps_who_is_gone()
     }
     TAKES.store(ALL, Relaxed);
     assert_eq!(read(&mut steady, 11), b"answer to b");
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while open_files() > before {
         assert!(Instant::now() < end, "{} files are open, {before} were", open_files());
         thread::sleep(Duration::from_millis(20));
@@ -273,7 +273,7 @@ fn whatever_part_the_kernel_takes_clients_that_come_and_go_get_their_own_answers
         }
     });
     TAKES.store(ALL, Relaxed);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while open_files() > before {
         assert!(Instant::now() < end, "{} files are open, {before} were", open_files());
         thread::sleep(Duration::from_millis(20));

@@ -1,9 +1,9 @@
 //! PgBouncer's auth_query: the secret of a user, from a server.
 //!
 //! Owns the exchange in the extended protocol: the user's name is bound as a parameter and never becomes a part of the
-//! query's text. Must not know who asks, or what a secret is worth.
+//! query's text. Must not know who sends the query, or check a secret.
 //!
-//! Bounded: one row is asked for, and neither it nor its description may be longer than [`MAX_MESSAGE`].
+//! Bounded: one row is requested, and neither it nor its description may be longer than [`MAX_MESSAGE`].
 //! Source of the messages: PostgreSQL documentation, "Message Flow", Extended Query.
 
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::params::ParamTable;
 use crate::server::{ProtocolViolation, Server};
 use crate::server_error::{ErrorRead, ServerError, read_error};
 
-/// The longest message that an answer may consist of.
+/// The longest message that an answer may contain.
 const MAX_MESSAGE: usize = 80 << 10;
 
-/// What a server knows about a user.
+/// A server's information about a user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserSecret {
     /// The user that the answer is about: its first column.
@@ -30,7 +30,7 @@ pub struct UserSecret {
     pub secret: Option<Arc<str>>,
 }
 
-/// A question under way on one server, from [`AuthQuery::begin`] to its answer.
+/// A query under way on one server, from [`AuthQuery::begin`] to its answer.
 pub struct AuthQuery {
     row: Row,
     error: Option<ServerError>,
@@ -43,11 +43,11 @@ enum Row {
     Bad(&'static str),
 }
 
-/// The answer: a user, nobody, or why there is none.
+/// The answer: a user, no such user, or an error.
 pub type AuthQueryResult = Result<Option<UserSecret>, ServerError>;
 
 impl AuthQuery {
-    /// Asks a server with no pending replies. The query leaves only an unnamed statement on it.
+    /// Sends the query to a server with no pending replies. It leaves only an unnamed statement there.
     pub fn begin(server: &mut Server, query: &str, user: &str, scratch: &mut Vec<u8>, out: &mut impl Out) -> AuthQuery {
         scratch.clear();
         put_front::parse_text(scratch, b"", query, &[]);
@@ -61,7 +61,7 @@ impl AuthQuery {
         AuthQuery { row: Row::None, error: None, over: false }
     }
 
-    /// Takes in what the server sent; the answer, once the server is ready again.
+    /// Processes what the server sent; returns the answer once the server is ready again.
     ///
     /// # Errors
     /// When the server can't be trusted any more.
@@ -87,7 +87,7 @@ impl AuthQuery {
         }
     }
 
-    /// One message, of which `bytes` holds the beginning. Returns how much of it is used up.
+    /// One message, whose beginning is in `bytes`. Returns how many bytes are consumed.
     fn message(
         &mut self,
         server: &mut Server,
@@ -141,7 +141,7 @@ impl AuthQuery {
         let (user, secret) = (values.next().flatten(), values.next().flatten());
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
         match (user.map(text), secret.map(text)) {
-            // A function without SETOF, as PgBouncer's documentation has it, answers so about a user whom nobody knows.
+            // A function without SETOF, as in PgBouncer's documentation, returns this for an unknown user.
             (None, _) => {}
             (Some(None), _) | (_, Some(None)) => self.bad("it returned a text that is not UTF-8"),
             (Some(Some(user)), secret) => {
@@ -176,7 +176,7 @@ impl AuthQuery {
     }
 }
 
-/// A parameter changed on the server while it was asked: its next client must know.
+/// A parameter changed on the server during the query: its next client must know.
 fn report(server: &mut Server, body: &[u8], table: &ParamTable) {
     let status = backend::parameter_status(body).ok();
     let texts = status.and_then(|(n, v)| Some((std::str::from_utf8(n).ok()?, std::str::from_utf8(v).ok()?)));
@@ -186,7 +186,7 @@ fn report(server: &mut Server, body: &[u8], table: &ParamTable) {
     }
 }
 
-/// How many bytes of a message must be there before it is looked at.
+/// How many bytes of a message must be present before it is read.
 fn need(_: &[u8], head: Head) -> usize {
     match head.tag {
         back::ROW_DESCRIPTION | back::DATA_ROW | back::ERROR | back::PARAMETER_STATUS | back::READY => {
@@ -211,10 +211,10 @@ mod tests {
 
     impl Out for Wire {
         fn client_range(&mut self, _: Range<usize>) {
-            panic!("no client hears of it");
+            panic!("no client receives it");
         }
         fn client(&mut self, _: &[u8]) {
-            panic!("no client hears of it");
+            panic!("no client receives it");
         }
         fn server_range(&mut self, _: Range<usize>) {
             panic!("nothing is passed on");
@@ -254,7 +254,7 @@ mod tests {
         bytes
     }
 
-    /// What comes of these bytes, in one piece, and whether the server is clean after.
+    /// The result of these bytes, in one piece, and whether the server is clean afterwards.
     fn outcome(bytes: &[u8]) -> (AuthQueryResult, bool) {
         let (mut lookup, mut server, table, _) = begin("ann");
         assert!(!server.is_quiet(), "an answer is owed");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_that_is_null_is_nobody() {
+    fn a_null_user_is_no_user() {
         for secret in [None, Some(&b"x"[..])] {
             assert_eq!(outcome(&[columns(2), row(&[None, secret]), end()].concat()), (Ok(None), true));
         }
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_query_is_told_and_the_server_stays_clean() {
+    fn an_error_of_the_query_is_reported_and_the_server_stays_clean() {
         let mut bytes = Vec::new();
         let fields = ErrorFields {
             severity: "ERROR",

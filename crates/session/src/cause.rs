@@ -12,7 +12,7 @@ pub enum Class {
     PoolFull,
     /// A server took too long: for a login, or for a query.
     ServerSlow,
-    /// No server could be had, or the one in use was lost.
+    /// No server was available, or the one in use was lost.
     ServerDown,
     /// A limit of clients, of servers or of statements was reached; ours, or the server's own.
     LimitReached,
@@ -27,7 +27,7 @@ pub enum Cause {
     PoolFull,
     /// There was room for another server, and its login did not come to its end.
     ServerSlow,
-    /// There was room for another server, and none could be had.
+    /// There was room for another server, and none was available.
     ServerDown,
     /// There was room in the pool, but not under a limit that it shares with others.
     LimitReached,

@@ -1,7 +1,7 @@
-//! A client that has logged in: what it owns whether or not it has a server.
+//! A client that has logged in: its state with or without a server.
 //!
-//! Owns its place in its stream, its prepared statements, its unnamed statement and its parameters. Must not know pools,
-//! sockets, or how it logged in. What it may send is in `from_client`.
+//! Owns its position in its stream, its prepared statements, its unnamed statement and its parameters. Must not know
+//! pools, sockets, or how it logged in. What it may send is in `from_client`.
 
 use std::sync::Arc;
 
@@ -26,15 +26,15 @@ pub struct Client {
     pub(crate) unnamed: Unnamed,
     /// Counts its unnamed statements.
     pub(crate) unnamed_count: u32,
-    /// The kinds of session state of whose loss it was warned.
+    /// The kinds of session state whose loss it was warned of.
     pub(crate) warned: Dirty,
     /// The request that is being discarded fails at its last byte, with this message.
     pub(crate) fails: Option<&'static str>,
     /// Counts the changes of its names.
     changes: ChangeNumber,
-    /// A request of its was refused in the extended protocol: what follows is dropped up to its Sync.
+    /// A request of this client was refused in the extended protocol: what follows is dropped up to its Sync.
     pub(crate) skipping: bool,
-    /// Its next request is to be refused: it was cancelled while it waited for a server.
+    /// The client's next request is to be refused: it was cancelled while it waited for a server.
     pub(crate) cancelled: bool,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct HeldText {
 }
 
 impl HeldText {
-    /// Holds `bytes` at the expense of `account`; nothing if there is no room.
+    /// Holds `bytes`, charged to `account`; `None` if there is no room.
     pub(crate) fn new(bytes: Vec<u8>, account: &Arc<Account>) -> Option<HeldText> {
         let size = bytes.capacity();
         let charge = if size > UNCHARGED { Some(Charge::real(account, size as u64).ok()?) } else { None };
@@ -79,7 +79,7 @@ impl Unnamed {
         if let Unnamed::Held(text) = self { text.bytes.capacity() } else { 0 }
     }
 
-    /// Its buffer, for another one.
+    /// Its buffer, to be reused.
     pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
         if let Unnamed::Held(HeldText { bytes, charge }) = self {
             drop(charge);
@@ -91,7 +91,7 @@ impl Unnamed {
 }
 
 impl Client {
-    /// A client of a pool in `mode` that wants `params`.
+    /// A client of a pool in `mode` that requested `params`.
     pub fn new(id: u64, mode: PoolMode, params: Arc<Params>) -> Self {
         Client {
             id,
@@ -109,7 +109,7 @@ impl Client {
         }
     }
 
-    /// The request that waits for a server is cancelled: once it is fed, it is answered with an error instead.
+    /// The request that waits for a server is cancelled: once it is fed, an error answers it instead.
     pub fn cancel(&mut self) {
         self.cancelled = true;
     }
@@ -119,7 +119,7 @@ impl Client {
         self.cancelled
     }
 
-    /// What it wants its tracked parameters to be.
+    /// The values of its tracked parameters that it requested.
     pub fn params(&self) -> &Arc<Params> {
         &self.params
     }
@@ -154,31 +154,31 @@ impl Client {
         self.statement(name).is_some()
     }
 
-    /// The name is its no more.
+    /// The name is no longer the client's.
     pub(crate) fn forget_statement(&mut self, name: &[u8]) {
         if let Some(statements) = &mut self.statements {
             statements.remove(name);
         }
     }
 
-    /// Whether it is between two messages, with nothing of one held.
+    /// Whether the stream is between two messages, with nothing of one held.
     pub fn is_between_messages(&self) -> bool {
         self.stream.is_between()
     }
 
-    /// Whether its next byte begins a message, and nothing is to be done before that message is read.
+    /// Whether the next byte begins a message, and nothing is to be done before that message is read.
     #[inline]
     pub(crate) fn is_between_requests(&self) -> bool {
         self.stream.is_between() && self.fails.is_none() && !self.skipping && !self.cancelled
     }
 
-    /// Whether a part of a message of its has gone to its server, and the rest is still to come.
+    /// Whether a part of a message has been sent to the client's server, and the rest is still to come.
     #[inline]
     pub fn is_mid_message(&self) -> bool {
         self.stream.is_forwarding()
     }
 
-    /// Names its current unnamed statement among all of the process.
+    /// A name for the client's current unnamed statement, unique in the process.
     pub(crate) fn unnamed_id(&self) -> (u64, u32) {
         (self.id, self.unnamed_count)
     }
@@ -189,7 +189,7 @@ impl Client {
         std::mem::replace(&mut self.unnamed, unnamed)
     }
 
-    /// Its unnamed statement is what it was before.
+    /// The client's unnamed statement is the previous one again.
     pub(crate) fn put_unnamed(&mut self, unnamed: Unnamed) {
         self.replace_unnamed(unnamed);
     }
@@ -212,7 +212,7 @@ impl Client {
         self.changes - 1
     }
 
-    /// Bytes of statements that it is charged for: what `client_statement_memory` limits.
+    /// Bytes of statements that are charged to the client: what `client_statement_memory` limits.
     pub(crate) fn statement_bytes(&self) -> u64 {
         self.statements.as_ref().map_or(0, |statements| statements.cost()) + self.unnamed.size() as u64
     }

@@ -31,7 +31,7 @@ pub struct Context<'a> {
     pub counts: &'a mut StatementCounts,
     /// The most statements of ours on a server.
     pub max_prepared: usize,
-    /// What becomes of the statements of clients when `max_prepared` is set to 0.
+    /// What is done with clients' statements when `max_prepared` is set to 0.
     pub without_cache: WithoutCache,
     /// The most named statements of a client.
     pub client_statements: usize,
@@ -41,7 +41,7 @@ pub struct Context<'a> {
     pub messages: MessagePolicy,
     /// What is done about session state that is lost.
     pub state: StatePolicy,
-    /// The process id that the client was told; 0: none. Its own notifications name it.
+    /// The process id that the client received; 0: none. Its own notifications name it.
     pub client_pid: u32,
     /// The most segments of a client (up to a Sync each, or a simple query) that its server has to answer at a time; the next
     /// one is not sent before.
@@ -50,7 +50,7 @@ pub struct Context<'a> {
     pub watch: Option<&'a mut dyn StatementWatch>,
 }
 
-/// What becomes of statements that clients have prepared when there are to be none of ours any more.
+/// What is done with statements that clients have prepared when Weir's own are turned off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WithoutCache {
     /// They can be used until their clients leave.
@@ -68,7 +68,7 @@ pub struct MessagePolicy {
     pub simple: SimpleQueries,
 }
 
-/// What becomes of queries that come by the simple protocol.
+/// What is done with queries of the simple protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SimpleQueries {
     /// They are passed on.

@@ -40,33 +40,32 @@ pub(crate) enum Expected {
     CloseUnnamed,
     /// Sync: ReadyForQuery.
     Sync,
-    /// The client's CopyDone or CopyFail, sent before we know whether the server is in COPY at all. Owed nothing.
+    /// The client's CopyDone or CopyFail, sent before we know whether the server is in COPY at all. Expects no reply.
     CopyEnd,
-    /// ParseComplete that we answer, since the server has the statement already; logged.
+    /// ParseComplete that we send, since the server has the statement already; logged.
     LocalParse,
-    /// CloseComplete that we answer, since the statement stays on the server for others; logged.
+    /// CloseComplete that we send, since the statement stays on the server for others; logged.
     LocalClose,
-    /// CommandComplete and ReadyForQuery for a simple `DEALLOCATE name` of a statement that only we know by that name;
-    /// logged.
+    /// CommandComplete and ReadyForQuery for a simple `DEALLOCATE name` of a statement whose name only we know; logged.
     LocalDeallocate,
-    /// Nothing, before a [`Expected::LocalDeallocate`] that drops the client's unnamed statement as any simple query does;
-    /// logged.
+    /// No reply; precedes a [`Expected::LocalDeallocate`] that drops the client's unnamed statement as any simple query
+    /// does; logged.
     LocalForget,
     /// A query of our own (parameters, reset, check); swallowed.
     OwnQuery,
-    /// A Parse of our own for a statement of the client; swallowed, unless it fails; logged.
+    /// Our own Parse for a statement of the client; swallowed, unless it fails; logged.
     OwnParse,
-    /// A Parse of our own into the unnamed slot, or one without an entry; swallowed, unless it fails.
+    /// Our own Parse into the unnamed slot, or one without an entry; swallowed, unless it fails.
     OwnParseUnnamed,
-    /// A Close of our own; swallowed.
+    /// Our own Close; swallowed.
     OwnClose,
-    /// What the server can only refuse, in place of a request that we refuse: its error ends the transaction and makes the
-    /// server skip to the next Sync, and our message takes the place of its own; logged.
+    /// A request that the server can only refuse, in place of one that we refuse: its error ends the transaction and
+    /// makes the server skip to the next Sync, and our message replaces the server's; logged.
     Refused,
 }
 
 impl Expected {
-    /// Whether the answer is for us and not for the client.
+    /// Whether the reply is for us and not for the client.
     pub(crate) fn is_own(self) -> bool {
         matches!(self, Expected::OwnQuery | Expected::OwnParse | Expected::OwnParseUnnamed | Expected::OwnClose)
     }
@@ -76,13 +75,13 @@ impl Expected {
         matches!(self, Expected::LocalParse | Expected::LocalClose | Expected::LocalDeallocate | Expected::LocalForget)
     }
 
-    /// Whether no reply of the server's answers it: we do, or nobody.
+    /// Whether no reply of the server answers it: we do, or it has none.
     #[inline]
     pub(crate) fn is_unanswered(self) -> bool {
         self.is_local() || self == Expected::CopyEnd
     }
 
-    /// Whether the server's unnamed slot holds something else once it has run.
+    /// Whether the server's unnamed slot holds something else after it has run.
     pub(crate) fn changes_unnamed(self) -> bool {
         matches!(
             self,

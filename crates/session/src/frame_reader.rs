@@ -150,7 +150,7 @@ impl FrameReader {
                 return Ok(Piece::End);
             }
             if self.held.capacity() < self.held.len() + taken {
-                // It grows by doubling, but never beyond what is wanted.
+                // It grows by doubling, but never beyond the required size.
                 self.held.reserve_exact(missing.min(self.held.len().max(taken)));
             }
             self.held.extend_from_slice(&input[*at..*at + taken]);

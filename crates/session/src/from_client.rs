@@ -1,7 +1,8 @@
-//! From the client to the server: what each message of a client that is logged in means for the link.
+//! From the client to the server: the effect of each message of a logged-in client on the link.
 //!
-//! Owns the walk over a client's messages and what becomes of each: it waits, is refused, is answered here, or goes on to the
-//! server as a [`Rewrite`] says. Must not know where servers come from: it says when it needs one.
+//! Owns the walk over a client's messages and the decision about each: it waits, is refused, is answered here, or is
+//! forwarded to the server as a [`Rewrite`] describes. Must not know where servers come from: it reports when it needs
+//! one.
 //!
 //! Bodies are read only where a decision needs them; everything else streams. In session mode nothing is renamed.
 //! Source of the messages: PostgreSQL documentation, "Message Formats" and "Message Flow".
@@ -37,16 +38,16 @@ const CANCELLED: ErrorFields<'static> = ErrorFields {
     hint: None,
 };
 
-/// How far the reading of a client's input came.
+/// How much of a client's input was read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClientOutcome {
-    /// Bytes of the input that are used up; the rest must be offered again.
+    /// Bytes of the input that are consumed; the rest must be passed again.
     pub used: usize,
-    /// Why it stopped there.
+    /// Why reading stopped there.
     pub stop: StopReason,
 }
 
-/// Takes in what a client sent. `server` is the one linked to it, if any.
+/// Processes what a client sent. `server` is the one linked to it, if any.
 pub fn feed<O: Out>(
     client: &mut Client,
     server: Option<&mut Server>,
@@ -69,8 +70,8 @@ pub fn feed<O: Out>(
     }
 }
 
-/// Whether feeding this to a client without a server certainly stops at once with [`StopReason::NeedServer`]: the first message
-/// is there as a whole, and nobody but a server answers it. A cheap look that spares the usual transaction one feeding.
+/// Whether feeding this to a client without a server certainly stops at once with [`StopReason::NeedServer`]: the first
+/// message is complete, and only a server can answer it. A cheap check that saves the usual transaction one feeding.
 #[inline]
 pub fn needs_server(client: &Client, input: &[u8], messages: MessagePolicy) -> bool {
     let Ok(Some(head)) = Head::parse(input) else { return false };
@@ -82,7 +83,7 @@ pub fn needs_server(client: &Client, input: &[u8], messages: MessagePolicy) -> b
     answered_by_server && head.total() <= input.len() && !messages.excludes(head) && client.is_between_requests()
 }
 
-/// A walk over a client's messages, with everything that it may touch.
+/// A walk over a client's messages, with all state that it may change.
 struct Walk<'s, 'c, O> {
     client: &'s mut Client,
     server: Option<&'s mut Server>,
@@ -96,11 +97,11 @@ struct Walk<'s, 'c, O> {
 /// What is done with the texts of queries and statements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Texts {
-    /// They pass unread: in session mode, whose server is cleaned whatever they held.
+    /// They are forwarded unread: in session mode, whose server is cleaned whatever they contained.
     Pass,
-    /// They are read for the state that they leave, and pass under the client's names: `max_prepared_statements` is 0.
+    /// They are read for the state that they leave, and keep the client's names: `max_prepared_statements` is 0.
     Read,
-    /// Statements are called by our names on the server, too.
+    /// Statements have our names on the server, too.
     Rename,
 }
 
@@ -111,7 +112,7 @@ impl<O: Out> Walk<'_, '_, O> {
         if let Some(what) = self.client.fails.filter(|_| self.client.stream.is_between()) {
             self.fail_discarded(what)?;
         }
-        // The beginning of a message that came in pieces.
+        // The beginning of a message that arrived in pieces.
         let mut held = Vec::new();
         let (view, head) = match self.next(input, at)? {
             Piece::End => {
@@ -142,7 +143,7 @@ impl<O: Out> Walk<'_, '_, O> {
         done
     }
 
-    /// The beginning of a message that came in pieces was decided on, or must wait.
+    /// The beginning of a message that arrived in pieces was decided on, or must wait.
     #[cold]
     fn put_away(&mut self, held: Vec<u8>, done: bool) {
         if done {
@@ -152,7 +153,7 @@ impl<O: Out> Walk<'_, '_, O> {
         self.client.stream.charge(self.ctx.statements.account());
     }
 
-    /// The next thing to do with the input.
+    /// The next action on the input.
     #[inline]
     fn next(&mut self, input: &[u8], at: &mut usize) -> Result<Piece, StopReason> {
         let (ctx, texts) = (&*self.ctx, self.texts);
@@ -167,7 +168,7 @@ impl<O: Out> Walk<'_, '_, O> {
         Ok(stream.next(input, at, |bytes, head| need(reads, bytes, head, room))?)
     }
 
-    /// Decides on the message that `view` holds the beginning of.
+    /// Decides on the message whose beginning is in `view`.
     #[inline]
     fn message(&mut self, view: View<'_>, head: Head) -> Result<(), StopReason> {
         self.admit(head)?;
@@ -202,7 +203,7 @@ impl<O: Out> Walk<'_, '_, O> {
     #[inline]
     fn admit(&self, head: Head) -> Result<(), StopReason> {
         if head.tag == front::TERMINATE {
-            // What was asked before is answered first, as a server does it.
+            // Earlier requests are answered first, as a server does it.
             let answers = self.server.as_deref().is_some_and(|server| server.pending.will_be_ready());
             return Err(if answers { ReplyWait::Termination.into() } else { StopReason::Terminate });
         }
@@ -215,8 +216,8 @@ impl<O: Out> Walk<'_, '_, O> {
         Ok(())
     }
 
-    /// The first message of a segment is sent only while the server has fewer segments to answer than it may: before it the
-    /// server may be given to another client.
+    /// The first message of a segment is sent only while the server has fewer unanswered segments than allowed: before
+    /// it the server may be given to another client.
     #[inline]
     fn may_begin_segment(&self, tag: u8) -> Result<(), StopReason> {
         let Some(server) = self.server.as_deref() else { return Ok(()) };
@@ -227,7 +228,7 @@ impl<O: Out> Walk<'_, '_, O> {
         Ok(())
     }
 
-    /// Where too much is outstanding, the server gets a Flush, and the client waits for its answers.
+    /// If too much is outstanding, the server gets a Flush, and the client waits for its answers.
     #[inline]
     fn must_have_room(&mut self, tag: u8) -> Result<(), StopReason> {
         let Some(server) = self.server.as_deref_mut() else { return Ok(()) };
@@ -281,8 +282,8 @@ impl<O: Out> Walk<'_, '_, O> {
         }
     }
 
-    /// A message of a client whose request was cancelled before anything of it was sent to a server: the error is ours, and so
-    /// is the way to the end of the request's segment, as PostgreSQL goes it (documentation, "Message Flow").
+    /// A message of a client whose request was cancelled before any of it was sent to a server: we send the error, and
+    /// skip to the end of the request's segment as PostgreSQL does (documentation, "Message Flow").
     #[cold]
     fn cancelled(&mut self, view: View<'_>, head: Head) {
         if self.client.skipping {
@@ -331,8 +332,8 @@ impl<O: Out> Walk<'_, '_, O> {
         link.watch(view.bytes, head, self.texts != Texts::Rename);
     }
 
-    /// While the server reads COPY data, anything but that data, its end, Flush and Sync breaks the protocol; what it would
-    /// lead to can't be counted.
+    /// While the server reads COPY data, any message other than that data, its end, Flush and Sync breaks the protocol;
+    /// the answers to it can't be counted.
     fn in_copy(&mut self, view: View<'_>, head: Head) -> Result<(), StopReason> {
         let Some(server) = self.server.as_deref_mut() else { return Err(StopReason::NeedServer) };
         match head.tag {
@@ -370,7 +371,7 @@ impl<O: Out> Walk<'_, '_, O> {
         self.forward_from(from, view, head);
     }
 
-    /// The message goes on to the server from this byte on; so does what is still to come of it.
+    /// The message is forwarded to the server from this byte on, including the part still to come.
     #[inline(always)]
     fn forward_from(&mut self, at: usize, view: View<'_>, head: Head) {
         view.to_server(at..view.bytes.len(), self.out);
@@ -381,7 +382,7 @@ impl<O: Out> Walk<'_, '_, O> {
         }
     }
 
-    /// A request goes on to the server whose rest is still to come.
+    /// A request whose rest is still to come is forwarded to the server.
     #[cold]
     fn begin_request(&mut self, view: View<'_>, tag: u8) {
         let Some(server) = self.server.as_deref_mut() else { return };
@@ -395,14 +396,14 @@ impl<O: Out> Walk<'_, '_, O> {
         server.state.begin_text(text, &view.bytes[HEAD..]);
     }
 
-    /// The message is dropped, with what is still to come of it.
+    /// The message is dropped, including the part still to come.
     #[inline]
     fn discard(&mut self, view: View<'_>, head: Head) {
         self.client.stream.rest(head.total() - view.bytes.len(), Disposition::Discard);
     }
 
-    /// Drops a Parse of a named statement that can't be held as a whole. It needs no server before its end: a client that
-    /// never sends that end holds none.
+    /// Drops a Parse of a named statement that can't be held as a whole. It needs no server before its end: a client
+    /// that never sends that end occupies none.
     #[cold]
     fn discard_parse(&mut self, view: View<'_>, head: Head) {
         let too_long = is_too_long(first_byte(view), head.total());
@@ -448,7 +449,7 @@ impl<O: Out> Walk<'_, '_, O> {
     }
 }
 
-/// A message that is about no text, statement or portal.
+/// A message that refers to no text, statement or portal.
 #[inline]
 fn control(server: &mut Server, tag: u8) -> Result<Rewrite, StopReason> {
     match tag {
@@ -461,8 +462,8 @@ fn control(server: &mut Server, tag: u8) -> Result<Rewrite, StopReason> {
     Ok(Rewrite::Unchanged)
 }
 
-/// How many bytes of a message must be there before [`Walk::message`] may look at it. `room` says how many may be held of a
-/// Parse, whose text is looked at as a whole.
+/// How many bytes of a message must be present before [`Walk::message`] may read it. `room`: how many bytes may be held
+/// of a Parse, whose text is read as a whole.
 #[inline]
 fn need(reads: Reads, bytes: &[u8], head: Head, room: impl Fn() -> usize) -> usize {
     let (texts, total) = (reads.texts, head.total());
@@ -508,7 +509,7 @@ struct Reads {
     watched: bool,
 }
 
-/// How many bytes [`need`] asks for where statements are counted, if more than otherwise.
+/// How many bytes [`need`] requires where statements are counted, if more than otherwise.
 #[cold]
 fn need_watched(texts: Texts, bytes: &[u8], head: Head) -> Option<usize> {
     let total = head.total();

@@ -1,7 +1,7 @@
-//! From the server to the client: whose each message of a server is, and what it tells.
+//! From the server to the client: which request each message of a server answers, and what it reports.
 //!
-//! Owns the walk over a server's messages, the swallowing of answers to our own requests, and the place of answers that we
-//! give ourselves. Must not know who gets the server next: it says what happened.
+//! Owns the walk over a server's messages, the swallowing of answers to our own requests, and the position of local
+//! replies. Must not know which client gets the server next: it reports what happened.
 //!
 //! Source of the messages: PostgreSQL documentation, "Message Formats", "Message Flow", "Asynchronous Operations".
 
@@ -32,7 +32,7 @@ const REFUSED: &[u8; 5] = b"54000";
 /// The longest ParameterStatus; a server that sends a longer one is closed.
 const MAX_PARAMETER: usize = 16 << 10;
 
-/// What a stretch of a server's output meant, beside what was passed on.
+/// What a part of a server's output meant, in addition to what was forwarded.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ServerOutcome {
     /// ReadyForQuery messages for the client: queries that ended.
@@ -41,51 +41,51 @@ pub struct ServerOutcome {
     pub transactions: u32,
     /// A request of the client's was answered in full.
     pub answered: bool,
-    /// A transaction has ended, whatever ReadyForQuery says: `COMMIT AND CHAIN` begins the next one.
+    /// A transaction has ended, whatever ReadyForQuery reports: `COMMIT AND CHAIN` begins the next one.
     pub committed: bool,
-    /// What most output does not tell: it is nothing but replies.
+    /// Present only if the output was more than replies.
     pub unusual: Option<Box<Unusual>>,
 }
 
-/// What a stretch of a server's output meant that was more than replies.
+/// The meaning of server output that was more than replies.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Unusual {
-    /// A query of our own ended: well, or with this error.
+    /// Our own query ended: successfully, or with this error.
     pub own_query_done: Option<Result<(), ServerError>>,
-    /// The SQLSTATEs of errors that the client was sent.
+    /// The SQLSTATEs of errors that were sent to the client.
     pub errors: Vec<[u8; 5]>,
     /// Requests that were refused, by the message that the client received.
     pub refused: Vec<&'static str>,
-    /// The server said that it is about to close the connection.
+    /// The server announced that it is about to close the connection.
     pub fatal: Option<ServerError>,
     /// The client opened a transaction block in statement mode.
     pub block_in_statement_mode: bool,
     /// The client sent a request where the server reads COPY data.
     pub copy_violated: bool,
-    /// Session state that the client loses: it left it on the server, in a transaction that has ended.
+    /// Session state that the client loses: it was left on the server, in a transaction that has ended.
     pub lost: Dirty,
-    /// Session state that a request was refused for.
+    /// Session state for which a request was refused.
     pub refused_state: Dirty,
 }
 
 impl ServerOutcome {
-    /// Whether the client did what ends its link: whatever its server says from here on is not for it.
+    /// Whether the client did something that ends its link: later messages of its server are not for it.
     #[inline]
     fn ends_link(&self) -> bool {
         self.unusual.as_ref().is_some_and(|unusual| unusual.block_in_statement_mode || unusual.copy_violated)
     }
 
-    /// For what is more than replies.
+    /// For output that is more than replies.
     #[cold]
     fn unusual(&mut self) -> &mut Unusual {
         self.unusual.get_or_insert_default()
     }
 }
 
-/// Takes in what a server sent. `client` is the one linked to it, if any.
+/// Processes what a server sent. `client` is the one linked to it, if any.
 ///
 /// # Errors
-/// When the server can't be trusted any more. What was passed on before that stays passed on.
+/// When the server can't be trusted any more. What was forwarded before stays forwarded.
 pub fn feed<O: Out>(
     server: &mut Server,
     client: Option<&mut Client>,
@@ -94,7 +94,7 @@ pub fn feed<O: Out>(
     out: &mut O,
 ) -> Result<ServerOutcome, ProtocolViolation> {
     let mut at = 0;
-    // The beginning of a message that came in pieces.
+    // The beginning of a message that arrived in pieces.
     let mut held = Vec::new();
     let mut walk = Walk { server, client, ctx, out, outcome: ServerOutcome::default(), end: 0 };
     while !walk.outcome.ends_link() {
@@ -104,7 +104,7 @@ pub fn feed<O: Out>(
                 if disposition == Disposition::Forward && walk.client.is_some() {
                     walk.out.client_range(range);
                 }
-                // Replies of ours have waited for the end of this message.
+                // Local replies have waited for the end of this message.
                 walk.emit_local_replies();
                 continue;
             }
@@ -133,7 +133,7 @@ pub fn feed<O: Out>(
 /// The bytes of a process id.
 const PID: usize = 4;
 
-/// How many bytes of a message must be there before [`Walk::message`] may look at it.
+/// How many bytes of a message must be present before [`Walk::message`] may read it.
 #[inline]
 fn need(_: &[u8], head: Head) -> usize {
     match head.tag {
@@ -145,19 +145,19 @@ fn need(_: &[u8], head: Head) -> usize {
     }
 }
 
-/// A walk over a server's messages, with everything that it may touch.
+/// A walk over a server's messages, with all state that it may change.
 struct Walk<'s, 'c, O> {
     server: &'s mut Server,
     client: Option<&'s mut Client>,
     ctx: &'s mut Context<'c>,
     out: &'s mut O,
     outcome: ServerOutcome,
-    /// Where the message ends in the input, as far as it is there.
+    /// The end of the message in the input, as far as it is present.
     end: usize,
 }
 
 impl<O: Out> Walk<'_, '_, O> {
-    /// Decides on the message that `view` holds the beginning of.
+    /// Decides on the message whose beginning is in `view`.
     #[inline]
     fn message(&mut self, view: View<'_>, head: Head) -> Result<(), ProtocolViolation> {
         if self.ctx.messages.excludes(head) {
@@ -183,7 +183,7 @@ impl<O: Out> Walk<'_, '_, O> {
         Ok(())
     }
 
-    /// Whether a notification is one that this server's session sent: to the client it is its own.
+    /// Whether this server's own session sent a notification: then it is the client's own.
     fn is_of_client(&self, view: View<'_>) -> bool {
         let sender = view.bytes.get(HEAD..HEAD + PID);
         self.client.is_some()
@@ -200,7 +200,7 @@ impl<O: Out> Walk<'_, '_, O> {
         self.emit_local_replies();
     }
 
-    /// A reply that tells us little but that it came.
+    /// A reply that reports little more than its arrival.
     #[inline]
     fn reply(&mut self, tag: u8, view: View<'_>) -> Result<Disposition, ProtocolViolation> {
         self.watch_reply(tag, view);
@@ -218,7 +218,7 @@ impl<O: Out> Walk<'_, '_, O> {
             back::COMMAND_COMPLETE => self.command_complete(reply, view),
             back::COPY_IN if self.server.pending.is_breached() => self.outcome.unusual().copy_violated = true,
             back::PARSE_COMPLETE | back::BIND_COMPLETE if reply.effects == Effects::NONE => {}
-            // A portal was run in part, or may be by SQL, or a function was called by its number.
+            // A portal was run in part, or may be by SQL, or a function was called by its OID.
             back::PARSE_COMPLETE | back::BIND_COMPLETE | back::PORTAL_SUSPENDED | back::FUNCTION_RESULT => {
                 self.server.state.answered(reply.effects, None)
             }
@@ -237,7 +237,7 @@ impl<O: Out> Walk<'_, '_, O> {
         }
     }
 
-    /// A logged request was answered well: what it changed stays.
+    /// A logged request succeeded: its change stays.
     fn keep_change(&mut self) {
         let (prepared, buffer) = self.server.undo_log.done();
         prepared.into_iter().for_each(|key| self.ctx.statements.insert(key));
@@ -280,13 +280,13 @@ impl<O: Out> Walk<'_, '_, O> {
             self.outcome.committed = true;
         }
         if sets || tag == b"RESET" {
-            // It may have changed, or taken back, what this client and others asked for at startup, which is set again before
-            // the next link. What the server reports, it reports.
+            // It may have changed, or reset, what this client and others set at startup, which is set again before the
+            // next link. For reported parameters the server's report counts.
             self.ctx.params.doubt(&mut self.server.params);
         }
         if all || tag == b"DEALLOCATE ALL" {
             self.server.unnamed = None;
-            // Those that were parsed after it in the same pipeline are there; closing them once more harms nothing.
+            // Statements parsed after it in the same pipeline are present; closing them once more is harmless.
             self.server.statements.invalidate_all();
             if let Some(client) = self.client.as_deref_mut() {
                 let first = self.server.undo_log.forget_all_before(client.next_change());
@@ -324,14 +324,14 @@ impl<O: Out> Walk<'_, '_, O> {
             self.outcome.transactions += 1;
             self.transaction_ended();
         } else if self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Statement) {
-            // An error takes the place of this ReadyForQuery, and of all that would follow it.
+            // An error replaces this ReadyForQuery, and all that would follow it.
             self.outcome.unusual().block_in_statement_mode = true;
             return Ok(Disposition::Discard);
         }
         Ok(Disposition::Forward)
     }
 
-    /// Before the ReadyForQuery that says so goes to the client.
+    /// Before the ReadyForQuery with this status is sent to the client.
     #[inline]
     fn transaction_ended(&mut self) {
         let ended = self.server.state.end_transaction(self.server.pending.is_empty());
@@ -373,7 +373,7 @@ impl<O: Out> Walk<'_, '_, O> {
         let readable = |value: &str| value.is_ascii() || self.ctx.params.is_utf8(&self.server.params);
         let fits = head.total() <= HEAD + MAX_PARAMETER;
         let Some((name, value)) = texts.filter(|(_, value)| fits && readable(value)) else {
-            // A value that can't be read can't be set for its client elsewhere.
+            // A value that can't be read can't be set for its client on another server.
             self.server.unusable = true;
             return Disposition::Forward;
         };
@@ -384,7 +384,8 @@ impl<O: Out> Walk<'_, '_, O> {
             return Disposition::Discard;
         }
         if reported == Reported::ParseEnvironment {
-            // What was prepared since the client changed it was read by this value, and is called as if by the one before.
+            // Statements prepared since the client changed it were parsed with this value, and are called as if with
+            // the previous one.
             self.server.statements.invalidate_all();
         }
         if self.client.is_none() {
@@ -395,7 +396,7 @@ impl<O: Out> Walk<'_, '_, O> {
         Disposition::Forward
     }
 
-    /// The client sees what the server reports, and wants it from now on.
+    /// The client receives what the server reports, and has this value from now on.
     fn adopt_params(&mut self) {
         if let Some(client) = self.client.as_deref_mut() {
             self.ctx.params.adopt(&mut client.params, &self.server.params);
@@ -439,7 +440,7 @@ impl<O: Out> Walk<'_, '_, O> {
     /// The request that an error answers has failed.
     fn end_failed(&mut self, asked: Option<Expected>, error: ServerError) -> Disposition {
         match asked {
-            None => self.unasked_error(),
+            None => self.unsolicited_error(),
             Some(Expected::OwnQuery) => {
                 self.server.own_error = Some(error);
                 Disposition::Discard
@@ -451,7 +452,7 @@ impl<O: Out> Walk<'_, '_, O> {
         }
     }
 
-    /// An error that names a statement by our name for it, with the client's name in its place.
+    /// An error that names a statement by our name for it, changed to the client's name.
     fn renamed_error(&self, view: View<'_>, head: Head) -> Option<Vec<u8>> {
         let body = view.bytes.get(HEAD..head.total()).filter(|body| body.len() <= ERROR_PREFIX)?;
         in_clients_words(self.server, self.client.as_deref()?, body)
@@ -465,20 +466,20 @@ impl<O: Out> Walk<'_, '_, O> {
         error
     }
 
-    /// An error that answers nothing: the server is about to go. A client in the middle of something hears of it.
-    fn unasked_error(&mut self) -> Disposition {
+    /// An error that answers no request: the server is about to close. A client in the middle of a request receives it.
+    fn unsolicited_error(&mut self) -> Disposition {
         self.server.unusable = true;
         let session = self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Session);
         if session || !self.server.is_quiet() { Disposition::Forward } else { Disposition::Discard }
     }
 
-    /// What we say of a request that we refuse, if the error answers what was sent in its place.
+    /// Our error for a request that we refuse, if the server's error answers what was sent in its place.
     fn refused(&self) -> Option<&'static str> {
         self.server.undo_log.refusal_of_oldest().filter(|_| self.server.pending.head() == Some(Expected::Refused))
     }
 
-    /// Sends the client what there is of a message, or drops it, and decides the same for its rest. The replies of ours whose
-    /// turn has come follow.
+    /// Sends the client the present part of a message, or drops it, and decides the same for its rest. The local
+    /// replies that are due follow.
     #[inline(always)]
     fn pass(&mut self, disposition: Disposition, view: View<'_>, head: Head) {
         if disposition == Disposition::Forward && self.client.is_some() {

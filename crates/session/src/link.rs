@@ -1,8 +1,8 @@
-//! A client and the server that it is linked to, while one message of the client is decided.
+//! A client and the server that it is linked to, while one message of the client is processed.
 //!
-//! Owns what every message does: which reply it expects, what it changes for its client, and which earlier replies it must
-//! wait for. What is composed for the server is appended to [`Context::scratch`]; nothing is sent from here. What becomes of
-//! the message itself is said by a [`Rewrite`].
+//! Owns the effect of every message: which reply it expects, what it changes for its client, and which earlier replies
+//! it must wait for. Messages composed for the server are appended to [`Context::scratch`]; nothing is sent from here.
+//! A [`Rewrite`] describes what is done with the message itself.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::stop::{ReplyWait, StopReason};
 use crate::text::Text;
 use crate::undo_log::{Change, Subject};
 
-/// What the server is sent for a message of the client: what was composed, and then this of the message.
+/// What the server receives for a message of the client: what was composed, and then this part of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rewrite {
-    /// All of it.
+    /// All of the message.
     Unchanged,
-    /// What follows this many bytes of it.
+    /// What follows this many bytes of the message.
     After(usize),
-    /// Nothing of it.
+    /// Nothing of the message.
     Replaced,
 }
 
@@ -40,13 +40,13 @@ pub(crate) struct Link<'s, 'c> {
 }
 
 impl Link<'_, '_> {
-    /// The message goes on as it is, and leaves nothing on the server.
+    /// The message is forwarded unchanged, and leaves nothing on the server.
     #[inline]
     pub(crate) fn forward(&mut self, what: Expected) -> Rewrite {
         self.forward_with(what, Effects::NONE)
     }
 
-    /// The message goes on as it is.
+    /// The message is forwarded unchanged.
     #[inline]
     pub(crate) fn forward_with(&mut self, what: Expected, effects: Effects) -> Rewrite {
         self.server.pending.request_with(what, effects);
@@ -79,11 +79,11 @@ impl Link<'_, '_> {
         self.expect_logged(what, None, Change::Unnamed { before });
     }
 
-    /// What a request builds upon must not be undone later: a change in an earlier segment that the server may still skip is
-    /// waited for.
+    /// A change that a request builds upon must not be undone later: if it was made in an earlier segment that the
+    /// server may still skip, the request waits.
     pub(crate) fn must_be_settled(&self, subject: Subject<'_>) -> Result<(), StopReason> {
         let segment = self.server.pending.segment();
-        // Without a ReadyForQuery ahead it is the same segment still: its Sync was swallowed by a COPY.
+        // Without a ReadyForQuery pending it is still the same segment: its Sync was swallowed by a COPY.
         let dropping = self.server.dropping_all.is_some_and(|at| at != segment) && self.server.pending.is_ahead();
         if dropping || self.server.undo_log.is_open(subject, segment) {
             return Err(ReplyWait::EarlierSegment.into());
@@ -100,13 +100,13 @@ impl Link<'_, '_> {
         Ok(())
     }
 
-    /// What we answer by the transaction's status must wait until that is known.
+    /// A local reply that depends on the transaction status must wait until the status is known.
     pub(crate) fn must_know_status(&self) -> Result<(), StopReason> {
         if self.server.pending.is_ahead() { Err(ReplyWait::TransactionStatus.into()) } else { Ok(()) }
     }
 
-    /// Fails a request with a message of ours: the server is sent what it can only refuse, so that its transaction fails and
-    /// it skips to the next Sync, as after any error.
+    /// Fails a request with our own message: the server receives a message that it can only refuse, so that its
+    /// transaction fails and it skips to the next Sync, as after any error.
     pub(crate) fn fail(&mut self, what: &'static str) -> Rewrite {
         self.expect_logged(Expected::Refused, None, Change::Refused(what));
         let unused = self.ctx.interner.unused_name();
@@ -114,7 +114,7 @@ impl Link<'_, '_> {
         Rewrite::Replaced
     }
 
-    /// What a text does on this server.
+    /// The effects of a text on this server.
     #[inline]
     pub(crate) fn text_effects(&self, text: Text<'_>) -> Effects {
         text.effects(&text.head(), self.ctx, &self.server.params)
@@ -126,14 +126,14 @@ impl Link<'_, '_> {
         self.ctx.state.refuse && !effects.leaves.is_empty()
     }
 
-    /// A query that fails takes the place of the client's.
+    /// Replaces the client's query with one that fails.
     pub(crate) fn refuse_query(&mut self, effects: Effects) -> Rewrite {
         self.server.pending.request_with(Expected::QueryRefused, effects);
         put_front::query(self.ctx.scratch, REFUSED_TEXT.as_bytes());
         Rewrite::Replaced
     }
 
-    /// A Parse that fails takes the place of the client's. `change` is what the client's Parse would have changed.
+    /// Replaces the client's Parse with one that fails. `change` is what the client's Parse would have changed.
     pub(crate) fn refuse_parse(&mut self, effects: Effects, change: Change) -> Rewrite {
         self.server.unnamed = None;
         self.expect_logged(Expected::ParseRefused, None, change);
@@ -142,14 +142,14 @@ impl Link<'_, '_> {
         Rewrite::Replaced
     }
 
-    /// An Execute: what it may leave is what the text of its portal may.
+    /// An Execute: it may leave what the text of its portal may leave.
     #[inline]
     pub(crate) fn execute(&mut self, message: &[u8]) -> Rewrite {
         let effects = self.server.state.portal(message.get(HEAD) == Some(&0));
         self.forward_with(Expected::Execute, effects)
     }
 
-    /// A FunctionCall: any function may be called by its number.
+    /// A FunctionCall: any function may be called by its OID.
     pub(crate) fn function_call(&mut self, message: &[u8]) -> Rewrite {
         let function = message.get(HEAD..HEAD + 4).and_then(|id| id.try_into().ok()).map(u32::from_be_bytes);
         let harmless = function.is_some_and(|id| LARGE_OBJECT_FUNCTIONS.contains(&id));

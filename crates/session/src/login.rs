@@ -1,7 +1,7 @@
-//! A client's login: the exchange of messages that proves who it is.
+//! A client's login: the exchange of messages that proves its identity.
 //!
-//! Owns the order of the messages and their shape. What a password or a proof is worth is decided in `weir-auth`; where
-//! secrets come from is the engine's knowledge. A login that can only fail takes every step of one that can succeed.
+//! Owns the order of the messages and their format. Passwords and proofs are checked in `weir-auth`; the engine knows
+//! where secrets come from. A login that can only fail takes every step of one that can succeed.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use weir_pgwire::{frontend, put_back};
 use crate::refusal::Refusal;
 
 /// The longest password message, in bytes: a password of 65,535 (PostgreSQL's and PgBouncer's bound), with its tag, its
-/// length and its end. Tokens that stand for passwords have a few thousand.
+/// length and its terminator. Tokens used as passwords have a few thousand.
 pub const MAX_PASSWORD: usize = 65_535 + 6;
 
 /// Randomness for one login.
@@ -34,10 +34,10 @@ pub struct Login {
 enum Stage {
     Cleartext {
         secret: Option<Secret>,
-        /// What the answer is checked against where there is no secret.
+        /// Used to check the answer if there is no secret.
         mock: Option<Shape>,
     },
-    /// The password that was given is being hashed, to be compared with a verifier.
+    /// The password that the client sent is being hashed, to be compared with a verifier.
     CleartextSalting {
         given: Arc<str>,
         verifier: ScramVerifier,
@@ -55,7 +55,7 @@ enum Stage {
         offer: ScramOffer,
         source: ScramSource,
     },
-    /// The client has its challenge, and the stored password is being hashed.
+    /// The client has received its challenge, and the stored password is being hashed.
     ScramSalting {
         challenged: ScramChallenged,
         salt: Vec<u8>,
@@ -65,7 +65,7 @@ enum Stage {
     Over,
 }
 
-/// What a step of a login came to. What must be sent to the client is in the buffer that the step was given.
+/// The result of a login step. What must be sent to the client is in the buffer that the step received.
 pub enum LoginStep {
     /// The client's next message.
     Wait,
@@ -75,23 +75,23 @@ pub enum LoginStep {
         password: Arc<str>,
         /// With this salt.
         salt: Vec<u8>,
-        /// So often.
+        /// The number of iterations.
         iterations: u32,
-        /// Whether it is the stored one; otherwise it is what a client gave, and may be anything.
+        /// Whether it is the stored password; otherwise it comes from a client, and may be anything.
         stored: bool,
     },
     /// This password must be checked; then [`Login::checked`].
     CheckPassword(Arc<str>),
-    /// The client is who it says it is.
+    /// The client has proven its identity.
     Accepted(LearnedCredentials),
-    /// It is not, or it can't be.
+    /// It has not, or it can't.
     Refused(Refusal),
 }
 
-/// What a login taught us that can be used to log in to a server.
+/// Secrets learnt from a login that can be used to log in to a server.
 #[derive(Clone, Default)]
 pub struct LearnedCredentials {
-    /// The password, if it was sent as it is.
+    /// The password, if it was sent in clear text.
     pub password: Option<Arc<str>>,
     /// The keys, if the client proved to have them.
     pub keys: Option<ScramKeys>,
@@ -163,7 +163,7 @@ impl Login {
                 Err(_) => LoginStep::Refused(Refusal::SaslFailed),
             },
             Stage::CleartextSalting { .. } | Stage::ScramSalting { .. } | Stage::External { .. } | Stage::Over => {
-                LoginStep::Refused(Refusal::Protocol("a password message that nobody asked for".into()))
+                LoginStep::Refused(Refusal::Protocol("a password message that was not requested".into()))
             }
         }
     }
@@ -183,7 +183,7 @@ impl Login {
                 self.stage = Stage::ScramFinal(challenged.verify_with(verifier, false));
                 LoginStep::Wait
             }
-            _ => LoginStep::Refused(Refusal::Broken("a hash that nobody asked for")),
+            _ => LoginStep::Refused(Refusal::Broken("a hash that was not requested")),
         }
     }
 
@@ -195,7 +195,7 @@ impl Login {
             }
             Stage::External { by: External::Ldap, .. } => LoginStep::Refused(Refusal::LdapFailed),
             Stage::External { by: External::Pam, .. } => LoginStep::Refused(Refusal::PamFailed),
-            _ => LoginStep::Refused(Refusal::Broken("a verdict that nobody asked for")),
+            _ => LoginStep::Refused(Refusal::Broken("a verdict that was not requested")),
         }
     }
 
@@ -257,7 +257,7 @@ impl Login {
             },
             ScramStart::Salt { password, salt, iterations } => match server.challenge(first, &salt, iterations) {
                 Ok((challenged, server_first)) => {
-                    // At once, as a user without a password to be hashed has it.
+                    // At once, as for a user without a password to be hashed.
                     put_back::auth_sasl_continue(buffer, &server_first);
                     self.stage = Stage::ScramSalting { challenged, salt: salt.clone(), iterations };
                     LoginStep::HashPassword { password, salt, iterations, stored: true }
@@ -271,14 +271,14 @@ impl Login {
 /// The password of a password message.
 fn cleartext(body: &[u8]) -> Result<Arc<str>, Refusal> {
     match frontend::password(body).ok().and_then(|password| std::str::from_utf8(password).ok()) {
-        // Whoever it is: nobody has such a password, on a server either.
+        // For any user: none has such a password, on a server either.
         Some("") => Err(Refusal::EmptyPassword),
         Some(given) => Ok(given.into()),
         None => Err(Refusal::PasswordFailed),
     }
 }
 
-/// The words for a client that is refused before any proof.
+/// The texts for a client that is refused before any proof.
 fn refusal(denial: Denial) -> Refusal {
     match denial {
         Denial::NoSuchUser => Refusal::TrustFailed,

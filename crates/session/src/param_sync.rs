@@ -1,7 +1,7 @@
-//! The tracked parameters of a server are made those of the client that it is linked to.
+//! Sets the tracked parameters of a server to those of the client that it is linked to.
 //!
-//! Owns the query that does it and what both hold once it has succeeded. Must not know when a link is made, or what becomes
-//! of one whose server refuses the query.
+//! Owns the query that does it and the parameters of both after it has succeeded. Must not know when a link is made, or
+//! what happens to a link whose server refuses the query.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::out::Out;
 use crate::params::ParamTable;
 use crate::server::Server;
 
-/// Whether both hold the same parameters in common: nothing is to be sent then.
+/// Whether both share the same parameters: nothing needs to be sent then.
 #[inline]
 pub fn are_shared(server: &Server, client: &Client) -> bool {
     Arc::ptr_eq(&client.params, &server.params)
 }
 
-/// Before a link: sends the server what sets its parameters to the client's. Returns whether a query was sent, whose end
-/// must be awaited ([`Unusual::own_query_done`](crate::from_server::Unusual::own_query_done)).
+/// Before a link: sends the server a query that sets its parameters to the client's. Returns whether a query was sent,
+/// whose end must be awaited ([`Unusual::own_query_done`](crate::from_server::Unusual::own_query_done)).
 pub fn start(
     server: &mut Server,
     client: &mut Client,
@@ -40,7 +40,7 @@ pub fn start(
     false
 }
 
-/// What [`finish`] will change in what the client holds: each parameter's name, the client's spelling and the server's.
+/// What [`finish`] will change in the client's parameters: each name, the client's spelling and the server's.
 pub fn respelled<'a>(
     server: &'a Server,
     client: &'a Client,
@@ -52,8 +52,8 @@ pub fn respelled<'a>(
     })
 }
 
-/// The query has succeeded: the client holds the server's spelling of each value from now on. Where one differs from what
-/// the client was told, the ParameterStatus that says so is appended to `tell`.
+/// The query has succeeded: from now on the client has the server's spelling of each value. Where one differs from the
+/// value that the client has received, a ParameterStatus is appended to `tell`.
 pub fn finish(server: &Server, client: &mut Client, tell: Option<(&ParamTable, &mut Vec<u8>)>) {
     if let Some((table, buffer)) = tell {
         respelled(server, client, table).for_each(|(name, _, value)| put_back::parameter_status(buffer, name, value));

@@ -1,10 +1,10 @@
-//! Tracked parameters: what each client has set, what each server has, and the query that makes them agree.
+//! Tracked parameters: the values of each client and each server, and the query that makes them agree.
 //!
 //! Owns the list of tracked names and the comparison of two sets of values. Must not know when a link is made.
 //!
 //! A parameter that a server reports by ParameterStatus is known in the server's own spelling. Which ones are reported
-//! depends on the server's version (PostgreSQL documentation, "Asynchronous Operations"). Of the others a server has what
-//! we last set, and its default before.
+//! depends on the server's version (PostgreSQL documentation, "Asynchronous Operations"). The others have on a server
+//! the value that we last set, and its default before.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::spelling;
 pub use crate::untracked::BadParam;
 use crate::untracked::Untracked;
 
-/// What PgBouncer tracks, IntervalStyle among it, and what common drivers and frameworks send at startup.
+/// What PgBouncer tracks, IntervalStyle included, and what common drivers and frameworks send at startup.
 const TRACKED: [&str; 19] = [
     "client_encoding",
     "DateStyle",
@@ -36,12 +36,12 @@ const TRACKED: [&str; 19] = [
     "row_security",
 ];
 
-/// The first of [`TRACKED`], which decide how a statement's text is read when it is parsed: its literals and its names.
+/// The first of [`TRACKED`], which decide how a statement's literals and names are read when it is parsed.
 const READ_BY: usize = 6;
 
-/// Reported from PostgreSQL 14 on, and yet never taken from a report: it says as much about a server as about a session.
-/// When an operator makes a primary read-only, every session of it reports so. A client that took that for a wish of its
-/// own would carry it to the next primary, and one that had its old value set again would write where nobody may.
+/// Reported from PostgreSQL 14 on, and yet never adopted from a report: it describes a server as well as a session.
+/// When an operator makes a primary read-only, every session of it reports so. A client that adopted the report would
+/// carry it to the next primary, and one that had its old value set again would write where writes are forbidden.
 const OF_THE_SERVER: &str = "default_transaction_read_only";
 
 /// The most parameters that can be tracked.
@@ -50,17 +50,17 @@ const MAX_TRACKED: usize = 64;
 /// The longest value that is kept for a client; a startup packet holds 10,000 bytes at most.
 const MAX_VALUE: usize = 10_000;
 
-/// A value that no client can ask for, so that it agrees with none.
+/// A value that no client can set, so that it agrees with none.
 const DOUBTFUL: &str = "\u{1}";
 
 /// What a ParameterStatus is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reported {
-    /// Nothing that follows a client.
+    /// Not a parameter that follows its client.
     Untracked,
     /// A parameter that follows its client.
     Tracked,
-    /// One of these by which a text is read, too.
+    /// One of these by which a text is also parsed.
     ParseEnvironment,
 }
 
@@ -70,14 +70,14 @@ pub struct ParamTable {
     names: Vec<Box<str>>,
 }
 
-/// The values of one client or one server, by the table's order. Shared between all that agree; a set of its own shares the
-/// values that it has from a server.
+/// The values of one client or one server, by the table's order. Shared between all whose values agree; a set of its
+/// own shares the values that came from a server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Params {
     values: Vec<Option<Arc<str>>>,
-    /// Which of them the server reports by itself, a bit each.
+    /// Which of them the server reports itself, a bit each.
     reported: u64,
-    /// What a client has set at its login besides.
+    /// The untracked parameters that a client has set at its login.
     untracked: Untracked,
 }
 
@@ -93,7 +93,7 @@ impl ParamTable {
         table
     }
 
-    /// A set in which nothing is known.
+    /// A set in which no value is known.
     pub fn unknown(&self) -> Params {
         Params { values: vec![None; self.names.len()], ..Params::default() }
     }
@@ -117,7 +117,7 @@ impl ParamTable {
         Ok(())
     }
 
-    /// Sets a parameter in a client's `params` that is not tracked: it is set on each server that the client gets.
+    /// Sets an untracked parameter in a client's `params`: it is set on each server that the client gets.
     ///
     /// # Errors
     /// [`BadParam::Unknown`] for a name that can't follow a client.
@@ -135,7 +135,7 @@ impl ParamTable {
         }
         match self.index(name) {
             Some(index) => params.values[index] = Some(value.into()),
-            // What can't be restored stays what the servers have.
+            // A value that can't be restored stays the servers'.
             None => drop(params.untracked.set(name, value)),
         }
     }
@@ -150,7 +150,7 @@ impl ParamTable {
         self.index(name).is_some()
     }
 
-    /// Whether a parameter goes with a client to its next server when it is changed: this server reports it.
+    /// Whether a changed parameter follows its client to its next server: this server reports it.
     pub(crate) fn follows(&self, server: &Params, name: &str) -> bool {
         self.index_of_report(name).is_some_and(|index| server.reports(index))
     }
@@ -165,7 +165,7 @@ impl ParamTable {
         self.index(name)
     }
 
-    /// Fills what `params` does not say from what a server reports.
+    /// Fills the unknown values of `params` from a server's report.
     pub fn fill(&self, params: &mut Params, server: &Params) {
         params.reported = server.reported;
         if let (Some(given), Some(has)) = (self.get(params, TRACKED[1]), self.get(server, TRACKED[1]))
@@ -186,7 +186,7 @@ impl ParamTable {
         known.filter_map(|(name, value)| Some((&**name, value.as_deref()?))).chain(params.untracked.iter())
     }
 
-    /// The values by which the literals and the names of a text are read.
+    /// The values by which the literals and the names of a text are parsed.
     pub(crate) fn read_by<'p>(&self, params: &'p Params) -> impl Iterator<Item = &'p str> {
         let tracked = params.values.iter().take(READ_BY).map(|value| value.as_deref().unwrap_or_default());
         tracked.chain(params.untracked.iter().flat_map(|(name, value)| [name, value]))
@@ -198,8 +198,8 @@ impl ParamTable {
         known.filter_map(|(index, (name, value))| server.reports(index).then_some((&**name, value.as_deref()?)))
     }
 
-    /// Makes a server agree with a client: appends the query that does it to `query` and the assumed outcome to `server`.
-    /// Returns whether there is anything to do.
+    /// Makes a server agree with a client: appends the query that does it to `query` and the assumed result to
+    /// `server`. Returns whether there is anything to do.
     pub(crate) fn agree(&self, client: &Arc<Params>, server: &mut Arc<Params>, query: &mut String) -> bool {
         if Arc::ptr_eq(client, server) {
             return false;
@@ -228,9 +228,9 @@ impl ParamTable {
         !query.is_empty()
     }
 
-    /// A client and a server that agree share one set from now on. Where both hold the same, the set with the lower
-    /// address wins: that is an order, so a pool's clients and servers end with a single set however they meet, and their
-    /// comparison with that of two pointers.
+    /// A client and a server that agree share one set from now on. If both hold the same values, the set with the lower
+    /// address is kept: an order, so a pool's clients and servers end with a single set in whatever order they are
+    /// linked, and their comparison with that of two pointers.
     pub(crate) fn share(client: &mut Arc<Params>, server: &mut Arc<Params>) {
         if Arc::as_ptr(client) < Arc::as_ptr(server) && client == server {
             server.clone_from(client);
@@ -239,7 +239,7 @@ impl ParamTable {
         }
     }
 
-    /// Takes a ParameterStatus into a server's set. Returns what it is about.
+    /// Takes a ParameterStatus into a server's set. Returns which kind of parameter it is about.
     pub(crate) fn report(&self, server: &mut Arc<Params>, name: &str, value: &str) -> Reported {
         let Some(index) = self.index_of_report(name) else { return Reported::Untracked };
         if (server.values[index].as_deref() != Some(value) || !server.reports(index)) && value.len() <= MAX_VALUE {
@@ -258,8 +258,8 @@ impl ParamTable {
         }
     }
 
-    /// A client takes over what its server reports. What a server does not report stays what the client asked for at
-    /// startup, whatever has become of it there.
+    /// A client adopts what its server reports. Unreported values stay those that the client set at startup, whatever
+    /// their value there is.
     pub(crate) fn adopt(&self, client: &mut Arc<Params>, server: &Arc<Params>) {
         let agree = |index: usize| server.reports(index) || client.values[index] == server.values[index];
         if client.untracked == server.untracked && (0..self.names.len()).all(agree) {
@@ -273,7 +273,7 @@ impl ParamTable {
         client.reported = server.reported;
     }
 
-    /// What a server's set is after `RESET ALL`, as far as nothing reports it.
+    /// A server's set after `RESET ALL`, for values that are not reported.
     pub(crate) fn after_reset(&self, server: &mut Arc<Params>) {
         let assumed = |index: &usize| !server.reports(*index) && server.values[*index].is_some();
         let changed: Vec<usize> = (0..self.names.len()).filter(assumed).collect();
@@ -284,15 +284,15 @@ impl ParamTable {
         }
     }
 
-    /// A server has refused to agree with a client: what is not tracked is as it was before, since the queries are one
-    /// transaction. A parameter that does not exist there can't be reset.
+    /// A server has refused to agree with a client: untracked parameters have their previous values, since the queries
+    /// are one transaction. A parameter that does not exist there can't be reset.
     pub(crate) fn revert_untracked(server: &mut Arc<Params>, before: &Params) {
         if server.untracked != before.untracked {
             Arc::make_mut(server).untracked.clone_from(&before.untracked);
         }
     }
 
-    /// Nothing is known any more of what was assumed: each such parameter is set again when it is next compared.
+    /// No assumed value is known any more: each such parameter is set again when it is next compared.
     pub(crate) fn doubt(&self, server: &mut Arc<Params>) {
         let assumed = |index: &usize| !server.reports(*index) && server.values[*index].is_some();
         let doubtful: Vec<usize> = (0..self.names.len()).filter(assumed).collect();
@@ -365,8 +365,8 @@ fn untracked_query(query: &mut String, name: &str, value: Option<&str>) {
 }
 
 fn push_literal(query: &mut String, value: &str) {
-    // An escape string means the same whatever standard_conforming_strings is, and in any encoding: the server reads the
-    // text in the encoding from before it.
+    // An escape string means the same with any standard_conforming_strings, and in any encoding: the server reads the
+    // text in the previous encoding.
     query.push_str(if value.contains('\\') || !value.is_ascii() { "E'" } else { "'" });
     for c in value.chars() {
         if !c.is_ascii() {
@@ -451,11 +451,11 @@ mod tests {
     }
 
     #[test]
-    fn sets_that_are_equal_end_as_one_whoever_meets_whom() {
+    fn sets_that_are_equal_end_as_one_in_any_order_of_links() {
         let t = table();
         let set = || server(&t, &[("TimeZone", "UTC"), ("application_name", "x")]);
         let (mut clients, mut servers) = ([set(), set(), set()], [set(), set()]);
-        // Wherever the lowest lies, two rounds carry it to all; then nobody has anything to compare.
+        // Wherever the lowest address is, two rounds spread it to all; then no set needs a comparison.
         for round in 0..3 {
             for server in &mut servers {
                 for client in &mut clients {
@@ -488,10 +488,10 @@ mod tests {
         t.fill(&mut client, &fenced);
         let client = Arc::new(client);
         let told = t.report(&mut fenced, "default_transaction_read_only", "on");
-        assert!(matches!(told, Reported::Untracked), "it is not the client's to take over");
+        assert!(matches!(told, Reported::Untracked), "the client does not adopt it");
         let mut query = String::new();
-        assert!(!t.agree(&client, &mut fenced, &mut query), "nobody makes it writable again: {query}");
-        // Whoever asked for it at startup has it, and the next one the server's own again.
+        assert!(!t.agree(&client, &mut fenced, &mut query), "no query makes it writable again: {query}");
+        // A client that set it at startup has it, and the next one has the server's value again.
         let reader = params(&t, &[("TimeZone", "UTC"), ("default_transaction_read_only", "on")]);
         assert!(t.agree(&reader, &mut fenced, &mut query));
         assert!(t.agree(&client, &mut fenced, &mut query));

@@ -1,10 +1,11 @@
-//! The contract of replies: the queue of requests of which the replies are pending.
+//! The accounting of replies: the queue of requests whose replies are pending.
 //!
 //! Owns the queue of requests that were sent to one server (or answered by us in their place) and not yet answered.
-//! Must not know pools, or what requests changed: it is given the tag of each reply and says which request it answers.
+//! Must not know pools, or what requests changed: it receives the tag of each reply and returns the request that it
+//! answers.
 //!
-//! Invariants: a reply that no request asked for is a [`UnexpectedReply`]; a reply made by us is emitted exactly when everything
-//! before it has been answered; after an error in the extended protocol everything up to the next Sync is dropped, as the
+//! Invariants: a reply to no request is an [`UnexpectedReply`]; a local reply is emitted exactly when everything before
+//! it has been answered; after an error in the extended protocol everything up to the next Sync is dropped, as the
 //! server drops it (PostgreSQL documentation, "Message Flow", Extended Query; `ignore_till_sync` in `postgres.c`).
 
 use std::collections::VecDeque;
@@ -21,19 +22,19 @@ use crate::watched::StatementId;
 /// A pipeline of Parse, Bind, Describe, Execute, Close, Sync is six runs, so this holds ten thousand of them.
 const MAX_RUNS: usize = 65_536;
 
-/// How much of a message must be sent to count as progress: a byte now and then does not.
+/// How much of a message must be sent to count as progress: single bytes do not.
 const PORTION: u32 = 8 << 10;
 
-/// A reply that nothing asked for: the server can't be trusted any more.
+/// A reply to no request: the server can't be trusted any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UnexpectedReply;
 
-/// Whose a reply is, and what it completes.
+/// The request of a reply, and what the reply completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reply {
-    /// The request that it answers.
+    /// The request that the reply answers.
     pub(crate) to: Expected,
-    /// Whether the request is now answered in full.
+    /// Whether the request is now fully answered.
     pub(crate) last: bool,
     /// What the request may leave on the server.
     pub(crate) effects: Effects,
@@ -65,7 +66,7 @@ pub(crate) struct PendingReplies {
     doubtful: bool,
     /// A request was sent while the server reads COPY data.
     breached: bool,
-    /// The newest request has been sent in part only: nothing but an error can answer it yet.
+    /// The newest request has been sent in part only: only an error can answer it yet.
     half: bool,
     /// Counts the ends of segments that were sent: what is skipped after an error lies within one.
     segment: u32,
@@ -73,13 +74,13 @@ pub(crate) struct PendingReplies {
     ends: u32,
     /// Requests in `runs` that no reply of the server's answers ([`Expected::is_unanswered`]).
     unanswered: u32,
-    /// How many requests are in `runs`, and how many of them were sent since the client last asked for answers: the server
-    /// may keep those answers to itself until it is asked (PostgreSQL documentation, "Message Flow", Flush).
+    /// How many requests are in `runs`, and how many of them were sent since the client last requested answers: the
+    /// server may keep those answers back until then (PostgreSQL documentation, "Message Flow", Flush).
     length: u32,
-    unasked: u32,
-    /// What `unasked` was before the newest request.
-    unasked_before: u32,
-    /// Nothing was sent since we asked for all answers.
+    unflushed: u32,
+    /// What `unflushed` was before the newest request.
+    unflushed_before: u32,
+    /// Nothing was sent since we requested all answers.
     flushed: bool,
     /// Grows with what the client sends: by each request, each message of COPY data that the server reads, and each
     /// [`PORTION`] of a longer message. Wraps around.
@@ -95,7 +96,7 @@ impl PendingReplies {
         self.runs.is_empty() && !self.unsynced && !self.skipping && !self.copy_in
     }
 
-    /// Whether an earlier segment is unanswered: its outcome, and the transaction's status after it, are not known.
+    /// Whether an earlier segment is unanswered: its outcome, and the transaction status after it, are unknown.
     #[inline]
     pub(crate) fn is_ahead(&self) -> bool {
         self.ends > 0
@@ -107,23 +108,23 @@ impl PendingReplies {
         self.ends
     }
 
-    /// Whether the next request begins a segment: all before it stand behind a Sync, or are simple queries.
+    /// Whether the next request begins a segment: all before it are followed by a Sync, or are simple queries.
     #[inline]
     pub(crate) fn is_at_boundary(&self) -> bool {
         !self.unsynced && !self.skipping
     }
 
-    /// Whether the server works on something: a request that was sent whole is not answered.
+    /// Whether the server works on something: a request that was sent completely is not answered.
     #[inline]
     pub(crate) fn is_working(&self) -> bool {
         !(self.runs.is_empty() || self.half && self.only_half_is_pending())
     }
 
-    /// Whether nothing more comes before the client has sent something: nothing is pending, or only replies that the server
-    /// may keep until it is asked for them; or it waits for COPY data, or for the rest of the only request.
+    /// Whether nothing more arrives before the client has sent something: nothing is pending, or only replies that the
+    /// server may keep back until a Flush or Sync; or it waits for COPY data, or for the rest of the only request.
     #[inline]
     pub(crate) fn awaits_client(&self) -> bool {
-        self.copy_in || self.length == self.unasked || (self.half && self.only_half_is_pending())
+        self.copy_in || self.length == self.unflushed || (self.half && self.only_half_is_pending())
     }
 
     /// A message of COPY data is being sent.
@@ -132,7 +133,7 @@ impl PendingReplies {
         self.progress = self.progress.wrapping_add(1);
     }
 
-    /// So many bytes of a message's rest were sent.
+    /// This many bytes of a message's rest were sent.
     #[inline]
     pub(crate) fn streamed(&mut self, bytes: usize) {
         self.streamed = self.streamed.saturating_add(bytes as u32);
@@ -142,30 +143,30 @@ impl PendingReplies {
         }
     }
 
-    /// How far the client has come; comparable with what it was before.
+    /// The client's progress; comparable with an earlier value.
     #[inline]
     pub(crate) fn progress(&self) -> u32 {
         self.progress
     }
 
-    /// Whether a ReadyForQuery comes for certain, without another message from the client.
+    /// Whether a ReadyForQuery is certain, without another message from the client.
     pub(crate) fn will_be_ready(&self) -> bool {
         self.is_ahead() && !self.copy_in && !self.doubtful && !self.breached
     }
 
-    /// Whether a ReadyForQuery more or less may come: the server must not be used again.
+    /// Whether one ReadyForQuery more or less may arrive: the server must not be used again.
     #[inline]
     pub(crate) fn is_doubtful(&self) -> bool {
         self.doubtful
     }
 
-    /// Whether the client sent a request where only COPY data may stand.
+    /// Whether the client sent a request where only COPY data is allowed.
     #[inline]
     pub(crate) fn is_breached(&self) -> bool {
         self.breached
     }
 
-    /// The segment that is being sent: an error in it makes the server skip no request of another.
+    /// The segment that is being sent: after an error in it the server skips no request of another.
     #[inline]
     pub(crate) fn segment(&self) -> u32 {
         self.segment
@@ -194,13 +195,13 @@ impl PendingReplies {
         self.copy_in
     }
 
-    /// The request whose answer comes next.
+    /// The request to be answered next.
     #[inline]
     pub(crate) fn head(&self) -> Option<Expected> {
         self.runs.front().map(|run| run.what)
     }
 
-    /// What the request whose answer comes next may leave on the server.
+    /// What the request to be answered next may leave on the server.
     #[inline]
     pub(crate) fn head_effects(&self) -> Effects {
         self.runs.front().map_or(Effects::NONE, |run| run.effects)
@@ -212,8 +213,8 @@ impl PendingReplies {
         self.request_with(what, Effects::NONE)
     }
 
-    /// Notes a request that is being sent (or answered by us), and what it may leave on the server. Returns whether it will
-    /// have an answer: not while the server skips to a Sync.
+    /// Notes a request that is being sent (or answered by us), and what it may leave on the server. Returns whether it
+    /// will be answered: not while the server skips to a Sync.
     #[inline]
     pub(crate) fn request_with(&mut self, what: Expected, effects: Effects) -> bool {
         match what {
@@ -235,7 +236,7 @@ impl PendingReplies {
         true
     }
 
-    /// What the newest request may leave is known now.
+    /// What the newest request may leave on the server is known now.
     pub(crate) fn set_newest(&mut self, effects: Effects) {
         let Some(run) = self.runs.back_mut().filter(|run| run.effects != effects) else { return };
         if run.count == 1 {
@@ -259,7 +260,7 @@ impl PendingReplies {
         }
     }
 
-    /// The request whose answer comes next, and the statement that it runs.
+    /// The request to be answered next, and the statement that it runs.
     pub(crate) fn head_watched(&self) -> Option<(Expected, StatementId)> {
         self.runs.front().map(|run| (run.what, run.statement))
     }
@@ -275,16 +276,16 @@ impl PendingReplies {
     #[inline]
     pub(crate) fn set_half(&mut self, half: bool) {
         if half {
-            // What asks for answers does so when it is there as a whole.
-            self.unasked = (self.unasked_before + 1).min(self.length);
+            // A message that requests answers does so once it is complete.
+            self.unflushed = (self.unflushed_before + 1).min(self.length);
         } else if self.half && self.runs.back().is_some_and(|run| run.what.ends_with_ready()) {
-            self.unasked = 0;
+            self.unflushed = 0;
         }
         self.half = half;
         self.streamed = 0;
     }
 
-    /// Whether the only pending reply is that to a request that the server has in part.
+    /// Whether the only pending reply is to a request that the server has in part.
     fn only_half_is_pending(&self) -> bool {
         self.runs.len() == 1 && self.runs[0].count == 1
     }
@@ -294,15 +295,15 @@ impl PendingReplies {
         if !self.skipping {
             self.unsynced = true;
         }
-        self.unasked = 0;
+        self.unflushed = 0;
     }
 
-    /// Whether a Flush must be sent for all answers to come without another request. Once, until there is more to answer.
+    /// Whether a Flush must be sent to get all answers without another request. Once, until there is more to answer.
     pub(crate) fn needs_flush(&mut self) -> bool {
         !std::mem::replace(&mut self.flushed, true)
     }
 
-    /// Whether what comes next is a reply of ours, or nothing at all.
+    /// Whether the next reply is a local one, or there is none.
     #[inline]
     pub(crate) fn has_local_next(&self) -> bool {
         self.unanswered > 0 && self.head().is_some_and(Expected::is_unanswered)
@@ -359,7 +360,7 @@ impl PendingReplies {
     /// Matches a reply other than an error, a notice, a notification or a parameter's status with its request.
     #[inline(always)]
     pub(crate) fn reply(&mut self, tag: u8) -> Result<Reply, UnexpectedReply> {
-        // What most replies are, decided as below.
+        // The usual replies, decided as below.
         if let Some(&Run { what: to @ Expected::Query, effects, .. }) = self.runs.front()
             && matches!(tag, back::ROW_DESCRIPTION | back::DATA_ROW | back::COMMAND_COMPLETE | back::READY)
             && !self.copy_in
@@ -377,7 +378,7 @@ impl PendingReplies {
     /// See [`PendingReplies::reply`].
     #[inline(never)]
     fn reply_to_any(&mut self, tag: u8) -> Result<Reply, UnexpectedReply> {
-        // Until the client ends the COPY, or its message, there is nothing to answer but by an error.
+        // Until the client ends the COPY, or its message, only an error can arrive.
         if self.copy_in || (self.half && self.only_half_is_pending()) {
             return Err(UnexpectedReply);
         }
@@ -407,10 +408,10 @@ impl PendingReplies {
             (_, back::PARSE_COMPLETE) if to.is_parse() => true,
             (Expected::Bind | Expected::BindLogged, back::BIND_COMPLETE) => true,
             (Expected::DescribeStatement, back::PARAMETER_DESCRIPTION) => {
-                let unasked = self.unasked;
+                let unflushed = self.unflushed;
                 self.pop();
                 self.push_front(Expected::DescribeRows);
-                self.unasked = unasked;
+                self.unflushed = unflushed;
                 return Ok(Reply { to, last: false, effects });
             }
             (Expected::DescribeRows, back::ROW_DESCRIPTION | back::NO_DATA) => true,
@@ -425,8 +426,8 @@ impl PendingReplies {
         Ok(Reply { to, last, effects })
     }
 
-    /// An error answers the request at the head. Returns that request, after telling `dropped` of every request that the
-    /// server will not answer because of it (the failed one included); `None` if nothing was asked.
+    /// An error answers the request at the head. Returns that request, after calling `dropped` for every request that
+    /// the server will not answer because of it (the failed one included); `None` if nothing was pending.
     pub(crate) fn error(&mut self, mut dropped: impl FnMut(Expected)) -> Option<Expected> {
         let head = self.head()?;
         if self.copy_in || self.sync_in_copy {
@@ -494,7 +495,8 @@ impl PendingReplies {
                     return;
                 }
                 _ => {
-                    // The server will take the request for a breach of the COPY, and what it answers then can't be counted.
+                    // The server will treat the request as a violation of the COPY, and its answers then can't be
+                    // counted.
                     self.breached = true;
                     return;
                 }
@@ -520,8 +522,8 @@ impl PendingReplies {
         self.flushed = false;
         self.length += 1;
         self.progress = self.progress.wrapping_add(1);
-        self.unasked_before = self.unasked;
-        self.unasked = if ends { 0 } else { self.unasked + 1 };
+        self.unflushed_before = self.unflushed;
+        self.unflushed = if ends { 0 } else { self.unflushed + 1 };
         match self.runs.back_mut() {
             Some(last) if last.what == what && last.effects == effects && last.statement == StatementId::NONE => {
                 last.count += 1;
@@ -538,11 +540,11 @@ impl PendingReplies {
         }
     }
 
-    /// So many requests, the oldest ones, are answered.
+    /// This many requests, the oldest ones, are answered.
     #[inline]
     fn shorten(&mut self, by: u32) {
         self.length -= by;
-        self.unasked = self.unasked.min(self.length);
+        self.unflushed = self.unflushed.min(self.length);
     }
 
     #[inline]
@@ -557,7 +559,7 @@ impl PendingReplies {
             self.shorten(1);
         }
         if self.runs.is_empty() && self.runs.capacity() > 1024 {
-            // A deep pipeline does not leave its memory with the server for good.
+            // A deep pipeline does not keep its memory at the server permanently.
             self.runs.shrink_to(16);
         }
     }

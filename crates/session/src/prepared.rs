@@ -26,7 +26,8 @@ struct Node {
     key: Key,
     newer: u32,
     older: u32,
-    /// The epoch in which it was prepared; none if it is not to be trusted: close and prepare anew before the next use.
+    /// The epoch in which it was prepared; `None` if it can't be trusted: close and prepare it again before the next
+    /// use.
     prepared: Option<u64>,
 }
 
@@ -35,7 +36,7 @@ struct Node {
 pub(crate) enum OnServer {
     /// It is prepared, and good.
     Ready,
-    /// It may be prepared, but must be closed and prepared anew.
+    /// It may be prepared, but must be closed and prepared again.
     Stale,
     /// It is not prepared.
     Absent,

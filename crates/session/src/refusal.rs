@@ -1,11 +1,11 @@
-//! What a peer is told when Weir refuses: one table of texts and SQLSTATEs.
+//! The errors with which Weir refuses a peer: one table of texts and SQLSTATEs.
 //!
-//! Where PgBouncer has a text for a case, this is the same text. A refusal ends the client's connection, but for a limit on
-//! statements, which fails the request alone.
+//! Where PgBouncer has a text for a case, this is the same text. A refusal ends the client's connection, except for a
+//! limit on statements, which fails only the request.
 //!
-//! Overload is told apart from failure: a full pool, a slow server, a server that can't be had and a limit are four
-//! [`Class`]es, which counters have too. One text of PgBouncer's, `query_wait_timeout`, stands for all four; its SQLSTATE, its
-//! detail and its hint say which it was ([`Cause`]).
+//! Overload is distinguished from failure: a full pool, a slow server, a server that is not available and a limit are
+//! four [`Class`]es, which counters have too. One text of PgBouncer's, `query_wait_timeout`, covers all four; its
+//! SQLSTATE, its detail and its hint say which one it was ([`Cause`]).
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use weir_pgwire::{ErrorFields, put_back};
 
 use crate::cause::{Cause, Class};
 
-/// Why a client is refused or disconnected. `Display` is the text that the client is told and the log says.
+/// Why a client is refused or disconnected. `Display` is the text that the client and the log receive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// No pool has the name that the client gave as its database.
@@ -32,31 +32,31 @@ pub enum Refusal {
     BadParameter(String),
     /// Not a startup packet of protocol 3, or of a replication connection.
     UnsupportedProtocol(String),
-    /// Wrong password, unknown user: never told apart.
+    /// Wrong password or unknown user: never distinguished.
     PasswordFailed,
-    /// The LDAP server did not accept the password, or could not be asked; the log says why.
+    /// The LDAP server did not accept the password, or could not be reached; the log says why.
     LdapFailed,
     /// PAM did not accept the password; the log says why.
     PamFailed,
-    /// A server that was asked knows no such user, and clients may learn that.
+    /// A server that was queried knows no such user, and clients may learn that.
     NoSuchUser,
     /// The SCRAM exchange failed: wrong password, unknown user, malformed message.
     SaslFailed,
-    /// The secret of a user can't be asked for; the log says why.
+    /// The user's secret can't be looked up; the log says why.
     BadConfig,
-    /// A cleartext password of no length.
+    /// An empty cleartext password.
     EmptyPassword,
     /// Listed nowhere, with the method `trust`.
     TrustFailed,
     /// The client's certificate does not let it in, or it showed none.
     CertificateFailed,
-    /// The user of the operating system does not let it in, or it did not come by the Unix socket.
+    /// The user of the operating system is not allowed in, or the client did not connect by the Unix socket.
     PeerRejected,
     /// A rule of the HBA file rejects it.
     LoginRejected,
     /// No rule of the HBA file matches it.
     NoRule,
-    /// Anybody may come in, but the database names no user to come in as.
+    /// Any client may log in, but the database names no user to log in as.
     NoForcedUser,
     /// The login was not finished in time.
     LoginTimeout,
@@ -72,28 +72,28 @@ pub enum Refusal {
     TooManyUserClients,
     /// All client connections of the address are taken.
     TooManyAddressClients,
-    /// Neither an administrator of the console, nor one who may look at it.
+    /// Neither an administrator of the console nor a user who may read it.
     NotAllowed,
-    /// At the console as the user that is for the operating system's user of this process, and it is another one.
+    /// At the console as the user reserved for this process's operating system user, from another one.
     NotOwner {
         /// Which one it is, in a sentence.
         detail: String,
     },
-    /// At the console as a user that is not listed; an auth_query has no server there that it could ask.
+    /// At the console as a user that is not listed; an auth_query has no server to query there.
     NoConsoleUser {
         /// Which user, in a sentence.
         detail: String,
     },
     /// The wait for a server exceeded query_wait_timeout.
     QueryWaitTimeout {
-        /// Why it did.
+        /// The cause.
         cause: Cause,
         /// The same with names and figures, in sentences.
         detail: String,
     },
     /// The wait for a server exceeded query_timeout, which covers it where a `pgbouncer.ini` sets it.
     WaitQueryTimeout {
-        /// Why it did.
+        /// The cause.
         cause: Cause,
         /// The same with names and figures, in sentences.
         detail: String,
@@ -106,16 +106,16 @@ pub enum Refusal {
     IdleTransactionTimeout,
     /// A transaction exceeded transaction_timeout.
     TransactionTimeout,
-    /// The server could not be reached, or refused us; its own words.
+    /// The server could not be reached, or refused us, with its own text.
     ServerDown {
         /// The server's SQLSTATE, or 08006 where there was none.
         sqlstate: String,
-        /// What it said.
+        /// The server's text.
         message: String,
         /// The pool and the server of a login that failed, in a sentence; empty: not a login.
         detail: String,
     },
-    /// No login to a server came to its end in time; which one.
+    /// No login to a server was completed in time; which one.
     ServerSlow {
         /// What took too long.
         message: String,
@@ -134,11 +134,11 @@ pub enum Refusal {
     SimpleQuery,
     /// A limit on prepared statements.
     StatementLimit(&'static str),
-    /// A tracked parameter of the client could not be set on a server; the server's words.
+    /// A tracked parameter of the client could not be set on a server; the server's text.
     ParameterFailed {
         /// The server's SQLSTATE.
         sqlstate: String,
-        /// What it said.
+        /// The server's text.
         message: String,
     },
     /// The process is being shut down, and takes no more clients.
@@ -151,23 +151,23 @@ pub enum Refusal {
     DatabaseKilled,
     /// The operator has the database take no new clients (DISABLE).
     DatabaseDisabled(String),
-    /// The database in which the user's secret must be asked for is disabled.
+    /// The database in which the user's secret must be looked up is disabled.
     AuthDatabaseDisabled(String),
     /// The client did not take what was sent to it while everything was suspended.
     SuspendTimeout,
     /// The pool was removed, or its user changed.
     PoolGone,
-    /// Something in Weir is not as it must be; the link is closed rather than trusted.
+    /// An invariant of Weir does not hold; the link is closed because it can't be trusted.
     Broken(&'static str),
 }
 
 /// The SQLSTATE of a server that did not answer.
 const NO_SERVER: &str = "08006";
 
-/// Whose SQLSTATEs clients that are refused read.
+/// Whose SQLSTATEs refused clients receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SqlStates {
-    /// PostgreSQL's, which tell causes apart.
+    /// PostgreSQL's, which distinguish causes.
     PostgreSql,
     /// PgBouncer's.
     PgBouncer,
@@ -230,7 +230,7 @@ impl Refusal {
         }
     }
 
-    /// What lay behind it.
+    /// The underlying cause.
     pub fn class(&self) -> Class {
         match self {
             Refusal::QueryWaitTimeout { cause, .. } | Refusal::WaitQueryTimeout { cause, .. } => cause.class(),
@@ -251,7 +251,7 @@ impl Refusal {
         }
     }
 
-    /// The SQLSTATE that PgBouncer sends: one for all that is its own, and a server's for what a server said.
+    /// The SQLSTATE that PgBouncer sends: one for all of its own errors, and the server's for a server's error.
     fn pgbouncer_sqlstate(&self) -> &str {
         match self {
             Refusal::ServerDown { sqlstate, .. } if sqlstate != NO_SERVER => sqlstate,
@@ -260,7 +260,7 @@ impl Refusal {
         }
     }
 
-    /// Appends the error as a message for the client, whose connection ends with it.
+    /// Appends the error as a message for the client, and its connection ends.
     pub fn write(&self, states: SqlStates, buffer: &mut Vec<u8>) {
         let sqlstate = match states {
             SqlStates::PostgreSql => self.sqlstate(),
@@ -269,7 +269,7 @@ impl Refusal {
         self.write_as("FATAL", sqlstate, buffer);
     }
 
-    /// Appends the error as a message for the client, whose connection goes on.
+    /// Appends the error as a message for the client, and its connection continues.
     pub(crate) fn write_error(&self, buffer: &mut Vec<u8>) {
         self.write_as("ERROR", self.sqlstate(), buffer);
     }
@@ -280,7 +280,7 @@ impl Refusal {
         put_back::error(buffer, &fields);
     }
 
-    /// What is particular about this case, beside the text that is the same for all.
+    /// The details of this case, in addition to the fixed text.
     pub fn detail(&self) -> Option<&str> {
         match self {
             Refusal::QueryWaitTimeout { detail, .. }

@@ -1,7 +1,7 @@
 //! A server that has logged in: its pending replies, what is prepared on it, and what clients left on it.
 //!
-//! Owns the proof that a server may be given to somebody else. Must not know pools, sockets, or how it logged in. What it
-//! may send is in `from_server`.
+//! Owns the proof that a server may be given to another client. Must not know pools, sockets, or how it logged in. What
+//! it may send is in `from_server`.
 
 use std::sync::Arc;
 
@@ -37,19 +37,20 @@ pub struct Server {
     pub(crate) status: TxStatus,
     /// What clients left on it.
     pub(crate) state: SessionState,
-    /// The first name since ReadyForQuery that its client used of a statement that it does not have, where that begins like ours.
+    /// The first name since ReadyForQuery that its client used for a statement that it does not have, if the name
+    /// begins like ours.
     pub(crate) unknown_name: Option<Box<[u8]>>,
     /// The transaction under way has changed definitions.
     pub(crate) schema_changed: bool,
     pub(crate) params: Arc<Params>,
-    /// What they were before they were last made those of a client, if one of them is not tracked.
+    /// The parameters before they were last set to a client's, if one of them is not tracked.
     params_before: Option<Arc<Params>>,
     pub(crate) stream: FrameReader,
-    /// Something happened that forbids another use: an unasked message, a broken promise.
+    /// An event that forbids another use: an unsolicited message, a violated guarantee.
     pub(crate) unusable: bool,
-    /// What our own query under way answered so far, if it failed.
+    /// The result so far of our own query under way, if it failed.
     pub(crate) own_error: Option<ServerError>,
-    /// What else the last query of our own was answered with.
+    /// The other results of our own last query.
     pub(crate) own: OwnSeen,
     /// Which statements its portals and requests run, where they are counted.
     pub(crate) watched: Watched,
@@ -57,7 +58,7 @@ pub struct Server {
     key: CancelKey,
 }
 
-/// What the answers to a query of our own held.
+/// The contents of the answers to our own query.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OwnSeen {
     /// A SELECT found one row.
@@ -66,16 +67,16 @@ pub(crate) struct OwnSeen {
     discarded: bool,
 }
 
-/// What a server says about its part in replication (PostgreSQL 14 and later report both; `None` where it does not).
+/// What a server reports about its replication role (PostgreSQL 14 and later report both; `None` if it does not).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Role {
     /// Whether it is in recovery, as it last reported (`in_hot_standby`).
     pub standby: Option<bool>,
-    /// Whether it took only reads by default when we logged in (`default_transaction_read_only`).
+    /// Whether transactions were read-only by default when we logged in (`default_transaction_read_only`).
     pub read_only: Option<bool>,
 }
 
-/// The parameter by which PostgreSQL 14 and later say that they are in recovery.
+/// The parameter by which PostgreSQL 14 and later report that they are in recovery.
 const IN_HOT_STANDBY: &str = "in_hot_standby";
 
 /// What a cancel request must name (PostgreSQL documentation, "Canceling Requests in Progress").
@@ -87,7 +88,7 @@ pub struct CancelKey {
     pub secret: Box<[u8]>,
 }
 
-/// The server sent what no request explains, or what is no message at all: close it.
+/// The server sent something that no request explains, or an invalid message: close it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProtocolViolation(pub &'static str);
 
@@ -97,13 +98,13 @@ impl From<Malformed> for ProtocolViolation {
     }
 }
 
-/// Proof that a server is clean: its transaction is idle, nothing is outstanding, no message is half-way, and nothing that
-/// the pool cares about was left on it. Only [`Server::prove_clean`] makes one.
+/// Proof that a server is clean: its transaction is idle, nothing is outstanding, no message is incomplete, and no
+/// state that the pool cares about was left on it. Only [`Server::prove_clean`] makes one.
 #[derive(Debug)]
 pub struct Clean(());
 
 impl Server {
-    /// A server that has just said that it is ready for its first query.
+    /// A server that has just reported that it is ready for its first query.
     pub fn new(params: Arc<Params>, key: CancelKey) -> Self {
         Server {
             pending: PendingReplies::default(),
@@ -129,31 +130,31 @@ impl Server {
         }
     }
 
-    /// The proof that a release needs, or nothing if anything speaks against it.
+    /// The proof that a release needs; `None` if any condition is not met.
     #[inline]
     pub fn prove_clean(&self) -> Option<Clean> {
         (self.is_quiet() && !self.is_unusable()).then_some(Clean(()))
     }
 
-    /// Whether nothing is under way: no transaction, no reply pending, no message half-way.
+    /// Whether nothing is under way: no transaction, no pending reply, no incomplete message.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.status == TxStatus::Idle && self.pending.is_clean() && self.stream.is_between()
     }
 
-    /// Whether it must not be used again, however quiet it is.
+    /// Whether it must not be used again, even if nothing is under way.
     pub fn is_unusable(&self) -> bool {
         self.unusable || self.pending.is_doubtful()
     }
 
-    /// Whether a part of a message of its has gone to its client, and the rest is still to come: nothing else may be sent
-    /// to the client, who would read it as that rest.
+    /// Whether a part of a message has been sent to the server's client, and the rest is still to come: nothing else
+    /// may be sent to the client, which would read it as that rest.
     pub fn is_mid_message(&self) -> bool {
         self.stream.is_forwarding()
     }
 
-    /// Whether its client must wait before it asks for more: too much is outstanding. All that was sent is answered in time,
-    /// without another message from the client, once the answers are flushed.
+    /// Whether its client must wait before it sends more requests: too much is outstanding. All that was sent is
+    /// answered in time, without another message from the client, once the answers are flushed.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.pending.is_full() || self.undo_log.is_full()
@@ -165,26 +166,26 @@ impl Server {
         !self.pending.is_empty()
     }
 
-    /// Whether it works on something that its client has sent whole.
+    /// Whether it works on a request that its client has sent completely.
     #[inline]
     pub fn is_working(&self) -> bool {
         self.pending.is_working()
     }
 
-    /// Whether nothing more comes of it before its client has sent something.
+    /// Whether it sends nothing more before its client has sent something.
     #[inline]
     pub fn awaits_client(&self) -> bool {
         self.pending.awaits_client()
     }
 
-    /// How far its client has come with what it sends; another number than before, if it has moved.
+    /// Its client's progress in sending; differs from an earlier value if the client has sent something.
     #[inline]
     pub fn progress(&self) -> u32 {
         self.pending.progress()
     }
 
-    /// How many of the client's segments (up to a Sync each, or a simple query) it has to answer, where it will do so without
-    /// another message from the client; otherwise 0.
+    /// How many of the client's segments (up to a Sync each, or a simple query) it has yet to answer, if it will do so
+    /// without another message from the client; otherwise 0.
     #[inline]
     pub fn pending_segments(&self) -> u32 {
         if self.pending.will_be_ready() { self.pending.ahead() } else { 0 }
@@ -196,18 +197,18 @@ impl Server {
         self.status
     }
 
-    /// What its clients left behind since it was last clean of it.
+    /// The state that clients left and that has not been cleaned.
     #[inline]
     pub fn dirty(&self) -> Dirty {
         self.state.dirty()
     }
 
-    /// What its client left is not cleaned: the next one takes it over, as with PgBouncer.
+    /// The state that its client left is not cleaned: the next client takes it over, as with PgBouncer.
     pub fn clear_dirty(&mut self) {
         self.state.clear_dirty();
     }
 
-    /// What to name to cancel its query.
+    /// The key for cancelling its query.
     pub fn cancel_key(&self) -> &CancelKey {
         &self.key
     }
@@ -228,19 +229,19 @@ impl Server {
         self.role = Role { standby: says(IN_HOT_STANDBY), read_only: says("default_transaction_read_only") };
     }
 
-    /// Its part in replication, as another process knew it.
+    /// Its replication role, as another process knew it.
     pub(crate) fn restore_role(&mut self, role: Role) {
         self.role = role;
     }
 
-    /// It was promoted, or says for another reason that its part has changed.
+    /// It was promoted, or reports a changed role for another reason.
     pub(crate) fn reports(&mut self, name: &str, value: &str) {
         if name == IN_HOT_STANDBY {
             self.role.standby = Some(value == "on");
         }
     }
 
-    /// What a query of our own has done, as its command tag tells. Nothing else is under way then.
+    /// The effect of our own query, according to its command tag. Nothing else is under way then.
     #[cold]
     pub(crate) fn own_tag(&mut self, tag: &[u8], table: &ParamTable) {
         match tag {
@@ -261,7 +262,7 @@ impl Server {
         &self.params
     }
 
-    /// Holds its parameters in common with others that have the same, so that comparing them is comparing pointers.
+    /// Shares its parameters with others that have equal ones, so that comparing them is comparing pointers.
     pub fn share_params(&mut self, known: &Arc<Params>) {
         if *self.params == **known {
             self.params = known.clone();
@@ -273,7 +274,7 @@ impl Server {
         self.statements.len()
     }
 
-    /// Why it stays with its client, as a text; none if nothing holds it.
+    /// Why it stays with its client, as a text; `None` if nothing holds it.
     pub fn hold_reason(&self) -> Option<&'static str> {
         if self.pending.in_copy_in() {
             Some("copy")
@@ -290,7 +291,7 @@ impl Server {
         }
     }
 
-    /// Sends a query of our own; its replies are swallowed, and `from_server` says when it is done.
+    /// Sends a query of our own; its replies are swallowed, and `from_server` reports its end.
     pub fn own_query(&mut self, query: &str, scratch: &mut Vec<u8>, out: &mut impl Out) {
         scratch.clear();
         weir_pgwire::put_front::query(scratch, query.as_bytes());
@@ -301,12 +302,12 @@ impl Server {
         out.server(scratch);
     }
 
-    /// The query that removes what `dirty` says was left; it is followed by [`Server::was_reset`].
+    /// The query that removes the state recorded in `dirty`; it is followed by [`Server::was_reset`].
     pub fn reset_query(dirty: Dirty) -> String {
         if dirty.contains(Dirty::STATEMENTS) {
             return "DISCARD ALL".into();
         }
-        // One batch, so one round trip. A function may have taken advisory locks unseen; they go along.
+        // One batch, so one round trip. A function may have taken advisory locks unseen; they are released too.
         let mut query = String::from("SELECT pg_catalog.pg_advisory_unlock_all()");
         let steps = [
             (Dirty::SETTINGS, ";SET SESSION AUTHORIZATION DEFAULT;RESET ALL"),
@@ -326,13 +327,13 @@ impl Server {
         self.cleaned();
     }
 
-    /// Its parameters are about to be made those of a client, which it may refuse.
+    /// Its parameters are about to be set to those of a client, which it may refuse.
     pub(crate) fn remember_params(&mut self, client: &Params) {
         let untracked = client.has_untracked() || self.params.has_untracked();
         self.params_before = untracked.then(|| self.params.clone());
     }
 
-    /// Notes that it has refused to take over a client's parameters: what it would have had is not known.
+    /// Notes that it has refused a client's parameters: which ones it has now is unknown.
     pub fn params_rejected(&mut self, table: &ParamTable) {
         if let Some(before) = self.params_before.take() {
             ParamTable::revert_untracked(&mut self.params, &before);
@@ -340,7 +341,7 @@ impl Server {
         table.doubt(&mut self.params);
     }
 
-    /// Notes that the operator's own query has cleaned up (`server_reset_query`), or was meant to. What it did to
+    /// Notes that the operator's own query (`server_reset_query`) has run, and should have cleaned up. Its effect on
     /// parameters that the server does not report is known only if it discarded everything.
     pub fn was_cleaned(&mut self, table: &ParamTable) {
         if !self.own.discarded {
@@ -351,12 +352,12 @@ impl Server {
 
     fn cleaned(&mut self) {
         if self.state.cleaned() {
-            // What was prepared while temporary objects were there may mean them.
+            // Statements prepared while temporary objects were present may refer to them.
             self.statements.invalidate_all();
         }
     }
 
-    /// A text with these effects is sent: what is parsed behind it may mean what it makes.
+    /// A text with these effects is sent: what is parsed after it may refer to the objects that it creates.
     #[inline]
     pub(crate) fn text_sent(&mut self, effects: Effects) {
         if self.state.may_be_temporary(effects.may_leave) {
@@ -378,7 +379,7 @@ impl Server {
         self.bind(b"?", effects);
     }
 
-    /// A piece of a message's rest goes to it. `last` says that the message ends with it.
+    /// A piece of a message's rest is sent to it. `last`: the message ends with it.
     #[inline]
     pub(crate) fn request_streams(&mut self, piece: &[u8], last: bool) {
         self.state.more_text(piece);
@@ -397,8 +398,8 @@ impl Server {
         }
     }
 
-    /// Sends the client the local replies that are due. In the middle of a message from the server none is: they follow its
-    /// end.
+    /// Sends the client the local replies that are due. In the middle of a message from the server none is: they follow
+    /// its end.
     #[inline]
     pub(crate) fn emit_local_replies(&mut self, scratch: &mut Vec<u8>, out: &mut impl Out) {
         if self.pending.has_local_next() && !self.stream.is_forwarding() {

@@ -1,6 +1,6 @@
-//! A login of ours at a server: from the startup packet to its first ReadyForQuery.
+//! Our own login at a server: from the startup packet to its first ReadyForQuery.
 //!
-//! Owns the order of the messages and the choice of what to answer with. Must not know when servers are wanted.
+//! Owns the order of the messages and the choice of answers. Must not know when servers are needed.
 //! Every message is bounded: a server that misbehaves before we trust it costs little.
 //!
 //! Source: PostgreSQL documentation, "Message Flow", Start-up.
@@ -24,7 +24,7 @@ const MAX_MESSAGE: usize = 64 << 10;
 /// The most parameters a server may report.
 const MAX_PARAMETERS: usize = 256;
 
-/// How to log in. Any of the secrets may be missing; which one is needed the server decides.
+/// The credentials. Any of the secrets may be missing; the server decides which one is needed.
 #[derive(Clone)]
 pub struct Credentials {
     /// The user.
@@ -39,9 +39,9 @@ pub struct Credentials {
     pub keys: Option<ScramKeys>,
     /// How the server may ask for a proof.
     pub require: RequireAuth,
-    /// What is known of the server, and expected of it.
+    /// The server's name and what it must provide.
     pub trust: Trust,
-    /// Parameters that are asked for besides, by their names in the startup packet.
+    /// Additional parameters, by their names in the startup packet.
     pub startup: Vec<(String, String)>,
 }
 
@@ -66,14 +66,14 @@ enum Stage {
     ScramFinal(ScramExpectVerdict),
     /// AuthenticationOk after the password or the server's proof.
     Verdict,
-    /// We are in; parameters and the key follow.
+    /// Logged in; parameters and the key follow.
     LoggedIn,
     Over,
 }
 
-/// What a stretch of the server's output came to. What must be sent is in the buffer.
+/// The result of a part of the server's output. What must be sent is in the buffer.
 pub enum ServerLoginStep {
-    /// More is to come.
+    /// More output is needed.
     Wait,
     /// The password must be hashed; then [`ServerLogin::salted`].
     HashPassword {
@@ -81,14 +81,14 @@ pub enum ServerLoginStep {
         password: Arc<str>,
         /// With this salt.
         salt: Vec<u8>,
-        /// So often.
+        /// The number of iterations.
         iterations: u32,
     },
     /// The server is ready.
     Ready(Box<LoggedIn>),
     /// The server has refused the login, with this error.
     Refused(ServerError),
-    /// We can't log in there: what the server sent will not do, or a secret is missing.
+    /// We can't log in there: the server's messages are not acceptable, or a secret is missing.
     Failed(ServerError),
 }
 
@@ -153,7 +153,7 @@ impl ServerLogin {
     /// Goes on after [`ServerLoginStep::HashPassword`].
     pub fn salted(&mut self, salted: &[u8; 32], buffer: &mut Vec<u8>) -> ServerLoginStep {
         let Stage::Salting(need) = std::mem::replace(&mut self.stage, Stage::Over) else {
-            return failed("a hash that nobody asked for");
+            return failed("a hash that was not requested");
         };
         self.answer(need, &ScramKeys::from_salted(salted), buffer);
         ServerLoginStep::Wait
@@ -241,7 +241,9 @@ impl ServerLogin {
                 Ok(()) => self.stage = Stage::Verdict,
                 Err(error) => return failed(&error.to_string()),
             },
-            (_, Auth::Unsupported(code)) => return failed(&format!("the server wants authentication method {code}")),
+            (_, Auth::Unsupported(code)) => {
+                return failed(&format!("the server requires authentication method {code}"));
+            }
             _ => return failed("authentication messages out of order"),
         }
         ServerLoginStep::Wait
@@ -266,7 +268,7 @@ impl ServerLogin {
         // Keys learnt from a client fit only where the server holds the same verifier; a password fits any.
         let Some(password) = self.credentials.password.clone() else {
             let Some(keys) = self.credentials.keys.clone() else {
-                // PgBouncer's words: there may be a verifier or an md5 hash, which SCRAM can't use.
+                // PgBouncer's text: there may be a verifier or an md5 hash, which SCRAM can't use.
                 return self.no_secret("wrong password type: the server asks for a password");
             };
             self.answer(need, &keys, buffer);
@@ -288,7 +290,7 @@ impl ServerLogin {
     }
 }
 
-/// The method that a server's first request is of; none for one that we do not have.
+/// The method that a server's first request belongs to; `None` for one that we do not implement.
 fn method_of(auth: Auth<'_>) -> Option<ServerMethod> {
     match auth {
         Auth::Ok => Some(ServerMethod::None),

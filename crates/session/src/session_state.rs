@@ -134,7 +134,7 @@ impl SessionState {
         }
     }
 
-    /// The text that streamed has come to its end. Returns what it was of, and what it may leave.
+    /// The streamed text has ended. Returns its kind, and what it may leave.
     #[inline]
     pub(crate) fn end_text(&mut self) -> Option<(StreamingText, Dirty)> {
         self.streaming.take().map(|(what, mentions)| (what, mentions.found()))

@@ -1,7 +1,7 @@
-//! What a client asks for with its first packets.
+//! What a client requests with its first packets.
 //!
-//! Owns the reading of the startup packet into a [`StartupRequest`]: user, database, parameters, protocol version. Must not know
-//! which pools exist or who may enter.
+//! Owns the reading of the startup packet into a [`StartupRequest`]: user, database, parameters, protocol version. Must
+//! not know which pools exist or which clients are allowed in.
 //!
 //! Source: PostgreSQL documentation, "Message Flow", Start-up, SSL and GSSAPI Session Encryption, Canceling Requests.
 
@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 /// The newest minor version of protocol 3 that we speak.
 const NEWEST_MINOR: u16 = 2;
 
-/// What the first bytes of a client ask for.
+/// What the first bytes of a client request.
 #[derive(Debug)]
 pub enum FirstPacket {
     /// More bytes are needed.
@@ -42,12 +42,12 @@ pub enum FirstPacket {
     },
     /// A session.
     Startup {
-        /// What it wants.
+        /// The startup packet.
         request: Arc<StartupRequest>,
         /// How many bytes of the input that was.
         used: usize,
     },
-    /// Nothing that can be served.
+    /// A packet that can't be served.
     Refuse(Refusal),
 }
 
@@ -60,9 +60,9 @@ pub struct StartupRequest {
     pub database: String,
     /// The minor protocol version agreed on.
     pub minor: u16,
-    /// Whether NegotiateProtocolVersion is due, and which options are not ours.
+    /// Whether NegotiateProtocolVersion is due, and which options are unknown to us.
     pub negotiate: Option<Vec<String>>,
-    /// The settings in `options`, in order; what the packet itself sets goes before them.
+    /// The settings in `options`, in order; the packet's own parameters take precedence.
     pub options: Vec<(String, String)>,
     /// Every other parameter, in order.
     pub params: Vec<(String, String)>,
@@ -72,7 +72,7 @@ pub struct StartupRequest {
     pub raw_options: Option<String>,
 }
 
-/// What becomes of a parameter of a startup packet that is not tracked.
+/// What is done with an untracked parameter of a startup packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OtherParams {
     /// The client is refused.
@@ -94,7 +94,7 @@ impl OtherParams {
     }
 }
 
-/// What a startup packet's `replication` asks for (PostgreSQL documentation, "Streaming Replication Protocol").
+/// The value of a startup packet's `replication` (PostgreSQL documentation, "Streaming Replication Protocol").
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Replication {
     /// A usual session.
@@ -107,12 +107,12 @@ pub enum Replication {
 }
 
 impl Replication {
-    /// Reads the value in a startup packet; `None` if it is none that PostgreSQL takes.
+    /// Reads the value in a startup packet; `None` if PostgreSQL would not accept it.
     fn read(value: &str) -> Option<Replication> {
         if value == "database" {
             return Some(Replication::Logical);
         }
-        // PostgreSQL's booleans: case does not matter, and a beginning will do that fits one word only.
+        // PostgreSQL's booleans: case is ignored, and an unambiguous prefix is enough.
         let begins = |word: &str, least: usize| {
             value.len() >= least && word.get(..value.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(value))
         };
@@ -143,7 +143,7 @@ impl Replication {
 pub enum EncryptionRequests {
     /// It may.
     Allowed,
-    /// It was refused as often as there are kinds: a client that only asks gets no further answer.
+    /// It was refused as often as there are kinds: a client that only repeats the request gets no further answer.
     Exhausted,
     /// It is encrypted.
     Encrypted,
@@ -166,7 +166,7 @@ pub fn read(input: &[u8], encryption: EncryptionRequests) -> FirstPacket {
                 EncryptionRequests::Encrypted => return refuse_protocol("SSL req inside SSL"),
             }
             if input.len() > used {
-                // Bytes stuffed before a handshake would be read as if they had come through it (CVE-2021-3935).
+                // Bytes sent before a handshake would be read as if they had been encrypted (CVE-2021-3935).
                 return refuse_protocol("received unencrypted data after SSL request");
             }
             if matches!(asked, First::Ssl) { FirstPacket::Tls { used } } else { FirstPacket::Gss { used } }
@@ -235,7 +235,7 @@ fn request(packet: &startup::Startup<'_>) -> Result<StartupRequest, Refusal> {
     Ok(request)
 }
 
-/// What a startup packet's `replication` asks for; the last one counts, as with other parameters.
+/// The value of a startup packet's `replication`; the last one counts, as with other parameters.
 fn replication(packet: &startup::Startup<'_>) -> Result<Replication, Refusal> {
     let Some((_, value)) = packet.params().filter(|(name, _)| *name == b"replication").last() else {
         return Ok(Replication::None);
@@ -248,8 +248,8 @@ fn text(bytes: &[u8]) -> Result<String, Refusal> {
 }
 
 impl StartupRequest {
-    /// The parameters that the client wants. Those in `ignored` are left out; `others` decides about those that are
-    /// not tracked. `options` among the ignored stands for all unknown ones in it (PgBouncer).
+    /// The parameters that the client sets. Those in `ignored` are left out; `others` decides about untracked ones.
+    /// `options` in `ignored` stands for all unknown ones in it (PgBouncer).
     ///
     /// # Errors
     /// A parameter that is refused, or a value that can't be used.
@@ -273,9 +273,9 @@ impl StartupRequest {
         Ok(params)
     }
 
-    /// What the server of a replication connection gets in its startup packet besides user and database: the same kind of
-    /// replication, the tracked parameters that the client has set (`wanted`), and its `options` as they are. A physical one
-    /// takes no SET later.
+    /// The additional startup parameters for the server of a replication connection: the same kind of replication, the
+    /// tracked parameters that the client has set (`wanted`), and its `options` unchanged. A physical one accepts no
+    /// SET later.
     pub fn for_own_server(&self, table: &ParamTable, wanted: &Params) -> Vec<(String, String)> {
         let kind = match self.replication {
             Replication::None => return Vec::new(),
@@ -288,7 +288,7 @@ impl StartupRequest {
         startup
     }
 
-    /// The value of a parameter, as far as the packet itself gives one.
+    /// The value of a parameter, if the packet itself sets it.
     pub fn param(&self, name: &str) -> Option<&str> {
         let last = self.params.iter().rev().find(|(given, _)| given.eq_ignore_ascii_case(name));
         last.map(|(_, value)| value.as_str())
@@ -298,8 +298,8 @@ impl StartupRequest {
     pub fn write_negotiation(&self, buffer: &mut Vec<u8>) {
         if let Some(options) = &self.negotiate {
             let options: Vec<&[u8]> = options.iter().map(|o| o.as_bytes()).collect();
-            // The version that was agreed on: the lower one of the client's and ours (PostgreSQL's
-            // SendNegotiateProtocolVersion). A client closes the connection if the answer is newer than its own.
+            // The agreed version: the lower one of the client's and ours (PostgreSQL's SendNegotiateProtocolVersion). A
+            // client closes the connection if the answer is newer than its own.
             put_back::negotiate(buffer, u32::from(self.minor), &options);
         }
     }
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_nobody_knows_is_refused_by_name() {
+    fn an_unknown_parameter_is_refused_by_name() {
         let table = ParamTable::new([]);
         let request = startup(&packet(&[("user", "u"), ("nonsense", "1")], 0));
         assert_eq!(

@@ -4,16 +4,16 @@
 //! and the statements of a pool. What clients call them is in `names`, what a server has of them in `prepared`, and how much
 //! there may be of them in `budget`. Must not know messages on the wire.
 //!
-//! A *parse environment* is what PostgreSQL reads a text by when it parses it: the parameters that decide what a literal or a
+//! A *parse environment* is the context in which PostgreSQL parses a text: the parameters that decide what a literal or a
 //! name is (encoding, date style, time zone, search path and so on), and the definitions of what the text names. The same text of clients that
 //! differ in these, and the same text before and after a definition has changed, are two statements.
 //!
 //! A statement's name on servers comes from a keyed 128-bit hash of its identity. The key is random for the process, so
-//! nobody can prepare a collision, and every worker means the same by the same name; the full text is compared when a
-//! statement is interned all the same.
+//! no client can prepare a collision, and a name means the same on every worker. The full text is compared nevertheless
+//! when a statement is interned.
 //!
-//! A text is charged to its worker once, and to each pool that uses it. It is gone, with its charges, as soon as nobody holds
-//! it: nothing is ever searched for what could be forgotten.
+//! A text is charged to its worker once, and to each pool that uses it. It is dropped, with its charges, as soon as it
+//! has no holder: no search for unused texts ever runs.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -25,7 +25,7 @@ use weir_pgwire::{Effects, sql};
 
 use crate::budget::{Account, Charge, NoRoom, StatementMemory};
 
-/// What every name of ours on a server begins with.
+/// The prefix of every name of ours on a server.
 pub const NAME_PREFIX: &[u8] = b"weir_";
 
 /// A name of ours that no statement has. An error that shows it shows the client's name in its place.
@@ -34,10 +34,10 @@ pub(crate) const UNKNOWN_NAME: &[u8; NAME_LEN] = b"weir_of_nobody_00000000000000
 /// Length of a name of ours: the prefix and 32 hexadecimal digits.
 pub const NAME_LEN: usize = 37;
 
-/// What a statement takes beside its text, in each table that lists it.
+/// What a statement takes in addition to its text, in each table that lists it.
 const ENTRY: u64 = 192;
 
-/// The most bytes of texts that are kept although nobody may hold them, for clients that come back; an eighth of the limit, if
+/// The most bytes of texts that are kept although they may have no holder, for clients that return; an eighth of the limit, if
 /// that is less.
 const MAX_RECENT: u64 = 1 << 20;
 
@@ -59,7 +59,7 @@ impl Key {
     }
 }
 
-/// A keyed hash of the parameters by which texts are read, and of how often definitions had changed.
+/// A keyed hash of the parameters by which texts are read, and of the count of changed definitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ParseEnvironment(pub(crate) u64);
 
@@ -67,18 +67,18 @@ pub(crate) struct ParseEnvironment(pub(crate) u64);
 #[derive(Debug)]
 struct Text {
     key: Key,
-    /// The text, its NUL, the count and the types, as they stood in the message.
+    /// The text, its NUL, the count and the types, as in the message.
     rest: Box<[u8]>,
     /// What running it may leave on a server.
     effects: Effects,
     /// It certainly leaves nothing beyond its transaction.
     harmless: bool,
-    /// Where it is listed, to be taken out with the last who holds it.
+    /// The table that lists it, from which the last holder removes it.
     listed: Arc<Table<Text>>,
     _charge: Charge,
 }
 
-/// One statement of a pool: a text, and how it is read.
+/// One statement of a pool: a text, and its parse environment.
 #[derive(Debug)]
 pub(crate) struct Statement {
     key: Key,
@@ -86,7 +86,7 @@ pub(crate) struct Statement {
     name: [u8; NAME_LEN],
     text: Arc<Text>,
     listed: Arc<Table<Statement>>,
-    /// The pool's share of the text, and what the statement itself takes.
+    /// The pool's share of the text, and the statement's own size.
     _charges: (Charge, Charge),
 }
 
@@ -117,7 +117,7 @@ impl Statement {
         &self.text.rest
     }
 
-    /// What a client is charged with that holds it, as if nobody else did.
+    /// What a client that holds it is charged, as if it were the only holder.
     pub(crate) fn cost(&self) -> u64 {
         cost(self.rest())
     }
@@ -144,7 +144,7 @@ pub(crate) enum NotInterned {
     Collision,
 }
 
-/// What is held by somebody, by its key. Nothing in it keeps anything alive.
+/// What has a holder, by its key. Entries keep nothing alive.
 #[derive(Debug)]
 struct Table<T>(Mutex<HashMap<Key, Weak<T>, BuildHasherDefault<KeyHasher>>>);
 
@@ -155,7 +155,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// What is found is dropped by the caller, after the lock is free again: dropping the last of it takes the lock.
+    /// The caller drops the result after it has released the lock: dropping the last reference takes the lock.
     fn find(&self, key: Key) -> Option<Arc<T>> {
         self.lock().get(&key).and_then(Weak::upgrade)
     }
@@ -187,7 +187,7 @@ pub struct Interner {
     memory: StatementMemory,
     account: Arc<Account>,
     limit: u64,
-    /// The newest texts, and their bytes: kept, as long as there is room, for the next who has them.
+    /// The newest texts, and their bytes: kept for later holders as long as there is room.
     recent: VecDeque<Arc<Text>>,
     recent_bytes: u64,
 }
@@ -207,7 +207,7 @@ impl Interner {
         }
     }
 
-    /// What this worker keeps of the statements of a pool, which may take `limit` bytes on all workers.
+    /// This worker's part of the statements of a pool, which may take `limit` bytes on all workers.
     pub fn pool(&self, database: &str, user: &str, limit: u64) -> PoolStatements {
         PoolStatements {
             statements: Arc::default(),
@@ -217,7 +217,7 @@ impl Interner {
         }
     }
 
-    /// A new limit, for what is taken from here on.
+    /// A new limit, for texts that are taken from here on.
     pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
         self.account.set_limit(limit);
@@ -229,7 +229,7 @@ impl Interner {
         self.account.used()
     }
 
-    /// A name of ours that no statement has, and that nobody can give to one.
+    /// A name of ours that no statement has, and that no client can give to one.
     pub(crate) fn unused_name(&self) -> [u8; NAME_LEN] {
         name_of(self.key_of(b"nobody's", ParseEnvironment(0)))
     }
@@ -276,7 +276,7 @@ impl Interner {
         Ok(statement)
     }
 
-    /// The statement with this identity, if its text is at hand.
+    /// The statement with this identity, if its text is present.
     pub(crate) fn find(
         &mut self,
         pool: &PoolStatements,
@@ -308,7 +308,7 @@ impl Interner {
         Ok(text)
     }
 
-    /// Takes room; texts that are only kept for the next who has them make way.
+    /// Takes room; texts without a holder are dropped for it.
     fn make_room(&mut self, take: impl Fn() -> Result<Charge, NoRoom>) -> Result<Charge, NotInterned> {
         loop {
             match take() {
@@ -347,7 +347,7 @@ pub(crate) fn text_in(rest: &[u8]) -> &[u8] {
     rest.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// What a statement costs in memory: its text and the tables' share.
+/// The memory of a statement: its text and the tables' share.
 pub(crate) fn cost(rest: &[u8]) -> u64 {
     rest.len() as u64 + ENTRY
 }
@@ -362,19 +362,19 @@ fn name_of(key: Key) -> [u8; NAME_LEN] {
     name
 }
 
-/// What one worker keeps of the statements of a pool: those that its clients hold, the account of their memory, and which of
-/// them its servers have accepted. A Parse of one of these can be answered without a server. That it would still be accepted is
-/// not certain, no more than for a statement that was prepared a while ago; the Bind shows it.
+/// One worker's part of the statements of a pool: those that its clients hold, the account of their memory, and those
+/// that its servers have accepted. A Parse of an accepted one can be answered without a server. That it would still be
+/// accepted is not certain, as with any statement prepared earlier; the Bind shows it.
 #[derive(Debug)]
 pub struct PoolStatements {
     statements: Arc<Table<Statement>>,
     account: Arc<Account>,
     keys: HashSet<Key, BuildHasherDefault<KeyHasher>>,
-    /// Counts what clients of the pool did to definitions, as far as command tags tell.
+    /// Counts the changes of definitions by clients of the pool, as far as command tags report them.
     schema_version: SchemaVersion,
 }
 
-/// The count of changed definitions, which all workers that have servers of a pool hold in common.
+/// The count of changed definitions, which all workers that have servers of a pool share.
 #[derive(Clone, Debug, Default)]
 pub struct SchemaVersion(Arc<AtomicU64>);
 
@@ -392,7 +392,7 @@ impl PoolStatements {
         self.account.used()
     }
 
-    /// What the pool's clients are charged by.
+    /// The account that the pool's clients are charged to.
     pub(crate) fn account(&self) -> &Arc<Account> {
         &self.account
     }
@@ -417,31 +417,31 @@ impl PoolStatements {
         self.schema_version.0.load(Ordering::Acquire)
     }
 
-    /// A definition has changed, or the change was taken back: a text that is parsed from here on is another statement, so
-    /// that it does not meet a plan that was made before.
+    /// A definition has changed, or the change was rolled back: a text that is parsed from here on is another
+    /// statement, so that it does not use a plan made before.
     pub(crate) fn schema_changed(&mut self) {
         self.schema_version.0.fetch_add(1, Ordering::AcqRel);
         self.keys.clear();
     }
 
-    /// Nothing is known any more of what servers accept.
+    /// Forgets which statements servers accept.
     pub fn forget_accepted(&mut self) {
         self.keys.clear();
     }
 
-    /// The count that another worker's part of the pool is to hold in common with this one.
+    /// The count that another worker's part of the pool is to share with this one.
     pub fn schema_version(&self) -> SchemaVersion {
         self.schema_version.clone()
     }
 
-    /// The count, as another process had it, is at least this here.
+    /// Raises the count to at least that of another process.
     pub fn raise_schema_version(&mut self, count: u64) {
         if self.schema_version.0.fetch_max(count, Ordering::AcqRel) < count {
             self.keys.clear();
         }
     }
 
-    /// Counts with the others from now on.
+    /// Shares the others' count from now on.
     pub fn share_schema_version(&mut self, version: SchemaVersion) {
         self.schema_version = version;
     }
@@ -539,6 +539,6 @@ mod tests {
         let (mut interner, pool) = self::interner(10_000);
         drop(interner.intern(&pool, &[1; 1_000], ParseEnvironment(0)).unwrap());
         assert!(interner.used() > 1_000);
-        assert!(interner.intern(&pool, &[2; 9_400], ParseEnvironment(0)).is_ok(), "what nobody holds makes way");
+        assert!(interner.intern(&pool, &[2; 9_400], ParseEnvironment(0)).is_ok(), "texts without a holder are dropped");
     }
 }

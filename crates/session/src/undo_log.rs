@@ -114,7 +114,7 @@ impl Change {
         self.own_size() + held
     }
 
-    /// What was before is forgotten, whatever becomes of the change.
+    /// Forgets the previous value, whether or not the change is undone.
     fn forget_before(&mut self) {
         match self {
             Change::Name { before, .. } => *before = None,

@@ -1,14 +1,15 @@
-//! Parameters that are not tracked and that a client has set at its login, where such ones are set for it.
+//! Untracked parameters that a client has set at its login, if Weir is configured to set them for it.
 //!
-//! Owns their values of one client or one server, by name, and which names are possible. A server has what was last set
-//! there for a client, and its default before.
+//! Owns their values of one client or one server, by name, and which names are possible. A server has the value that
+//! was last set there for a client, and its default before.
 
 use std::sync::Arc;
 
 /// The most of them that a client may set.
 const MAX: usize = 64;
 
-/// What RESET ALL leaves as it is (guc_tables.c, GUC_NO_RESET_ALL), or nobody can set: a value could reach another client.
+/// Parameters that RESET ALL leaves unchanged (guc_tables.c, GUC_NO_RESET_ALL), whose values could reach another
+/// client, or that no client can set.
 const NEVER: [&str; 7] = [
     "is_superuser",
     "role",
@@ -22,7 +23,7 @@ const NEVER: [&str; 7] = [
 /// Why a parameter can't follow a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BadParam {
-    /// The name is not tracked, or none that can follow a client.
+    /// The name is not tracked, or can't follow a client.
     Unknown,
     /// The value is too long, or holds bytes that can't be quoted safely in every encoding.
     Value,
@@ -39,7 +40,7 @@ impl Untracked {
     /// Sets a parameter, whose value is known to be possible.
     ///
     /// # Errors
-    /// The name is no parameter's, or one of those that can't follow a client; or there are too many.
+    /// The name is not a parameter's, or one that can't follow a client; or there are too many.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), BadParam> {
         let name = name.to_ascii_lowercase();
         if !is_name(&name) || NEVER.contains(&&*name) {
@@ -62,8 +63,8 @@ impl Untracked {
         self.values.is_empty()
     }
 
-    /// What makes a server agree with a client: the names of what it has and the client has not, which return to their
-    /// defaults, and what differs.
+    /// What makes a server agree with a client: the names that it has and the client has not, which return to their
+    /// defaults, and the values that differ.
     pub(crate) fn differences<'a>(
         client: &'a Untracked,
         server: &'a Untracked,
@@ -73,7 +74,7 @@ impl Untracked {
         gone.chain(new.map(|(name, value)| (name, Some(value))))
     }
 
-    /// Nothing is known any more of the values: `value` is none that a client can have.
+    /// The values are unknown: `value` is one that no client can have.
     pub(crate) fn doubt(&mut self, value: &str) {
         self.values.iter_mut().for_each(|(_, known)| *known = value.into());
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::BufRingEntry;
 
-/// Where a page begins; the kernel wants the descriptors there.
+/// The alignment of a page; the kernel requires it for the descriptors.
 const PAGE: usize = 4096;
 /// Added to each buffer's length, so that their beginnings do not all fall on the same lines of the cache.
 const STAGGER: usize = 64;
@@ -84,7 +84,7 @@ impl Buffers {
     pub(crate) fn bytes(&self, id: u16, length: usize) -> &[u8] {
         assert!(!self.published[id as usize] && length <= self.size, "bytes of a buffer that is ours");
         // SAFETY: `place` is the beginning of `size` bytes that were zeroed when allocated. The buffer is ours, so
-        // nobody writes to it before `publish`, which takes `&mut self` and so ends this borrow.
+        // nothing writes to it before `publish`, which takes `&mut self` and so ends this borrow.
         unsafe { std::slice::from_raw_parts(self.place(id).as_ptr(), length) }
     }
 

@@ -1,4 +1,4 @@
-//! The ring: what is asked for, what has happened.
+//! The ring: requests and completions.
 //!
 //! Owns the kernel's two queues, the provided buffers, the vectors that are being sent, and the count of what is in
 //! flight. Knows nothing of what the bytes are. The four sentences at the top of the crate are kept here.
@@ -88,11 +88,11 @@ impl Key {
 pub enum Completion<'r> {
     /// Bytes came; their buffer goes back to the ring by itself.
     Received {
-        /// From whom.
+        /// The key of the receive.
         key: Key,
         /// What; never empty, and as long as a buffer at most.
         bytes: &'r [u8],
-        /// Whether the receive goes on.
+        /// Whether the receive continues.
         more: bool,
     },
     /// A receive is over.
@@ -104,7 +104,7 @@ pub enum Completion<'r> {
     },
     /// A send is over.
     Sent {
-        /// To whom.
+        /// The key of the send.
         key: Key,
         /// The vector that was given, for the next use.
         bytes: Vec<u8>,
@@ -117,7 +117,7 @@ pub enum Completion<'r> {
         key: Key,
         /// The new socket, non-blocking.
         socket: OwnedFd,
-        /// Whether accepting goes on.
+        /// Whether accepting continues.
         more: bool,
     },
     /// Accepting is over.
@@ -131,7 +131,7 @@ pub enum Completion<'r> {
     Readable {
         /// Which.
         key: Key,
-        /// Whether watching goes on.
+        /// Whether watching continues.
         more: bool,
     },
 }
@@ -141,7 +141,7 @@ pub enum Completion<'r> {
 pub enum Ended {
     /// The other side has closed, or shut down.
     Eof,
-    /// All buffers were taken. What has come waits in the socket.
+    /// No buffer was free. Received bytes wait in the socket.
     NoBuffers,
     /// [`Ring::cancel_receive`] asked for it.
     Cancelled,
@@ -241,7 +241,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Makes a ring for this thread, if the kernel has what it takes and lets us.
+    /// Makes a ring for this thread, if the kernel supports and permits it.
     pub fn new(shape: RingSize) -> Result<Ring, RingError> {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
@@ -335,7 +335,7 @@ impl Ring {
         let entry = opcode::Send::new(Fd(socket.as_raw_fd()), start, length);
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let entry = if later {
-            // WAITALL makes a short send a failure, which is not skipped, and DONTWAIT has it end within the call all the same.
+            // WAITALL makes a short send a failure, which is not skipped; DONTWAIT still ends it within the call.
             let flags = flags | SendFlags::from_bits_retain(libc::MSG_WAITALL.cast_unsigned());
             let entry = entry.flags(flags.bits().cast_signed()).build().flags(squeue::Flags::SKIP_SUCCESS);
             entry.user_data(Kind::SendLater.mark(u64::from(index)))
@@ -494,7 +494,7 @@ impl Ring {
         None
     }
 
-    /// How many bytes a buffer has: what has come full may have more behind it.
+    /// The size of a buffer in bytes: if one arrives full, more bytes may follow.
     pub fn buffer_size(&self) -> usize {
         self.buffers.as_ref().map_or(0, |buffers| buffers.size())
     }

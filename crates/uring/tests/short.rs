@@ -1,7 +1,7 @@
-//! A kernel that takes fewer entries than it is given, or none: nothing is lost, nothing is asked for ever.
+//! A kernel that takes fewer entries than offered, or none: nothing is lost, nothing is requested for ever.
 //!
 //! The ring is a real one; only the calls that hand entries in are cut short, as io_uring_enter(2) says they may be.
-//! Where the kernel has no io_uring for us, each test says so and ends.
+//! Without io_uring in the kernel, each test reports that and ends.
 
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! The ring before real sockets: bytes in order, ends, refusals, and what is in flight when it is dropped.
 //!
-//! Where the kernel has no io_uring for us, each test says so and ends.
+//! Without io_uring in the kernel, each test reports that and ends.
 
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};

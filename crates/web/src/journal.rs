@@ -98,6 +98,11 @@ impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
         list.error.clone().filter(|_| before.is_none())
     }
 
+    /// Why the last line is not in the file; none without a folder.
+    pub(crate) fn write_error(&self) -> Option<String> {
+        lock(&self.list).error.clone()
+    }
+
     /// Why the list will not survive a restart; none if it will.
     pub(crate) fn why_not_persisted(&self) -> Option<String> {
         if !self.kept {

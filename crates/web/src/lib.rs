@@ -21,6 +21,7 @@ mod compress;
 mod docs;
 mod error;
 mod export_counts;
+mod faults;
 mod figures;
 mod guard;
 mod health;

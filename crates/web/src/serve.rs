@@ -35,6 +35,7 @@ use crate::admission::{Admission, Connection, Ticket};
 use crate::alerts::Alerts;
 use crate::api;
 use crate::ask::Workers;
+use crate::faults::Faults;
 use crate::lab::Lab;
 use crate::oidc::SingleSignOn;
 use crate::outgoing::SendHttp;
@@ -120,6 +121,7 @@ impl Web {
         let access = Access::new(options.config.clone(), exposed, tls.is_some());
         let alerts = Alerts::new(&workers, &options.send, options.history.as_deref());
         let telemetry = Telemetry::new(&workers, &alerts, &options.send, options.version);
+        let faults = Faults::new(options.config.clone(), options.versions.clone());
         let sso = SingleSignOn::new(options.send.clone());
         let router = api::router(
             workers.clone(),
@@ -133,7 +135,7 @@ impl Web {
         let (end, ended) = oneshot::channel();
         let watching = async move {
             let mut tasks = JoinSet::new();
-            tasks.spawn(watch.run(workers, alerts.clone(), telemetry.clone()));
+            tasks.spawn(watch.run(workers, alerts.clone(), telemetry.clone(), faults));
             tasks.spawn(telemetry.clone().export_metrics());
             tasks.spawn(telemetry.export_spans());
             tasks.spawn(alerts.run());

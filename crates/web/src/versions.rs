@@ -174,6 +174,11 @@ impl Versions {
         self.0.list.why_not_persisted()
     }
 
+    /// The error of the disk, if the last version could not be written.
+    pub(crate) fn write_error(&self) -> Option<String> {
+        self.0.list.write_error()
+    }
+
     fn add(&self, mut version: Version) -> Option<String> {
         {
             let mut last = lock(&self.0.last);

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_admin::{
-    Activity, Adopted, BackendKey, ChangeError, ChangeRequest, ConfigAccess, Persisted, PoolTestResult, Rehearsal,
-    ServerCapacity, Signal,
+    Activity, Adopted, Author, BackendKey, CertificateExpiry, ChangeError, ChangeRequest, ConfigAccess, Persisted,
+    PoolTestResult, Rehearsal, ServerCapacity, Signal,
 };
 use weir_base::Target;
 use weir_config::{
@@ -161,7 +161,11 @@ impl ConfigStore {
     }
 
     /// Makes a change, or returns why not.
-    pub(crate) fn change(&self, wanted: &ChangeRequest, fit: Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> {
+    pub(crate) fn change(
+        &self,
+        (wanted, author): (&ChangeRequest, &Author),
+        fit: Fit<'_>,
+    ) -> Result<(Arc<Config>, Persisted), ChangeError> {
         let edit = &wanted.edit;
         let mut current = self.current();
         self.check_unchanged(&current)?;
@@ -170,7 +174,9 @@ impl ConfigStore {
         plan.check_secrets()?;
         let config = fit(plan.config.clone()).map_err(ChangeError::Unfit)?;
         let written = match plan.text {
-            Written::Shared(text) => return self.publish(&mut current, text, plan.config).map(|kept| (config, kept)),
+            Written::Shared(text) => {
+                return self.publish(&mut current, (text, author), plan.config).map(|kept| (config, kept));
+            }
             Written::File(text) => self.write(&mut current, text),
             Written::Nowhere(why) => Err(ReplaceError::Refused(why)),
         };
@@ -271,6 +277,10 @@ impl ConfigStore {
 impl ConfigAccess for ConfigStore {
     fn accounts(&self) -> Arc<Accounts> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn certificates(&self, config: &Config) -> Vec<CertificateExpiry> {
+        weir_runtime::certificate_expiries(config)
     }
 
     fn rehearse(&self, edit: &Edit) -> Result<Rehearsal, ChangeError> {

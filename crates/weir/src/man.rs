@@ -63,7 +63,11 @@ fn pages(mut command: clap::Command) -> Result<Vec<Page>, Failure> {
     let mut pages = vec![of_command("weir", &command)?];
     // The companions have a command line of their own.
     for sub in command.get_subcommands().filter(|sub| !["demo", "lab", "help"].contains(&sub.get_name())) {
-        pages.push(of_command(&format!("weir-{}", sub.get_name()), sub)?);
+        let name = format!("weir-{}", sub.get_name());
+        pages.push(of_command(&name, sub)?);
+        for inner in sub.get_subcommands().filter(|inner| inner.get_name() != "help") {
+            pages.push(of_command(&format!("{name}-{}", inner.get_name()), inner)?);
+        }
     }
     let text = weir_config::reference_roff(env!("CARGO_PKG_VERSION"));
     pages.push(Page { name: SETTINGS.to_owned(), section: 5, text });
@@ -127,6 +131,7 @@ mod tests {
         }
         assert!(find("weir").text.contains("SUBCOMMANDS"), "{}", find("weir").text);
         assert!(find("weir-pgbouncer").text.contains("\\-\\-reboot"));
+        assert!(find("weir-cluster-apply").text.contains("password_file"));
         let settings = find("weir.toml");
         assert!(settings.section == 5 && settings.text.contains("query_wait_timeout"));
         for page in &pages {

@@ -100,7 +100,7 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
     let options = Options {
         config: Arc::clone(&config),
         reload: reload(store.clone(), tls.clone()),
-        change: Some(Arc::new(move |edit, fit| changes.change(edit, fit))),
+        change: Some(Arc::new(move |change, fit| changes.change(change, fit))),
         record: Some(Arc::new(move |adopted| history.record(adopted))),
         log: if console == Console::Verbose { LogTarget::Stderr } else { LogTarget::Quiet },
         signals: Signals::Handle,

@@ -58,7 +58,8 @@ async function sized(wanted, guess, fill) {
   }
 }
 
-// All variants and workloads by turns, so that a disturbance meets all of them. Each turn begins with another variant.
+// All variants and workloads alternately, so that a disturbance reaches all of them. Each round begins with another
+// variant.
 async function measured(times, words, open) {
   const variants = [];
   for (const word of words) variants.push(await opened(word, open));

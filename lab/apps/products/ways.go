@@ -64,7 +64,7 @@ func (w *ways) reset() {
 	}
 }
 
-// leavingOpen is the articles' first way: a connection for every request, which nobody closes. That is the mistake that it
+// leavingOpen is the articles' first way: a connection for every request, which is never closed. That is the mistake that it
 // shows, so it is kept. A handle that never got a connection has nothing to leave open, and is closed.
 func leavingOpen(source string) *way {
 	var lock sync.Mutex

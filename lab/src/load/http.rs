@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_an_error_and_no_success() {
+    fn no_listener_is_an_error_and_no_success() {
         let plan = Plan {
             url: "http://127.0.0.1:1/",
             connections: 2,

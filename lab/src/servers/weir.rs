@@ -34,7 +34,7 @@ pub(crate) struct Pool {
 pub(crate) struct Upstream {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// As whom, and with which password, the pools log in; `None` for each client's own name without one.
+    /// The user and password with which the pools log in; `None` for each client's own name without a password.
     pub(crate) login: Option<(String, String)>,
 }
 

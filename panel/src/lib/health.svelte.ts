@@ -1,5 +1,5 @@
 // What is broken, and whether what the page shows is fresh: the same for all pages, from whatever stream of figures one follows.
-import type { Event, Problem } from './types';
+import type { Event, Fault, Problem } from './types';
 
 /** After a connection broke off, the browser's next try takes about a second; only after this long it has failed. */
 const BROKEN = 1800;
@@ -12,6 +12,8 @@ const LOOK = 250;
 class Health {
   /** The pools with a problem, the worst first. */
   problems = $state.raw<Problem[]>([]);
+  /** What is wrong with Weir itself, the worst first. */
+  faults = $state.raw<Fault[]>([]);
   /** Whether Weir gives no answer: what is shown is old. */
   stale = $state(false);
   /** Seconds since 1970, by this machine's clock: the last figures, and now. */
@@ -32,7 +34,7 @@ class Health {
     this.broken = 0;
   }
 
-  take({ problems }: Event) {
+  take({ problems, faults }: Event) {
     const now = performance.now();
     if (this.last > 0 && !this.stale) this.interval = Math.min(10_000, Math.max(1000, now - this.heard));
     this.heard = now;
@@ -40,6 +42,7 @@ class Health {
     this.last = Date.now() / 1000;
     this.stale = false;
     this.problems = problems ?? [];
+    this.faults = faults ?? [];
   }
 
   /** The connection broke off, or could not be made again. */

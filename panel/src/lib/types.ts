@@ -175,6 +175,17 @@ export interface Figures {
   health?: Health;
 }
 
+/** What is wrong with Weir itself. */
+export interface Fault {
+  kind: 'certificate' | 'disk';
+  /** Now; otherwise it will be. */
+  problem: boolean;
+  summary: string;
+  advice: string;
+  /** Seconds since 1970: since when, or when it begins. */
+  since: number;
+}
+
 export interface Event {
   at: number;
   pools: Record<string, Figures>;
@@ -183,6 +194,7 @@ export interface Event {
   workers?: { worker: number; cpu: number }[];
   /** The pools with a problem, whatever pools were asked for; the worst first. */
   problems?: Problem[];
+  faults?: Fault[];
 }
 
 export interface History {

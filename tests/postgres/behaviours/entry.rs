@@ -109,7 +109,7 @@ fn behaviour_17_a_user_that_auth_query_does_not_find_is_told_so_under_every_type
 }
 
 #[test]
-fn behaviour_17_trust_lets_in_whom_auth_query_finds_with_a_secret_or_without() {
+fn behaviour_17_trust_lets_in_users_that_auth_query_finds_with_a_secret_or_without() {
     let site = Site::ini(&asking().set("auth_type", "trust").forced(users::APP));
     lookup(&site);
     let without = role(&site, "without", "");

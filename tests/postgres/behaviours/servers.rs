@@ -30,12 +30,12 @@ fn idle(ini: Ini) -> (Site, Tap, Connection, String) {
 fn behaviour_04_an_idle_server_that_sends_an_error_a_notice_or_a_parameter_is_not_used_again() {
     let mut parameter = Vec::new();
     put_back::parameter_status(&mut parameter, "TimeZone", "Asia/Tokyo");
-    let unasked = [
+    let unsolicited = [
         ("an error", report(put_back::error, "FATAL", "57P01", "terminating connection")),
         ("a notice", report(put_back::notice, "WARNING", "01000", "by the way")),
         ("a parameter", parameter),
     ];
-    for (what, bytes) in unasked {
+    for (what, bytes) in unsolicited {
         let (site, tap, mut client, before) = idle(Ini::transaction(1));
         tap.inject(&bytes);
         await_gone(&site, &before);

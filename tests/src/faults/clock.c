@@ -1,6 +1,6 @@
 /* A wall clock that can be moved while a program runs: preloaded into it, this adds to the time of day as many seconds as
  * the file that WEIR_FAULT_CLOCK names begins with, as a signed 64-bit number. The monotonic clock is left alone, as the
- * kernel leaves it when somebody sets the time. */
+ * kernel leaves it when the time is set. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

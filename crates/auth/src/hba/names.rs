@@ -126,7 +126,7 @@ impl Names {
             _ if word.text().starts_with('/') => {
                 return Err(format!("regular expressions are not supported ({}): list the names", shown(word.text())));
             }
-            _ if word.text().is_empty() => return Err("an empty name matches nobody: remove it".into()),
+            _ if word.text().is_empty() => return Err("an empty name matches nothing: remove it".into()),
             _ => {
                 let (Word::Bare(name) | Word::Quoted(name)) = word;
                 self.exact.insert(name)

@@ -3,7 +3,7 @@
 use super::*;
 
 fn no_files(name: &str) -> Result<String, String> {
-    Err(format!("nobody reads {name}"))
+    Err(format!("no file {name}"))
 }
 
 fn parse(text: &str) -> Hba {

@@ -62,7 +62,7 @@ impl<'a> LdapCheck<'a> {
         LdapCheck { ldap, user, password, id: 0, state: State::Over }
     }
 
-    /// Begins on a connection that is up, and encrypted where `ldaps` says so.
+    /// Begins on an established connection, encrypted where `ldaps` requires it.
     pub fn begin(&mut self) -> LdapStep {
         if self.password.is_empty() {
             return self.fail("the password is empty".to_owned());
@@ -92,7 +92,7 @@ impl<'a> LdapCheck<'a> {
         }
     }
 
-    /// A whole message of the server has come: as many bytes as [`LdapCheck::length`] says.
+    /// A whole message of the server has arrived: as many bytes as [`LdapCheck::length`] says.
     pub fn message(&mut self, message: &[u8]) -> LdapStep {
         let Some((id, reply)) = message::read(message) else { return self.unexpected() };
         if id != u32::from(self.id) {

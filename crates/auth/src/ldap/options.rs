@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_nobody_could_log_in_by_are_refused() {
+    fn options_that_allow_no_login_are_refused() {
         for (text, part) in [
             ("", "needs ldapbasedn"),
             ("ldapserver=h", "needs ldapbasedn"),

@@ -106,7 +106,7 @@ fn tls_is_asked_for_before_any_name_or_password() {
 }
 
 #[test]
-fn an_answer_to_another_request_lets_nobody_in() {
+fn an_answer_to_another_request_lets_no_client_in() {
     // A success of the search's own bind that comes twice is not one of the user's.
     let late = [result(1, 0x61, 0), entry(2, "a"), result(2, 0x65, 0), result(1, 0x61, 0), result(3, 0x61, 49)];
     assert!(outcome(SEARCH, "ann", "pw", &late).is_err());

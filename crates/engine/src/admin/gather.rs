@@ -20,7 +20,7 @@ const GATHER_TIMEOUT: Span = Span::from_secs(10);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Caller {
     /// A signal, or the engine itself.
-    Nobody,
+    Engine,
     /// An operator at the console.
     Console(Peer),
     /// The control plane, under this number.

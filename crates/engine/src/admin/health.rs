@@ -40,7 +40,7 @@ impl PoolsHealth {
         }
     }
 
-    /// Worker 0 looks: trouble from now on is reported anew.
+    /// Worker 0 checks: trouble from now on is reported again.
     pub(crate) fn looked_at(&mut self) {
         self.reported = false;
     }

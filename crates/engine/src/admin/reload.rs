@@ -78,7 +78,7 @@ impl Reloads {
         let work = match self.queue.front() {
             None => return,
             Some(Reload::Read(_, _, reread)) => Work::LoadConfig(*reread),
-            Some(Reload::Change(_, wanted, _)) => Work::ChangeConfig(wanted.clone()),
+            Some(Reload::Change(_, wanted, author)) => Work::ChangeConfig(wanted.clone(), author.clone()),
             Some(Reload::SetTls(set)) => Work::ApplyTls(self.with_set(set)),
         };
         let job = cx.common.begin_job(Job::Reload);

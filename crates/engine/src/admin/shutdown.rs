@@ -12,10 +12,10 @@ use crate::common::Cx;
 use crate::port::Io;
 use crate::timers::Who;
 
-/// A shutdown, as this worker takes part in it.
+/// A shutdown, as seen by this worker.
 pub(crate) struct Shutdown {
     draining: Option<Drain>,
-    /// Worker 0 has been told that nothing is left here.
+    /// Worker 0 has been informed that nothing is left here.
     reported: bool,
     /// When clients that wait for servers are dismissed; never, if there are none.
     dismissal: Time,
@@ -30,8 +30,8 @@ struct Announced {
     begins: Time,
 }
 
-/// A shutdown that waits for servers dismisses its waiting clients so much later, as PgBouncer's maintenance does: the
-/// operator's next look still finds them.
+/// A shutdown that waits for servers dismisses its waiting clients only after this time, as PgBouncer's maintenance
+/// does: the operator's next look still finds them.
 const DISMISSAL: Span = Span::from_millis(300);
 
 impl Default for Shutdown {
@@ -40,7 +40,7 @@ impl Default for Shutdown {
     }
 }
 
-/// What worker 0 asked all workers for: its own mail may reach it last.
+/// The request that worker 0 sent to all workers: its own message may arrive last.
 struct Asked {
     drain: Option<Drain>,
     drained: BTreeSet<WorkerId>,
@@ -128,7 +128,7 @@ impl Shutdown {
         self.dismissal != Time::NEVER
     }
 
-    /// Nothing is left here that a shutdown waits for: what worker 0 is told, once.
+    /// Nothing is left here that a shutdown waits for: returns the report for worker 0, once.
     pub(crate) fn finished_here(&mut self) -> Option<Drain> {
         let drain = self.draining?;
         (!std::mem::replace(&mut self.reported, true)).then_some(drain)

@@ -60,7 +60,7 @@ struct Group {
 
 impl Diagnosis<'_> {
     /// Why a wait in a pool's queue does not end, with names and figures. The pool is full if it has all the servers
-    /// that it may have without its reserve, here or lent; otherwise it wants one more, and what prevents that is the
+    /// that it may have without its reserve, here or lent; otherwise it needs one more, and what prevents that is the
     /// cause.
     pub(crate) fn cause(&self) -> (Cause, String) {
         let Diagnosis { now, pool: slot, .. } = *self;
@@ -83,13 +83,13 @@ impl Diagnosis<'_> {
         }
         if slot.login.waits() {
             let most = self.config.max_logins_per_host;
-            let text = format!("Its turn to log in has not come (max_logins_per_host is {most}). {holders}");
+            let text = format!("Its login waits for others at the host (max_logins_per_host is {most}). {holders}");
             return (Cause::ServerSlow, text);
         }
         if now_in.login == 0 && slot.quota.is_limited() {
             return (Cause::LimitReached, format!("{} {holders}", self.shared_limits()));
         }
-        (Cause::ServerSlow, format!("A server's login has not come to its end. {holders}"))
+        (Cause::ServerSlow, format!("A server's login has not finished. {holders}"))
     }
 
     /// The limits of servers that a pool shares with others, as a sentence.
@@ -114,7 +114,7 @@ impl Diagnosis<'_> {
             let (hold, since) = match self.peers.get_server(peer) {
                 Some(server) => hold(server, self.now),
                 None if (self.is_lent)(peer) => (Hold::Lent, self.now),
-                // It is taken out of the table: being worked on now.
+                // It is taken out of the table: being processed now.
                 None => (Hold::Query, self.now),
             };
             let group = &mut groups[hold as usize];
@@ -165,7 +165,7 @@ fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
     }
 }
 
-/// A client, or a query of ours, has waited too long: what it is told. The log has it, too.
+/// The error for a client, or a query of ours, that has waited too long. It is logged, too.
 pub(crate) fn timed_out<I: Io>(
     now: Time,
     config: &Config,

@@ -37,7 +37,7 @@ impl LoginFailures {
         *self = LoginFailures::default();
     }
 
-    /// The host answers another pool: that it could not be reached is no longer known.
+    /// The host answers another pool: it is no longer known to be unreachable.
     pub(crate) fn host_answers(&mut self) {
         self.outdated = self.last.as_ref().is_some_and(|error| error.sqlstate.starts_with("08"));
     }
@@ -47,7 +47,7 @@ impl LoginFailures {
         self.last.as_ref().map(|error| (error, self.too_slow))
     }
 
-    /// The last failure, as far as it says something about now; and when it was.
+    /// The last failure, if it is still relevant; and when it happened.
     pub(crate) fn current(&self) -> Option<(&ServerError, Time)> {
         self.last.as_ref().filter(|_| !self.outdated).map(|error| (error, self.at))
     }

@@ -5,7 +5,7 @@
 //! idle → (checking) → (syncing parameters) → linked → (resetting → (connect query again)) → idle → … → closed
 //! ```
 //!
-//! Works on borrowed slots. Must not decide when servers are wanted, nor which host is next (`hosts`);
+//! Works on borrowed slots. Must not decide when servers are needed, nor which host is next (`hosts`);
 //! `flows::server_login` has the order of the steps.
 
 use std::sync::Arc;
@@ -59,15 +59,15 @@ pub(crate) fn connected<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot) -> N
 fn begin_handshake<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot) {
     let settings = &cx.common.config().tls.server;
     let (host, mode) = (server.connection.target().host.clone(), settings.mode);
-    // Asked first, the server would have answered.
+    // If SSLRequest had been sent, the server would have answered.
     let direct = !matches!(server.state, ServerState::SslRequest);
     server.state = ServerState::TlsHandshake;
     server.connection.begin_handshake(direct);
     cx.io.start_tls(server.peer, Handshake::Connect { host, mode, direct });
 }
 
-/// A handshake is done. One that nobody was asked for must have named our protocol, as with libpq: else another service
-/// might take what follows for its own.
+/// A handshake is done. One without SSLRequest must have named our protocol, as with libpq: otherwise another service
+/// might interpret the following bytes as its own protocol.
 pub(crate) fn secured(server: &ServerSlot) -> NextStep {
     let is_named = server.connection.tls().is_some_and(|tls| tls.alpn.as_deref() == Some(ALPN));
     match server.connection.is_direct() && !is_named {
@@ -92,8 +92,8 @@ pub(crate) fn encryption_answer<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSl
     NextStep::Failed(own_error(error.to_owned()))
 }
 
-/// The connection to a server is there, encrypted if it has to be: the login begins.
-/// `own` is what the startup packet says beyond the pool's, for the one client of a server.
+/// The connection to a server is established, encrypted if required: the login begins. `own`: additional startup
+/// parameters, for the one client of a server.
 pub(crate) fn begin<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot, own: Vec<(String, String)>) {
     let listed = cx.common.config().auth.users.get(&slot.user).and_then(|text| Secret::parse(text).ok());
     let mut credentials = credentials(slot, server, listed.or_else(|| slot.credentials.looked_up().cloned()));
@@ -154,7 +154,7 @@ pub(crate) fn hashed<I: Io>(server: &mut ServerSlot, salted: &[u8; 32], io: &mut
     Some(step)
 }
 
-/// Whether a server that has logged in is fit for its pool, as far as it has reported.
+/// Whether a server that has logged in fits its pool, according to its reported parameters.
 pub(crate) fn check_role(slot: &PoolSlot, server: &mut ServerSlot) -> Fitness {
     let any = server.connection.attempt().any;
     let role = server.up().map(|(up, _)| up.role()).unwrap_or_default();
@@ -206,7 +206,7 @@ pub(crate) fn finish<I: Io>(
     slot.login_succeeded();
     let welcome = Some(Welcome { params, reported: Arc::new(Reported::new(table, reported)) });
     match &mut server.dedicated {
-        // What it reports is what its client has asked for.
+        // It reports values that its client has set.
         Some(dedicated) => dedicated.welcome = welcome,
         None => slot.welcome = welcome,
     }
@@ -239,8 +239,8 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<bool, &'static str> {
     }
 }
 
-/// What a client of a pool gets for the error of a login at the pool's servers: which login it was, too, since the client
-/// knows neither the server nor the user there.
+/// The error for a client of a pool whose login at a server failed: it also names the login, since the client knows
+/// neither the server nor the user there.
 pub(crate) fn refusal(slot: &PoolSlot, error: ServerError) -> Refusal {
     let (config, user) = (&slot.config, &slot.user);
     let detail = format!(

@@ -1,13 +1,14 @@
-//! Logins at servers, so many at once to one host and no more, over all pools of this worker (max_logins_per_host); and one
-//! at a time to a host that is away.
+//! Limits concurrent logins at one host over all pools of this worker (max_logins_per_host), and to one at a time at a
+//! host that is away.
 //!
-//! A pool paces its own logins; a host that thousands of pools come back to at once, because it was restarted, is to be
-//! protected from all of them together. Owns how many logins are under way to each host, which hosts are away, and the queue
-//! of pools that wait for theirs. What is under way is compared with the pool whenever it is polled, so that every end of a
-//! login, whatever it was, makes room for the next.
+//! A pool paces its own logins; a host to which thousands of pools return at once, because it was restarted, must be
+//! protected from all of them together. Owns how many logins are under way to each host, which hosts are away, and the
+//! queue of pools that wait for theirs. The logins under way are compared with the pool whenever it is polled, so that
+//! every end of a login, for whatever reason, makes room for the next.
 //!
-//! A host that is away is tried by one pool after the other, each for all: after 20 ms, doubling up to [`LONGEST_AWAY`]. As soon as
-//! it answers, whoever waits goes on. Pools that refuse their clients while a server is down pace themselves alone.
+//! A host that is away is tried by one pool after the other, each for all: after 20 ms, doubling up to
+//! [`LONGEST_AWAY`]. When it answers, all waiting pools continue. Pools that refuse their clients while a server is
+//! down pace themselves.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -21,10 +22,10 @@ use crate::handles::PoolIx;
 const SHORTEST_AWAY: Span = Span::from_millis(20);
 const LONGEST_AWAY: Span = Span::from_millis(40);
 
-/// The log has one line in so long about a host that is away.
+/// The interval between lines in the log about a host that is away.
 const LOG_EVERY: Span = Span::from_secs(1);
 
-/// Logins under way, and who waits for one.
+/// Logins under way, and the pools that wait for one.
 #[derive(Default)]
 pub(crate) struct LoginThrottle {
     hosts: HashMap<Target, Host>,
@@ -43,7 +44,7 @@ struct Host {
 pub(crate) struct AwayHost {
     /// How the last attempt failed.
     pub(crate) error: ServerError,
-    /// It took too long.
+    /// Whether it timed out.
     pub(crate) too_slow: bool,
     /// When the first attempt failed.
     pub(crate) since: Time,
@@ -51,7 +52,7 @@ pub(crate) struct AwayHost {
     failures: u32,
     /// The next attempt.
     opens: Time,
-    /// When the log has last had a line about it.
+    /// When the log last had a line about it.
     logged_at: Time,
 }
 
@@ -82,7 +83,7 @@ impl PoolLogin {
         self.begun_at.is_none() && self.waits_at.is_none()
     }
 
-    /// The pool's turn has come: it waits no more.
+    /// The pool is next: it no longer waits.
     pub(crate) fn called(&mut self) {
         self.waits_at = None;
     }
@@ -161,7 +162,7 @@ impl LoginThrottle {
         next
     }
 
-    /// Those who wait at a host and of whom this holds, who wait no more.
+    /// Removes and returns the pools that wait at a host and fulfil the condition.
     pub(crate) fn take_waiting(&mut self, target: &Target, which: impl Fn(PoolIx) -> bool) -> Vec<PoolIx> {
         let mut taken = Vec::new();
         self.change(target, |host| {
@@ -174,8 +175,8 @@ impl LoginThrottle {
         taken
     }
 
-    /// A login has shown that a host is away; whether the log is to have it. Logins that began before the last attempt
-    /// failed say nothing new.
+    /// A login has shown that a host is away; returns whether to log it. Logins that began before the last attempt
+    /// failed report nothing new.
     pub(crate) fn is_away(&mut self, target: &Target, error: &ServerError, too_slow: bool, now: Time) -> bool {
         let host = self.hosts.entry(target.clone()).or_default();
         let new = host.away.is_none();
@@ -207,7 +208,7 @@ impl LoginThrottle {
         }
     }
 
-    /// A host answers; whether it was away.
+    /// A host answers; returns whether it was away.
     pub(crate) fn is_back(&mut self, target: &Target) -> bool {
         let Some(host) = self.hosts.get_mut(target) else { return false };
         let was_away = host.away.take().is_some();
@@ -215,17 +216,17 @@ impl LoginThrottle {
         was_away
     }
 
-    /// What is known of a host that is away.
+    /// The state of a host that is away.
     pub(crate) fn away(&self, target: &Target) -> Option<&AwayHost> {
         self.hosts.get(target)?.away.as_ref()
     }
 
-    /// When a host is to be tried for pools that wait there, since it is away and nobody tries it now.
+    /// When a host that is away is to be tried for pools that wait there; never while an attempt is under way.
     pub(crate) fn attempt_due(&self, target: &Target) -> Time {
         self.hosts.get(target).map_or(Time::NEVER, Host::attempt_due)
     }
 
-    /// The note of the earliest wake-up for that.
+    /// Records the earliest wake-up for that.
     pub(crate) fn armed(&mut self) -> &mut Time {
         self.armed.get_or_insert(Time::NEVER)
     }
@@ -244,7 +245,7 @@ impl LoginThrottle {
         self.hosts.values().map(Host::attempt_due).min().unwrap_or(Time::NEVER)
     }
 
-    /// Forgets hosts that are away and that nobody wants to reach: another configuration may not have them.
+    /// Forgets hosts that are away and that no pool needs to reach: another configuration may not have them.
     pub(crate) fn forget_away(&mut self) {
         self.hosts.retain(|_, host| host.under_way > 0 || !host.waiting.is_empty());
     }

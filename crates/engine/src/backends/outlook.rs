@@ -1,4 +1,4 @@
-//! How a login at a server failed, and whether it may succeed later though nobody changes anything.
+//! How a login at a server failed, and whether it may succeed later without a change.
 //!
 //! Owns the distinction between a server that is away, which clients wait for, and an error that waiting does not change,
 //! which they get at once.
@@ -9,26 +9,26 @@ use weir_session::ServerError;
 /// The SQLSTATE of a server that starts up, shuts down or recovers (cannot_connect_now).
 const CANNOT_CONNECT_NOW: &str = "57P03";
 
-/// What a login that failed lets us expect of the next one.
+/// What a failed login says about the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outlook {
     /// The server is away: it can't be reached, starts up, or shuts down.
     Away,
-    /// It answers, and is not ready for the pool: it has another role, or is one of several of which another is away.
+    /// The server answers, and is not ready for the pool: it has another role, or is one of several of which another is
+    /// away.
     NotReady,
-    /// It fails in the same way until somebody changes something: a wrong password, a missing database.
+    /// The login fails in the same way until something is changed: a wrong password, a missing database.
     Lasting,
 }
 
 /// A login that failed.
 pub(crate) struct FailedLogin {
-    /// What its clients and the log get.
+    /// The error for its clients and the log.
     pub(crate) error: ServerError,
-    /// What may be tried otherwise.
+    /// The alternative that may be tried.
     pub(crate) failure: LoginFailure,
     pub(crate) outlook: Outlook,
-    /// What the log says of the error: the server's severity, where it has answered with it (PostgreSQL refuses a login with
-    /// FATAL).
+    /// The severity in the log: the server's, if it has answered with one (PostgreSQL refuses a login with FATAL).
     pub(crate) severity: &'static str,
 }
 
@@ -38,12 +38,12 @@ impl FailedLogin {
         FailedLogin::ours(error, Outlook::Away)
     }
 
-    /// The server has another role than the pool wants.
+    /// The server has another role than the pool requires.
     pub(crate) fn not_ready(error: ServerError) -> FailedLogin {
         FailedLogin::ours(error, Outlook::NotReady)
     }
 
-    /// The server, or what is configured for it, will not do.
+    /// The server, or its configuration, is unusable.
     pub(crate) fn lasting(error: ServerError) -> FailedLogin {
         FailedLogin::ours(error, Outlook::Lasting)
     }
@@ -57,14 +57,14 @@ impl FailedLogin {
         FailedLogin { error, failure: LoginFailure::Other, outlook, severity: "" }
     }
 
-    /// The same, and it may be tried in another way.
+    /// The same, and the login may be tried in another way.
     pub(crate) fn or(self, failure: LoginFailure) -> FailedLogin {
         FailedLogin { failure, ..self }
     }
 }
 
 impl Outlook {
-    /// What a server's own error lets us expect (PostgreSQL documentation, Appendix A, class 57).
+    /// The outlook of a server's own error (PostgreSQL documentation, Appendix A, class 57).
     fn of(error: &ServerError) -> Outlook {
         match error.sqlstate.as_str() {
             "57P01" | "57P02" | CANNOT_CONNECT_NOW => Outlook::Away,
@@ -72,7 +72,7 @@ impl Outlook {
         }
     }
 
-    /// What is expected of it under a pool's policy: where clients are refused while a server is down, only one that starts
+    /// The outlook under a pool's policy: where clients are refused while a server is down, only a server that starts
     /// up is waited for.
     pub(crate) fn under(self, policy: OnServerDown, error: &ServerError) -> Outlook {
         match policy {
@@ -82,8 +82,8 @@ impl Outlook {
         }
     }
 
-    /// Of two servers of a round: while one of them may be had later, the round may succeed; and while one answers, each
-    /// attempt costs it a login.
+    /// Of two servers of a round: if one of them may become available later, the round may succeed; and while one
+    /// answers, each attempt costs it a login.
     pub(crate) fn and(self, other: Outlook) -> Outlook {
         if self == other { self } else { Outlook::NotReady }
     }

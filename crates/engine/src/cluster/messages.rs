@@ -25,7 +25,7 @@ pub(crate) enum Payload {
     Client(ClientHandoff),
     /// A cancel request for a client of the receiver; the requester's socket comes with the message.
     Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
-    /// To worker 0: a client of another process has come to the sender.
+    /// To worker 0: a client of another process has arrived at the sender.
     ClientCame,
     /// To worker 0: a client of the sender is gone.
     ClientGone,

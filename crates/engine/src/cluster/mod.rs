@@ -32,7 +32,7 @@ pub(crate) struct Cluster {
     pub(crate) idle_search: quota::servers::IdleSearch,
     /// Lent servers of this worker's pools, by their handle here: the pool, and the borrower.
     pub(crate) lent: HashMap<Peer, lending::LentServer>,
-    /// How busy workers are; worker 0 wants to know.
+    /// The load of workers, for worker 0.
     pub(crate) loads: placement::Loads,
     /// Other processes behind the same address.
     pub(crate) peering: peering::Peering,

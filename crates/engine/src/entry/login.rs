@@ -32,7 +32,7 @@ use crate::entry::welcome;
 use crate::peers::{ClientPhase, ClientSlot};
 use crate::port::{Authority, Io, PasswordCheck};
 
-/// The user as whom the owner of the process administers it (PgBouncer's `pgbouncer`).
+/// The user under which the owner of the process administers it (PgBouncer's `pgbouncer`).
 const OWNER: &str = "pgbouncer";
 
 /// State that the logins of a worker share.
@@ -45,7 +45,7 @@ pub(crate) struct Logins {
     user_names: UserNames,
     hashing: PasswordHashing,
     checks: PasswordChecks,
-    /// Requests whose parameters were found to be in order, under this configuration; the oldest is replaced.
+    /// Requests whose parameters were found acceptable, under this configuration; the oldest is replaced.
     in_order: Recent<Arc<StartupRequest>, MAX_IN_ORDER>,
 }
 
@@ -54,9 +54,9 @@ const MAX_IN_ORDER: usize = 8;
 
 /// What a client's proof is checked against.
 struct KnownUser {
-    /// Whether there is such a user.
+    /// Whether the user exists.
     exists: bool,
-    /// None for a user who has none, or does not exist.
+    /// `None` for a user who has no secret, or does not exist.
     secret: Option<Secret>,
     /// The mock secrets for such a user.
     mocks: Arc<Mocks>,
@@ -97,7 +97,7 @@ impl Logins {
         self.in_order.clear();
     }
 
-    /// Whether a request's parameters are in order, which is found once for all clients that share it.
+    /// Whether a request's parameters are acceptable; determined once for all clients that share it.
     ///
     /// # Errors
     /// One of them is refused.
@@ -126,8 +126,8 @@ impl Logins {
         matches!(client.addr, ClientAddr::Unix { uid, .. } if uid == self.uid) && *client.user == *OWNER
     }
 
-    /// The refusal of a client of the Unix socket that uses PgBouncer's name for the owner of the process, and is another
-    /// user of the operating system. Without it, it would be asked for a password that nobody has.
+    /// The refusal of a client of the Unix socket that uses PgBouncer's name for the owner of the process, and is
+    /// another user of the operating system. Otherwise it would have to give a password that does not exist.
     fn not_owner(&self, config: &Config, client: &ClientSlot) -> Option<Refusal> {
         let ClientAddr::Unix { uid, .. } = client.addr else { return None };
         let claims = *client.user == *OWNER && self.role(config, client).is_none();
@@ -175,8 +175,8 @@ impl Logins {
         self.challenge(cx, client, request, None, lookups)
     }
 
-    /// Starts the exchange with a client, when everything is known that it depends on; until then the client waits,
-    /// and this is called again. `asked` is the answer of an auth_query, if there was one.
+    /// Starts the exchange with a client, when everything that it depends on is known; until then the client waits, and
+    /// this is called again. `asked` is the answer of an auth_query, if there was one.
     pub(crate) fn challenge<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -284,7 +284,7 @@ impl Logins {
         let answered = |asked: &UserSecret| KnownUser {
             exists: asked.exists,
             secret: asked.secret(),
-            // A user without a secret need not look like others where clients may learn who there is.
+            // A user without a secret need not look like others if clients may learn which users exist.
             mocks: if hides { asked.mocks.clone() } else { Arc::default() },
             asked: Some(asked.clone()),
         };
@@ -296,7 +296,7 @@ impl Logins {
         let lookup = config.auth_lookup(&request.database).filter(|_| wanted && listed.is_none());
         match lookup {
             Some(lookup) if exists => lookups.kept(&subject(request), now).map(answered).ok_or(lookup),
-            // Nobody is asked about a database that does not exist.
+            // No auth_query runs for a database that does not exist.
             _ => Ok(KnownUser {
                 exists: listed.is_some(),
                 secret: listed.filter(|_| wanted).and_then(|text| Secret::parse(text).ok()),
@@ -361,7 +361,7 @@ impl Logins {
         self.advance(cx, client, next)
     }
 
-    /// Goes on with the session's next step.
+    /// Continues with the session's next step.
     fn advance<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, next: LoginStep) -> EntryStep {
         match next {
             LoginStep::Wait => {
@@ -379,7 +379,7 @@ impl Logins {
             LoginStep::Accepted(learnt) => {
                 if let ClientPhase::Login(phase) = &mut client.phase {
                     if let Some(Hashing { key, stored: false, salted: Some(salted) }) = phase.hashing.take() {
-                        // The hashed password of the client has proved right.
+                        // The client's hashed password was right.
                         self.hashing.keep(key, salted, cx.common.config().auth.users.len());
                     }
                     phase.learnt = learnt;
@@ -409,7 +409,7 @@ impl Logins {
         self.hashing.done(cx);
     }
 
-    /// A client's password has been hashed: its login goes on.
+    /// A client's password has been hashed: its login continues.
     pub(crate) fn hashed<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -434,7 +434,7 @@ impl Logins {
         self.advance(cx, client, next)
     }
 
-    /// Somebody else must say whether a password is right.
+    /// An external service must check a password.
     fn check<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, password: Arc<str>) -> EntryStep {
         let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
         let Some(by) = phase.authority.clone() else { return EntryStep::Refuse(Refusal::BadConfig) };
@@ -451,12 +451,12 @@ impl Logins {
         EntryStep::Wait
     }
 
-    /// A helper has finished a check, whose client may be gone by now.
+    /// A helper has finished a check; the client may have disconnected.
     pub(crate) fn check_done<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: Peer) {
         self.checks.done(cx, client);
     }
 
-    /// A client's password has been checked: its login goes on.
+    /// A client's password has been checked: its login continues.
     pub(crate) fn checked<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, good: bool) -> EntryStep {
         let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
         phase.awaits = Awaits::Client;
@@ -464,7 +464,7 @@ impl Logins {
         self.advance(cx, client, next)
     }
 
-    /// A client is gone that had not logged in.
+    /// A client that had not logged in is gone.
     pub(crate) fn leave(&mut self, client: Peer, phase: &LoginPhase) {
         match phase.awaits {
             Awaits::Hash => self.hashing.leave(client),
@@ -482,7 +482,7 @@ fn via(client: &ClientSlot) -> Via {
     }
 }
 
-/// Who checks the client's password, if not we.
+/// The service that checks the client's password, if it is external.
 fn authority(auth: &Auth, demand: &Demand<'_>) -> Option<Authority> {
     match demand.method {
         ConnectionMethod::Ldap => demand.rule.map_or(&auth.ldap, |rule| &rule.ldap).clone().map(Authority::Ldap),
@@ -494,7 +494,7 @@ fn authority(auth: &Auth, demand: &Demand<'_>) -> Option<Authority> {
     }
 }
 
-/// The method of all connections: the rules, where there are some.
+/// The method of all connections: the rules, if there are any.
 fn method(auth: &Auth) -> Method {
     if auth.hba.is_some() { Method::Hba } else { auth.method }
 }

@@ -45,7 +45,7 @@ impl Reported {
         self.parameters.iter().map(|parameter| (parameter.name.clone(), parameter.value.clone())).collect()
     }
 
-    /// Appends what a client with these values is told: the same, but where it has a value of its own.
+    /// Appends the messages for a client with these values: the server's values, except where the client has its own.
     pub(crate) fn write(&self, buffer: &mut Vec<u8>, params: &Params) {
         let mut begin = 0;
         for parameter in &self.parameters {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_told_what_the_server_said_but_where_it_has_a_value_of_its_own() {
+    fn a_client_gets_the_servers_values_except_where_it_has_its_own() {
         let table = ParamTable::new([]);
         let reported =
             [("server_version", "15.1"), ("TimeZone", "UTC"), ("application_name", ""), ("is_superuser", "off")];

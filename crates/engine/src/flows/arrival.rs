@@ -71,7 +71,7 @@ impl Engine {
         self.peers.put(client.peer, Entry::Client(client));
     }
 
-    /// Adds a client that is not read from until an answer has come.
+    /// Adds a client that is not read from until an answer has arrived.
     pub(crate) fn insert_waiting<I: Io>(&mut self, mut client: Box<ClientSlot>, io: &mut I) {
         self.pause_client(&mut client, io);
         self.insert_client(client);

@@ -1,9 +1,9 @@
 //! Cancel requests: each cancels the right query or none.
 //!
-//! A request names a client of ours by the key we gave it. It travels to the worker where that client lives, waits for a
+//! A request names a client of ours by the key we gave it. It is sent to the worker of that client, waits for a
 //! connection of its own to the client's server, and is sent only if that client still runs something there. Until the
-//! server has closed that connection (which it does after it has signalled the backend), the client's server is not given
-//! to anybody else, so a late cancel can't hit another client.
+//! server has closed that connection (which it does after it has signalled the backend), the client's server is given
+//! to no other client, so a late cancel can't hit one.
 
 use weir_base::{Peer, Time, WorkerId};
 use weir_pgwire::put_front;
@@ -51,8 +51,8 @@ impl Engine {
         self.cancel(now, Some(peer), pid, &secret, io);
     }
 
-    /// Looks up whom a request means. A wrong key is told nothing, like everybody. `requester`: who sent it, if not the
-    /// process that takes over.
+    /// Looks up the client that a request names. For a wrong key there is no reply, as for any other. `requester`: the
+    /// sender, if it is not the process that takes over.
     pub(crate) fn cancel<I: Io>(&mut self, now: Time, requester: Option<Peer>, pid: u32, secret: &[u8], io: &mut I) {
         let is_meant = |peer: &Peer| self.peers.get_client(*peer).is_some_and(|client| client.cancel.is(pid, secret));
         let peering = self.common.config().peer_id > 0;
@@ -87,8 +87,8 @@ impl Engine {
         }
     }
 
-    /// Cancels the request of a client that waits for a server, or for a prelude: it gets an error, and may go on. A
-    /// client without a request is not affected.
+    /// Cancels the request of a client that waits for a server, or for a prelude: the client gets an error, and may
+    /// continue. A client without a request is not affected.
     fn cancel_wait<I: Io>(&mut self, now: Time, client: Peer, ix: u32, io: &mut I) {
         let Some(slot) = self.peers.client(client).filter(|client| client.pause.waits) else { return };
         let link = slot.link;
@@ -141,7 +141,7 @@ impl Engine {
         for peer in self.pools.get(ix).cancels.under_way() {
             let Some(cancel) = self.peers.cancel(*peer) else { continue };
             if cancel.server == server && cancel.client == client && cancel.stage != CancelStage::Sent {
-                // One that is not sent yet serves both.
+                // A request that is not sent yet serves both.
                 return cancel.requesters.extend(requester);
             }
         }
@@ -258,7 +258,7 @@ impl Engine {
         self.cancel_over(&cancel, io);
     }
 
-    /// Whoever asked for a cancel sees its connection close when it is done.
+    /// The connection of a cancel request's sender closes when the request is done.
     pub(crate) fn finish_canceller<I: Io>(&mut self, requester: impl Into<Option<Peer>>, io: &mut I) {
         let now = self.common.now();
         if let Some(client) = requester.into().and_then(|requester| self.peers.take_client(requester)) {

@@ -51,14 +51,14 @@ impl Engine {
         self.admin.gatherings.scatter(cx!(self, now, io), caller, command, to_workers)
     }
 
-    /// Withdraws a command that waits: what it stopped goes on. Returns whether there was one.
+    /// Withdraws a command that waits: what it stopped continues. Returns whether there was one.
     pub(super) fn take_back<I: Io>(&mut self, now: Time, id: u64, io: &mut I) -> bool {
         let cx = cx!(self, now, io);
         match self.admin.gatherings.take_back(cx, id) {
             None => return false,
             Some(Undo::Nothing) => {}
             Some(Undo::Resume(name)) => {
-                self.scatter(now, Caller::Nobody, Command::Resume(name.clone()), &WorkerCommand::Resume(name), io);
+                self.scatter(now, Caller::Engine, Command::Resume(name.clone()), &WorkerCommand::Resume(name), io);
             }
         }
         true
@@ -148,7 +148,7 @@ impl Engine {
             self.observe_health(now, &mut gathered.report, io);
         }
         match gathered.caller {
-            Caller::Nobody => self.gathered_for_nobody(now, &gathered, io),
+            Caller::Engine => self.gathered_for_engine(now, &gathered, io),
             Caller::Console(peer) => self.gathered_for_console(now, peer, gathered, io),
             Caller::Control(number) => {
                 let reply = match (&gathered.command, self.admin.reloads.take_persisted(number)) {
@@ -184,7 +184,7 @@ impl Engine {
     }
 
     /// A command of the engine itself: the figures for the log, or whether an operator is connected.
-    fn gathered_for_nobody<I: Io>(&mut self, now: Time, gathered: &Gathered, io: &mut I) {
+    fn gathered_for_engine<I: Io>(&mut self, now: Time, gathered: &Gathered, io: &mut I) {
         let Gathered { command, report, left, .. } = gathered;
         match command {
             Command::Show(Show::Stats) => {
@@ -210,10 +210,10 @@ impl Engine {
     pub(crate) fn begin_reread<I: Io>(&mut self, now: Time, reread: Reread, io: &mut I) {
         log(Level::Info, format_args!("a watched file has changed: reading it again"), io);
         let cx = cx!(self, now, io);
-        self.admin.reloads.enqueue(cx, Reload::Read(Caller::Nobody, Author::watch(), reread));
+        self.admin.reloads.enqueue(cx, Reload::Read(Caller::Engine, Author::watch(), reread));
     }
 
-    /// A helper has read the configuration again.
+    /// A helper has reread the configuration.
     pub(crate) fn config_read<I: Io>(&mut self, now: Time, read: Result<Arc<Config>, String>, io: &mut I) {
         let (caller, author) = match self.admin.reloads.finish() {
             Some(Reload::Read(caller, author, _)) => (caller, author),
@@ -228,7 +228,7 @@ impl Engine {
             }
             Err(why) => {
                 if why.starts_with(TLS_FAULT) {
-                    // PgBouncer's line, which begins so.
+                    // PgBouncer's line begins like this.
                     log(Level::Error, format_args!("{why}"), io);
                 }
                 for line in why.lines() {
@@ -236,7 +236,7 @@ impl Engine {
                 }
                 let error = CommandError::ReloadFailed(why);
                 match caller {
-                    Caller::Nobody => {}
+                    Caller::Engine => {}
                     Caller::Console(peer) => self.answer_console(peer, &console::failure(&error), io),
                     Caller::Control(number) => io.answer(number, Err(error)),
                 }

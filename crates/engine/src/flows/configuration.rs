@@ -100,7 +100,7 @@ impl Engine {
                     self.recall(ix, io);
                     self.pools.remove(ix);
                 }
-                // A pool that is shut stays shut: one that returns begins anew, under the same name.
+                // A pool that is shut stays shut: one that returns is a new pool, under the same name.
                 Some(_) if slot.removed => {}
                 Some(pool) => {
                     let all = self.common.config();

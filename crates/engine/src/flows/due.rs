@@ -128,7 +128,7 @@ impl Engine {
         }
     }
 
-    /// Timeouts may have changed: sets the timers of linked servers anew.
+    /// Timeouts may have changed: sets the timers of linked servers again.
     pub(crate) fn watch_linked(&mut self) {
         let linked = self.peers.servers().filter(|server| server.phase() == Some(ServerPhase::Linked));
         let linked: Vec<Peer> = linked.map(|server| server.peer).collect();
@@ -150,7 +150,7 @@ impl Engine {
         if self.common.worker() == WorkerId(0) && self.common.config().log.stats {
             // One line for the process: the counts of all workers.
             let ask = WorkerCommand::Report { counts: false };
-            self.scatter(now, Caller::Nobody, Command::Show(Show::Stats), &ask, io);
+            self.scatter(now, Caller::Engine, Command::Show(Show::Stats), &ask, io);
         }
     }
 }

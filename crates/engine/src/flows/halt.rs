@@ -152,7 +152,7 @@ impl Engine {
         self.admin.halt.wake(cx!(self, now, io));
     }
 
-    /// An input during a SUSPEND has been handled: sockets that it waits for may be flushed.
+    /// An input during a SUSPEND has been handled: the sockets that the SUSPEND waits for may be flushed.
     pub(crate) fn check_flushed<I: Io>(&mut self, io: &mut I) {
         let peers = &self.peers;
         if self.admin.halt.are_flushed(|peer| is_full(peers, peer)) {
@@ -182,7 +182,7 @@ impl Engine {
     pub(crate) fn check_operators<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.admin.halt.is_suspended() {
             let to_workers = WorkerCommand::Report { counts: false };
-            self.scatter(now, Caller::Nobody, Command::Show(Show::State), &to_workers, io);
+            self.scatter(now, Caller::Engine, Command::Show(Show::State), &to_workers, io);
         }
     }
 
@@ -208,7 +208,7 @@ impl Engine {
     /// The process has received a signal.
     pub(crate) fn signal<I: Io>(&mut self, now: Time, signal: Signal, io: &mut I) {
         match signal {
-            Signal::Reload => self.begin_reload(now, Caller::Nobody, Author::signal(), io),
+            Signal::Reload => self.begin_reload(now, Caller::Engine, Author::signal(), io),
             Signal::Reread(reread) => self.begin_reread(now, reread, io),
             Signal::Quit => io.exit(0),
             Signal::ShutdownClients if self.admin.shutdown.is_under_way() => {
@@ -237,7 +237,7 @@ impl Engine {
     fn pause_signal<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.admin.halt.state() == ServiceState::Active {
             log(Level::Info, format_args!("got SIGUSR1, pausing all activity"), io);
-            self.scatter(now, Caller::Nobody, Command::Pause(None), &WorkerCommand::Pause(None), io);
+            self.scatter(now, Caller::Engine, Command::Pause(None), &WorkerCommand::Pause(None), io);
         } else {
             log(Level::Info, format_args!("got SIGUSR1, but already paused/suspended"), io);
         }
@@ -248,7 +248,7 @@ impl Engine {
             _ if self.admin.shutdown.is_draining() => ("got SIGUSR2 while shutting down, ignoring", false),
             ServiceState::Suspended => ("got SIGUSR2, continuing from SUSPEND", true),
             ServiceState::Paused => ("got SIGUSR2, continuing from PAUSE", true),
-            // The command to pause is on its way to the workers, this one among them; this one comes after it.
+            // The command to pause is on its way to the workers, this one included; this shutdown follows it.
             ServiceState::Active if self.admin.gatherings.is_pausing() => ("got SIGUSR2, continuing from PAUSE", true),
             ServiceState::Active => ("got SIGUSR2, but not paused/suspended", false),
         };
@@ -259,7 +259,7 @@ impl Engine {
     }
 
     fn resume_all<I: Io>(&mut self, now: Time, io: &mut I) {
-        self.scatter(now, Caller::Nobody, Command::Resume(None), &WorkerCommand::Resume(None), io);
+        self.scatter(now, Caller::Engine, Command::Resume(None), &WorkerCommand::Resume(None), io);
     }
 
     /// A signal requests a shutdown: for `shutdown_delay` only health checks see it, unless one was announced before.
@@ -317,7 +317,7 @@ impl Engine {
         self.check_drained(io);
     }
 
-    /// Whether this worker has nothing left that a shutdown waits for: worker 0 is told.
+    /// If this worker has nothing left that a shutdown waits for: informs worker 0.
     pub(crate) fn check_drained<I: Io>(&mut self, io: &mut I) {
         let done = match self.admin.shutdown.draining() {
             Some(Drain::Clients) => !self.peers.clients().any(|c| c.is_waited_for()),

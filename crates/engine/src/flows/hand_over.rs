@@ -1,7 +1,8 @@
-//! Another process takes over: what is between two transactions leaves with its socket, and the rest as it comes so far.
+//! Another process takes over: peers between two transactions leave with their sockets, and the rest when they reach
+//! that state.
 //!
-//! Idle servers leave before clients, so that the new process need not open as many of its own. A client that waits for a
-//! server is served here first, which is its turn. While this lasts, a server is opened only for clients that wait.
+//! Idle servers leave before clients, so that the new process need not open as many of its own. A client that waits for
+//! a server is served here first. During the take-over, a server is opened only for clients that wait.
 
 use weir_base::{Peer, Time};
 use weir_session::{frozen, frozen_server};
@@ -33,7 +34,7 @@ impl Engine {
         }
     }
 
-    /// The highest number that was given so far, or why another process may not take over now.
+    /// The highest number of a peer so far, or why another process may not take over now.
     fn may_hand_over(&self) -> Result<u64, &'static str> {
         if self.admin.shutdown.is_under_way() {
             return Err("it is shutting down");
@@ -44,7 +45,7 @@ impl Engine {
         Ok(self.common.last_id())
     }
 
-    /// How many the new process has to wait for. Operators are not waited for; nor are servers that nobody uses.
+    /// How many peers the new process has to wait for. Operators do not count; nor do unused servers.
     fn left_to_give(&self) -> usize {
         let clients = self.peers.clients().filter(|client| !matches!(client.phase, ClientPhase::Console(_)));
         let working = |server: &&ServerSlot| server.phase().is_some_and(|phase| phase != ServerPhase::Idle);
@@ -67,14 +68,14 @@ impl Engine {
         }
     }
 
-    /// All that is free leaves.
+    /// All free peers leave.
     fn give_all<I: Io>(&mut self, now: Time, io: &mut I) {
         let servers: Vec<Peer> = self.peers.servers().map(|server| server.peer).collect();
         let clients: Vec<Peer> = self.peers.clients().map(|client| client.peer).collect();
         servers.into_iter().chain(clients).for_each(|peer| self.give(now, peer, io));
     }
 
-    /// A peer may be free at the end of this turn.
+    /// A peer may be free at the end of this iteration.
     #[cold]
     pub(crate) fn hand_over_later(&mut self, peer: Option<Peer>) {
         peer.into_iter().for_each(|peer| self.common.follow_up(FollowUp::HandOver(peer)));
@@ -187,18 +188,18 @@ impl Engine {
     }
 }
 
-/// Whether a client that has logged in is between two requests, and nothing waits for it or because of it.
+/// Whether a client that has logged in is between two requests, and nothing waits for the client or because of it.
 fn is_free(client: &ClientSlot) -> bool {
     client.link.is_none() && !client.pause.any() && client.waiting.is_empty() && !client.cut && !client.ended
 }
 
-/// The number by which another process, with another number of workers perhaps, finds the worker of a pool.
+/// The number by which another process, maybe with another number of workers, finds the worker of a pool.
 pub(crate) fn route_of(database: &str, user: &str) -> u64 {
     super::configuration::pool_hash(database, user)
 }
 
-/// What of its pool's configuration a server depends on, as a hash: FNV-1a over how it is written for developers, so that
-/// another version, which may write it otherwise, rather opens new servers.
+/// A hash of the part of its pool's configuration that a server depends on: FNV-1a over its debug output, so that
+/// another version, whose output may differ, opens new servers instead.
 pub(crate) fn made_for(slot: &PoolSlot) -> u64 {
     let config = &slot.config;
     let text = format!(

@@ -31,7 +31,7 @@ impl Engine {
     /// Worker 0: looks at all pools.
     pub(crate) fn health_due<I: Io>(&mut self, now: Time, io: &mut I) {
         self.admin.health.is_due();
-        self.scatter(now, Caller::Nobody, Command::Show(Show::Pools), &WorkerCommand::Health, io);
+        self.scatter(now, Caller::Engine, Command::Show(Show::Pools), &WorkerCommand::Health, io);
     }
 
     /// This worker's part of a look.

@@ -59,7 +59,7 @@ impl Engine {
         }
         for server in self.peers.servers() {
             if let ServerState::Up(session, ServerPhase::Idle) = &server.state {
-                assert!(!session.is_unusable(), "an idle server sent what nobody asked for, and is kept");
+                assert!(!session.is_unusable(), "an idle server sent an unsolicited message, and is kept");
             }
         }
     }

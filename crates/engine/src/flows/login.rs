@@ -60,7 +60,7 @@ impl Engine {
         self.login_step(now, client, step, io);
     }
 
-    /// Everything is known that the exchange depends on.
+    /// Everything that the exchange depends on is known.
     fn challenge<I: Io>(
         &mut self,
         now: Time,
@@ -98,7 +98,7 @@ impl Engine {
         self.entry.lookups.ask(cx, peer, subject, lookup, at);
     }
 
-    /// The error for a client about whom no database can be asked. PgBouncer has one text for all such errors.
+    /// The error for a client whose user can't be looked up in a database. PgBouncer has one text for all such errors.
     fn no_auth_database(&self, request: &StartupRequest) -> Refusal {
         if !weir_admin::is_console(&request.database) || self.common.config().format == FileFormat::Ini {
             return Refusal::BadConfig;
@@ -117,7 +117,7 @@ impl Engine {
         missing.then(|| format!("authentication database \"{name}\" is not configured"))
     }
 
-    /// A request for a secret is answered: the clients that waited for it go on, or are refused.
+    /// A request for a secret is answered: the clients that waited for it continue, or are refused.
     pub(crate) fn secret_answered<I: Io>(
         &mut self,
         now: Time,
@@ -145,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// A helper has found the name of an operating system's user: clients that wait for it go on.
+    /// A helper has found the name of an operating system's user: clients that wait for it continue.
     pub(crate) fn user_named<I: Io>(&mut self, now: Time, uid: u32, name: Option<&str>, io: &mut I) {
         self.entry.logins.learn_name(cx!(self, now, io), uid, name);
         let waits = |client: &&ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::UserName(uid));
@@ -169,12 +169,12 @@ impl Engine {
         self.login_step(now, client, step, io);
     }
 
-    /// A client's password has been checked elsewhere.
+    /// A client's password has been checked by an external service.
     pub(crate) fn password_checked<I: Io>(&mut self, now: Time, peer: Peer, result: Result<(), String>, io: &mut I) {
         self.entry.logins.check_done(cx!(self, now, io), peer);
         let Some(mut client) = self.peers.take_client(peer) else {
             if let Err(why) = &result {
-                // What took so long, perhaps.
+                // The check may have taken so long.
                 log(Level::Warning, format_args!("login of a client that has left: {why}"), io);
             }
             return;
@@ -188,7 +188,7 @@ impl Engine {
         self.login_step(now, client, step, io);
     }
 
-    /// A client is gone: what it waited for in its login is given up.
+    /// A client is gone: what its login waited for is given up.
     pub(crate) fn login_left<I: Io>(&mut self, now: Time, client: &ClientSlot, io: &mut I) {
         match &client.phase {
             ClientPhase::AuthLookup(request) => {
@@ -294,7 +294,7 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
     }
 
-    /// A login has credentials for the pool's own logins at the server.
+    /// A login provided credentials for the pool's own logins at the server.
     fn learn<I: Io>(&mut self, phase: &LoginPhase, ix: u32, io: &mut I) {
         let asked = phase.asked_secret().and_then(UserSecret::secret);
         let slot = self.pools.get_mut(ix);
@@ -329,7 +329,7 @@ impl Engine {
 
     fn open_console<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, request: &StartupRequest, io: &mut I) {
         let Some(role) = self.entry.logins.role(self.common.config(), &client) else {
-            // A reload has removed it since.
+            // A reload has removed it since then.
             return self.refuse(now, client, Refusal::NotAllowed, io);
         };
         let cx = cx!(self, now, io);
@@ -341,7 +341,7 @@ impl Engine {
         self.insert_ready(client);
     }
 
-    /// Puts a client into the table that has logged in. What it sent ahead is next.
+    /// Puts a client into the table as logged in. What it sent ahead is processed next.
     pub(crate) fn insert_ready(&mut self, client: Box<ClientSlot>) {
         if let Some(key) = client.cancel.peer_key() {
             self.cluster.peering.issued(key, client.peer);

@@ -15,7 +15,7 @@ use crate::peers::{ClientPhase, Dedicated, ServerSlot, ServerState};
 use crate::port::{Io, Level};
 use crate::timers::Who;
 
-/// Why a server is closed that could not be reached (PgBouncer's words, which operators look for).
+/// Why a server that could not be reached is closed (PgBouncer's words, which operators look for).
 pub(crate) const CONNECT_FAILED: &str = "connect failed";
 
 impl Engine {
@@ -94,7 +94,7 @@ impl Engine {
         self.peers.put_server(server);
     }
 
-    /// What is known of a server's one client.
+    /// The properties of a server's one client.
     fn dedicated_to(&self, owner: Peer) -> Dedicated {
         let replication = match self.peers.get_client(owner).map(|client| &client.phase) {
             Some(ClientPhase::Welcome(phase)) => phase.request().replication,
@@ -103,7 +103,7 @@ impl Engine {
         Dedicated { owner, replication, welcome: None }
     }
 
-    /// Counts a pool's login only while it is under way, and lets the pool wait for one only while it wants one.
+    /// Counts a pool's login only while it is under way, and lets the pool wait for one only while it needs one.
     pub(crate) fn check_login<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         if !self.pools.get(ix).pool.wants_server() {
             self.stop_waiting_for_host(now, ix);
@@ -150,7 +150,7 @@ impl Engine {
         self.arm_attempt(target);
     }
 
-    /// Sees to it that a host that is away is tried in time for those who wait for it.
+    /// Ensures that a host that is away is tried in time for the pools that wait for it.
     fn arm_attempt(&mut self, target: &Target) {
         let due = self.backends.throttle.attempt_due(target);
         self.common.arm(Who::AwayHosts, due, self.backends.throttle.armed());
@@ -165,7 +165,7 @@ impl Engine {
         self.common.arm(Who::AwayHosts, next, self.backends.throttle.armed());
     }
 
-    /// A host has answered: whoever waits for it goes on, if it was away.
+    /// A host has answered: if it was away, the pools that wait for it continue.
     pub(crate) fn host_answers<I: Io>(&mut self, now: Time, target: &Target, io: &mut I) {
         if !self.backends.throttle.is_back(target) {
             return;
@@ -185,13 +185,13 @@ impl Engine {
         }
     }
 
-    /// An operator wants a host to be tried now, whatever failed before.
+    /// An operator requests that a host is tried now, whatever failed before.
     pub(crate) fn try_host_now<I: Io>(&mut self, now: Time, target: &Target, io: &mut I) {
         self.backends.throttle.open(target, now);
         self.call_waiting(now, target, io);
     }
 
-    /// A new configuration may leave more room, and have moved those who wait to other hosts.
+    /// A new configuration may leave more room, and have moved waiting pools to other hosts.
     pub(crate) fn recheck_logins<I: Io>(&mut self, now: Time, io: &mut I) {
         self.backends.throttle.forget_away();
         for ix in self.pools.indices() {
@@ -207,8 +207,8 @@ impl Engine {
         }
     }
 
-    /// A login has shown that a host is away; whether the log is to have it. Pools that refuse their clients then, and wait for
-    /// room at the host, have failed as well, if it was not even `reached`; the others wait on.
+    /// A login has shown that a host is away; returns whether to log it. Pools that refuse their clients then, and wait
+    /// for room at the host, have failed as well, if the host was not even `reached`; the others keep waiting.
     pub(crate) fn host_is_away(
         &mut self,
         now: Time,
@@ -245,7 +245,7 @@ impl Engine {
         if reason != CloseReason::ConnectTimeout {
             let client = server.link;
             self.disconnect_server(server, reason.text(), io);
-            // Only a server of one client is closed while it has that.
+            // Only a server of one client is closed while a client has it.
             return client.into_iter().for_each(|client| self.end_stream(now, client, reason.text(), io));
         }
         let reached = !matches!(server.state, ServerState::Connecting);
@@ -254,7 +254,7 @@ impl Engine {
         self.host_is_away(now, target, reached, (&error, true));
         let slot = self.pools.get_mut(server.pool);
         let outlook = Outlook::Away.under(slot.config.limits.on_server_down, &error);
-        // The pool has judged it already, by what it was given when the connect began.
+        // The pool has decided already, when the connect began.
         let (_, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, outlook, None);
         slot.failures.add(all, true, now);
         self.disconnect_server(server, if reached { reason.text() } else { CONNECT_FAILED }, io);

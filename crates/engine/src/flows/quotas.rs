@@ -34,7 +34,7 @@ impl Engine {
         self.send_quota_replies(replies, io);
     }
 
-    /// The server has ended a connection that was closed here: another may come in its place.
+    /// The server has ended a connection that was closed here: another one may be opened.
     pub(crate) fn shared_server_ended<I: Io>(&mut self, now: Time, database: &str, io: &mut I) {
         self.cluster.budget.ended(database);
         self.shrink_shared(now, io);
@@ -90,7 +90,8 @@ impl Engine {
         self.common.arm(Who::Budget, due, &mut self.cluster.budget.armed);
     }
 
-    /// A shared database has so many servers too many: what idle ones don't cover is closed as it is released.
+    /// A shared database has this many servers too many: those that idle ones don't cover are closed as they are
+    /// released.
     pub(crate) fn close_released(&mut self, now: Time, database: &str, excess: u32) {
         let pools = self.pools.named(Some(database));
         let idle: u32 = pools.iter().map(|ix| self.pools.get(*ix).pool.snapshot(now).idle).sum();
@@ -105,7 +106,7 @@ impl Engine {
         }
     }
 
-    /// All servers of a database are closed, those in use too: another node may get what they had.
+    /// All servers of a database are closed, those in use too: another node may get their permits.
     pub(crate) fn close_servers_of<I: Io>(&mut self, now: Time, database: &str, io: &mut I) {
         let pools = self.pools.named(Some(database));
         let servers: Vec<Peer> = self.peers.servers().filter(|s| pools.contains(&s.pool)).map(|s| s.peer).collect();
@@ -172,7 +173,7 @@ impl Engine {
                 self.entered(now, client, io);
             }
             (Some(client), Some(full)) => self.refuse(now, client, refusal(&full), io),
-            // It has disconnected meanwhile.
+            // It has disconnected since then.
             (None, None) => request(QuotaRequest::Release { resource: Resource::Client(counts_for), count: 1 }, io),
             (None, Some(_)) => {}
         }
@@ -245,11 +246,11 @@ impl Engine {
 
 /// Servers.
 impl Engine {
-    /// The pool wants to open a server: now, or when its request is granted.
+    /// The pool needs to open a server: now, or when its request is granted.
     pub(crate) fn may_open<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get_mut(ix);
         if self.takeover.is_giving() && slot.pool.oldest_wait().is_none() {
-            // Servers that nobody waits for are opened by the process that takes over.
+            // Servers without a waiting client are opened by the process that takes over.
             return slot.pool.open_declined(now + FILL_RETRY, now);
         }
         if slot.lending.is_borrower() {
@@ -292,7 +293,7 @@ impl Engine {
         let granted = granted_at.is_some();
         let ix = self.pools.find(&pool.database, &pool.user);
         let Some(ix) = ix.filter(|ix| self.pools.get_mut(*ix).quota.answered(id, granted_at)) else {
-            // It was cancelled meanwhile.
+            // It was cancelled since then.
             return if granted {
                 request(QuotaRequest::Release { resource: Resource::Server(pool), count: 1 }, io);
             };
@@ -306,7 +307,7 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
     }
 
-    /// A server has come to a pool from another process: it is counted, whatever the limit.
+    /// A server has arrived in a pool from another process: it is counted, whatever the limit.
     pub(crate) fn count_inherited<I: Io>(&mut self, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get_mut(ix);
         if slot.quota.is_limited() {
@@ -315,7 +316,7 @@ impl Engine {
         }
     }
 
-    /// Counts a client that has come from another process, whatever the limit.
+    /// Counts a client that has arrived from another process, whatever the limit.
     pub(crate) fn count_inherited_client<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
         if self.common.worker() == COUNTER {
             self.cluster.clients.add();
@@ -403,7 +404,7 @@ impl Engine {
     }
 }
 
-/// A key's limit; 0 is unlimited. The share of a node comes in the place of the configured limit of all nodes.
+/// A key's limit; 0 is unlimited. The share of a node replaces the configured limit of all nodes.
 fn limit(key: &Key, now: Time, config: &Config, budget: &NodeBudget) -> u32 {
     match database_of(key) {
         Some(name) if config.shared_budget(name).is_some() => budget.limit(now, name),

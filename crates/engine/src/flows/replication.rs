@@ -1,7 +1,7 @@
 //! Replication connections: a client that gets a server of its own, opened with its startup parameters and closed with it.
 //!
-//! The client waits in its pool for such a server (`weir-pool`, `dedicated`), is told what that server has reported, and from
-//! then on the two are a link whose bytes are passed on as they are.
+//! The client waits in its pool for such a server (`weir-pool`, `dedicated`), receives what that server has reported,
+//! and from then on the two are a link whose bytes are forwarded unchanged.
 
 use weir_base::{Peer, Time};
 use weir_pool::Acquire;
@@ -16,11 +16,11 @@ use crate::peers::{ClientPhase, ClientSlot, ServerPhase, ServerSlot};
 use crate::port::{Io, Level};
 use crate::traffic::stream::Stream;
 
-/// Why a client and its server are closed of which the server has refused the login (PgBouncer's words).
+/// Why a client and its server are closed if the server has refused the login (PgBouncer's words).
 const LOGIN_FAILED: &str = "login failed";
 
 impl Engine {
-    /// A client that wants to replicate has a pool: it waits for a server of its own.
+    /// A client that requests replication has a pool: it waits for a server of its own.
     pub(crate) fn await_own_server<I: Io>(
         &mut self,
         now: Time,
@@ -41,7 +41,7 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
     }
 
-    /// What the startup packet of a client's own server says beyond that of others.
+    /// The additional startup parameters of a client's own server.
     pub(crate) fn own_startup(&self, server: &ServerSlot) -> Vec<(String, String)> {
         let owner = server.dedicated.as_ref().and_then(|dedicated| self.peers.get_client(dedicated.owner));
         let Some((client, ClientPhase::Welcome(phase))) = owner.map(|client| (client, &client.phase)) else {
@@ -52,7 +52,7 @@ impl Engine {
         wanted.map(|wanted| request.for_own_server(table, &wanted)).unwrap_or_default()
     }
 
-    /// A client's own server has logged in: from now on the two talk to each other.
+    /// A client's own server has logged in: from now on bytes are forwarded between the two.
     pub(crate) fn begin_stream<I: Io>(
         &mut self,
         now: Time,
@@ -98,7 +98,7 @@ impl Engine {
         let ClientPhase::Streaming(stream) = &mut client.phase else { return self.peers.put_client(client) };
         let terminated = stream.client_sent(bytes);
         self.pools.get_mut(client.pool).counts.stats.received += bytes.len() as u64;
-        // All of it, also what came with Terminate: the position up to which a standby has written may be in it.
+        // All of it, also what arrived with Terminate: the position up to which a standby has written may be in it.
         if let Some(server) = client.link.and_then(|server| self.peers.server(server)) {
             server.clock.request_sent(now);
             io.forward(server.peer, 0..bytes.len());
@@ -130,8 +130,8 @@ impl Engine {
         self.peers.put_server(server);
     }
 
-    /// A server has refused the login for the one client that it was for. It says nothing about other logins of the pool: a
-    /// role may lack REPLICATION, or `pg_hba.conf` a line for it.
+    /// A server has refused the login for the one client that it was for. No conclusion about other logins of the pool
+    /// is drawn: a role may lack REPLICATION, or `pg_hba.conf` a line for it.
     pub(crate) fn own_login_refused<I: Io>(&mut self, now: Time, server: &ServerSlot, error: ServerError, io: &mut I) {
         let Some(owner) = server.dedicated.as_ref().map(|dedicated| dedicated.owner) else { return };
         self.pools.get_mut(server.pool).pool.dedicated_refused(server.peer);
@@ -143,7 +143,7 @@ impl Engine {
         self.refuse_because(now, client, refusal, LOGIN_FAILED, io);
     }
 
-    /// The client of a server that is closed beside it: there is nothing else for it.
+    /// The client of a server that is closed is closed with it: no other server can serve it.
     pub(crate) fn end_stream<I: Io>(&mut self, now: Time, client: Peer, why: &str, io: &mut I) {
         let Some(mut client) = self.peers.take_client(client) else { return };
         client.link = None;

@@ -27,7 +27,7 @@ impl Engine {
         self.diagnose(now, ix, |diagnosis| diagnosis.cause())
     }
 
-    /// A client, or a query of ours, has waited too long: what it is told.
+    /// The error for a client, or a query of ours, that has waited too long.
     pub(crate) fn wait_timed_out<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Refusal {
         let why = self.cause_of_wait(now, ix);
         wait_diagnosis::timed_out(now, self.common.config(), self.pools.get_mut(ix), why, io)

@@ -52,7 +52,7 @@ impl CancelSecret {
         self.peer_key
     }
 
-    /// The process id that the client was told; 0 before it has logged in.
+    /// The process id that the client received; 0 before it has logged in.
     #[inline]
     pub(crate) fn pid(&self) -> u32 {
         self.pid

@@ -13,8 +13,8 @@
 //!   the client does not read. Restarts with each request, each message of COPY data, and every 8 KiB of a longer
 //!   message. For `idle_transaction_timeout`.
 //!
-//! Two of them may run at a time: nobody can see whether a server that was sent an Execute without a Sync works on it. In
-//! session mode nothing is held between transactions. Must not know sockets, pools or messages.
+//! Two of them may run at a time: it is unknown whether a server that was sent an Execute without a Sync works on it.
+//! In session mode nothing is held between transactions. Must not know sockets, pools or messages.
 
 use weir_base::Time;
 use weir_config::Limits;
@@ -54,13 +54,13 @@ impl Default for Holding {
 }
 
 impl Holding {
-    /// Nothing is held; the client had come so far.
+    /// Nothing is held; records the client's progress.
     #[inline]
     pub(crate) fn none(progress: u32) -> Holding {
         Holding { transaction: Time::NEVER, query: Time::NEVER, silence: Time::NEVER, progress }
     }
 
-    /// Takes in what has become of the link.
+    /// Applies the new state of the link.
     #[inline]
     pub(crate) fn follow(&mut self, now: Time, link: LinkState) {
         let moved = link.progress != self.progress;
@@ -70,7 +70,7 @@ impl Holding {
         run(&mut self.silence, link.held && link.awaits_client, moved, now);
     }
 
-    /// Restarts the clock of the client's silence: it could not act meanwhile.
+    /// Restarts the clock of the client's silence: it could not act in the meantime.
     pub(crate) fn excuse(&mut self, now: Time) {
         if self.silence != Time::NEVER {
             self.silence = now;
@@ -93,7 +93,7 @@ impl Holding {
     }
 }
 
-/// Whether any of the time-outs is set.
+/// Whether any of the timeouts is set.
 #[inline]
 pub(crate) fn is_timed(limits: &Limits) -> bool {
     let all =

@@ -124,7 +124,7 @@ impl LinkClock {
         self.holding.follow(now, state);
     }
 
-    /// Its client holds nothing of it. `progress`: how far the client has come.
+    /// Its client holds nothing of it. `progress`: the client's progress.
     #[inline]
     pub(crate) fn rests(&mut self, progress: u32) {
         self.holding = Holding::none(progress);

@@ -1,12 +1,12 @@
 //! Traffic between clients and servers, and their links.
 //!
-//! - `relay`: bytes in both directions, and what is counted of them. `links`: when a link is made and ended, and what becomes
-//!   of the server after. `wire`: the port as a link sees it. `reading`: why a server is not read from.
-//!   `stream`: links whose bytes are passed on as they are.
-//! - `holding`: how long a client holds its server. `link_clock`: when things happened on a link. `deadlines`: when somebody
-//!   must have moved on.
+//! - `relay`: bytes in both directions, and what is counted of them. `links`: when a link is made and ended, and the
+//!   server's next state. `wire`: the port as a link sees it. `reading`: why a server is not read from. `stream`: links
+//!   whose bytes are forwarded unchanged.
+//! - `holding`: how long a client holds its server. `link_clock`: when things happened on a link. `deadlines`: until
+//!   when a client or server must have acted.
 //! - `statements`: what is counted of each statement.
-//! - `cancel_key`, `cancel_state`: what cancel requests name, and how far they are.
+//! - `cancel_key`, `cancel_state`: what cancel requests name, and their progress.
 
 pub(crate) mod cancel_key;
 pub(crate) mod cancel_state;

@@ -26,7 +26,7 @@ fn about(user: &str, secret: Option<&str>) -> Vec<u8> {
     bytes
 }
 
-fn nobody() -> Vec<u8> {
+fn no_user() -> Vec<u8> {
     let mut bytes = head();
     bytes.extend(done("SELECT 0", b'I'));
     bytes
@@ -54,14 +54,14 @@ fn asked(world: &mut World, server: Peer, user: &str) {
 }
 
 #[test]
-fn a_user_whom_the_list_does_not_name_is_asked_for_and_logs_in() {
+fn an_unlisted_user_is_looked_up_and_logs_in() {
     let mut world = World::new(asking(2));
     let ann = world.arrival("ann", "db");
     assert!(world.is_paused(ann), "it waits for the answer");
     let asker = world.server();
     asked(&mut world, asker, "ann");
     world.bytes(asker, &about("ann", Some("hush")));
-    assert_eq!(world.heard(ann), [b'R', 0, 0, 0, 8, 0, 0, 0, 3], "it is asked for its password");
+    assert_eq!(world.heard(ann), [b'R', 0, 0, 0, 8, 0, 0, 0, 3], "its password is requested");
     world.bytes(ann, &password("hush"));
     let own = world.server();
     assert!(own != asker, "its pool is another one");
@@ -99,8 +99,8 @@ fn a_wrong_password_makes_the_next_client_ask_again() {
 }
 
 #[test]
-fn what_was_said_about_a_user_is_kept_and_forgotten_alike_whether_there_is_one() {
-    for answer in [about("ann", Some("hush")), nobody()] {
+fn an_answer_about_a_user_is_kept_and_forgotten_alike_whether_the_user_exists() {
+    for answer in [about("ann", Some("hush")), no_user()] {
         let mut config = asking(2);
         config.auth.query_cache = Span::from_secs(5);
         let mut world = World::new(config);
@@ -130,7 +130,7 @@ fn made_up_names_displace_no_answers_about_real_ones() {
     world.arrival("ann", "db");
     let asker = world.server();
     for number in 0..5_000 {
-        world.bytes_only(asker, &if number == 0 { about("ann", Some("hush")) } else { nobody() });
+        world.bytes_only(asker, &if number == 0 { about("ann", Some("hush")) } else { no_user() });
         world.heard(asker);
         let peer = world.socket();
         world.input_only(Input::Accepted { peer, from: ClientAddr::Unix { pid: 1, uid: 5 } });
@@ -139,11 +139,11 @@ fn made_up_names_displace_no_answers_about_real_ones() {
         world.bytes_only(peer, &startup);
         while world.open_letter() {}
     }
-    world.bytes_only(asker, &nobody());
+    world.bytes_only(asker, &no_user());
     while world.open_letter() {}
     world.heard(asker);
     let ann = world.arrival("ann", "db");
-    assert!(!world.heard(ann).is_empty() && world.heard(asker).is_empty(), "what was said of her is still known");
+    assert!(!world.heard(ann).is_empty() && world.heard(asker).is_empty(), "the answer about her is still cached");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn an_unknown_user_is_asked_for_a_proof_as_a_known_one_is() {
         let mut challenge = |user: &str, database: &str| {
             let peer = world.arrival(user, database);
             if database == "db" && user != "ann" {
-                world.bytes(asker, &nobody());
+                world.bytes(asker, &no_user());
             }
             let asked = world.heard(peer);
             assert_eq!(asked.get(8), Some(&10), "{method}: {user} is asked for SASL: {asked:?}");
@@ -176,17 +176,17 @@ fn an_unknown_user_is_asked_for_a_proof_as_a_known_one_is() {
 }
 
 #[test]
-fn nobody_a_null_secret_and_an_empty_one_fail_alike() {
-    for answer in [nobody(), about("eve", None), about("eve", Some("")), about("ann", Some("hush"))] {
+fn an_unknown_user_a_null_secret_and_an_empty_one_fail_alike() {
+    for answer in [no_user(), about("eve", None), about("eve", Some("")), about("ann", Some("hush"))] {
         let mut world = World::new(asking(2));
         let eve = world.arrival("eve", "db");
         let asker = world.server();
         world.bytes(asker, &answer);
-        assert_eq!(world.heard(eve), [b'R', 0, 0, 0, 8, 0, 0, 0, 3], "it is asked like anybody");
+        assert_eq!(world.heard(eve), [b'R', 0, 0, 0, 8, 0, 0, 0, 3], "it gets the same request as any user");
         world.bytes(eve, &password("hush"));
         assert!(world.port.asked.iter().all(|asked| !matches!(asked, Asked::Connect(_))));
         if world.is_open(eve) {
-            // The comparison takes time here.
+            // The comparison takes time in this test.
             continue;
         }
         assert!(says(&world.heard(eve), "password authentication failed"));
@@ -210,7 +210,7 @@ fn an_error_of_the_query_refuses_and_the_next_client_asks_again() {
     put_back::ready(&mut bytes, b'I');
     world.bytes(asker, &bytes);
     let heard = world.heard(ann);
-    assert!(says(&heard, "bouncer config error") && !says(&heard, "permission"), "the words are for the log");
+    assert!(says(&heard, "bouncer config error") && !says(&heard, "permission"), "the text is only for the log");
     world.heard(asker);
     world.arrival("ann", "db");
     asked(&mut world, asker, "ann");
@@ -284,8 +284,8 @@ fn a_server_that_does_not_answer_is_closed_and_its_client_does_not_wait_for_ever
 #[test]
 fn the_log_says_why_a_user_that_a_server_was_asked_about_does_not_get_in() {
     for (hides, answer, why) in [
-        (true, nobody(), "login refused: no such user: it is not listed, and the server"),
-        (false, nobody(), "login refused: no such user: it is not listed, and the server"),
+        (true, no_user(), "login refused: no such user: it is not listed, and the server"),
+        (false, no_user(), "login refused: no such user: it is not listed, and the server"),
         (true, about("ann", None), "login refused: no password is known: the server that auth_query asks has none"),
         (true, about("ann", Some("other")), "login refused: wrong password"),
     ] {
@@ -321,7 +321,7 @@ fn a_client_that_leaves_withdraws_its_query() {
     world.reset(ann);
     world.heard(server);
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert!(world.heard(server).is_empty(), "nobody wants to know any more");
+    assert!(world.heard(server).is_empty(), "the query was withdrawn");
 }
 
 #[test]

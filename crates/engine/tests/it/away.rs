@@ -1,4 +1,4 @@
-//! Servers that are away: who waits for them, for how long, how often they are tried, and who is told what.
+//! Servers that are away: which clients wait for them, for how long, how often they are tried, and the errors.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn away_for(world: &mut World, span: Span) -> u32 {
     }
 }
 
-/// The connects that are under way reach the server, and it lets them in.
+/// The connects that are under way reach the server, and it accepts the logins.
 fn back(world: &mut World) {
     while let Some(server) = world.connecting() {
         world.log_in(server);
@@ -134,7 +134,7 @@ fn a_pool_may_refuse_its_clients_instead() {
     assert!(says(&world.heard(client), "connection refused"));
     let next = world.arrival("ann", "db");
     assert!(says(&world.heard(next), "connection refused") && world.connecting().is_none());
-    // One that starts up is waited for all the same.
+    // A server that starts up is waited for nevertheless.
     world.pass(Span::from_secs(1));
     let client = world.arrival("ann", "db");
     let server = world.connecting().unwrap();

@@ -171,7 +171,7 @@ fn key_of(heard: &[u8]) -> (u32, Vec<u8>) {
 }
 
 #[test]
-fn a_pause_or_a_wait_is_taken_back_by_a_cancel() {
+fn a_pause_or_a_wait_is_withdrawn_by_a_cancel() {
     for text in ["PAUSE", "PAUSE db", "WAIT_CLOSE"] {
         let (mut world, _, server) = at_work(config(1));
         let other = console(&mut world);
@@ -185,7 +185,7 @@ fn a_pause_or_a_wait_is_taken_back_by_a_cancel() {
         world.bytes(canceller, &request);
         assert!(says(&world.heard(console), "canceling statement due to user request"), "{text}");
         world.bytes(server, &done("SELECT 1", b'I'));
-        assert_eq!(world.heard(console), b"", "{text}: nobody is answered twice");
+        assert_eq!(world.heard(console), b"", "{text}: no operator is answered twice");
         fails(&mut world, other, "RESUME", "pooler is not paused/suspended");
     }
 }
@@ -358,7 +358,7 @@ fn a_console_that_does_not_read_is_sent_no_more() {
     let (mut rows, mut rounds) = (0, 0);
     world.bytes_only(console, &query("SHOW SOCKETS"));
     loop {
-        // The socket accepts nothing; the page under way still comes, and then no more are made.
+        // The socket accepts nothing; the page under way is still sent, and then no more are made.
         world.input_only(Input::Blocked { peer: console });
         while world.open_letter() {}
         let heard = world.heard(console);

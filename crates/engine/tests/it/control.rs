@@ -82,7 +82,7 @@ fn a_command_is_answered_when_it_is_done_and_refused_with_the_consoles_words() {
 }
 
 #[test]
-fn a_caller_that_waits_no_longer_takes_the_command_back() {
+fn a_caller_that_waits_no_longer_withdraws_the_command() {
     let mut world = World::new(config(1));
     let (client, server) = (world.arrival("ann", "db"), world.server());
     world.heard(client);
@@ -91,7 +91,7 @@ fn a_caller_that_waits_no_longer_takes_the_command_back() {
     world.input(Input::AskedNoMore { number: 1 });
     assert!(!paused(&mut world));
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert!(world.port.answers.is_empty(), "nobody waits");
+    assert!(world.port.answers.is_empty(), "no caller waits");
     world.input(Input::AskedNoMore { number: 1 });
 }
 

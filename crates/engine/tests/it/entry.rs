@@ -1,4 +1,4 @@
-//! Who may log in, from where and how, and the errors of refused clients: an input at a time.
+//! Which clients may log in, from where and how, and the errors of refused clients: an input at a time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -81,11 +81,11 @@ fn the_first_rule_that_matches_decides() {
     let local = from(&mut world, unix(1), "ann", "db");
     refused(&mut world, local, "no authentication method is found");
     let asked = from(&mut world, tcp("10.1.2.3:1"), "admin", "db");
-    assert!(world.is_open(asked) && world.heard(asked).starts_with(b"R\0\0\0\x0c\0\0\0\x05"), "md5 is asked for");
+    assert!(world.is_open(asked) && world.heard(asked).starts_with(b"R\0\0\0\x0c\0\0\0\x05"), "md5 is requested");
 }
 
 #[test]
-fn a_peer_is_who_the_operating_system_says_or_whom_the_map_pairs_with_it() {
+fn a_peer_is_the_operating_systems_user_or_one_that_the_map_pairs_with_it() {
     let rules = "local db ann peer\nlocal db admin peer map=staff\n";
     let mut world = World::new(ruled(rules, "staff deborah admin"));
     let ann = from(&mut world, unix(5), "ann", "db");
@@ -132,7 +132,7 @@ fn a_peer_that_leaves_while_its_name_is_looked_up_is_forgotten() {
 }
 
 #[test]
-fn a_certificate_logs_in_the_user_whom_it_names() {
+fn a_certificate_logs_in_the_user_that_it_names() {
     let mut world = World::new(ruled("hostssl db all all cert", ""));
     for (name, enters) in [(Some("ann"), true), (Some("bob"), false), (None, false)] {
         let peer = world.visitor_from(tcp("10.0.0.1:1"));
@@ -168,12 +168,12 @@ fn unauthenticated_clients_learn_neither_which_databases_nor_which_users_there_a
 }
 
 #[test]
-fn the_console_is_for_those_who_are_listed_and_for_the_owner_of_the_process() {
+fn the_console_is_for_listed_users_and_for_the_owner_of_the_process() {
     let mut config = config(1);
     config.auth.method = Method::Plain;
     let mut world = World::new(config);
     let owner = from(&mut world, unix(OWN_UID), "pgbouncer", "pgbouncer");
-    assert!(world.heard(owner).ends_with(&ready(b'I')), "no password is asked for");
+    assert!(world.heard(owner).ends_with(&ready(b'I')), "no password is requested");
     for (address, user) in [(unix(OWN_UID), "ann"), (tcp("127.0.0.1:1"), "pgbouncer")] {
         let peer = from(&mut world, address, user, "pgbouncer");
         world.heard(peer);
@@ -217,7 +217,7 @@ fn a_failed_login_is_answered_later_each_time_and_no_other_client_waits() {
         world.bytes(peer, &password("guess"));
         world.pass(Span::from_millis(pause * 1_000 - 1));
         assert!(world.is_open(peer) && world.is_paused(peer) && world.heard(peer).is_empty());
-        // At random it is a little longer.
+        // With random jitter the delay is a little longer.
         world.pass(Span::from_millis(1 + pause * 250));
         refused(&mut world, peer, "password authentication failed");
     }
@@ -270,11 +270,11 @@ fn behind_a_balancer_the_address_in_its_header_counts() {
 }
 
 #[test]
-fn a_balancer_must_say_for_whom_it_connects_and_nobody_else_may() {
+fn a_balancer_must_name_its_client_and_no_other_peer_may() {
     let mut world = World::new(balanced());
     let mute = world.visitor_from(tcp("10.9.0.1:77"));
     world.bytes(mute, &startup("ann", "db"));
-    assert!(!world.is_open(mute) && world.heard(mute).is_empty(), "it is closed without a word");
+    assert!(!world.is_open(mute) && world.heard(mute).is_empty(), "it is closed without an error");
     let liar = world.visitor_from(tcp("192.0.2.9:77"));
     world.bytes(liar, b"PROXY TCP4 192.0.2.7 10.9.0.1 5000 6432\r\n");
     refused(&mut world, liar, "invalid length of startup packet");
@@ -296,7 +296,7 @@ fn a_client_gets_its_host_in_application_name_and_a_login_notice() {
     let server = world.server();
     assert!(says(&world.heard(peer), "mind the gap"));
     world.bytes(peer, &query("select 1"));
-    assert!(says(&world.heard(server), "psql - 10.0.0.1:5"), "the server is told before the query");
+    assert!(says(&world.heard(server), "psql - 10.0.0.1:5"), "the server gets the name before the query");
 }
 
 #[test]
@@ -340,13 +340,13 @@ fn another_user_of_the_operating_system_learns_whose_the_consoles_own_user_is() 
     assert!(!world.is_open(other));
     let own = from(&mut world, unix(OWN_UID), "pgbouncer", "pgbouncer");
     assert!(world.heard(own).ends_with(&ready(b'I')));
-    // One that is listed, and may use the console, is asked for its secret like others.
+    // A listed user that may use the console must prove its secret like others.
     let mut config = config(1);
     config.admin_users.push("pgbouncer".into());
     config.auth.users = Arc::new([("pgbouncer", "secret")].into_iter().collect());
     let mut world = World::new(config);
     let other = from(&mut world, unix(OWN_UID + 1), "pgbouncer", "pgbouncer");
-    assert!(world.heard(other).ends_with(&ready(b'I')), "with type trust it is in");
+    assert!(world.heard(other).ends_with(&ready(b'I')), "with type trust it is logged in");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How long a client may hold a server: timeouts follow what is held, and a pipeline ends where other clients wait.
+//! How long a client may hold a server: timeouts depend on what is held, and a pipeline ends if other clients wait.
 
 use weir_base::{Peer, PoolMode, Span};
 use weir_engine::port::{Input, Signal};
@@ -100,7 +100,7 @@ const SILENT: [Way; 9] = [
 ];
 
 #[test]
-fn whoever_holds_a_server_in_silence_is_timed_out_whatever_was_sent_last() {
+fn a_client_that_holds_a_server_in_silence_is_timed_out_whatever_was_sent_last() {
     for mode in [PoolMode::Transaction, PoolMode::Session] {
         for (what, hold) in SILENT {
             let mut world = timed(mode, [0, LIMIT, 0]);
@@ -139,7 +139,7 @@ fn transaction_timeout_counts_from_the_first_request_however_the_transaction_beg
 }
 
 #[test]
-fn query_timeout_counts_only_while_an_answer_is_owed() {
+fn query_timeout_counts_only_while_an_answer_is_pending() {
     let silent =
         ["a Parse and a Describe, flushed and answered", "half a query", "a transaction", "a failed transaction"];
     for (what, hold) in SILENT.into_iter().filter(|(what, _)| silent.contains(what)) {
@@ -293,14 +293,14 @@ fn in_session_mode_nothing_is_held_between_transactions() {
 }
 
 #[test]
-fn a_pipeline_goes_on_after_those_who_wait() {
+fn a_pipeline_goes_on_after_the_waiting_clients() {
     let mut world = World::new(config(1));
     let (greedy, server) = linked(&mut world);
     let other = world.client();
     world.bytes(greedy, &[query("one"), query("two")].concat());
     world.bytes(other, &query("mine"));
     world.bytes(greedy, &query("three"));
-    assert_eq!(world.heard(server), [query("one"), query("two")].concat(), "somebody waits: no more is sent ahead");
+    assert_eq!(world.heard(server), [query("one"), query("two")].concat(), "a client waits: no more is sent ahead");
     assert!(world.is_paused(greedy));
     world.bytes(server, &done("SELECT 1", b'I'));
     assert_eq!(world.heard(server), b"");
@@ -313,7 +313,7 @@ fn a_pipeline_goes_on_after_those_who_wait() {
 }
 
 #[test]
-fn a_transaction_in_a_pipeline_is_not_torn_apart_by_those_who_wait() {
+fn a_transaction_in_a_pipeline_is_not_split_for_waiting_clients() {
     let mut world = World::new(config(1));
     let (greedy, server) = linked(&mut world);
     let other = world.client();
@@ -402,7 +402,7 @@ fn a_cancel_of_a_client_that_waits_ends_its_request_and_not_its_connection() {
         assert_eq!(heard.iter().filter(|byte| **byte == b'Z').count(), 1);
     }
     cancel(&mut world, &key);
-    assert_eq!(world.heard(waiting), b"", "it asks nothing");
+    assert_eq!(world.heard(waiting), b"", "it has no request");
     world.bytes(waiting, &query("again"));
     world.bytes(server, &done("ROLLBACK", b'I'));
     assert_eq!(world.heard(server), query("again"));

@@ -120,7 +120,7 @@ impl Pair {
             assert!(pair.heard(client).ends_with(&ready(b'I')), "it is welcome");
         }
         pair.pass(Span::from_secs(2));
-        assert_eq!(pair.worker(server), owner, "a server that nobody wants is returned");
+        assert_eq!(pair.worker(server), owner, "a server without a waiting client is returned");
         pair.heard(server);
         (pair, server, local, borrower)
     }
@@ -144,7 +144,7 @@ impl Pair {
 }
 
 #[test]
-fn a_server_is_lent_and_returned_to_one_who_waits_longer() {
+fn a_server_is_lent_and_returned_for_a_longer_wait() {
     let (mut pair, server, local, borrower) = Pair::inhabited(1);
     pair.send(borrower, &query("SELECT 1"));
     pair.deliver();
@@ -166,7 +166,7 @@ fn a_server_is_lent_and_returned_to_one_who_waits_longer() {
 }
 
 #[test]
-fn a_server_that_says_something_as_it_leaves_is_not_used_and_another_is_asked_for() {
+fn a_server_that_sends_something_as_it_leaves_is_not_used_and_another_is_requested() {
     let (mut pair, server, _, borrower) = Pair::inhabited(1);
     pair.send(borrower, &query("SELECT 1"));
     while !pair.worlds.iter().any(|world| world.port.asked.iter().any(|asked| matches!(asked, Asked::Detach(_)))) {
@@ -182,7 +182,7 @@ fn a_server_that_says_something_as_it_leaves_is_not_used_and_another_is_asked_fo
 }
 
 #[test]
-fn a_borrower_s_client_is_told_what_the_owner_knows_of_its_wait() {
+fn a_borrower_s_client_gets_the_owners_reason_for_its_wait() {
     let (mut pair, server, local, borrower) = Pair::inhabited(1);
     pair.send(local, &query("BEGIN"));
     pair.send(server, &done("BEGIN", b'T'));
@@ -197,7 +197,7 @@ fn a_borrower_s_client_is_told_what_the_owner_knows_of_its_wait() {
 }
 
 #[test]
-fn a_borrower_s_client_is_told_of_a_slow_login_and_not_of_a_full_pool() {
+fn a_borrower_s_clients_error_names_a_slow_login_and_not_a_full_pool() {
     let (mut pair, server, local, borrower) = Pair::inhabited(2);
     pair.send(local, &query("BEGIN"));
     pair.send(server, &done("BEGIN", b'T'));

@@ -7,10 +7,10 @@ use weir_pgwire::{put_back, put_front};
 use crate::common::*;
 
 #[test]
-fn a_client_is_welcomed_when_the_first_server_is_there() {
+fn a_client_is_welcomed_when_the_first_server_is_ready() {
     let mut world = World::new(config(2));
     let client = world.arrival("ann", "db");
-    assert_eq!(world.heard(client), b"", "nothing is known of the server yet");
+    assert_eq!(world.heard(client), b"", "the server's parameters are not known yet");
     let server = world.server();
     let heard = world.heard(client);
     assert!(says(&heard, "TimeZone\0UTC") && heard.ends_with(&ready(b'I')));
@@ -53,11 +53,11 @@ fn a_client_that_leaves_while_it_waits_is_given_no_server() {
     assert!(!world.is_open(second) && world.is_open(first) && world.is_open(third));
     world.heard(server);
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert_eq!(world.heard(server), query("three"), "nobody asks for two any more");
+    assert_eq!(world.heard(server), query("three"), "the client of two has left");
 }
 
 #[test]
-fn a_client_that_has_gone_is_let_go_with_a_server_that_falls_silent() {
+fn a_client_that_has_gone_is_dropped_with_a_server_that_falls_silent() {
     let mut world = World::new(config(1));
     let client = world.arrival("ann", "db");
     let server = world.server();
@@ -78,7 +78,7 @@ fn a_client_that_has_gone_is_let_go_with_a_server_that_falls_silent() {
 }
 
 #[test]
-fn a_client_that_has_gone_is_not_let_go_while_its_words_are_on_their_way() {
+fn a_client_that_has_gone_is_not_dropped_while_its_messages_are_on_their_way() {
     let mut world = World::new(config(1));
     let client = world.arrival("ann", "db");
     let server = world.server();
@@ -102,14 +102,14 @@ fn an_idle_server_that_sends_anything_is_closed() {
     let (mut notice, mut error) = (Vec::new(), Vec::new());
     put_back::notice(&mut notice, &fields("WARNING"));
     put_back::error(&mut error, &fields("FATAL"));
-    for unasked in [notice, error, parameter] {
+    for unsolicited in [notice, error, parameter] {
         let mut world = World::new(config(1));
         let client = world.arrival("ann", "db");
         let server = world.server();
         world.heard(client);
-        world.bytes(server, &unasked);
+        world.bytes(server, &unsolicited);
         assert!(!world.is_open(server) && world.is_open(client));
-        assert_eq!(world.heard(client), b"", "it was for no client");
+        assert_eq!(world.heard(client), b"", "it was not meant for a client");
     }
 }
 
@@ -214,7 +214,7 @@ fn a_server_that_was_stopped_for_one_client_is_read_from_for_the_next() {
 }
 
 #[test]
-fn nothing_is_said_in_the_middle_of_a_servers_message() {
+fn no_error_is_sent_in_the_middle_of_a_servers_message() {
     let mut world = World::new(config(1));
     let client = world.arrival("ann", "db");
     let server = world.server();
@@ -229,7 +229,7 @@ fn nothing_is_said_in_the_middle_of_a_servers_message() {
 }
 
 #[test]
-fn a_client_whose_server_is_lost_between_messages_is_told() {
+fn a_client_whose_server_is_lost_between_messages_gets_an_error() {
     let mut world = World::new(config(1));
     let client = world.arrival("ann", "db");
     let server = world.server();
@@ -257,7 +257,7 @@ fn a_query_that_takes_too_long_ends_with_its_client_and_server() {
 }
 
 #[test]
-fn answers_that_came_in_time_are_not_too_late_because_nobody_listened() {
+fn answers_that_came_in_time_are_not_too_late_because_weir_was_stopped() {
     // As after a SIGSTOP: all deadlines have passed, and the first input is one answer of two.
     let mut config = config(2);
     config.limits.query_timeout = Span::from_secs(5);
@@ -278,7 +278,7 @@ fn answers_that_came_in_time_are_not_too_late_because_nobody_listened() {
 }
 
 #[test]
-fn a_client_that_waits_too_long_for_a_server_is_told() {
+fn a_client_that_waits_too_long_for_a_server_gets_an_error() {
     let mut config = config(1);
     config.limits.query_wait_timeout = Span::from_secs(5);
     add_pool(&mut config, "db", 1);
@@ -346,7 +346,7 @@ fn a_cancel_reaches_only_what_runs_and_holds_the_server_until_it_is_over() {
     world.bytes(client, &query("select 1"));
     world.bytes(second, &query("select 2"));
     let wrong = ask(&mut world, &[0; 4]);
-    assert!(!world.is_open(wrong) && world.connecting().is_none(), "a wrong key is told nothing");
+    assert!(!world.is_open(wrong) && world.connecting().is_none(), "a wrong key gets no reply");
     let asker = ask(&mut world, &key);
     let line = world.connecting().expect("a connection of its own");
     world.input(Input::Connected { peer: line, local: String::new(), remote: None });
@@ -355,7 +355,7 @@ fn a_cancel_reaches_only_what_runs_and_holds_the_server_until_it_is_over() {
     assert_eq!(world.heard(line), request);
     world.heard(server);
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert_eq!(world.heard(server), b"", "a late cancel must not hit the next one");
+    assert_eq!(world.heard(server), b"", "a late cancel must not hit the next client");
     assert!(world.is_open(asker));
     world.gone(line);
     assert!(!world.is_open(asker));
@@ -386,7 +386,7 @@ fn pause_waits_for_quiet_and_resume_goes_on() {
 }
 
 #[test]
-fn reload_changes_pools_without_disconnecting_anybody() {
+fn reload_changes_pools_without_disconnecting_clients() {
     let mut world = World::new(config(1));
     let client = world.arrival("ann", "db");
     let server = world.server();
@@ -485,7 +485,7 @@ fn a_client_of_another_workers_pool_travels_there() {
 }
 
 #[test]
-fn clients_beyond_the_limit_are_told_so() {
+fn clients_beyond_the_limit_get_an_error() {
     let mut config = config(1);
     config.max_clients = 1;
     let mut world = World::new(config);

@@ -9,7 +9,7 @@ use weir_config::{Config, Method};
 use weir_engine::port::{Answer, Input};
 use weir_pgwire::{Auth, HEAD, backend, put_front};
 
-/// The own share of each, and what one and all of them may hold beyond it.
+/// The reserved memory of each client, and what one and all of them may hold beyond it.
 const OWN_SHARE: usize = 2 << 10;
 const MOST_OF_ALL: usize = 16 << 20;
 
@@ -66,7 +66,7 @@ fn memory_of_unauthenticated_clients_is_bounded_for_each_and_for_all_and_is_rele
     let held = world.engine.held_before_login();
     assert!(held <= MOST_OF_ALL && held > MOST_OF_ALL - 10_000, "{held}");
     assert!(holders.len() >= MOST_OF_ALL / 10_000, "{}", holders.len());
-    // A client with an ordinary startup packet is accepted all the same.
+    // A client with an ordinary startup packet is accepted nevertheless.
     world.client();
     let small = world.visitor();
     world.bytes_only(small, &begun(OWN_SHARE));
@@ -89,7 +89,7 @@ fn an_unauthenticated_client_may_send_a_little_ahead_and_not_more() {
     let ahead = [password("secret"), query("select 1")].concat();
     world.bytes(peer, &[startup("ann", "db"), ahead].concat());
     let server = world.server();
-    assert!(says(&world.heard(server), "select 1"), "what came ahead is done after the login");
+    assert!(says(&world.heard(server), "select 1"), "what was sent ahead is processed after the login");
     assert_eq!(world.engine.held_before_login(), 0);
     for database in ["db", "weir"] {
         let peer = world.arrival("ann", database);
@@ -131,13 +131,13 @@ fn operators_log_in_by_the_unix_socket_however_many_others_are_connected() {
         }
         assert!(world.heard(operator).ends_with(&ready(b'I')), "{user} is at the console");
     }
-    assert!(others.iter().all(|peer| world.is_open(*peer)), "nobody had to go so soon");
+    assert!(others.iter().all(|peer| world.is_open(*peer)), "no client was closed so soon");
 }
 
 #[test]
 fn unauthenticated_clients_make_room_for_clients_and_for_administrators() {
     let (mut world, others) = full_of_connections(50);
-    assert_eq!(accepted(&mut world, tcp()), None, "they have come just now");
+    assert_eq!(accepted(&mut world, tcp()), None, "they connected just now");
     world.pass(Span::from_secs(6));
     let admin = accepted(&mut world, tcp()).expect("one makes room");
     assert!(!world.is_open(others[0]) && world.is_open(others[1]), "the oldest goes first");
@@ -194,7 +194,7 @@ fn unknown_users_cost_no_hashing() {
         challenge(&mut world, &format!("nobody{number}"));
         assert!(world.asked_for_help().is_none(), "nothing is hashed for an unknown user");
     }
-    // A listed user gets the same request, as soon.
+    // A listed user gets the same request, equally fast.
     assert_eq!(challenge(&mut world, "ann").len(), challenge(&mut world, "bob").len());
     assert!(world.asked_for_help().is_some() && world.asked_for_help().is_none());
 }

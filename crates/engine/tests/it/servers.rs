@@ -85,7 +85,7 @@ fn a_server_that_can_encrypt_is_logged_in_to_after_the_handshake() {
         world.bytes(server, b"S");
         let host = Host::parse("127.0.0.1");
         assert!(world.shook(server, &Handshake::Connect { host, mode, direct: false }));
-        assert_eq!(world.heard(server), b"", "nothing is said before the handshake is done");
+        assert_eq!(world.heard(server), b"", "nothing is sent before the handshake is done");
         world.input(Input::Secured { peer: server, tls: secured() });
         assert!(says(&world.heard(server), "database\0db"));
         let_in(&mut world, server, None);
@@ -102,7 +102,7 @@ fn a_handshake_at_once_asks_nothing_and_wants_the_protocol_named() {
         let client = world.arrival("ann", "db");
         let server = world.connecting().unwrap();
         connected(&mut world, server);
-        assert_eq!(world.heard(server), b"", "no question");
+        assert_eq!(world.heard(server), b"", "no SSLRequest");
         let host = Host::parse("127.0.0.1");
         assert!(world.shook(server, &Handshake::Connect { host, mode: SslMode::Require, direct: true }));
         let named = alpn.is_some();
@@ -193,7 +193,7 @@ fn prefer_does_without_after_a_failed_handshake_and_allow_with_after_a_refusal()
     connected(&mut world, second);
     assert_eq!(world.heard(second), ssl_request());
     world.bytes(second, b"N");
-    assert!(says(&world.heard(client), "server refused SSL"), "there is no third way");
+    assert!(says(&world.heard(client), "server refused SSL"), "there is no third attempt");
     assert!(world.connecting().is_none());
 }
 
@@ -276,7 +276,7 @@ fn hosts_take_turns_or_the_good_one_stays() {
 }
 
 #[test]
-fn a_host_that_is_down_is_skipped_at_once_and_all_down_is_said_with_each_ones_reason() {
+fn a_host_that_is_down_is_skipped_at_once_and_all_down_is_reported_with_each_ones_reason() {
     let mut world = World::new(with(|pool| {
         pool.targets = hosts(&["10.0.0.1", "10.0.0.2"]);
         pool.limits.on_server_down = OnServerDown::Refuse;
@@ -540,7 +540,7 @@ fn resolved(world: &mut World, addresses: &[&str]) {
 }
 
 #[test]
-fn servers_on_vanished_addresses_are_replaced_and_no_answer_dooms_nobody() {
+fn servers_on_vanished_addresses_are_replaced_and_no_answer_closes_none() {
     let mut config = with(|pool| {
         pool.targets = hosts(&["db.example"]);
         pool.limits.size = 2;
@@ -582,7 +582,7 @@ fn servers_on_vanished_addresses_are_replaced_and_no_answer_dooms_nobody() {
 #[test]
 fn a_name_is_looked_up_again_while_servers_are_on_it() {
     let mut config = with(|pool| pool.targets = hosts(&["db.example"]));
-    // There only a client opens another server after the last one is lost.
+    // In this mode only a client opens another server after the last one is lost.
     config.format = weir_config::FileFormat::Ini;
     let mut world = World::new(config);
     world.arrival("ann", "db");
@@ -601,5 +601,5 @@ fn a_name_is_looked_up_again_while_servers_are_on_it() {
     world.gone(server);
     resolved(&mut world, &["127.0.0.1"]);
     world.pass(Span::from_secs(60));
-    assert_eq!(world.lookups(), 2, "nobody is there any more");
+    assert_eq!(world.lookups(), 2, "no server is left there");
 }

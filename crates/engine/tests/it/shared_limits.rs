@@ -66,7 +66,7 @@ fn an_idle_server_of_another_user_makes_room_and_a_busy_one_is_waited_for() {
 }
 
 #[test]
-fn a_user_has_so_many_servers_over_all_databases() {
+fn a_user_has_a_limit_of_servers_over_all_databases() {
     let mut config = limited(0);
     config.max_user_connections = 1;
     let mut world = World::new(config);
@@ -78,7 +78,7 @@ fn a_user_has_so_many_servers_over_all_databases() {
     client(&mut world, "bob", "db");
     world.gone(second);
     let server = world.server();
-    assert!(says(&world.heard(server), "SELECT 2"), "what left gave its permit back");
+    assert!(says(&world.heard(server), "SELECT 2"), "the closed server returned its permit");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_connect_that_fails_gives_its_permit_back() {
 }
 
 #[test]
-fn whoever_waits_in_vain_is_told_so_and_leaves_nothing_behind() {
+fn a_wait_that_times_out_gets_an_error_and_leaves_nothing_behind() {
     let mut config = limited(1);
     config.client_login_timeout = Span::ZERO;
     let mut world = World::new(config);
@@ -135,7 +135,7 @@ fn a_reload_that_sets_a_limit_counts_the_servers_that_are_there() {
 }
 
 #[test]
-fn a_reload_that_lifts_the_limit_lets_those_in_who_wait() {
+fn a_reload_that_lifts_the_limit_serves_waiting_clients() {
     let mut world = World::new(limited(1));
     let ann = client(&mut world, "ann", "db");
     world.bytes(ann, &query("BEGIN"));

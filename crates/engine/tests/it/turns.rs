@@ -20,7 +20,7 @@ fn refusing(pools: usize, most: u32) -> Config {
     config
 }
 
-/// A client of each pool comes.
+/// A client of each pool connects.
 fn all_come(world: &mut World, pools: usize) -> Vec<Peer> {
     (0..pools).map(|number| world.arrival("ann", &format!("pool{number}"))).collect()
 }
@@ -45,7 +45,7 @@ fn a_host_gets_so_many_logins_at_once_and_all_pools_are_served_in_turn() {
 }
 
 #[test]
-fn a_login_that_fails_or_takes_too_long_gives_its_turn_to_the_next() {
+fn a_login_that_fails_or_takes_too_long_makes_room_for_the_next() {
     let mut world = World::new(refusing(3, 1));
     let clients = all_come(&mut world, 3);
     let first = world.connecting().expect("one login");
@@ -57,7 +57,7 @@ fn a_login_that_fails_or_takes_too_long_gives_its_turn_to_the_next() {
     let second = world.connecting().expect("the next has its turn");
     world.input(weir_engine::port::Input::Connected { peer: second, local: String::new(), remote: None });
     world.gone(second);
-    // It ends logins: the next one comes a moment later.
+    // It ends logins: the next one begins a moment later.
     world.pass(Span::from_millis(50));
     let third = world.connecting().expect("and the last one");
     world.log_in(third);
@@ -65,7 +65,7 @@ fn a_login_that_fails_or_takes_too_long_gives_its_turn_to_the_next() {
 }
 
 #[test]
-fn who_stands_in_line_for_a_host_that_is_out_of_reach_is_told_so_without_a_try() {
+fn a_pool_in_the_queue_of_an_unreachable_host_fails_without_a_try() {
     let mut world = World::new(refusing(100, 2));
     let clients = all_come(&mut world, 100);
     let first = world.connecting().expect("a login");
@@ -73,12 +73,12 @@ fn who_stands_in_line_for_a_host_that_is_out_of_reach_is_told_so_without_a_try()
     world.refuse_connect(first, "Connection refused");
     let told = clients.iter().filter(|client| says(&world.heard(**client), "Connection refused")).count();
     assert_eq!(told, 99, "all but the client of the login that is under way");
-    assert_eq!(world.connecting(), None, "nobody else has tried");
+    assert_eq!(world.connecting(), None, "no other pool has tried");
     world.log_in(second);
 }
 
 #[test]
-fn who_leaves_the_line_is_passed_over() {
+fn a_pool_that_leaves_the_queue_is_skipped() {
     let mut world = World::new(many(3, 1));
     let clients = all_come(&mut world, 3);
     let first = world.connecting().expect("one login");
@@ -91,7 +91,7 @@ fn who_leaves_the_line_is_passed_over() {
 }
 
 #[test]
-fn a_reload_with_more_room_lets_more_of_the_line_in() {
+fn a_reload_with_more_room_lets_more_of_the_queue_in() {
     let mut world = World::new(many(10, 1));
     let _clients = all_come(&mut world, 10);
     assert_eq!(connecting(&mut world).len(), 1);

@@ -17,7 +17,7 @@ use crate::params::Params;
 const IN_CLEAR: &str = "the server asks for the password in clear text, which it gets only over verified TLS: let it ask for \
                         scram-sha-256, or set mode in [tls.server] to verify-full";
 
-/// How far a SCRAM login has come.
+/// The phase of a SCRAM login.
 enum Scram {
     /// The server has not asked for it.
     None,
@@ -76,7 +76,9 @@ impl Connection {
                 }
                 Auth::SaslFinal(data) => scram = verify_server(scram, data)?,
                 Auth::Unsupported(code) => {
-                    return Err(Error::Login(format!("the server wants authentication method {code}, unknown here")));
+                    return Err(Error::Login(format!(
+                        "the server requires authentication method {code}, unknown here"
+                    )));
                 }
             }
             self.send_bytes(&reply)?;

@@ -46,7 +46,7 @@ pub fn normalize(text: &[u8], most: usize, out: &mut Vec<u8>) {
     walk.shape.finish(most, understood);
 }
 
-/// What a step has come to.
+/// The result of a step.
 enum Step {
     On,
     End,

@@ -29,8 +29,8 @@ const KEPT: usize = 14;
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Mentions {
     found: Dirty,
-    /// A second statement may have begun.
-    several: bool,
+    /// The first statement may be DO, or another one may have begun.
+    blocks: bool,
     /// The end of the last piece.
     tail: [u8; KEPT],
     tail_len: u8,
@@ -51,7 +51,8 @@ impl Mentions {
         // Most texts end with a semicolon, which begins no second statement.
         let body = without_end(text);
         let seen = look_at(body);
-        let found = if seen.suspicious || seen.semicolon || block { search(text, Ends::Here) } else { Dirty::NONE };
+        let blocks = seen.semicolon || block;
+        let found = if seen.suspicious || blocks { search(text, Ends::Here, blocks) } else { Dirty::NONE };
         (found, seen.semicolon || text[body.len()..].contains(&b';'))
     }
 
@@ -59,9 +60,9 @@ impl Mentions {
     pub fn begin(piece: &[u8]) -> Mentions {
         let text = after_insert_into(piece);
         let seen = look_at(text);
-        let several = seen.semicolon || may_begin_block(piece, Ends::Later);
-        let found = if seen.suspicious || several { search(text, Ends::Later) } else { Dirty::NONE };
-        let mut mentions = Mentions { found, several, ..Mentions::default() };
+        let blocks = seen.semicolon || may_begin_block(piece, Ends::Later);
+        let found = if seen.suspicious || blocks { search(text, Ends::Later, blocks) } else { Dirty::NONE };
+        let mut mentions = Mentions { found, blocks, ..Mentions::default() };
         mentions.keep_tail(piece);
         mentions
     }
@@ -74,10 +75,10 @@ impl Mentions {
         seam[len..len + first.len()].copy_from_slice(first);
         len += first.len();
         let seen = look_at(piece);
-        self.several |= seen.semicolon;
-        self.found.insert(self.search(&seam[..len]));
-        if piece.len() > KEPT && (seen.suspicious || self.several) {
-            self.found.insert(self.search(piece));
+        self.blocks |= seen.semicolon;
+        self.found.insert(search(&seam[..len], Ends::Later, self.blocks));
+        if piece.len() > KEPT && (seen.suspicious || self.blocks) {
+            self.found.insert(search(piece, Ends::Later, self.blocks));
         }
         if piece.len() >= KEPT { self.keep_tail(piece) } else { self.keep_tail(&seam[..len]) }
     }
@@ -85,11 +86,6 @@ impl Mentions {
     /// The kinds of state that the text so far may leave.
     pub fn found(&self) -> Dirty {
         self.found
-    }
-
-    /// Searches a piece that is not the first.
-    fn search(&self, piece: &[u8]) -> Dirty {
-        search(piece, if self.several { Ends::Later } else { Ends::LaterInOne })
     }
 
     fn keep_tail(&mut self, piece: &[u8]) {
@@ -159,16 +155,15 @@ fn look_at(text: &[u8]) -> Look {
 /// Where the text ends of which a piece is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
-    /// With the piece, which is all of it.
+    /// With the piece.
     Here,
     /// Later.
     Later,
-    /// Later, and it is one statement up to here, of which the piece is not the beginning.
-    LaterInOne,
 }
 
+/// Searches a piece. `blocks`: a statement of it may be DO.
 #[cold]
-fn search(text: &[u8], ends: Ends) -> Dirty {
+fn search(text: &[u8], ends: Ends, blocks: bool) -> Dirty {
     let mut found = Dirty::NONE;
     let mut updates = None;
     for at in 0..text.len() {
@@ -187,7 +182,7 @@ fn search(text: &[u8], ends: Ends) -> Dirty {
             }
             b'e' if alone(b"execute") && (ends != Ends::Here || holds_name(text, b"weir_")) => return Dirty::ALL,
             b'u' if starts(b"u&\"") => return Dirty::ALL,
-            b'd' if ends != Ends::LaterInOne && alone(b"do") && begins_block(&rest[2..], ends) => return Dirty::ALL,
+            b'd' if blocks && alone(b"do") && begins_block(&rest[2..], ends) => return Dirty::ALL,
             _ => {}
         }
     }
@@ -300,7 +295,7 @@ mod tests {
 
     const NONE: Dirty = Dirty::NONE;
 
-    const CASES: [(&str, Dirty); 69] = [
+    const CASES: [(&str, Dirty); 70] = [
         ("", NONE),
         ("select 1", NONE),
         ("select abalance from pgbench_accounts where aid = 123", NONE),
@@ -348,6 +343,7 @@ mod tests {
         ("insert into t values (1) on conflict (a) do update set a = 1", NONE),
         ("insert into t values (1) on conflict do nothing; select 1", NONE),
         ("domain, do_it, undo, a.do", NONE),
+        ("select 1 as \"into_\", into_, intox?do/1", NONE),
         ("select 'do $$', a from do as b", NONE),
         ("delete from t", NONE),
         ("update pg_settings set setting = '1MB' where name = 'work_mem'", Dirty::SETTINGS),

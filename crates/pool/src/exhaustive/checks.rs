@@ -1,4 +1,4 @@
-//! What must be true of the pool's answers, of its effects, and of every state it comes to rest in.
+//! What must be true of the pool's answers, of its effects, and of every state between events.
 
 use weir_base::{Peer, Span, Time};
 
@@ -21,7 +21,7 @@ impl World {
         }
     }
 
-    /// A server that was taken out of the model for a moment: its answer says where it goes.
+    /// A server that was taken out of the model for a moment: the answer decides its next state.
     pub(super) fn check_release(&mut self, server: Peer, was: Option<(Peer, Server)>, answer: Release) {
         let (_, was) = was.expect("the model knows it");
         let connected = match was {
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// The age at which a server is old at the latest.
+    /// The maximum age of a server.
     pub(super) fn oldest_age(&self) -> Span {
         Span::from_micros(self.pool.settings().server_lifetime.micros() / 10 * 11)
     }
@@ -92,7 +92,7 @@ impl World {
             assert!(self.now - oldest.since >= settings.reserve_timeout, "the reserve is opened too early");
         }
         let filling = self.demand && servers < settings.min_size;
-        assert!(filling || !self.queue.is_empty(), "nobody wants it");
+        assert!(filling || !self.queue.is_empty(), "no client needs it");
         let early = |(at, failure)| self.now < at + self.shortest_pause(failure);
         assert!(!self.failed.is_some_and(early), "retries too early");
         assert!(self.declined_at.is_none_or(|at| self.now >= at + Span::from_millis(100)), "asks too often");
@@ -101,13 +101,13 @@ impl World {
         }
         self.asked_at = Some(self.now);
         self.asked = true;
-        // Where a world has no event for it, the engine begins at once.
+        // In a world without an event for the connect, the engine begins it at once.
         if !(self.rules.events)(Event::Begin) {
             self.begin();
         }
     }
 
-    /// The shortest pause that may follow a failed login: while a client waits for a server that is away, less.
+    /// The shortest pause that may follow a failed login: shorter while a client waits for a server that is away.
     pub(super) fn shortest_pause(&self, failure: ConnectFailure) -> Span {
         let retry = self.pool.settings().server_login_retry.micros();
         let most = match failure {
@@ -118,7 +118,7 @@ impl World {
         Span::from_micros(retry.min(most) / 8 * 7)
     }
 
-    /// What must hold whenever the pool has nothing more to ask.
+    /// What must hold whenever the pool has no more effects.
     pub(super) fn check(&mut self) {
         let settings = self.pool.settings();
         assert!(self.pool.is_sound());
@@ -153,7 +153,7 @@ impl World {
         self.check_deadline();
     }
 
-    /// The pool must want to be called when the first of these moments has come, and all of them lie ahead.
+    /// The pool must report a deadline no later than the first of these moments, and all of them lie ahead.
     pub(super) fn check_deadline(&self) {
         let settings = self.pool.settings();
         let on_time = |due: Time, what: &str| {
@@ -183,7 +183,7 @@ impl World {
             && self.run_state == RunState::Running
             && self.count(|server| matches!(server, Server::Login { .. })) == 0
         {
-            assert!(self.asked || self.pool.next_deadline() != Time::NEVER, "nobody will fill the pool");
+            assert!(self.asked || self.pool.next_deadline() != Time::NEVER, "no deadline will fill the pool");
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) enum Event {
     Connected(Peer),
     Failed(Peer, ConnectFailure),
     Lost(Peer),
-    /// Lost before anything was sent: its client comes back.
+    /// Lost before anything was sent: its client waits again.
     Bounced(Peer),
     Leave(Peer),
     /// To the next deadline.
@@ -64,22 +64,22 @@ pub(super) struct World {
     pub(super) rules: Rules,
     pub(super) pool: Pool<()>,
     pub(super) now: Time,
-    /// In the order of their last change.
+    /// Servers in the order of their last change.
     pub(super) servers: Vec<(Peer, Server)>,
     pub(super) queue: Vec<Waiter>,
     pub(super) opened: u32,
     pub(super) asked: bool,
     pub(super) run_state: RunState,
     pub(super) demand: bool,
-    /// The last login failed: when and how.
+    /// The kind and the time of the last login, if it failed.
     pub(super) failed: Option<(Time, ConnectFailure)>,
     pub(super) asked_at: Option<Time>,
     pub(super) declined_at: Option<Time>,
     /// Servers that were there at the last reconnect.
     pub(super) stale: Vec<Peer>,
-    /// No server is to be closed for its age before this moment.
+    /// No server may be closed for its age before this moment.
     pub(super) aged_until: Time,
-    /// The limit may be exceeded by what was there when it shrank.
+    /// The limit may be exceeded by the servers that were present when it shrank.
     pub(super) allowed: usize,
     pub(super) trace: Vec<Event>,
 }
@@ -148,7 +148,7 @@ impl World {
     }
 
     pub(super) fn apply(&mut self, event: Event) {
-        // The same chance for the same event, whatever came before it: else states that look alike would part.
+        // The same event always gets the same random numbers: otherwise states that look alike would diverge.
         self.pool.jitter = Jitter::new(7);
         self.trace.push(event);
         let _story = Story(self.trace.clone());
@@ -232,10 +232,10 @@ impl World {
     pub(super) fn acquire(&mut self) {
         let client = self.free_client().expect("one is free");
         let paused = self.run_state != RunState::Running;
-        let nobody_waits = self.queue.is_empty();
+        let queue_is_empty = self.queue.is_empty();
         match self.pool.acquire(client, self.now) {
             Acquire::Granted { server, check } => {
-                assert!(!paused && nobody_waits, "overtakes");
+                assert!(!paused && queue_is_empty, "overtakes");
                 self.link(client, self.now, server, check);
             }
             Acquire::Queued => {
@@ -281,7 +281,7 @@ impl World {
         self.pool.resize(next.clone(), self.now);
     }
 
-    /// Does what the pool asks for, until it asks for nothing.
+    /// Executes the pool's effects until there are no more.
     pub(super) fn settle(&mut self) {
         for _ in 0..30 {
             let Some(effect) = self.pool.poll(self.now) else {
@@ -358,7 +358,7 @@ impl World {
         Some(self.servers.remove(at))
     }
 
-    /// Takes the client out of the queue, whose first it must be.
+    /// Takes the client out of the queue; it must be the first.
     pub(super) fn served(&mut self, client: Peer, waited: Span) -> Time {
         let first = self.queue.remove(0);
         assert_eq!(first.client, client, "not the client that waited longest");
@@ -375,7 +375,7 @@ impl World {
         self.servers.push((server, Server::Linked { client, acquired, connected }));
     }
 
-    /// What tells this state from others, but for who is who.
+    /// What distinguishes this state from others, except for the identities of clients and servers.
     pub(super) fn looks(&self) -> u64 {
         let ago = |time: Time| self.now.since(time).micros();
         let ahead = |time: Time| if time == Time::NEVER { u64::MAX } else { time.since(self.now).micros() };
@@ -387,7 +387,7 @@ impl World {
             .map(|(key, peer, server)| {
                 let stale = pool.is_stale(key);
                 let place = self.servers.iter().position(|(known, _)| *known == peer).expect("known");
-                // Of idle servers the order counts: it says whose turn it is.
+                // The order of idle servers counts: it decides which is used next.
                 let (rank, since) = match self.servers[place].1 {
                     Server::Login { began } => (0, began),
                     Server::Idle { since, .. } => (2 + place, since),
@@ -426,7 +426,7 @@ impl Server {
     }
 }
 
-/// Says how a world came to be when an assertion fails in it.
+/// Prints the events that led to a world when an assertion fails in it.
 struct Story(Vec<Event>);
 
 impl Drop for Story {

@@ -1,4 +1,4 @@
-//! What a borrower of a pool keeps: its request, what it has borrowed, and how long clients elsewhere have waited.
+//! The state of a borrower of a pool: its request, what it has borrowed, and how long clients elsewhere have waited.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ pub struct Borrower {
     /// The number of the request under way.
     pub(super) request: Option<u32>,
     last_request: u32,
-    /// The age that the last request named, and when.
+    /// The age that the last request named, and when it was sent.
     pub(super) requested: (Time, Time),
-    /// What is borrowed: the handle here, and the one at the owner.
+    /// The borrowed servers: the handle here, and the one at the owner.
     pub(super) borrowed: BTreeMap<Peer, Peer>,
-    /// The owner knows that there are clients here.
+    /// The owner has been informed that there are clients here.
     told_has_clients: bool,
 }
 
@@ -48,7 +48,7 @@ impl Default for Borrower {
 }
 
 impl Borrower {
-    /// The borrower's pool wants a server.
+    /// The borrower's pool needs a server.
     pub fn request<P>(&mut self, pool: &Pool<P>, now: Time) -> ToOwner {
         self.last_request = self.last_request.wrapping_add(1);
         self.request = Some(self.last_request);
@@ -57,8 +57,8 @@ impl Borrower {
         ToOwner::Request { id: self.last_request, since }
     }
 
-    /// Handles a message of the owner's. A server that is down refuses those who wait, as at the owner; after another refusal
-    /// it is asked for again, after a pause where the owner has no such pool (any more).
+    /// Handles a message of the owner. If a server is down, waiting clients are refused, as at the owner; after another
+    /// refusal the server is requested again, after a pause if the owner no longer has such a pool.
     pub fn receive<P>(&mut self, pool: &mut Pool<P>, message: ToBorrower, now: Time) {
         match message {
             ToBorrower::Refused { id, why, retry_at } if self.ends_request(id) => match why {
@@ -73,7 +73,7 @@ impl Borrower {
         }
     }
 
-    /// A server has come, in answer to this request or to one that was withdrawn; `owners` is its handle at the owner.
+    /// A server has arrived, for this request or for one that was withdrawn; `owners` is its handle at the owner.
     pub fn received<P>(
         &mut self,
         pool: &mut Pool<P>,
@@ -101,8 +101,8 @@ impl Borrower {
         self.oldest_elsewhere != Time::NEVER
     }
 
-    /// Whether a server that is released now is returned instead of being used again here. One that is to be closed is not: it
-    /// need not have been cleaned.
+    /// Whether a server that is released now is returned instead of being used again here. A server that is to be
+    /// closed is not returned: it need not have been cleaned.
     pub fn returns<P>(&self, pool: &Pool<P>, server: Peer) -> bool {
         if self.oldest_elsewhere == Time::NEVER {
             return false;
@@ -110,7 +110,8 @@ impl Borrower {
         pool.oldest_wait().is_none_or(|own| self.oldest_elsewhere + SLACK < own) && !pool.is_unwanted(server)
     }
 
-    /// What is to be done now that the pool has nothing to do. `keep`: idle servers stay for as long as they may.
+    /// The borrower's next actions, now that the pool has nothing to do. `keep`: idle servers stay for as long as they
+    /// may.
     pub fn settle<P>(&mut self, pool: &mut Pool<P>, keep: bool, has_clients: bool, now: Time) -> Settled {
         let mut messages = self.take_closed(pool);
         let mut to_return = Vec::new();

@@ -1,9 +1,9 @@
 //! Every order of events in small models of lending: an owner and one or two borrowers, their clients, and messages.
 //!
-//! Real pools on all sides; messages between them arrive in order, and at any time. After each event every server must be in
-//! exactly one place, and their number within the limit; where no message is on its way, nobody may wait at one worker while
-//! a server is idle at another, nor be passed over, by what is known, for one who came later; and from each state everybody
-//! must be served once all goes well.
+//! Real pools on all sides; messages between them arrive in order, and at any time. After each event every server must
+//! be in exactly one place, and their number within the limit. Where no message is on its way, no client may wait at
+//! one worker while a server is idle at another, nor be passed over, as far as is known, for a later one. From each
+//! state every client must be served once nothing fails any more.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,13 +19,13 @@ const OWNER: usize = 0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Event {
-    /// The next client of this worker wants a server.
+    /// The next client of this worker needs a server.
     Acquire(usize),
     /// The server that this worker linked first is free.
     Release(usize),
     /// Its connection is lost.
     Lost(usize),
-    /// Who waits longest at this worker leaves.
+    /// The client that has waited longest at this worker leaves.
     Leave(usize),
     /// The next message arrives.
     Arrive {
@@ -36,7 +36,7 @@ enum Event {
     Detached(usize),
     /// Its connection is lost instead.
     LostLeaving(usize),
-    /// The server that was asked for is there, or not.
+    /// The requested server is connected, or has failed.
     Connected,
     Failed,
     /// To the next deadline of any.
@@ -81,7 +81,7 @@ struct Worker {
     links: Vec<(Peer, Peer)>,
     /// Servers whose sockets are leaving: at the owner each with the request that it is for.
     leaving: VecDeque<(Peer, Option<BorrowRequest>)>,
-    /// Since when its oldest waiter is that.
+    /// Since when its oldest waiting client is that one.
     head: Option<(Peer, Time)>,
 }
 
@@ -92,7 +92,7 @@ struct World {
     lender: Lender,
     workers: Vec<Worker>,
     messages: Vec<Vec<VecDeque<Message>>>,
-    /// The owner's pool has asked for a server.
+    /// The owner's pool has requested a server.
     wanted: bool,
     made: u32,
     small: bool,
@@ -387,8 +387,8 @@ impl World {
         self.messages.iter().flatten().all(VecDeque::is_empty) && self.workers.iter().all(|w| w.leaving.is_empty())
     }
 
-    /// A server is given on to whoever has waited since `since`: nobody elsewhere whose turn it was may have been known for
-    /// longer than the bound.
+    /// A server is given to a client that has waited since `since`: no client elsewhere that was due earlier may have
+    /// been known for longer than the bound.
     fn assert_fair(&self, at: usize, client: Peer, since: u64) {
         let to = BorrowRequest::from_handle(client).map_or(at, |ask| usize::from(ask.from.0));
         if !self.is_quiet() {
@@ -437,7 +437,7 @@ impl World {
             let pausing = at != OWNER && self.workers[at].pool.declined_until > now;
             assert!(
                 beside.is_none() || !waits || pausing,
-                "somebody waits at w{at}, and w{beside:?} has an idle server"
+                "a client waits at w{at}, and w{beside:?} has an idle server"
             );
         }
     }
@@ -480,7 +480,7 @@ impl World {
         assert!(count - gone <= most, "{count} servers, and {most} are allowed");
     }
 
-    /// From here on all goes well: everybody who waits is served.
+    /// From here on nothing fails: every waiting client is served.
     fn finish_all(&mut self) {
         self.apply(Event::Resume);
         for _ in 0..400 {
@@ -493,13 +493,13 @@ impl World {
                 _ if !waits => return,
                 (.., Some(at)) => Event::Release(at),
                 _ => {
-                    assert!(self.deadline() != Time::NEVER, "nothing will ever happen again, and somebody waits");
+                    assert!(self.deadline() != Time::NEVER, "no deadline is left, and a client waits");
                     Event::Tick
                 }
             };
             self.apply(event);
         }
-        panic!("somebody waits for ever");
+        panic!("a client waits for ever");
     }
 
     fn next_message(&self) -> Option<Event> {
@@ -510,7 +510,7 @@ impl World {
         message.map(|(from, to)| Event::Arrive { from, to }).or_else(leaving)
     }
 
-    /// What tells this state from others; who is who counts, so some that are alike are visited twice.
+    /// What distinguishes this state from others; identities count, so some equivalent states are visited twice.
     fn fingerprint(&self) -> u64 {
         let mut hash = DefaultHasher::new();
         let ago = |time: Time| if time == Time::NEVER { u64::MAX } else { self.now.since(time).micros() };
@@ -574,7 +574,7 @@ impl World {
     }
 }
 
-/// Says how a world came to be when an assertion fails in it.
+/// Prints the events that led to a world when an assertion fails in it.
 struct Trace(Vec<Event>);
 
 impl Drop for Trace {

@@ -1,11 +1,12 @@
-//! One pool over several workers: who lends a server to whom, and when it comes back.
+//! One pool over several workers: who lends a server to whom, and when the server is returned.
 //!
-//! A pool has one owner worker, whose [`Pool`](crate::Pool) keeps the limit, opens and closes servers, and has the one queue of
-//! all who wait; [`Lender`] is what it keeps of the others. Another worker with clients of the pool is a borrower: it has a
-//! `Pool` of its own, which opens nothing, and a [`Borrower`], which asks the owner instead ([`ToOwner::Request`]). The
-//! request waits in the owner's queue under a handle of its own kind, with the age of the borrower's oldest wait, so it is
-//! served like a client. A server that it is granted is *lent*: in the owner's pool it stays linked, to the request, and
-//! counts, until it is returned ([`Pool::returned`](crate::Pool::returned)) or reported closed.
+//! A pool has one owner worker, whose [`Pool`](crate::Pool) keeps the limit, opens and closes servers, and has the one
+//! queue of all waiting clients; [`Lender`] is the owner's state about the others. Another worker with clients of the
+//! pool is a borrower: it has its own `Pool`, which opens nothing, and a [`Borrower`], which sends requests to the
+//! owner ([`ToOwner::Request`]). A request waits in the owner's queue under its own kind of handle, with the age of the
+//! borrower's oldest wait, so it is served like a client. A granted server is *lent*: in the owner's pool it stays
+//! linked to the request, and counts, until it is returned ([`Pool::returned`](crate::Pool::returned)) or reported
+//! closed.
 //!
 //! A borrower keeps a server as long as it has work for it. It returns it
 //!
@@ -13,11 +14,11 @@
 //!   waits here and one does elsewhere;
 //! - when it has been idle here for [`IDLE_KEEP`].
 //!
-//! So that a borrower knows, the owner reports since when the oldest client elsewhere waits: at once when there was none,
-//! otherwise once in [`UPDATE_INTERVAL`] at most; and a borrower renews its request as seldom when another of its clients
-//! has become the oldest. Therefore, but for the time that messages take: no server is idle at one worker while a client
-//! waits at another; and who gives a server on knows the oldest waiter of every worker as of [`UPDATE_INTERVAL`] ago,
-//! and serves nobody who came later than one of them by more than [`SLACK`].
+//! For this the owner reports since when the oldest client elsewhere waits: at once when there was none, otherwise at
+//! most once per [`UPDATE_INTERVAL`]; and a borrower renews its request at most as often when another of its clients
+//! has become the oldest. Therefore, apart from the latency of messages: no server is idle at one worker while a client
+//! waits at another; and a worker that hands a server on knows the oldest wait of every worker as of
+//! [`UPDATE_INTERVAL`] ago, and serves no client that began to wait later than one of them by more than [`SLACK`].
 //!
 //! Pure: messages are values, which arrive in the order in which they were sent. Knows no sockets and no sessions.
 
@@ -34,14 +35,14 @@ use weir_base::{Peer, Span, Time, WorkerId};
 
 use crate::{RefuseReason, Settings};
 
-/// By how much longer a client elsewhere must have waited to be served before a borrower's own. It keeps servers from moving
-/// to and fro between workers that are equally busy.
+/// By how much longer a client elsewhere must have waited to be served before a borrower's own. It prevents servers
+/// from moving to and fro between workers that are equally busy.
 pub const SLACK: Span = Span::from_millis(2);
 
 /// The shortest interval between reports to a borrower about waits elsewhere.
 pub const UPDATE_INTERVAL: Span = Span::from_millis(2);
 
-/// How long a borrower keeps an idle server. Moving sockets costs, and who asked for one soon asks again.
+/// How long a borrower keeps an idle server. Moving sockets costs, and the borrower often needs one again soon.
 pub const IDLE_KEEP: Span = Span::from_secs(1);
 
 /// The first slot of the handles under which borrowers' requests wait. Sockets stay far below.
@@ -59,14 +60,14 @@ pub struct BorrowRequest {
 /// From a borrower to the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToOwner {
-    /// A server is wanted, for a client that has waited since then. It replaces the request before.
+    /// A server is needed, for a client that has waited since then. Replaces the previous request.
     Request {
         /// The number of the request.
         id: u32,
         /// When its client's wait began.
         since: Time,
     },
-    /// None is wanted any more.
+    /// No server is needed any more.
     Withdraw,
     /// There are clients here, or none any more.
     HasClients(bool),
@@ -90,7 +91,7 @@ pub enum ToBorrower {
     Failed(u32),
     /// Since when the oldest client elsewhere waits; never: none does.
     OldestElsewhere(Time),
-    /// The servers that the borrower has by now are to be closed as they become free.
+    /// All servers that the borrower has now are to be closed as they become free.
     Recall,
 }
 
@@ -107,8 +108,8 @@ impl BorrowRequest {
     }
 }
 
-/// The settings of a borrower's pool, where the owner's has these: it opens nothing, keeps nothing open, and leaves it to the
-/// owner to close what is idle.
+/// The settings of a borrower's pool, derived from the owner's: it opens nothing, keeps nothing open, and leaves
+/// closing idle servers to the owner.
 pub fn borrower_settings(settings: Settings) -> Settings {
     Settings {
         size: if settings.size == 0 { 0 } else { settings.most(settings.reserve_size) },

@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn what_the_name_servers_do_not_know_is_left_to_the_system() {
-        let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let path = std::env::temp_dir().join(format!("weir-resolv-none-{}", std::process::id()));
-        fs::write(&path, format!("nameserver [127.0.0.1]:{nobody}\noptions timeout:1 attempts:1\n")).unwrap();
+        fs::write(&path, format!("nameserver [127.0.0.1]:{closed}\noptions timeout:1 attempts:1\n")).unwrap();
         let (max_ttl, nxdomain_ttl) = (Span::from_secs(15), Span::from_secs(7));
         let dns = Arc::new(Dns { max_ttl, nxdomain_ttl, resolv_conf: Some(path.clone()) });
         let found = find("localhost", &dns);

@@ -1,8 +1,8 @@
 //! The log: one thread that writes lines, and a bounded channel to it.
 //!
-//! Nobody waits for the log, but for a moment so that it has the reason before a refused client has it (`progress`). A line that finds the channel full is dropped and counted, and the count is logged when
-//! there is room again. A target that fails (a full disk, a closed pipe) loses lines, and nothing else. What a line
-//! looks like is in `form`, where it goes in `sink`.
+//! A worker waits for the log only before it sends an error, so that the log has the reason first (`progress`). A line that
+//! finds the channel full is dropped and counted, and the count is logged when there is room again. A target that fails (a
+//! full disk, a closed pipe) loses lines, and nothing else. The form of a line is in `form`, its targets in `sink`.
 
 mod form;
 mod progress;
@@ -30,12 +30,12 @@ use sink::Sinks;
 
 /// Lines that the channel holds.
 const LINES: usize = 4096;
-/// A line is cut after so many bytes.
+/// The length in bytes at which a line is cut.
 const LINE_LIMIT: usize = 8 * 1024;
-/// So many writes a second follow their lines at once: who reads the log finds there what a client has just been told.
+/// So many writes a second follow their lines at once, so that the log has what a client has just received.
 const PROMPT_WRITES: u32 = 100;
-/// After a write beyond that the log's thread rests: whoever logs meanwhile need not wake it, and many lines share a write.
-const BREATH: Duration = Duration::from_millis(10);
+/// The pause after each write beyond that: lines queued meanwhile need no wake, and share a write.
+const PAUSE: Duration = Duration::from_millis(10);
 /// How long an end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
@@ -140,7 +140,7 @@ impl Log {
         }
     }
 
-    /// Waits a moment until what has been queued is written.
+    /// Waits until what has been queued is written, for 20 ms at most.
     pub(crate) fn settle(&self) {
         self.progress.wait();
     }
@@ -158,8 +158,8 @@ impl Log {
     }
 }
 
-/// Writes why a process can't start to the file and to syslog, as far as they are configured: init scripts discard what
-/// is printed. Returns whether a target has the lines.
+/// Writes why a process can't start to the configured file and syslog: init scripts discard printed text. Returns
+/// whether a target has the lines.
 pub fn log_start_error(settings: &Settings, lines: &[String]) -> bool {
     let Ok((log, thread)) = Log::start(LogTarget::Quiet, settings) else { return false };
     for (i, line) in lines.iter().enumerate() {
@@ -208,7 +208,7 @@ fn write_lines(
         }
         writes += 1;
         if writes > PROMPT_WRITES {
-            thread::sleep(BREATH);
+            thread::sleep(PAUSE);
         }
     }
 }

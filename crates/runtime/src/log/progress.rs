@@ -1,8 +1,8 @@
-//! How far the log's thread has come, for a worker that is about to tell a client what the log has just got.
+//! How far the log's thread has come, for a worker that is about to send a client an error that has just been logged.
 //!
-//! A person or a program that looks into the log when a client has failed must find the reason there. So a worker waits a
-//! moment for the lines of a refusal, before the client has it: [`MOST`] at the most, [`A_SECOND`] times a second at the most,
-//! and not at all for a second after it has waited in vain. A log that can't be written delays nobody.
+//! An operator or a test that reads the log when a client or a console command has failed must find the reason there. So a worker
+//! waits for the lines of an error before it sends the error: [`MOST`] at the most, [`A_SECOND`] times a second at the most, and not
+//! at all for a second after a wait without success. So a log that can't be written delays no client.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ struct State {
     /// Lines queued, and those of them that are written, or lost by their target.
     queued: u64,
     written: u64,
-    /// The second that waits are counted in, and how many it had; it may begin in the future.
+    /// The second in which waits are counted, and their number; it may begin in the future.
     second: Instant,
     waits: u32,
 }
@@ -38,7 +38,7 @@ impl Progress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).queued += 1;
     }
 
-    /// So many lines were written.
+    /// This many lines were written.
     pub(super) fn written(&self, lines: u64) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).written += lines;
         self.moved.notify_all();

@@ -63,7 +63,7 @@ impl Write for Stuck {
 }
 
 #[test]
-fn a_stuck_target_stops_nobody_and_the_losses_are_counted() {
+fn a_stuck_target_blocks_no_caller_and_the_losses_are_counted() {
     let (go, gate) = channel();
     let (started, begun) = channel();
     let sink = Shared::default();

@@ -1,4 +1,4 @@
-//! Passwords that somebody else checks, for helper threads: an LDAP server, or PAM. Everything here blocks, within a limit.
+//! Passwords that a service checks, for helper threads: an LDAP server, or PAM. Everything here blocks, within a limit.
 
 mod ldap;
 mod ldap_conf;
@@ -13,7 +13,7 @@ pub use pam::{PAM_HELPER, PamRequest};
 /// Whether a password is right.
 ///
 /// # Errors
-/// A line for the log: why it is not, or could not be checked.
+/// A line for the log: why the password is wrong, or could not be checked.
 pub(crate) fn check(check: &PasswordCheck) -> Result<(), String> {
     let limit = Duration::from_micros(check.limit.micros());
     match &check.by {

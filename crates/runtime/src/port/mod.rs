@@ -62,7 +62,7 @@ pub(crate) struct Port {
     /// Peers to read without an event: their last read did not reach the end.
     pub(crate) runnable: VecDeque<Peer>,
     closing: Vec<Peer>,
-    /// The log is to be written before what this turn has to say is sent.
+    /// The log must be written before this turn's output is sent.
     settles: bool,
     detaching: Vec<Peer>,
     pub(crate) later: BinaryHeap<Reverse<(Time, Peer, DueAction)>>,
@@ -364,8 +364,8 @@ impl Port {
         }
     }
 
-    /// Closes a peer before the engine is told. Unless its connection broke, its backlog is still written. `false` if
-    /// the engine has no such peer.
+    /// Closes a peer before the engine learns of it. Unless its connection broke, its backlog is still written. `false`
+    /// if the engine has no such peer.
     pub(crate) fn close_peer(&mut self, peer: Peer, cause: Gone) -> bool {
         let Some(slot) = self.peers.live(peer) else { return false };
         if slot.owes() && cause == Gone::Eof {
@@ -500,8 +500,9 @@ impl Io for Port {
     }
 
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>) {
-        // A client that is refused must not know the reason before the log has it.
-        self.settles |= level >= Level::Warning && matches!(about, About::Peer { .. });
+        // A client that is refused, and a console whose command fails, must not know it before the log has the reason.
+        let least = if matches!(about, About::Peer { .. }) { Level::Warning } else { Level::Error };
+        self.settles |= level >= least;
         self.shared.log.about(level, about, text);
     }
 

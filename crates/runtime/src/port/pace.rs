@@ -1,27 +1,27 @@
 //! Bulk transfers: which peers send one, and when their sockets are read.
 //!
-//! A server sends a large result in pieces of 8 KiB. A worker that reads each as it comes makes four calls to the
-//! kernel for it, and wakes up once. So a socket that sends fast, for a while, is read at intervals: bytes gather in its
-//! buffer, and a read returns many pieces at once. Meanwhile neither epoll nor the ring reports its bytes.
+//! A server sends a large result in pieces of 8 KiB. A worker that reads each piece when it arrives makes four calls to
+//! the kernel for it, and wakes up once. So a socket that sends fast, for a while, is read at intervals: bytes gather
+//! in its buffer, and a read returns many pieces at once. Between reads neither epoll nor the ring reports its bytes.
 //!
-//! Owns the peers that are read at intervals, and how much those have sent that may be next; `paced` reads them.
-//! Invariants: a peer that is not read from (a slow reader has paused it) is not read at intervals either: epoll watches
-//! it, so that its end is noticed. The first read that finds little ends it, so the last bytes of a transfer wait for
-//! [`INTERVAL`] at most.
+//! Owns the peers that are read at intervals, and the bytes of those that may be next; `paced` reads them. Invariants:
+//! a peer that is not read from (a slow reader has paused it) is not read at intervals either: epoll watches it, so
+//! that its end is noticed. The first read that finds little ends the intervals, so the last bytes of a transfer wait
+//! for at most [`INTERVAL`].
 
 use weir_base::{Peer, Span, Time};
 
-/// A read of at least so many bytes may be a part of a bulk transfer: a ring's buffer.
+/// A read of at least this many bytes may be a part of a bulk transfer: a ring's buffer.
 pub(super) const LARGE: usize = 4096;
-/// The time between two reads. As much as gathers in it is to fit into the kernel's buffers, at 1 GB/s.
+/// The time between two reads. The bytes that gather in it must fit into the kernel's buffers, at 1 GB/s.
 pub(super) const INTERVAL: Span = Span::from_micros(100);
-/// So many bytes in large reads, within so much time, begin the reads at intervals: a transfer that takes several.
+/// This many bytes in large reads, within this time, start the reads at intervals: a transfer that takes several.
 const BEGIN: (u32, Span) = (512 * 1024, Span::from_millis(5));
 /// A read at an interval that finds fewer bytes ends them: too little gathers.
 pub(super) const WORTH: usize = 16 * 1024;
-/// Two large reads with more time between them are of two transfers.
+/// Two large reads with more time between them belong to two transfers.
 const GAP: Span = Span::from_millis(2);
-/// How many peers are followed that may be in a transfer; two that have the same place forget each other.
+/// How many peers that may be in a transfer are followed; two in the same place replace each other.
 const FOLLOWED: usize = 32;
 
 /// A peer with large reads.
@@ -45,8 +45,8 @@ pub(crate) struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        let nobody = Followed { peer: Peer::NONE, bytes: 0, first: Time::START, last: Time::START };
-        Pace { followed: [nobody; FOLLOWED], paced: Vec::new(), due: Time::NEVER }
+        let none = Followed { peer: Peer::NONE, bytes: 0, first: Time::START, last: Time::START };
+        Pace { followed: [none; FOLLOWED], paced: Vec::new(), due: Time::NEVER }
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
 
     const PEER: Peer = Peer::new(3, 1);
 
-    /// Whether a stream of such pieces, with so much time between them, is read at intervals after 2 MiB.
+    /// Whether a stream of such pieces, with this time between them, is read at intervals after 2 MiB.
     fn begins(piece: usize, between: Span) -> bool {
         let (mut pace, mut now) = (Pace::default(), Time::from_micros(5_000_000));
         (0..(2 << 20) / piece).any(|_| {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_due_while_nobody_is_read_at_intervals() {
+    fn nothing_is_due_while_no_peer_is_read_at_intervals() {
         assert!(!Pace::default().is_on() && Pace::default().due() == Time::NEVER);
     }
 }

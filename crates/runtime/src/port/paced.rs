@@ -33,7 +33,7 @@ impl Port {
         self.pace.begins(peer, self.now);
         let Some(slot) = self.peers.get(peer) else { return true };
         match slot.stage {
-            // What has come since the last read causes no event by the ring.
+            // Bytes received since the last read cause no event by the ring.
             Stage::Open if !slot.paused => self.begin_reading(peer),
             _ => {
                 slot.ready = slot.ready.max(Ready::Bytes);

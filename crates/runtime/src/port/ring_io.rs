@@ -66,8 +66,8 @@ pub(crate) struct RingIo {
     pub(super) full: Option<(Peer, u32)>,
     /// Whether the kernel has not accepted all requests of the last round.
     pub(super) unsubmitted: bool,
-    /// Sockets of peers that are gone: requests may name their numbers, so nobody else may get these yet. No more than
-    /// the process has descriptors.
+    /// Sockets of peers that are gone: requests may name their descriptors, so no other peer may get these yet. No more
+    /// than the process has descriptors.
     pub(super) parked: Vec<Socket>,
 }
 

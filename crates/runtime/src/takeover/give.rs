@@ -1,4 +1,4 @@
-//! The old process's side: a thread that waits for a process that wants to take over, and gives it what workers let go of.
+//! The old process's side: a thread that waits for a process that takes over, and gives it what workers release.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -28,31 +28,31 @@ use crate::socket_file::FileUsers;
 use crate::supervisor;
 use crate::tls::Tls;
 
-/// How long a process that has connected may take to say what it wants: one at a time is listened to, so one that says
-/// nothing delays the next.
+/// How long a connected process may take to send its request: the thread listens to one at a time, so a silent one
+/// delays the next.
 const HELLO: Duration = Duration::from_secs(2);
-/// How long the other side may be silent before it serves, and while a frame is on its way.
+/// How long the other side may be silent before it serves, and within a frame.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How long workers may take to answer a question.
+/// How long workers may take to answer a request.
 const WORKERS: Duration = Duration::from_secs(10);
-/// How long the thread may take to end with the process; one that waits for another process is left behind.
+/// How long the thread may take to end with the process; if it waits for another process, it is not joined.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How often what has come back late is looked for.
+/// The interval of checks for late returns.
 const STRAYS: Duration = Duration::from_secs(1);
-/// The tokens of what the thread waits for.
+/// The tokens of the thread's event sources.
 const ASKED: Token = Token(0);
 const ENDS: Token = Token(1);
-/// How often workers look for what has become free without their noticing, and say what is left.
+/// The interval at which workers look for peers that became free unnoticed, and report what is left.
 const ROUND: Duration = Duration::from_millis(10);
 
-/// The thread that waits for a process that wants to take over.
+/// The thread that waits for a process that takes over.
 pub(crate) struct GiveThread {
-    /// Ends the wait. The socket itself may be another process's, too, so it is not shut down.
+    /// Ends the wait. The socket itself may be shared with another process, so it is not shut down.
     ends: Waker,
     thread: JoinHandle<()>,
 }
 
-/// What the thread knows.
+/// The thread's state.
 pub(crate) struct Giving {
     pub(crate) socket: UpgradeSocket,
     pub(crate) given: Receiver<Given>,
@@ -66,7 +66,7 @@ pub(crate) struct Giving {
     /// Set when another process has taken over.
     pub(crate) gone: Arc<AtomicBool>,
     pub(crate) file_users: FileUsers,
-    /// The process that this one takes over from, perhaps still.
+    /// The process that this one takes over from, maybe still.
     pub(crate) inflow: Inflow,
 }
 
@@ -101,7 +101,7 @@ impl GiveThread {
 impl Giving {
     fn run(self, mut poll: Poll) {
         let mut events = Events::with_capacity(2);
-        // After a take-over that failed, a client that reads slowly may be let go of much later.
+        // After a failed take-over, a client that reads slowly may be released much later.
         let mut strays = None;
         loop {
             if self.ending.status().is_some() {
@@ -133,7 +133,7 @@ impl Giving {
         }
     }
 
-    /// Serves one process; whether it has taken over.
+    /// Serves one process; returns whether it has taken over.
     fn serve(&self, stream: &UnixStream) -> bool {
         match self.offer(stream) {
             Ok(Some(serving)) => self.give(stream, &serving),
@@ -188,7 +188,8 @@ impl Giving {
         Ok(None)
     }
 
-    /// Asks all workers whether another process may take over: the highest number that one of them has given.
+    /// Asks all workers whether another process may take over; returns the highest number that one of them has
+    /// assigned.
     fn ask_workers(&self) -> io::Result<Result<u64, &'static str>> {
         self.forget_answers();
         self.tell_workers(HandOver::Ask);
@@ -216,7 +217,7 @@ impl Giving {
         Ok(listeners)
     }
 
-    /// The other process serves: it is given everything. Whether it has got all of it.
+    /// The other process serves: it receives everything. Returns whether it has received all of it.
     fn give(&self, stream: &UnixStream, serving: &Serving) -> bool {
         let pid = serving.pid;
         self.log
@@ -229,7 +230,7 @@ impl Giving {
                 self.log.line(Level::Info, format_args!("process {pid} has taken over, exiting"));
                 true
             }
-            // This process is told to end: the other one has the sockets, and what it was given.
+            // This process must end: the other one has the sockets, and what it received.
             Err(_) if self.ending.status().is_some() => false,
             Err(error) => {
                 self.file_users.remove();
@@ -248,7 +249,7 @@ impl Giving {
         // Two rounds in which no worker has anything left: what one sent to another has arrived by the second.
         let mut quiet = 0;
         while quiet < 2 {
-            // What this process still takes over goes on to the other one. Looked at before the workers are.
+            // What this process still takes over is forwarded to the other one. Checked before the workers.
             let taking = self.inflow.lasts();
             self.tell_workers(HandOver::Give);
             let round = Instant::now() + ROUND;
@@ -269,14 +270,14 @@ impl Giving {
         loop {
             match wire::receive(stream)?.kind {
                 Kind::Bye => return Ok(()),
-                // Nobody is left here whom it could mean.
+                // No peer that it could mean is left here.
                 Kind::Cancel => {}
                 _ => return Err(ErrorKind::InvalidData.into()),
             }
         }
     }
 
-    /// Hands what the other process has said meanwhile to the workers.
+    /// Hands messages that the other process has sent since then to the workers.
     fn listen_to(&self, stream: &UnixStream) -> io::Result<()> {
         while says_something(stream) {
             let frame = wire::receive(stream)?;
@@ -290,7 +291,7 @@ impl Giving {
         Ok(())
     }
 
-    /// Passes on what comes until then.
+    /// Forwards what arrives until then.
     fn pass_on_until(&self, round: Instant, stream: &UnixStream) -> io::Result<()> {
         loop {
             match self.given.recv_timeout(round.saturating_duration_since(Instant::now())) {
@@ -301,7 +302,7 @@ impl Giving {
         }
     }
 
-    /// Passes what a worker has let go of on to the other process. Returns how many sockets that were.
+    /// Sends what a worker has released to the other process. Returns the number of sockets.
     fn pass_on(&self, stream: &UnixStream, given: Given) -> io::Result<usize> {
         let Given::Value { from, route, value, socket } = given else { return Ok(0) };
         let Some(Handoff { socket, tls, held }) = socket else {
@@ -318,7 +319,7 @@ impl Giving {
                     return Ok(1);
                 }
             },
-            // It is not let go of before its handshake is done.
+            // A peer is not released before its handshake is done.
             Some(Tls::Handshaking(_)) => return Ok(1),
         };
         let item = Item { route, value, held, tls, is_tcp: socket.is_tcp() };
@@ -332,9 +333,9 @@ impl Giving {
         sent.map(|()| 1)
     }
 
-    /// What workers have let go of meanwhile goes back to them.
+    /// Returns to the workers what they have released since then.
     fn keep_rest(&self) {
-        // They let go of nothing more once they have heard that they keep it; what was under way comes soon.
+        // Workers release nothing more once they know that they keep their peers; what was under way arrives soon.
         let by = Instant::now() + Duration::from_secs(1);
         while let Ok(given) = self.given.recv_timeout(by.saturating_duration_since(Instant::now())) {
             self.put_back(given);
@@ -357,7 +358,7 @@ impl Giving {
         self.mailboxes.send_all(|| WorkerMessage::HandOver(step));
     }
 
-    /// The next word of a worker that is wanted.
+    /// The next expected message of a worker.
     fn next(&self, by: Instant, wanted: impl Fn(&Given) -> bool) -> io::Result<Given> {
         loop {
             match self.given.recv_timeout(by.saturating_duration_since(Instant::now())) {
@@ -369,7 +370,7 @@ impl Giving {
     }
 }
 
-/// Whether something has come from the other end, or it is closed.
+/// Whether the other end has sent something, or the connection is closed.
 fn says_something(stream: &UnixStream) -> bool {
     let mut byte = [0];
     let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;

@@ -1,4 +1,4 @@
-//! What workers let go of for a process that takes over, and their answers, on the way to the thread that gives it.
+//! What workers release for a process that takes over, and their answers, on the way to the thread that sends it.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -7,19 +7,19 @@ use weir_base::WorkerId;
 use super::listeners::Offered;
 use crate::mailbox::Handoff;
 
-/// What workers say to the thread.
+/// Messages of workers to the thread.
 pub(crate) enum Given {
-    /// This leaves.
+    /// This peer leaves.
     Value { from: WorkerId, route: u64, value: Vec<u8>, socket: Option<Handoff> },
-    /// [`HandOver::Ask`] is answered.
+    /// The answer to [`HandOver::Ask`].
     Begins(Result<u64, &'static str>),
-    /// [`HandOver::Give`] is answered.
+    /// The answer to [`HandOver::Give`].
     Left(usize),
     /// Worker 0's listening sockets.
     Listeners(Offered),
 }
 
-/// How workers reach the thread; cheap to clone. Without a thread what is given is lost, and nobody is asked to give.
+/// The workers' sender to the thread; cheap to clone. Without a thread released peers are lost, and no worker is asked.
 #[derive(Clone)]
 pub(crate) struct Giver(Sender<Given>);
 
@@ -30,7 +30,7 @@ impl Giver {
     }
 
     pub(crate) fn send(&self, given: Given) {
-        // The thread lives as long as anybody may be asked.
+        // The thread lives as long as a worker may be asked.
         let _ = self.0.send(given);
     }
 }

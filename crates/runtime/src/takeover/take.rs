@@ -1,4 +1,4 @@
-//! The new process's side: asks the old one, begins with its listening sockets, then takes in what it gives.
+//! The new process's side: asks the old one, begins with its listening sockets, then takes in what it sends.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -33,12 +33,12 @@ pub struct Predecessor {
     listeners: Offered,
 }
 
-/// Why a process is not taken over from.
+/// Why no process is taken over from.
 #[derive(Debug)]
 pub enum NotTaken {
-    /// No process is there.
+    /// No process was found.
     Absent,
-    /// It is there, and something is in the way.
+    /// A process was found, and can't be taken over from.
     Refused(String),
 }
 
@@ -54,9 +54,9 @@ impl fmt::Display for NotTaken {
 impl std::error::Error for NotTaken {}
 
 impl Predecessor {
-    /// Asks the process that serves at this socket. Nothing has changed for it, whatever comes of this, before
-    /// [`Predecessor::take_over`]. `user`: as whom this process will serve, if root has started it; the other one may be
-    /// that user's already.
+    /// Asks the process that serves at this socket. Nothing changes for that process, whatever the result, before
+    /// [`Predecessor::take_over`]. `user`: the user under which this process will serve, if root has started it; the
+    /// other process may run as that user already.
     ///
     /// # Errors
     /// There is none, or it refuses.
@@ -114,8 +114,8 @@ impl Predecessor {
         self.listeners.drain(..).map(|(_, fd)| TcpListener::from(fd)).collect()
     }
 
-    /// This process serves: the old one is told, and what it gives is taken in on a thread, until it has no more; then
-    /// `taken` is called.
+    /// This process serves: informs the old one, and takes in what it sends on a thread, until it has no more; then
+    /// calls `taken`.
     pub(crate) fn take_over(
         self,
         mailboxes: Mailboxes,
@@ -175,7 +175,7 @@ fn take_in(stream: &UnixStream, mailboxes: &Mailboxes, count: &mut u64) -> io::R
     }
 }
 
-/// A socket with what came with it.
+/// A socket with the data that accompanied it.
 pub(super) fn handoff(
     fd: OwnedFd,
     is_tcp: bool,

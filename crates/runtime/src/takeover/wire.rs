@@ -38,7 +38,7 @@ pub(super) enum Kind {
     Item = 5,
     /// From the old one: that was all.
     Done = 6,
-    /// From the new one: all has come.
+    /// From the new one: everything has arrived.
     Bye = 7,
     /// From the new one, between [`Kind::Serving`] and [`Kind::Bye`]: [`CancelRequest`].
     Cancel = 8,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use weir_admin::{CertificateExpiry, CertificateUse};
 use weir_config::{Config, SslMode, TlsSide};
 
 use super::contexts::Contexts;
@@ -39,6 +40,25 @@ pub fn check_tls(config: &Config) -> Vec<TlsFinding> {
 
 fn files(side: &TlsSide) -> impl Iterator<Item = &Path> {
     [&side.cert_file, &side.ca_file].into_iter().filter_map(|file| file.as_deref())
+}
+
+/// When the certificates in use by a configuration expire. Reads their files; one that can't be read is left out.
+pub fn certificate_expiries(config: &Config) -> Vec<CertificateExpiry> {
+    let (client, server) = (&config.tls.client, &config.tls.server);
+    let of = |side: &TlsSide, own, authority| match side.mode {
+        SslMode::Disable => Vec::new(),
+        _ => vec![(own, side.cert_file.clone()), (authority, side.ca_file.clone())],
+    };
+    let mut named = of(client, CertificateUse::Clients, CertificateUse::ClientAuthority);
+    named.extend(of(server, CertificateUse::Servers, CertificateUse::ServerAuthority));
+    named.push((CertificateUse::Panel, config.web.tls_cert_file.clone()));
+    named.into_iter().filter_map(|(purpose, file)| expiry(purpose, &file?)).collect()
+}
+
+fn expiry(purpose: CertificateUse, file: &Path) -> Option<CertificateExpiry> {
+    let all = certificates(file).ok()?;
+    let first = Certificate::read(all.first()?)?;
+    Some(CertificateExpiry { purpose, file: file.display().to_string(), expires: first.not_after })
 }
 
 /// The warning about the validity of a file's first certificate, if there is one.

@@ -1,6 +1,6 @@
 //! Whether an encrypted connection goes on.
 
-/// How far a connection has come.
+/// The phase of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     /// It goes on.

@@ -42,7 +42,7 @@ mod x509;
 
 pub use blocking::ServerTls;
 pub(crate) use charge::Charge;
-pub use check::{TlsFinding, check_tls};
+pub use check::{TlsFinding, certificate_expiries, check_tls};
 pub(crate) use contexts::TlsContexts;
 pub use contexts::TlsFiles;
 pub(crate) use directory::to_directory;

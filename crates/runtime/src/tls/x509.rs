@@ -33,7 +33,7 @@ pub(crate) struct Certificate<'a> {
     /// The names of its issuer and of its owner, in DER.
     pub(crate) issuer: Vec<u8>,
     pub(crate) subject: Vec<u8>,
-    /// Whether it may sign others of any name: one of version 3 says so, and names no constraints.
+    /// Whether it may sign others of any name: a certificate of version 3 declares that, and names no constraints.
     pub(crate) may_issue: bool,
     /// The hash that its signature uses.
     hash: Hash,
@@ -84,7 +84,7 @@ impl<'a> Certificate<'a> {
 fn may_issue(read: &X509Certificate<'_>) -> bool {
     let is_constrained = read.iter_extensions().any(|one| one.oid == OID_X509_EXT_NAME_CONSTRAINTS);
     let may_sign = !matches!(read.key_usage(), Ok(Some(usage)) if !usage.value.key_cert_sign());
-    // One of version 1 can't say that it is a CA; that it is in `ca_file` does.
+    // One of version 1 can't declare that it is a CA; its presence in `ca_file` does.
     (read.is_ca() || read.version() == X509Version::V1) && may_sign && !is_constrained
 }
 

@@ -37,7 +37,7 @@ pub(crate) const SCRATCH: usize = 64 * 1024;
 const EVENTS: usize = 256;
 /// The clock is read again after this many events.
 const CLOCK_EVERY: usize = 32;
-/// Rounds in a row with more events than one call returns, after which deadlines are handled all the same.
+/// Rounds in a row with more events than one call returns, after which deadlines are handled nevertheless.
 const UNHEARD: u32 = 64;
 /// Clients accepted in a round.
 const ACCEPTS: usize = 64;

@@ -229,12 +229,12 @@ impl<F: FnMut(Time, Input<'_>, &mut dyn DynIo) -> Time + Send + 'static> Handler
     }
 }
 
-/// A handler that does `act` at each input; what it returns is the next deadline.
+/// A handler that runs `act` at each input; the result is the next deadline.
 pub(crate) fn script<F: FnMut(Time, Input<'_>, &mut dyn DynIo) -> Time + Send + 'static>(act: F) -> Script<F> {
     Script { act, deadline: Time::NEVER }
 }
 
-/// Links each client to a connection of its own, without inspecting bytes.
+/// Links each client to its own connection, without inspecting bytes.
 pub(crate) struct Forward {
     pub(crate) to: Target,
     pub(crate) links: HashMap<Peer, Peer>,
@@ -278,5 +278,5 @@ pub(crate) fn target(address: SocketAddr) -> Target {
 }
 
 pub(crate) fn next(heard: &Receiver<String>) -> String {
-    heard.recv_timeout(Duration::from_secs(20)).expect("the handler is told something")
+    heard.recv_timeout(Duration::from_secs(20)).expect("the handler gets an input")
 }

@@ -80,7 +80,7 @@ fn a_large_answer_of_many_pieces_is_cut_anywhere_and_arrives_whole() {
 }
 
 #[test]
-fn who_never_takes_its_last_bytes_is_dropped_after_the_linger() {
+fn a_peer_that_never_takes_its_last_bytes_is_dropped_after_the_linger() {
     let running = serve(|_| {
         script(|_, input, io| {
             if let Input::Bytes { peer, .. } = input {
@@ -131,7 +131,7 @@ fn a_paused_peer_delivers_no_bytes_until_it_is_resumed() {
     stream.write_all(b"early").unwrap();
     stream.shutdown(Shutdown::Both).unwrap();
     let mut heard: Vec<(String, Time)> = (0..5).map(|_| heard.recv_timeout(Duration::from_secs(5)).unwrap()).collect();
-    assert_eq!(heard.remove(1).0, "ending", "that there will be no more is told at once");
+    assert_eq!(heard.remove(1).0, "ending", "the end of input is reported at once");
     let words: Vec<&str> = heard.iter().map(|(word, _)| word.as_str()).collect();
     assert_eq!(words, ["accepted", "tick", "bytes 5", "closed Eof"]);
     let waited = heard[1].1.since(heard[0].1);

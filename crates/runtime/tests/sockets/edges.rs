@@ -51,7 +51,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn silence(heard: &Receiver<String>) {
-    assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "nothing more is told");
+    assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "no more inputs arrive");
 }
 
 #[test]
@@ -359,7 +359,8 @@ fn the_log_s_first_line_says_what_sockets_are_served_with() {
         let text = lines.text();
         let first = text.lines().next().unwrap_or_default();
         let warned = text.contains(" WARNING io = \"io_uring\" is not available");
-        // Where the kernel has no ring it is said why: nowhere with epoll, in the same line with auto, as a warning otherwise.
+        // Without a ring in the kernel the reason is logged: nowhere with epoll, in the same line with auto, as a
+        // warning otherwise.
         let fits = match io {
             SocketIo::Epoll => first.ends_with("up, io: epoll") && !warned,
             SocketIo::Auto => (first.ends_with("up, io: io_uring") || first.contains("up, io: epoll (")) && !warned,

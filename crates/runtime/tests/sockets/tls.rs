@@ -125,11 +125,11 @@ fn soon_told(heard: &Receiver<String>, is: impl Fn(&str) -> bool) -> String {
 }
 
 fn soon<T>(heard: &Receiver<T>) -> T {
-    heard.recv_timeout(Duration::from_secs(20)).expect("something is told")
+    heard.recv_timeout(Duration::from_secs(20)).expect("an input is reported")
 }
 
 #[test]
-fn what_is_said_within_a_handshake_arrives_and_returns() {
+fn data_within_an_encrypted_connection_arrives_and_returns() {
     let site = site();
     let (running, heard, seen) = serve_secure(&site);
     let mut stream = site.client(&running);
@@ -167,7 +167,7 @@ fn a_handshake_cut_at_any_byte_is_the_same_handshake() {
         while tls.wants_write() {
             tls.write_tls(&mut out).unwrap();
         }
-        // Each byte in a packet of its own.
+        // Each byte in its own packet.
         out.iter().for_each(|byte| socket.write_all(&[*byte]).unwrap());
         if tls.is_handshaking() {
             read_records(&mut tls, &mut socket);
@@ -345,7 +345,7 @@ fn garbage_in_a_handshake_fails_it_and_an_end_in_it_closes() {
     short.write_all(&[0x16, 3, 1, 2, 0, 1]).unwrap();
     drop(short);
     assert_eq!(soon_told(&heard, |told| told != "accepted"), "closed Eof");
-    // One that stalls hurts nobody else.
+    // One that stalls harms no other client.
     let mut stalled = client(&running);
     stalled.write_all(&[0x16, 3, 1, 2, 0, 1]).unwrap();
     let mut stream = site.client(&running);
@@ -389,7 +389,7 @@ fn certificates_of_clients_are_verified_if_there_is_an_authority() {
 }
 
 #[test]
-fn verify_full_wants_a_certificate_of_clients() {
+fn verify_full_requires_a_certificate_of_clients() {
     let mut site = site();
     site.trust();
     site.config.tls.client.mode = SslMode::VerifyFull;
@@ -460,7 +460,7 @@ fn a_reload_changes_the_certificate_for_new_clients_only() {
     assert_ne!(certificate(&old), certificate(&new));
 }
 
-/// Echoes, and adopts its configuration when the test says so.
+/// Echoes, and adopts its configuration when the test requests it.
 struct Adopting {
     adopted: Arc<Config>,
 }

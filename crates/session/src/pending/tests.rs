@@ -1,4 +1,4 @@
-//! The contract of replies, a rule a test.
+//! The accounting of replies, one rule per test.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn it_is_known_who_must_move_next() {
 }
 
 #[test]
-fn half_a_request_is_worked_on_by_nobody() {
+fn the_server_does_not_work_on_half_a_request() {
     let whose = |q: &PendingReplies| (q.is_working(), q.awaits_client());
     let mut q = PendingReplies::default();
     q.request(Expected::Query);

@@ -1,4 +1,4 @@
-//! Whose each message of a server is, and what it tells about the server.
+//! The request of each message of a server, and what the message says about the server.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn a_server_in_the_middle_of_a_message_is_not_clean() {
 }
 
 #[test]
-fn a_reply_that_nobody_asked_for_ends_the_server() {
+fn an_unsolicited_reply_ends_the_server() {
     let mut link = Link::transaction();
     assert_eq!(link.feed_server(&row("x"), true), Err(ProtocolViolation("a reply that no request explains")));
     assert_eq!(link.to_client, b"", "and does not reach the client");
@@ -50,7 +50,7 @@ fn a_reply_that_nobody_asked_for_ends_the_server() {
 }
 
 #[test]
-fn a_query_of_our_own_is_swallowed_and_its_failure_told() {
+fn our_own_query_is_swallowed_and_its_failure_reported() {
     let mut link = Link::transaction();
     let Link { server: Some(server), scratch, .. } = &mut link else { panic!("a server") };
     let mut sent = Sent::default();
@@ -64,7 +64,7 @@ fn a_query_of_our_own_is_swallowed_and_its_failure_told() {
     let told = link.told(&[error("42601", "syntax error"), ready()]);
     let failure = told.unusual.unwrap().own_query_done.unwrap().unwrap_err();
     assert_eq!((failure.sqlstate.as_str(), failure.message.as_str()), ("42601", "syntax error"));
-    assert_eq!(link.to_client, b"", "the client heard none of it");
+    assert_eq!(link.to_client, b"", "the client received none of it");
 }
 
 /// What was sent to a server.
@@ -106,12 +106,12 @@ fn the_next_client_gets_its_own_parameters_before_its_first_query() {
     assert_eq!(told.unusual.unwrap().own_query_done, Some(Ok(())));
     let mut messages = Vec::new();
     param_sync::finish(link.server.as_ref().unwrap(), &mut link.client, Some((&link.params, &mut messages)));
-    assert_eq!(messages, parameter("TimeZone", "Japan"), "a spelling that differs is told");
+    assert_eq!(messages, parameter("TimeZone", "Japan"), "a spelling that differs is reported");
     assert_eq!(link.to_client, b"");
 }
 
 #[test]
-fn a_clients_own_notification_names_the_process_id_that_it_was_told() {
+fn a_clients_own_notification_names_the_process_id_that_it_received() {
     let notification = |pid: u32| {
         let body = [&pid.to_be_bytes()[..], b"news\0payload\0"].concat();
         let length = u32::try_from(body.len() + 4).unwrap();
@@ -130,13 +130,13 @@ fn a_clients_own_notification_names_the_process_id_that_it_was_told() {
 }
 
 #[test]
-fn a_server_that_speaks_up_while_idle_is_not_used_again() {
-    for unasked in
+fn a_server_that_sends_anything_while_idle_is_not_used_again() {
+    for unsolicited in
         [notice("something"), parameter("TimeZone", "UTC"), error("57P01", "terminating"), fatal("57P01", "x")]
     {
         let mut link = Link::transaction();
-        link.feed_server(&unasked, false).unwrap();
-        assert!(link.server().is_unusable(), "{unasked:?}");
+        link.feed_server(&unsolicited, false).unwrap();
+        assert!(link.server().is_unusable(), "{unsolicited:?}");
         assert!(link.server().prove_clean().is_none());
     }
 }
@@ -151,7 +151,7 @@ fn a_notice_to_a_client_spoils_nothing() {
 }
 
 #[test]
-fn a_fatal_error_is_passed_on_in_the_servers_words_and_told() {
+fn a_fatal_error_is_forwarded_in_the_servers_words_and_reported() {
     let mut link = Link::transaction();
     link.ask(&[query("select 1")]);
     let told = link.told(&[fatal("57P01", "terminating connection due to administrator command")]);
@@ -173,7 +173,7 @@ fn errors_without_fields_are_still_errors() {
 }
 
 #[test]
-fn a_transaction_block_in_statement_mode_is_told_and_its_ready_withheld() {
+fn a_transaction_block_in_statement_mode_is_reported_and_its_ready_withheld() {
     let mut link = Link::new(PoolMode::Statement);
     link.ask(&[query("begin")]);
     let told = link.told(&[complete("BEGIN"), ready_in(b'T')]);
@@ -279,7 +279,7 @@ fn a_server_that_answers_what_it_was_not_sent_to_the_end_is_not_believed() {
         let mut link = half_asked();
         link.ask(&[halves().1.to_vec()]);
         assert!(link.feed_server(&answer, true).is_ok());
-        // What was asked before it is answered all the same, and so is it by an error.
+        // Earlier requests are answered nevertheless, also if the answer is an error.
         let mut link = Link::transaction();
         link.ask(&[parse("", "select 1"), flush(), halves().0.to_vec()]);
         link.tell(&[parsed()]);
@@ -317,7 +317,7 @@ fn what_follows_an_error_is_thrown_away_up_to_sync() {
 }
 
 #[test]
-fn a_goodbye_waits_for_the_answers_that_come_without_another_word() {
+fn a_terminate_waits_for_the_answers_that_need_no_further_message() {
     let mut goodbye = Vec::new();
     put_front::terminate(&mut goodbye);
     let mut link = Link::transaction();
@@ -459,7 +459,7 @@ fn a_reset_takes_what_was_asked_for_at_startup_from_the_server_and_not_from_its_
         let mut query = String::new();
         let mut has = link.server().params.clone();
         assert!(link.params.agree(&asked, &mut has, &mut query));
-        assert_eq!(query, "SELECT pg_catalog.set_config('search_path','a',false)", "for whoever comes next");
+        assert_eq!(query, "SELECT pg_catalog.set_config('search_path','a',false)", "for the next client");
     }
 }
 
@@ -473,7 +473,7 @@ fn a_message_without_a_body_is_refused_whatever_its_type() {
                 if copying {
                     link.ask(&[query("copy t from stdin")]);
                 }
-                // Whatever it comes to, it comes to an answer.
+                // Whatever the result is, there is one.
                 link.feed_client(&[tag, 0, 0, 0, 4]);
             }
         }

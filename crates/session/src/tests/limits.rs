@@ -1,4 +1,4 @@
-//! What a client's statements may cost others: memory that is bounded and charged, and time that grows with what was sent.
+//! What a client's statements may cost others: memory is bounded and charged, and time grows with the bytes sent.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::{
     CancelKey, Client, Interner, MAX_HELD_PARSE, MAX_HELD_UNNAMED, ReplyWait, Server, StatementMemory, StopReason,
 };
 
-/// A link whose statements may take so much: of the client, of its pool, of the process.
+/// A link whose statements may take this much: per client, per pool, per process.
 fn limited(client: u64, pool: u64, process: u64) -> Link {
     let mut link = Link::transaction();
     link.interner = Interner::new([3; 16], &StatementMemory::default(), process);
@@ -27,7 +27,7 @@ fn words(message: &[u8]) -> [String; 3] {
     [b'V', b'C', b'M'].map(|code| String::from_utf8_lossy(fields.get(code).expect("a field")).into_owned())
 }
 
-/// The server answers what stands in place of a request that is refused, and a Sync.
+/// The server answers the replacement of a refused request, and a Sync.
 fn refused(link: &mut Link) -> [String; 3] {
     let told = link.tell(&[error("26000", "prepared statement \"weir_x\" does not exist"), ready()]);
     assert_eq!(tags(&told), "EZ");
@@ -75,7 +75,7 @@ fn what_follows_a_refused_parse_is_skipped_and_what_stands_before_it_is_answered
     assert_eq!(refused(&mut link)[1], "54000");
     assert!(link.has("a"), "the Close was skipped");
     assert_eq!(tags(&link.ask(&[bind("a"), sync()])), "BS");
-    // An error before it is the server's own.
+    // An error before it comes from the server.
     link.tell(&[bound(), ready()]);
     link.ask(&[bind("nothing"), parse("b", "select 2"), sync()]);
     let told = link.tell(&[error("26000", "prepared statement \"nothing\" does not exist"), ready()]);
@@ -133,7 +133,7 @@ fn a_parse_that_is_half_there_is_charged_and_fails_when_the_room_is_gone() {
         assert_eq!(link.ask(&[piece.to_vec()]), b"");
     }
     assert!((100_000..150_000).contains(&link.statements.used()), "{}", link.statements.used());
-    // Others take the room.
+    // Other clients take the room.
     let mut other = Client::new(2, PoolMode::Transaction, link.client.params().clone());
     std::mem::swap(&mut other, &mut link.client);
     link.ask(&[parse("t", &"y".repeat(120_000)), sync()]);
@@ -162,7 +162,7 @@ fn a_parse_that_is_not_held_takes_no_server_before_its_end() {
     link.server = server;
     assert_eq!(tags(&link.ask(&[sync()])), "DS");
     assert_eq!(refused(&mut link)[2], "a prepared statement for which there is no memory");
-    // What a server skips is skipped.
+    // The server skips, and so do we.
     link.ask(&[bind("nothing")]);
     link.tell(&[error("26000", "no such statement")]);
     assert_eq!(tags(&link.ask(&[asked, sync()])), "S");
@@ -185,7 +185,7 @@ fn seventeen_parses_of_15_mb_do_not_take_the_room_of_others() {
     link.prepared("s", "select 1");
 }
 
-/// A statement runs for long, and behind it the client sends what changes its names, without a Sync.
+/// A statement runs for long, and after it the client sends messages that change its names, without a Sync.
 fn at_length(link: &mut Link, message: impl Fn(usize) -> Vec<u8>) -> (Vec<u8>, usize) {
     link.ask(&[parse("", "select pg_sleep(20)"), bind(""), execute()]);
     let all: Vec<u8> = (0..200_000).flat_map(message).collect();
@@ -209,7 +209,7 @@ fn a_deep_pipeline_of_closes_waits_at_its_bound_and_is_answered_in_full() {
     let (all, mut used) = at_length(&mut link, |n| close(&format!("weir_{n}")));
     assert!(used < all.len() / 20, "what is outstanding is bounded");
     let sent = std::mem::take(&mut link.to_server);
-    assert_eq!(tags(&sent), "H", "the server is told to say what it has");
+    assert_eq!(tags(&sent), "H", "the server receives a Flush");
     assert!(
         (MAX_UNDO_BYTES as u64..2 * MAX_UNDO_BYTES as u64).contains(&link.statements.used()),
         "{}",
@@ -325,7 +325,7 @@ fn a_bind_of_few_bytes_does_not_write_megabytes_at_once() {
     }
 }
 
-/// What a server answers a message.
+/// A server's answers to a message.
 fn answer(tag: char) -> Option<Vec<u8>> {
     match tag {
         'P' => Some(parsed()),

@@ -25,12 +25,12 @@ fn salt() -> LoginNonces {
     LoginNonces { md5: [1, 2, 3, 4], nonce: [7; 18] }
 }
 
-/// What a client by the Unix socket is asked.
+/// The first message that a client by the Unix socket receives.
 fn plan(method: Method, user: &str, secret: Option<&Secret>) -> Plan {
     plan_among(&Mocks::default(), method, user, secret)
 }
 
-/// The same where the known users have these secrets.
+/// The same if the known users have these secrets.
 fn plan_among(mocks: &Mocks, method: Method, user: &str, secret: Option<&Secret>) -> Plan {
     let (hba, via) = (Hba::default(), Via::Local);
     let demand = method.demand(&hba, &Asked { via, database: "db", user, physical_replication: false });
@@ -40,12 +40,12 @@ fn plan_among(mocks: &Mocks, method: Method, user: &str, secret: Option<&Secret>
     decide(&demand, &Facts { user, known, secret, via, certificate_name, os_user, forced_user, maps, mocks, policy })
 }
 
-/// What a client with this password sees: the messages' tags and the refusal; none if it is let in.
+/// What a client with this password receives: the messages' tags and the refusal; `None` if the login succeeds.
 fn attempt(method: Method, secret: Option<Secret>, user: &str, password: &str) -> (String, Option<Refusal>) {
     attempt_bound(method, secret, user, password, [None, None])
 }
 
-/// As [`attempt`], over connections whose binding is this at our end and at the client's.
+/// As [`attempt`], over connections with this binding at our end and at the client's.
 fn attempt_bound(
     method: Method,
     secret: Option<Secret>,
@@ -62,7 +62,7 @@ fn attempt_bound(
         next = match next {
             LoginStep::Accepted(_) => return (tags(&seen), None),
             LoginStep::Refused(refusal) => return (tags(&seen), Some(refusal)),
-            // The hash of the stored password; a wrong password given is hashed to something else.
+            // The hash of the stored password; a wrong password is hashed to something else.
             LoginStep::HashPassword { password, .. } => {
                 let salted = if &*password == "right" { SALTED } else { [8; 32] };
                 login.salted(&salted)
@@ -79,9 +79,9 @@ fn attempt_bound(
 }
 
 #[test]
-fn a_password_that_is_checked_elsewhere_is_asked_for_in_clear_text_whoever_it_is() {
+fn a_password_that_is_checked_elsewhere_is_requested_in_clear_text_from_every_user() {
     for (method, refusal) in [(Method::Ldap, Refusal::LdapFailed), (Method::Pam, Refusal::PamFailed)] {
-        // What is listed does not count.
+        // The user list does not count.
         for secret in [None, Some(Secret::Plain("other".into()))] {
             assert_eq!(attempt(method, secret.clone(), "ann", "right"), ("R".into(), None));
             assert_eq!(attempt(method, secret.clone(), "ann", "other"), ("R".into(), Some(refusal.clone())));
@@ -94,10 +94,10 @@ fn a_password_that_is_checked_elsewhere_is_asked_for_in_clear_text_whoever_it_is
     let LoginStep::CheckPassword(_) = login.message(&answer[HEAD..], &policy(), &mut Vec::new()) else { panic!() };
     let LoginStep::Accepted(learnt) = login.checked(true) else { panic!() };
     assert_eq!(learnt.password.as_deref(), Some("right"), "the server gets it too");
-    let LoginStep::Refused(_) = login.checked(true) else { panic!("a verdict that nobody asked for") };
+    let LoginStep::Refused(_) = login.checked(true) else { panic!("a verdict that was not requested") };
 }
 
-/// What a client answers to a request for proof.
+/// A client's answer to a request for proof.
 fn respond(
     asked: &[u8],
     user: &str,
@@ -164,7 +164,7 @@ fn a_login_binds_to_the_connection_where_both_ends_can() {
     for ends in [[ours, ours], [ours, None], [None, ours], [None, None]] {
         assert_eq!(attempt(ends), ("RRR".into(), None), "{ends:?}");
     }
-    // Somebody between the ends shows each another certificate.
+    // A man in the middle shows each end another certificate.
     assert_eq!(attempt([ours, other]), ("RR".into(), Some(Refusal::SaslFailed)));
 }
 
@@ -187,7 +187,7 @@ fn a_client_that_was_not_shown_our_better_offer_is_refused() {
 }
 
 #[test]
-fn a_client_that_is_refused_at_once_is_told_pgbouncers_words() {
+fn a_client_that_is_refused_at_once_gets_pgbouncers_text() {
     let refused = |method| attempt(method, None, "ann", "").1.unwrap();
     assert_eq!(refused(Method::Hba).to_string(), "no authentication method is found");
     assert_eq!(refused(Method::Cert).to_string(), "certificate authentication failed");
@@ -197,7 +197,7 @@ fn a_client_that_is_refused_at_once_is_told_pgbouncers_words() {
 }
 
 #[test]
-fn a_password_that_nobody_asked_for_is_refused() {
+fn an_unsolicited_password_is_refused() {
     let mut seen = Vec::new();
     let secret = Some(Secret::Plain("right".into()));
     let plan = plan(Method::Plain, "ann", secret.as_ref());
@@ -239,7 +239,7 @@ fn auth_ok() -> Vec<u8> {
     server_says(put_back::auth_ok)
 }
 
-/// What a login comes to: "ready", "waits", "salt", or the failure's words.
+/// The result of a login: "ready", "waits", "salt", or the failure's text.
 fn outcome(told: ServerLoginStep) -> String {
     match told {
         ServerLoginStep::Wait => "waits".into(),
@@ -272,7 +272,7 @@ fn a_server_that_trusts_is_ready_with_what_it_says_about_itself() {
 }
 
 #[test]
-fn what_a_server_asks_for_and_we_do_not_have_is_said_with_the_users_name() {
+fn a_secret_that_a_server_requires_and_we_lack_is_reported_with_the_users_name() {
     let ask: [fn(&mut Vec<u8>); 2] = [put_back::auth_cleartext, |b| put_back::auth_md5(b, [0; 4])];
     for ask in ask {
         let (mut login, table) = begin(None);
@@ -282,7 +282,7 @@ fn what_a_server_asks_for_and_we_do_not_have_is_said_with_the_users_name() {
 }
 
 #[test]
-fn the_servers_own_refusal_is_told_in_its_words() {
+fn the_servers_own_refusal_is_reported_in_its_words() {
     let (mut login, table) = begin(Some("right"));
     let (told, _) = feed(&mut login, &table, &fatal("28P01", "password authentication failed for user \"ann\""));
     let ServerLoginStep::Refused(error) = told else { panic!("not refused") };
@@ -363,7 +363,7 @@ proptest! {
     fn no_bytes_of_a_server_make_a_login_panic(pieces in vec(vec(any::<u8>(), 0..40), 0..8), split in any::<bool>()) {
         let (mut login, table) = begin(Some("right"));
         for piece in &pieces {
-            // Bytes with a good head come further.
+            // Bytes with a valid header get further.
             let bytes = match (split, piece.first()) {
                 (true, Some(tag)) => server_says(|b| put_back::raw(b, *tag, &piece[1..])),
                 _ => piece.clone(),
@@ -390,7 +390,7 @@ proptest! {
     }
 }
 
-/// What a server with an unverified certificate, or a verified one, hears and achieves with its first request.
+/// What a server with an unverified certificate, or a verified one, receives and achieves with its first request.
 fn asked(require: &str, verified: bool, request: &[u8]) -> (String, Vec<u8>) {
     let table = ParamTable::new([]);
     let trust = Trust { verified, expects_request: true };
@@ -405,20 +405,20 @@ fn a_server_that_may_not_ask_like_this_receives_nothing() {
     let clear = server_says(put_back::auth_cleartext);
     let md5 = server_says(|b| put_back::auth_md5(b, [0; 4]));
     let sasl = server_says(|b| put_back::auth_sasl(b, &["SCRAM-SHA-256"]));
-    let unasked = [auth_ok(), parameter("TimeZone", "UTC"), key(), ready()].concat();
+    let unsolicited = [auth_ok(), parameter("TimeZone", "UTC"), key(), ready()].concat();
     for (require, verified, request, allowed) in [
         ("auto", false, &clear, false),
-        ("auto", false, &unasked, false),
+        ("auto", false, &unsolicited, false),
         ("auto", false, &md5, true),
         ("auto", false, &sasl, true),
         ("auto", true, &clear, true),
-        ("auto", true, &unasked, true),
+        ("auto", true, &unsolicited, true),
         ("any", false, &clear, true),
-        ("none", false, &unasked, true),
+        ("none", false, &unsolicited, true),
         ("none", false, &sasl, false),
         ("scram-sha-256", true, &md5, false),
         ("scram-sha-256", true, &clear, false),
-        ("scram-sha-256", true, &unasked, false),
+        ("scram-sha-256", true, &unsolicited, false),
         ("!password,!none", true, &clear, false),
         ("!password,!none", false, &md5, true),
     ] {
@@ -431,7 +431,7 @@ fn a_server_that_may_not_ask_like_this_receives_nothing() {
 
 #[test]
 fn a_server_that_asked_for_a_proof_must_go_through_with_it() {
-    // It asks for SCRAM, and lets us in before it has proven that it knows the secret.
+    // The server requests SCRAM, and accepts us before it has proven that it knows the secret.
     let table = ParamTable::new([]);
     let credentials = Credentials { require: "scram-sha-256".parse().unwrap(), ..credentials(Some("right")) };
     let mut login = ServerLogin::begin(credentials, None, &table, &mut Vec::new());
@@ -440,8 +440,8 @@ fn a_server_that_asked_for_a_proof_must_go_through_with_it() {
     assert!(told.contains("out of order"), "{told}");
 }
 
-/// What a client sees before it has to prove anything: the request for it, or with SCRAM the challenge without its nonce
-/// and salt.
+/// What a client receives before it has to prove anything: the request for the proof, or with SCRAM the challenge
+/// without its nonce and salt.
 fn challenge(mocks: &Mocks, method: Method, user: &str, secret: Option<&Secret>) -> String {
     let mut seen = Vec::new();
     let plan = plan_among(mocks, method, user, secret);

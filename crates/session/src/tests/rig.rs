@@ -14,7 +14,7 @@ use crate::{
     WithoutCache,
 };
 
-/// The process ids of the server, and that its client was told.
+/// The process ids of the server, and the one that its client received.
 pub(crate) const SERVER_PID: u32 = 77;
 pub(crate) const CLIENT_PID: u32 = 0x0100_0001;
 
@@ -183,7 +183,7 @@ impl Link {
         std::mem::take(&mut self.to_client)
     }
 
-    /// The server answers as it should. Returns what that told.
+    /// The server answers as it should. Returns the result.
     pub(crate) fn told(&mut self, messages: &[Vec<u8>]) -> ServerOutcome {
         self.feed_server(&messages.concat(), true).expect("every answer was asked for")
     }

@@ -1,4 +1,4 @@
-//! What a client's statements become on servers.
+//! How a client's statements are represented on servers.
 
 use std::sync::Arc;
 
@@ -290,7 +290,7 @@ fn errors_name_a_statement_as_its_client_does() {
 }
 
 #[test]
-fn nobody_gets_at_the_statements_of_others_by_guessing_names() {
+fn no_client_reaches_the_statements_of_others_by_guessing_names() {
     let mut link = Link::transaction();
     let ours = text(&link.prepared("s", "select 1"));
     let sent = link.ask(&[bind(&ours), describe(&ours), sync()]);
@@ -310,7 +310,7 @@ fn an_unnamed_statement_of_ours_that_may_be_skipped_is_not_relied_upon_in_the_ne
     assert_eq!(tags(&link.ask(&[bind("gone"), bind(""), sync(), bind(""), sync()])), "BPBSPBS");
     let failed = error("26000", "prepared statement \"gone\" does not exist");
     let heard = link.tell(&[failed, ready(), parsed(), bound(), ready()]);
-    assert_eq!(tags(&heard), "EZ2Z", "the second one is there, whatever became of the first");
+    assert_eq!(tags(&heard), "EZ2Z", "the second one is there, whether or not the first failed");
 }
 
 #[test]
@@ -349,24 +349,24 @@ fn a_parse_that_servers_have_accepted_needs_no_server() {
     link.ask(&[parse("t", "select 1"), close("s"), sync()]);
     assert_eq!(tags(&link.to_client), "13Z");
     assert!(link.has("t") && !link.has("s"));
-    assert_eq!(link.stopped(&[parse("u", "select 2")]), StopReason::NeedServer, "this one nobody has seen");
+    assert_eq!(link.stopped(&[parse("u", "select 2")]), StopReason::NeedServer, "no server has seen this one");
 }
 
 #[test]
 fn a_text_that_is_read_by_other_parameters_is_another_statement() {
     let mut link = Link::transaction();
     link.prepared("s", "select date '01/02/2024'");
-    // The server has the statement, but as it was read before.
+    // The server has the statement, but parsed with the old parameters.
     link.ask(&[query("set datestyle = german")]);
     link.tell(&[complete("SET"), parameter("DateStyle", "German, DMY"), ready()]);
     let sent = link.ask(&[parse("t", "select date '01/02/2024'"), sync()]);
     assert_eq!(tags(&sent), "PS");
     link.tell(&[parsed(), ready()]);
-    // What was prepared in the same breath as the change is not trusted to be what its name says.
+    // A statement prepared in the same pipeline as the change is not trusted to be what its name says.
     link.ask(&[query("set datestyle = iso"), parse("u", "select date '03/04/2024'"), sync()]);
     link.tell(&[complete("SET"), ready(), parsed(), parameter("DateStyle", "ISO, DMY"), ready()]);
     assert_eq!(tags(&link.ask(&[bind("u"), execute(), sync()])), "PBES");
-    // A parameter by which nothing is read changes nothing.
+    // A parameter that does not influence parsing changes nothing.
     link.tell(&[parsed(), bound(), complete("SELECT 1"), ready()]);
     link.ask(&[query("set application_name = x")]);
     link.tell(&[complete("SET"), parameter("application_name", "x"), ready()]);
@@ -383,7 +383,7 @@ fn a_text_is_another_statement_once_a_definition_has_changed() {
     assert_eq!(tags(&sent), "PBES");
     assert_ne!(names(&sent)[0], before, "the old plan is not met");
     link.tell(&[parsed(), bound(), complete("SELECT 1"), ready()]);
-    // What was prepared before stays what it was, and fails as it does without us.
+    // A statement prepared before stays what it was, and fails as it does without Weir.
     let mut link = Link::transaction();
     let before = link.prepared("s", "select * from t");
     link.ask(&[query("begin; drop table t")]);

@@ -3,6 +3,8 @@
 use weir_admin::{AlertKey, Condition, Health, PoolHealth};
 use weir_config::Config;
 
+use crate::faults::Fault;
+
 /// What a second's figures say of a pool.
 pub(crate) struct PoolMoment<'a> {
     pub(crate) name: &'a str,
@@ -17,8 +19,9 @@ pub(crate) fn conditions<'a>(
     config: &Config,
     pools: impl Iterator<Item = PoolMoment<'a>>,
     clients: u32,
+    faults: &[Fault],
 ) -> Vec<Condition> {
-    let mut found = Vec::new();
+    let mut found = of_faults(faults);
     for pool in pools {
         found.extend(of_health(config, &pool));
         found.extend(of_thresholds(config, &pool));
@@ -28,6 +31,18 @@ pub(crate) fn conditions<'a>(
         let summary = format!("{clients} of {most} clients are connected (max_clients).");
         let advice = "Find what connects so often, or raise max_clients.";
         found.push(condition("max_clients", None, (true, clients.into(), 0), summary, advice));
+    }
+    found
+}
+
+/// One condition of each kind: the worst fault of a kind speaks for all.
+fn of_faults(faults: &[Fault]) -> Vec<Condition> {
+    let mut found: Vec<Condition> = Vec::new();
+    for fault in faults {
+        if !found.iter().any(|condition| condition.key.rule == fault.kind) {
+            let since = if fault.problem { (fault.since * 1e6) as u64 } else { 0 };
+            found.push(condition(fault.kind, None, (fault.problem, 0, since), fault.summary.clone(), &fault.advice));
+        }
     }
     found
 }
@@ -110,7 +125,7 @@ mod tests {
             wait_ms_p95: 80.0,
             errors_per_second: f64::NAN,
         };
-        conditions(config, std::iter::once(pool), clients).into_iter().map(|found| found.key.rule).collect()
+        conditions(config, std::iter::once(pool), clients, &[]).into_iter().map(|found| found.key.rule).collect()
     }
 
     #[test]

@@ -8,6 +8,7 @@ use weir_admin::{LogPage, PoolHealth};
 use super::series::{SERIES, Sample, place};
 use crate::alerts::PoolMoment;
 use crate::error::ApiError;
+use crate::faults::Fault;
 use crate::log_line::Line;
 use crate::pool_health::Health;
 
@@ -23,6 +24,8 @@ pub(super) struct Frame {
     pub(super) all: Sample,
     /// The share of time in which each worker was busy.
     pub(super) workers: BTreeMap<u16, f64>,
+    /// What is wrong with Weir itself.
+    pub(super) faults: Vec<Fault>,
 }
 
 /// One pool's figures.
@@ -66,7 +69,7 @@ impl Frame {
         let workers: Vec<Value> =
             self.workers.iter().map(|(worker, cpu)| json!({"worker": worker, "cpu": rounded(*cpu)})).collect();
         let data = json!({"at": self.at, "pools": pools, "all": figures(&self.all), "workers": workers,
-            "problems": self.problems()});
+            "problems": self.problems(), "faults": self.faults});
         format!("event: figures\ndata: {data}\n\n")
     }
 
@@ -167,7 +170,13 @@ mod tests {
             let errors = vec![("23505".to_owned(), 2)];
             (format!("app{n:03}"), PoolFigures { sample, errors, health: PoolHealth::default() })
         };
-        Frame { at: 5.0, pools: (0..pools).map(pool).collect(), all: UNKNOWN, workers: [(0, 0.25)].into() }
+        Frame {
+            at: 5.0,
+            pools: (0..pools).map(pool).collect(),
+            all: UNKNOWN,
+            workers: [(0, 0.25)].into(),
+            faults: Vec::new(),
+        }
     }
 
     fn data(event: &str) -> Value {

@@ -65,6 +65,9 @@ struct Busy {
     a_minute: f64,
 }
 
+/// A disk with less free space, in bytes, is full.
+const ROOM: u64 = 16 << 10;
+
 struct Folder {
     path: PathBuf,
     /// Locked while it is ours.
@@ -106,6 +109,13 @@ impl History {
             }
             Some(_) => None,
         }
+    }
+
+    /// Why the disk refuses figures, or is about to: the last error, or that it is full. Blocks on the disk.
+    pub(crate) fn write_error(&self) -> Option<String> {
+        let folder = self.folder.as_ref()?;
+        let full = || folder.is_full().then(|| format!("{}: no space is left", folder.path.display()));
+        folder.last_error.clone().or_else(full)
     }
 
     /// Stores the figures of this second since 1970: the states and their sum, and the samples made of them.
@@ -284,6 +294,11 @@ impl PoolHistory {
 }
 
 impl Folder {
+    /// Whether less than [`ROOM`] is free. Figures are written once a minute, which is late to learn of it.
+    fn is_full(&self) -> bool {
+        rustix::fs::statvfs(&self.path).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM)
+    }
+
     fn open(&self) -> io::Result<File> {
         OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.path.join(FILE))
     }

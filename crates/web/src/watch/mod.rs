@@ -26,6 +26,7 @@ use crate::alerts::{Alerts, conditions, workers_do_not_answer};
 use crate::ask::Workers;
 use crate::clock;
 use crate::error::ApiError;
+use crate::faults::Faults;
 use crate::lock::lock;
 use crate::telemetry::Telemetry;
 pub(crate) use cpu::Cpu;
@@ -47,6 +48,8 @@ const POOLS_A_SECOND: usize = 5_000;
 pub(crate) struct Watch {
     state: Arc<Mutex<WatchState>>,
     history: Arc<Mutex<History>>,
+    /// The error of the history's disk at the last second: known without a wait for the disk.
+    write_error: Arc<Mutex<Option<String>>>,
 }
 
 #[derive(Default)]
@@ -83,14 +86,14 @@ impl Watch {
     /// With a folder for the history, if it is to survive a restart.
     pub(crate) fn new(folder: Option<&Path>) -> io::Result<Watch> {
         let history = Arc::new(Mutex::new(History::new(folder)?));
-        Ok(Watch { state: Arc::default(), history })
+        Ok(Watch { state: Arc::default(), history, write_error: Arc::default() })
     }
 
     /// Requests the workers' reports in a loop.
-    pub(crate) async fn run(self, workers: Workers, alerts: Alerts, telemetry: Telemetry) {
+    pub(crate) async fn run(self, workers: Workers, alerts: Alerts, telemetry: Telemetry, faults: Faults) {
         let mut before = None;
         loop {
-            let seconds = match self.measure((&workers, &alerts, &telemetry), &mut before).await {
+            let seconds = match self.measure((&workers, &alerts, &telemetry, &faults), &mut before).await {
                 Ok(pools) => 1 + pools / POOLS_A_SECOND,
                 Err(error) => {
                     if let Some(config) = &self.state().config {
@@ -107,13 +110,16 @@ impl Watch {
     /// Measures once; returns the number of pools.
     async fn measure(
         &self,
-        (workers, alerts, telemetry): (&Workers, &Alerts, &Telemetry),
+        (workers, alerts, telemetry, faults): (&Workers, &Alerts, &Telemetry, &Faults),
         before: &mut Option<Arc<Measurement>>,
     ) -> Result<usize, ApiError> {
         let (report, config) = workers.report().await?;
         let (pools, clients) = (report.pools.len(), report.pools.iter().map(|pool| pool.clients()).sum());
         let now = Measurement::now(PoolStates::of(report, &config));
-        let frame = Arc::new(now.since(before.as_deref()));
+        let write_error = lock(&self.write_error).clone();
+        let (faults, lines) = faults.now(&config, write_error).await;
+        lines.into_iter().for_each(|line| workers.log(line));
+        let frame = Arc::new(Frame { faults, ..now.since(before.as_deref()) });
         let now = Arc::new(now);
         *before = Some(now.clone());
         {
@@ -123,17 +129,19 @@ impl Watch {
             state.config = Some(config.clone());
         }
         telemetry.follow(&config.telemetry);
-        alerts.observe(&config, conditions(&config, frame.moments(), clients));
+        alerts.observe(&config, conditions(&config, frame.moments(), clients, &frame.faults));
         self.keep(now, frame).await;
         Ok(pools)
     }
 
     /// Stores the figures, on a thread for blocking work, since a disk may be slow.
     async fn keep(&self, now: Arc<Measurement>, frame: Arc<Frame>) {
-        let history = self.history.clone();
+        let (history, write_error) = (self.history.clone(), self.write_error.clone());
         let keep = move || {
             let of = |name: &str| frame.pools.get(name).map(|pool| &pool.sample);
-            lock(&history).record(frame.at as u64, now.at, (&now.states, &now.sum), &frame.all, of);
+            let mut history = lock(&history);
+            history.record(frame.at as u64, now.at, (&now.states, &now.sum), &frame.all, of);
+            *lock(&write_error) = history.write_error();
         };
         // Fails only if the process ends.
         let _ = spawn_blocking(keep).await;
@@ -221,6 +229,7 @@ impl Measurement {
             pools: self.states.0.iter().map(of_pool).collect(),
             all: sample(before.map(|before| (&before.sum, seconds)), &self.sum),
             workers: before.map(|before| self.cpu.shares_since(&before.cpu, seconds)).unwrap_or_default(),
+            faults: Vec::new(),
         }
     }
 }

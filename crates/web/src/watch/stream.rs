@@ -97,7 +97,7 @@ mod tests {
     use crate::watch::series::UNKNOWN;
 
     fn frame() -> Frame {
-        Frame { at: 1.0, pools: BTreeMap::new(), all: UNKNOWN, workers: BTreeMap::new() }
+        Frame { at: 1.0, pools: BTreeMap::new(), all: UNKNOWN, workers: BTreeMap::new(), faults: Vec::new() }
     }
 
     #[test]

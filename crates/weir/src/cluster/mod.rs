@@ -153,6 +153,9 @@ struct Round {
 
 impl Round {
     fn run(&mut self) {
+        for line in self.adopting.step(&mut self.node) {
+            self.log(line);
+        }
         if self.number.is_multiple_of(ROUNDS) {
             self.read_usage();
         }
@@ -164,9 +167,6 @@ impl Round {
             self.node.look_at_members(self.handle.now());
         }
         self.number = self.number.wrapping_add(1);
-        for line in self.adopting.step(&mut self.node) {
-            self.log(line);
-        }
         if let Some(request) = self.node.next_request(self.handle.now()) {
             // A lower limit is in force before its surplus is released.
             self.send_limits();

@@ -155,12 +155,13 @@ impl ConfigStore {
     pub(super) fn publish(
         &self,
         current: &mut Current,
-        text: String,
+        (text, author): (String, &Author),
         config: Arc<Config>,
     ) -> Result<Persisted, ChangeError> {
         let (Some(shared), Some(running)) = (&self.shared, &current.running) else { return Err(ChangeError::Fixed) };
         let merged = weir_config::merge(&current.file, &text).ok_or_else(|| ChangeError::Unfit(NO_TOML.to_owned()))?;
-        let settings = Settings::new(text, shared.node());
+        let (user, comment) = (author.user.clone(), author.comment.clone());
+        let settings = Settings { user, comment, ..Settings::new(text, shared.node()) };
         let written = shared.publish(running.revision, &settings).map_err(ChangeError::ClusterAway)?;
         let revised = Revised { revision: written.ok_or(ChangeError::ChangedInCluster)?, settings };
         // A disk that is full is reported at the next adoption; the value is in etcd.

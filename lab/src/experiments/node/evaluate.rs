@@ -104,7 +104,7 @@ fn setup(plan: Plan, results: &Results) -> Vec<String> {
             plan.query_ms
         ),
         format!(
-            "All rows of a table were measured by turns, each workload {}, after one query that is not counted; the \
+            "All rows of a table were measured alternately, each workload {}, after one query that is not counted; the \
              tables show medians.",
             times(plan.times)
         ),

@@ -137,7 +137,7 @@ struct NodeData {
     weir: WeirIs,
 }
 
-/// Whether Weir was found; without it the other variants are measured all the same.
+/// Whether Weir was found; without it the other variants are still measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum WeirIs {
     /// Found, or not needed.

@@ -308,7 +308,7 @@ fn login(section: &Section<'_>) -> Result<Login, Complaint> {
     Ok(Login {
         host: section.required("host", "a name, an address, or the folder of a Unix socket")?,
         port: u16::try_from(port).unwrap_or(5432),
-        user: section.required("user", "as whom to connect")?,
+        user: section.required("user", "the user to connect as")?,
         database: section.required("database", "the database, or the pool's name")?,
         password_env: section.text("password_env")?,
     })

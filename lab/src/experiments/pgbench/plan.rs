@@ -192,7 +192,7 @@ impl Plan {
     }
 }
 
-/// The sizes of the sweeps on a machine with so many cores.
+/// The sizes of the sweeps on a machine with this many cores.
 pub(super) fn sizes(length: Length, cores: u32) -> Vec<u32> {
     let few = length == Length::Smoke;
     let mut sizes = if few { vec![2 * cores, 50] } else { vec![cores, 2 * cores, 10, 20, 50] };
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_way_nobody_is_far() {
+    fn without_a_way_no_client_is_far() {
         assert!(plan(Length::Quick, 0).tasks().iter().all(|task| !task.id().starts_with("far")));
         assert!(plan(Length::Quick, 40).sizes(Distance::Far).iter().all(|size| *size >= LEAST_FAR));
     }

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_case_is_measured_once_and_nobody_always_begins() {
+    fn each_case_is_measured_once_and_none_always_begins() {
         let plan = Plan::new(Length::Quick, &Options::default());
         let cases = plan.cases();
         assert_eq!(cases.len(), 6 * 4 + 3);

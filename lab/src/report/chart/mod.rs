@@ -206,7 +206,7 @@ fn svg(chart: &Chart, looks: &[Look], frame: Frame) -> Markup {
     }
 }
 
-/// The description for a reader who can't see the chart.
+/// The description for readers that do not see the chart.
 fn spoken(chart: &Chart) -> String {
     let (y, x) = (words::with_unit(&chart.y.title, &chart.y.unit), words::with_unit(&chart.x.title, &chart.x.unit));
     let names: Vec<_> = chart.series.iter().map(named).collect();

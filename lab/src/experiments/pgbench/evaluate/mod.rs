@@ -243,7 +243,7 @@ fn costs(view: &View, distance: Distance) -> Table {
         columns: costs.iter().map(|(title, unit, better, _)| column(title, unit, *better)).collect(),
         rows: at_work.map(row).collect(),
         note: if view.plan.own {
-            "The most connections to the database that were seen. Where all of them are meant for clients, nobody asked."
+            "The most connections to the database that were seen. It was not measured where all of them are meant for clients."
                 .to_owned()
         } else {
             "CPU each is for a transaction, while the clients ran. Memory counts shared pages once, and page tables, \

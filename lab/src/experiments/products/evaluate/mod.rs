@@ -98,7 +98,7 @@ fn setup(view: &View<'_>) -> Vec<String> {
         ),
         "App, server, Weir and load share this machine's cores, so each takes from the others.".into(),
         "TLS is between the app and the server (sslmode=require, a certificate made for the run). Between Weir and \
-         the server there is none in these runs, and its line says so."
+         the server there is none in these runs, as its line notes."
             .into(),
         format!(
             "The sweep gives `pooled` so many connections, idle or not; the article's pool, {OPEN} open and {IDLE} \
@@ -106,9 +106,8 @@ fn setup(view: &View<'_>) -> Vec<String> {
         ),
     ];
     if program.is_some_and(|program| program.starts_with("Rust")) {
-        setup.push(
-            "The app in Rust stands in for that in Go: its pool has no limit of idle connections, and no TLS.".into(),
-        );
+        setup
+            .push("The app in Rust replaces that in Go: its pool has no limit of idle connections, and no TLS.".into());
     }
     setup
 }

@@ -24,11 +24,11 @@ const DEPTH: usize = 6;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Event {
-    /// A client of this pool wants a server.
+    /// A client of this pool needs a server.
     Come(usize),
     /// The client of this pool that has waited longest leaves.
     Leave(usize),
-    /// A client of this pool is done with its server.
+    /// A client of this pool has finished with its server.
     Finish(usize),
     /// An idle server of this pool is lost, or if none is idle a busy one.
     Lose(usize),
@@ -226,7 +226,7 @@ impl World {
                 }
                 let site = &mut self.pools[at];
                 site.asking = None;
-                site.waiting.pop_front().expect("who asks has somebody who waits");
+                site.waiting.pop_front().expect("a worker that sends requests has a waiting client");
                 site.busy += 1;
                 self.request_if_wanted(at);
             }
@@ -298,7 +298,7 @@ impl World {
                 Some(event) => self.apply(event),
                 None => {
                     let waiting = self.pools.iter().any(|site| !site.waiting.is_empty());
-                    return assert!(!waiting, "somebody waits although all is idle: {:?}", self.trace);
+                    return assert!(!waiting, "a client waits although all is idle: {:?}", self.trace);
                 }
             }
         }

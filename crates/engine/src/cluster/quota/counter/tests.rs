@@ -1,4 +1,4 @@
-//! The counter of the quotas, one sentence a test; and workers that follow the protocol, at random.
+//! The counter of the quotas, one rule per test; and workers that follow the protocol, at random.
 
 use proptest::prelude::*;
 
@@ -51,7 +51,7 @@ fn granted(id: u64, pool: PoolId) -> QuotaReply {
 }
 
 #[test]
-fn room_goes_to_whoever_has_waited_longest() {
+fn room_goes_to_the_oldest_wait() {
     let mut limited = Limited { limits: [(database("d0"), 1)].into(), ..Limited::default() };
     assert_eq!(limited.ask(1, pool(0, 0), 10), [granted(1, pool(0, 0))]);
     assert_eq!(limited.ask(2, pool(0, 1), 30), [QuotaReply::FindIdle { key: database("d0"), round: 1 }]);
@@ -61,7 +61,7 @@ fn room_goes_to_whoever_has_waited_longest() {
 }
 
 #[test]
-fn who_waits_for_one_limit_holds_up_nobody_under_another() {
+fn a_wait_for_one_limit_delays_no_request_under_another() {
     let limits = [(database("d0"), 1), (Key::ServersOfUser("u1".into()), 1)].into();
     let mut limited = Limited { limits, ..Limited::default() };
     limited.ask(1, pool(1, 1), 10);
@@ -90,7 +90,7 @@ fn the_server_that_was_idle_longest_on_any_worker_makes_room() {
 }
 
 #[test]
-fn what_becomes_idle_later_is_taken_when_it_is_told() {
+fn what_becomes_idle_later_is_taken_when_it_is_reported() {
     let mut limited = Limited { limits: [(database("d0"), 1)].into(), ..Limited::default() };
     limited.receive(1, QuotaRequest::Add { resource: server(0, 1), count: 1 });
     limited.ask(1, pool(0, 0), 50);
@@ -101,13 +101,13 @@ fn what_becomes_idle_later_is_taken_when_it_is_told() {
     let replies = limited.receive(1, news);
     assert_eq!(replies, [QuotaReply::Evict { to: WorkerId(1), pool: pool(0, 1), key: database("d0") }]);
     let replies = limited.receive(1, QuotaRequest::NotIdle { key: database("d0") });
-    assert_eq!(replies, [QuotaReply::FindIdle { key: database("d0"), round: 2 }], "somebody was faster: again");
+    assert_eq!(replies, [QuotaReply::FindIdle { key: database("d0"), round: 2 }], "another request was faster: again");
     let replies = limited.receive(0, QuotaRequest::Cancel { id: 1 });
     assert_eq!(replies, [QuotaReply::StopFinding { key: database("d0") }]);
 }
 
 #[test]
-fn filling_up_closes_nobodys_servers_and_waits_for_nothing() {
+fn filling_up_closes_no_servers_and_waits_for_nothing() {
     let mut limited = Limited { limits: [(database("d0"), 1)].into(), ..Limited::default() };
     let ask = |id| QuotaRequest::Acquire { id, resource: server(0, 0), if_full: IfFull::Refuse };
     assert_eq!(limited.receive(0, ask(1)), [granted(1, pool(0, 0))]);
@@ -259,7 +259,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn limits_hold_counts_are_right_and_whoever_waits_is_served_in_the_end(
+    fn limits_hold_counts_are_right_and_every_waiting_client_is_served_in_the_end(
         steps in proptest::collection::vec((0u8..7, 0u8..2, 0u8..2, 0u32..4), 0..200)
     ) {
         let mut world = World::default();
@@ -287,7 +287,7 @@ proptest! {
             }
         }
         prop_assert!(world.to_workers.is_empty(), "messages without end");
-        prop_assert!(world.asking.is_empty(), "somebody waits although all is idle: {:?}", world.asking);
+        prop_assert!(world.asking.is_empty(), "a request waits although all is idle: {:?}", world.asking);
         world.counts_are_right();
     }
 }

@@ -1,0 +1,164 @@
+//! What is wrong with Weir itself, and with no single pool: certificates that have expired or will soon, and a disk that
+//! refuses the history.
+//!
+//! Owns since when. The certificates are read when another configuration is in force, as the ones in use are: a file that
+//! was renewed without a reload is still a fault.
+
+use std::sync::{Arc, Mutex};
+
+use serde::Serialize;
+use tokio::task::spawn_blocking;
+use weir_admin::{CertificateExpiry, ConfigAccess};
+use weir_config::Config;
+
+use crate::clock;
+use crate::lock::lock;
+use crate::versions::Versions;
+
+/// A fault, for people.
+#[derive(Clone, PartialEq, Serialize, Debug)]
+pub(crate) struct Fault {
+    /// The rule of its alert: `certificate` or `disk`.
+    pub(crate) kind: &'static str,
+    /// Whether it has consequences now; otherwise it will have.
+    pub(crate) problem: bool,
+    /// What, and for whom.
+    pub(crate) summary: String,
+    /// What to do.
+    pub(crate) advice: String,
+    /// Seconds since 1970: since when, or when it begins.
+    pub(crate) since: f64,
+}
+
+/// The faults; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Faults(Arc<Inner>);
+
+struct Inner {
+    access: Arc<dyn ConfigAccess>,
+    versions: Versions,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The configuration whose certificates these are.
+    config: Option<Arc<Config>>,
+    certificates: Vec<CertificateExpiry>,
+    /// When the disk was first seen to refuse.
+    disk_since: Option<f64>,
+    /// What was logged last.
+    logged: Vec<(&'static str, bool, String)>,
+}
+
+impl Faults {
+    pub(crate) fn new(access: Arc<dyn ConfigAccess>, versions: Versions) -> Faults {
+        Faults(Arc::new(Inner { access, versions, known: Mutex::default() }))
+    }
+
+    /// The faults now, the worst first, and a line for the log for each that is new. `written`: the error of the figures'
+    /// disk, if there is one.
+    pub(crate) async fn now(&self, config: &Arc<Config>, written: Option<String>) -> (Vec<Fault>, Vec<String>) {
+        self.follow(config).await;
+        let now = clock::now().as_secs_f64();
+        let mut known = lock(&self.0.known);
+        let certificates = known.certificates.iter().filter_map(|of| certificate(of, now as i64));
+        let mut faults: Vec<Fault> = certificates.collect();
+        let error = written.or_else(|| self.0.versions.write_error());
+        known.disk_since = error.is_some().then(|| known.disk_since.unwrap_or(now));
+        faults.extend(error.zip(known.disk_since).map(|(error, since)| disk(&error, since)));
+        faults.sort_by_key(|fault| !fault.problem);
+        let key = |fault: &Fault| (fault.kind, fault.problem, fault.advice.clone());
+        let new = faults.iter().filter(|fault| !known.logged.contains(&key(fault)));
+        let lines = new.map(|fault| format!("{} {}", fault.summary, fault.advice)).collect();
+        known.logged = faults.iter().map(key).collect();
+        (faults, lines)
+    }
+
+    /// Reads the certificates of another configuration.
+    async fn follow(&self, config: &Arc<Config>) {
+        if lock(&self.0.known).config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config)) {
+            return;
+        }
+        let (faults, of) = (self.clone(), config.clone());
+        // Fails only if the process ends.
+        let _ = spawn_blocking(move || {
+            let certificates = faults.0.access.certificates(&of);
+            let mut known = lock(&faults.0.known);
+            (known.certificates, known.config) = (certificates, Some(of));
+        })
+        .await;
+    }
+}
+
+fn certificate(of: &CertificateExpiry, now: i64) -> Option<Fault> {
+    let summary = of.summary(now)?;
+    Some(Fault {
+        kind: "certificate",
+        problem: of.is_over(now),
+        summary,
+        advice: of.advice(),
+        since: of.expires as f64,
+    })
+}
+
+fn disk(error: &str, since: f64) -> Fault {
+    Fault {
+        kind: "disk",
+        problem: true,
+        summary: format!(
+            "The history can't be written: {error}. Clients are served all the same; figures, the audit log and versions of \
+             the configuration end with the process."
+        ),
+        advice: "Free space on the disk of [web] history, and check that Weir may write there.".to_owned(),
+        since,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_admin::{CertificateUse, ChangeError, PoolTestResult};
+    use weir_config::{Accounts, Keys};
+
+    use super::*;
+
+    struct Files(Mutex<Vec<CertificateExpiry>>);
+
+    impl ConfigAccess for Files {
+        fn accounts(&self) -> Arc<Accounts> {
+            Arc::default()
+        }
+
+        fn certificates(&self, _: &Config) -> Vec<CertificateExpiry> {
+            lock(&self.0).clone()
+        }
+
+        fn try_pool(&self, _: &str, _: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
+            Err(ChangeError::Fixed)
+        }
+    }
+
+    fn certificate(purpose: CertificateUse, days: i64) -> CertificateExpiry {
+        let now = clock::now().as_secs() as i64;
+        CertificateExpiry { purpose, file: "/etc/weir.crt".to_owned(), expires: now + days * 86_400 + 60 }
+    }
+
+    #[test]
+    fn faults_are_logged_once_the_worst_is_first_and_a_renewed_file_counts_after_a_reload() {
+        let both = vec![certificate(CertificateUse::Panel, 9), certificate(CertificateUse::Clients, -1)];
+        let files = Arc::new(Files(Mutex::new(both)));
+        let faults = Faults::new(files.clone(), Versions::open(None));
+        let config = Arc::new(Config::default());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let (now, lines) = runtime.block_on(faults.now(&config, Some("/var/weir: No space left on device".to_owned())));
+        assert_eq!(
+            now.iter().map(|fault| (fault.kind, fault.problem)).collect::<Vec<_>>(),
+            [("certificate", true), ("disk", true), ("certificate", false)]
+        );
+        assert!(lines.len() == 3 && lines[1].contains("No space left on device"), "{lines:?}");
+        lock(&files.0).clear();
+        let (now, lines) = runtime.block_on(faults.now(&config, None));
+        assert_eq!((now.len(), lines.len()), (2, 0), "Weir still uses the old ones");
+        assert!(runtime.block_on(faults.now(&Arc::new(Config::default()), None)).0.is_empty());
+    }
+}
