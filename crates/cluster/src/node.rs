@@ -266,9 +266,9 @@ impl Node {
         }
     }
 
-    /// The records of all pools as last read.
-    pub fn pools(&self) -> impl Iterator<Item = (&str, &PoolRecord)> {
-        self.pools.iter().map(|(name, pool)| (name.as_str(), &pool.record))
+    /// The records of all pools as last read, and how long each has been unchanged.
+    pub fn pools(&self, now: Time) -> impl Iterator<Item = (&str, &PoolRecord, Span)> {
+        self.pools.iter().map(move |(name, pool)| (name.as_str(), &pool.record, now.since(pool.seen)))
     }
 
     /// The members as last read, and how long each has been unchanged.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use weir_base::Span;
 
 /// A pool: its budget, and what its nodes have of it. The sum of the shares is at most the budget, unless the budget was
 /// reduced and nodes have not yet released what is too much.
@@ -33,6 +34,13 @@ pub struct Wait {
     pub amount: u32,
     /// How long its oldest client had waited when this was written, in milliseconds: clocks of nodes are not compared.
     pub age: u64,
+}
+
+impl Wait {
+    /// The age of the oldest client now, if the record has been unchanged for so long; within two seconds.
+    pub fn age_after(self, unchanged: Span) -> Span {
+        Span::from_micros(self.age * 1000 + unchanged.micros())
+    }
 }
 
 /// A member: the node's heartbeat.
