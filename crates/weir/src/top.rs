@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Show the statements that take the most time (20, or --pools), not pools
     #[arg(long)]
     statements: bool,
-    /// Show the nodes of the cluster, and who has how much of each pool (20, or --pools)
+    /// Show the nodes of the cluster, and who has how much of each pool
     #[arg(long, conflicts_with = "statements")]
     cluster: bool,
     #[command(flatten)]
