@@ -18,7 +18,7 @@ pub(crate) fn odyssey_conf(configuration: &Configuration) -> String {
         format!("    tls \"allow\"\n    tls_key_file \"{key}\"\n    tls_cert_file \"{certificate}\"\n")
     });
     format!(
-        "daemonize no\nlog_to_stdout no\nlog_session no\nlog_query no\nlog_stats no\nworkers {workers}\n\
+        "daemonize no\nlog_format \"%p %t %l (%c) %m\\n\"\nlog_to_stdout no\nlog_session no\nlog_query no\nlog_stats no\nworkers {workers}\n\
          locks_dir \"{locks}\"\n\
          listen {{\n    host \"127.0.0.1\"\n    port {port}\n    backlog 4096\n{tls}}}\n\
          storage \"server\" {{\n    type \"remote\"\n    host \"127.0.0.1\"\n    port {server_port}\n}}\n\

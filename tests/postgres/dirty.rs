@@ -316,6 +316,45 @@ fn a_table_made_by_a_temporary_search_path_shadows_nothing_for_the_next_client()
     assert_eq!(site.connect().value("SELECT n FROM people").unwrap().as_deref(), Some("1"), "the path of a startup");
 }
 
+/// A named portal is a cursor, too, which SQL can run; the pooler's own statements have names that SQL's EXECUTE takes.
+#[test]
+fn what_sql_runs_of_the_protocols_portals_and_statements_leaves_nothing() {
+    let site = site(Mode::Transaction, "reset");
+    let lock = "SELECT pg_advisory_lock(i), 1 / (i - 2) FROM generate_series(1, 3) i";
+    for run in ["FETCH ALL FROM p", "MOVE ALL FROM p", "SELECT cursor_to_xml('p', 1, true, true, '')"] {
+        for begin in ["SELECT 1", "DISCARD ALL"] {
+            let simple = Batch::new().query(begin).query("BEGIN").parse("", lock).bind("p", "", &[]).sync().query(run);
+            let extended = Batch::new().query(begin).parse("a", lock).bind("p", "a", &[]).run(run, &[]).sync();
+            for (batch, ready) in [(simple.query("ROLLBACK"), 5), (extended, 2)] {
+                ask(&mut site.connect(), &batch, ready);
+                assert_eq!(site.connect().value(LOCKED).unwrap().as_deref(), Some("0"), "{run}");
+            }
+        }
+    }
+    let mut client = site.connect();
+    ask(&mut client, &Batch::new().run("SELECT 1", &[]).sync().parse("b", lock).bind("", "b", &[]).sync(), 2);
+    let named = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%generate_series(1, 3)%'";
+    let name = client.value(named).unwrap().expect("the statement is there");
+    for execute in [format!("EXECUTE {name}"), format!("EXPLAIN (ANALYZE) EXECUTE {name}")] {
+        ask(&mut site.connect(), &Batch::new().query(&execute), 1);
+        assert_eq!(site.connect().value(LOCKED).unwrap().as_deref(), Some("0"), "{execute}");
+        ask(&mut client, &Batch::new().bind("", "b", &[]).sync(), 1);
+    }
+}
+
+/// The client does not wait for a reply before it sends the Bind of its next transaction.
+#[test]
+fn a_portal_that_is_bound_ahead_of_an_earlier_reply_leaves_nothing() {
+    let site = site(Mode::Transaction, "reset");
+    for (portal, statement) in [("", ""), ("p", ""), ("", "a"), ("p", "a")] {
+        let mut client = site.connect();
+        let ahead = Batch::new().query("SELECT pg_sleep(0.2)").parse(statement, "SELECT pg_advisory_lock(42)");
+        ask(&mut client, &ahead.bind(portal, statement, &[]).flush(), 1);
+        ask(&mut client, &Batch::new().execute(portal, 0).sync(), 1);
+        assert_eq!(site.connect().value(LOCKED).unwrap().as_deref(), Some("0"), "{portal:?} {statement:?}");
+    }
+}
+
 /// A request's state counts when the request is answered: a DISCARD ALL before it in the pipeline does not hide it.
 #[test]
 fn a_discard_hides_nothing_that_is_pipelined_after_it() {

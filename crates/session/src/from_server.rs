@@ -217,8 +217,11 @@ impl<O: Out> Walk<'_, '_, O> {
         match tag {
             back::COMMAND_COMPLETE => self.command_complete(reply, view),
             back::COPY_IN if self.server.pending.is_breached() => self.outcome.unusual().copy_violated = true,
-            // A portal was run in part, or a function was called by its OID.
-            back::PORTAL_SUSPENDED | back::FUNCTION_RESULT => self.server.state.answered(reply.effects, None),
+            back::PARSE_COMPLETE | back::BIND_COMPLETE if reply.effects == Effects::NONE => {}
+            // A portal was run in part, or may be by SQL, or a function was called by its OID.
+            back::PARSE_COMPLETE | back::BIND_COMPLETE | back::PORTAL_SUSPENDED | back::FUNCTION_RESULT => {
+                self.server.state.answered(reply.effects, None)
+            }
             _ => {}
         }
         Ok(if reply.to.is_own() { Disposition::Discard } else { Disposition::Forward })
@@ -331,7 +334,7 @@ impl<O: Out> Walk<'_, '_, O> {
     /// Before the ReadyForQuery with this status is sent to the client.
     #[inline]
     fn transaction_ended(&mut self) {
-        let ended = self.server.state.end_transaction();
+        let ended = self.server.state.end_transaction(self.server.pending.is_empty());
         if ended.temporary {
             self.server.statements.invalidate_all();
         }

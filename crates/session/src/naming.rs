@@ -6,7 +6,7 @@
 
 use weir_pgwire::frontend::BindHead;
 use weir_pgwire::tag::front;
-use weir_pgwire::{Dealloc, Effects, HEAD, Head, Of, SqlHead, TxStatus, frontend, put_front, sql};
+use weir_pgwire::{Dealloc, Dirty, Effects, HEAD, Head, Of, SqlHead, TxStatus, frontend, put_front, sql};
 
 use crate::client::Unnamed;
 use crate::expected::Expected;
@@ -185,8 +185,8 @@ impl Link<'_, '_> {
         if bind.statement.is_empty() {
             self.ensure_unnamed()?;
             let effects = self.server.state.unnamed();
-            self.server.bind(bind.portal, effects);
-            return Ok(self.forward(Expected::Bind));
+            self.bind_portal(bind.portal, effects);
+            return Ok(Rewrite::Unchanged);
         }
         let Some(known) = known else { return self.bind_unknown(head, bind) };
         let statement = self.ensure(bind.statement, known)?;
@@ -194,8 +194,7 @@ impl Link<'_, '_> {
         if self.ctx.state.warn && !statement.is_harmless() {
             effects.leaves = certainly_left(text_in(statement.rest()), self.ctx, &self.server.params);
         }
-        self.server.bind(bind.portal, effects);
-        self.server.pending.request(Expected::Bind);
+        self.bind_portal(bind.portal, effects);
         Ok(self.renamed_bind(head, bind, statement.name()))
     }
 
@@ -205,8 +204,16 @@ impl Link<'_, '_> {
             self.server.pending.request(Expected::Bind);
             return Ok(self.renamed_bind(head, bind, server_name));
         }
-        self.server.bind(bind.portal, self.server.state.parsed());
-        Ok(self.forward(Expected::Bind))
+        self.bind_portal(bind.portal, self.server.state.parsed());
+        Ok(Rewrite::Unchanged)
+    }
+
+    /// A portal is bound to a text with these effects. A named one is a cursor, which SQL can run without an Execute (FETCH,
+    /// `cursor_to_xml()`), so that its state counts from the reply to the Bind.
+    fn bind_portal(&mut self, portal: &[u8], effects: Effects) {
+        self.server.bind(portal, effects);
+        let by_sql = if portal.is_empty() { Dirty::NONE } else { effects.may_leave };
+        self.server.pending.request_with(Expected::Bind, Effects { may_leave: by_sql, ..Effects::NONE });
     }
 
     /// A Bind with another name for its statement.

@@ -5,7 +5,7 @@
 //! that they may leave. Names on their way may still be cut, so that any Bind may be of any statement.
 
 use weir_pgwire::tag::front;
-use weir_pgwire::{Dirty, HEAD, Head};
+use weir_pgwire::{Dirty, Effects, HEAD, Head};
 
 use crate::context::StatementCounts;
 use crate::expected::Expected;
@@ -32,7 +32,9 @@ impl Link<'_, '_> {
                 if reads {
                     self.server.bind_any();
                 }
-                self.forward(Expected::Bind)
+                // Its portal may have a name, by which SQL can run it.
+                let may_leave = self.server.state.parsed().may_leave;
+                self.forward_with(Expected::Bind, Effects { may_leave, ..Effects::NONE })
             }
             front::DESCRIBE if message.get(HEAD) == Some(&b'S') => self.forward(Expected::DescribeStatement),
             front::DESCRIBE => self.forward(Expected::DescribeRows),
@@ -69,6 +71,8 @@ impl Link<'_, '_> {
         }
         self.server.text_sent(effects);
         self.server.state.add_parsed(effects);
-        self.forward(Expected::Parse)
+        // Again when it is answered: a DISCARD ALL before it in the pipeline does not drop it.
+        let may_leave = if message.get(HEAD) == Some(&0) { Dirty::NONE } else { Dirty::STATEMENTS };
+        self.forward_with(Expected::Parse, Effects { may_leave, ..Effects::NONE })
     }
 }

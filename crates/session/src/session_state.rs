@@ -183,11 +183,14 @@ impl SessionState {
         self.lost = self.lost.without(gone);
     }
 
-    /// The transaction has ended.
+    /// The transaction has ended, and its portals with it. Without `nothing_is_pending`, those that are known may be the next
+    /// one's: a client may send its Bind before this reply. Each Bind replaces the unnamed one.
     #[inline]
-    pub(crate) fn end_transaction(&mut self) -> TransactionEnd {
-        self.portal = Effects::NONE;
-        self.named_portals = Effects::NONE;
+    pub(crate) fn end_transaction(&mut self, nothing_is_pending: bool) -> TransactionEnd {
+        if nothing_is_pending {
+            self.portal = Effects::NONE;
+            self.named_portals = Effects::NONE;
+        }
         TransactionEnd { lost: std::mem::take(&mut self.lost), temporary: self.temporary }
     }
 

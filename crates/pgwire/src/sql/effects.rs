@@ -116,6 +116,7 @@ mod tests {
             ("with a as (select 1) insert into t select * from a", "INSERT 0 1", Dirty::NONE),
             ("insert into t select set_config('a.b', 'c', false)", "INSERT 0 1", Dirty::SETTINGS),
             ("select set_config('a.b', 'c', true)", "SELECT 1", Dirty::NONE),
+            ("select set_config('a', 'b', true), set_confİg('c', 'd', false)", "SELECT 1", Dirty::SETTINGS),
             ("set a = 1", "SET", Dirty::SETTINGS),
             ("set local a = 1", "SET", Dirty::NONE),
             ("declare c cursor for select 1", "DECLARE CURSOR", Dirty::NONE),

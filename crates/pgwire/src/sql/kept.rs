@@ -8,7 +8,7 @@
 //! "Configuration Settings Functions".
 
 use super::Dirty;
-use super::mentions::updates_settings;
+use super::mentions::{is_name, updates_settings};
 use super::scan::{Scan, Token};
 
 /// How many bytes of a text are read; nothing is certain of the rest.
@@ -44,7 +44,7 @@ pub(super) fn sets_locally(text: &[u8]) -> bool {
     if updates_settings(text) {
         return false;
     }
-    let mentions = text.windows(name.len()).filter(|word| word.eq_ignore_ascii_case(name)).count();
+    let mentions = (0..text.len()).filter(|at| is_name(&text[*at..], name)).count();
     let (mut scan, mut local) = (Scan::whole(text), 0);
     loop {
         match scan.token() {

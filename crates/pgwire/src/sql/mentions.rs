@@ -7,9 +7,14 @@
 //! - `create`, `into`: `CREATE TABLE … AS`, `SELECT … INTO`, also under EXPLAIN ANALYZE. Their tag is that of a query.
 //! - `set_config`, `advisory_lock`: parts of the functions' names. Transaction-level locks have other names.
 //! - `pg_settings`, where the text also says `update`: its rule calls `set_config`.
+//! - `execute`, where the text also says `weir_`: SQL's EXECUTE of a statement that a pooler has prepared, under the name that it
+//!   has on the server, whose text is not there.
 //! - `u&"`: a quoted name with escapes, which may stand for any of these.
 //! - `do`, where a statement may begin with it: a block runs any commands, also some that the text does not show, and what it
 //!   has prepared stays if it fails.
+//!
+//! In a Turkish locale with an encoding of single bytes, PostgreSQL folds `İ` in a name to `i`, so any bytes beyond ASCII may stand
+//! for the `i` of a function or a view. Keywords are folded as ASCII.
 //!
 //! Source: PostgreSQL's documentation, "Lexical Structure", "Advisory Lock Functions", "Configuration Settings Functions",
 //! "pg_settings", "DO".
@@ -99,7 +104,7 @@ struct Look {
 }
 
 /// What the first look searches for, without regard to case: parts of the words that are rare elsewhere, then a semicolon.
-const PARTS: [&[u8]; 7] = [b"cre", b"nto", b"dvi", b"t_c", b"g_set", b"&", b";"];
+const PARTS: [&[u8]; 8] = [b"cre", b"nto", b"ry_lo", b"t_c", b"g_set", b"xecut", b"&", b";"];
 
 /// The search by shift and mask (Baeza-Yates and Gonnet, 1992): a bit for each byte of each part, which is set while the part
 /// matches up to there. Six instructions a byte on x86-64, however many the parts.
@@ -170,11 +175,12 @@ fn search(text: &[u8], ends: Ends, blocks: bool) -> Dirty {
         match rest[0] | 0x20 {
             b'c' if alone(b"create") => found.insert(Dirty::TEMP),
             b'i' if alone(b"into") => found.insert(Dirty::TEMP),
-            b's' if starts(b"set_config") => found.insert(Dirty::SETTINGS),
-            b'a' if starts(b"advisory_lock") => found.insert(Dirty::LOCKS),
-            b'p' if starts(b"pg_settings") && *updates.get_or_insert_with(|| may_update(text, ends)) => {
+            b's' if is_name(rest, b"set_config") => found.insert(Dirty::SETTINGS),
+            b'a' if is_name(rest, b"advisory_lock") => found.insert(Dirty::LOCKS),
+            b'p' if is_name(rest, b"pg_settings") && *updates.get_or_insert_with(|| may_update(text, ends)) => {
                 found.insert(Dirty::SETTINGS);
             }
+            b'e' if alone(b"execute") && (ends != Ends::Here || holds_name(text, b"weir_")) => return Dirty::ALL,
             b'u' if starts(b"u&\"") => return Dirty::ALL,
             b'd' if blocks && alone(b"do") && begins_block(&rest[2..], ends) => return Dirty::ALL,
             _ => {}
@@ -225,8 +231,27 @@ fn begins_block(after: &[u8], ends: Ends) -> bool {
 
 /// Whether a text that mentions `pg_settings` may set one: it says `update`, in whatever case.
 pub(super) fn updates_settings(text: &[u8]) -> bool {
-    let name = b"pg_settings";
-    says_update(text) && text.windows(name.len()).any(|word| word.eq_ignore_ascii_case(name))
+    says_update(text) && holds_name(text, b"pg_settings")
+}
+
+/// Whether a text begins with a name, given in lower case, as PostgreSQL may fold it.
+pub(super) fn is_name(text: &[u8], name: &[u8]) -> bool {
+    let mut left = text;
+    name.iter().all(|letter| {
+        let Some(next) = left.first() else { return false };
+        let length = match next.eq_ignore_ascii_case(letter) {
+            true => 1,
+            false if *letter == b'i' => left.iter().take_while(|byte| !byte.is_ascii()).count(),
+            false => 0,
+        };
+        left = &left[length..];
+        length > 0
+    })
+}
+
+/// Whether a name is anywhere in a text.
+fn holds_name(text: &[u8], name: &[u8]) -> bool {
+    (0..text.len()).any(|at| is_name(&text[at..], name))
 }
 
 fn may_update(text: &[u8], ends: Ends) -> bool {
@@ -270,7 +295,7 @@ mod tests {
 
     const NONE: Dirty = Dirty::NONE;
 
-    const CASES: [(&str, Dirty); 62] = [
+    const CASES: [(&str, Dirty); 70] = [
         ("", NONE),
         ("select 1", NONE),
         ("select abalance from pgbench_accounts where aid = 123", NONE),
@@ -329,6 +354,14 @@ mod tests {
         ("select setting from pg_settings where name = 'port'", NONE),
         ("select * from pg_settings for share", NONE),
         ("prepare a as update pg_settings set setting = $1", Dirty::SETTINGS),
+        ("select SET_CONFİG('work_mem', '1MB', false)", Dirty::SETTINGS),
+        ("select pg_advİsory_lock(1)", Dirty::LOCKS),
+        ("update PG_SETTİNGS set setting = ''", Dirty::SETTINGS),
+        ("execute weir_0123456789abcdef0123456789abcdef", Dirty::ALL),
+        ("explain analyze\texecute/**/\"weir_0123\"(1)", Dirty::ALL),
+        ("execute mine(1)", NONE),
+        ("select executed, state = 'execute' from runs", NONE),
+        ("select weir_height from rivers", NONE),
         ("xcreate", NONE),
         ("_into", NONE),
         ("ünto into$", NONE),

@@ -189,6 +189,22 @@ fn a_transaction_block_in_statement_mode_is_reported_and_its_ready_withheld() {
 }
 
 #[test]
+fn a_named_portal_counts_when_it_is_bound_since_sql_may_run_it() {
+    for (portal, want) in [("p", Dirty::LOCKS), ("", Dirty::NONE)] {
+        for statement in ["", "a"] {
+            let mut link = Link::transaction();
+            link.ask(&[query("begin")]);
+            link.tell(&[complete("BEGIN"), ready_in(b'T')]);
+            link.ask(&[parse(statement, "select pg_advisory_lock(1)"), bind_to(portal, statement), sync()]);
+            link.tell(&[parsed(), bound(), ready_in(b'T')]);
+            link.ask(&[query("select cursor_to_xml('p', 1, true, true, '')")]);
+            link.tell(&[complete("SELECT 1"), ready_in(b'T')]);
+            assert_eq!(link.server().dirty(), want, "{portal:?} {statement:?}");
+        }
+    }
+}
+
+#[test]
 fn what_clients_leave_behind_is_noted_by_kind() {
     let left = [
         ("set work_mem to '1MB'", "SET", Dirty::SETTINGS),

@@ -246,7 +246,10 @@ pub(crate) fn parse(name: &str, text: &str) -> Vec<u8> {
     message(|b| put_front::parse_text(b, name.as_bytes(), text, &[]))
 }
 pub(crate) fn bind(name: &str) -> Vec<u8> {
-    message(|b| put_front::bind(b, b"", name.as_bytes(), &[Some(b"value")]))
+    bind_to("", name)
+}
+pub(crate) fn bind_to(portal: &str, name: &str) -> Vec<u8> {
+    message(|b| put_front::bind(b, portal.as_bytes(), name.as_bytes(), &[Some(b"value")]))
 }
 pub(crate) fn describe(name: &str) -> Vec<u8> {
     message(|b| put_front::describe(b, Of::Statement, name.as_bytes()))
