@@ -68,6 +68,20 @@ pub struct Member {
     /// Why the node has refused a newer one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub refused: String,
+    /// Where requests to cancel find its clients; `None`: other nodes pass none on to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<PeerAddress>,
+}
+
+/// Where requests to cancel find a node's clients.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PeerAddress {
+    /// The number in the cancel keys of its clients, which no other node has.
+    pub id: u16,
+    /// A host or an IP address.
+    pub host: String,
+    /// The port there.
+    pub port: u16,
 }
 
 impl PoolRecord {
