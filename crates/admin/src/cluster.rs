@@ -60,4 +60,6 @@ pub struct ClusterShare {
     pub floor: u32,
     /// How many its clients lack.
     pub lacks: u32,
+    /// How long the oldest of these clients has waited, within two seconds; zero: none lacks any.
+    pub oldest_wait: Span,
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_base::{Time, WorkerId};
+use weir_base::{Target, Time, WorkerId};
 use weir_config::Config;
 
 use crate::change::{Author, ChangeError, ChangeRequest, Persisted};
@@ -68,6 +68,17 @@ pub struct SharedLimits {
     pub view: Arc<ClusterView>,
     /// By database. One that is shared and missing may open none.
     pub pools: BTreeMap<String, SharedLimit>,
+    /// Where requests to cancel find the clients of each node.
+    pub peers: Arc<NodePeers>,
+}
+
+/// The numbers of a cluster's nodes in cancel keys.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NodePeers {
+    /// This node's; 0: it has none yet. It does not change while the process lives.
+    pub own: u16,
+    /// Where the others are.
+    pub others: BTreeMap<u16, Target>,
 }
 
 /// The limit of servers of a database at this node.

@@ -82,7 +82,7 @@ impl View<'_> {
 
     /// How old a recorded wait is now.
     fn age(&self, wait: Wait) -> Span {
-        Span::from_micros(wait.age * 1000 + self.seen.micros())
+        wait.age_after(self.seen)
     }
 
     /// An equal part of the budget among nodes that want more than their floor, rounded down and up.

@@ -20,7 +20,7 @@ pub use adoption::{Adoption, Outcome};
 pub use fair::Usage;
 pub use members::{Ending, Lost};
 pub use node::{Budget, BudgetRule, Grant, Grants, Node, Standing};
-pub use record::{Entry, Member, PoolRecord, Wait};
+pub use record::{Entry, Member, PeerAddress, PoolRecord, Wait};
 pub use request::{Key, Reply, Request, Revision, Stored, Txn, Value};
 pub use timing::Timing;
 

@@ -12,7 +12,7 @@ use weir_base::{Span, Time};
 
 use crate::fair::{Plan, Usage, View};
 use crate::members::{Ending, Lease, Lost, Members};
-use crate::record::{Entry, Member, PoolRecord};
+use crate::record::{Entry, Member, PeerAddress, PoolRecord};
 use crate::request::{Key, Reply, Request, Revision, Stored, Txn, Value};
 use crate::timing::Timing;
 
@@ -256,6 +256,18 @@ impl Node {
         self.member.backends = backends;
     }
 
+    /// Where other nodes find this one's clients. It is recorded with the next heartbeat.
+    pub fn set_peer(&mut self, peer: Option<PeerAddress>) {
+        self.unrecorded |= self.member.peer != peer;
+        self.member.peer = peer;
+    }
+
+    /// Where the clients of other nodes are found, but for those whose process has ended in order.
+    pub fn peers(&self) -> impl Iterator<Item = &PeerAddress> {
+        let others = self.members.all(Time::START).filter(|(name, member, _)| *name != self.name && !member.left);
+        others.filter_map(|(_, member, _)| member.peer.as_ref())
+    }
+
     /// What the node does.
     pub fn standing(&self, now: Time) -> Standing {
         match self.phase {
@@ -266,9 +278,9 @@ impl Node {
         }
     }
 
-    /// The records of all pools as last read.
-    pub fn pools(&self) -> impl Iterator<Item = (&str, &PoolRecord)> {
-        self.pools.iter().map(|(name, pool)| (name.as_str(), &pool.record))
+    /// The records of all pools as last read, and how long each has been unchanged.
+    pub fn pools(&self, now: Time) -> impl Iterator<Item = (&str, &PoolRecord, Span)> {
+        self.pools.iter().map(move |(name, pool)| (name.as_str(), &pool.record, now.since(pool.seen)))
     }
 
     /// The members as last read, and how long each has been unchanged.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use weir_base::Span;
 
 /// A pool: its budget, and what its nodes have of it. The sum of the shares is at most the budget, unless the budget was
 /// reduced and nodes have not yet released what is too much.
@@ -35,6 +36,13 @@ pub struct Wait {
     pub age: u64,
 }
 
+impl Wait {
+    /// The age of the oldest client now, if the record has been unchanged for so long; within two seconds.
+    pub fn age_after(self, unchanged: Span) -> Span {
+        Span::from_micros(self.age * 1000 + unchanged.micros())
+    }
+}
+
 /// A member: the node's heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Member {
@@ -60,6 +68,20 @@ pub struct Member {
     /// Why the node has refused a newer one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub refused: String,
+    /// Where requests to cancel find its clients; `None`: other nodes pass none on to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<PeerAddress>,
+}
+
+/// Where requests to cancel find a node's clients.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PeerAddress {
+    /// The number in the cancel keys of its clients, which no other node has.
+    pub id: u16,
+    /// A host or an IP address.
+    pub host: String,
+    /// The port there.
+    pub port: u16,
 }
 
 impl PoolRecord {

@@ -260,6 +260,8 @@ pub struct Cluster {
     pub name: String,
     /// This node's name.
     pub node: String,
+    /// The host at which other nodes reach this one, at its port; empty: one of those that it listens on.
+    pub address: String,
     /// How many server connections of each pool the node keeps without etcd.
     pub floor: u32,
     /// How long shares are valid without a renewal.

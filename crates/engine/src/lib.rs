@@ -170,6 +170,7 @@ impl Engine {
             (Payload::Command { id, command }, _) => self.carry_out(now, from, id, command, io),
             (Payload::CloseServers(database), _) => self.close_servers_of(now, &database, io),
             (Payload::Lease(until), _) => self.cluster.lapse.set(now, until),
+            (Payload::Peers(peers), _) => self.cluster.peering.set_nodes(peers),
             (Payload::ServerEnding(database), _) => self.cluster.budget.ending(&database),
             (Payload::ServerEnded(database), _) => self.shared_server_ended(now, &database, io),
             (Payload::CloseReleased(database, excess), _) => self.close_released(now, &database, excess),

@@ -30,6 +30,7 @@ mod serve;
 mod shared_config;
 mod slow;
 mod top;
+mod top_cluster;
 mod top_statements;
 mod upgrade;
 mod version;

@@ -14,13 +14,14 @@ use crate::events::Stream;
 use crate::failure::Failure;
 use crate::milliseconds::time;
 use crate::slow::{self, Slow};
+use crate::top_cluster::Cluster;
 use crate::top_statements::Statements;
 use weir_terminal::{Output, Term, columns, print_line};
 
 /// The pause before reconnecting, when a stream has ended.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// The pause between two looks at statements.
-const STATEMENTS_PAUSE: Duration = Duration::from_secs(2);
+/// The pause between two requests for statements, or for the cluster.
+const REQUEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The arguments of `weir top`.
 #[derive(clap::Args, Debug)]
@@ -40,6 +41,9 @@ pub(crate) struct Arguments {
     /// Show the statements that take the most time (20, or --pools), not pools
     #[arg(long)]
     statements: bool,
+    /// Show the nodes of the cluster, and who has how much of each pool
+    #[arg(long, conflicts_with = "statements")]
+    cluster: bool,
     #[command(flatten)]
     color: Color,
 }
@@ -49,8 +53,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let term = arguments.color.term();
     let once = arguments.once || !stdout().is_terminal();
     let paints = term.output == Output::Terminal && !once;
+    let (base, ca_file) = (&arguments.url, arguments.ca_file.as_deref());
     if arguments.statements {
-        return statements(arguments, paints, once);
+        let source = Statements::new(base, ca_file, arguments.pools).map_err(Failure::Message)?;
+        return repeat(base, paints, once, |width| source.lines(width));
+    }
+    if arguments.cluster {
+        let source = Cluster::new(base, ca_file, arguments.pools).map_err(Failure::Message)?;
+        return repeat(base, paints, once, |width| source.lines(width));
     }
     let url = format!("{}/api/v1/events?limit={}", arguments.url.trim_end_matches('/'), arguments.pools);
     let stream = Stream::new(&url, arguments.ca_file.as_deref()).map_err(Failure::Message)?;
@@ -99,26 +109,29 @@ fn unreachable(url: &str, problem: &str) -> Failure {
     Failure::Message(format!("{url}: {problem}; {hint}"))
 }
 
-/// Shows statements until Ctrl-C, or once.
-fn statements(arguments: &Arguments, paints: bool, once: bool) -> Result<(), Failure> {
-    let source = Statements::new(&arguments.url, arguments.ca_file.as_deref(), arguments.pools);
-    let source = source.map_err(Failure::Message)?;
+/// Shows the lines of a source, which gets the width, until Ctrl-C, or once.
+fn repeat(
+    url: &str,
+    paints: bool,
+    once: bool,
+    source: impl Fn(usize) -> Result<Vec<String>, String>,
+) -> Result<(), Failure> {
     let mut shown = false;
     loop {
         let (width, height) = room(paints).unwrap_or((usize::MAX, usize::MAX));
-        match source.lines(width) {
+        match source(width) {
             Ok(mut lines) => {
                 lines.truncate(height.saturating_sub(1));
                 show(&lines, paints);
                 shown = true;
             }
-            Err(problem) if !shown || once => return Err(unreachable(&arguments.url, &problem)),
-            Err(problem) => show(&[format!("{}: {problem}; trying again", arguments.url)], paints),
+            Err(problem) if !shown || once => return Err(unreachable(url, &problem)),
+            Err(problem) => show(&[format!("{url}: {problem}; trying again")], paints),
         }
         if once {
             return Ok(());
         }
-        sleep(STATEMENTS_PAUSE);
+        sleep(REQUEST_PAUSE);
     }
 }
 

@@ -20,6 +20,7 @@ const PAGES: [name: string, note: string, href: string, role: 'viewer' | 'operat
   ['Pools', 'the overview', to('pools'), 'viewer'],
   ['Create pool', 'paste a URL', to('new'), 'admin'],
   ['Databases', 'servers and their connections', to('databases'), 'viewer'],
+  ['Cluster', 'nodes and their shares', to('cluster'), 'viewer'],
   ['Users', 'who may connect', to('users'), 'viewer'],
   ['Incidents', 'why is it slow?', to('incidents'), 'viewer'],
   ['Statements', 'what takes the time', to('statements'), 'viewer'],
@@ -74,7 +75,7 @@ class Palette {
       .slice(0, most)
       .map(([, found]) => found);
     return [
-      ...best(PAGES.filter(([, , , role]) => session.may(role)).map(([name, note, href]) => ({ kind: 'Page', name, note, href }))),
+      ...best(PAGES.filter(([, , href, role]) => session.may(role) && session.has(href.slice(2))).map(([name, note, href]) => ({ kind: 'Page', name, note, href }))),
       ...best(pools.rows.map(({ pool }) => ({ kind: 'Pool', name: pool.name, note: `${pool.database} on ${pool.hosts.join(', ')}`, href: to('pools', pool.name) }))),
       ...(words.length === 0 ? [] : [
         ...best(this.users.map((name) => ({ kind: 'User', name, note: 'limits, clients and pools', href: `${to('users')}?q=${encodeURIComponent(name)}` }))),

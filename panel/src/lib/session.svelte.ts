@@ -20,6 +20,11 @@ class Session {
     return this.me !== null && ROLES.indexOf(this.me.role) >= ROLES.indexOf(role);
   }
 
+  /** Whether this page is of use here: that of the cluster, only to a node of one. */
+  has(page: string): boolean {
+    return page !== 'cluster' || Boolean(this.status?.cluster);
+  }
+
   async load() {
     this.error = null;
     try {

@@ -124,6 +124,42 @@ export interface Status {
   console_clients: number;
   max_clients: number;
   servers: number;
+  /** The name of its cluster; empty: none. */
+  cluster: string;
+}
+
+/** A cluster, as one of its nodes sees it. */
+export interface Cluster {
+  cluster: string;
+  node: string;
+  standing: '' | 'joining' | 'name in use' | 'member' | 'floor';
+  config_revision: number;
+  config_refused: string;
+  nodes: ClusterNode[];
+  pools: ClusterPool[];
+}
+
+export interface ClusterNode {
+  name: string;
+  version: string;
+  state: 'member' | 'silent' | 'lost' | 'left';
+  config_revision: number;
+  config_refused: string;
+  heartbeat_unchanged_seconds: number;
+}
+
+export interface ClusterPool {
+  name: string;
+  budget: number;
+  shares: ClusterShare[];
+}
+
+export interface ClusterShare {
+  node: string;
+  share: number;
+  floor: number;
+  lacks: number;
+  oldest_wait_seconds: number;
 }
 
 export interface Setting {

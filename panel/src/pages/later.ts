@@ -10,6 +10,7 @@ export const later = {
   incidents: (): Page<Plain> => import('./Incidents.svelte'),
   statements: (): Page<Plain> => import('./Statements.svelte'),
   databases: (): Page<Plain> => import('./Databases.svelte'),
+  cluster: (): Page<Plain> => import('./Cluster.svelte'),
   users: (): Page<Plain> => import('./Users.svelte'),
   audit: (): Page<Plain> => import('./Audit.svelte'),
   history: (): Page<Plain> => import('./History.svelte'),

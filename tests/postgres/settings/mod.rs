@@ -149,6 +149,7 @@ const OWN: &[(&str, Effect)] = &[
     ("alert_states", Seen("states_and_thresholds_are_conditions_and_what_is_off_is_none")),
     ("alert_wait_p95", Seen("states_and_thresholds_are_conditions_and_what_is_off_is_none")),
     ("alert_webhook", Seen("a_server_that_is_away_is_told_to_each_kind_of_target_and_resolved_when_it_is_back")),
+    ("cluster_address", Outside("make cluster-cancel-test")),
     ("cluster_etcd", Outside("make cluster-test")),
     ("cluster_floor", Outside("make cluster-test")),
     ("cluster_lease", Outside("make cluster-test")),

@@ -304,7 +304,8 @@ fn refusals_are_told_apart_and_those_without_a_pool_are_there() {
 
 #[test]
 fn the_cluster_shows_who_has_how_much_and_nodes_without_anything() {
-    let share = |node: &str, share, lacks| ClusterShare { node: node.into(), share, floor: 1, lacks };
+    let share =
+        |node: &str, share, lacks| ClusterShare { node: node.into(), share, floor: 1, lacks, ..Default::default() };
     let node =
         |name: &str, state| ClusterNode { name: name.into(), version: "1.0".into(), state, ..Default::default() };
     let pool = ClusterPool { name: "app".into(), budget: 12, shares: vec![share("a", 8, 2), share("gone", 4, 0)] };

@@ -40,6 +40,18 @@ pub(super) static SETTINGS: &[Setting] = &[
     .effect(Effect::Restart),
     Setting::new(
         Cluster,
+        "address",
+        Kind::Text,
+        "",
+        Field::Config(|c| FieldMut::Line(&mut c.cluster.address)),
+        "The host, or IP address, at which the other nodes reach this one, at its listen port, to pass requests to cancel on. \
+         Without it, it is the first address that Weir listens on, if that is not `*`. A `peer_id` in `[process]` turns \
+         this off: then `[peers]` says who is where.",
+    )
+    .ini_own("cluster_address")
+    .effect(Effect::Restart),
+    Setting::new(
+        Cluster,
         "floor",
         Kind::Number { min: 0, max: 1_000_000 },
         "1",

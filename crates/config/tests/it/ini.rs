@@ -122,6 +122,7 @@ fn the_defaults_are_pgbouncers() {
     assert_eq!(
         fixed,
         [
+            "cluster_address",
             "cluster_ca_file",
             "cluster_cert_file",
             "cluster_etcd",

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_admin::{ClusterView, SharedLimit, SharedLimits};
+use weir_admin::{ClusterView, NodePeers, SharedLimit, SharedLimits};
 use weir_base::{Span, Time};
 
 use crate::cluster::quota::Key;
@@ -98,6 +98,11 @@ impl NodeBudget {
     /// The cluster, as the node last reported it; none without a cluster.
     pub(crate) fn view(&self) -> Option<Arc<ClusterView>> {
         (!self.limits.view.node.is_empty()).then(|| self.limits.view.clone())
+    }
+
+    /// Where requests to cancel find the clients of each node.
+    pub(crate) fn peers(&self) -> &Arc<NodePeers> {
+        &self.limits.peers
     }
 
     /// The pools with a limit.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_admin::{CommandError, Report};
+use weir_admin::{CommandError, NodePeers, Report};
 use weir_base::{ClientAddr, Time};
 use weir_config::Config;
 use weir_session::Refusal;
@@ -53,6 +53,8 @@ pub(crate) enum Payload {
     CloseReleased(Arc<str>, u32),
     /// The node's lease ends then.
     Lease(Time),
+    /// Where requests to cancel find the clients of each node.
+    Peers(Arc<NodePeers>),
     /// To worker 0: a server of this database, which nodes share, is closed, and counts until the server has ended it.
     ServerEnding(Arc<str>),
     /// To worker 0: the server has ended it.

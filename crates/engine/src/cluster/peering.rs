@@ -1,13 +1,16 @@
 //! Other processes behind the same address: the keys by which a request to cancel finds the process that it means.
 //!
 //! Owns which keys this worker's clients have where the process has peers, and the requests that are passed on to each
-//! peer. A key names its process and says how often it may be passed on yet, so that a wrong configuration makes no loop.
+//! peer, and where the peers are: those of the cluster's nodes, unless the configuration has a `peer_id`. A key names its process and says how often it may be passed on yet, so that a wrong configuration makes no loop.
 //! The place of both in the key is PgBouncer's (its documentation, "Section [peers]"), so that the two may be peers.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use weir_base::{Peer, Time, WorkerId};
-use weir_config::Config;
+use std::sync::Arc;
+
+use weir_admin::NodePeers;
+use weir_base::{Peer, Target, Time, WorkerId};
+use weir_config::{Config, PeerRules};
 
 /// The bits of a key's eighth byte that say how often it may be passed on: three times where all are set.
 const HOPS: u8 = 0x03;
@@ -92,6 +95,8 @@ pub(crate) struct ForwardSlot {
 pub(crate) struct Peering {
     keys: HashMap<PeerKey, Peer>,
     pools: BTreeMap<u16, PeerPool>,
+    /// The cluster's nodes; empty without one.
+    nodes: Arc<NodePeers>,
 }
 
 /// The requests for one peer. Those that wait are clients with a time-out, so there are no more than those.
@@ -103,6 +108,30 @@ pub(crate) struct PeerPool {
 }
 
 impl Peering {
+    /// The cluster's nodes, from now on.
+    pub(crate) fn set_nodes(&mut self, nodes: Arc<NodePeers>) {
+        self.nodes = nodes;
+    }
+
+    /// This process's number in new keys; 0: it has no peers.
+    pub(crate) fn own(&self, config: &Config) -> u16 {
+        if config.peer_id > 0 { config.peer_id } else { self.nodes.own }
+    }
+
+    /// Where a peer is; `None` if there is none with this number.
+    pub(crate) fn target(&self, to: u16, config: &Config) -> Option<Target> {
+        match config.peer_id {
+            0 => self.nodes.others.get(&to).cloned(),
+            _ => config.peers.get(&to).map(PeerRules::target),
+        }
+    }
+
+    /// Whether a key may be a client's of this process, though it names neither this one nor a known peer: clients of a
+    /// cluster's node that came before the node had its number have keys without one.
+    pub(crate) fn may_be_own(&self, key: PeerKey, config: &Config) -> bool {
+        config.peer_id == 0 && self.target(key.peer_id(), config).is_none()
+    }
+
     /// A client has received this key.
     pub(crate) fn issued(&mut self, key: PeerKey, client: Peer) {
         self.keys.insert(key, client);
@@ -157,7 +186,9 @@ impl Peering {
     /// Peers that the configuration has no more are forgotten, once nothing is under way to them.
     pub(crate) fn adopt(&mut self, config: &Config) {
         let busy = |pool: &PeerPool| !(pool.under_way.is_empty() && pool.waiting.is_empty());
-        self.pools.retain(|id, pool| config.peers.contains_key(id) || busy(pool));
+        let Peering { pools, nodes, .. } = self;
+        let known = |id: &u16| config.peers.contains_key(id) || nodes.others.contains_key(id);
+        pools.retain(|id, pool| known(id) || busy(pool));
     }
 }
 
@@ -211,5 +242,29 @@ mod tests {
         config.peers.clear();
         peering.adopt(&config);
         assert_eq!(peering.figures().count(), 0);
+    }
+
+    #[test]
+    fn nodes_of_a_cluster_are_peers_unless_the_configuration_has_its_own() {
+        let (mut config, mut peering) = (Config::default(), Peering::default());
+        let target = |port| Target { host: weir_base::Host::parse("10.0.0.2"), port };
+        let key = |id| PeerKey::new(WorkerId(0), id, &[7; 16]);
+        assert_eq!((peering.own(&config), peering.target(2, &config)), (0, None));
+        peering.set_nodes(Arc::new(NodePeers { own: 1, others: [(2, target(6432))].into() }));
+        assert_eq!((peering.own(&config), peering.target(2, &config)), (1, Some(target(6432))));
+        assert_eq!(peering.target(3, &config), None);
+        assert!(!peering.may_be_own(key(2), &config));
+        assert!(peering.may_be_own(key(0), &config), "of a client that came before the number");
+        peering.wait(2, Forward { requester: Peer::new(1, 1), pid: 1, secret: Vec::new() });
+        peering.next(2, &config).unwrap();
+        peering.adopt(&config);
+        assert_eq!(peering.figures().count(), 1, "a reload forgets no node");
+
+        config.peer_id = 9;
+        let peer = weir_config::PeerRules { host: "10.0.0.2".into(), port: 7000, pool_size: None };
+        config.peers.insert(5, peer);
+        assert_eq!((peering.own(&config), peering.target(2, &config)), (9, None));
+        assert_eq!(peering.target(5, &config), Some(target(7000)));
+        assert!(!peering.may_be_own(key(0), &config));
     }
 }

@@ -29,13 +29,15 @@ impl Engine {
         mut secret: Vec<u8>,
         io: &mut I,
     ) {
-        let own = self.common.config().peer_id;
+        let (peering, config) = (&self.cluster.peering, self.common.config());
+        let own = peering.own(config);
         if own > 0 {
             let Some(key) = PeerKey::read(pid, &secret) else { return self.client_leaves(now, client, io) };
-            if key.peer_id() != own {
+            if key.peer_id() == own {
+                issued_secret(&mut secret);
+            } else if !peering.may_be_own(key, config) {
                 return self.forward_cancel(now, client, key.peer_id(), (pid, secret), io);
             }
-            issued_secret(&mut secret);
         }
         // A client of another process, which had more workers perhaps, came to this one.
         let worker = WorkerId(worker_of(pid).0 % self.common.workers());
@@ -55,12 +57,11 @@ impl Engine {
     /// sender, if it is not the process that takes over.
     pub(crate) fn cancel<I: Io>(&mut self, now: Time, requester: Option<Peer>, pid: u32, secret: &[u8], io: &mut I) {
         let is_meant = |peer: &Peer| self.peers.get_client(*peer).is_some_and(|client| client.cancel.is(pid, secret));
-        let peering = self.common.config().peer_id > 0;
+        let peering = self.cluster.peering.own(self.common.config()) > 0;
         let key = if peering { PeerKey::read(pid, secret) } else { None };
         let own = key.and_then(|key| self.cluster.peering.find(key));
         let target = match own.or_else(|| self.takeover.keys.named(pid).find(is_meant)) {
             Some(peer) => self.peers.client(peer),
-            None if peering => None,
             None => self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1)),
         };
         let target = target.filter(|client| client.cancel.is(pid, secret));

@@ -313,9 +313,11 @@ impl Engine {
         welcome: &Welcome,
         io: &mut I,
     ) {
+        let own_peer = self.cluster.peering.own(self.common.config());
         let cx = cx!(self, now, io);
         let slot = self.pools.get_mut(client.pool);
-        let params = match welcome::send(cx, &mut client, phase.request(), welcome, &mut slot.last_welcome) {
+        let params = match welcome::send(cx, &mut client, (phase.request(), own_peer), welcome, &mut slot.last_welcome)
+        {
             Ok(params) => params,
             Err(refusal) => return self.refuse(now, client, refusal, io),
         };
@@ -332,8 +334,9 @@ impl Engine {
             // A reload has removed it since then.
             return self.refuse(now, client, Refusal::NotAllowed, io);
         };
+        let own_peer = self.cluster.peering.own(self.common.config());
         let cx = cx!(self, now, io);
-        welcome::send_to_console(cx, &mut client, request);
+        welcome::send_to_console(cx, &mut client, (request, own_peer));
         client.phase = ClientPhase::Console(Box::new(Console::new(role, request.database.clone())));
         self.admin.client_counts.change(&client.phase);
         self.admin.console_counts.stats.client_login_count += 1;

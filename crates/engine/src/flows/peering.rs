@@ -20,7 +20,7 @@ impl Engine {
         (pid, mut secret): (u32, Vec<u8>),
         io: &mut I,
     ) {
-        let why = if !self.common.config().peers.contains_key(&to) {
+        let why = if self.cluster.peering.target(to, self.common.config()).is_none() {
             Some("could not find peer to forward request to")
         } else if !take_hop(&mut secret) {
             Some("failed to forward cancel request because its TTL was exhausted")
@@ -42,8 +42,8 @@ impl Engine {
     /// Begins as many of the requests for a peer as may be under way.
     fn next_forwards<I: Io>(&mut self, now: Time, to: u16, io: &mut I) {
         while let Some(forward) = self.cluster.peering.next(to, self.common.config()) {
-            let Some(target) = self.common.config().peers.get(&to).map(|peer| peer.target()) else {
-                // A reload has removed it.
+            let Some(target) = self.cluster.peering.target(to, self.common.config()) else {
+                // A reload has removed it, or the node has left.
                 self.finish_canceller(forward.requester, io);
                 continue;
             };

@@ -47,7 +47,11 @@ impl Engine {
         limits: SharedLimits,
         io: &mut I,
     ) -> Vec<(String, u32)> {
-        let until = limits.until;
+        let (until, peers) = (limits.until, limits.peers.clone());
+        if *self.cluster.budget.peers() != peers {
+            let message = || Message(Payload::Peers(peers.clone()));
+            (0..self.common.workers()).for_each(|to| io.post(WorkerId(to), message(), None));
+        }
         if self.cluster.budget.set(limits) {
             (0..self.common.workers()).for_each(|to| io.post(WorkerId(to), Message(Payload::Lease(until)), None));
         }

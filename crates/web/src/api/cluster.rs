@@ -44,6 +44,7 @@ struct Share {
     share: u32,
     floor: u32,
     lacks: u32,
+    oldest_wait_seconds: f64,
 }
 
 /// `GET /api/v1/cluster`.
@@ -61,7 +62,13 @@ fn body(view: &ClusterView) -> Cluster {
         config_refused: node.refused.clone(),
         heartbeat_unchanged_seconds: seconds(node.unchanged),
     };
-    let share = |of: &ClusterShare| Share { node: of.node.clone(), share: of.share, floor: of.floor, lacks: of.lacks };
+    let share = |of: &ClusterShare| Share {
+        node: of.node.clone(),
+        share: of.share,
+        floor: of.floor,
+        lacks: of.lacks,
+        oldest_wait_seconds: seconds(of.oldest_wait),
+    };
     let pool = |pool: &ClusterPool| Pool {
         name: pool.name.clone(),
         budget: pool.budget,
@@ -75,5 +82,23 @@ fn body(view: &ClusterView) -> Cluster {
         config_refused: view.refused.clone(),
         nodes: view.nodes.iter().map(node).collect(),
         pools: view.pools.iter().map(pool).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use weir_base::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_share_has_what_its_node_lacks_and_for_how_long_in_seconds() {
+        let share =
+            ClusterShare { node: "a".into(), share: 8, floor: 1, lacks: 2, oldest_wait: Span::from_micros(1_500_000) };
+        let pools = vec![ClusterPool { name: "app".into(), budget: 12, shares: vec![share] }];
+        let shown = serde_json::to_value(body(&ClusterView { pools, ..ClusterView::default() })).expect("JSON");
+        let expected = json!([{"node": "a", "share": 8, "floor": 1, "lacks": 2, "oldest_wait_seconds": 1.5}]);
+        assert_eq!(shown["pools"][0]["shares"], expected);
     }
 }

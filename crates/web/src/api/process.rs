@@ -28,6 +28,8 @@ pub(crate) struct Status {
     console_clients: u32,
     max_clients: u32,
     servers: u32,
+    /// The name of its cluster; empty: none.
+    cluster: String,
 }
 
 /// `GET /api/v1/status`.
@@ -53,6 +55,7 @@ pub(crate) async fn status(
         console_clients: report.console_clients,
         max_clients: config.max_clients,
         servers: report.pools.iter().map(|pool| pool.servers()).sum(),
+        cluster: if config.cluster.etcd.is_empty() { String::new() } else { config.cluster.name.clone() },
     }))
 }
 

@@ -3,6 +3,7 @@
 //! Owns the addresses, of which one is used until it fails, and the token of a login. Each call is one request and blocks
 //! for [`TIMEOUT`] at most; nothing is repeated here, since a transaction that failed may have been executed.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +26,10 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The key of the shared configuration, the last one below the prefix, and where its range ends.
 const SETTINGS: &str = "settings";
 const END: &str = "settings\0";
+
+/// The keys of the nodes' numbers begin with this, and their range ends there.
+const PEER: &str = "peer/";
+const PEERS_END: &str = "peer0";
 
 /// See the head of the file.
 pub(crate) struct Etcd {
@@ -72,6 +77,28 @@ impl Etcd {
             Request::ReadPools(after) => self.range(("pool/", END), after + 1),
             Request::Commit(txn) => self.commit(txn),
         }
+    }
+
+    /// The numbers of nodes in cancel keys, with the nodes' names.
+    pub(super) fn peers(&mut self) -> Result<BTreeMap<u16, String>, String> {
+        let (from, end) = (format!("{}{PEER}", self.prefix), format!("{}{PEERS_END}", self.prefix));
+        let answer =
+            self.call("kv/range", &json!({ "key": STANDARD.encode(&from), "range_end": STANDARD.encode(&end) }))?;
+        let peer = |entry: &Json| {
+            let key = String::from_utf8(decoded(&entry["key"])?).ok()?;
+            Some((key.strip_prefix(&from)?.parse().ok()?, String::from_utf8(decoded(&entry["value"])?).ok()?))
+        };
+        Ok(answer["kvs"].as_array().into_iter().flatten().filter_map(peer).collect())
+    }
+
+    /// Records that a number is this node's. `false`: another node has it.
+    pub(super) fn claim_peer(&mut self, id: u16, name: &str) -> Result<bool, String> {
+        let key = STANDARD.encode(format!("{}{PEER}{id}", self.prefix));
+        let body = json!({
+            "compare": [{ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": "0" }],
+            "success": [{ "request_put": { "key": key, "value": STANDARD.encode(name) } }],
+        });
+        Ok(self.call("kv/txn", &body)?["succeeded"] == json!(true))
     }
 
     /// The store's revision at the last reply, and the shared configuration, if the requests since the last call have read it.

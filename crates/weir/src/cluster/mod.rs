@@ -8,6 +8,7 @@ mod commands;
 mod ending;
 mod etcd;
 mod floors;
+mod peers;
 mod usage;
 mod view;
 
@@ -32,6 +33,7 @@ pub(crate) use commands::{Arguments, HELP, run};
 use adopt::Adopting;
 use ending::Run;
 use etcd::Etcd;
+use peers::Peers;
 use usage::Usages;
 
 /// The pause between two rounds.
@@ -83,6 +85,7 @@ impl Nodes {
             node,
             etcd,
             adopting: Adopting::new(store, handle.control()),
+            peers: Peers::new(),
             control: handle.control(),
             handle,
             state: rules.state.clone(),
@@ -128,6 +131,7 @@ struct Round {
     node: Node,
     etcd: Etcd,
     adopting: Adopting,
+    peers: Peers,
     handle: Handle,
     control: Arc<dyn Control>,
     state: Option<PathBuf>,
@@ -155,6 +159,11 @@ impl Round {
     fn run(&mut self) {
         for line in self.adopting.step(&mut self.node) {
             self.log(line);
+        }
+        if self.standing == Some(Standing::Member)
+            && let Some(line) = self.peers.step(&mut self.node, &mut self.etcd, &self.config)
+        {
+            self.log(format!("cluster: {line}"));
         }
         if self.number.is_multiple_of(ROUNDS) {
             self.read_usage();
@@ -222,7 +231,7 @@ impl Round {
         }
         let pools = grants.pools.iter().map(|(name, grant)| (name.clone(), limit(grant))).collect();
         let view = Arc::new(view::view(&self.node, &self.config.cluster, self.handle.now()));
-        let limits = SharedLimits { until: grants.until, pools, view };
+        let limits = SharedLimits { until: grants.until, pools, view, peers: self.peers.known(&self.node) };
         let until = grants.until;
         if let Some(Reply::SharedOpen(open)) = self.ask(Request::SetShared(limits)) {
             let now = self.handle.now();

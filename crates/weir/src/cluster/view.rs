@@ -7,16 +7,17 @@ use weir_config::Cluster;
 
 /// The cluster as this node sees it.
 pub(super) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
-    let share = |(name, entry): (&String, &Entry)| ClusterShare {
-        node: name.clone(),
+    let share = |name: &str, entry: &Entry, unchanged: Span| ClusterShare {
+        node: name.to_owned(),
         share: entry.share,
         floor: entry.floor,
         lacks: entry.wait.map_or(0, |wait| wait.amount),
+        oldest_wait: entry.wait.map_or(Span::ZERO, |wait| wait.age_after(unchanged)),
     };
-    let pool = |(name, record): (&str, &PoolRecord)| ClusterPool {
+    let pool = |(name, record, unchanged): (&str, &PoolRecord, Span)| ClusterPool {
         name: name.to_owned(),
         budget: record.budget,
-        shares: record.nodes.iter().map(share).collect(),
+        shares: record.nodes.iter().map(|(node, entry)| share(node, entry, unchanged)).collect(),
     };
     let standing = node.standing(now);
     let member = |(name, member, unchanged): (&str, &Member, Span)| {
@@ -37,7 +38,7 @@ pub(super) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
         config: node.member().config,
         refused: node.member().refused.clone(),
         nodes: node.members(now).map(member).collect(),
-        pools: node.pools().filter(|(_, record)| record.budget > 0).map(pool).collect(),
+        pools: node.pools(now).filter(|(_, record, _)| record.budget > 0).map(pool).collect(),
     }
 }
 

@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Requests to cancel in a cluster of three Weirs with a real etcd and a real PostgreSQL, on this machine: `cancel.py WEIR`.
+
+A request that arrives at any node ends the query of the session that it names, wherever that is, also after a restart of its
+node. A request with a wrong secret ends none, one for a node that is away is closed, and the numbers of all nodes differ.
+"""
+
+import base64, json, os, pwd, shutil, socket, struct, subprocess, sys, tempfile, time, urllib.request
+
+WEIR = os.path.abspath(sys.argv[1])
+LEASE, SOON = 2, 8
+POSTGRES = os.environ.get("PG_BIN") or subprocess.run(
+    "ls -d /usr/lib/postgresql/*/bin | tail -1", shell=True, text=True, capture_output=True).stdout.strip()
+folder = tempfile.mkdtemp(prefix="weir-cancel-")
+os.chmod(folder, 0o755)
+processes, failures = [], []
+account = pwd.getpwnam("nobody") if os.getuid() == 0 else None
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def lower():
+    if account:
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
+
+
+def start(name, *command, **more):
+    log = open(f"{folder}/{name}.log", "ab")
+    process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **more)
+    processes.append(process)
+    return process
+
+
+def wait_for(port, seconds=30):
+    end = time.time() + seconds
+    while time.time() < end:
+        try:
+            return socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit(f"nothing listens on port {port}; see {folder}")
+
+
+def etcd():
+    port, peer_port = free_port(), free_port()
+    client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+    start("etcd", "etcd", "--data-dir", f"{folder}/etcd", "--listen-client-urls", client, "--advertise-client-urls", client,
+          "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}")
+    wait_for(port)
+    return port
+
+
+def keys(port, prefix):
+    """The keys below a prefix, with their values."""
+    encode = lambda text: base64.b64encode(text.encode()).decode()
+    body = json.dumps({"key": encode(prefix), "range_end": encode(prefix[:-1] + chr(ord(prefix[-1]) + 1))}).encode()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/v3/kv/range", body, 5) as answer:
+        found = json.load(answer).get("kvs", [])
+    decode = lambda text: base64.b64decode(text).decode()
+    return {decode(entry["key"])[len(prefix):]: decode(entry["value"]) for entry in found}
+
+
+def postgres():
+    data, port = f"{folder}/data", free_port()
+    os.mkdir(data)
+    if account:
+        os.chown(data, account.pw_uid, account.pw_gid)
+    subprocess.run([f"{POSTGRES}/initdb", "-D", data, "-U", "app", "-A", "trust", "-N"], check=True,
+                   stdout=subprocess.DEVNULL, preexec_fn=lower)
+    start("postgres", f"{POSTGRES}/postgres", "-D", data, "-p", str(port), "-c", "listen_addresses=127.0.0.1",
+          "-c", "unix_socket_directories=", "-c", "max_connections=40", "-c", "fsync=off", preexec_fn=lower)
+    wait_for(port)
+    time.sleep(1)
+    return port
+
+
+class Node:
+    def __init__(self, name, etcd_port, server):
+        self.name, self.port = name, free_port()
+        self.file = f"{folder}/{name}.toml"
+        with open(self.file, "w") as file:
+            file.write(f"""[listen]
+address = "127.0.0.1"
+port = {self.port}
+[general]
+workers = 2
+[auth]
+type = "trust"
+[auth.users]
+app = ""
+[limits]
+cancel_wait_timeout = "3s"
+[cluster]
+etcd = ["http://127.0.0.1:{etcd_port}"]
+name = "demo"
+node = "{name}"
+lease = "{LEASE}s"
+[pools.postgres]
+host = "127.0.0.1"
+port = {server}
+user = "app"
+mode = "transaction"
+size = 12
+""")
+        self.start()
+
+    def start(self):
+        self.process = start(self.name, WEIR, "serve", self.file)
+        wait_for(self.port)
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Session:
+    """A client of a node, as far as this test needs the protocol."""
+
+    def __init__(self, node):
+        self.socket = socket.create_connection(("127.0.0.1", node.port), 10)
+        self.socket.settimeout(10)
+        self.buffer = b""
+        body = struct.pack("!I", 196608) + b"user\0app\0database\0postgres\0\0"
+        self.socket.sendall(struct.pack("!I", len(body) + 4) + body)
+        for kind, body in self.until_ready():
+            if kind == b"K":
+                self.key = body
+
+    def messages(self):
+        while True:
+            while len(self.buffer) < 5 or len(self.buffer) < 1 + struct.unpack("!I", self.buffer[1:5])[0]:
+                more = self.socket.recv(65536)
+                if not more:
+                    raise OSError("the connection was closed")
+                self.buffer += more
+            end = 1 + struct.unpack("!I", self.buffer[1:5])[0]
+            message, self.buffer = (self.buffer[:1], self.buffer[5:end]), self.buffer[end:]
+            yield message
+
+    def until_ready(self):
+        found = []
+        for message in self.messages():
+            found.append(message)
+            if message[0] == b"Z":
+                return found
+
+    def begin(self, text):
+        body = text.encode() + b"\0"
+        self.socket.sendall(b"Q" + struct.pack("!I", len(body) + 4) + body)
+
+    def error(self):
+        """The SQLSTATE with which the query ended, if it failed."""
+        for kind, body in self.until_ready():
+            if kind == b"E":
+                return next(field[1:].decode() for field in body.split(b"\0") if field[:1] == b"C")
+
+    def peer(self):
+        return struct.unpack("<H", self.key[1:3])[0]
+
+
+def send_cancel(node, key):
+    """Returns after how many seconds the node has closed the connection."""
+    began = time.time()
+    with socket.create_connection(("127.0.0.1", node.port), 10) as visitor:
+        visitor.settimeout(20)
+        visitor.sendall(struct.pack("!II", 16, 80877102) + key)
+        try:
+            visitor.recv(1)
+        except ConnectionError:
+            pass
+    return time.time() - began
+
+
+def check(name, holds, detail=""):
+    print(f"{'ok' if holds else 'FAILED'}: {name} {detail}", flush=True)
+    if not holds:
+        failures.append(name)
+
+
+def ends(session, via, key=None, length=5):
+    """Whether a query ends by a request that is sent by way of this node, and after how many seconds."""
+    session.begin(f"select pg_sleep({length})")
+    time.sleep(0.5)
+    began = time.time()
+    send_cancel(via, key or session.key)
+    return session.error() == "57014", time.time() - began
+
+
+def numbered(node):
+    """A session of the node with its number in the key."""
+    end = time.time() + SOON
+    while time.time() < end:
+        session = Session(node)
+        if session.peer():
+            return session
+        time.sleep(0.2)
+    raise SystemExit(f"{node.name} has no number")
+
+
+def run():
+    port, server = etcd(), postgres()
+    nodes = [Node(f"node{n}", port, server) for n in (1, 2, 3)]
+    sessions = [numbered(node) for node in nodes]
+    owners = keys(port, "/weir/demo/peer/")
+    check("each node has a number of its own, which etcd knows",
+          {str(s.peer()): n.name for s, n in zip(sessions, nodes)} == owners and len(owners) == 3, owners)
+    time.sleep(SOON)
+    for node, session in zip(nodes, sessions):
+        for via in nodes:
+            ended, seconds = ends(session, via)
+            check(f"a query at {node.name} is cancelled by way of {via.name}", ended and seconds < 3, f"({seconds:.2f} s)")
+    wrong = sessions[0].key[:4] + bytes(byte ^ 0x5c for byte in sessions[0].key[4:])
+    ended, _ = ends(sessions[0], nodes[1], wrong, 2)
+    check("a wrong secret cancels nothing", not ended)
+
+    number = sessions[2].peer()
+    nodes[2].stop()
+    seconds = send_cancel(nodes[0], sessions[2].key)
+    check("a request for a node that is away is closed", seconds < 5, f"({seconds:.2f} s)")
+    nodes[2].start()
+    again = numbered(nodes[2])
+    check("the number is the name's after a restart", again.peer() == number, f"({number})")
+    ended, seconds = ends(again, nodes[1])
+    check("a query at the restarted node is cancelled by way of node2", ended and seconds < 3, f"({seconds:.2f} s)")
+
+
+try:
+    run()
+except (Exception, SystemExit) as error:
+    failures.append(repr(error))
+finally:
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+    for process in processes:
+        process.wait()
+    if failures:
+        print("\n".join(failures), f"\nlogs: {folder}")
+        sys.exit(1)
+    shutil.rmtree(folder, ignore_errors=True)
+    print("passed")
