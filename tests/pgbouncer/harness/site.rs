@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::chown;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,8 @@ use super::{Facts, Pooler, Setup};
 
 /// How long a pooler may take until it listens.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a Unix socket may take to follow; a pooler without one costs a test so long.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a command may run that is expected to end.
 const RUN_TIMEOUT: Duration = Duration::from_secs(8);
@@ -185,8 +188,12 @@ impl Site {
         Params::tcp(([127, 0, 0, 1], self.port).into(), user, database).timeout(Duration::from_secs(20))
     }
 
-    /// The same over the Unix socket.
+    /// The same over the Unix socket. Waits until it accepts connections: a pooler opens its TCP sockets first.
     pub(crate) fn unix(&self, user: &str, database: &str) -> Params {
+        let (socket, begin) = (self.path(&format!(".s.PGSQL.{}", self.port)), Instant::now());
+        while UnixStream::connect(&socket).is_err() && begin.elapsed() < SOCKET_TIMEOUT {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         Params::unix(self.folder.path(), self.port, user, database).timeout(Duration::from_secs(20))
     }
 
