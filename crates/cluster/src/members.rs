@@ -55,12 +55,16 @@ pub(crate) enum Lease {
 }
 
 impl Members {
-    /// Takes over what was read at `now`: all members.
+    /// Takes over what was read at `now`: all members. A node that has just been restarted keeps its address until its record
+    /// has one again.
     pub(crate) fn read(&mut self, now: Time, members: Vec<(String, Revision, Member)>) {
         let mut old = std::mem::take(&mut self.seen);
-        for (name, revision, member) in members {
-            let same = old.remove(&name).filter(|seen| seen.revision == revision);
-            let since = same.map_or(now, |seen| seen.since);
+        for (name, revision, mut member) in members {
+            let mut since = now;
+            if let Some(before) = old.remove(&name) {
+                since = if before.revision == revision { before.since } else { now };
+                member.peer = member.peer.or(before.member.peer);
+            }
             self.seen.insert(name, Seen { revision, since, member });
         }
     }
@@ -93,5 +97,25 @@ impl Members {
     /// All members, and for how long each is unchanged.
     pub(crate) fn all(&self, now: Time) -> impl Iterator<Item = (&str, &Member, Span)> {
         self.seen.iter().map(move |(name, seen)| (name.as_str(), &seen.member, now.since(seen.since)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::PeerAddress;
+
+    #[test]
+    fn a_restarted_node_keeps_its_address_until_it_has_a_new_one() {
+        let mut members = Members::default();
+        let mut read = |revision, port: Option<u16>| {
+            let peer = port.map(|port| PeerAddress { id: 1, host: "h".to_owned(), port });
+            members.read(Time::START, vec![("a".to_owned(), revision, Member { peer, ..Member::default() })]);
+            members.get("a").and_then(|(_, member)| member.peer.as_ref().map(|peer| peer.port))
+        };
+        assert_eq!(read(1, None), None);
+        assert_eq!(read(2, Some(5)), Some(5));
+        assert_eq!(read(3, None), Some(5), "it has been restarted");
+        assert_eq!(read(4, Some(6)), Some(6));
     }
 }
