@@ -65,6 +65,28 @@ test('a roll back that is cancelled changes nothing, and one after another chang
   assert.match(weir.file(), /size = 8/);
 });
 
+test('an undo takes back its own change, and never one that somebody else has made since', async () => {
+  const undo = page.getByRole('region', { name: 'Notices' }).getByRole('button', { name: 'Undo' });
+  const set = async (value) => {
+    await stage.goTo('settings?q=query_wait_timeout');
+    await on.button('Change query_wait_timeout').click();
+    await on.field('New value of query_wait_timeout').fill(value);
+    await on.button('Set').click();
+    await on.notice(`query_wait_timeout is ${value}`).waitFor();
+  };
+  await set('77');
+  await undo.click();
+  await until('it is set back', () => !/query_wait_timeout = "?77/.test(weir.file()));
+  await set('78');
+  await change({ size: 10 }, 'somebody else again');
+  await undo.click();
+  await on.notice('query_wait_timeout was not set back: the configuration was changed since').waitFor();
+  assert.match(weir.file(), /query_wait_timeout = "?78/);
+  assert.match(weir.file(), /size = 10/);
+  await change({ size: 8 }, 'as before');
+  await stage.goTo('history');
+});
+
 test('a change by hand is a version of the way by which it came', async () => {
   weir.edit((text) => text.replace('size = 8', 'size = 6'));
   weir.hangUp();

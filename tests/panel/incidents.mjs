@@ -80,6 +80,11 @@ async function first(page) {
   await until('the broken pool is the first row', async () => (await page.locator('[role=row] .name a').first().textContent()) === 'shop');
 }
 
+/** The sentence about all pools does not say anything else than the banner. */
+async function verdict(page, text) {
+  await page.getByRole('region', { name: 'State of all pools' }).getByText(text, { exact: true }).waitFor();
+}
+
 async function over(page) {
   await page.getByRole('region', { name: 'Problems' }).waitFor({ state: 'detached' });
   await until('the title is calm', async () => !(await page.title()).startsWith('(!)'));
@@ -148,6 +153,7 @@ test('a wrong password is a rejected login, in the server’s own words', async 
       await one.connect().catch(() => {});
       await told(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, '1 client affected: 1 refused', "Correct the pool's user");
       await first(page);
+      assert.match(await page.getByRole('link', { name: 'Change shop' }).getAttribute('href'), /pools\/shop\/change$/);
       assert.deepEqual(await looks(page, 'incident-wrong-password'), []);
     });
   } finally {
@@ -250,6 +256,7 @@ test('Weir’s own certificate warns before it expires, and says afterwards who 
       await banner.getByText(/certificate for clients has expired: clients that verify it .* cannot connect/).waitFor({ timeout: SOON });
       await banner.getByText(/since \d\d:\d\d:\d\d/).waitFor();
       assert.match(await page.title(), /^\(!\) certificate /);
+      await verdict(page, 'Weir has a problem: certificate');
       assert.deepEqual(await looks(page, 'incident-certificate-own'), []);
       await until('the log has it', () => /certificate for clients has expired/.test(soon.log()));
     });
@@ -276,7 +283,7 @@ test('a full disk is shown with its error and what it costs, and gone when there
   if (!folder) return t.skip('only root may mount a small disk');
   const filler = join(folder, 'filler');
   const pool = `[pools.blog]\nhost = "127.0.0.1"\nport = ${server.port}\ndatabase = "blog"\n`;
-  const weir = await serve(`history = ${JSON.stringify(join(folder, 'history'))}\n[auth]\ntype = "trust"\n[auth.users]\napp = ""\n${pool}`);
+  const weir = await serve(`history = ${JSON.stringify(join(folder, 'history'))}\n[log]\nfile = ${JSON.stringify(join(folder, 'weir.log'))}\n[general]\nadmin_users = ["app"]\n[auth]\ntype = "trust"\n[auth.users]\napp = ""\n${pool}`);
   try {
     await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
       await goTo('pools');
@@ -286,21 +293,35 @@ test('a full disk is shown with its error and what it costs, and gone when there
       } catch {
         // It is full now.
       }
-      const setting = await fetch(`${weir.panel}api/v1/settings/query_wait_timeout`, {
-        method: 'PUT', headers: { 'content-type': 'application/json' }, body: '{"value": "77s"}',
+      const change = (seconds) => fetch(`${weir.panel}api/v1/settings/query_wait_timeout`, {
+        method: 'PUT', headers: { 'content-type': 'application/json' }, body: `{"value": "${seconds}s"}`,
       });
-      assert.equal(setting.status, 200, 'a change is made all the same');
+      // More lines than the last block of the log has room for.
+      for (let seconds = 77; seconds < 150; seconds += 1) {
+        assert.equal((await change(seconds)).status, 200, 'a change is made all the same');
+      }
       const banner = page.getByRole('region', { name: 'Problems' });
       await banner.getByText(/The history can't be written: .*no space is left/i).waitFor({ timeout: SOON });
-      await banner.getByText(/Free space on the disk/).waitFor();
-      await banner.getByText(/since \d\d:\d\d:\d\d/).waitFor();
+      await banner.getByText(/Free space on the disk of \[web\] history/).waitFor();
+      await banner.getByText(/The log can't be written: .*weir\.log: no space left/i).waitFor({ timeout: SOON });
+      await banner.getByText(/Free space on the disk of \[log\] file/).waitFor();
+      await banner.getByText(/since \d\d:\d\d:\d\d/).first().waitFor();
       assert.match(await page.title(), /^\(!\) disk /);
+      const { faults } = await (await fetch(`${weir.panel}api/v1/status`)).json();
+      assert.deepEqual(faults.map(({ kind, problem }) => [kind, problem]), [['disk', true], ['disk', true]]);
+      const metrics = await (await fetch(`${weir.panel}metrics`)).text();
+      assert.match(metrics, /weir_faults\{kind="disk",state="now"\} 2/);
+      const console = client(`postgresql://app@127.0.0.1:${weir.port}/pgbouncer?sslmode=disable`);
+      await console.connect();
+      const { rows } = await console.query('SHOW FAULTS');
+      assert.deepEqual(rows.map((row) => [row.kind, row.state]), [['disk', 'now'], ['disk', 'now']]);
+      await console.end();
+      await verdict(page, 'Weir has a problem: disk');
       assert.deepEqual(await looks(page, 'incident-disk'), []);
       rmSync(filler);
-      await fetch(`${weir.panel}api/v1/settings/query_wait_timeout`, {
-        method: 'PUT', headers: { 'content-type': 'application/json' }, body: '{"value": "78s"}',
-      });
+      await change(78);
       await banner.waitFor({ state: 'detached' });
+      await verdict(page, 'The pool is healthy');
     });
   } finally {
     await weir.stop();
@@ -329,6 +350,7 @@ test('when Weir dies, the page is grey within three seconds, and says from when 
       assert.match(await alert.innerText(), /Reconnecting….*Last update \d\d:\d\d:\d\d, .* ago/s);
       assert.equal(await page.getByRole('main').evaluate((main) => getComputedStyle(main).filter), 'grayscale(1)');
       assert.match(await page.title(), /^no answer/);
+      await verdict(page, /^Unknown since \d\d:\d\d:\d\d$/);
       await page.waitForTimeout(4000);
       assert.ok(await alert.isVisible(), 'and it stays so while the browser tries again');
       assert.deepEqual(await looks(page, 'incident-weir-killed'), []);

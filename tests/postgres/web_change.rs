@@ -78,7 +78,7 @@ fn a_pool_created_over_the_api_serves_is_written_to_the_file_and_can_be_deleted(
     let (status, again) = stage.ask("POST", "/api/v1/pools", &stage.pool("new"));
     assert_eq!((status, &again["key"]), (409, &"name".into()), "{again}");
     let (status, gone) = stage.ask("DELETE", "/api/v1/pools/new", &Value::Null);
-    assert_eq!((status, gone), (200, json!({ "persisted": true })));
+    assert_eq!((status, gone), (200, json!({ "persisted": true, "version": 3 })));
     assert_eq!(stage.text(), before);
     assert_eq!(stage.connect("new").unwrap_err().sqlstate(), Some("3D000"));
     assert_eq!(stage.ask("DELETE", "/api/v1/pools/new", &Value::Null).0, 404);

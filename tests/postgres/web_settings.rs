@@ -50,7 +50,7 @@ fn a_setting_is_changed_at_once_and_written_to_the_file() {
     let stage = Stage::new();
     let before = stage.text();
     let (status, changed) = stage.set("query_wait_timeout", "7s");
-    let expected = json!({ "key": "query_wait_timeout", "value": "7", "persisted": true });
+    let expected = json!({ "key": "query_wait_timeout", "value": "7", "persisted": true, "version": 2 });
     assert_eq!((status, &changed), (200, &expected), "as SHOW CONFIG has it");
     assert_eq!(shown(stage.api, "query_wait_timeout")["value"], "7");
     let text = stage.text();

@@ -40,7 +40,7 @@ const GROUPS: [&[Show]; 6] = [
     &[Show::Fds, Show::Sockets, Show::ActiveSockets, Show::Lists, Show::Mem, Show::State],
     &[Show::DnsHosts, Show::DnsZones],
     &[Show::Stats, Show::StatsTotals, Show::StatsAverages, Show::Totals],
-    &[Show::Refusals, Show::LostState, Show::Statements, Show::Cluster],
+    &[Show::Refusals, Show::LostState, Show::Statements, Show::Cluster, Show::Faults],
 ];
 
 /// The answer to SHOW HELP: the DETAIL of a NOTICE (SQLSTATE 00000) whose message is `Console usage`. Each line begins

@@ -14,6 +14,7 @@ use crate::change::{Author, ChangeError, ChangeRequest, Persisted};
 use crate::cluster::ClusterView;
 use crate::command::Command;
 use crate::error::CommandError;
+use crate::fault::Fault;
 use crate::recent_log::{LogPage, LogQuery};
 use crate::records::{Report, SocketRecord};
 use crate::show::Connections;
@@ -39,6 +40,8 @@ pub enum Request {
     SetShared(SharedLimits),
     /// Reads the configuration again, and applies it.
     Reload(Author),
+    /// What is wrong with Weir itself, from now on.
+    SetFaults(Arc<[Fault]>),
     /// Writes a line into the log.
     Log(String),
 }
@@ -53,7 +56,7 @@ pub enum Reply {
     Connections(Vec<SocketRecord>, Option<Cursor>),
     /// To [`Request::SetShared`]: how many servers each of these pools has; no more are opened beyond the limits.
     SharedOpen(Vec<(String, u32)>),
-    /// To [`Request::Run`], [`Request::Reload`] and [`Request::Log`]: done.
+    /// To [`Request::Run`], [`Request::Reload`], [`Request::SetFaults`] and [`Request::Log`]: done.
     Done,
     /// To [`Request::Change`]: stored, and applied by all workers; or why nothing was changed.
     Changed(Result<Persisted, ChangeError>),
@@ -121,5 +124,9 @@ pub trait Control: Send + Sync {
     fn log_lines(&self, query: &LogQuery) -> LogPage {
         let _ = query;
         LogPage::default()
+    }
+    /// Why the last lines are not in the log's file; none if they are, or if there is no file.
+    fn log_file_error(&self) -> Option<String> {
+        None
     }
 }

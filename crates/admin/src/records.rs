@@ -10,6 +10,7 @@ use std::sync::Arc;
 use weir_base::{PoolMode, Span};
 
 use crate::cluster::ClusterView;
+use crate::fault::Fault;
 use crate::health::{PoolHealth, Symptoms};
 use crate::refusals::RefusalRecord;
 use crate::statements::{SpanRecord, StatementRecord, StatementTotals};
@@ -51,6 +52,8 @@ pub struct Report {
     pub peers: Vec<PeerPoolRecord>,
     /// The cluster, as this node sees it, if there is one.
     pub cluster: Option<Arc<ClusterView>>,
+    /// What is wrong with Weir itself, the worst first.
+    pub faults: Arc<[Fault]>,
     /// Figures of the table of statements.
     pub statement_totals: StatementTotals,
     /// The statistics of statements, where they were asked for.
@@ -338,6 +341,10 @@ impl Report {
         self.dns.extend(other.dns);
         self.peers.extend(other.peers);
         self.cluster = self.cluster.take().or(other.cluster);
+        // One worker knows them.
+        if self.faults.is_empty() {
+            self.faults = other.faults;
+        }
         // Each worker looks up for itself; the youngest answer speaks for all.
         self.dns.sort_by(|a, b| (&a.hostname, b.ttl).cmp(&(&b.hostname, a.ttl)));
         self.dns.dedup_by(|b, a| a.hostname == b.hostname);

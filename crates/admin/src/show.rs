@@ -37,6 +37,8 @@ pub enum Show {
     Statements,
     /// Weir's own: the nodes that share pools' budgets.
     Cluster,
+    /// Weir's own: what is wrong with Weir itself.
+    Faults,
     /// One session parameter, which drivers query after connecting.
     Parameter(Parameter),
 }
@@ -63,7 +65,7 @@ pub enum Parameter {
 }
 
 /// Every table, with its name.
-pub(crate) const TABLES: [(Show, &str); 26] = [
+pub(crate) const TABLES: [(Show, &str); 27] = [
     (Show::Pools, "pools"),
     (Show::Stats, "stats"),
     (Show::StatsTotals, "stats_totals"),
@@ -90,6 +92,7 @@ pub(crate) const TABLES: [(Show, &str); 26] = [
     (Show::LostState, "lost_state"),
     (Show::Statements, "statements"),
     (Show::Cluster, "cluster"),
+    (Show::Faults, "faults"),
 ];
 
 impl Show {

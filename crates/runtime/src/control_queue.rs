@@ -77,4 +77,8 @@ impl Control for ControlQueue {
     fn log_lines(&self, query: &LogQuery) -> LogPage {
         self.0.log.select(query)
     }
+
+    fn log_file_error(&self) -> Option<String> {
+        self.0.log.file_error()
+    }
 }

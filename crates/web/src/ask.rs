@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use weir_admin::{
-    Author, ChangeRequest, Command, Connections, Control, Cursor, LogPage, LogQuery, Persisted, Reply, Report, Request,
-    SocketRecord,
+    Author, ChangeRequest, Command, Connections, Control, Cursor, Fault, LogPage, LogQuery, Persisted, Reply, Report,
+    Request, SocketRecord,
 };
 use weir_config::Config;
 
@@ -110,6 +110,16 @@ impl Workers {
     /// The last lines of the log that fit a query.
     pub(crate) fn log_lines(&self, query: &LogQuery) -> LogPage {
         self.0.log_lines(query)
+    }
+
+    /// Why the last lines are not in the log's file.
+    pub(crate) fn log_file_error(&self) -> Option<String> {
+        self.0.log_file_error()
+    }
+
+    /// Tells the workers what is wrong with Weir itself; does not wait for it.
+    pub(crate) fn set_faults(&self, faults: Arc<[Fault]>) {
+        self.0.ask(Request::SetFaults(faults), Box::new(drop));
     }
 
     /// Writes a line into the log; does not wait for it.

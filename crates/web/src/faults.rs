@@ -1,5 +1,5 @@
 //! What is wrong with Weir itself, and with no single pool: certificates that have expired or will soon, and a disk that
-//! refuses the history.
+//! refuses the history or the log.
 //!
 //! Owns since when. The certificates are read when another configuration is in force, as the ones in use are: a file that
 //! was renewed without a reload is still a fault.
@@ -15,10 +15,10 @@ use crate::clock;
 use crate::lock::lock;
 use crate::versions::Versions;
 
-/// A fault, for people.
+/// A [`weir_admin::Fault`], as the API has it.
 #[derive(Clone, PartialEq, Serialize, Debug)]
 pub(crate) struct Fault {
-    /// The rule of its alert: `certificate` or `disk`.
+    /// The rule of its alert.
     pub(crate) kind: &'static str,
     /// Whether it has consequences now; otherwise it will have.
     pub(crate) problem: bool,
@@ -28,6 +28,20 @@ pub(crate) struct Fault {
     pub(crate) advice: String,
     /// Seconds since 1970: since when, or when it begins.
     pub(crate) since: f64,
+}
+
+impl From<&weir_admin::Fault> for Fault {
+    fn from(of: &weir_admin::Fault) -> Fault {
+        let weir_admin::Fault { kind, problem, summary, advice, since } = of.clone();
+        Fault { kind, problem, summary, advice, since: since as f64 / 1e6 }
+    }
+}
+
+impl From<&Fault> for weir_admin::Fault {
+    fn from(of: &Fault) -> weir_admin::Fault {
+        let Fault { kind, problem, summary, advice, since } = of.clone();
+        weir_admin::Fault { kind, problem, summary, advice, since: (since * 1e6) as u64 }
+    }
 }
 
 /// The faults; cheap to clone.
@@ -45,8 +59,9 @@ struct Known {
     /// The configuration whose certificates these are.
     config: Option<Arc<Config>>,
     certificates: Vec<CertificateExpiry>,
-    /// When the disk was first seen to refuse.
-    disk_since: Option<f64>,
+    /// When the disks of the history and of the log were first seen to refuse.
+    history_since: Option<f64>,
+    log_since: Option<f64>,
     /// What was logged last.
     logged: Vec<(&'static str, bool, String)>,
 }
@@ -56,17 +71,24 @@ impl Faults {
         Faults(Arc::new(Inner { access, versions, known: Mutex::default() }))
     }
 
-    /// The faults now, the worst first, and a line for the log for each that is new. `written`: the error of the figures'
-    /// disk, if there is one.
-    pub(crate) async fn now(&self, config: &Arc<Config>, written: Option<String>) -> (Vec<Fault>, Vec<String>) {
+    /// The faults now, the worst first, and a line for the log for each that is new. `written` and
+    /// `logged`: the errors of the figures' disk and of the log's file, if there are any.
+    pub(crate) async fn now(
+        &self,
+        config: &Arc<Config>,
+        written: Option<String>,
+        logged: Option<String>,
+    ) -> (Vec<Fault>, Vec<String>) {
         self.follow(config).await;
         let now = clock::now().as_secs_f64();
         let mut known = lock(&self.0.known);
         let certificates = known.certificates.iter().filter_map(|of| certificate(of, now as i64));
         let mut faults: Vec<Fault> = certificates.collect();
         let error = written.or_else(|| self.0.versions.write_error());
-        known.disk_since = error.is_some().then(|| known.disk_since.unwrap_or(now));
-        faults.extend(error.zip(known.disk_since).map(|(error, since)| disk(&error, since)));
+        known.history_since = error.is_some().then(|| known.history_since.unwrap_or(now));
+        faults.extend(error.zip(known.history_since).map(|(error, since)| history(&error, since)));
+        known.log_since = logged.is_some().then(|| known.log_since.unwrap_or(now));
+        faults.extend(logged.zip(known.log_since).map(|(error, since)| log(&error, since)));
         faults.sort_by_key(|fault| !fault.problem);
         let key = |fault: &Fault| (fault.kind, fault.problem, fault.advice.clone());
         let new = faults.iter().filter(|fault| !known.logged.contains(&key(fault)));
@@ -102,7 +124,20 @@ fn certificate(of: &CertificateExpiry, now: i64) -> Option<Fault> {
     })
 }
 
-fn disk(error: &str, since: f64) -> Fault {
+fn log(error: &str, since: f64) -> Fault {
+    Fault {
+        kind: "disk",
+        problem: true,
+        summary: format!(
+            "The log can't be written: {error}. Clients are served all the same; lines are lost in this file, and only the last \
+             ones are in memory."
+        ),
+        advice: "Free space on the disk of [log] file, and check that Weir may write there.".to_owned(),
+        since,
+    }
+}
+
+fn history(error: &str, since: f64) -> Fault {
     Fault {
         kind: "disk",
         problem: true,
@@ -150,15 +185,20 @@ mod tests {
         let faults = Faults::new(files.clone(), Versions::open(None));
         let config = Arc::new(Config::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let (now, lines) = runtime.block_on(faults.now(&config, Some("/var/weir: No space left on device".to_owned())));
+        let (now, lines) =
+            runtime.block_on(faults.now(&config, Some("/var/weir: No space left on device".to_owned()), None));
         assert_eq!(
             now.iter().map(|fault| (fault.kind, fault.problem)).collect::<Vec<_>>(),
             [("certificate", true), ("disk", true), ("certificate", false)]
         );
         assert!(lines.len() == 3 && lines[1].contains("No space left on device"), "{lines:?}");
         lock(&files.0).clear();
-        let (now, lines) = runtime.block_on(faults.now(&config, None));
+        let (now, lines) = runtime.block_on(faults.now(&config, None, None));
         assert_eq!((now.len(), lines.len()), (2, 0), "Weir still uses the old ones");
-        assert!(runtime.block_on(faults.now(&Arc::new(Config::default()), None)).0.is_empty());
+        let (now, lines) = runtime.block_on(faults.now(&config, None, Some("/var/log/weir.log: full".to_owned())));
+        assert!(now.len() == 3 && lines.len() == 1 && lines[0].contains("[log] file"), "{lines:?}");
+        assert!(now.iter().all(|fault| Fault::from(&weir_admin::Fault::from(fault)).summary == fault.summary));
+        assert!(now.iter().all(|fault| weir_admin::FAULT_KINDS.contains(&fault.kind)));
+        assert!(runtime.block_on(faults.now(&Arc::new(Config::default()), None, None)).0.is_empty());
     }
 }

@@ -6,8 +6,11 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 use weir_admin::Adopted;
 use weir_config::KeyChange;
 
@@ -22,6 +25,8 @@ const LONGEST_OUTLINE: usize = 1 << 20;
 /// Differences of a version that are kept, and the characters of each value.
 const MOST_CHANGES: usize = 200;
 const LONGEST_VALUE: usize = 200;
+/// How long the record of an adopted change may take; a change of a whole cluster is recorded when its node adopts it.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
 /// The file.
 const FILE: &str = "config.versions";
 
@@ -64,12 +69,16 @@ struct Inner {
     list: Journal<Version>,
     /// The last number, and the outline of the file as last seen.
     last: Mutex<Last>,
+    /// Wakes those who wait for a version.
+    recorded: Notify,
 }
 
 #[derive(Default)]
 struct Last {
     number: u64,
     outline: Option<String>,
+    /// The last request that changed nothing.
+    without_difference: u64,
 }
 
 impl std::fmt::Debug for Versions {
@@ -92,7 +101,7 @@ impl Versions {
             }
             last
         });
-        Versions(Arc::new(Inner { list, last: Mutex::new(last) }))
+        Versions(Arc::new(Inner { list, last: Mutex::new(last), recorded: Notify::new() }))
     }
 
     /// The process starts with a file of this outline, or why there is none: a version, unless it is the last one's.
@@ -133,10 +142,12 @@ impl Versions {
             let others: Vec<_> = in_file.into_iter().filter(|one| !known(&differences, one)).collect();
             differences.extend(others);
         }
+        let author = &adopted.author;
         if differences.is_empty() {
+            lock(&self.0.last).without_difference = author.request;
+            self.0.recorded.notify_waiters();
             return None;
         }
-        let author = &adopted.author;
         self.add(Version {
             user: author.user.clone(),
             from: author.from.clone(),
@@ -169,6 +180,29 @@ impl Versions {
         lock(&self.0.last).number
     }
 
+    /// The number of the version that the request of this number has made, which is recorded while the workers adopt it; if it
+    /// has made none, the last one.
+    pub(crate) async fn made_by(&self, request: u64) -> u64 {
+        let made = async {
+            loop {
+                let recorded = self.0.recorded.notified();
+                if let Some(number) = self.find_made_by(request) {
+                    return number;
+                }
+                recorded.await;
+            }
+        };
+        timeout(RECORD_TIMEOUT, made).await.unwrap_or_else(|_| self.latest())
+    }
+
+    fn find_made_by(&self, request: u64) -> Option<u64> {
+        let last = lock(&self.0.last);
+        if request == 0 || last.without_difference == request {
+            return Some(last.number);
+        }
+        self.list(1, |version| version.request == request).first().map(|version| version.number)
+    }
+
     /// Why the versions will not survive a restart; none if they will.
     pub(crate) fn why_not_persisted(&self) -> Option<String> {
         self.0.list.why_not_persisted()
@@ -193,6 +227,7 @@ impl Versions {
             // Under the same lock: a reader of the last number finds its version in the list.
             self.0.list.push(version);
         }
+        self.0.recorded.notify_waiters();
         self.0.list.write_out()
     }
 }

@@ -245,15 +245,23 @@ fn screen(event: &Value, term: Term, room: Option<(usize, usize)>) -> Vec<String
     screen
 }
 
-/// A line for each problem: what, since when, for whom, the last error, and what to do.
+/// A line for each fault of Weir itself, then one for each problem of a pool: what, since when, for whom, the last error, and what to do.
 fn problems(event: &Value) -> Vec<String> {
     let at = event["at"].as_f64().unwrap_or(0.0);
     let all = event["problems"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut lines: Vec<String> = all.iter().take(MOST_PROBLEMS).map(|problem| self::problem(problem, at)).collect();
+    let faults = event["faults"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut lines: Vec<String> = faults.iter().take(MOST_PROBLEMS).map(fault).collect();
+    lines.extend(all.iter().take(MOST_PROBLEMS).map(|problem| self::problem(problem, at)));
     if all.len() > MOST_PROBLEMS {
         lines.push(format!("… and {} more pools with a problem", all.len() - MOST_PROBLEMS));
     }
     lines
+}
+
+/// What is or will be wrong with Weir itself.
+fn fault(fault: &Value) -> String {
+    let text = |key| fault[key].as_str().unwrap_or_default();
+    format!("weir: {}: {} {}", text("kind"), text("summary"), text("advice"))
 }
 
 fn problem(problem: &Value, at: f64) -> String {

@@ -46,6 +46,11 @@ export function remove<T = void>(path: string): Promise<T> {
   return ask<T>('DELETE', path);
 }
 
+/** A change that takes back the one that made this version: it is refused if there was another one since. */
+export function afterVersion(path: string, version: number): string {
+  return path + text({ latest: version });
+}
+
 export function poolPath(name: string, rest = ''): string {
   return `pools/${encodeURIComponent(name)}${rest}`;
 }

@@ -36,6 +36,14 @@ class Notices {
     this.add({ text: `${what}: ${told.message}`, detail, bad: true, undo: null, about: null }, LASTS * 2);
   }
 
+  /** Says why something could not be set back. */
+  notSetBack(what: string, error: unknown) {
+    const overtaken = error instanceof ApiError && error.status === 409;
+    if (!overtaken) return this.fail(`${what} was not set back`, error);
+    const detail = `${error.message}. The page History has who changed what, and the way back.`;
+    this.add({ text: `${what} was not set back: the configuration was changed since`, detail, bad: true, undo: null, about: null }, LASTS * 2);
+  }
+
   dismiss(id: number) {
     this.list = this.list.filter((notice) => notice.id !== id);
   }
@@ -48,7 +56,7 @@ class Notices {
 }
 
 /** What is to be said of a change that the file does not have. */
-export function untilRestart({ persisted, reason }: Changed): string | null {
+export function untilRestart({ persisted, reason }: Pick<Changed, 'persisted' | 'reason'>): string | null {
   return persisted ? null : `Until the restart only: ${reason}`;
 }
 

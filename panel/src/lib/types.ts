@@ -268,6 +268,8 @@ export interface Changed {
   pool?: Pool;
   persisted: boolean;
   reason?: string;
+  /** The version that it has made. */
+  version: number;
 }
 
 export interface Advice {

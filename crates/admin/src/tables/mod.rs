@@ -8,6 +8,7 @@
 
 mod cluster;
 mod connections;
+mod faults;
 mod lost;
 mod pools;
 mod process;
@@ -34,7 +35,7 @@ pub(crate) struct Entry {
 }
 
 /// Every table.
-pub(crate) const TABLES: [Entry; 26] = [
+pub(crate) const TABLES: [Entry; 27] = [
     Entry { show: Show::Pools, columns: pools::POOLS, rows: pools::pools },
     Entry { show: Show::Stats, columns: statistics::STATS, rows: statistics::stats },
     Entry { show: Show::StatsTotals, columns: statistics::SUMS, rows: statistics::stats_totals },
@@ -61,6 +62,7 @@ pub(crate) const TABLES: [Entry; 26] = [
     Entry { show: Show::LostState, columns: lost::LOST_STATE, rows: lost::lost_state },
     Entry { show: Show::Statements, columns: statements::STATEMENTS, rows: statements::statements },
     Entry { show: Show::Cluster, columns: cluster::CLUSTER, rows: cluster::cluster },
+    Entry { show: Show::Faults, columns: faults::FAULTS, rows: faults::faults },
 ];
 
 /// The rows of a table about what a process without zones and without a takeover does not have; and of

@@ -9,13 +9,14 @@ use weir_config::Config;
 use super::*;
 use crate::cluster::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
 use crate::console::help_text;
+use crate::fault::Fault;
 use crate::records::{DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, UserClients};
 use crate::refusals::{RefusalRecord, Refusals};
 use crate::stats::{DatabaseStats, Stats};
 
 /// The columns of PgBouncer 1.25, in order, with the letters of its row descriptions: s text, i int4, q int8, N
 /// numeric, b bytea. The last tables are Weir's own.
-const REFERENCE: [(Show, &str, &str); 26] = [
+const REFERENCE: [(Show, &str, &str); 27] = [
     (
         Show::Pools,
         "ssiiiiiiiiiiiiissssqs",
@@ -86,6 +87,7 @@ const REFERENCE: [(Show, &str, &str); 26] = [
          applications, statement",
     ),
     (Show::Cluster, "ssssiiiiqs", "node, state, version, database, budget, share, floor, lacks, config, refused"),
+    (Show::Faults, "sssss", "kind, state, since, summary, advice"),
 ];
 
 const CONNECTION_KINDS: &str = "ssssssisissiiississiq";
@@ -320,6 +322,27 @@ fn the_cluster_shows_who_has_how_much_and_nodes_without_anything() {
         .map(|row| row.iter().map(|value| value.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(","))
         .collect();
     assert_eq!(lines, ["a,member,1.0,app,12,8,1,2,0,", "b,member,1.0,-,0,0,0,0,0,", "gone,lost,,app,12,4,1,0,0,"]);
+}
+
+#[test]
+fn faults_of_weir_itself_say_what_since_when_and_what_to_do() {
+    let fault =
+        |kind, problem, since| Fault { kind, problem, summary: "what".to_owned(), advice: "do this".to_owned(), since };
+    let known = Report {
+        faults: [fault("disk", true, 951_782_400_000_000), fault("certificate", false, 1_709_251_199_000_000)].into(),
+        ..Report::default()
+    };
+    let mut report = Report::default();
+    report.merge(known);
+    report.merge(Report::default());
+    let config = Config::default();
+    let rows = show(Show::Faults, &Snapshot { report: &report, config: &config, version: "", now_wall: 0 }).rows;
+    let lines: Vec<String> =
+        rows.into_iter().map(|row| row.into_iter().flatten().collect::<Vec<_>>().join(",")).collect();
+    assert_eq!(
+        lines,
+        ["disk,now,2000-02-29 00:00:00 UTC,what,do this", "certificate,ahead,2024-02-29 23:59:59 UTC,what,do this"]
+    );
 }
 
 #[test]

@@ -26,6 +26,7 @@ pub(crate) mod wait_diagnosis;
 
 use std::sync::Arc;
 
+use weir_admin::Fault;
 use weir_base::Time;
 use weir_config::Config;
 
@@ -40,6 +41,8 @@ pub(crate) struct Admin {
     pub(crate) halt: halt::Halt,
     pub(crate) health: health::PoolsHealth,
     pub(crate) shutdown: shutdown::Shutdown,
+    /// What the control plane says of Weir itself; worker 0 has it.
+    pub(crate) faults: Arc<[Fault]>,
     /// When the statistics period ends.
     pub(crate) stats_at: Time,
     version: &'static str,
@@ -62,6 +65,7 @@ impl Admin {
             halt: halt::Halt::default(),
             health: health::PoolsHealth::default(),
             shutdown: shutdown::Shutdown::default(),
+            faults: Arc::default(),
             stats_at: Time::NEVER,
             version,
         }

@@ -361,6 +361,7 @@ impl Engine {
             dns: self.backends.dns.records(self.common.now()),
             peers: self.peer_pools(),
             cluster: self.cluster.budget.view(),
+            faults: admin.faults.clone(),
             console_clients: admin.client_counts.consoles(),
             login_clients: self.clients_logging_in(),
             ..Report::default()

@@ -304,6 +304,10 @@ impl Engine {
                 let open = self.set_shared_limits(now, limits, io);
                 io.answer(number, Ok(Reply::SharedOpen(open)));
             }
+            Request::SetFaults(faults) => {
+                self.admin.faults = faults;
+                io.answer(number, Ok(Reply::Done));
+            }
             Request::Log(line) => {
                 log(Level::Info, format_args!("{line}"), io);
                 io.answer(number, Ok(Reply::Done));

@@ -10,9 +10,8 @@ mod sink;
 
 use std::fmt;
 use std::io;
-use std::iter;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,6 +35,8 @@ const LINE_LIMIT: usize = 8 * 1024;
 const PROMPT_WRITES: u32 = 100;
 /// The pause after each write beyond that: lines queued meanwhile need no wake, and share a write.
 const PAUSE: Duration = Duration::from_millis(10);
+/// The pause before a file that refuses lines is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// How long an end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
@@ -58,15 +59,30 @@ pub(crate) struct Log {
 
 /// The last lines, for readers elsewhere; cheap to clone. The log's thread fills it.
 #[derive(Clone, Default)]
-pub(crate) struct Recent(Arc<Mutex<RecentLog>>);
+pub(crate) struct Recent(Arc<RecentLines>);
+
+#[derive(Default)]
+struct RecentLines {
+    lines: Mutex<RecentLog>,
+    /// Why the last lines are not in the configured file.
+    file_error: Mutex<Option<String>>,
+}
 
 impl Recent {
     pub(crate) fn select(&self, query: &LogQuery) -> LogPage {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).select(query)
+        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner).select(query)
+    }
+
+    pub(crate) fn file_error(&self) -> Option<String> {
+        self.0.file_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_file_error(&self, error: Option<String>) {
+        *self.0.file_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
     fn push(&self, line: Line) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.into_recent());
+        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line.into_recent());
     }
 }
 
@@ -183,9 +199,17 @@ fn write_lines(
     (progress, recent): (&Progress, &Recent),
 ) {
     let (mut second, mut writes) = (Instant::now(), 0);
-    while let Ok(first) = inbox.recv() {
+    loop {
+        // A file that refused lines is tried again, whether there are new lines or not.
+        let first = match recent.file_error() {
+            Some(_) => inbox.recv_timeout(TRY_AGAIN),
+            None => inbox.recv().map_err(RecvTimeoutError::from),
+        };
+        if matches!(first, Err(RecvTimeoutError::Disconnected)) {
+            return;
+        }
         let mut lines = 0;
-        for entry in iter::once(first).chain(inbox.try_iter()) {
+        for entry in first.into_iter().chain(inbox.try_iter()) {
             match entry {
                 Entry::Line(line) => {
                     lines += 1;
@@ -202,6 +226,7 @@ fn write_lines(
             sinks.put(&Line { level: Level::Warning, at: unix_micros(), who: Who::Process, text });
         }
         sinks.flush();
+        recent.set_file_error(sinks.file_error());
         progress.written(lines);
         if second.elapsed() >= Duration::from_secs(1) {
             (second, writes) = (Instant::now(), 0);

@@ -80,6 +80,8 @@ struct Stream {
     lost: u64,
     /// Whether the last write ended within a line.
     torn: bool,
+    /// Why the last write failed.
+    error: Option<String>,
 }
 
 impl Sinks {
@@ -118,6 +120,12 @@ impl Sinks {
     /// Writes the collected lines.
     pub(super) fn flush(&mut self) {
         self.streams.iter_mut().for_each(|stream| stream.flush(&self.zone));
+    }
+
+    /// Why the file does not take lines.
+    pub(super) fn file_error(&self) -> Option<String> {
+        let failed = |stream: &Stream| Some(format!("{}: {}", stream.path.as_ref()?.display(), stream.error.as_ref()?));
+        self.streams.iter().find_map(failed)
     }
 
     /// Opens files again. If one can't be opened, the old one stays in use.
@@ -169,7 +177,7 @@ impl Sinks {
 
 impl Stream {
     fn new(sink: Box<dyn Write + Send>, format: LogFormat) -> Stream {
-        Stream { path: None, format, sink, waiting: Vec::new(), lost: 0, torn: false }
+        Stream { path: None, format, sink, waiting: Vec::new(), lost: 0, torn: false, error: None }
     }
 
     fn file(path: &Path, format: LogFormat) -> io::Result<Stream> {
@@ -211,8 +219,18 @@ impl Stream {
         while taken < bytes.len() {
             match self.sink.write(&bytes[taken..]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(0) | Err(_) => break,
-                Ok(count) => taken += count,
+                Ok(0) => {
+                    self.error = Some("nothing could be written".to_owned());
+                    break;
+                }
+                Err(error) => {
+                    self.error = Some(error.to_string());
+                    break;
+                }
+                Ok(count) => {
+                    taken += count;
+                    self.error = None;
+                }
             }
         }
         if let Some(last) = taken.checked_sub(1) {

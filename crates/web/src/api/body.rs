@@ -21,13 +21,15 @@ pub(super) struct PersistedBody {
     /// Why it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// The version that it has made of the configuration: as `latest`, a later change is refused if there was one between.
+    version: u64,
 }
 
-impl From<Persisted> for PersistedBody {
-    fn from(kept: Persisted) -> PersistedBody {
+impl PersistedBody {
+    pub(super) fn of(kept: Persisted, version: u64) -> PersistedBody {
         match kept {
-            Persisted::InFile => PersistedBody { persisted: true, reason: None },
-            Persisted::InMemory(why) => PersistedBody { persisted: false, reason: Some(why) },
+            Persisted::InFile => PersistedBody { persisted: true, reason: None, version },
+            Persisted::InMemory(why) => PersistedBody { persisted: false, reason: Some(why), version },
         }
     }
 }

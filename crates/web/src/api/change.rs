@@ -5,7 +5,6 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use weir_admin::Persisted;
 use weir_config::{Edit, EntryKind, Operation};
 
 use super::body::{self, Body, PersistedBody};
@@ -25,8 +24,8 @@ pub(crate) struct ChangedPool {
 }
 
 impl ChangedPool {
-    fn of(kept: Persisted, pool: Option<Pool>) -> Json<ChangedPool> {
-        Json(ChangedPool { pool, outcome: kept.into() })
+    fn of(kept: PersistedBody, pool: Option<Pool>) -> Json<ChangedPool> {
+        Json(ChangedPool { pool, outcome: kept })
     }
 }
 

@@ -7,11 +7,13 @@ use axum::extract::{FromRef, FromRequestParts, Path, Query};
 use axum::http::Uri;
 use axum::http::request::Parts;
 use serde::Deserialize;
-use weir_admin::{Author, ChangeRequest, Persisted, Via};
+use weir_admin::{Author, ChangeRequest, Via};
 use weir_config::Edit;
 
+use super::body::PersistedBody;
 use crate::ask::Workers;
 use crate::error::ApiError;
+use crate::versions::Versions;
 
 /// The longest comment on a change, in characters.
 const LONGEST_COMMENT: usize = 500;
@@ -73,18 +75,21 @@ pub(super) struct Changer {
     pub(super) author: Author,
     /// The last version that the sender knows, from the query.
     pub(super) latest: Option<u64>,
+    versions: Versions,
 }
 
 impl Changer {
     /// Changes the configuration.
-    pub(super) async fn change(&self, edit: Edit) -> Result<Persisted, ApiError> {
-        self.workers.change(ChangeRequest { edit, latest: self.latest }, self.author.clone()).await
+    pub(super) async fn change(&self, edit: Edit) -> Result<PersistedBody, ApiError> {
+        let kept = self.workers.change(ChangeRequest { edit, latest: self.latest }, self.author.clone()).await?;
+        Ok(PersistedBody::of(kept, self.versions.made_by(self.author.request).await))
     }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Changer
 where
     Workers: FromRef<S>,
+    Versions: FromRef<S>,
 {
     type Rejection = ApiError;
 
@@ -93,6 +98,6 @@ where
         let author = parts.extensions.get::<Author>().cloned().unwrap_or_else(Author::signal);
         let Query(LatestQuery { latest }) = Query::try_from_uri(&parts.uri)
             .map_err(|_| ApiError::Bad("latest must be a version's number".to_owned()))?;
-        Ok(Changer { workers: Workers::from_ref(state), author, latest })
+        Ok(Changer { workers: Workers::from_ref(state), author, latest, versions: Versions::from_ref(state) })
     }
 }

@@ -12,6 +12,7 @@ use super::body::PersistedBody;
 use super::params::{Changer, Name};
 use crate::ask::Workers;
 use crate::error::ApiError;
+use crate::faults::Fault;
 
 #[derive(Serialize)]
 pub(crate) struct Status {
@@ -30,6 +31,8 @@ pub(crate) struct Status {
     servers: u32,
     /// The name of its cluster; empty: none.
     cluster: String,
+    /// What is wrong with Weir itself, the worst first.
+    faults: Vec<Fault>,
 }
 
 /// `GET /api/v1/status`.
@@ -56,6 +59,7 @@ pub(crate) async fn status(
         max_clients: config.max_clients,
         servers: report.pools.iter().map(|pool| pool.servers()).sum(),
         cluster: if config.cluster.etcd.is_empty() { String::new() } else { config.cluster.name.clone() },
+        faults: report.faults.iter().map(Fault::from).collect(),
     }))
 }
 
@@ -156,5 +160,5 @@ pub(crate) async fn set(
     let kept = changer.change(Edit::Setting(assign)).await.map_err(about)?;
     let (_, config) = changer.workers.report().await?;
     let now = weir_config::show(&config).into_iter().find(|row| row.key == key);
-    Ok(Json(ChangedSetting { key, value: now.map_or(value, |row| row.value), outcome: kept.into() }))
+    Ok(Json(ChangedSetting { key, value: now.map_or(value, |row| row.value), outcome: kept }))
 }

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use weir_admin::{Persisted, PoolRecord, Report};
+use weir_admin::{PoolRecord, Report};
 use weir_config::{Config, Edit, EntryKind, Keys, Operation};
 
 use super::body::{self, Body, PersistedBody};
@@ -119,8 +119,8 @@ async fn changed(
     Ok(reply(kept, find(&changer.workers, &name).await?))
 }
 
-fn reply(kept: Persisted, user: Option<User>) -> Json<ChangedUser> {
-    Json(ChangedUser { user, outcome: kept.into() })
+fn reply(kept: PersistedBody, user: Option<User>) -> Json<ChangedUser> {
+    Json(ChangedUser { user, outcome: kept })
 }
 
 async fn find(workers: &Workers, name: &str) -> Result<Option<User>, ApiError> {

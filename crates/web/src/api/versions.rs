@@ -183,7 +183,7 @@ pub(crate) async fn restore(
     let words = format!("roll back to version {number}");
     let comment = changer.author.comment.take();
     changer.author.comment = Some(comment.map_or(words.clone(), |comment| format!("{words}: {comment}")));
-    changer.change(edit).await.map(|kept| Json(kept.into()))
+    changer.change(edit).await.map(Json)
 }
 
 fn find(versions: &Versions, number: u64) -> Result<Version, ApiError> {

@@ -26,8 +26,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use weir_admin::{
-    ClusterView, DatabaseStats, Health, PoolCounters, PoolRecord, Refusals, Report, ServiceState, StatementTotals,
-    Stats,
+    ClusterView, DatabaseStats, FAULT_KINDS, Fault, Health, PoolCounters, PoolRecord, Refusals, Report, ServiceState,
+    StatementTotals, Stats,
 };
 use weir_config::Config;
 
@@ -66,6 +66,7 @@ struct Figures {
     exports: ExportCounts,
     alerts: AlertFigures,
     cluster: Option<Arc<ClusterView>>,
+    faults: Arc<[Fault]>,
     /// By configured pool: its size.
     sizes: BTreeMap<String, u32>,
 }
@@ -116,6 +117,7 @@ impl Figures {
             statements: report.statement_totals,
             serving: report.serving,
             cluster: report.cluster,
+            faults: report.faults,
             draining: report.draining,
             pools: BTreeMap::new(),
             refusals: BTreeMap::new(),
@@ -237,6 +239,14 @@ impl Figures {
         self.statements(to)?;
         self.telemetry(to)?;
         self.alerts.encode(to)?;
+        let help = "Faults of Weir itself: that have consequences now, and that will have";
+        let mut family = to.encode_descriptor("weir_faults", help, None, MetricType::Gauge)?;
+        for (kind, state, problem) in
+            FAULT_KINDS.iter().flat_map(|kind| [(*kind, "now", true), (*kind, "ahead", false)])
+        {
+            let count = self.faults.iter().filter(|fault| (fault.kind, fault.problem) == (kind, problem)).count();
+            family.encode_family(&[("kind", kind), ("state", state)])?.encode_gauge(&(count as u32))?;
+        }
         let help = "CPU time of each worker's thread";
         let mut family = to.encode_descriptor("weir_worker_cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
         for (worker, seconds) in self.cpu.seconds() {

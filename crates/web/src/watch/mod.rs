@@ -115,9 +115,14 @@ impl Watch {
     ) -> Result<usize, ApiError> {
         let (report, config) = workers.report().await?;
         let (pools, clients) = (report.pools.len(), report.pools.iter().map(|pool| pool.clients()).sum());
+        let told = report.faults.clone();
         let now = Measurement::now(PoolStates::of(report, &config));
         let write_error = lock(&self.write_error).clone();
-        let (faults, lines) = faults.now(&config, write_error).await;
+        let (faults, lines) = faults.now(&config, write_error, workers.log_file_error()).await;
+        let found: Arc<[weir_admin::Fault]> = faults.iter().map(weir_admin::Fault::from).collect();
+        if told != found {
+            workers.set_faults(found);
+        }
         lines.into_iter().for_each(|line| workers.log(line));
         let frame = Arc::new(Frame { faults, ..now.since(before.as_deref()) });
         let now = Arc::new(now);

@@ -1,6 +1,6 @@
 // A pool as the form has it, until it is saved: what stands in the fields, what is known of the server, and what is wrong.
 // Knows nothing of how it looks.
-import { ApiError, get, patch, poolPath, post, remove } from '../../lib/api';
+import { afterVersion, ApiError, get, patch, poolPath, post, remove } from '../../lib/api';
 import { handover } from '../../lib/handover';
 import { notices, untilRestart } from '../../lib/notices.svelte';
 import { pools } from '../../lib/pools.svelte';
@@ -219,10 +219,10 @@ export class PoolDraft {
     delete undo.password;
     const back = async () => {
       try {
-        await patch(poolPath(name), undo);
+        await patch(afterVersion(poolPath(name), changed.version), undo);
         notices.changed(name, `${name} is set back`, null);
       } catch (error) {
-        notices.fail(`${name} was not set back`, error);
+        notices.notSetBack(name, error);
       }
     };
     const keys = Object.keys(body).join(', ');

@@ -1,0 +1,20 @@
+//! What is wrong with Weir itself, and with no single pool. Values only: the control plane finds it and tells the workers, whose
+//! reports have it for the console, the API and the metrics.
+
+/// The kinds of faults: each is the rule of an alert, and a label of the metrics.
+pub const FAULT_KINDS: [&str; 2] = ["certificate", "disk"];
+
+/// A fault, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// One of [`FAULT_KINDS`].
+    pub kind: &'static str,
+    /// Whether it has consequences now; otherwise it will have.
+    pub problem: bool,
+    /// What, and for whom.
+    pub summary: String,
+    /// What to do.
+    pub advice: String,
+    /// Microseconds since 1970: since when, or when it begins.
+    pub since: u64,
+}
