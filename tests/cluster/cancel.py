@@ -89,6 +89,7 @@ address = "127.0.0.1"
 port = {self.port}
 [general]
 workers = 2
+admin_users = ["app"]
 [auth]
 type = "trust"
 [auth.users]
@@ -217,6 +218,14 @@ def run():
     wrong = sessions[0].key[:4] + bytes(byte ^ 0x5c for byte in sessions[0].key[4:])
     ended, _ = ends(sessions[0], nodes[1], wrong, 2)
     check("a wrong secret cancels nothing", not ended)
+    for node in nodes:
+        show = [f"{POSTGRES}/psql", "-h", "127.0.0.1", "-p", str(node.port), "-U", "app", "-At", "-d", "weir", "-c", "show peers"]
+        ports = lambda: {line.split("|")[2] for line in subprocess.run(show, capture_output=True, text=True).stdout.splitlines()}
+        others = {str(other.port) for other in nodes if other is not node}
+        by = time.monotonic() + 15
+        while ports() != others and time.monotonic() < by:
+            time.sleep(0.2)
+        check(f"SHOW PEERS of {node.name} lists the other nodes", ports() == others, f"({ports()})")
 
     number = sessions[2].peer()
     nodes[2].stop()

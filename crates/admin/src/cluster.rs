@@ -1,6 +1,6 @@
 //! What a node knows about its cluster, for the console, the API and the metrics. Values only.
 
-use weir_base::Span;
+use weir_base::{Span, Target};
 
 /// A node's view of its cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -36,6 +36,8 @@ pub struct ClusterNode {
     pub refused: String,
     /// For how long its heartbeat is known to be unchanged.
     pub unchanged: Span,
+    /// Its number in the cancel keys of its clients, and where requests to cancel find them; `None`: other nodes pass it none.
+    pub peer: Option<(u16, Target)>,
 }
 
 /// A pool that nodes share.

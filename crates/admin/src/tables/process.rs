@@ -1,5 +1,6 @@
 //! Tables about the process itself: LISTS, VERSION, STATE, MEM, and those whose rows come with later features.
 
+use weir_base::Target;
 use weir_config::PeerRules;
 
 use super::table::{Column, Row, Snapshot, bytea, int4, int8, text, text_column};
@@ -89,7 +90,13 @@ pub(super) fn peers(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let row = |(id, peer): (&u16, &PeerRules)| {
         vec![text(id), text(&peer.host), text(peer.port), text(peer.pool_size.unwrap_or(size))]
     };
-    snapshot.config.peers.iter().map(row).collect()
+    let mut rows: Vec<Row> = snapshot.config.peers.iter().map(row).collect();
+    if let Some(view) = snapshot.report.cluster.as_ref().filter(|_| snapshot.config.peer_id == 0) {
+        let others = view.nodes.iter().filter(|node| node.name != view.node && node.state != "left");
+        let node = |(id, at): &(u16, Target)| vec![text(id), text(&at.host), text(at.port), text(size)];
+        rows.extend(others.filter_map(|other| other.peer.as_ref()).map(node));
+    }
+    rows
 }
 
 /// The requests that are passed on to them.

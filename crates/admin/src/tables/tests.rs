@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_base::{PoolMode, Span};
+use weir_base::{Host, PoolMode, Span, Target};
 use weir_config::Config;
 
 use super::*;
@@ -311,17 +311,24 @@ fn the_cluster_shows_who_has_how_much_and_nodes_without_anything() {
     let node =
         |name: &str, state| ClusterNode { name: name.into(), version: "1.0".into(), state, ..Default::default() };
     let pool = ClusterPool { name: "app".into(), budget: 12, shares: vec![share("a", 8, 2), share("gone", 4, 0)] };
-    let nodes = vec![node("a", "member"), node("b", "member")];
+    let mut nodes = vec![node("a", "member"), node("b", "member"), node("c", "left")];
+    for (node, id) in nodes.iter_mut().zip(1..) {
+        node.peer = Some((id, Target { host: Host::parse("10.0.0.1"), port: 6432 }));
+    }
     let view = ClusterView { node: "a".into(), nodes, pools: vec![pool], ..Default::default() };
     let report = Report { cluster: Some(Arc::new(view)), ..Report::default() };
     let config = Config::default();
     let snapshot = Snapshot { report: &report, config: &config, version: "", now_wall: 0 };
-    let rows = show(Show::Cluster, &snapshot).rows;
-    let lines: Vec<String> = rows
-        .iter()
-        .map(|row| row.iter().map(|value| value.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(","))
-        .collect();
-    assert_eq!(lines, ["a,member,1.0,app,12,8,1,2,0,", "b,member,1.0,-,0,0,0,0,0,", "gone,lost,,app,12,4,1,0,0,"]);
+    let lines = |what| -> Vec<String> {
+        let joined = |row: &Row| row.iter().map(|value| value.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(",");
+        show(what, &snapshot).rows.iter().map(joined).collect()
+    };
+    let left = "c,left,1.0,-,0,0,0,0,0,";
+    assert_eq!(
+        lines(Show::Cluster),
+        ["a,member,1.0,app,12,8,1,2,0,", "b,member,1.0,-,0,0,0,0,0,", left, "gone,lost,,app,12,4,1,0,0,"]
+    );
+    assert_eq!(lines(Show::Peers), ["2,10.0.0.1,6432,20"], "neither itself nor one that has left");
 }
 
 #[test]

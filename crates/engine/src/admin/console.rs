@@ -161,6 +161,13 @@ pub(crate) fn set_ignored() -> Vec<u8> {
     with_notice("SET ignored", None, "SET")
 }
 
+/// What precedes the answer to SET at a node of a cluster.
+pub(crate) fn set_is_local() -> Vec<u8> {
+    let until = "It ends with the next RELOAD here, or with the next revision of the cluster's configuration. Change all nodes \
+                 with `weir cluster apply`, the API or the panel.";
+    notice("SET changes this node only", Some(until))
+}
+
 /// A notice before the answer to a command.
 pub(crate) fn notice(message: &str, detail: Option<&str>) -> Vec<u8> {
     let mut buffer = Vec::new();

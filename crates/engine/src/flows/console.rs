@@ -69,6 +69,7 @@ impl Engine {
             Command::Set { key, value } if weir_config::is_about_tls(key) => {
                 match weir_config::set(self.admin.reloads.newest(), key, value) {
                     Ok(_) => {
+                        self.note_local_set(client, io);
                         self.console_waits(client, None, io);
                         let (caller, author) = (Caller::Console(client.peer), self.operator(client));
                         let set = SetTls { caller, author, key: key.clone(), value: value.clone() };
@@ -83,6 +84,7 @@ impl Engine {
             Ok(to_workers) => {
                 if let WorkerCommand::Adopt(config) = &to_workers {
                     self.record_config(now, ("SET", self.operator(client)), config.clone(), io);
+                    self.note_local_set(client, io);
                 }
                 let id = self.scatter(now, Caller::Console(client.peer), command, &to_workers, io);
                 self.console_waits(client, Some(id), io);
@@ -92,6 +94,13 @@ impl Engine {
                 log(Level::Error, format_args!("{error}{why}"), io);
                 io.send(client.peer, &console::failure(&error));
             }
+        }
+    }
+
+    /// Says before the answer to a SET that the other nodes of a cluster don't get it.
+    fn note_local_set<I: Io>(&self, client: &ClientSlot, io: &mut I) {
+        if !self.common.config().cluster.etcd.is_empty() {
+            io.send(client.peer, &console::set_is_local());
         }
     }
 

@@ -435,3 +435,19 @@ fn set_changes_a_setting_at_once_and_a_reload_restores_the_files_value() {
     world.helped(file);
     assert_eq!(row(&mut world), before);
 }
+
+#[test]
+fn set_at_a_node_of_a_cluster_says_that_the_other_nodes_do_not_get_it() {
+    for (etcd, notices) in [(vec![], 0), (vec!["http://127.0.0.1:2379".to_owned()], 1)] {
+        let mut config = config(1);
+        config.cluster.etcd = etcd;
+        let mut world = World::new(config);
+        let console = console(&mut world);
+        fails(&mut world, console, "SET query_timeout = x", "query_timeout");
+        for text in ["SET query_timeout = 7", "SET server_tls_sslmode = prefer"] {
+            let heard = command(&mut world, console, text);
+            let found = heard.windows(8).filter(|bytes| bytes == b"SET chan").count();
+            assert_eq!(found, notices, "{text}: {}", String::from_utf8_lossy(&heard));
+        }
+    }
+}

@@ -46,6 +46,11 @@ enum Claim {
     Full,
 }
 
+/// Where requests to cancel find a node's clients.
+pub(super) fn target(peer: &PeerAddress) -> Target {
+    Target { host: Host::parse(&peer.host), port: peer.port }
+}
+
 impl Peers {
     pub(super) fn new() -> Peers {
         Peers { own: 0, rest: 0, known: Arc::default(), said: String::new() }
@@ -73,7 +78,6 @@ impl Peers {
 
     /// Where requests to cancel find the clients of each node.
     pub(super) fn known(&mut self, node: &Node) -> Arc<NodePeers> {
-        let target = |peer: &PeerAddress| Target { host: Host::parse(&peer.host), port: peer.port };
         let others = node.peers().filter(|peer| peer.id != self.own).map(|peer| (peer.id, target(peer)));
         let known = NodePeers { own: self.own, others: others.collect() };
         if *self.known != known {

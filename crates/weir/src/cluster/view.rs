@@ -5,6 +5,8 @@ use weir_base::{Span, Time};
 use weir_cluster::{Entry, Member, Node, PoolRecord, Standing};
 use weir_config::Cluster;
 
+use super::peers::target;
+
 /// The cluster as this node sees it.
 pub(super) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
     let share = |name: &str, entry: &Entry, unchanged: Span| ClusterShare {
@@ -29,6 +31,7 @@ pub(super) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
             refused: member.refused.clone(),
             state: if own { "member" } else { state(member, unchanged, rules.lease) },
             unchanged: if own { Span::ZERO } else { unchanged },
+            peer: member.peer.as_ref().map(|peer| (peer.id, target(peer))),
         }
     };
     ClusterView {
