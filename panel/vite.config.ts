@@ -62,7 +62,8 @@ export default defineConfig({
     outDir: out,
     emptyOutDir: true,
     target: ['chrome123', 'firefox120', 'safari17.5'],
-    modulePreload: false,
+    // The chunks that the first one imports are asked for at once. Browsers that lack it need no replacement.
+    modulePreload: { polyfill: false },
     // Styles are little, and are there before a page that is fetched later.
     cssCodeSplit: false,
     // Everything is a file of its own: the policy allows no data: scripts or styles.
