@@ -224,10 +224,9 @@ pub struct Ring {
     /// `None` only while the ring is dropped.
     buffers: Option<Box<Buffers>>,
     sends: Slab<Sending>,
-    /// Sends to be reported later, by their index: of unknown end; with a completion, since the socket did not take all; taken
-    /// whole, and not reported yet.
+    /// Sends to be reported later, by their index: of unknown end, without a completion so far; taken whole, and not reported
+    /// yet.
     later: Vec<u32>,
-    refused: Vec<u32>,
     whole: Vec<u32>,
     /// Requests that were asked for and whose last completion has not been seen.
     in_flight: usize,
@@ -264,7 +263,6 @@ impl Ring {
             buffers: Some(buffers),
             sends: Slab::new(),
             later: Vec::with_capacity(shape.entries as usize),
-            refused: Vec::new(),
             whole: Vec::with_capacity(shape.entries as usize),
             in_flight: 0,
             done: Vec::with_capacity(shape.completions as usize),
@@ -285,8 +283,7 @@ impl Ring {
         sockopt::set_socket_send_buffer_size(&near, TRIAL / 16)?;
         self.send(near.as_fd(), Key::new(0), vec![0; TRIAL], Report::Later)?;
         self.wait(Some(Duration::ZERO))?;
-        let told = matches!(self.next(), Some(Completion::Sent { taken: Ok(taken), .. }) if taken < TRIAL);
-        Ok(told)
+        Ok(matches!(self.next(), Some(Completion::Sent { taken: Ok(taken), .. }) if taken < TRIAL))
     }
 
     /// The same, with a limit to what each call hands in: for tests of what a kernel may do that is short of memory.
@@ -423,11 +420,14 @@ impl Ring {
     /// Takes over what the kernel has completed.
     #[inline]
     fn collect(&mut self) {
-        let Ring { queues, done, refused, .. } = self;
+        let Ring { queues, done, later, .. } = self;
         done.extend(queues.completed().map(|e| {
             let done = Done { mark: e.user_data(), result: e.result(), flags: e.flags() };
             if Kind::of(done.mark) == Kind::SendLater {
-                refused.push(done.key().0 as u32);
+                // The socket did not take all. Removed now: `next` frees the index for another send.
+                let index = done.key().0 as u32;
+                let at = later.iter().rposition(|other| *other == index).expect("its end was unknown");
+                later.swap_remove(at);
             }
             done
         }));
@@ -440,14 +440,8 @@ impl Ring {
     /// completion was taken whole.
     #[inline]
     fn settle(&mut self) {
-        let known = self.whole.len();
-        if self.refused.is_empty() {
-            self.whole.append(&mut self.later);
-        } else {
-            let refused = mem::take(&mut self.refused);
-            self.whole.extend(self.later.drain(..).filter(|index| !refused.contains(index)));
-        }
-        self.in_flight -= self.whole.len() - known;
+        self.in_flight -= self.later.len();
+        self.whole.append(&mut self.later);
     }
 
     /// Whether more has happened than the last wait has brought: the kernel brings so much at once, and no more.

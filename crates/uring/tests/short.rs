@@ -104,6 +104,40 @@ fn whatever_part_the_kernel_takes_each_byte_reaches_its_own_socket_in_order() {
     }
 }
 
+/// A send that fails has its completion before the kernel has taken those behind it, whose later ones may get its index.
+#[test]
+fn whatever_part_the_kernel_takes_each_send_is_reported_once_also_among_sends_that_fail() {
+    const PAIRS: u64 = 12;
+    const SENDS: u64 = 400;
+    for seed in 0..60 {
+        let Some(mut ring) = ring(random(Chance(seed))) else { return };
+        let mut chance = Chance(!seed);
+        // The other end of every third one is closed.
+        let pairs: Vec<_> = (0..PAIRS).map(|_| UnixStream::pair().unwrap()).collect();
+        let pairs: Vec<_> = (0..).zip(pairs).map(|(i, (near, far))| (near, Some(far).filter(|_| i % 3 != 0))).collect();
+        let (mut free, mut reported, mut asked) = ((0..PAIRS).collect::<Vec<_>>(), 0, 0);
+        let end = Instant::now() + PATIENCE;
+        while reported < SENDS {
+            while asked < SENDS && !free.is_empty() && chance.below(3) > 0 {
+                let key = free.swap_remove(chance.below(free.len() as u64) as usize);
+                let report = if chance.below(4) == 0 { Report::AtOnce } else { Report::Later };
+                roomy(&mut ring).send(pairs[key as usize].0.as_fd(), Key::new(key), vec![7], report).unwrap();
+                asked += 1;
+            }
+            assert!(Instant::now() < end, "seed {seed}: of {asked} sends {reported} were reported");
+            ring.wait(Some(Duration::ZERO)).unwrap();
+            while let Some(completion) = ring.next() {
+                let Completion::Sent { key, bytes, taken } = completion else { panic!("seed {seed}: {completion:?}") };
+                let key = key.value();
+                assert_eq!((bytes, taken.is_ok()), (vec![7], pairs[key as usize].1.is_some()), "seed {seed}");
+                assert!(!free.contains(&key), "seed {seed}: a send of {key} was reported twice");
+                free.push(key);
+                reported += 1;
+            }
+        }
+    }
+}
+
 #[test]
 fn a_kernel_that_takes_nothing_is_not_asked_for_ever_and_gets_all_when_it_takes_again() {
     for error in PASSING {
