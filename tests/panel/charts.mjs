@@ -153,6 +153,7 @@ test('a search of users is in the address, keeps the focus while one types, and 
 
 test('Ctrl-K finds pools, settings, pages and documentation, by keys alone', async () => {
   await goTo('pools');
+  await page.getByRole('heading', { level: 1 }).waitFor();
   for (const [text, wanted] of [['sess', '#/pools/session'], ['reserve_pool_t', '#/settings?q=reserve_pool_timeout'], ['create', '#/new'], ['trouble', '#/docs/troubleshooting'],
     ['statem', '#/statements'], ['alert', '#/alerts'], ['incid', '#/incidents'], ['log', '#/log'], ['users', '#/users'], ['databases', '#/databases'], ['hist', '#/history'],
     [`${server.user} limits`, `#/users?q=${server.user}`], [`${server.port} connections`, `#/databases?server=${encodeURIComponent(`${server.host}:${server.port}`)}`]]) {
