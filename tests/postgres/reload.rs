@@ -69,6 +69,27 @@ fn a_pool_is_added_resized_and_removed_while_clients_stay() {
 }
 
 #[test]
+fn a_pool_whose_login_is_corrected_tries_it_at_once() {
+    let site = site();
+    let right = site.database().name().to_owned();
+    let second = |database: &str| {
+        let section = second_pool(&site, "second").replace(&format!("\"{right}\""), &format!("\"{database}\""));
+        setup(2).more(&(section + "server_login_retry = \"1h\"\n"))
+    };
+    reload(&site, &second("nowhere"));
+    await_shown(&site, "second", "database", Some("nowhere"));
+    let params = site.weir().params(users::APP.name, "second").password(users::APP.password);
+    for _ in 0..2 {
+        let refused = Connection::connect(&params).unwrap_err().to_string();
+        assert!(refused.contains("nowhere"), "{refused}");
+    }
+    reload(&site, &second(&right));
+    await_shown(&site, "second", "database", Some(&right));
+    let mut client = Connection::connect(&params).expect("the new login is tried");
+    assert_eq!(client.value("SELECT current_database()").unwrap().as_deref(), Some(&*right));
+}
+
+#[test]
 fn a_smaller_pool_closes_servers_as_they_become_free() {
     let site = Site::with(setup(6), Mode::Transaction);
     let mut clients: Vec<_> = (0..6).map(|_| site.connect()).collect();

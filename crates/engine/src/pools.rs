@@ -201,8 +201,7 @@ pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config:
         slot.welcome = None;
         slot.accepted.forget_accepted();
         slot.credentials.keep_hashed(None);
-        slot.hosts = Hosts::default();
-        slot.pool.reconnect(now);
+        slot.login_anew(now);
     }
     // Other parameters may be ignored now.
     slot.last_welcome = None;
@@ -267,8 +266,8 @@ impl PoolSlot {
         !plain || self.pool.next_deadline() < self.armed
     }
 
-    /// The encryption of its servers has changed: they are replaced as they are released, and a host that refused a
-    /// login is tried again.
+    /// The address, the login or the encryption of its servers has changed: they are replaced as they are released, earlier
+    /// failures count no more, and the next login does not wait for `server_login_retry`.
     pub(crate) fn login_anew(&mut self, now: Time) {
         self.hosts = Hosts::default();
         self.failures.clear();
