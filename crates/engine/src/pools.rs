@@ -267,7 +267,7 @@ impl PoolSlot {
     }
 
     /// The address, the login or the encryption of its servers has changed: they are replaced as they are released, earlier
-    /// failures count no more, and the next login does not wait for `server_login_retry`.
+    /// failures are forgotten, and the next login does not wait for `server_login_retry`.
     pub(crate) fn login_anew(&mut self, now: Time) {
         self.hosts = Hosts::default();
         self.failures.clear();
