@@ -96,8 +96,10 @@ impl ConfigStore {
             None
         });
         if let Some(shared) = &shared {
-            let (started, more) =
-                shared.start(|settings| load::load_merged(file, (&text, &settings.text), &Edits::default()));
+            let (started, more) = shared.start(|settings| {
+                let opened = shared.secrets().open(&settings.text)?;
+                load::load_merged(file, (&text, &opened), &Edits::default())
+            });
             warnings.extend(more);
             if let Some((revised, (merged, loaded))) = started {
                 (running, in_force, config) = (Some(revised), merged, loaded);
@@ -213,11 +215,18 @@ impl ConfigStore {
             (FileFormat::Toml, Edit::Restore(restore)) => Written::File(restored(current, restore)?),
             (FileFormat::Toml, _) => rewrite(&current.text, &edits).map_or_else(nowhere, Written::File),
         };
-        let read = match &text {
-            Written::File(text) if current.running.is_none() => self.read(text, &Edits::default()),
-            Written::File(text) => self.read_merged(text, current, &Edits::default()),
-            Written::Shared(text) => self.read_with(current, text),
-            Written::Nowhere(_) => self.read(&current.text, &edits),
+        let shared = match (&text, &current.running) {
+            (Written::Shared(text), _) => Some(self.opened(text).map_err(ChangeError::Unfit)?),
+            (Written::File(_), Some(running)) => Some(self.opened(&running.settings.text).map_err(ChangeError::Unfit)?),
+            _ => None,
+        };
+        let read = match (&text, shared) {
+            (Written::File(text), None) => self.read(text, &Edits::default()),
+            (Written::File(text), Some(shared)) => self.read_merged((text, &shared), &Edits::default()),
+            (Written::Shared(_), shared) => {
+                self.read_merged((&current.file, &shared.unwrap_or_default()), &current.edits)
+            }
+            (Written::Nowhere(_), _) => self.read(&current.text, &edits),
         };
         let config = read.map_err(|mistakes| ChangeError::Invalid(Box::new(mistakes.first().clone())))?;
         if let Some(exposure) = weir_config::find_exposure(&current.config, &config, edit) {
@@ -233,7 +242,8 @@ impl ConfigStore {
     fn write(&self, current: &mut Current, text: String) -> Result<(), ReplaceError> {
         // Changes that were only in memory are written with it.
         replace(&self.file, &current.file, &text)?;
-        let merged = current.running.as_ref().and_then(|running| weir_config::merge(&text, &running.settings.text));
+        let shared = current.running.as_ref().and_then(|running| self.opened(&running.settings.text).ok());
+        let merged = shared.and_then(|shared| weir_config::merge(&text, &shared));
         current.text = merged.unwrap_or_else(|| text.clone());
         (current.file, current.edits) = (text, Edits::default());
         Ok(())
@@ -298,7 +308,7 @@ impl ConfigAccess for ConfigStore {
         let text = load::read(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
         let next = match &current.running {
             None => self.read(&text, &current.edits),
-            Some(_) => self.read_merged(&text, &current, &current.edits),
+            Some(running) => self.read_merged((&text, &self.opened(&running.settings.text)?), &current.edits),
         };
         let next = next.map_err(|mistakes| mistakes.to_string())?;
         Ok(rehearsal(&current.config, &next))

@@ -55,7 +55,8 @@ pub(crate) fn load_changed(file: &Path, text: &str, edits: &Edits) -> Result<Con
 /// A text that can't be merged.
 pub(crate) const NO_TOML: &str = "the cluster's configuration, or this node's file, is not TOML";
 
-/// The configuration of a node's file, with the text that a cluster's nodes share, and both texts merged. An error, also one
+/// The configuration of a node's file, with the text that a cluster's nodes share, its secrets in the clear, and both texts
+/// merged. An error, also one
 /// about valid settings that can't be served, is one line.
 pub(crate) fn load_merged(file: &Path, (own, shared): (&str, &str), edits: &Edits) -> Result<(String, Config), String> {
     let text = weir_config::merge(own, shared).ok_or_else(|| NO_TOML.to_owned())?;
@@ -67,8 +68,17 @@ pub(crate) fn load_merged(file: &Path, (own, shared): (&str, &str), edits: &Edit
     let findings = weir_config::review(&config, &facts());
     match findings.into_iter().find(|finding| finding.severity == Severity::Error) {
         Some(finding) => Err(finding.message()),
-        None => Ok((text, config)),
+        None => Ok((text, without_shared(config, own))),
     }
+}
+
+/// A configuration whose secrets are not those of the node's own file does not have them from there.
+pub(crate) fn without_shared(mut config: Config, own: &str) -> Config {
+    if weir_config::node_part(own).is_none_or(|own| weir_config::find_plain_secret(&own).is_none()) {
+        let source = config.source.clone();
+        config.password_files.retain(|file| *file != source);
+    }
+    config
 }
 
 /// Reads as [`load_as_far`] does, if the file had this text. `anywhere`: variables of the environment may be missing, since

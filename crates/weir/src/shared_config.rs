@@ -13,13 +13,15 @@ use std::time::SystemTime;
 use serde_json::{Value as Json, json};
 use weir_cluster::{Adoption, Outcome, Revision};
 
+use crate::shared_secrets::Secrets;
+
 /// The longest text, in bytes: etcd takes requests up to 1.5 MiB, and the value is in base64 in it.
 pub(crate) const LONGEST: usize = 1 << 20;
 
 /// What etcd has: the text, and who wrote it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Settings {
-    /// The shared part of a weir.toml.
+    /// The shared part of a weir.toml; its secrets are encrypted.
     pub(crate) text: String,
     /// The author's reason.
     pub(crate) comment: Option<String>,
@@ -90,6 +92,7 @@ pub(crate) struct Shared {
     source: Mutex<Box<dyn Source>>,
     node: String,
     file: Option<PathBuf>,
+    secrets: Secrets,
     state: Mutex<State>,
 }
 
@@ -103,10 +106,10 @@ struct State {
 
 impl Shared {
     /// `floors`: the file of the node's floors; the last good settings are in a file beside it.
-    pub(crate) fn new(source: Box<dyn Source>, node: &str, floors: Option<&Path>) -> Shared {
+    pub(crate) fn new(source: Box<dyn Source>, node: &str, floors: Option<&Path>, secrets: Secrets) -> Shared {
         let state = State { adoption: Adoption::default(), candidate: None, refused: None };
         let file = floors.map(|floors| appended(floors, ".settings"));
-        Shared { source: Mutex::new(source), node: node.to_owned(), file, state: Mutex::new(state) }
+        Shared { source: Mutex::new(source), node: node.to_owned(), file, secrets, state: Mutex::new(state) }
     }
 
     /// Chooses what to start with: etcd's settings if they fit, or else those on disk. Returns what `fits` returned for them,
@@ -157,6 +160,11 @@ impl Shared {
         let stored = self.stored().transpose()?;
         let fit = stored.and_then(|stored| fits(&stored.settings).map(|fit| (stored, fit)));
         fit.map_err(|why| warnings.push(format!("cluster: the configuration on disk can't be used: {why}"))).ok()
+    }
+
+    /// How secrets are encrypted.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// The name of this node.

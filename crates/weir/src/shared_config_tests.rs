@@ -51,7 +51,7 @@ fn the_last_good_revision_is_used_when_etcd_is_away_or_has_a_bad_one() {
     let folder = folder("start");
     let floors = folder.join("floors");
     let memory = Memory::default();
-    let open = || Shared::new(Box::new(memory.clone()), "a", Some(&floors));
+    let open = || Shared::new(Box::new(memory.clone()), "a", Some(&floors), Secrets::default());
     let (none, warnings) = open().start(fits);
     assert!(none.is_none() && warnings.is_empty(), "{warnings:?}");
     assert_eq!(write(&mut memory.clone(), 0, &settings("good")), Ok(Some(1)));
@@ -76,7 +76,7 @@ fn the_last_good_revision_is_used_when_etcd_is_away_or_has_a_bad_one() {
 
 #[test]
 fn a_revision_is_tried_once_and_stays_refused_until_a_newer_one() {
-    let shared = Shared::new(Box::new(Memory::default()), "a", None);
+    let shared = Shared::new(Box::new(Memory::default()), "a", None, Secrets::default());
     shared.seen(7, Some((5, settings("x").encode())));
     assert!(!shared.status().is_newest);
     assert_eq!(shared.next_trial().unwrap().revision, 5);
@@ -96,7 +96,7 @@ fn a_revision_is_tried_once_and_stays_refused_until_a_newer_one() {
 fn a_write_whose_reply_was_lost_is_found() {
     let memory = Memory::default();
     lock(&memory.0).2 = true;
-    let shared = Shared::new(Box::new(memory.clone()), "a", None);
+    let shared = Shared::new(Box::new(memory.clone()), "a", None, Secrets::default());
     assert_eq!(shared.publish(0, &settings("x")), Ok(Some(1)));
     lock(&memory.0).2 = false;
     assert_eq!(shared.publish(0, &settings("y")), Ok(None), "another revision is there");

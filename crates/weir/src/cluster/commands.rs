@@ -15,6 +15,7 @@ use crate::check;
 use crate::failure::Failure;
 use crate::load;
 use crate::shared_config::{self, Revised, Settings, Source};
+use crate::shared_secrets::{self, Secrets};
 
 use super::etcd::Etcd;
 
@@ -25,6 +26,7 @@ Examples:
   weir cluster apply pools.toml --comment bigger --node weir.toml
   weir cluster diff pools.toml               what apply would change; exit status 1 if anything
   weir cluster export > pools.toml           the configuration that the nodes share
+  weir cluster key /etc/weir/cluster.key     makes the key that encrypts secrets in it
 
 A weir.toml with [cluster] says how to reach etcd. With a shared configuration the nodes have
 [general], [auth], [limits], [users] and [pools] from there, and all else from their own weir.toml.";
@@ -35,7 +37,12 @@ Examples:
   weir cluster apply pools.toml --comment bigger
   weir cluster apply weir.toml               a whole file: what is each node's own in it is left out
 
-No password may be in the file, since all who can read etcd would have it. In place of one:
+Passwords in the file are encrypted, if the node's weir.toml has the cluster's key:
+
+  [cluster]
+  secrets_key_file = \"cluster.key\"   # made by weir cluster key, the same on all nodes
+
+Without it no password may be in the file, since all who can read etcd would have it. In place of one:
 
   [pools.app]
   password_file = \"app.password\"   # a file on each node, beside its weir.toml
@@ -85,6 +92,14 @@ enum Command {
         /// A node's weir.toml
         #[arg(default_value = NODE)]
         node: PathBuf,
+        /// With its secrets in the clear, which needs the cluster's key
+        #[arg(long)]
+        plain: bool,
+    },
+    /// Make a key that encrypts secrets of the configuration, for secrets_key_file
+    Key {
+        /// A new file for it, which only its owner can read; without it, it is printed
+        file: Option<PathBuf>,
     },
     /// Show what apply would change; the exit status is 1 if anything
     Diff {
@@ -101,7 +116,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match (&arguments.command, &arguments.file) {
         (Some(Command::Apply { file, comment, node }), _) => apply(file, node.as_deref(), comment.clone()),
         (Some(Command::Diff { file, node }), _) => diff(file, node.as_deref()),
-        (Some(Command::Export { node }), _) => export(node),
+        (Some(Command::Export { node, plain }), _) => export(node, *plain),
+        (Some(Command::Key { file }), _) => key(file.as_deref()),
         (None, Some(file)) => {
             let rules = rules(file, &load::load_as_far(file).0)?;
             status(&rules).map_err(Failure::Message)?.iter().for_each(print_line);
@@ -150,14 +166,27 @@ fn diff(file: &Path, node: Option<&Path>) -> Result<(), Failure> {
     if checked.changes.is_empty() { Ok(()) } else { Err(Failure::Reported) }
 }
 
-fn export(node: &Path) -> Result<(), Failure> {
+fn export(node: &Path, plain: bool) -> Result<(), Failure> {
     let rules = rules(node, &load::load_as_far(node).0)?;
     let mut etcd = Etcd::new(&rules).map_err(Failure::Message)?;
     let Some(present) = read(&mut etcd)? else {
         let text = format!("cluster {} has no shared configuration: weir cluster apply FILE writes one", rules.name);
         return Err(Failure::Message(text));
     };
-    present.settings.text.lines().for_each(print_line);
+    let text = present.settings.text;
+    let text = if plain { Secrets::new(&rules).open(&text).map_err(Failure::Message)? } else { text };
+    text.lines().for_each(print_line);
+    Ok(())
+}
+
+fn key(file: Option<&Path>) -> Result<(), Failure> {
+    match file {
+        None => print_line(shared_secrets::new_key().map_err(Failure::Message)?),
+        Some(file) => {
+            shared_secrets::write_key(file).map_err(|error| Failure::at(file.display(), error))?;
+            print_line(format!("a new key is in {}: copy it to all nodes", file.display()));
+        }
+    }
     Ok(())
 }
 
@@ -174,17 +203,15 @@ fn checked(file: &Path, node: Option<&Path>) -> Result<Checked, Failure> {
         load::read(&node).map_err(|error| Failure::at(node.display(), error))?
     };
     let (own, _) = load::load_text_as_far(&node, &node_text, false);
-    check_file(file, &text, &node)?;
+    let secrets = Secrets::new(&own.cluster);
+    let opened = |text: &str| secrets.open(text).map_err(|why| Failure::at(file.display(), why));
+    check_file(file, &opened(&text)?, &node)?;
     let shared = shared.ok_or_else(|| Failure::at(file.display(), "is not TOML"))?;
     if weir_config::shared_sections(&text, true).is_empty() {
         return Err(Failure::at(
             file.display(),
             "has nothing that nodes share: [pools], [auth], [users], [limits] or [general]",
         ));
-    }
-    if let Some((key, help)) = weir_config::find_plain_secret(&shared) {
-        let text = format!("{key} would be in etcd in the clear: {help}");
-        return Err(Failure::at(file.display(), text));
     }
     let left_out = weir_config::shared_sections(&text, false);
     if !left_out.is_empty() && node != file {
@@ -193,17 +220,29 @@ fn checked(file: &Path, node: Option<&Path>) -> Result<Checked, Failure> {
     let rules = rules(&node, &own)?;
     let mut etcd = Etcd::new(&rules).map_err(Failure::Message)?;
     let present = read(&mut etcd)?;
+    let before = present.as_ref().map(|present| present.settings.text.as_str());
+    let shared = secrets.seal(&shared, before).map_err(|why| Failure::at(file.display(), why))?;
+    if let Some((key, help)) = weir_config::find_plain_secret(&shared) {
+        let text = format!("{key} would be in etcd in the clear: {help}");
+        return Err(Failure::at(file.display(), text));
+    }
     let merged = |shared: &str| {
         let text = weir_config::merge(&node_text, shared).unwrap_or_default();
         load::load_text_as_far(&node, &text, true)
     };
-    let (after, mistakes) = merged(&shared);
+    let (after, mistakes) = merged(&opened(&shared)?);
     if let Some(mistakes) = mistakes {
         let first = mistakes.first();
         return Err(Failure::at(file.display(), format!("with {}: {}", node.display(), first.message)));
     }
     // Without a shared configuration each node has its file's.
-    let before = present.as_ref().map_or_else(|| own.clone(), |present| merged(&present.settings.text).0);
+    let before = before.map(|text| {
+        secrets.open(text).unwrap_or_else(|why| {
+            eprintln!("weir: warning: what etcd has can't be compared: {why}");
+            text.to_owned()
+        })
+    });
+    let before = before.map_or_else(|| own.clone(), |text| merged(&text).0);
     let restart = weir_config::differences(&before, &after).restart.into_iter().map(|change| change.key).collect();
     Ok(Checked { changes: weir_config::changes(&before, &after), restart, rules, etcd, shared, present })
 }
