@@ -310,6 +310,7 @@ def run():
         within(f"{node.name} has it", 10, lambda: "4" in str(pool_size(node)), lambda: pool_size(node))
 
     encrypted(etcd, server, nodes, ask)
+    ended(etcd, server, nodes)
     dump = json.dumps(etcd.dump())
     check("no secret is in etcd", not any(secret in dump for secret in (SECRET, OTHER, THIRD, FOURTH)))
     copies = [open(f"{n.folder}/floors.settings").read() for n in nodes]
@@ -411,6 +412,75 @@ def encrypted(etcd, server, nodes, ask):
     within("node1 is a member again", 15, lambda: one.api("pools/app", "PATCH", {"size": 5})[0] == 200)
     for node in nodes:
         within(f"{node.name} has it", 10, lambda: "5" in str(pool_size(node)), lambda: pool_size(node))
+
+
+def ended(etcd, server, nodes):
+    print("the shared configuration is ended", flush=True)
+    one, two, three = nodes
+    code, out, error = weir("end", one.file)
+    check("not by a node whose file has no pools", code == 1 and "has no pools" in error, (out, error))
+    for node in (one, two):
+        with open(node.file, "a") as to:
+            to.write(f'''
+[auth.users]
+ann = "{OTHER}"
+[pools.app]
+host = "127.0.0.1"
+port = {server}
+user = "app"
+password = "{THIRD}"
+size = 11
+[pools.own]
+host = "127.0.0.1"
+port = {server}
+dbname = "app"
+user = "app"
+password = "{THIRD}"
+''')
+    code, out, error = weir("end", one.file, "--comment", "back to files")
+    check("the changes and the nodes are shown", code == 1 and "+ pool own" in out and "pool app size: 5 -> 11" in out
+          and "node node2 has its own file's" in out and "node node3 refuses it" in out and "has no pools" in out, (out, error))
+    check("nothing secret is printed", THIRD not in out + error and OTHER not in out + error)
+    for node in (one, two):
+        within(f"{node.name} has its own pools", SOON, lambda: node.query(database="own") == "1" and "11" in str(pool_size(node)),
+               lambda: (node.query(database="own"), pool_size(node)))
+        check("and no user of the shared ones", node.query("eve", FOURTH) != "1")
+    check("a node without pools keeps the shared ones", three.query("eve", FOURTH) == "1" and "has no pools" in three.refused(), three.refused())
+    within("the files' budget is in etcd", SOON, lambda: record(etcd).get("budget") == 11, lambda: record(etcd))
+    code, out, error = weir(one.file)
+    check("the status says so", "ended with revision" in out and "back to files" in out and "its own configuration" in out, out)
+    code, out, error = weir("export", "--plain", one.file)
+    check("export prints what was shared", code == 0 and THIRD in out and "has ended it" in error, error)
+    former = weir("export", one.file)[1]
+    check("it can't be ended twice", weir("end", one.file)[0] == 1)
+    code, answer = one.api("pools/own", "PATCH", {"size": 3})
+    check("a change goes into the node's file", code == 200 and "size = 3" in open(one.file).read(), (code, answer))
+    check("and to no other node", "size = 3" not in open(two.file).read())
+    code, answer = three.api("pools/app", "PATCH", {"size": 3})
+    check("a change at the node that has refused it is a conflict", code == 409, (code, answer))
+    # Killed: a node that leaves in order gives its floors up.
+    for node in (two, three):
+        node.process.kill()
+        node.process.wait()
+        node.start()
+    check("a restart keeps that", two.query(database="own") == "1" and three.query("eve", FOURTH) == "1")
+    three.process.kill()
+    three.process.wait()
+    with open(three.file, "a") as to:
+        to.write(f'[pools.own]\nhost = "127.0.0.1"\nport = {server}\ndbname = "app"\nuser = "app"\npassword = "{THIRD}"\n'
+                 f'[auth.users]\nann = "{OTHER}"\n')
+    three.start()
+    within("with pools in its file, node3 has them", SOON, lambda: three.query(database="own") == "1" and not three.refused(), three.refused)
+    etcd.stop()
+    two.process.kill()
+    two.process.wait()
+    two.start()
+    check("a node that starts without etcd has its own file's", two.query() == "1" and "11" in str(pool_size(two)), two.query())
+    etcd.start()
+    within("apply begins it again", 10, lambda: weir("apply", "-", "--node", one.file, stdin=former)[0] == 0)
+    for node in nodes:
+        within(f"{node.name} has the shared pools", 10, lambda: node.query("eve", FOURTH) == "1" and node.query(database="own") != "1",
+               lambda: node.query("eve", FOURTH))
 
 
 def pool_size(node):

@@ -53,12 +53,19 @@ struct Current {
     file: String,
     /// The text in force: the file's, or its own part with the shared configuration.
     text: String,
-    /// The shared configuration in force, and the one before.
+    /// The shared revision in force, and the one before. It may be the end of the shared configuration.
     running: Option<Revised>,
     former: Option<Revised>,
     /// Changes that are not in the file.
     edits: Edits,
     config: Arc<Config>,
+}
+
+impl Current {
+    /// The shared configuration in force.
+    fn shared(&self) -> Option<&Revised> {
+        self.running.as_ref().filter(|running| !running.settings.ended)
+    }
 }
 
 /// A change, prepared but not made.
@@ -97,8 +104,11 @@ impl ConfigStore {
         });
         if let Some(shared) = &shared {
             let (started, more) = shared.start(|settings| {
-                let opened = shared.secrets().open(&settings.text)?;
-                load::load_merged(file, (&text, &opened), &Edits::default())
+                let edits = Edits::default();
+                match settings.ended {
+                    true => load::load_own(file, &text, &edits),
+                    false => load::load_merged(file, (&text, &shared.secrets().open(&settings.text)?), &edits),
+                }
             });
             warnings.extend(more);
             if let Some((revised, (merged, loaded))) = started {
@@ -125,7 +135,7 @@ impl ConfigStore {
             (reread, Some(shared)) => self.reload_shared(&mut current, shared, reread),
         };
         let (text, mut config) = read?;
-        if current.running.is_none() {
+        if current.shared().is_none() {
             current.file.clone_from(&text);
         }
         config.warnings = readable_secrets::warnings(&config);
@@ -211,11 +221,11 @@ impl ConfigStore {
         let text = match (current.config.format, edit) {
             (FileFormat::Ini, Edit::Restore(_)) => return Err(ChangeError::Unfit(INI.to_owned())),
             (FileFormat::Ini, _) => Written::Nowhere(INI.to_owned()),
-            (FileFormat::Toml, edit) if current.running.is_some() => self.plan_on_node(current, edit, &edits)?,
+            (FileFormat::Toml, edit) if current.shared().is_some() => self.plan_on_node(current, edit, &edits)?,
             (FileFormat::Toml, Edit::Restore(restore)) => Written::File(restored(current, restore)?),
             (FileFormat::Toml, _) => rewrite(&current.text, &edits).map_or_else(nowhere, Written::File),
         };
-        let shared = match (&text, &current.running) {
+        let shared = match (&text, current.shared()) {
             (Written::Shared(text), _) => Some(self.opened(text).map_err(ChangeError::Unfit)?),
             (Written::File(_), Some(running)) => Some(self.opened(&running.settings.text).map_err(ChangeError::Unfit)?),
             _ => None,
@@ -242,7 +252,7 @@ impl ConfigStore {
     fn write(&self, current: &mut Current, text: String) -> Result<(), ReplaceError> {
         // Changes that were only in memory are written with it.
         replace(&self.file, &current.file, &text)?;
-        let shared = current.running.as_ref().and_then(|running| self.opened(&running.settings.text).ok());
+        let shared = current.shared().and_then(|running| self.opened(&running.settings.text).ok());
         let merged = shared.and_then(|shared| weir_config::merge(&text, &shared));
         current.text = merged.unwrap_or_else(|| text.clone());
         (current.file, current.edits) = (text, Edits::default());
@@ -306,7 +316,7 @@ impl ConfigAccess for ConfigStore {
     fn rehearse_reload(&self) -> Result<Rehearsal, String> {
         let current = self.current();
         let text = load::read(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
-        let next = match &current.running {
+        let next = match current.shared() {
             None => self.read(&text, &current.edits),
             Some(running) => self.read_merged((&text, &self.opened(&running.settings.text)?), &current.edits),
         };

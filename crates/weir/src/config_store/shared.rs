@@ -61,7 +61,7 @@ impl ConfigStore {
         if current.running.as_ref().map(|running| running.revision) == refused {
             current.running = current.former.take();
             let edits = current.edits.clone();
-            let former = match &current.running {
+            let former = match current.shared() {
                 Some(running) => self.load_shared((&current.file, &running.settings.text), &edits).ok(),
                 None => load::load_changed(&self.file, &current.file, &edits).ok().map(|c| (current.file.clone(), c)),
             };
@@ -88,7 +88,11 @@ impl ConfigStore {
         };
         if let Some(candidate) = shared.candidate(reread == Reread::All) {
             let on_trial = shared.is_on_trial(candidate.revision);
-            match self.load_shared((&file, &candidate.settings.text), &current.edits) {
+            let loaded = match candidate.settings.ended {
+                true => load::load_own(&self.file, &file, &current.edits),
+                false => self.load_shared((&file, &candidate.settings.text), &current.edits),
+            };
+            match loaded {
                 Ok(loaded) => {
                     if !on_trial {
                         drop(shared.in_force(&candidate));
@@ -103,7 +107,7 @@ impl ConfigStore {
                 Err(_) => {}
             }
         }
-        let loaded = match &current.running {
+        let loaded = match current.shared() {
             Some(running) => self.load_shared((&file, &running.settings.text), &current.edits)?,
             None => {
                 let config = load::load_changed(&self.file, &file, &current.edits).map_err(|why| why.to_string())?;
@@ -116,7 +120,7 @@ impl ConfigStore {
 
     /// What a change on a node with a shared configuration writes.
     pub(super) fn plan_on_node(&self, current: &Current, edit: &Edit, edits: &Edits) -> Result<Written, ChangeError> {
-        let Some(running) = &current.running else { return Err(ChangeError::Fixed) };
+        let Some(running) = current.shared() else { return Err(ChangeError::Fixed) };
         let shape = || ChangeError::Unfit("the cluster's configuration has another shape than this version".to_owned());
         if !weir_config::concerns_cluster(edit) {
             return Ok(rewrite(&current.file, edits).map_or_else(super::nowhere, Written::File));
@@ -157,7 +161,7 @@ impl ConfigStore {
         (text, author): (String, &Author),
         config: Arc<Config>,
     ) -> Result<Persisted, ChangeError> {
-        let (Some(shared), Some(running)) = (&self.shared, &current.running) else { return Err(ChangeError::Fixed) };
+        let (Some(shared), Some(running)) = (&self.shared, current.shared()) else { return Err(ChangeError::Fixed) };
         let opened = self.opened(&text).map_err(ChangeError::Unfit)?;
         let merged =
             weir_config::merge(&current.file, &opened).ok_or_else(|| ChangeError::Unfit(NO_TOML.to_owned()))?;
