@@ -32,12 +32,14 @@ impl Engine {
         let limit = |key: &Key| limit(key, now, config, budget);
         let replies = self.cluster.counter.receive(from, request, workers, &limit);
         self.send_quota_replies(replies, io);
+        self.check_departed(io);
     }
 
     /// The server has ended a connection that was closed here: another one may be opened.
     pub(crate) fn shared_server_ended<I: Io>(&mut self, now: Time, database: &str, io: &mut I) {
         self.cluster.budget.ended(database);
         self.shrink_shared(now, io);
+        self.check_departed(io);
     }
 
     /// Other limits of the pools that nodes share; returns what is open of each.
@@ -114,7 +116,11 @@ impl Engine {
     pub(crate) fn close_servers_of<I: Io>(&mut self, now: Time, database: &str, io: &mut I) {
         let pools = self.pools.named(Some(database));
         let servers: Vec<Peer> = self.peers.servers().filter(|s| pools.contains(&s.pool)).map(|s| s.peer).collect();
-        servers.into_iter().for_each(|server| self.close_server(now, server, "the cluster's lease has ended", io));
+        let why = match self.admin.shutdown.is_draining() {
+            true => "server shutting down",
+            false => "the cluster's lease has ended",
+        };
+        servers.into_iter().for_each(|server| self.close_server(now, server, why, io));
     }
 
     /// A new configuration may allow more.
