@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_admin::SharedLimits;
 use weir_base::{ClientAddr, Peer, Span, Time, WorkerId};
 use weir_config::Config;
+use weir_session::Refusal;
 
 use crate::cluster::budget::{NodeBudget, database_of};
 use crate::cluster::messages::{Message, Payload};
@@ -115,12 +116,18 @@ impl Engine {
     /// All servers of a database are closed, those in use too: another node may get their permits.
     pub(crate) fn close_servers_of<I: Io>(&mut self, now: Time, database: &str, io: &mut I) {
         let pools = self.pools.named(Some(database));
-        let servers: Vec<Peer> = self.peers.servers().filter(|s| pools.contains(&s.pool)).map(|s| s.peer).collect();
-        let why = match self.admin.shutdown.is_draining() {
-            true => "server shutting down",
-            false => "the cluster's lease has ended",
+        let servers = || self.peers.servers().filter(|s| pools.contains(&s.pool));
+        let found: Vec<(Peer, Option<Peer>)> = servers().map(|s| (s.peer, s.link)).collect();
+        let (why, refusal) = match self.admin.shutdown.is_draining() {
+            true => ("server shutting down", Refusal::ServersShuttingDown),
+            false => ("the cluster's lease has ended", Refusal::ServerLost),
         };
-        servers.into_iter().for_each(|server| self.close_server(now, server, why, io));
+        for (server, client) in found {
+            if let Some(client) = client {
+                self.refuse_handle(now, client, refusal.clone(), io);
+            }
+            self.close_server(now, server, why, io);
+        }
     }
 
     /// A new configuration may allow more.

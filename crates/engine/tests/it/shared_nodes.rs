@@ -183,3 +183,13 @@ fn a_second_signal_ends_the_process_at_once() {
     world.signal(Signal::ShutdownClients);
     assert_eq!(end(&world), (true, false));
 }
+
+#[test]
+fn a_server_in_use_is_closed_after_the_lease_and_its_client_gets_an_error() {
+    let mut world = world(2, 0);
+    let (ann, server) = busy(&mut world);
+    world.heard(ann);
+    world.pass(Span::from_secs(8));
+    assert!(world.heard(server).ends_with(&[b'X', 0, 0, 0, 4]), "a Terminate");
+    assert!(says(&world.heard(ann), "server conn crashed?") && !world.is_open(ann));
+}
