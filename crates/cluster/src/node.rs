@@ -340,10 +340,10 @@ impl Node {
         }
     }
 
-    /// Below 100 ms after the first conflict, and longer after each that follows: nodes that write one record take turns.
+    /// Below 50 ms after the first conflict, and longer after those that follow: nodes that write one record take turns.
     fn pause_after_conflict(&mut self) -> Span {
         let chance = self.member.incarnation.wrapping_add(self.member.beat.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 32;
-        let pause = Span::from_micros((chance % 97 * 1000) << self.conflicts);
+        let pause = Span::from_micros((chance % 49 * 1000) << self.conflicts);
         self.conflicts = (self.conflicts + 1).min(MOST_CONFLICTS);
         pause
     }
