@@ -90,6 +90,30 @@ fn a_pool_whose_login_is_corrected_tries_it_at_once() {
 }
 
 #[test]
+fn a_pool_whose_users_secret_is_corrected_tries_it_at_once() {
+    let site = site();
+    let limits = setup(2).general("[limits]\nserver_login_retry = \"1h\"");
+    let list = |password: &str| {
+        let list = limits.userlist();
+        let line = list.lines().find(|line| line.starts_with("\"app\"")).expect("the user is listed");
+        list.replace(line, &format!("\"app\" \"{}\"", password.replace('"', "\"\"")))
+    };
+    let reload = |password: &str| {
+        site.weir().rewrite(&limits.toml(site.database()), &list(password));
+        site.weir().command("RELOAD").expect("it is valid");
+    };
+    reload("an earlier one");
+    for _ in 0..2 {
+        let wrong = site.params().password("an earlier one");
+        let refused = Connection::connect(&wrong).unwrap_err().to_string();
+        assert!(refused.contains("password authentication failed"), "{refused}");
+    }
+    reload(users::APP.password);
+    let mut client = Connection::connect(&site.params()).expect("the new secret is tried");
+    assert_eq!(client.value("SELECT current_user").unwrap().as_deref(), Some("app"));
+}
+
+#[test]
 fn a_smaller_pool_closes_servers_as_they_become_free() {
     let site = Site::with(setup(6), Mode::Transaction);
     let mut clients: Vec<_> = (0..6).map(|_| site.connect()).collect();
