@@ -92,7 +92,7 @@ fn a_pool_whose_login_is_corrected_tries_it_at_once() {
 #[test]
 fn a_pool_whose_users_secret_is_corrected_tries_it_at_once() {
     let site = site();
-    let limits = setup(2).general("[limits]\nserver_login_retry = \"1h\"");
+    let limits = setup(2).limit("server_login_retry = \"1h\"");
     let list = |password: &str| {
         let list = limits.userlist();
         let line = list.lines().find(|line| line.starts_with("\"app\"")).expect("the user is listed");
