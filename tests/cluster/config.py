@@ -3,7 +3,8 @@
 
 Applied at one node, it is in force at all within two seconds; a file that is wrong, or holds a password, is refused whole; a node
 that can't use a revision keeps the former one and reports it; a node that starts without etcd has the last good one; a change
-through the API of one node is seen at the others; no secret is in etcd.
+through the API of one node is seen at the others; no secret is in etcd; with a key file, passwords are there encrypted, and a node with
+another key refuses them.
 """
 
 import base64, json, os, pwd, shutil, socket, subprocess, sys, tempfile, time, urllib.error, urllib.request
@@ -17,7 +18,7 @@ os.chmod(folder, 0o755)
 processes = []
 account = pwd.getpwnam("nobody") if os.getuid() == 0 else None
 # Within the wait of this test, and not a password that another program has.
-SECRET, OTHER = "the-secret-of-app", "another-secret"
+SECRET, OTHER, THIRD, FOURTH = "the-secret-of-app", "another-secret", "a-third-secret", "of-eve-a-secret"
 
 
 def free_port():
@@ -92,9 +93,11 @@ def postgres():
     for statement in [f"create role app login password '{SECRET}'", "create database app owner app",
                       f"create role ann login password '{OTHER}'"]:
         subprocess.run([f"{POSTGRES}/psql", *admin, statement], check=True, stdout=subprocess.DEVNULL)
-    verifier = subprocess.run([f"{POSTGRES}/psql", *admin, "select rolpassword from pg_authid where rolname = 'ann'"],
-                              check=True, text=True, capture_output=True).stdout.strip()
-    return port, verifier
+
+    def ask(statement):
+        return subprocess.run([f"{POSTGRES}/psql", *admin, statement], check=True, text=True, capture_output=True).stdout.strip()
+
+    return port, ask("select rolpassword from pg_authid where rolname = 'ann'"), ask
 
 
 class Node:
@@ -205,7 +208,7 @@ def record(etcd):
 
 
 def run():
-    etcd, (server, verifier) = Etcd(), postgres()
+    etcd, (server, verifier, ask) = Etcd(), postgres()
     nodes = [Node(f"node{n}", etcd) for n in (1, 2, 3)]
     one, two, three = nodes
     print(f"etcd, PostgreSQL and three nodes without pools run in {folder}", flush=True)
@@ -246,7 +249,7 @@ def run():
     text = open(plain).read().replace('password_file = "app.password"', f'password = "{SECRET}"')
     open(plain, "w").write(text)
     code, out, error = weir("apply", plain, "--node", one.file)
-    check("a password is refused with what to do", code == 1 and "password_file" in error and SECRET not in error + out, error)
+    check("a password is refused with what to do", code == 1 and "password_file" in error and "secrets_key_file" in error and SECRET not in error + out, error)
     users = shared_file("users.toml", server, OTHER)
     code, out, error = weir("apply", users, "--node", one.file)
     check("a user's password is refused", code == 1 and "auth.users.ann" in error and OTHER not in error + out, error)
@@ -286,8 +289,8 @@ def run():
     versions = three.api("config/versions")
     check("the history of node3 has it, with node and comment",
           all(word in json.dumps(versions) for word in ('"cluster"', '"node2"', '"more-for-app"')), versions)
-    code, answer = two.api("pools/app", "PATCH", {"password": SECRET})
-    check("a password by the API is refused", code == 400 and SECRET not in json.dumps(answer), (code, answer))
+    code, answer = two.api("pools/app", "PATCH", {"password": SECRET, "password_file": None})
+    check("a password by the API is refused", code == 400 and "secrets_key_file" in str(answer) and SECRET not in str(answer), (code, answer))
     check("the nodes' own files are as they were", all("[pools" not in open(node.file).read() for node in nodes))
 
     print("a node starts without etcd", flush=True)
@@ -306,10 +309,178 @@ def run():
     for node in nodes:
         within(f"{node.name} has it", 10, lambda: "4" in str(pool_size(node)), lambda: pool_size(node))
 
+    encrypted(etcd, server, nodes, ask)
+    ended(etcd, server, nodes)
     dump = json.dumps(etcd.dump())
-    check("no secret is in etcd", SECRET not in dump and OTHER not in dump)
-    check("no secret is in the nodes' copies", all(SECRET not in open(f"{n.folder}/floors.settings").read() for n in nodes))
+    check("no secret is in etcd", not any(secret in dump for secret in (SECRET, OTHER, THIRD, FOURTH)))
+    copies = [open(f"{n.folder}/floors.settings").read() for n in nodes]
+    check("no secret is in the nodes' copies", not any(s in copy for s in (SECRET, OTHER, THIRD, FOURTH) for copy in copies))
     check("the copies are private", all(os.stat(f"{n.folder}/floors.settings").st_mode & 0o77 == 0 for n in nodes))
+
+
+def keys(node, *lines):
+    with open(f"{node.folder}/cluster.key", "w") as to:
+        to.write("\n".join(lines) + "\n")
+    os.chmod(f"{node.folder}/cluster.key", 0o600)
+
+
+def encrypted(etcd, server, nodes, ask):
+    print("with a key file, secrets are encrypted", flush=True)
+    one, two, three = nodes
+    code, out, error = weir("key", f"{one.folder}/cluster.key")
+    check("a key is made, for its owner only", code == 0 and os.stat(f"{one.folder}/cluster.key").st_mode & 0o77 == 0, error)
+    check("it is not overwritten", weir("key", f"{one.folder}/cluster.key")[0] == 1)
+    first, other = open(f"{one.folder}/cluster.key").read().strip(), weir("key")[1].strip()
+    keys(two, first)
+    keys(three, other)
+    for node in nodes:
+        with open(node.file, "a") as to:
+            to.write('secrets_key_file = "cluster.key"\n')
+        node.process.terminate()
+        node.process.wait()
+        node.start()
+    before = one.revision()
+    plain = shared_file("with-secrets.toml", server, OTHER)
+    text = open(plain).read().replace('password_file = "app.password"', f'password = "{SECRET}"')
+    open(plain, "w").write(text)
+    code, out, error = weir("apply", plain, "--node", one.file)
+    check("a node with another key refuses it, and says what to do", code == 1 and "node3 refuses it" in out and "add that key" in out,
+          (out, error))
+    check("nothing secret is printed", SECRET not in out + error and OTHER not in out + error, (out, error))
+    check("the others run it", one.revision() == two.revision() > three.revision() >= before)
+    for node in (one, two, three):
+        check(f"{node.name} serves", node.query() == "1", node.query())
+    dump = json.dumps(etcd.dump())
+    check("etcd has the encrypted form", dump.count("enc:v1:") == 2 and SECRET not in dump and OTHER not in dump)
+    keys(three, other, first)
+    three.api("reload", "POST")
+    within("with that key, a reload adopts it", SOON, lambda: three.revision() == one.revision() and not three.refused(),
+           lambda: (three.revision(), three.refused()))
+    keys(three, first)
+    code, out, error = weir("diff", plain, "--node", one.file)
+    check("diff compares what is decrypted", (code, out) == (0, ""), (out, error))
+    code, exported, error = weir("export", one.file)
+    check("export prints the encrypted form", code == 0 and exported.count("enc:v1:") == 2 and SECRET not in exported, error)
+    code, out, error = weir("apply", "-", "--node", one.file, stdin=exported)
+    check("apply takes it back, and there is nothing to change", code == 0 and "nothing to change" in out, (out, error))
+    check("export --plain prints the file as it was", weir("export", "--plain", one.file)[1] == text)
+    values = [line.split('"')[1] for line in exported.splitlines() if "enc:v1:" in line]
+    swapped = exported.replace(values[0], "-").replace(values[1], values[0]).replace('"-"', f'"{values[1]}"')
+    code, out, error = weir("apply", "-", "--node", one.file, stdin=swapped)
+    check("swapped secrets are refused", code == 1 and "another place" in error, (out, error))
+
+    print("a password by the API is encrypted", flush=True)
+    ask(f"alter role app password '{THIRD}'")
+    revision = one.revision()
+    code, answer = two.api("pools/app", "PATCH", {"password": THIRD})
+    check("node2 takes it", code == 200 and THIRD not in str(answer), (code, answer))
+    code, answer = three.api("users", "POST", {"name": "eve", "password": FOURTH})
+    within("node3 takes a user", SOON, lambda: code in (200, 201) or three.api("users", "POST", {"name": "eve", "password": FOURTH})[0] < 300,
+           lambda: (code, answer))
+    for node in nodes:
+        within(f"{node.name} knows the user", SOON, lambda: node.revision() > revision + 1 and node.query("eve", FOURTH) == "1",
+               lambda: node.query("eve", FOURTH))
+    ask("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'app'")
+    for node in nodes:
+        within(f"{node.name} logs in with the new password", SOON, lambda: node.query() == "1", node.query)
+    code, out, error = weir("diff", plain, "--node", one.file)
+    check("diff shows that it differs, and not how", code == 1 and "(another secret)" in out and SECRET not in out and THIRD not in out, out)
+    changes = json.dumps(one.api("config/versions"))
+    check("the history has no secret", THIRD not in changes and FOURTH not in changes)
+
+    print("another key", flush=True)
+    second = weir("key")[1].strip()
+    for node in nodes:
+        keys(node, second, first)
+    revision, exported = one.revision(), weir("export", one.file)[1]
+    code, out, error = weir("apply", "-", "--node", one.file, stdin=exported)
+    check("apply encrypts again what export printed", code == 0 and weir("export", one.file)[1].count("enc:v1:") == 3, (out, error))
+    for node in nodes:
+        keys(node, second)
+    two.process.kill()
+    two.process.wait()
+    etcd.stop()
+    two.start()
+    check("a node starts without etcd, with the encrypted copy", two.query() == "1" and two.query("eve", FOURTH) == "1", two.query())
+    etcd.start()
+    os.chmod(f"{three.folder}/cluster.key", 0o644)
+    code, answer = three.api("reload", "POST")
+    check("a key that others can read is refused", code >= 400 and "chmod 600" in str(answer), (code, answer))
+    check("and the node serves on", three.query() == "1")
+    os.chmod(f"{three.folder}/cluster.key", 0o600)
+    within("with another mode a reload succeeds", 10, lambda: three.api("reload", "POST")[0] < 300)
+    within("node1 is a member again", 15, lambda: one.api("pools/app", "PATCH", {"size": 5})[0] == 200)
+    for node in nodes:
+        within(f"{node.name} has it", 10, lambda: "5" in str(pool_size(node)), lambda: pool_size(node))
+
+
+def ended(etcd, server, nodes):
+    print("the shared configuration is ended", flush=True)
+    one, two, three = nodes
+    code, out, error = weir("end", one.file)
+    check("not by a node whose file has no pools", code == 1 and "has no pools" in error, (out, error))
+    for node in (one, two):
+        with open(node.file, "a") as to:
+            to.write(f'''
+[auth.users]
+ann = "{OTHER}"
+[pools.app]
+host = "127.0.0.1"
+port = {server}
+user = "app"
+password = "{THIRD}"
+size = 11
+[pools.own]
+host = "127.0.0.1"
+port = {server}
+dbname = "app"
+user = "app"
+password = "{THIRD}"
+''')
+    code, out, error = weir("end", one.file, "--comment", "back to files")
+    check("the changes and the nodes are shown", code == 1 and "+ pool own" in out and "pool app size: 5 -> 11" in out
+          and "node node2 has its own file's" in out and "node node3 refuses it" in out and "has no pools" in out, (out, error))
+    check("nothing secret is printed", THIRD not in out + error and OTHER not in out + error)
+    for node in (one, two):
+        within(f"{node.name} has its own pools", SOON, lambda: node.query(database="own") == "1" and "11" in str(pool_size(node)),
+               lambda: (node.query(database="own"), pool_size(node)))
+        check("and no user of the shared ones", node.query("eve", FOURTH) != "1")
+    check("a node without pools keeps the shared ones", three.query("eve", FOURTH) == "1" and "has no pools" in three.refused(), three.refused())
+    within("the files' budget is in etcd", SOON, lambda: record(etcd).get("budget") == 11, lambda: record(etcd))
+    code, out, error = weir(one.file)
+    check("the status says so", "ended with revision" in out and "back to files" in out and "its own configuration" in out, out)
+    code, out, error = weir("export", "--plain", one.file)
+    check("export prints what was shared", code == 0 and THIRD in out and "has ended it" in error, error)
+    former = weir("export", one.file)[1]
+    check("it can't be ended twice", weir("end", one.file)[0] == 1)
+    code, answer = one.api("pools/own", "PATCH", {"size": 3})
+    check("a change goes into the node's file", code == 200 and "size = 3" in open(one.file).read(), (code, answer))
+    check("and to no other node", "size = 3" not in open(two.file).read())
+    code, answer = three.api("pools/app", "PATCH", {"size": 3})
+    check("a change at the node that has refused it is a conflict", code == 409, (code, answer))
+    # Killed: a node that leaves in order gives its floors up.
+    for node in (two, three):
+        node.process.kill()
+        node.process.wait()
+        node.start()
+    check("a restart keeps that", two.query(database="own") == "1" and three.query("eve", FOURTH) == "1")
+    three.process.kill()
+    three.process.wait()
+    with open(three.file, "a") as to:
+        to.write(f'[pools.own]\nhost = "127.0.0.1"\nport = {server}\ndbname = "app"\nuser = "app"\npassword = "{THIRD}"\n'
+                 f'[auth.users]\nann = "{OTHER}"\n')
+    three.start()
+    within("with pools in its file, node3 has them", SOON, lambda: three.query(database="own") == "1" and not three.refused(), three.refused)
+    etcd.stop()
+    two.process.kill()
+    two.process.wait()
+    two.start()
+    check("a node that starts without etcd has its own file's", two.query() == "1" and "11" in str(pool_size(two)), two.query())
+    etcd.start()
+    within("apply begins it again", 10, lambda: weir("apply", "-", "--node", one.file, stdin=former)[0] == 0)
+    for node in nodes:
+        within(f"{node.name} has the shared pools", 10, lambda: node.query("eve", FOURTH) == "1" and node.query(database="own") != "1",
+               lambda: node.query("eve", FOURTH))
 
 
 def pool_size(node):

@@ -51,9 +51,10 @@ pub use ciphers::{CipherSuite, resolve_ciphers, resolve_tls13};
 pub use convert::to_toml;
 pub use describe::{SettingText, describe};
 pub use edit::{
-    Assignment, Edit, Edits, EntryKind, Exposure, KeyChange, Keys, NotRestored, Operation, Restore, ShownValue, Value,
-    changes, concerns_cluster, find_exposure, find_password_source, find_plain_secret, is_settable, merge, node_part,
-    outline, outline_changes, pool_keys, restore, rewrite, shared_part, shared_sections, user_keys,
+    Assignment, ENCRYPTED, Edit, Edits, EntryKind, Exposure, KeyChange, Keys, NotRestored, Operation, Replace, Restore,
+    ShownValue, Value, changes, concerns_cluster, find_exposure, find_password_source, find_plain_secret, is_settable,
+    merge, node_part, outline, outline_changes, pool_keys, replace_secrets, restore, rewrite, shared_part,
+    shared_sections, user_keys,
 };
 pub use encryption::{Encryption, LoginFailure};
 pub use error::{ConfigError, ConfigErrors};

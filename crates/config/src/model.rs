@@ -278,6 +278,8 @@ pub struct Cluster {
     pub cert_file: Option<PathBuf>,
     /// Its key, PEM.
     pub key_file: Option<PathBuf>,
+    /// The keys that encrypt secrets of the configuration that nodes share.
+    pub secrets_key_file: Option<PathBuf>,
 }
 
 /// Messages about problems (`[alerts]`). Each target is an address, or `env:NAME` or `file:/PATH` where it stands.

@@ -22,7 +22,8 @@ impl Config {
         }
         add(&self.source, None);
         self.auth.file.iter().for_each(|path| add(path, Some("secrets of users")));
-        let keys = [&self.tls.client.key_file, &self.tls.server.key_file, &self.web.tls_key_file];
+        let keys =
+            [&self.tls.client.key_file, &self.tls.server.key_file, &self.web.tls_key_file, &self.cluster.key_file];
         keys.into_iter().flatten().for_each(|path| add(path, Some("a private key")));
         files
     }

@@ -53,12 +53,19 @@ struct Current {
     file: String,
     /// The text in force: the file's, or its own part with the shared configuration.
     text: String,
-    /// The shared configuration in force, and the one before.
+    /// The shared revision in force, and the one before. It may be the end of the shared configuration.
     running: Option<Revised>,
     former: Option<Revised>,
     /// Changes that are not in the file.
     edits: Edits,
     config: Arc<Config>,
+}
+
+impl Current {
+    /// The shared configuration in force.
+    fn shared(&self) -> Option<&Revised> {
+        self.running.as_ref().filter(|running| !running.settings.ended)
+    }
 }
 
 /// A change, prepared but not made.
@@ -96,8 +103,13 @@ impl ConfigStore {
             None
         });
         if let Some(shared) = &shared {
-            let (started, more) =
-                shared.start(|settings| load::load_merged(file, (&text, &settings.text), &Edits::default()));
+            let (started, more) = shared.start(|settings| {
+                let edits = Edits::default();
+                match settings.ended {
+                    true => load::load_own(file, &text, &edits),
+                    false => load::load_merged(file, (&text, &shared.secrets().open(&settings.text)?), &edits),
+                }
+            });
             warnings.extend(more);
             if let Some((revised, (merged, loaded))) = started {
                 (running, in_force, config) = (Some(revised), merged, loaded);
@@ -123,7 +135,7 @@ impl ConfigStore {
             (reread, Some(shared)) => self.reload_shared(&mut current, shared, reread),
         };
         let (text, mut config) = read?;
-        if current.running.is_none() {
+        if current.shared().is_none() {
             current.file.clone_from(&text);
         }
         config.warnings = readable_secrets::warnings(&config);
@@ -209,15 +221,22 @@ impl ConfigStore {
         let text = match (current.config.format, edit) {
             (FileFormat::Ini, Edit::Restore(_)) => return Err(ChangeError::Unfit(INI.to_owned())),
             (FileFormat::Ini, _) => Written::Nowhere(INI.to_owned()),
-            (FileFormat::Toml, edit) if current.running.is_some() => self.plan_on_node(current, edit, &edits)?,
+            (FileFormat::Toml, edit) if current.shared().is_some() => self.plan_on_node(current, edit, &edits)?,
             (FileFormat::Toml, Edit::Restore(restore)) => Written::File(restored(current, restore)?),
             (FileFormat::Toml, _) => rewrite(&current.text, &edits).map_or_else(nowhere, Written::File),
         };
-        let read = match &text {
-            Written::File(text) if current.running.is_none() => self.read(text, &Edits::default()),
-            Written::File(text) => self.read_merged(text, current, &Edits::default()),
-            Written::Shared(text) => self.read_with(current, text),
-            Written::Nowhere(_) => self.read(&current.text, &edits),
+        let shared = match (&text, current.shared()) {
+            (Written::Shared(text), _) => Some(self.opened(text).map_err(ChangeError::Unfit)?),
+            (Written::File(_), Some(running)) => Some(self.opened(&running.settings.text).map_err(ChangeError::Unfit)?),
+            _ => None,
+        };
+        let read = match (&text, shared) {
+            (Written::File(text), None) => self.read(text, &Edits::default()),
+            (Written::File(text), Some(shared)) => self.read_merged((text, &shared), &Edits::default()),
+            (Written::Shared(_), shared) => {
+                self.read_merged((&current.file, &shared.unwrap_or_default()), &current.edits)
+            }
+            (Written::Nowhere(_), _) => self.read(&current.text, &edits),
         };
         let config = read.map_err(|mistakes| ChangeError::Invalid(Box::new(mistakes.first().clone())))?;
         if let Some(exposure) = weir_config::find_exposure(&current.config, &config, edit) {
@@ -233,7 +252,8 @@ impl ConfigStore {
     fn write(&self, current: &mut Current, text: String) -> Result<(), ReplaceError> {
         // Changes that were only in memory are written with it.
         replace(&self.file, &current.file, &text)?;
-        let merged = current.running.as_ref().and_then(|running| weir_config::merge(&text, &running.settings.text));
+        let shared = current.shared().and_then(|running| self.opened(&running.settings.text).ok());
+        let merged = shared.and_then(|shared| weir_config::merge(&text, &shared));
         current.text = merged.unwrap_or_else(|| text.clone());
         (current.file, current.edits) = (text, Edits::default());
         Ok(())
@@ -296,9 +316,9 @@ impl ConfigAccess for ConfigStore {
     fn rehearse_reload(&self) -> Result<Rehearsal, String> {
         let current = self.current();
         let text = load::read(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
-        let next = match &current.running {
+        let next = match current.shared() {
             None => self.read(&text, &current.edits),
-            Some(_) => self.read_merged(&text, &current, &current.edits),
+            Some(running) => self.read_merged((&text, &self.opened(&running.settings.text)?), &current.edits),
         };
         let next = next.map_err(|mistakes| mistakes.to_string())?;
         Ok(rehearsal(&current.config, &next))

@@ -55,20 +55,46 @@ pub(crate) fn load_changed(file: &Path, text: &str, edits: &Edits) -> Result<Con
 /// A text that can't be merged.
 pub(crate) const NO_TOML: &str = "the cluster's configuration, or this node's file, is not TOML";
 
-/// The configuration of a node's file, with the text that a cluster's nodes share, and both texts merged. An error, also one
+/// The configuration of a node's file, with the text that a cluster's nodes share, its secrets in the clear, and both texts
+/// merged. An error, also one
 /// about valid settings that can't be served, is one line.
 pub(crate) fn load_merged(file: &Path, (own, shared): (&str, &str), edits: &Edits) -> Result<(String, Config), String> {
     let text = weir_config::merge(own, shared).ok_or_else(|| NO_TOML.to_owned())?;
-    // A line of the merged text is in no file; the message has the key.
-    let config = load_changed(file, &text, edits).map_err(|mistakes| {
+    let config = load_for_node(file, &text, edits)?;
+    Ok((text, without_shared(config, own)))
+}
+
+/// The configuration of a node's file alone, after the end of a shared one. A file without pools is an error: the node would
+/// serve nobody.
+pub(crate) fn load_own(file: &Path, own: &str, edits: &Edits) -> Result<(String, Config), String> {
+    let config = load_for_node(file, own, edits)?;
+    if config.pools.is_empty() && config.fallback.is_none() {
+        return Err(format!(
+            "{} has no pools, and would have none after the end of the shared configuration: put pools into it (weir cluster export \
+             --plain prints those that were shared), and RELOAD",
+            file.display()
+        ));
+    }
+    Ok((own.to_owned(), config))
+}
+
+fn load_for_node(file: &Path, text: &str, edits: &Edits) -> Result<Config, String> {
+    // A line of a merged text is in no file; the message has the key.
+    let config = load_changed(file, text, edits).map_err(|mistakes| {
         let first = mistakes.first();
         first.hint.as_ref().map_or_else(|| first.message.clone(), |hint| format!("{}; {hint}", first.message))
     })?;
     let findings = weir_config::review(&config, &facts());
-    match findings.into_iter().find(|finding| finding.severity == Severity::Error) {
-        Some(finding) => Err(finding.message()),
-        None => Ok((text, config)),
+    findings.into_iter().find(|finding| finding.severity == Severity::Error).map_or(Ok(config), |f| Err(f.message()))
+}
+
+/// A configuration whose secrets are not those of the node's own file does not have them from there.
+pub(crate) fn without_shared(mut config: Config, own: &str) -> Config {
+    if weir_config::node_part(own).is_none_or(|own| weir_config::find_plain_secret(&own).is_none()) {
+        let source = config.source.clone();
+        config.password_files.retain(|file| *file != source);
     }
+    config
 }
 
 /// Reads as [`load_as_far`] does, if the file had this text. `anywhere`: variables of the environment may be missing, since

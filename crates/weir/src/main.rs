@@ -28,6 +28,7 @@ mod readable_secrets;
 mod replace;
 mod serve;
 mod shared_config;
+mod shared_secrets;
 mod slow;
 mod top;
 mod top_cluster;

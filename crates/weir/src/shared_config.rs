@@ -13,14 +13,22 @@ use std::time::SystemTime;
 use serde_json::{Value as Json, json};
 use weir_cluster::{Adoption, Outcome, Revision};
 
+use crate::shared_secrets::Secrets;
+
 /// The longest text, in bytes: etcd takes requests up to 1.5 MiB, and the value is in base64 in it.
 pub(crate) const LONGEST: usize = 1 << 20;
+
+/// The keys of a text in a value: of one in force, and of the last one.
+const TEXT: &str = "text";
+const FORMER: &str = "former";
 
 /// What etcd has: the text, and who wrote it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Settings {
-    /// The shared part of a weir.toml.
+    /// The shared part of a weir.toml; its secrets are encrypted. If it is ended: the last one.
     pub(crate) text: String,
+    /// The shared configuration was ended: each node has its own file's.
+    pub(crate) ended: bool,
     /// The author's reason.
     pub(crate) comment: Option<String>,
     /// Who wrote it: a user of the operating system.
@@ -51,21 +59,25 @@ impl Settings {
     pub(crate) fn new(text: String, node: &str) -> Settings {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let at = now.map_or(0, |now| now.as_secs());
-        Settings { text, comment: None, user: None, node: node.to_owned(), at }
+        Settings { text, ended: false, comment: None, user: None, node: node.to_owned(), at }
     }
 
     /// The value in etcd.
     pub(crate) fn encode(&self) -> String {
-        let Settings { text, comment, user, node, at } = self;
-        json!({ "text": text, "comment": comment, "user": user, "node": node, "at": at }).to_string()
+        let Settings { text, ended, comment, user, node, at } = self;
+        // Without a text, as a version that does not know an end must not adopt it.
+        let key = if *ended { FORMER } else { TEXT };
+        json!({ key: text, "comment": comment, "user": user, "node": node, "at": at }).to_string()
     }
 
     /// Reads a value; unknown fields are ignored. An error is one line.
     pub(crate) fn decode(value: &str) -> Result<Settings, String> {
         let json: Json = serde_json::from_str(value).map_err(|error| format!("the value in etcd: {error}"))?;
         let text = |key: &str| json[key].as_str().map(str::to_owned);
+        let ended = text(TEXT).is_none();
         Ok(Settings {
-            text: text("text").ok_or("the value in etcd has no text")?,
+            text: text(TEXT).or_else(|| text(FORMER)).ok_or("the value in etcd has no text")?,
+            ended,
             comment: text("comment"),
             user: text("user"),
             node: text("node").unwrap_or_default(),
@@ -83,6 +95,8 @@ pub(crate) struct Status {
     pub(crate) refused: Option<(Revision, String)>,
     /// No newer one is known.
     pub(crate) is_newest: bool,
+    /// The revision in force is the end of the shared configuration: the node has its own file's.
+    pub(crate) ended: bool,
 }
 
 /// See the head of the file.
@@ -90,23 +104,34 @@ pub(crate) struct Shared {
     source: Mutex<Box<dyn Source>>,
     node: String,
     file: Option<PathBuf>,
+    secrets: Secrets,
     state: Mutex<State>,
 }
 
 struct State {
     adoption: Adoption,
+    /// The revision in force is an end.
+    ended: bool,
     /// The revision that the next reload tries.
     candidate: Option<Revised>,
     /// The last one that was refused: a RELOAD tries it again.
     refused: Option<Revised>,
 }
 
+impl State {
+    /// This revision is in force when the process starts.
+    fn begin(&mut self, revised: &Revised) {
+        self.adoption = Adoption::new(revised.revision);
+        self.ended = revised.settings.ended;
+    }
+}
+
 impl Shared {
     /// `floors`: the file of the node's floors; the last good settings are in a file beside it.
-    pub(crate) fn new(source: Box<dyn Source>, node: &str, floors: Option<&Path>) -> Shared {
-        let state = State { adoption: Adoption::default(), candidate: None, refused: None };
+    pub(crate) fn new(source: Box<dyn Source>, node: &str, floors: Option<&Path>, secrets: Secrets) -> Shared {
+        let state = State { adoption: Adoption::default(), ended: false, candidate: None, refused: None };
         let file = floors.map(|floors| appended(floors, ".settings"));
-        Shared { source: Mutex::new(source), node: node.to_owned(), file, state: Mutex::new(state) }
+        Shared { source: Mutex::new(source), node: node.to_owned(), file, secrets, state: Mutex::new(state) }
     }
 
     /// Chooses what to start with: etcd's settings if they fit, or else those on disk. Returns what `fits` returned for them,
@@ -123,14 +148,16 @@ impl Shared {
             }) {
                 Ok((revised, fit)) => {
                     warnings.extend(self.keep(&revised));
-                    self.state().adoption = Adoption::new(revision);
+                    self.state().begin(&revised);
                     return (Some((revised, fit)), warnings);
                 }
                 Err(why) => {
                     warnings.push(format!("cluster: revision {revision} of the configuration can't be used: {why}"));
                     let stored = self.stored_or_warn(&fits, &mut warnings);
                     let mut state = self.state();
-                    state.adoption = Adoption::new(stored.as_ref().map_or(0, |(revised, _)| revised.revision));
+                    if let Some((revised, _)) = &stored {
+                        state.begin(revised);
+                    }
                     state.adoption.seen(revision, value.clone());
                     let _ = state.adoption.next_trial();
                     state.adoption.tried(Outcome::Refused(why));
@@ -143,7 +170,7 @@ impl Shared {
         }
         let stored = self.stored_or_warn(&fits, &mut warnings);
         if let Some((revised, _)) = &stored {
-            self.state().adoption = Adoption::new(revised.revision);
+            self.state().begin(revised);
             warnings.push(format!("cluster: revision {} of the configuration is used, from disk", revised.revision));
         }
         (stored, warnings)
@@ -157,6 +184,11 @@ impl Shared {
         let stored = self.stored().transpose()?;
         let fit = stored.and_then(|stored| fits(&stored.settings).map(|fit| (stored, fit)));
         fit.map_err(|why| warnings.push(format!("cluster: the configuration on disk can't be used: {why}"))).ok()
+    }
+
+    /// How secrets are encrypted.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// The name of this node.
@@ -205,6 +237,7 @@ impl Shared {
         let mut state = self.state();
         let candidate = state.candidate.take()?;
         state.adoption.tried(Outcome::Adopted);
+        state.ended = candidate.settings.ended;
         state.refused = None;
         drop(state);
         self.keep(&candidate)
@@ -222,6 +255,7 @@ impl Shared {
     pub(crate) fn in_force(&self, revised: &Revised) -> Option<String> {
         let mut state = self.state();
         state.adoption.written(revised.revision);
+        state.ended = revised.settings.ended;
         state.refused = None;
         drop(state);
         self.keep(revised)
@@ -234,11 +268,13 @@ impl Shared {
 
     /// What others may know.
     pub(crate) fn status(&self) -> Status {
-        let adoption = &self.state().adoption;
+        let state = self.state();
+        let adoption = &state.adoption;
         Status {
             revision: adoption.running(),
             refused: adoption.refused().map(|(revision, why)| (revision, why.to_owned())),
             is_newest: adoption.is_newest(),
+            ended: state.ended,
         }
     }
 

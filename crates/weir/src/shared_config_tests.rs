@@ -51,7 +51,7 @@ fn the_last_good_revision_is_used_when_etcd_is_away_or_has_a_bad_one() {
     let folder = folder("start");
     let floors = folder.join("floors");
     let memory = Memory::default();
-    let open = || Shared::new(Box::new(memory.clone()), "a", Some(&floors));
+    let open = || Shared::new(Box::new(memory.clone()), "a", Some(&floors), Secrets::default());
     let (none, warnings) = open().start(fits);
     assert!(none.is_none() && warnings.is_empty(), "{warnings:?}");
     assert_eq!(write(&mut memory.clone(), 0, &settings("good")), Ok(Some(1)));
@@ -76,7 +76,7 @@ fn the_last_good_revision_is_used_when_etcd_is_away_or_has_a_bad_one() {
 
 #[test]
 fn a_revision_is_tried_once_and_stays_refused_until_a_newer_one() {
-    let shared = Shared::new(Box::new(Memory::default()), "a", None);
+    let shared = Shared::new(Box::new(Memory::default()), "a", None, Secrets::default());
     shared.seen(7, Some((5, settings("x").encode())));
     assert!(!shared.status().is_newest);
     assert_eq!(shared.next_trial().unwrap().revision, 5);
@@ -87,16 +87,40 @@ fn a_revision_is_tried_once_and_stays_refused_until_a_newer_one() {
     shared.seen(9, Some((8, settings("y").encode())));
     assert_eq!(shared.next_trial().unwrap().settings.text, "y");
     assert_eq!(shared.adopted(), None);
-    assert_eq!(shared.status(), Status { revision: 8, refused: None, is_newest: true });
+    assert_eq!(shared.status(), Status { revision: 8, is_newest: true, ..Status::default() });
     shared.seen(12, Some((11, "no JSON".into())));
     assert!(shared.next_trial().is_none() && shared.status().refused.is_some());
+}
+
+#[test]
+fn an_end_is_adopted_as_a_revision_and_has_no_text_for_versions_that_do_not_know_it() {
+    let end = Settings { ended: true, ..settings("[pools.a]\n") };
+    assert_eq!(Settings::decode(&end.encode()), Ok(end.clone()));
+    assert!(!end.encode().contains("\"text\""));
+    let folder = folder("end");
+    let open =
+        |memory: &Memory| Shared::new(Box::new(memory.clone()), "a", Some(&folder.join("floors")), Secrets::default());
+    let memory = Memory::default();
+    let shared = open(&memory);
+    shared.seen(5, Some((5, end.encode())));
+    assert!(shared.next_trial().unwrap().settings.ended && !shared.status().ended);
+    assert_eq!(shared.adopted(), None);
+    assert_eq!(shared.status(), Status { revision: 5, is_newest: true, ended: true, ..Status::default() });
+    // It is the last good one, also without etcd.
+    lock(&memory.0).0 = -1;
+    let shared = open(&memory);
+    assert!(shared.start(fits).0.unwrap().0.settings.ended && shared.status().ended);
+    // It begins anew.
+    shared.seen(7, Some((7, settings("x").encode())));
+    assert!(shared.next_trial().is_some() && shared.adopted().is_none() && !shared.status().ended);
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
 fn a_write_whose_reply_was_lost_is_found() {
     let memory = Memory::default();
     lock(&memory.0).2 = true;
-    let shared = Shared::new(Box::new(memory.clone()), "a", None);
+    let shared = Shared::new(Box::new(memory.clone()), "a", None, Secrets::default());
     assert_eq!(shared.publish(0, &settings("x")), Ok(Some(1)));
     lock(&memory.0).2 = false;
     assert_eq!(shared.publish(0, &settings("y")), Ok(None), "another revision is there");

@@ -155,6 +155,7 @@ const OWN: &[(&str, Effect)] = &[
     ("cluster_lease", Outside("make cluster-test")),
     ("cluster_name", Outside("make cluster-test")),
     ("cluster_node", Outside("make cluster-test")),
+    ("cluster_secrets_key_file", Outside("make cluster-config-test")),
     ("cluster_state", Outside("make cluster-test")),
     ("cluster_ca_file", Outside("no test has an etcd with TLS or users")),
     ("cluster_cert_file", Outside("no test has an etcd with TLS or users")),

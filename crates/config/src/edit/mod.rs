@@ -29,7 +29,10 @@ pub use exposure::{Exposure, find_exposure, find_password_source};
 pub use outline::{NotRestored, Restore, outline, outline_changes, restore};
 pub(crate) use overlay::lay_over;
 pub use rewrite::rewrite;
-pub use shared::{concerns_cluster, find_plain_secret, merge, node_part, shared_part, shared_sections};
+pub use shared::{
+    ENCRYPTED, Replace, concerns_cluster, find_plain_secret, merge, node_part, replace_secrets, shared_part,
+    shared_sections,
+};
 pub use written::{ShownValue, pool_keys, user_keys};
 
 /// The key of a user's secret.

@@ -2,15 +2,22 @@
 //!
 //! The table of settings decides which is which ([`Setting::is_shared`]). A shared configuration is the text of the
 //! shared part, with its comments. A node runs its own file's part and the shared one, merged: the shared part of its own
-//! file has no effect then. No password is in a shared text: secrets are references (files, environment) or SCRAM verifiers.
+//! file has no effect then. No password is in the clear in a shared text: secrets are encrypted, references (files, environment) or SCRAM
+//! verifiers. The caller encrypts.
 
-use toml_edit::{DocumentMut, Item, TableLike};
+use toml_edit::{DocumentMut, Item, TableLike, Value};
 use weir_auth::Secret;
 
 use crate::table::{Section, Setting};
 
 use super::Edit;
 use super::outline::{Path, is_password, parse};
+
+/// An encrypted secret begins with this.
+pub const ENCRYPTED: &str = "enc:v1:";
+
+/// Gets the place and the text of a secret, and returns another text for it; `None` leaves it.
+pub type Replace<'a, E> = dyn FnMut(&[&str], &str) -> Result<Option<String>, E> + 'a;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
@@ -81,17 +88,52 @@ fn plain_secret(table: &dyn TableLike, path: &Path<'_>) -> Option<(String, &'sta
     })
 }
 
-/// Whether the secret of a user may be read by all who can read etcd: there is none, or nobody can log in with it.
+/// Gives the place and the text of each secret to `replace`, in the clear or encrypted, and writes what that returns in its place. All else
+/// of the text stays as it is. `None`: it is not TOML.
+///
+/// # Errors
+/// The first one of `replace`.
+pub fn replace_secrets<E>(text: &str, replace: &mut Replace<'_, E>) -> Result<Option<String>, E> {
+    let Some(mut document) = parse(text) else { return Ok(None) };
+    let changed = replace_in(document.as_table_mut(), &[], replace)?;
+    Ok(Some(if changed { document.to_string() } else { text.to_owned() }))
+}
+
+fn replace_in<E>(table: &mut dyn TableLike, path: &Path<'_>, replace: &mut Replace<'_, E>) -> Result<bool, E> {
+    let mut changed = false;
+    for (key, item) in table.iter_mut() {
+        let path = [path, &[key.get()]].concat();
+        if let Some(inner) = item.as_table_like_mut() {
+            changed |= replace_in(inner, &path, replace)?;
+        } else if let (true, Some(value)) = (is_password(&path), item.as_value_mut())
+            && let Some(text) = value.as_str().filter(|text| is_encrypted(text) || !is_no_secret(&path, text))
+            && let Some(text) = replace(&path, text)?
+        {
+            let decor = value.decor().clone();
+            *value = Value::from(text);
+            *value.decor_mut() = decor;
+            changed = true;
+        }
+    }
+    Ok(changed)
+}
+
+fn is_encrypted(text: &str) -> bool {
+    text.starts_with(ENCRYPTED)
+}
+
+/// Whether a secret may be read by all who can read etcd: it is encrypted, or there is none, or nobody can log in with it.
 fn is_no_secret(path: &Path<'_>, text: &str) -> bool {
-    path[0] == "auth" && (text.is_empty() || matches!(Secret::parse(text), Ok(Secret::Scram(_))))
+    is_encrypted(text) || path[0] == "auth" && (text.is_empty() || matches!(Secret::parse(text), Ok(Secret::Scram(_))))
 }
 
 fn remedy(path: &Path<'_>) -> &'static str {
     if path[0] == "auth" {
-        "give the SCRAM verifier that PostgreSQL has in pg_authid.rolpassword, or list users in a file on each node, named \
-         as \"file\" in [auth]"
+        "have it encrypted (\"secrets_key_file\" in [cluster] of each node), give the SCRAM verifier that PostgreSQL has in \
+         pg_authid.rolpassword, or list users in a file on each node, named as \"file\" in [auth]"
     } else {
-        "name a file on each node as password_file, or a variable of each node's environment as password_env"
+        "have it encrypted (\"secrets_key_file\" in [cluster] of each node), name a file on each node as password_file, or a \
+         variable of each node's environment as password_env"
     }
 }
 
@@ -211,6 +253,23 @@ mod tests {
         let users = format!("[auth.users]\nann = \"{verifier}\"\nbob = \"\"\n");
         assert_eq!(find(&users), None, "{users}");
         assert_eq!(find("[pools.app]\npassword_file = \"x\"\npassword_env = \"Y\"\n"), None);
+        assert_eq!(find("[pools.app]\npassword = \"enc:v1:AA==\"\n[auth.users]\nann = \"enc:v1:AA==\"\n"), None);
+    }
+
+    #[test]
+    fn secrets_are_replaced_at_their_places_and_all_else_stays() {
+        let text = "[auth.users]\nann = \"x\"   # hers\nbob = \"\"\neve = \"enc:v1:AA==\"\n\n[pools]\napp = { password = 'y', host = \"h\" }\n";
+        let mut seen = Vec::new();
+        let replaced = replace_secrets(text, &mut |path, secret| {
+            seen.push(format!("{}={secret}", path.join("/")));
+            Ok::<_, ()>(Some(format!("{secret}2")))
+        });
+        assert_eq!(seen, ["auth/users/ann=x", "auth/users/eve=enc:v1:AA==", "pools/app/password=y"]);
+        let expected = text.replace("\"x\"", "\"x2\"").replace("AA==", "AA==2").replace("'y'", "\"y2\"");
+        assert_eq!(replaced, Ok(Some(expected)));
+        assert_eq!(replace_secrets(text, &mut |_, _| Ok::<_, ()>(None)), Ok(Some(text.to_owned())));
+        assert_eq!(replace_secrets(text, &mut |_, _| Err("no key")), Err("no key"));
+        assert_eq!(replace_secrets("[x", &mut |_, _| Err("no key")), Ok(None));
     }
 
     #[test]

@@ -132,4 +132,16 @@ pub(super) static SETTINGS: &[Setting] = &[
     )
     .ini_own("cluster_key_file")
     .effect(Effect::Restart),
+    Setting::new(
+        Cluster,
+        "secrets_key_file",
+        Kind::Text,
+        "",
+        Field::Config(|c| FieldMut::Path(&mut c.cluster.secrets_key_file)),
+        "The file with the key that encrypts secrets of the configuration that nodes share, made by `weir cluster key`; the same on \
+         all nodes, and nobody but its owner may read it. Each line is a key: the first one encrypts, all decrypt. The file is read when it is needed, \
+         so a change of it needs no restart.",
+    )
+    .ini_own("cluster_secrets_key_file")
+    .effect(Effect::Restart),
 ];

@@ -132,6 +132,7 @@ fn the_defaults_are_pgbouncers() {
             "cluster_name",
             "cluster_node",
             "cluster_password_file",
+            "cluster_secrets_key_file",
             "cluster_state",
             "cluster_user",
             "core_dumps",

@@ -77,6 +77,7 @@ impl Adopting {
         node.describe(env!("CARGO_PKG_VERSION"), status.revision, &refused.unwrap_or_default());
         node.decide_budgets(match (status.revision, status.is_newest) {
             (0, true) => BudgetRule::OwnFile,
+            (_, true) if status.ended => BudgetRule::OwnFile,
             (_, true) => BudgetRule::Newest,
             (_, false) => BudgetRule::Outdated,
         });

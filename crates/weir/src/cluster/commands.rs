@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{User, getuid};
 use weir_cluster::{Entry, Key, Member, Reply, Request, Revision, Value};
-use weir_config::{Cluster, Config, Finding, KeyChange, Severity};
+use weir_config::{Cluster, Config, Edits, Finding, KeyChange, Severity};
 use weir_terminal::print_line;
 
 use crate::check;
 use crate::failure::Failure;
 use crate::load;
 use crate::shared_config::{self, Revised, Settings, Source};
+use crate::shared_secrets::{self, Secrets};
 
 use super::etcd::Etcd;
 
@@ -25,6 +26,8 @@ Examples:
   weir cluster apply pools.toml --comment bigger --node weir.toml
   weir cluster diff pools.toml               what apply would change; exit status 1 if anything
   weir cluster export > pools.toml           the configuration that the nodes share
+  weir cluster end weir.toml                 ends it: each node has its own file's pools again
+  weir cluster key /etc/weir/cluster.key     makes the key that encrypts secrets in it
 
 A weir.toml with [cluster] says how to reach etcd. With a shared configuration the nodes have
 [general], [auth], [limits], [users] and [pools] from there, and all else from their own weir.toml.";
@@ -35,7 +38,12 @@ Examples:
   weir cluster apply pools.toml --comment bigger
   weir cluster apply weir.toml               a whole file: what is each node's own in it is left out
 
-No password may be in the file, since all who can read etcd would have it. In place of one:
+Passwords in the file are encrypted, if the node's weir.toml has the cluster's key:
+
+  [cluster]
+  secrets_key_file = \"cluster.key\"   # made by weir cluster key, the same on all nodes
+
+Without it no password may be in the file, since all who can read etcd would have it. In place of one:
 
   [pools.app]
   password_file = \"app.password\"   # a file on each node, beside its weir.toml
@@ -47,6 +55,14 @@ No password may be in the file, since all who can read etcd would have it. In pl
   ann = \"SCRAM-SHA-256$…\"          # or their verifiers: PostgreSQL's pg_authid.rolpassword
 
 Each node adopts the file whole or not at all. The exit status is 1 if a node refuses it.";
+
+const END_HELP: &str = "\
+Shows first what changes at this node. Each node then has all sections of its own weir.toml. A node whose file has no
+pools refuses that, and keeps the pools that were shared: put pools into its file, and RELOAD. The exit status is 1 if a
+node refuses it.
+
+  weir cluster export --plain weir.toml      prints what was shared, also after the end; its secrets, too
+  weir cluster apply pools.toml              begins a shared configuration again";
 
 /// The `weir.toml` of the packages.
 const NODE: &str = "/etc/weir/weir.toml";
@@ -85,6 +101,24 @@ enum Command {
         /// A node's weir.toml
         #[arg(default_value = NODE)]
         node: PathBuf,
+        /// With its secrets in the clear, which needs the cluster's key
+        #[arg(long)]
+        plain: bool,
+    },
+    /// End the shared configuration: each node has the pools of its own file again
+    #[command(after_help = END_HELP)]
+    End {
+        /// A node's weir.toml
+        #[arg(default_value = NODE)]
+        node: PathBuf,
+        /// The reason, for the nodes' history
+        #[arg(long)]
+        comment: Option<String>,
+    },
+    /// Make a key that encrypts secrets of the configuration, for secrets_key_file
+    Key {
+        /// A new file for it, which only its owner can read; without it, it is printed
+        file: Option<PathBuf>,
     },
     /// Show what apply would change; the exit status is 1 if anything
     Diff {
@@ -101,7 +135,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match (&arguments.command, &arguments.file) {
         (Some(Command::Apply { file, comment, node }), _) => apply(file, node.as_deref(), comment.clone()),
         (Some(Command::Diff { file, node }), _) => diff(file, node.as_deref()),
-        (Some(Command::Export { node }), _) => export(node),
+        (Some(Command::Export { node, plain }), _) => export(node, *plain),
+        (Some(Command::End { node, comment }), _) => end(node, comment.clone()),
+        (Some(Command::Key { file }), _) => key(file.as_deref()),
         (None, Some(file)) => {
             let rules = rules(file, &load::load_as_far(file).0)?;
             status(&rules).map_err(Failure::Message)?.iter().for_each(print_line);
@@ -125,39 +161,75 @@ struct Checked {
 
 fn apply(file: &Path, node: Option<&Path>, comment: Option<String>) -> Result<(), Failure> {
     let checked = checked(file, node)?;
-    print_changes(&checked);
+    print_checked(&checked);
     let Checked { rules, mut etcd, shared, present, .. } = checked;
-    if present.as_ref().is_some_and(|present| present.settings.text == shared) {
+    if present.as_ref().is_some_and(|present| !present.settings.ended && present.settings.text == shared) {
         print_line("nothing to change");
         return Ok(());
     }
     let over = present.map_or(0, |present| present.revision);
-    let user = User::from_uid(getuid()).ok().flatten().map(|user| user.name);
-    let settings = Settings { comment, user, ..Settings::new(shared, &rules.node) };
-    let written = shared_config::write(&mut etcd, over, &settings).map_err(Failure::Message)?;
-    let Some(revision) = written else {
-        let text =
-            "the cluster's configuration was changed meanwhile, nothing was written: look at it with weir cluster diff";
-        return Err(Failure::Message(text.to_owned()));
-    };
+    let settings = Settings { comment, ..Settings::new(shared, &rules.node) };
+    let revision = write(&mut etcd, over, settings)?;
     print_line(format!("revision {revision} of the configuration of cluster {}", rules.name));
-    report_adoption(&mut etcd, revision)
+    report_adoption(&mut etcd, revision, "runs it")
+}
+
+fn write(etcd: &mut Etcd, over: Revision, settings: Settings) -> Result<Revision, Failure> {
+    let user = User::from_uid(getuid()).ok().flatten().map(|user| user.name);
+    let written = shared_config::write(etcd, over, &Settings { user, ..settings }).map_err(Failure::Message)?;
+    let text =
+        "the cluster's configuration was changed meanwhile, nothing was written: look at it with weir cluster diff";
+    written.ok_or_else(|| Failure::Message(text.to_owned()))
+}
+
+fn end(node: &Path, comment: Option<String>) -> Result<(), Failure> {
+    let rules = rules(node, &load::load_as_far(node).0)?;
+    let text = load::read(node).map_err(|error| Failure::at(node.display(), error))?;
+    let (_, own) = load::load_own(node, &text, &Edits::default()).map_err(Failure::Message)?;
+    let mut etcd = Etcd::new(&rules).map_err(Failure::Message)?;
+    let present = read(&mut etcd)?.filter(|present| !present.settings.ended).ok_or_else(|| none_shared(&rules))?;
+    let shared = Secrets::new(&rules).open(&present.settings.text).unwrap_or_else(|_| present.settings.text.clone());
+    let merged = weir_config::merge(&text, &shared).unwrap_or_default();
+    let before = load::load_text_as_far(node, &merged, true).0;
+    print_changes(&weir_config::changes(&before, &own));
+    let last = Settings { ended: true, comment, ..Settings::new(present.settings.text, &rules.node) };
+    let revision = write(&mut etcd, present.revision, last)?;
+    print_line(format!("revision {revision} ends the configuration that cluster {} has shared", rules.name));
+    report_adoption(&mut etcd, revision, "has its own file's configuration")
+}
+
+fn none_shared(rules: &Cluster) -> Failure {
+    let text = format!("cluster {} has no shared configuration: weir cluster apply FILE writes one", rules.name);
+    Failure::Message(text)
 }
 
 fn diff(file: &Path, node: Option<&Path>) -> Result<(), Failure> {
     let checked = checked(file, node)?;
-    print_changes(&checked);
+    print_checked(&checked);
     if checked.changes.is_empty() { Ok(()) } else { Err(Failure::Reported) }
 }
 
-fn export(node: &Path) -> Result<(), Failure> {
+fn export(node: &Path, plain: bool) -> Result<(), Failure> {
     let rules = rules(node, &load::load_as_far(node).0)?;
     let mut etcd = Etcd::new(&rules).map_err(Failure::Message)?;
-    let Some(present) = read(&mut etcd)? else {
-        let text = format!("cluster {} has no shared configuration: weir cluster apply FILE writes one", rules.name);
-        return Err(Failure::Message(text));
-    };
-    present.settings.text.lines().for_each(print_line);
+    let present = read(&mut etcd)?.ok_or_else(|| none_shared(&rules))?;
+    if present.settings.ended {
+        eprintln!("weir: note: revision {} has ended it; this is what was shared before", present.revision);
+    }
+    let text = present.settings.text;
+    let text = if plain { Secrets::new(&rules).open(&text).map_err(Failure::Message)? } else { text };
+    text.lines().for_each(print_line);
+    Ok(())
+}
+
+fn key(file: Option<&Path>) -> Result<(), Failure> {
+    match file {
+        None => print_line(shared_secrets::new_key().map_err(Failure::Message)?),
+        Some(file) => {
+            shared_secrets::write_key(file).map_err(|error| Failure::at(file.display(), error))?;
+            print_line(format!("a new key is in {}: copy it to all nodes", file.display()));
+        }
+    }
     Ok(())
 }
 
@@ -174,17 +246,15 @@ fn checked(file: &Path, node: Option<&Path>) -> Result<Checked, Failure> {
         load::read(&node).map_err(|error| Failure::at(node.display(), error))?
     };
     let (own, _) = load::load_text_as_far(&node, &node_text, false);
-    check_file(file, &text, &node)?;
+    let secrets = Secrets::new(&own.cluster);
+    let opened = |text: &str| secrets.open(text).map_err(|why| Failure::at(file.display(), why));
+    check_file(file, &opened(&text)?, &node)?;
     let shared = shared.ok_or_else(|| Failure::at(file.display(), "is not TOML"))?;
     if weir_config::shared_sections(&text, true).is_empty() {
         return Err(Failure::at(
             file.display(),
             "has nothing that nodes share: [pools], [auth], [users], [limits] or [general]",
         ));
-    }
-    if let Some((key, help)) = weir_config::find_plain_secret(&shared) {
-        let text = format!("{key} would be in etcd in the clear: {help}");
-        return Err(Failure::at(file.display(), text));
     }
     let left_out = weir_config::shared_sections(&text, false);
     if !left_out.is_empty() && node != file {
@@ -193,17 +263,30 @@ fn checked(file: &Path, node: Option<&Path>) -> Result<Checked, Failure> {
     let rules = rules(&node, &own)?;
     let mut etcd = Etcd::new(&rules).map_err(Failure::Message)?;
     let present = read(&mut etcd)?;
+    let before = present.as_ref().filter(|present| !present.settings.ended);
+    let before = before.map(|present| present.settings.text.as_str());
+    let shared = secrets.seal(&shared, before).map_err(|why| Failure::at(file.display(), why))?;
+    if let Some((key, help)) = weir_config::find_plain_secret(&shared) {
+        let text = format!("{key} would be in etcd in the clear: {help}");
+        return Err(Failure::at(file.display(), text));
+    }
     let merged = |shared: &str| {
         let text = weir_config::merge(&node_text, shared).unwrap_or_default();
         load::load_text_as_far(&node, &text, true)
     };
-    let (after, mistakes) = merged(&shared);
+    let (after, mistakes) = merged(&opened(&shared)?);
     if let Some(mistakes) = mistakes {
         let first = mistakes.first();
         return Err(Failure::at(file.display(), format!("with {}: {}", node.display(), first.message)));
     }
     // Without a shared configuration each node has its file's.
-    let before = present.as_ref().map_or_else(|| own.clone(), |present| merged(&present.settings.text).0);
+    let before = before.map(|text| {
+        secrets.open(text).unwrap_or_else(|why| {
+            eprintln!("weir: warning: what etcd has can't be compared: {why}");
+            text.to_owned()
+        })
+    });
+    let before = before.map_or_else(|| own.clone(), |text| merged(&text).0);
     let restart = weir_config::differences(&before, &after).restart.into_iter().map(|change| change.key).collect();
     Ok(Checked { changes: weir_config::changes(&before, &after), restart, rules, etcd, shared, present })
 }
@@ -249,8 +332,15 @@ fn read(etcd: &mut Etcd) -> Result<Option<Revised>, Failure> {
     revised.transpose().map_err(Failure::Message)
 }
 
-fn print_changes(checked: &Checked) {
-    for KeyChange { object, key, old, new } in &checked.changes {
+fn print_checked(checked: &Checked) {
+    print_changes(&checked.changes);
+    if !checked.restart.is_empty() {
+        print_line(format!("with a restart of each node: {}", checked.restart.join(", ")));
+    }
+}
+
+fn print_changes(changes: &[KeyChange]) {
+    for KeyChange { object, key, old, new } in changes {
         let name =
             [object.as_str(), key.as_str()].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
         match (key.as_str(), old, new) {
@@ -262,13 +352,10 @@ fn print_changes(checked: &Checked) {
             }
         }
     }
-    if !checked.restart.is_empty() {
-        print_line(format!("with a restart of each node: {}", checked.restart.join(", ")));
-    }
 }
 
 /// Waits for the nodes, a moment, and prints what they did.
-fn report_adoption(etcd: &mut Etcd, revision: Revision) -> Result<(), Failure> {
+fn report_adoption(etcd: &mut Etcd, revision: Revision, done: &str) -> Result<(), Failure> {
     let begun = Instant::now();
     loop {
         let members = members(etcd).map_err(Failure::Message)?;
@@ -282,7 +369,7 @@ fn report_adoption(etcd: &mut Etcd, revision: Revision) -> Result<(), Failure> {
             print_line(match member {
                 _ if refuses(member) => format!("node {name} refuses it: {}", member.refused),
                 _ if member.config < revision => format!("node {name} has not adopted it yet"),
-                _ => format!("node {name} runs it"),
+                _ => format!("node {name} {done}"),
             });
         }
         return if members.iter().any(|(_, member)| refuses(member)) { Err(Failure::Reported) } else { Ok(()) };
@@ -304,16 +391,19 @@ fn status(rules: &Cluster) -> Result<Vec<String>, String> {
     let Reply::Read(revision, all) = etcd.execute(&Request::ReadAll)? else {
         return Err("etcd has sent something else than what was read".to_owned());
     };
+    let mut end = None;
     let mut lines = vec![format!("cluster {} at revision {revision}", rules.name)];
     if let (_, Some((revision, value))) = etcd.take_settings() {
-        let Settings { user, comment, node, .. } = Settings::decode(&value)?;
+        let Settings { user, comment, node, ended, .. } = Settings::decode(&value)?;
         let by = user.map_or_else(String::new, |user| format!(" by {user}"));
         let why = comment.map_or_else(String::new, |comment| format!(": {}", comment.escape_debug()));
-        lines.push(format!("configuration: revision {revision}{by}, written at {node}{why}"));
+        let what = if ended { "each node's own; the shared one was ended with " } else { "" };
+        lines.push(format!("configuration: {what}revision {revision}{by}, written at {node}{why}"));
+        end = ended.then_some(revision);
     }
     for stored in all {
         match (stored.key, stored.value) {
-            (Key::Member(name), Value::Member(member)) => lines.push(node_line(&name, &member)),
+            (Key::Member(name), Value::Member(member)) => lines.push(node_line(&name, &member, end)),
             (Key::Pool(name), Value::Pool(record)) => {
                 let node = |(name, entry): (&String, &Entry)| {
                     let wait = entry.wait.map_or(String::new(), |wait| format!(", lacks {}", wait.amount));
@@ -328,10 +418,11 @@ fn status(rules: &Cluster) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-fn node_line(name: &str, member: &Member) -> String {
+fn node_line(name: &str, member: &Member, end: Option<Revision>) -> String {
     let lost = if member.fenced { ", its lease has ended" } else { "" };
     let config = match member.config {
         0 => "its own configuration".to_owned(),
+        revision if end == Some(revision) => "its own configuration".to_owned(),
         revision => format!("configuration {revision}"),
     };
     let refused = if member.refused.is_empty() { String::new() } else { format!(", refuses {}", member.refused) };

@@ -27,6 +27,7 @@ use weir_runtime::{Handle, StartError};
 
 use crate::config_store::ConfigStore;
 use crate::shared_config::Shared;
+use crate::shared_secrets::Secrets;
 
 pub(crate) use commands::{Arguments, HELP, run};
 
@@ -396,5 +397,6 @@ pub(crate) fn shared(config: &Config) -> Result<Option<Shared>, String> {
     if rules.etcd.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Shared::new(Box::new(Etcd::new(rules)?), &rules.node, rules.state.as_deref())))
+    let secrets = Secrets::new(rules);
+    Ok(Some(Shared::new(Box::new(Etcd::new(rules)?), &rules.node, rules.state.as_deref(), secrets)))
 }

@@ -61,8 +61,8 @@ impl ConfigStore {
         if current.running.as_ref().map(|running| running.revision) == refused {
             current.running = current.former.take();
             let edits = current.edits.clone();
-            let former = match &current.running {
-                Some(running) => load::load_merged(&self.file, (&current.file, &running.settings.text), &edits).ok(),
+            let former = match current.shared() {
+                Some(running) => self.load_shared((&current.file, &running.settings.text), &edits).ok(),
                 None => load::load_changed(&self.file, &current.file, &edits).ok().map(|c| (current.file.clone(), c)),
             };
             if let Some((text, mut config)) = former {
@@ -88,7 +88,11 @@ impl ConfigStore {
         };
         if let Some(candidate) = shared.candidate(reread == Reread::All) {
             let on_trial = shared.is_on_trial(candidate.revision);
-            match load::load_merged(&self.file, (&file, &candidate.settings.text), &current.edits) {
+            let loaded = match candidate.settings.ended {
+                true => load::load_own(&self.file, &file, &current.edits),
+                false => self.load_shared((&file, &candidate.settings.text), &current.edits),
+            };
+            match loaded {
                 Ok(loaded) => {
                     if !on_trial {
                         drop(shared.in_force(&candidate));
@@ -103,8 +107,8 @@ impl ConfigStore {
                 Err(_) => {}
             }
         }
-        let loaded = match &current.running {
-            Some(running) => load::load_merged(&self.file, (&file, &running.settings.text), &current.edits)?,
+        let loaded = match current.shared() {
+            Some(running) => self.load_shared((&file, &running.settings.text), &current.edits)?,
             None => {
                 let config = load::load_changed(&self.file, &file, &current.edits).map_err(|why| why.to_string())?;
                 (file.clone(), config)
@@ -116,7 +120,7 @@ impl ConfigStore {
 
     /// What a change on a node with a shared configuration writes.
     pub(super) fn plan_on_node(&self, current: &Current, edit: &Edit, edits: &Edits) -> Result<Written, ChangeError> {
-        let Some(running) = &current.running else { return Err(ChangeError::Fixed) };
+        let Some(running) = current.shared() else { return Err(ChangeError::Fixed) };
         let shape = || ChangeError::Unfit("the cluster's configuration has another shape than this version".to_owned());
         if !weir_config::concerns_cluster(edit) {
             return Ok(rewrite(&current.file, edits).map_or_else(super::nowhere, Written::File));
@@ -130,25 +134,24 @@ impl ConfigStore {
             }
             edit => rewrite(text, &Edits::from(edit.clone())).ok_or_else(shape)?,
         };
-        Ok(Written::Shared(text))
+        let secrets = self.shared.as_ref().map(Shared::secrets).ok_or(ChangeError::Fixed)?;
+        secrets.seal(&text, None).map(Written::Shared).map_err(ChangeError::Unfit)
     }
 
-    /// The configuration with another text of the file.
-    pub(super) fn read_merged(
-        &self,
-        file: &str,
-        current: &Current,
-        edits: &Edits,
-    ) -> Result<Arc<Config>, ConfigErrors> {
-        let shared = current.running.as_ref().map_or("", |running| running.settings.text.as_str());
+    /// A shared text with its secrets in the clear.
+    pub(super) fn opened(&self, text: &str) -> Result<String, String> {
+        self.shared.as_ref().map_or_else(|| Ok(text.to_owned()), |shared| shared.secrets().open(text))
+    }
+
+    /// Reads as [`load::load_merged`] does, with a shared text whose secrets are encrypted.
+    fn load_shared(&self, (own, shared): (&str, &str), edits: &Edits) -> Result<(String, Config), String> {
+        load::load_merged(&self.file, (own, &self.opened(shared)?), edits)
+    }
+
+    /// The configuration with a text of the file and a shared one, whose secrets are in the clear.
+    pub(super) fn read_merged(&self, (file, shared): (&str, &str), edits: &Edits) -> Result<Arc<Config>, ConfigErrors> {
         let text = weir_config::merge(file, shared);
         self.read(text.as_deref().unwrap_or(file), edits)
-    }
-
-    /// The configuration with another shared text.
-    pub(super) fn read_with(&self, current: &Current, shared: &str) -> Result<Arc<Config>, ConfigErrors> {
-        let text = weir_config::merge(&current.file, shared);
-        self.read(text.as_deref().unwrap_or(&current.file), &current.edits)
     }
 
     /// Writes a shared text into etcd, over the one in force here.
@@ -158,8 +161,10 @@ impl ConfigStore {
         (text, author): (String, &Author),
         config: Arc<Config>,
     ) -> Result<Persisted, ChangeError> {
-        let (Some(shared), Some(running)) = (&self.shared, &current.running) else { return Err(ChangeError::Fixed) };
-        let merged = weir_config::merge(&current.file, &text).ok_or_else(|| ChangeError::Unfit(NO_TOML.to_owned()))?;
+        let (Some(shared), Some(running)) = (&self.shared, current.shared()) else { return Err(ChangeError::Fixed) };
+        let opened = self.opened(&text).map_err(ChangeError::Unfit)?;
+        let merged =
+            weir_config::merge(&current.file, &opened).ok_or_else(|| ChangeError::Unfit(NO_TOML.to_owned()))?;
         let (user, comment) = (author.user.clone(), author.comment.clone());
         let settings = Settings { user, comment, ..Settings::new(text, shared.node()) };
         let written = shared.publish(running.revision, &settings).map_err(ChangeError::ClusterAway)?;
