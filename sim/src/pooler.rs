@@ -96,6 +96,7 @@ impl Pooler {
                 wall_at_start: WALL,
                 version: "weir simulated",
                 uid: 0,
+                host_name: "db1".into(),
             }),
             sockets: Sockets::default(),
             tick: Time::NEVER,

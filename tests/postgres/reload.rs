@@ -90,6 +90,30 @@ fn a_pool_whose_login_is_corrected_tries_it_at_once() {
 }
 
 #[test]
+fn a_pool_whose_users_secret_is_corrected_tries_it_at_once() {
+    let site = site();
+    // Without a user of its own, it logs in as its client, with the listed password.
+    let own = second_pool(&site, "second").replace("user = \"truster\"\n", "");
+    let setup = setup(2).more(&(own + "server_login_retry = \"1h\"\n"));
+    let listed = setup.userlist();
+    let line = listed.lines().find(|line| line.starts_with("\"app\" ")).expect("the user is listed");
+    let earlier = listed.replace(line, "\"app\" \"an earlier one\"");
+    let reload = |list: &str| {
+        site.weir().rewrite(&setup.toml(site.database()), list);
+        site.weir().command("RELOAD").expect("it is valid");
+    };
+    reload(&earlier);
+    let params = site.weir().params(users::APP.name, "second");
+    for _ in 0..2 {
+        let refused = Connection::connect(&params.clone().password("an earlier one")).unwrap_err().to_string();
+        assert!(refused.contains("password authentication failed for user"), "{refused}");
+    }
+    reload(&listed);
+    let mut client = Connection::connect(&params.password(users::APP.password)).expect("the new secret is tried");
+    assert_eq!(client.value("SELECT current_user").unwrap().as_deref(), Some("app"));
+}
+
+#[test]
 fn a_smaller_pool_closes_servers_as_they_become_free() {
     let site = Site::with(setup(6), Mode::Transaction);
     let mut clients: Vec<_> = (0..6).map(|_| site.connect()).collect();

@@ -12,8 +12,8 @@ pub const TABLES: [(&str, &str); 18] = [
         "STATS",
         "database total_server_assignment_count total_xact_count total_query_count total_received total_sent \
          total_xact_time total_query_time total_wait_time total_client_parse_count total_server_parse_count \
-         total_bind_count total_client_login_count avg_server_assignment_count avg_xact_count avg_query_count avg_recv avg_sent avg_xact_time \
-         avg_query_time avg_wait_time avg_client_parse_count avg_server_parse_count avg_bind_count avg_client_login_count",
+         total_bind_count avg_server_assignment_count avg_xact_count avg_query_count avg_recv avg_sent avg_xact_time \
+         avg_query_time avg_wait_time avg_client_parse_count avg_server_parse_count avg_bind_count total_client_login_count avg_client_login_count",
     ),
     (
         "STATS_TOTALS",

@@ -174,6 +174,7 @@ impl World {
             wall_at_start: 0,
             version: "weir",
             uid: 0,
+            host_name: "db1".into(),
         };
         let mut world = World {
             engine: Engine::new(setup),

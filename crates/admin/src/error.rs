@@ -9,6 +9,9 @@ use weir_base::prefix;
 /// The longest part of a command that an error repeats, in bytes: the size of PgBouncer's buffer for it.
 const MAX_QUOTED: usize = 960;
 
+/// What a file calls the databases that have no entry of their own; no command takes it as a name.
+pub const ALL_DATABASES: &str = "*";
+
 /// Why the console refused a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandError {
@@ -72,6 +75,10 @@ impl CommandError {
     pub fn detail(&self) -> Option<&str> {
         match self {
             CommandError::ReloadFailed(why) | CommandError::SetFailed(why) => Some(why),
+            CommandError::NoSuchDatabase(name) if name == ALL_DATABASES => Some(
+                "PAUSE, RESUME, RECONNECT, RETRY, KILL and WAIT_CLOSE without a name apply to all databases, those of the \
+                 entry * too.",
+            ),
             _ => None,
         }
     }

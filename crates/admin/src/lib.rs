@@ -41,7 +41,7 @@ pub use cluster::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
 pub use command::{Command, Role, ShutdownMode, parse};
 pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
 pub use control::{Control, Cursor, Deliver, NodePeers, Reply, Request, Response, SharedLimit, SharedLimits};
-pub use error::CommandError;
+pub use error::{ALL_DATABASES, CommandError};
 pub use fault::{FAULT_KINDS, Fault};
 pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms};
 pub use health_rule::LONG_WAIT;

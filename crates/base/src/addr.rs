@@ -21,6 +21,15 @@ pub enum ClientAddr {
 }
 
 impl ClientAddr {
+    /// The address as PgBouncer appends it to an application_name: that of the log, with the machine's name for a process
+    /// at the Unix socket.
+    pub fn with_host(&self, listen_port: u16, host_name: &str) -> String {
+        match self {
+            ClientAddr::Unix { pid, .. } if *pid != 0 => format!("unix({pid}@{host_name}):{listen_port}"),
+            other => other.with_port(listen_port),
+        }
+    }
+
     /// The address as PgBouncer's log writes it; a Unix socket has the port of its name, which is the listener's.
     pub fn with_port(&self, listen_port: u16) -> String {
         match self {
@@ -93,6 +102,13 @@ mod tests {
         assert_eq!(ClientAddr::Unix { pid: 17, uid: 5 }.with_port(6432), "unix(17):6432");
         assert_eq!(ClientAddr::Unix { pid: 0, uid: 5 }.with_port(6432), "unix:6432");
         assert_eq!(ClientAddr::Tcp("[::1]:9".parse().unwrap()).with_port(6432), "[::1]:9");
+    }
+
+    #[test]
+    fn an_application_name_has_the_machine_of_a_local_process() {
+        assert_eq!(ClientAddr::Unix { pid: 17, uid: 5 }.with_host(6432, "db1"), "unix(17@db1):6432");
+        assert_eq!(ClientAddr::Unix { pid: 0, uid: 5 }.with_host(6432, "db1"), "unix:6432");
+        assert_eq!(ClientAddr::Tcp("[::1]:9".parse().unwrap()).with_host(6432, "db1"), "[::1]:9");
     }
 
     #[test]

@@ -58,8 +58,10 @@ pub(crate) fn read(file: &Path, text: &str, read: ReadFile<'_>, found: &mut Foun
         let hint = "write [pgbouncer] and the settings below it".to_owned();
         scan.found.note(error_at(file, None, "there is no section [pgbouncer]", Some(hint)));
     }
-    let Scan { entries, remarks, .. } = scan;
-    Reader { source: file, found }.draft(entries, remarks)
+    let Scan { entries, overridden, remarks, .. } = scan;
+    let mut reader = Reader { source: file, found };
+    reader.check(&overridden);
+    reader.draft(entries, remarks)
 }
 
 /// A value as it is written.
@@ -77,6 +79,13 @@ struct Entries {
     peers: BTreeMap<String, Entry>,
 }
 
+/// A value that a later one of the same key replaces, or that a further `[pgbouncer]` sets back: its section and key.
+struct Overridden {
+    section: &'static str,
+    key: String,
+    entry: Entry,
+}
+
 struct Scan<'a> {
     source: &'a Path,
     read: ReadFile<'a>,
@@ -87,6 +96,7 @@ struct Scan<'a> {
     files_left: usize,
     bytes_left: usize,
     entries: Entries,
+    overridden: Vec<Overridden>,
     remarks: Vec<ConfigWarning>,
     found: &'a mut Found,
 }
@@ -101,6 +111,7 @@ impl<'a> Scan<'a> {
             files_left: MAX_FILES,
             bytes_left: MAX_BYTES,
             entries: Entries::default(),
+            overridden: Vec::new(),
             remarks: Vec::new(),
             found,
         }
@@ -152,7 +163,13 @@ impl<'a> Scan<'a> {
         }
         let settings = &mut self.entries.settings;
         let before = settings.len();
-        settings.retain(|key, _| KEPT.contains(&key.as_str()));
+        for (key, entry) in std::mem::take(settings) {
+            if KEPT.contains(&key.as_str()) {
+                settings.insert(key, entry);
+            } else {
+                self.overridden.push(Overridden { section, key, entry });
+            }
+        }
         if settings.len() < before {
             let text = format!(
                 "[pgbouncer] begins again in line {}, so what stood in it before is back at its defaults, as in \
@@ -193,12 +210,12 @@ impl<'a> Scan<'a> {
                 "each line reads KEY = VALUE; names with other characters than letters, digits, _ . - need quotes";
             return Err(self.error(location, "syntax error", Some(hint.to_owned())));
         };
-        let entries = match self.section {
-            Some("databases") => &mut self.entries.databases,
-            Some("users") => &mut self.entries.users,
-            Some("peers") => &mut self.entries.peers,
+        let (section, entries) = match self.section {
+            Some(section @ "databases") => (section, &mut self.entries.databases),
+            Some(section @ "users") => (section, &mut self.entries.users),
+            Some(section @ "peers") => (section, &mut self.entries.peers),
             Some(UNKNOWN) => return Ok(()),
-            Some(_) => &mut self.entries.settings,
+            Some(section) => (section, &mut self.entries.settings),
             None => {
                 let hint = "settings belong in [pgbouncer], databases in [databases]".to_owned();
                 return Err(self.error(
@@ -208,7 +225,8 @@ impl<'a> Scan<'a> {
                 ));
             }
         };
-        entries.insert(key, Entry { text: value.trim().to_owned(), location: location.clone() });
+        let before = entries.insert(key.clone(), Entry { text: value.trim().to_owned(), location: location.clone() });
+        self.overridden.extend(before.map(|entry| Overridden { section, key, entry }));
         Ok(())
     }
 
@@ -246,6 +264,28 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Reports the mistakes in values that have no effect, as PgBouncer does.
+    fn check(&mut self, overridden: &[Overridden]) {
+        let mut unused = Config::of_format(FileFormat::Ini);
+        for Overridden { section, key, entry } in overridden {
+            if self.found.is_full() {
+                break;
+            }
+            match *section {
+                "databases" => drop(self.database(&mut unused, key, entry)),
+                "users" => drop(self.user(&mut unused, key, entry)),
+                "peers" => {
+                    let read = self.peer(&mut unused, key, entry);
+                    self.found.take(read);
+                }
+                _ => {
+                    let read = self.setting(&mut unused, key, entry);
+                    self.found.take(read);
+                }
+            }
+        }
+    }
+
     fn draft(mut self, entries: Entries, remarks: Vec<ConfigWarning>) -> Draft {
         let mut config = Config::of_format(FileFormat::Ini);
         config.source = self.source.to_owned();

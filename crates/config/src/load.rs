@@ -105,6 +105,7 @@ impl Loader<'_> {
         self.check_listen(&config);
         self.check_auth_database(&config, "auth.query_database", config.auth.query_database.as_deref());
         self.resolve_paths(&mut config);
+        self.check_resolv_conf(&mut config);
         let mut users = self.users(&mut config, users);
         secrets.into_iter().for_each(|(name, secret)| users.set(name, secret));
         config.auth.users = Arc::new(users);
@@ -170,6 +171,18 @@ impl Loader<'_> {
             if let Some(FieldMut::Path(Some(path))) = setting.field_mut(config) {
                 *path = self.path.parent().map_or_else(|| path.clone(), |folder| folder.join(&path));
             }
+        }
+    }
+
+    /// The file is read at each look-up, and may come later: a warning.
+    fn check_resolv_conf(&self, config: &mut Config) {
+        let Some(path) = &config.dns.resolv_conf else { return };
+        if let Err(error) = (self.read)(path) {
+            let text = format!(
+                "resolv_conf {} can't be read: {error}; the system's resolver looks up all names",
+                path.display()
+            );
+            config.remarks.push(ConfigWarning { key: "dns.resolv_conf".to_owned(), text });
         }
     }
 

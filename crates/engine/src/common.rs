@@ -84,6 +84,7 @@ pub(crate) struct Common {
     worker: WorkerId,
     workers: u16,
     config: Arc<Config>,
+    host_name: Arc<str>,
     /// The wall clock at [`Time::START`], in microseconds since 1970.
     wall_at_start: u64,
     random: ChaCha12Rng,
@@ -100,16 +101,17 @@ pub(crate) struct Common {
 impl Common {
     /// For worker `worker` of `workers`.
     pub(crate) fn new(
-        worker: WorkerId,
-        workers: u16,
+        (worker, workers): (WorkerId, u16),
         config: Arc<Config>,
         seed: [u8; 32],
         wall_at_start: u64,
+        host_name: Arc<str>,
     ) -> Common {
         Common {
             worker,
             workers: workers.max(1),
             config,
+            host_name,
             wall_at_start,
             random: ChaCha12Rng::from_seed(seed),
             now: Time::START,
@@ -136,6 +138,11 @@ impl Common {
     #[inline]
     pub(crate) fn config(&self) -> &Arc<Config> {
         &self.config
+    }
+
+    /// The machine's name.
+    pub(crate) fn host_name(&self) -> &Arc<str> {
+        &self.host_name
     }
 
     /// Puts a configuration in force.

@@ -40,6 +40,8 @@ pub struct Setup {
     pub ids_after: u64,
     /// The operating system's user that the process runs as: the same one may administer it over the Unix socket.
     pub uid: u32,
+    /// The machine's name.
+    pub host_name: Arc<str>,
 }
 
 /// One worker's sessions and pools.
@@ -70,7 +72,13 @@ impl Engine {
             cluster: Cluster::default(),
             takeover: TakeOver::default(),
             admin: Admin::new(config.clone(), setup.version),
-            common: Common::new(setup.worker, setup.workers, config, setup.seed, setup.wall_at_start),
+            common: Common::new(
+                (setup.worker, setup.workers),
+                config,
+                setup.seed,
+                setup.wall_at_start,
+                setup.host_name,
+            ),
         };
         if setup.ids_after > 0 {
             engine.common.begin_ids_after(setup.ids_after);

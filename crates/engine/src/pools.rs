@@ -269,9 +269,21 @@ impl PoolSlot {
     /// The address, the login or the encryption of its servers has changed: they are replaced as they are released, earlier
     /// failures are forgotten, and the next login does not wait for `server_login_retry`.
     pub(crate) fn login_anew(&mut self, now: Time) {
+        self.retry_login();
+        self.pool.reconnect(now);
+    }
+
+    /// The secret that is listed for its user has changed: a login that failed is tried again with the new one. Servers that
+    /// are logged in stay.
+    pub(crate) fn secret_changed(&mut self) {
+        if self.failures.last().is_some() {
+            self.retry_login();
+        }
+    }
+
+    fn retry_login(&mut self) {
         self.hosts = Hosts::default();
         self.failures.clear();
-        self.pool.reconnect(now);
         self.pool.retry_now();
     }
 

@@ -170,7 +170,17 @@ fn engine(setup: WorkerSetup, config: Arc<Config>, statement_memory: StatementMe
         wall_at_start: setup.wall_at_start,
         version: VERSION,
         uid: nix::unistd::getuid().as_raw(),
+        host_name: host_name(),
     })
+}
+
+/// The machine's name; PgBouncer's word where the system has none to tell.
+fn host_name() -> Arc<str> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "somehost".into(),
+        name => name.into(),
+    }
 }
 
 /// The configuration with `max_clients` lowered to what the descriptors allow beside all servers. Thousands of pools

@@ -75,6 +75,7 @@ pub(crate) fn whole_engine(data: &[u8]) {
         wall_at_start: 0,
         version: "weir",
         uid: 700,
+        host_name: "db1".into(),
     };
     let (engine, now) = (Engine::new(setup), Time::START + Span::from_secs(1));
     let mut world =

@@ -17,7 +17,6 @@ pub(super) const STATS: &[Column] = &[
     numeric("total_client_parse_count"),
     numeric("total_server_parse_count"),
     numeric("total_bind_count"),
-    numeric("total_client_login_count"),
     numeric("avg_server_assignment_count"),
     numeric("avg_xact_count"),
     numeric("avg_query_count"),
@@ -29,6 +28,8 @@ pub(super) const STATS: &[Column] = &[
     numeric("avg_client_parse_count"),
     numeric("avg_server_parse_count"),
     numeric("avg_bind_count"),
+    // Not in PgBouncer, whose columns keep their places.
+    numeric("total_client_login_count"),
     numeric("avg_client_login_count"),
 ];
 
@@ -83,7 +84,11 @@ const TOTAL_NAMES: [&str; crate::stats::COUNT] = [
 ];
 
 pub(super) fn stats(snapshot: &Snapshot<'_>) -> Vec<Row> {
-    rows(snapshot, |of| of.total.to_array().into_iter().chain(of.averages().to_array()).collect())
+    rows(snapshot, |of| {
+        let [total @ .., logins] = of.total.to_array();
+        let [average @ .., logins_a_second] = of.averages().to_array();
+        total.into_iter().chain(average).chain([logins, logins_a_second]).collect()
+    })
 }
 
 pub(super) fn stats_totals(snapshot: &Snapshot<'_>) -> Vec<Row> {

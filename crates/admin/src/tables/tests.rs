@@ -29,8 +29,8 @@ const REFERENCE: [(Show, &str, &str); 27] = [
         "sNNNNNNNNNNNNNNNNNNNNNNNN",
         "database, total_server_assignment_count, total_xact_count, total_query_count, total_received, total_sent, \
          total_xact_time, total_query_time, total_wait_time, total_client_parse_count, total_server_parse_count, \
-         total_bind_count, total_client_login_count, avg_server_assignment_count, avg_xact_count, avg_query_count, avg_recv, avg_sent, \
-         avg_xact_time, avg_query_time, avg_wait_time, avg_client_parse_count, avg_server_parse_count, avg_bind_count, avg_client_login_count",
+         total_bind_count, avg_server_assignment_count, avg_xact_count, avg_query_count, avg_recv, avg_sent, \
+         avg_xact_time, avg_query_time, avg_wait_time, avg_client_parse_count, avg_server_parse_count, avg_bind_count, total_client_login_count, avg_client_login_count",
     ),
     (
         Show::StatsTotals,
@@ -407,9 +407,9 @@ fn totals_and_averages_are_shown_by_database() {
     assert_eq!(
         lines(Show::Stats),
         [
-            "app,0,300,0,2100,0,15000,0,0,0,0,0,0,0,2,0,210,0,50,0,0,0,0,0,0",
-            "pgbouncer,0,30,0,210,0,1500,0,0,0,0,0,0,0,2,0,21,0,50,0,0,0,0,0,0",
-            "zoo,0,100,0,700,0,5000,0,0,0,0,0,0,0,2,0,70,0,50,0,0,0,0,0,0",
+            "app,0,300,0,2100,0,15000,0,0,0,0,0,0,2,0,210,0,50,0,0,0,0,0,0,0",
+            "pgbouncer,0,30,0,210,0,1500,0,0,0,0,0,0,2,0,21,0,50,0,0,0,0,0,0,0",
+            "zoo,0,100,0,700,0,5000,0,0,0,0,0,0,2,0,70,0,50,0,0,0,0,0,0,0",
         ]
     );
     assert_eq!(lines(Show::StatsTotals)[0], "app,0,300,0,2100,0,15000,0,0,0,0,0,0");

@@ -297,6 +297,18 @@ fn rules_are_read_with_type_hba_and_their_lines_are_named() {
 }
 
 #[test]
+fn a_resolv_conf_that_cannot_be_read_is_a_warning() {
+    let remarks = |path: &str| {
+        let text = format!("[pgbouncer]\nlisten_addr = 127.0.0.1\nresolv_conf = {path}\n");
+        load_ini(&text, &[("/etc/other", "")]).unwrap().remarks
+    };
+    let found = remarks("/nope");
+    assert_eq!((found.len(), found[0].key.as_str()), (1, "dns.resolv_conf"));
+    assert!(found[0].text.starts_with("resolv_conf /nope can't be read: "), "{}", found[0].text);
+    assert!(remarks("/etc/other").is_empty() && remarks("").is_empty());
+}
+
+#[test]
 fn a_missing_user_file_is_lived_with() {
     let config = load_ini("[pgbouncer]\nauth_file = gone.txt", &[]).unwrap();
     assert!(config.auth.users.is_empty());

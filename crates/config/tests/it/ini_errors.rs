@@ -147,3 +147,15 @@ fn settings_that_can_not_work_together() {
         "2: no cipher suite is left of \"AES256-SHA\"; use \"default\", or suites like ECDHE-RSA-AES256-GCM-SHA384"
     );
 }
+
+#[test]
+fn a_mistake_in_a_value_that_a_later_one_replaces_is_reported() {
+    assert_eq!(
+        error("[pgbouncer]\ndefault_pool_size = many\ndefault_pool_size = 3"),
+        error("[pgbouncer]\ndefault_pool_size = many")
+    );
+    assert_eq!(error("[databases]\na = hst=x\na = host=x"), error("[databases]\na = hst=x"));
+    assert_eq!(error("[users]\nbob = pool_mode=no\nbob ="), error("[users]\nbob = pool_mode=no"));
+    assert_eq!(error("[peers]\n1 = hst=x\n1 = host=x"), error("[peers]\n1 = hst=x"));
+    assert_eq!(error("[pgbouncer]\nverbos = 1\n[pgbouncer]"), error("[pgbouncer]\nverbos = 1"));
+}

@@ -7,7 +7,7 @@ use weir_pgwire::{ErrorFields, put_back};
 use weir_session::startup::{OtherParams, StartupRequest};
 use weir_session::{ParamTable, Params, Refusal};
 
-use crate::common::Cx;
+use crate::common::{Common, Cx};
 use crate::entry::reported::{Reported, Welcome};
 use crate::peers::ClientSlot;
 use crate::port::Io;
@@ -60,8 +60,8 @@ pub(crate) fn send<I: Io>(
         finish(cx, client, (request, own_peer), buffer);
         return Ok(last.params.clone());
     }
-    let (config, table) = (cx.common.config(), &cx.sessions.params);
-    let mut wanted = wanted(config, table, client, request)?;
+    let table = &cx.sessions.params;
+    let mut wanted = wanted(cx.common, table, client, request)?;
     table.fill(&mut wanted, &welcome.params);
     let params: Arc<Params> = if wanted == *welcome.params { welcome.params.clone() } else { Arc::new(wanted) };
     let messages = begin(&welcome.reported, &params);
@@ -80,17 +80,18 @@ pub(crate) fn send<I: Io>(
 /// # Errors
 /// One of them is refused.
 pub(crate) fn wanted(
-    config: &Config,
+    common: &Common,
     table: &ParamTable,
     client: &ClientSlot,
     request: &StartupRequest,
 ) -> Result<Params, Refusal> {
+    let config = common.config();
     let mut wanted = requested(config, table, request)?;
     if config.application_name_add_host {
         let name = format!(
             "{} - {}",
             request.param("application_name").unwrap_or("app"),
-            client.addr.with_port(config.listen.port)
+            client.addr.with_host(config.listen.port, common.host_name())
         );
         // A name that became too long is left unchanged.
         let _ = table.set(&mut wanted, "application_name", &name);

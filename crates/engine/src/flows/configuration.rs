@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_admin::CommandError;
+use weir_admin::{ALL_DATABASES, CommandError};
 use weir_base::{PoolMode, Time, WorkerId};
 use weir_config::{Config, SslMode};
 use weir_pool::Pool;
@@ -87,6 +87,7 @@ impl Engine {
     pub(crate) fn adopt<I: Io>(&mut self, now: Time, config: Arc<Config>, io: &mut I) {
         self.sessions.adopt(&config);
         self.entry.adopt(&config);
+        let listed = self.common.config().auth.users.clone();
         let servers = &self.common.config().tls.server;
         let other_tls = *servers != config.tls.server && servers.mode.max(config.tls.server.mode) > SslMode::Disable;
         self.common.set_config(config);
@@ -104,6 +105,9 @@ impl Engine {
                 Some(_) if slot.removed => {}
                 Some(pool) => {
                     let all = self.common.config();
+                    if listed.get(&slot.user) != all.auth.users.get(&slot.user) {
+                        slot.secret_changed();
+                    }
                     if adjust(slot, all, all.pool_of_user(&pool, &slot.user), now) {
                         self.recall(ix, io);
                     }
@@ -158,10 +162,11 @@ impl Engine {
         }
     }
 
-    /// Whether a configured pool has this name.
+    /// Whether a configured pool has this name. `*` is none, though it stands for databases in a file, and the fallback would
+    /// have any name.
     pub(crate) fn check_name(&self, name: Option<&str>) -> Result<(), CommandError> {
         match name {
-            Some(name) if self.common.config().pool(name).is_none() => {
+            Some(name) if name == ALL_DATABASES || self.common.config().pool(name).is_none() => {
                 Err(CommandError::NoSuchDatabase(name.to_owned()))
             }
             _ => Ok(()),

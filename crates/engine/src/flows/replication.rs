@@ -48,7 +48,7 @@ impl Engine {
             return Vec::new();
         };
         let (table, request) = (&self.sessions.params, phase.request());
-        let wanted = welcome::wanted(self.common.config(), table, client, request);
+        let wanted = welcome::wanted(&self.common, table, client, request);
         wanted.map(|wanted| request.for_own_server(table, &wanted)).unwrap_or_default()
     }
 

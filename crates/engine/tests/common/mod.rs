@@ -201,6 +201,7 @@ impl World {
             wall_at_start: 0,
             version: "weir test",
             uid: OWN_UID,
+            host_name: "db1".into(),
         };
         World { engine: Engine::new(setup), port: Port::default(), now: Time::START + Span::from_secs(1), worker }
     }

@@ -204,6 +204,25 @@ fn wait_close_is_answered_when_the_replaced_servers_are_gone() {
 }
 
 #[test]
+fn no_command_takes_the_entry_for_all_other_databases_as_a_name() {
+    let mut config = config(1);
+    config.fallback = config.pools.values().next().cloned();
+    let mut world = World::new(config);
+    let client = world.arrival("ann", "db");
+    let _server = world.server();
+    world.heard(client);
+    let console = console(&mut world);
+    for verb in ["PAUSE", "RESUME", "RECONNECT", "RETRY", "KILL", "WAIT_CLOSE", "DISABLE", "ENABLE"] {
+        for name in ["*", "\"*\""] {
+            fails(&mut world, console, &format!("{verb} {name}"), "no such database: *");
+            fails(&mut world, console, &format!("{verb} {name}"), "without a name apply to all databases");
+        }
+    }
+    assert!(world.is_open(client));
+    obeyed(&mut world, console, "PAUSE elsewhere", "PAUSE");
+}
+
+#[test]
 fn a_missing_database_is_named_first_also_while_everything_is_paused() {
     let mut world = World::new(config(1));
     let console = console(&mut world);

@@ -300,6 +300,19 @@ fn a_client_gets_its_host_in_application_name_and_a_login_notice() {
 }
 
 #[test]
+fn a_client_of_the_unix_socket_gets_its_process_and_machine_in_application_name() {
+    let mut config = config(1);
+    config.application_name_add_host = true;
+    config.listen.port = 6432;
+    let mut world = World::new(config);
+    let peer = world.visitor_from(ClientAddr::Unix { pid: 17, uid: 5 });
+    world.bytes(peer, &startup("ann", "db"));
+    let server = world.server();
+    world.bytes(peer, &query("select 1"));
+    assert!(says(&world.heard(server), "app - unix(17@db1):6432"));
+}
+
+#[test]
 fn the_log_says_why_a_login_failed() {
     let listed = |secret: &str| {
         let mut config = config(1);

@@ -29,6 +29,7 @@ impl Envelopes {
             wall_at_start: 0,
             version: "",
             uid: 0,
+            host_name: "db1".into(),
         });
         Envelopes { engine, spare: Caught(Vec::new()) }
     }
