@@ -18,6 +18,9 @@ POSTGRES = os.environ.get("PG_BIN") or subprocess.run(
 folder = tempfile.mkdtemp(prefix="weir-cluster-")
 os.chmod(folder, 0o755)
 processes = []
+SCRIPT = f"{folder}/script.sql"
+with open(SCRIPT, "w") as to:
+    to.write("select pg_sleep(0.02);\n")
 account = pwd.getpwnam("nobody") if os.getuid() == 0 else None
 
 
@@ -118,13 +121,8 @@ class Load:
     """Clients of one node, each with short transactions one after the other, in pgbench."""
 
     def __init__(self, node, clients):
-        script = f"{folder}/script.sql"
-        if not os.path.exists(script):
-            with open(script + ".new", "w") as file:
-                file.write("select pg_sleep(0.02);\n")
-            os.rename(script + ".new", script)
         self.process = start(f"load-{node.name}", f"{POSTGRES}/pgbench", "-n", "-h", "127.0.0.1", "-p", str(node.port), "-U",
-                             "app", "-c", str(clients), "-T", "3600", "-f", script, "app")
+                             "app", "-c", str(clients), "-T", "3600", "-f", SCRIPT, "app")
 
     def stop(self):
         self.process.kill()
