@@ -4,7 +4,8 @@
 Samples pg_stat_activity a hundred times a second while the load moves from node to node, a node is frozen for longer than its
 lease, and etcd is killed and started again. Fails if the budget was exceeded once, or if the load does not get its
 connections back. `run.py WEIR`; `run.py WEIR freeze ROUNDS`: nodes under load are frozen and resumed, each for up to three
-leases, that many times; `run.py WEIR demo` serves until it is interrupted.
+leases, that many times; `run.py WEIR roll ROUNDS`: nodes under load are stopped in order and started again, one after the other;
+`run.py WEIR demo` serves until it is interrupted.
 """
 
 import os, pwd, random, shutil, signal, socket, subprocess, sys, tempfile, threading, time
@@ -12,6 +13,7 @@ import os, pwd, random, shutil, signal, socket, subprocess, sys, tempfile, threa
 WEIR = os.path.abspath(sys.argv[1])
 DEMO = sys.argv[2:] == ["demo"]
 FREEZE = int(sys.argv[3]) if sys.argv[2:3] == ["freeze"] else 0
+ROLL = int(sys.argv[3]) if sys.argv[2:3] == ["roll"] else 0
 BUDGET, LEASE = 12, 4
 POSTGRES = os.environ.get("PG_BIN") or subprocess.run(
     "ls -d /usr/lib/postgresql/*/bin | tail -1", shell=True, text=True, capture_output=True).stdout.strip()
@@ -92,7 +94,9 @@ class Node:
         self.name, self.port = name, free_port()
         self.file = f"{folder}/{name}.toml"
         with open(self.file, "w") as file:
-            file.write(f"""[listen]
+            file.write(f"""[general]
+shutdown_timeout = "1s"
+[listen]
 address = "127.0.0.1"
 port = {self.port}
 [auth]
@@ -237,6 +241,34 @@ def freeze_rounds(nodes, sampler):
     [thread.join() for thread in threads]
 
 
+def roll(nodes, sampler):
+    """Each node in turn is stopped while its clients and those of the others are busy."""
+    loads = [Load(node, 15) for node in nodes]
+    time.sleep(3)
+    for turn in range(ROLL):
+        at = turn % len(nodes)
+        node, other = nodes[at], nodes[(at + 1) % len(nodes)]
+        began = time.time()
+        # TERM waits for the clients, which stay until shutdown_timeout.
+        wanted = [signal.SIGINT, signal.SIGTERM][turn // len(nodes) % 2]
+        node.process.send_signal(wanted)
+        status, ended = node.process.wait(30), time.time()
+        kept = share_of(other, node.name)
+        print(f"  round {turn + 1}: {wanted.name}: {node.name} ended after {ended - began:.1f} s with a share of {kept}; "
+              f"{sampler.samples} samples, at most {sampler.most}", flush=True)
+        if status or kept:
+            failures.append(f"round {turn + 1}: {node.name} ended with status {status} and a share of {kept}")
+        reaches(sampler, BUDGET - 1, 10, "the others use the budget")
+        for number, load in enumerate(loads):
+            if number != at and load.process.poll() is not None:
+                failures.append(f"round {turn + 1}: clients of {nodes[number].name} had an error")
+        loads[at].stop()
+        node.process = start(node.name, WEIR, "serve", node.file)
+        wait_for(node.port)
+        loads[at] = Load(node, 15)
+        moves(node, other, BUDGET // 3 - 1, 20, f"a fair share for {node.name} after its start")
+
+
 def run():
     etcd, server = Etcd(), postgres()
     nodes = [Node(f"node{n}", etcd, server) for n in (1, 2, 3)]
@@ -250,8 +282,8 @@ def run():
                 time.sleep(1)
                 print(f"load on {nodes[turn % 3].name}, {sampler.now} connections at the server\n{shares(nodes[0])}\n", flush=True)
             load.stop()
-    if FREEZE:
-        freeze_rounds(nodes, sampler)
+    if FREEZE or ROLL:
+        freeze_rounds(nodes, sampler) if FREEZE else roll(nodes, sampler)
         return judge(sampler)
     print("load on node1", flush=True)
     load = Load(nodes[0], 20)
