@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_base::Target;
+use weir_base::{Span, Target};
 use weir_cluster::{Ending, Lost};
 use weir_config::{Config, Pool};
 use weir_pgclient::Connection;
@@ -35,13 +35,19 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Begins to end a lost node's connections. `own` are the process ids of this node's.
-    pub(super) fn start(config: Arc<Config>, lost: Lost, ending: Ending, own: BTreeSet<u32>) -> Result<Run, String> {
+    /// Begins to end a lost node's connections. `own` are the process ids of this node's. `lease`: all must be over by then.
+    pub(super) fn start(
+        config: Arc<Config>,
+        lost: Lost,
+        (ending, own): (Ending, BTreeSet<u32>),
+        lease: Option<Span>,
+    ) -> Result<Run, String> {
+        let lease = lease.map_or(TIMEOUT, |lease| TIMEOUT.min(Duration::from_micros(lease.micros())));
         let (sender, result) = mpsc::sync_channel(1);
         let name = lost.pool.clone();
         let begun = Instant::now();
         let run = move || {
-            let _ = sender.send(end(&config, &name, (&ending, &own), begun));
+            let _ = sender.send(end(&config, &name, (&ending, &own), (begun, lease)));
         };
         thread::Builder::new().name("cluster-end".into()).spawn(run).map_err(|error| error.to_string())?;
         Ok(Run { lost, result })
@@ -58,7 +64,7 @@ impl Run {
 }
 
 /// At all servers of the pool.
-fn end(config: &Config, name: &str, known: Known<'_>, begun: Instant) -> Result<u32, String> {
+fn end(config: &Config, name: &str, known: Known<'_>, (begun, lease): (Instant, Duration)) -> Result<u32, String> {
     let pool = config.pools.get(name).ok_or("the pool is not in this node's configuration")?;
     let mut left = 0;
     for target in &pool.targets {
@@ -66,19 +72,26 @@ fn end(config: &Config, name: &str, known: Known<'_>, begun: Instant) -> Result<
             // This process may have been frozen, and its share be another's.
             return Err("it took too long".to_owned());
         }
-        left += end_at(config, pool, target, known, known.0.floor.saturating_sub(left))?;
+        let rest = lease.saturating_sub(begun.elapsed());
+        left += end_at(config, (pool, target), known, known.0.floor.saturating_sub(left), rest)?;
     }
     Ok(left)
 }
 
-fn end_at(config: &Config, pool: &Pool, target: &Target, known: Known<'_>, floor: u32) -> Result<u32, String> {
+fn end_at(
+    config: &Config,
+    (pool, target): (&Pool, &Target),
+    known: Known<'_>,
+    floor: u32,
+    timeout: Duration,
+) -> Result<u32, String> {
     let Login::As { user, password } = pool_test::login(config, pool) else {
         return Err("it logs in with its clients' passwords, and none is known".to_owned());
     };
     let at = Pool { targets: vec![target.clone()], ..pool.clone() };
     let options = [("application_name", APPLICATION)];
     let mut connection =
-        pool_test::connect(TIMEOUT, config, &at, (&user, password.as_deref()), &options).map_err(|error| error.text)?;
+        pool_test::connect(timeout, config, &at, (&user, password.as_deref()), &options).map_err(|error| error.text)?;
     let failed = |error: weir_pgclient::Error| format!("{target}: {error}");
     let left = end_by(&mut connection, pool.user.is_some(), known, floor).map_err(failed)?;
     // It is this node's share again only when the server counts it no more.

@@ -285,18 +285,26 @@ impl Round {
             }
         }
         let now = self.handle.now();
-        let lost = if now < self.next_end { None } else { self.node.lost().next().cloned() };
+        // Without a lease it could not give the share away, and what it may open is its floor.
+        let may = now >= self.next_end && self.node.standing(now) == Standing::Member;
+        let lost = self.node.lost().next().filter(|_| may).cloned();
         self.reserved = lost.as_ref().map(|lost| lost.pool.clone());
         let Some(lost) = lost else { return };
-        let limit = self.node.grants().pools.get(&lost.pool).map_or(0, |grant| grant.limit);
+        let Grants { until, pools } = self.node.grants();
+        let grant = pools.get(&lost.pool).copied().unwrap_or_default();
+        let limit = grant.limit;
         if limit == 0 {
             self.next_end = now + END_AGAIN;
             return self.report_error(format!("no connection of {} is free to end those of {}", lost.pool, lost.node));
         }
         self.send_limits();
         let Some(ending) = self.node.ending(&lost) else { return };
-        if self.open.get(&lost.pool).copied().unwrap_or(0) < limit && self.sent.is_some() {
-            match Run::start(self.config.clone(), lost, ending, self.own.clone()) {
+        // The workers' answer may have taken its time.
+        let is_member = self.node.standing(self.handle.now()) == Standing::Member;
+        if is_member && self.open.get(&lost.pool).copied().unwrap_or(0) < limit && self.sent.is_some() {
+            // Within a floor the connection may outlast the lease.
+            let lease = if grant.floor > 0 { None } else { Some(until.since(now)) };
+            match Run::start(self.config.clone(), lost, (ending, self.own.clone()), lease) {
                 Ok(run) => self.run = Some(run),
                 Err(error) => self.report_error(error),
             }
