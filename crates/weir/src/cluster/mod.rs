@@ -300,7 +300,8 @@ impl Round {
         self.send_limits();
         let Some(ending) = self.node.ending(&lost) else { return };
         // The workers' answer may have taken its time.
-        let is_member = self.node.standing(self.handle.now()) == Standing::Member;
+        let now = self.handle.now();
+        let is_member = self.node.standing(now) == Standing::Member;
         if is_member && self.open.get(&lost.pool).copied().unwrap_or(0) < limit && self.sent.is_some() {
             // Within a floor the connection may outlast the lease.
             let lease = if grant.floor > 0 { None } else { Some(until.since(now)) };
