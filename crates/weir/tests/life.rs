@@ -186,7 +186,12 @@ fn a_daemon_whose_log_can_not_be_opened_does_not_start() {
     let place = Place::new("no-log-folder", "logfile = /no/such/folder/log\n");
     let output = pgbouncer(&["-d"]).arg(place.ini()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("can't open the log file"), "{}", said(&output));
+    let why = "can't open the log file: /no/such/folder/log: ";
+    assert!(
+        said(&output).contains(why) && said(&output).contains("create the folder /no/such/folder"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]

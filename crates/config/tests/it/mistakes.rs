@@ -44,8 +44,8 @@ fn lines_that_are_no_toml_are_told_with_what_is_wrong_in_the_others() {
     assert_eq!(
         mistakes(load_with(text, &[], &[])),
         [
-            "weir.toml:2: the value of \"type\" is no number, not true or false, and not text in quotes",
-            "weir.toml:4: the value of \"host\" is no number, not true or false, and not text in quotes",
+            "weir.toml:2: the value of \"type\" has no quotes, and is no number and not true or false",
+            "weir.toml:4: the value of \"host\" has no quotes, and is no number and not true or false",
             "weir.toml:6: unknown key \"sizes\" in [pools.a]",
             "weir.toml:7: \"size\" is there twice",
             "weir.toml:9: unknown key \"prt\" in [pools.b]",

@@ -72,6 +72,20 @@ fn clients_wait_while_their_server_is_away_and_are_served_within_a_twentieth_of_
 }
 
 #[test]
+fn a_client_that_waits_while_no_server_is_open_is_notified_of_the_cause() {
+    let mut world = World::new(with(|pool| pool.limits.query_wait_notify = Span::from_secs(1)));
+    let known = world.arrival("ann", "db");
+    let server = world.server();
+    world.forget(known);
+    world.gone(server);
+    world.bytes(known, &query("select 1"));
+    away_for(&mut world, Span::from_secs(5));
+    let notice = world.heard(known);
+    assert!(says(&notice, "client being queued"), "{}", String::from_utf8_lossy(&notice));
+    assert!(says(&notice, "Logins have failed for") && says(&notice, "No server connection is open."));
+}
+
+#[test]
 fn a_client_of_a_pool_that_never_had_a_server_waits_for_the_first() {
     let mut world = World::new(config(2));
     let client = world.arrival("ann", "db");

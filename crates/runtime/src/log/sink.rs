@@ -98,7 +98,7 @@ impl Sinks {
             }
         }
         if let Some(path) = &settings.file {
-            streams.push(Stream::file(path, settings.format)?);
+            streams.push(Stream::file(path, settings.format).map_err(|error| unopened(path, &error))?);
         }
         let syslog = settings.syslog.then(|| Syslog::new(settings));
         Ok(Sinks { streams, syslog, zone: TimeZone::system(), settings: settings.clone() })
@@ -252,6 +252,13 @@ fn form(into: &mut Vec<u8>, format: LogFormat, line: &Line, zone: &TimeZone) {
 /// The number of line ends.
 fn lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// Why a start without the log's file is refused.
+pub(super) fn unopened(path: &Path, error: &io::Error) -> io::Error {
+    let folder = path.parent().filter(|folder| error.kind() == io::ErrorKind::NotFound && !folder.exists());
+    let advice = folder.map(|folder| format!("; create the folder {}, or change the log's file", folder.display()));
+    io::Error::new(error.kind(), format!("{}: {error}{}", path.display(), advice.unwrap_or_default()))
 }
 
 pub(super) fn append(path: &Path) -> io::Result<File> {
