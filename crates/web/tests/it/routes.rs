@@ -109,7 +109,7 @@ fn what_can_not_be_meant_is_a_clear_error() {
 fn a_port_that_is_taken_is_said_at_the_start() {
     let first = web();
     let error = Web::start(options(first.bound()[0])).expect_err("it is taken").to_string();
-    assert!(error.contains("change [web] port"), "{error}");
+    assert!(error.contains("change \"port\" in [web]"), "{error}");
 }
 
 #[test]
