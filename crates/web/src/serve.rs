@@ -166,7 +166,7 @@ impl Drop for Web {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // The panic has been printed; pooling goes on without the control plane.
+            // The panic has been printed; pooling continues without the control plane.
             let _ = thread.join();
         }
     }

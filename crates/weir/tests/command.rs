@@ -503,11 +503,11 @@ fn mistakes_of_the_first_hour_are_named_with_a_way_out() {
             "the folder does not exist; create it, or set another one".into(),
         ),
     ];
-    for (text, told) in mistakes {
+    for (text, expected) in mistakes {
         let path = write(&folder, &text);
         let output = weir(&["serve", path.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(1));
-        assert!(complaint(&output).contains(&told), "{told}: {}", complaint(&output));
+        assert!(complaint(&output).contains(&expected), "{expected}: {}", complaint(&output));
     }
     let output = check(&write(&folder, &format!("[listen]\nunix_socket_dir = \"/no/such\"\n{good}")), &[]);
     assert!(said(&output).contains("there is no folder /no/such for the Unix socket; create it"), "{}", said(&output));

@@ -158,7 +158,7 @@ fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
         ServerState::Up(_, ServerPhase::Linked) => {
             let Holding { silence, query, transaction, .. } = *server.clock.holding();
             match (silence, transaction) {
-                (Time::NEVER, Time::NEVER) => (Hold::IdleSession, server.clock.heard_at()),
+                (Time::NEVER, Time::NEVER) => (Hold::IdleSession, server.clock.received_at()),
                 (Time::NEVER, since) => (Hold::Query, query.min(since)),
                 (since, _) => (Hold::IdleTransaction, since),
             }

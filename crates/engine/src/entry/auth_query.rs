@@ -187,7 +187,7 @@ impl AuthQueries {
         Some(Over { to: query.from, id: query.query.id, pool: query.pool })
     }
 
-    /// Withdraws a query: returns its handle, and its pool, whose queue it leaves. One that has been sent goes on, and
+    /// Withdraws a query: returns its handle, and its pool, whose queue it leaves. One that has been sent continues, and
     /// its answer is ignored.
     pub(crate) fn withdraw(&mut self, id: u64) -> Option<(Peer, PoolIx)> {
         let handle = self.by_id.get(&id).copied()?;

@@ -31,7 +31,7 @@ use sink::Sinks;
 const LINES: usize = 4096;
 /// The length in bytes at which a line is cut.
 const LINE_LIMIT: usize = 8 * 1024;
-/// So many writes a second follow their lines at once, so that the log has what a client has just received.
+/// This many writes a second follow their lines at once, so that the log has what a client has just received.
 const PROMPT_WRITES: u32 = 100;
 /// The pause after each write beyond that: lines queued meanwhile need no wake, and share a write.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -123,5 +123,5 @@ fn connections_beyond_the_limit_take_the_place_of_those_that_ask_nothing() {
     };
     let closed: Vec<bool> = idle.iter().map(is_closed).collect();
     assert!(closed[0] && !closed[127], "the oldest goes first");
-    assert!(closed.iter().filter(|closed| !**closed).count() <= 96, "of one address there are so many at most");
+    assert!(closed.iter().filter(|closed| !**closed).count() <= 96, "of one address there are this many at most");
 }
