@@ -140,6 +140,8 @@ pub struct Node {
     budget_rule: BudgetRule,
     /// The other incarnation with this name may still live.
     name_in_use: bool,
+    /// All is given away: see [`Node::vacate`].
+    vacated: bool,
     #[cfg(test)]
     pub(crate) bug: Option<crate::sim::Bug>,
 }
@@ -170,6 +172,7 @@ impl Node {
             unrecorded: false,
             budget_rule: BudgetRule::default(),
             name_in_use: false,
+            vacated: false,
             #[cfg(test)]
             bug: None,
         }
@@ -216,6 +219,9 @@ impl Node {
 
     /// What the pools may open now.
     pub fn grants(&self) -> Grants {
+        if self.vacated {
+            return Grants { until: Time::START, pools: BTreeMap::new() };
+        }
         let grant = |pool: &Pool| Grant { limit: pool.limit.max(pool.floor), floor: pool.floor };
         Grants {
             until: self.renewed.map_or(Time::START, |sent| self.timing.shrink_at(sent)),
@@ -334,10 +340,10 @@ impl Node {
         }
     }
 
-    /// Below 100 ms after the first conflict, and longer after each that follows: nodes that write one record take turns.
+    /// Below 50 ms after the first conflict, and longer after those that follow: nodes that write one record take turns.
     fn pause_after_conflict(&mut self) -> Span {
         let chance = self.member.incarnation.wrapping_add(self.member.beat.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 32;
-        let pause = Span::from_micros((chance % 97 * 1000) << self.conflicts);
+        let pause = Span::from_micros((chance % 49 * 1000) << self.conflicts);
         self.conflicts = (self.conflicts + 1).min(MOST_CONFLICTS);
         pause
     }
@@ -350,11 +356,17 @@ impl Node {
         self.phase = Phase::Read { certain };
     }
 
+    /// The server has ended all connections, no more will be opened, and the stored floors are removed: the next requests give the
+    /// shares and floors away, and [`Node::leave`] follows.
+    pub fn vacate(&mut self) {
+        self.vacated = true;
+    }
+
     /// The transaction to leave, when the pools open no connections any more and the stored floors are removed: the node is
     /// fenced at once, and others take its shares as they need them, with the same care as a lost node's. `None` if the node
-    /// has nothing to leave, or a request is under way.
+    /// has nothing to leave, or a request is under way or, after [`Node::vacate`], to be made.
     pub fn leave(&mut self) -> Option<Txn> {
-        if self.phase != Phase::Run || self.sent.is_some() {
+        if self.phase != Phase::Run || self.sent.is_some() || (self.vacated && !self.releases().is_empty()) {
             return None;
         }
         self.end_shares();
@@ -368,6 +380,17 @@ impl Node {
         (Key::Member(self.name.clone()), self.revision)
     }
 
+    /// The records without a share of this node, which has left them.
+    fn releases(&self) -> Vec<(String, PoolRecord)> {
+        let mine = self.pools.iter().filter(|(_, pool)| pool.record.nodes.contains_key(&self.name));
+        let without = |(name, pool): (&String, &Pool)| {
+            let mut record = pool.record.clone();
+            record.nodes.remove(&self.name);
+            (name.clone(), record)
+        };
+        mine.map(without).take(MOST_POOLS).collect()
+    }
+
     /// A transaction that renews the lease.
     fn heartbeat(&mut self) -> Txn {
         self.member.beat += 1;
@@ -378,8 +401,8 @@ impl Node {
     }
 
     fn run(&mut self, now: Time) -> Option<(Request, Vec<(String, PoolRecord)>)> {
-        if now >= self.next_change {
-            let changes = self.changes(now);
+        if now >= self.next_change || self.vacated {
+            let changes = if self.vacated { self.releases() } else { self.changes(now) };
             if !changes.is_empty() {
                 let round = self.timing.round.micros();
                 self.next_change = now + Span::from_micros(if self.conflicts == 0 { round } else { round / 4 });
@@ -391,6 +414,9 @@ impl Node {
                 }
                 return Some((Request::Commit(txn), changes));
             }
+        }
+        if self.vacated {
+            return None;
         }
         let pause = if self.unrecorded { self.timing.round } else { self.timing.beat() };
         if self.renewed.is_none_or(|sent| now >= sent + pause) {

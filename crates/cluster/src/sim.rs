@@ -26,17 +26,20 @@ pub(crate) enum Bug {
     ReleasedBeforeClosed,
     /// A connection that is closed here counts no more, though the server has not ended it.
     EndNotAwaited,
+    /// A process that ends gives its shares away before the server has ended its connections.
+    VacatedEarly,
     /// A lost node's share is reduced to its floor, though the server has more of its connections.
     LeftIgnored,
 }
 
-const BUGS: [Bug; 7] = [
+const BUGS: [Bug; 8] = [
     Bug::LateRenewalBelieved,
     Bug::LeaseCountedTwice,
     Bug::FloorGivenAway,
     Bug::NoFence,
     Bug::ReleasedBeforeClosed,
     Bug::EndNotAwaited,
+    Bug::VacatedEarly,
     Bug::LeftIgnored,
 ];
 
@@ -60,6 +63,7 @@ fn budgets_hold_and_demand_moves_whatever_fails() {
     }
     println!("{count} seeds: {totals:?}");
     assert_eq!(failures, 0, "seeds in which something was found");
+    assert!(totals.left > 0 && totals.left_hastily > 0, "no process has ended in order: {totals:?}");
     assert!(totals.reclaims > 0 && totals.fenced_returns > 0 && totals.unknown > 0, "nothing happened: {totals:?}");
 }
 

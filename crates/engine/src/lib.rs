@@ -178,7 +178,7 @@ impl Engine {
             (Payload::CommandAnswer { id, answer }, _) => self.answered(now, id, answer, io),
             (Payload::Paging(paging), _) => self.paging(from, paging, io),
             (Payload::Load(percent), _) => self.load_reported(from, percent),
-            (Payload::Drained(drain), _) => self.worker_drained(from, drain, io),
+            (Payload::Drained(drain), _) => self.worker_drained(now, from, drain, io),
             (Payload::Client(_) | Payload::Cancel { .. }, None) => {
                 log::log(Level::Error, format_args!("a client arrived without its socket"), io);
             }

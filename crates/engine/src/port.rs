@@ -432,6 +432,8 @@ pub trait Io {
     fn cancel_at_predecessor(&mut self, pid: u32, secret: &[u8]) {
         let _ = (pid, secret);
     }
+    /// The process is about to exit, and the servers of pools that nodes share have ended all their connections.
+    fn vacated(&mut self) {}
     /// Ends the process in order, with this exit status.
     fn exit(&mut self, status: i32);
 }

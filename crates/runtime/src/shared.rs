@@ -40,18 +40,24 @@ impl Shared {
 #[derive(Clone)]
 pub(crate) struct Ending {
     status: Arc<OnceLock<i32>>,
+    vacated: Arc<AtomicBool>,
     mailboxes: Mailboxes,
 }
 
 impl Ending {
     pub(crate) fn new(mailboxes: Mailboxes) -> Self {
-        Ending { status: Arc::default(), mailboxes }
+        Ending { status: Arc::default(), vacated: Arc::default(), mailboxes }
     }
 
     pub(crate) fn end(&self, status: i32) {
         if self.status.set(status).is_ok() {
             self.mailboxes.send_all(|| WorkerMessage::End);
         }
+    }
+
+    /// The servers of pools that nodes share have ended all their connections; set before the end.
+    pub(crate) fn vacated(&self) -> &Arc<AtomicBool> {
+        &self.vacated
     }
 
     /// The exit status, if the process is ending.

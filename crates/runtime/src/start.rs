@@ -364,6 +364,11 @@ impl Running {
         self.gone.clone()
     }
 
+    /// Set at the end, if the servers of pools that nodes share have ended all their connections by then.
+    pub fn is_vacated(&self) -> Arc<AtomicBool> {
+        self.handle.ending.vacated().clone()
+    }
+
     /// Waits for its end and returns its exit status.
     pub fn wait(mut self) -> i32 {
         self.join();

@@ -116,7 +116,7 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
             if console == Console::Verbose {
                 announce(running.bound(), &config, web.as_ref());
             }
-            let nodes = Nodes::start(&config, store, running.handle(), running.is_gone())?;
+            let nodes = Nodes::start(&config, store, running.handle(), (running.is_gone(), running.is_vacated()))?;
             Ok(Box::new((nodes, web, watcher)))
         }),
     };

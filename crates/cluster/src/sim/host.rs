@@ -40,6 +40,19 @@ pub(super) struct Host {
     grants: Grants,
     disk: BTreeMap<String, u32>,
     pub(super) cut_until: u64,
+    /// The process ends in order.
+    pub(super) departure: Option<Departure>,
+}
+
+/// The end of a process in order.
+#[derive(Clone, Copy)]
+pub(super) struct Departure {
+    /// It waits for the ends of its connections until then.
+    pub(super) until: u64,
+    /// It is started again then.
+    pub(super) back: u64,
+    /// Its connections have ended, and its shares are given away.
+    pub(super) vacated: bool,
 }
 
 impl Host {
@@ -58,6 +71,7 @@ impl Host {
             grants: Grants { until: Time::START, pools: BTreeMap::new() },
             disk: BTreeMap::new(),
             cut_until: 0,
+            departure: None,
         };
         host.start(0, random, budgets, bug);
         host
@@ -75,6 +89,7 @@ impl Host {
         self.node = Node::new(&self.name, random.next(), Timing::default(), &self.disk, clock);
         self.node.set_budgets(clock, budgets);
         self.node.bug = bug;
+        self.departure = None;
         self.take_grants();
     }
 
@@ -93,6 +108,11 @@ impl Host {
         self.disk.retain(|_, floor| *floor > 0);
     }
 
+    /// The process ends, and has removed its stored floors.
+    pub(super) fn forget_floors(&mut self) {
+        self.disk.clear();
+    }
+
     /// What a pool may open now, by this node's clock.
     pub(super) fn may_open(&self, now: u64, pool: &str) -> u32 {
         let Some(grant) = self.grants.pools.get(pool) else { return 0 };
@@ -100,6 +120,23 @@ impl Host {
             return 0;
         }
         if self.clock(now) < self.grants.until { grant.limit } else { grant.floor }
+    }
+
+    /// The process closes its connections, waits for their ends, and gives its shares away then.
+    pub(super) fn depart(&mut self, now: u64, random: &mut Random) {
+        let Some(departure) = &mut self.departure else { return };
+        for pool in self.pools.values_mut() {
+            let closed = std::mem::take(&mut pool.open);
+            (0..closed).for_each(|_| pool.ending.push(now + end_of(now, random)));
+            pool.ending.retain(|end| *end > now);
+            pool.active = 0;
+        }
+        let early = self.node.bug == Some(Bug::VacatedEarly);
+        if !departure.vacated && (early || self.pools.values().all(|pool| pool.ending.is_empty())) {
+            departure.vacated = true;
+            self.disk.clear();
+            self.node.vacate();
+        }
     }
 
     /// The pools open, use and close connections.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::members::Lost;
-use crate::node::Budget;
+use crate::node::{Budget, Standing};
 use crate::request::{Reply, Request};
 use crate::sim::Bug;
 use crate::sim::etcd::Etcd;
-use crate::sim::host::Host;
+use crate::sim::host::{Departure, Host};
 use crate::sim::random::Random;
 
 /// True time is in microseconds; this is a step.
@@ -45,6 +45,9 @@ pub(super) struct Seen {
     pub(super) reclaims: u64,
     pub(super) fenced_returns: u64,
     pub(super) opened: u64,
+    /// Processes that have ended in order, with their shares given away, and without.
+    pub(super) left: u64,
+    pub(super) left_hastily: u64,
 }
 
 impl Seen {
@@ -55,6 +58,8 @@ impl Seen {
         self.reclaims += other.reclaims;
         self.fenced_returns += other.fenced_returns;
         self.opened += other.opened;
+        self.left += other.left;
+        self.left_hastily += other.left_hastily;
     }
 }
 
@@ -71,6 +76,8 @@ pub(super) struct World {
     ending: Vec<(u64, usize, u64, Lost)>,
     bug: Option<Bug>,
     seen: Seen,
+    /// What a process that has left in order has not given away.
+    kept: Option<String>,
 }
 
 impl World {
@@ -95,6 +102,7 @@ impl World {
             ending: Vec::new(),
             bug,
             seen: Seen::default(),
+            kept: None,
         }
     }
 
@@ -113,6 +121,9 @@ impl World {
             }
             self.etcd();
             self.nodes();
+            if let Some(kept) = self.kept.take() {
+                return Err(kept);
+            }
             self.end_lost();
             self.check_budgets()?;
             if self.now > QUIET && !moved {
@@ -136,7 +147,7 @@ impl World {
         let (now, span) = (self.now, 200_000 + self.random.below(25_000_000));
         let end = (now + span).min(FAULTS);
         let at = self.random.below(self.hosts.len() as u64) as usize;
-        match self.random.below(6) {
+        match self.random.below(7) {
             0 | 1 => self.hosts[at].frozen_until = end,
             2 => {
                 // A crash: the machine's kernel closes the sockets.
@@ -151,7 +162,11 @@ impl World {
                 host.start(clock, &mut self.random, &budgets, self.bug);
             }
             3 => self.hosts[at].cut_until = end,
-            4 => self.etcd_down_until = end.min(now + 15_000_000),
+            4 if self.hosts[at].runs(now) && self.hosts[at].departure.is_none() => {
+                let until = now + self.random.below(2_000_000);
+                self.hosts[at].departure = Some(Departure { until, back: end, vacated: false });
+            }
+            4 | 5 => self.etcd_down_until = end.min(now + 15_000_000),
             _ => self.slow_until = end,
         }
     }
@@ -205,11 +220,18 @@ impl World {
             let open = |host: &Host| host.pools.values().map(|pool| u64::from(pool.open)).sum::<u64>();
             let before = open(&self.hosts[at]);
             let host = &mut self.hosts[at];
-            host.step(now, &mut self.random);
+            match host.departure {
+                None => host.step(now, &mut self.random),
+                Some(_) => host.depart(now, &mut self.random),
+            }
             self.seen.opened += open(&self.hosts[at]).saturating_sub(before);
             let clock = self.hosts[at].clock(now);
             if let Some(request) = self.hosts[at].node.next_request(clock) {
                 self.send(at, request);
+            }
+            self.leave(at);
+            if !self.hosts[at].runs(now) {
+                continue;
             }
             self.hosts[at].take_grants();
             let lost: Vec<Lost> = self.hosts[at].node.lost().cloned().collect();
@@ -221,6 +243,38 @@ impl World {
                 }
             }
         }
+    }
+
+    /// A process that ends in order leaves when its shares are given away, or with them when it has waited for long enough.
+    fn leave(&mut self, at: usize) {
+        let (now, host) = (self.now, &mut self.hosts[at]);
+        let Some(Departure { until, back, vacated }) = host.departure else { return };
+        // Its lease may have ended: then it is a lost node.
+        let gives_up = now >= until + 3_000_000;
+        if !vacated && now < until {
+            return;
+        }
+        let last = if host.node.standing(host.clock(now)) == Standing::Member { host.node.leave() } else { None };
+        if last.is_none() && !gives_up {
+            return;
+        }
+        if vacated {
+            self.seen.left += u64::from(last.is_some());
+            let record =
+                |pool: &&String| self.etcd.pool(pool).is_some_and(|record| record.nodes.contains_key(&host.name));
+            let kept = self.budgets.keys().find(record).filter(|_| last.is_some());
+            self.kept = kept.map(|pool| format!("{} has left, and has a share of {pool}", host.name));
+        } else {
+            self.seen.left_hastily += u64::from(last.is_some());
+            host.forget_floors();
+        }
+        if let Some(txn) = last {
+            self.send(at, Request::Commit(txn));
+        }
+        let (host, budgets) = (&mut self.hosts[at], self.budgets.clone());
+        host.dead_until = back.max(now);
+        self.processes[at] += 1;
+        host.start(back.max(now), &mut self.random, &budgets, self.bug);
     }
 
     fn send(&mut self, host: usize, request: Request) {

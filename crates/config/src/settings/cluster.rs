@@ -118,7 +118,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Path(&mut c.cluster.cert_file)),
-        "The certificate that this node shows to etcd, PEM.",
+        "The certificate that this node shows to etcd, PEM. If etcd has users, it must have no common name (CN): etcd's interface \
+         for JSON refuses one that does.",
     )
     .ini_own("cluster_cert_file")
     .effect(Effect::Restart),

@@ -20,6 +20,8 @@ pub(crate) struct Shutdown {
     /// When clients that wait for servers are dismissed; never, if there are none.
     dismissal: Time,
     asked: Asked,
+    /// Worker 0: the process exits when the servers of pools that nodes share have ended; holds whether all workers have closed theirs.
+    departure: Option<bool>,
     announced: Option<Announced>,
 }
 
@@ -34,9 +36,19 @@ struct Announced {
 /// does: the operator's next look still finds them.
 const DISMISSAL: Span = Span::from_millis(300);
 
+/// How long a process waits for the end of its servers' connections, so that other nodes need not look for them.
+const DEPARTURE: Span = Span::from_secs(1);
+
 impl Default for Shutdown {
     fn default() -> Self {
-        Shutdown { draining: None, reported: false, dismissal: Time::NEVER, asked: Asked::default(), announced: None }
+        Shutdown {
+            draining: None,
+            reported: false,
+            dismissal: Time::NEVER,
+            asked: Asked::default(),
+            departure: None,
+            announced: None,
+        }
     }
 }
 
@@ -99,12 +111,36 @@ impl Shutdown {
         let asked = &mut self.asked;
         asked.by = cx.now.deadline(cx.common.config().shutdown_timeout);
         cx.common.arm(Who::Shutdown, asked.by, &mut asked.armed);
-        asked.drained.clear();
-        asked.drain = Some(drain);
+        self.ask(cx, drain);
+    }
+
+    fn ask<I: Io>(&mut self, cx: &mut Cx<'_, I>, drain: Drain) {
+        self.asked.drained.clear();
+        self.asked.drain = Some(drain);
         for worker in 0..cx.common.workers() {
             let id = cx.common.next_id();
             cx.io.post(WorkerId(worker), Message(Payload::Command { id, command: WorkerCommand::Drain(drain) }), None);
         }
+    }
+
+    /// Worker 0: the process exits when servers have ended, or soon. `closed`: all workers have closed theirs.
+    pub(crate) fn depart<I: Io>(&mut self, cx: &mut Cx<'_, I>, closed: bool) {
+        self.departure = Some(closed);
+        self.asked.by = cx.now + DEPARTURE;
+        cx.common.arm(Who::Shutdown, self.asked.by, &mut self.asked.armed);
+        if !closed {
+            self.ask(cx, Drain::Servers);
+        }
+    }
+
+    /// Worker 0: whether the process exits when servers have ended; holds whether all workers have closed theirs.
+    pub(crate) fn departure(&self) -> Option<bool> {
+        self.departure
+    }
+
+    /// Worker 0: all workers have closed their servers.
+    pub(crate) fn all_closed(&mut self) {
+        self.departure = Some(true);
     }
 
     /// The request has arrived at this worker.
@@ -142,9 +178,13 @@ impl Shutdown {
         self.asked.drained.len() == usize::from(workers)
     }
 
-    /// A timer has fired: returns whether `shutdown_timeout` is over.
-    pub(crate) fn is_over(&mut self, now: Time) -> bool {
+    /// A timer has fired: returns whether `shutdown_timeout` is over, or the wait for servers' ends.
+    pub(crate) fn is_over<I: Io>(&mut self, cx: &mut Cx<'_, I>) -> bool {
         self.asked.armed = Time::NEVER;
-        self.asked.by <= now
+        if self.asked.by <= cx.now {
+            return true;
+        }
+        cx.common.arm(Who::Shutdown, self.asked.by, &mut self.asked.armed);
+        false
     }
 }

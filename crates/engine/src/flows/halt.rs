@@ -331,23 +331,58 @@ impl Engine {
     }
 
     /// Worker 0: a worker has nothing left that a shutdown waits for.
-    pub(crate) fn worker_drained<I: Io>(&mut self, worker: WorkerId, drain: Drain, io: &mut I) {
-        if self.admin.shutdown.worker_finished(worker, drain, self.common.workers()) {
-            // PgBouncer's texts.
-            let whose = match drain {
-                Drain::Servers => "server",
-                Drain::Clients => "client",
-            };
-            log(Level::Info, format_args!("{whose} connections dropped, exiting"), io);
+    pub(crate) fn worker_drained<I: Io>(&mut self, now: Time, worker: WorkerId, drain: Drain, io: &mut I) {
+        if !self.admin.shutdown.worker_finished(worker, drain, self.common.workers()) {
+            return;
+        }
+        if self.admin.shutdown.departure().is_some() {
+            self.admin.shutdown.all_closed();
+            return self.check_departed(io);
+        }
+        // PgBouncer's texts.
+        let whose = match drain {
+            Drain::Servers => "server",
+            Drain::Clients => "client",
+        };
+        log(Level::Info, format_args!("{whose} connections dropped, exiting"), io);
+        self.depart(now, drain == Drain::Servers, io);
+    }
+
+    /// Exits; where nodes share pools, when the servers have ended their connections, so that this node can give its shares away
+    /// itself. `closed`: the workers have closed theirs.
+    fn depart<I: Io>(&mut self, now: Time, closed: bool, io: &mut I) {
+        if self.cluster.budget.pools().next().is_none() {
+            return io.exit(0);
+        }
+        self.admin.shutdown.depart(cx!(self, now, io), closed);
+        self.check_departed(io);
+    }
+
+    /// Worker 0: a server of a pool that nodes share has ended: was it the last one of a process that exits?
+    pub(crate) fn check_departed<I: Io>(&mut self, io: &mut I) {
+        let (counter, budget) = (&self.cluster.counter, &self.cluster.budget);
+        if self.admin.shutdown.departure() == Some(true)
+            && budget.pools().all(|name| counter.servers_of(name) + budget.ending_of(name) == 0)
+        {
+            io.vacated();
             io.exit(0);
         }
     }
 
     /// `shutdown_timeout` may be over.
     pub(crate) fn shutdown_due<I: Io>(&mut self, now: Time, io: &mut I) {
-        if self.admin.shutdown.is_over(now) {
-            log(Level::Warning, format_args!("shutdown_timeout is over; clients are dropped"), io);
-            io.exit(0);
+        if !self.admin.shutdown.is_over(cx!(self, now, io)) {
+            return;
+        }
+        if self.admin.shutdown.departure().is_some() {
+            log(Level::Info, format_args!("servers have not ended all connections: other nodes look for them"), io);
+            return io.exit(0);
+        }
+        log(Level::Warning, format_args!("shutdown_timeout is over; clients are dropped"), io);
+        self.depart(now, false, io);
+        for database in self.cluster.budget.pools() {
+            let close = || Message(Payload::CloseServers(database.as_str().into()));
+            (0..self.common.workers()).for_each(|worker| io.post(WorkerId(worker), close(), None));
         }
     }
 }

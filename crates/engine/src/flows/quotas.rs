@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_admin::SharedLimits;
 use weir_base::{ClientAddr, Peer, Span, Time, WorkerId};
 use weir_config::Config;
+use weir_session::Refusal;
 
 use crate::cluster::budget::{NodeBudget, database_of};
 use crate::cluster::messages::{Message, Payload};
@@ -32,12 +33,14 @@ impl Engine {
         let limit = |key: &Key| limit(key, now, config, budget);
         let replies = self.cluster.counter.receive(from, request, workers, &limit);
         self.send_quota_replies(replies, io);
+        self.check_departed(io);
     }
 
     /// The server has ended a connection that was closed here: another one may be opened.
     pub(crate) fn shared_server_ended<I: Io>(&mut self, now: Time, database: &str, io: &mut I) {
         self.cluster.budget.ended(database);
         self.shrink_shared(now, io);
+        self.check_departed(io);
     }
 
     /// Other limits of the pools that nodes share; returns what is open of each.
@@ -113,8 +116,18 @@ impl Engine {
     /// All servers of a database are closed, those in use too: another node may get their permits.
     pub(crate) fn close_servers_of<I: Io>(&mut self, now: Time, database: &str, io: &mut I) {
         let pools = self.pools.named(Some(database));
-        let servers: Vec<Peer> = self.peers.servers().filter(|s| pools.contains(&s.pool)).map(|s| s.peer).collect();
-        servers.into_iter().for_each(|server| self.close_server(now, server, "the cluster's lease has ended", io));
+        let servers = || self.peers.servers().filter(|s| pools.contains(&s.pool));
+        let found: Vec<(Peer, Option<Peer>)> = servers().map(|s| (s.peer, s.link)).collect();
+        let (why, refusal) = match self.admin.shutdown.is_draining() {
+            true => ("server shutting down", Refusal::ServersShuttingDown),
+            false => ("the cluster's lease has ended", Refusal::ServerLost),
+        };
+        for (server, client) in found {
+            if let Some(client) = client {
+                self.refuse_handle(now, client, refusal.clone(), io);
+            }
+            self.close_server(now, server, why, io);
+        }
     }
 
     /// A new configuration may allow more.

@@ -26,6 +26,7 @@ pub(crate) enum Asked {
     StartTls(Peer, Handshake),
     Help(u64),
     Accept(bool),
+    Vacated,
     Exit(i32),
 }
 
@@ -126,6 +127,9 @@ impl Io for Port {
     }
     fn answer(&mut self, number: u64, response: Response) {
         self.answers.push((number, response));
+    }
+    fn vacated(&mut self) {
+        self.asked.push(Asked::Vacated);
     }
     fn exit(&mut self, status: i32) {
         self.asked.push(Asked::Exit(status));

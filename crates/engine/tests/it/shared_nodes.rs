@@ -7,7 +7,7 @@ use crate::common::*;
 use weir_admin::{SharedLimit, SharedLimits};
 use weir_base::{Peer, Span};
 use weir_config::Config;
-use weir_engine::port::{Input, Request};
+use weir_engine::port::{Input, Request, Signal};
 
 /// One pool that nodes share, with a budget of five over all users.
 fn shared() -> Config {
@@ -104,4 +104,92 @@ fn a_login_within_the_floor_goes_on_without_a_lease() {
     let ann = world.arrival("ann", "db");
     world.server();
     assert!(world.received(ann).ends_with(&ready(b'I')));
+}
+
+/// An idle server of a client that has left.
+fn idle(world: &mut World) -> Peer {
+    let ann = world.arrival("ann", "db");
+    let server = world.server();
+    world.gone(ann);
+    world.heard(server);
+    server
+}
+
+/// Whether the process has exited, and whether its servers had ended by then.
+fn end(world: &World) -> (bool, bool) {
+    (world.has_exited(), world.port.asked.iter().any(|asked| matches!(asked, Asked::Vacated)))
+}
+
+#[test]
+fn a_process_that_ends_waits_until_its_servers_have_ended() {
+    for signal in [Signal::ShutdownClients, Signal::ShutdownServers] {
+        let mut world = world(2, 0);
+        let server = idle(&mut world);
+        world.signal(signal);
+        assert_eq!(world.heard(server), [b'X', 0, 0, 0, 4], "a Terminate");
+        assert_eq!(end(&world), (false, false));
+        world.pass(Span::from_millis(500));
+        assert_eq!(end(&world), (false, false));
+        world.gone(server);
+        assert_eq!(end(&world), (true, true));
+    }
+}
+
+#[test]
+fn a_process_that_ends_does_not_wait_for_long() {
+    let mut world = world(2, 0);
+    let server = idle(&mut world);
+    world.signal(Signal::ShutdownClients);
+    world.pass(Span::from_secs(2));
+    assert_eq!(end(&world), (true, false), "others have to look for {server:?}");
+}
+
+#[test]
+fn a_connection_that_was_closed_before_is_waited_for() {
+    let mut world = world(2, 0);
+    let (ann, server) = busy(&mut world);
+    world.gone(ann);
+    world.signal(Signal::ShutdownServers);
+    assert_eq!(end(&world), (false, false));
+    world.gone(server);
+    assert_eq!(end(&world), (true, true));
+    let mut world = self::world(2, 0);
+    world.signal(Signal::ShutdownServers);
+    assert_eq!(end(&world), (true, true), "there was none");
+}
+
+#[test]
+fn at_the_end_of_shutdown_timeout_servers_in_use_are_closed_and_waited_for() {
+    let mut config = shared();
+    config.shutdown_timeout = Span::from_secs(1);
+    let mut world = World::new(config);
+    grant(&mut world, 2, 0, Span::from_secs(60));
+    let (_, server) = busy(&mut world);
+    world.signal(Signal::ShutdownClients);
+    world.pass(Span::from_millis(900));
+    assert_eq!(end(&world), (false, false));
+    world.pass(Span::from_millis(200));
+    assert!(world.heard(server).ends_with(&[b'X', 0, 0, 0, 4]), "a Terminate");
+    assert_eq!(end(&world), (false, false));
+    world.gone(server);
+    assert_eq!(end(&world), (true, true));
+}
+
+#[test]
+fn a_second_signal_ends_the_process_at_once() {
+    let mut world = world(2, 0);
+    idle(&mut world);
+    world.signal(Signal::ShutdownClients);
+    world.signal(Signal::ShutdownClients);
+    assert_eq!(end(&world), (true, false));
+}
+
+#[test]
+fn a_server_in_use_is_closed_after_the_lease_and_its_client_gets_an_error() {
+    let mut world = world(2, 0);
+    let (ann, server) = busy(&mut world);
+    world.heard(ann);
+    world.pass(Span::from_secs(8));
+    assert!(world.heard(server).ends_with(&[b'X', 0, 0, 0, 4]), "a Terminate");
+    assert!(says(&world.heard(ann), "server conn crashed?") && !world.is_open(ann));
 }

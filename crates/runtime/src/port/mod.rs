@@ -554,6 +554,10 @@ impl Io for Port {
         self.shared.inflow.cancel(pid, secret);
     }
 
+    fn vacated(&mut self) {
+        self.shared.ending.vacated().store(true, Ordering::Release);
+    }
+
     fn exit(&mut self, status: i32) {
         self.shared.end(status);
     }

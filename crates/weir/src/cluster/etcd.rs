@@ -12,6 +12,9 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value as Json, json};
 use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem};
@@ -205,7 +208,7 @@ impl Etcd {
         answer.map_err(|error| {
             // The token may have expired, and the next address may answer.
             self.token = None;
-            let failed = format!("etcd at {address}: {error}");
+            let failed = format!("etcd at {address}: {error}{}", hint(address, &error));
             self.current = (self.current + 1) % self.addresses.len();
             failed
         })
@@ -247,6 +250,34 @@ fn decoded(value: &Json) -> Option<Vec<u8>> {
     STANDARD.decode(value.as_str()?).ok()
 }
 
+/// What the operator can do about an error whose text does not say it.
+fn hint(address: &str, error: &str) -> &'static str {
+    match () {
+        () if error.contains("CommonName of client") => {
+            "; etcd with users needs a cert_file without a common name (CN), and \"user\" in [cluster]"
+        }
+        // The alert comes after the end of the handshake, when the request may have been sent.
+        () if address.starts_with("https:")
+            && ["Broken pipe", "Connection reset", "fatal alert"].iter().any(|word| error.contains(word)) =>
+        {
+            "; etcd may refuse this node's certificate: see cert_file and key_file in [cluster]"
+        }
+        () => "",
+    }
+}
+
+/// An error if the key is not the certificate's: the client would panic.
+fn check_pair(certificate: &Path, key: &Path) -> Result<(), String> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(certificate)?).collect();
+    let chain = chain.map_err(|error| format!("{}: {error}", certificate.display()))?;
+    let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| format!("{}: {error}", key.display()))?;
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+    let made = builder.with_root_certificates(RootCertStore::empty()).with_client_auth_cert(chain, private);
+    let (certificate, key) = (certificate.display(), key.display());
+    made.map(drop).map_err(|error| format!("{key} is not the key of the certificate {certificate}: {error}"))
+}
+
 fn tls(rules: &Cluster) -> Result<TlsConfig, String> {
     let roots = match &rules.ca_file {
         Some(file) => certificates(file)?,
@@ -260,6 +291,7 @@ fn tls(rules: &Cluster) -> Result<TlsConfig, String> {
         .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
         .root_certs(RootCerts::new_with_certs(&roots));
     if let (Some(certificate), Some(key)) = (&rules.cert_file, &rules.key_file) {
+        check_pair(certificate, key)?;
         let text = read(key)?;
         let key = PrivateKey::from_pem(&text).map_err(|error| format!("{}: {error}", key.display()))?;
         tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(certificate)?, key)));

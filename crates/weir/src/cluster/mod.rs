@@ -14,8 +14,9 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -60,12 +61,13 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     /// Starts the thread, if there is a cluster.
-    /// `store`: has the configuration that nodes share. `taken_over`: another process has this one's connections, and its place in the cluster.
+    /// `store`: has the configuration that nodes share. `taken_over`: another process has this one's connections, and its place in the
+    /// cluster. `vacated`: at the end, the servers have ended all connections of this process.
     pub(crate) fn start(
         config: &Arc<Config>,
         store: Arc<ConfigStore>,
         handle: Handle,
-        taken_over: Arc<AtomicBool>,
+        (taken_over, vacated): (Arc<AtomicBool>, Arc<AtomicBool>),
     ) -> Result<Option<Nodes>, StartError> {
         let rules = &config.cluster;
         if rules.etcd.is_empty() {
@@ -102,6 +104,7 @@ impl Nodes {
             standing: None,
             last_error: String::new(),
             number: 0,
+            stopped: stop.clone(),
         };
         let stopped = stop.clone();
         let run = move || {
@@ -110,7 +113,7 @@ impl Nodes {
                 thread::sleep(PAUSE);
             }
             if !taken_over.load(Ordering::Acquire) {
-                round.leave();
+                round.leave(vacated.load(Ordering::Acquire));
             }
         };
         let thread = thread::Builder::new().name("cluster".into()).spawn(run);
@@ -154,6 +157,8 @@ struct Round {
     standing: Option<Standing>,
     last_error: String,
     number: u32,
+    /// The workers have ended, or are about to.
+    stopped: Arc<AtomicBool>,
 }
 
 impl Round {
@@ -316,11 +321,15 @@ impl Round {
             self.handle.now() + if self.node.lost().any(|other| other == lost) { END_AGAIN } else { Span::ZERO };
     }
 
-    /// The process ends, and its workers have ended: what it had is for others.
-    fn leave(&mut self) {
+    /// The process ends, and its workers have ended: what it had is for others. `vacated`: its connections have ended, too, so that
+    /// nobody has to look for them.
+    fn leave(&mut self, vacated: bool) {
         if let Err(error) = floors::write(self.state.as_deref(), &BTreeMap::new()) {
             // Another process may use the floors at a start without etcd: they are not given away.
             return eprintln!("weir: warning: {error}");
+        }
+        if vacated {
+            self.node.vacate();
         }
         let begun = Instant::now();
         while begun.elapsed() < LEAVE && self.node.standing(self.handle.now()) == Standing::Member {
@@ -328,13 +337,14 @@ impl Round {
                 let _ = self.etcd.execute(&weir_cluster::Request::Commit(txn));
                 return;
             }
-            if let Some(request) = self.node.next_request(self.handle.now()) {
-                match self.etcd.execute(&request) {
-                    Ok(reply) => self.node.replied(self.handle.now(), reply),
-                    Err(_) => return,
-                }
+            let Some(request) = self.node.next_request(self.handle.now()) else {
+                thread::sleep(PAUSE);
+                continue;
+            };
+            match self.etcd.execute(&request) {
+                Ok(reply) => self.node.replied(self.handle.now(), reply),
+                Err(_) => self.node.failed(self.handle.now()),
             }
-            thread::sleep(PAUSE);
         }
     }
 
@@ -346,14 +356,22 @@ impl Round {
                 let _ = sender.try_send(response);
             }),
         );
-        match receiver.recv_timeout(ANSWER) {
-            Ok(Ok(reply)) => Some(reply),
-            Ok(Err(_)) => None,
-            Err(_) => {
-                self.control.forget(number);
-                None
+        let begun = Instant::now();
+        loop {
+            match receiver.recv_timeout(PAUSE) {
+                Ok(answer) => return answer.ok(),
+                // Workers that have ended do not answer.
+                Err(RecvTimeoutError::Timeout) if begun.elapsed() < ANSWER && !self.is_stopped() => {}
+                Err(_) => {
+                    self.control.forget(number);
+                    return None;
+                }
             }
         }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
     }
 
     fn report_error(&mut self, error: String) {
