@@ -111,7 +111,7 @@ fn idle(world: &mut World) -> Peer {
     let ann = world.arrival("ann", "db");
     let server = world.server();
     world.gone(ann);
-    world.heard(server);
+    world.received(server);
     server
 }
 
@@ -126,7 +126,7 @@ fn a_process_that_ends_waits_until_its_servers_have_ended() {
         let mut world = world(2, 0);
         let server = idle(&mut world);
         world.signal(signal);
-        assert_eq!(world.heard(server), [b'X', 0, 0, 0, 4], "a Terminate");
+        assert_eq!(world.received(server), [b'X', 0, 0, 0, 4], "a Terminate");
         assert_eq!(end(&world), (false, false));
         world.pass(Span::from_millis(500));
         assert_eq!(end(&world), (false, false));
@@ -169,7 +169,7 @@ fn at_the_end_of_shutdown_timeout_servers_in_use_are_closed_and_waited_for() {
     world.pass(Span::from_millis(900));
     assert_eq!(end(&world), (false, false));
     world.pass(Span::from_millis(200));
-    assert!(world.heard(server).ends_with(&[b'X', 0, 0, 0, 4]), "a Terminate");
+    assert!(world.received(server).ends_with(&[b'X', 0, 0, 0, 4]), "a Terminate");
     assert_eq!(end(&world), (false, false));
     world.gone(server);
     assert_eq!(end(&world), (true, true));
@@ -188,8 +188,8 @@ fn a_second_signal_ends_the_process_at_once() {
 fn a_server_in_use_is_closed_after_the_lease_and_its_client_gets_an_error() {
     let mut world = world(2, 0);
     let (ann, server) = busy(&mut world);
-    world.heard(ann);
+    world.received(ann);
     world.pass(Span::from_secs(8));
-    assert!(world.heard(server).ends_with(&[b'X', 0, 0, 0, 4]), "a Terminate");
-    assert!(says(&world.heard(ann), "server conn crashed?") && !world.is_open(ann));
+    assert!(world.received(server).ends_with(&[b'X', 0, 0, 0, 4]), "a Terminate");
+    assert!(says(&world.received(ann), "server conn crashed?") && !world.is_open(ann));
 }
