@@ -11,7 +11,7 @@ Draws sessions from seeds (DDL, DML, cursors, savepoints, COPY, errors, prepared
 objects, parameters …), plays each against PostgreSQL and through Weir, eight at a time over pools of one to three
 servers in every mode, and compares the answers byte for byte.
 
-  COUNT=N   so many seeds; 10000 unless HOURS is given
+  COUNT=N   this many seeds; 10000 unless HOURS is given
   HOURS=N   as many as fit in, parts of an hour too
   SEED=N    the first seed; otherwise a new one. Alone: this one seed again
 

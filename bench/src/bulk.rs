@@ -240,7 +240,7 @@ fn json(work: Work, tls: bool, pooler: &str, transfers: &[Transfer], ratio: Opti
     })
 }
 
-/// So many megabytes of lines for COPY.
+/// This many megabytes of lines for COPY.
 fn write_lines(path: &Path, megabytes: u32) -> Outcome<()> {
     let failed = |e: std::io::Error| Error::at(format!("write {}", path.display()), e);
     let mut file = File::create(path).map_err(failed)?;

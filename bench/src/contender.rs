@@ -151,7 +151,7 @@ static CONTENDERS: &[Contender] = &[
         drops_root: true,
         refuses: |case| {
             if case.clients > MAX_SESSIONS {
-                Some("a process and a server for each client: PostgreSQL has not so many connections here")
+                Some("a process and a server for each client: PostgreSQL does not have that many connections here")
             } else if case.way == Way::ServerSocket {
                 Some("one server for all its databases, here by TCP")
             } else {
@@ -200,7 +200,7 @@ static CONTENDERS: &[Contender] = &[
             if case.way != Way::Plain {
                 Some("PostgreSQL alone is measured by TCP, in the clear")
             } else {
-                (case.clients > MAX_SESSIONS).then_some("PostgreSQL has not so many connections here")
+                (case.clients > MAX_SESSIONS).then_some("PostgreSQL does not have that many connections here")
             }
         },
         bars: |_| None,

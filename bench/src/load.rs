@@ -125,7 +125,7 @@ impl Fleet {
         Ok(served)
     }
 
-    /// So many a second, due at moments that no answer moves.
+    /// This many a second, due at moments that no answer moves.
     pub(crate) fn open(&mut self, rate: f64, duration: Duration) -> Outcome<Served> {
         let mut clock = Clock::new(rate, self.rng.clone());
         self.rng.random::<u64>();

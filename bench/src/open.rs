@@ -77,7 +77,7 @@ impl Group for Options {
 }
 
 impl Options {
-    /// One fleet of so many connections a pooler.
+    /// One fleet of this many connections a pooler.
     fn fleets(poolers: &[Pooler], clients: usize) -> Outcome<Vec<Fleet>> {
         poolers.iter().map(|pooler| Fleet::of(pooler, clients, 1)).collect()
     }

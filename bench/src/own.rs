@@ -170,7 +170,7 @@ impl Group for Options {
 }
 
 impl Case {
-    /// Plays at least so many transactions; nanoseconds a transaction.
+    /// Plays at least this many transactions; nanoseconds a transaction.
     fn play(&self, transactions: u32) -> f64 {
         let mut world = World::new(self.habit, self.clients, self.servers, self.statements);
         let rounds = transactions.div_ceil(u32::try_from(self.clients).unwrap_or(1));

@@ -55,7 +55,7 @@ impl Pgbench {
         self.finish(command, INITIALIZE).map(drop)
     }
 
-    /// Runs for so many seconds through a pooler's first pool, in the clear; `args` say what.
+    /// Runs for this many seconds through a pooler's first pool, in the clear; `args` say what.
     pub(crate) fn run(&self, pooler: &Pooler, seconds: u32, args: &[String]) -> Outcome<Run> {
         self.run_by(Way::Plain, pooler, seconds, args)
     }

@@ -22,7 +22,7 @@ use weir_pglocal::proc::Machine;
 
 /// Rounds of a case with a budget, and of one without.
 const ROUNDS: (u32, u32) = (5, 3);
-/// Pgpool-II runs in cases of so many clients; more of it takes `--full`, because its rows are the slowest to come.
+/// Pgpool-II runs in cases of this many clients; more of it takes `--full`, because its rows are the slowest to come.
 const PGPOOL_CLIENTS: u32 = 50;
 
 /// The options of `rounds`.
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// All cases, and Pgpool-II in all that it can do
     #[arg(long)]
     full: bool,
-    /// pgbench's scale: so many times 100,000 accounts
+    /// pgbench's scale: this many times 100,000 accounts
     #[arg(long, default_value_t = 10)]
     scale: u32,
     #[command(flatten)]

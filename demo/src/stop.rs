@@ -21,7 +21,7 @@ impl Stop {
     /// One that signals set.
     pub(super) fn on_signals() -> Result<Self, Failure> {
         let stop = Stop::default();
-        // Started under nohup, it goes on when its terminal is gone.
+        // Started under nohup, it continues when its terminal is gone.
         let hup = (!weir_pglocal::is_ignored(Signal::SIGHUP)).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hup) {
             // In this order: the first signal finds the flag unset, and sets it.

@@ -103,8 +103,8 @@ fn copied(story: &str, words: &str) -> Option<String> {
 
 /// `show clients` by a console's line of the story, as columns and rows.
 fn clients(story: &str) -> Option<Vec<Vec<String>>> {
-    let told = copied(&story.replace("show pools", "show clients"), "the console ")?;
-    Some(told.lines().map(|line| line.split('|').map(str::to_owned).collect()).collect())
+    let rows = copied(&story.replace("show pools", "show clients"), "the console ")?;
+    Some(rows.lines().map(|line| line.split('|').map(str::to_owned).collect()).collect())
 }
 
 /// What a link of the story leads to, head and all.
@@ -169,7 +169,7 @@ fn a_demo_that_began_with_signals_ignored_ends_as_any_other() {
         // Under nohup, the end of the terminal is not the end of the demo.
         send_signal(demo.id(), Signal::SIGHUP);
         thread::sleep(Duration::from_millis(300));
-        assert!(demo.try_wait().unwrap().is_none(), "it goes on after HUP");
+        assert!(demo.try_wait().unwrap().is_none(), "it continues after HUP");
         send_signal(demo.id(), signal);
         let rest: Vec<_> = reader.lines().map_while(Result::ok).collect();
         let status = demo.wait().unwrap();

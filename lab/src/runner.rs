@@ -226,7 +226,7 @@ fn leave_nothing_behind(lab: &Lab, journal: &Journal) {
     thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             let folder = folder.display();
-            eprintln!("\nstopping; what is done is kept in {folder}, and the same command goes on from there");
+            eprintln!("\nstopping; what is done is kept in {folder}, and the same command continues from there");
             if let Some(caretaker) = caretaker.upgrade() {
                 caretaker.clear();
             }

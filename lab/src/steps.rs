@@ -94,9 +94,9 @@ impl Measured {
 /// Why a step has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LabError {
-    /// A program is not installed. The run goes on.
+    /// A program is not installed. The run continues.
     Missing(Missing),
-    /// Another error, in words for a reader. The run goes on.
+    /// Another error, in words for a reader. The run continues.
     Failed(String),
 }
 

@@ -85,7 +85,7 @@ fn end(place: &Place, mut lab: Child, experiment: &str, moment: u64, signal: Sig
     send_signal(lab.id(), signal);
     let status = wait(&mut lab, TIMEOUT);
     eprintln!("{what}: {} processes before, running: {running}, then {status:?}", before.len());
-    let status = status.unwrap_or_else(|| panic!("{what}: it goes on\n{}", place.said()));
+    let status = status.unwrap_or_else(|| panic!("{what}: it continues\n{}", place.said()));
     // At least the lab and its caretaker, or this test would not detect what is left.
     assert!(!running || before.len() >= 2, "{what}: only {before:?}\n{}", place.said());
     match signal {

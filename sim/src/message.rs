@@ -152,7 +152,7 @@ pub(crate) enum AuthStep {
     Md5([u8; 4]),
     /// Choose a mechanism.
     Sasl,
-    /// SASL goes on.
+    /// SASL continues.
     SaslContinue(Vec<u8>),
     /// The last SASL message.
     SaslFinal(Vec<u8>),

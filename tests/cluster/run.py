@@ -217,7 +217,7 @@ def freeze_rounds(nodes, sampler):
 
     def clients(node):
         while not stop.is_set():
-            # pgbench goes on without the clients that had an error: it begins anew after each round.
+            # pgbench continues without the clients that had an error: it begins anew after each round.
             load, began = Load(node, 15), rounds[0]
             while load.process.poll() is None and rounds[0] == began and not stop.wait(0.2):
                 pass

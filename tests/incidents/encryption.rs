@@ -118,7 +118,7 @@ fn bytes_stuffed_after_a_servers_answer_close_the_connection() {
     report.figure(format!("{tried} stuffed answers of servers, no login begun"));
 }
 
-/// Reads a result of so many megabytes with psql, and returns the time.
+/// Reads a result of this many megabytes with psql, and returns the time.
 fn read(parameters: &str, megabytes: usize) -> Duration {
     let rows = megabytes * 1000;
     let sql = format!("COPY (SELECT repeat(md5(i::text), 32) FROM generate_series(1, {rows}) i) TO STDOUT");

@@ -1,4 +1,4 @@
-//! Servers that break the protocol, in every place: their client gets an error, no client hangs, and Weir goes on.
+//! Servers that break the protocol, in every place: their client gets an error, no client hangs, and Weir continues.
 
 use weir_pgwire::{put_back, tag};
 use weir_tests::{Ini, PgBouncer, Postgres, users};

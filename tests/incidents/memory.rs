@@ -122,7 +122,7 @@ fn statements_that_are_kept_end_at_their_limit() {
 }
 
 /// A client requests a huge result and stops reading in the middle of it. The server is paused, other clients are
-/// served, and the pooler buffers little; when the reader goes on, no row is missing.
+/// served, and the pooler buffers little; when the reader continues, no row is missing.
 #[test]
 fn a_reader_that_stops_in_a_huge_result_takes_no_memory() {
     let report = Report::begin();

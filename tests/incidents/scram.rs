@@ -153,7 +153,7 @@ fn wrong_frames() -> Vec<(String, Vec<u8>)> {
 }
 
 /// Each message of a client in the exchange, with each possible fault, one at a time. Only the valid exchange succeeds,
-/// no connection hangs, and the pooler goes on.
+/// no connection hangs, and the pooler continues.
 #[test]
 fn a_malformed_scram_message_of_a_client_fails_its_login() {
     let report = Report::begin();

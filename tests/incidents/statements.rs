@@ -246,7 +246,7 @@ fn one_client(params: &Params, number: usize, rounds: usize, halfway: &AtomicU32
         }
         thread::sleep(Duration::from_micros(rng.below(500) as u64));
     }
-    // A client that goes on long enough sees the change; on a busy machine the table may not be altered yet.
+    // A client that continues long enough sees the change; on a busy machine the table may not be altered yet.
     let mut last = String::new();
     let begun = Instant::now();
     for round in 0.. {

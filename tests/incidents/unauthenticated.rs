@@ -32,7 +32,7 @@ fn is_kept(socket: &mut TcpStream) -> bool {
     }
 }
 
-/// So many connections that send these bytes, and nothing more.
+/// This many connections that send these bytes, and nothing more.
 fn connections(site: &Site, number: usize, says: &[u8]) -> Vec<TcpStream> {
     let mut all = Vec::new();
     for _ in 0..number {

@@ -15,7 +15,7 @@ export function client(uri) {
   return new pg.Client({ connectionString: uri });
 }
 
-/** Starts so many clients; the returned function stops them and returns their errors. */
+/** Starts this many clients; the returned function stops them and returns their errors. */
 export function load(uri, clients) {
   const pgbench = program();
   return pgbench ? bench(pgbench, uri, clients) : drive(uri, clients);

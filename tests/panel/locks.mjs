@@ -53,7 +53,7 @@ async function connect(name) {
 
 const UPDATE = `UPDATE panel_incident SET name = '${SECRET}' WHERE id = 1`;
 
-/** One that holds the lock, and so many behind it; their results. */
+/** One that holds the lock, and this many behind it; their results. */
 async function lock(behind) {
   const holder = await connect('billing');
   await holder.query('BEGIN');

@@ -149,7 +149,7 @@ fn a_pidfile_of_a_running_process_is_respected() {
         listens(facts, "listens", site);
         facts.note("its pidfile", pid_of(site) == site.pid());
         facts.note("a second one", outcome(&run(site, &["{dir}/pgbouncer.ini"])).starts_with('1'));
-        facts.login("the first goes on", &site.params(weir_tests::users::APP, "app"));
+        facts.login("the first continues", &site.params(weir_tests::users::APP, "app"));
     });
     prepared(&Setup::new(), &[], |site, facts| {
         site.write("pgbouncer.pid", "999999999\n");
@@ -185,7 +185,7 @@ fn as_another_user() {
 
 #[test]
 fn a_port_that_is_taken() {
-    let why = "1.18 goes on with its Unix socket alone, and only logs it";
+    let why = "1.18 continues with its Unix socket alone, and only logs it";
     prepared(&Setup::new(), &[Difference::of("status", "none", "1", why)], |site, facts| {
         let _taken = std::net::TcpListener::bind(("127.0.0.1", site.port())).expect("it is free");
         let output = run(site, &["{dir}/pgbouncer.ini"]);

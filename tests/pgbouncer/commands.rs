@@ -210,7 +210,7 @@ fn pause_waits_for_transactions() {
         send(&mut console, "PAUSE");
         facts.rest("with one open", &mut console);
         let mut late = Connection::open(&site.params(users::APP, "app")).expect("it listens");
-        facts.query("it goes on", &mut client, "SELECT 1");
+        facts.query("it continues", &mut client, "SELECT 1");
         facts.query("and ends", &mut client, "COMMIT");
         facts.rest_after_first("then it is done", &mut console);
         facts.note("servers", site.show("SERVERS").rows.len());

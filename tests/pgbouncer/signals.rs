@@ -77,7 +77,7 @@ fn int_waits_for_transactions() {
         site.signal(Signal::SIGINT);
         logged(site, "got SIGINT");
         facts.during(Duration::from_secs(2), "a waiting client", &mut waiting);
-        facts.query("the transaction goes on", &mut busy, "SELECT 1");
+        facts.query("the transaction continues", &mut busy, "SELECT 1");
         facts.note("still running", site.exited().is_none());
         facts.query("and ends", &mut busy, "COMMIT");
         facts.end("then it is closed", &mut busy);

@@ -170,7 +170,7 @@ fn a_pipeline_does_not_hold_up_pause() {
         let mut console = site.weir().console();
         for _ in 0..3 {
             console.query("PAUSE").expect("all transactions end");
-            console.query("RESUME").expect("it goes on");
+            console.query("RESUME").expect("it continues");
         }
     });
 }

@@ -133,7 +133,7 @@ fn a_hundred_thousand_distinct_statements_stay_under_their_limit() {
     );
 }
 
-/// A client that has prepared so many, and has used the last one.
+/// A client that has prepared this many, and has used the last one.
 fn prepared(site: &Site, round: usize, client: usize, count: usize) -> Bulk {
     let mut bulk = Bulk::connect(site);
     for first in (0..count).step_by(500) {

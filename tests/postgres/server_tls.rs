@@ -116,5 +116,5 @@ fn a_cancel_reaches_a_server_over_tls() {
         query.join().unwrap()
     });
     assert_eq!(error.sqlstate(), Some("57014"), "{error}");
-    assert!(is_encrypted(&mut client), "and it goes on");
+    assert!(is_encrypted(&mut client), "and it continues");
 }

@@ -6,7 +6,7 @@ use std::thread;
 use weir_pgclient::Connection;
 use weir_tests::{Mode, Setup, Site, eventually};
 
-/// A pool of so many servers, whose clients alternate between two workers.
+/// A pool of this many servers, whose clients alternate between two workers.
 fn site(mode: Mode, size: u32) -> Site {
     Site::with(Setup::new(mode).workers(2).size(size).spread("always"), mode)
 }

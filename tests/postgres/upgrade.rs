@@ -25,7 +25,7 @@ impl Replaced {
         Replaced { site, pid }
     }
 
-    /// What the command printed, its errors as text: the new process goes on writing its log to where these go.
+    /// What the command printed, its errors as text: the new process continues writing its log to where these go.
     fn command(&self) -> (bool, String, String) {
         let folder = self.site.weir().folder();
         let errors = folder.join("upgrade.log");

@@ -97,7 +97,7 @@ fn a_pause_waits_for_servers_is_undone_when_it_takes_too_long_and_holds_queries(
     client.query("BEGIN").unwrap();
     let (status, why) = api.post("/api/v1/pools/app/pause?timeout=1");
     assert_eq!(status, 409, "{why}");
-    assert_eq!(pool(api, "it goes on", |pool| pool["paused"] == false)["paused"], false);
+    assert_eq!(pool(api, "it continues", |pool| pool["paused"] == false)["paused"], false);
     client.query("COMMIT").unwrap();
     assert_eq!(api.post("/api/v1/pools/app/pause"), (204, String::new()));
     thread::scope(|scope| {

@@ -51,7 +51,7 @@ impl Stage {
         self.site.weir().folder().join("weir.toml")
     }
 
-    /// The versions, once there are so many.
+    /// The versions, once there are this many.
     #[track_caller]
     fn versions(&self, latest: u64) -> Vec<Value> {
         let page = eventually("the version is there", || {

@@ -37,7 +37,7 @@ pub enum End {
     Reset,
     /// Both sides are closed (FIN).
     Close,
-    /// This direction ends (FIN); the other goes on.
+    /// This direction ends (FIN); the other continues.
     HalfClose,
 }
 
@@ -48,11 +48,11 @@ pub struct Way {
     pub delay: Duration,
     /// A further random delay up to this, drawn for each chunk; the order is kept.
     pub jitter: Duration,
-    /// So many bytes at a time, with this pause after each.
+    /// This many bytes at a time, with this pause after each.
     pub trickle: Option<(usize, Duration)>,
-    /// After so many bytes the connection ends.
+    /// After this many bytes the connection ends.
     pub cut: Option<(u64, End)>,
-    /// After so many bytes nothing more is passed on, and nothing is closed.
+    /// After this many bytes nothing more is passed on, and nothing is closed.
     pub stall: Option<u64>,
 }
 

@@ -94,7 +94,7 @@ impl Api {
         let mut stream = self.connect();
         stream.set_read_timeout(Some(TIMEOUT)).expect("a time");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.0).expect("it reads");
-        let lines = BufReader::new(stream).lines().map(|line| line.expect("it goes on"));
+        let lines = BufReader::new(stream).lines().map(|line| line.expect("it continues"));
         let data = |line: String| line.strip_prefix("data: ").map(|data| serde_json::from_str(data).expect("JSON"));
         lines.filter_map(data)
     }

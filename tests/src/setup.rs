@@ -98,7 +98,7 @@ impl Setup {
         self
     }
 
-    /// So many worker threads.
+    /// This many worker threads.
     #[must_use]
     pub fn workers(mut self, workers: u32) -> Self {
         self.workers = workers;

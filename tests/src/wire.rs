@@ -164,7 +164,7 @@ pub fn ask(connection: &mut Connection, batch: &Batch, ready: usize) -> Vec<Stri
     lines_of(&read_until_ready(connection, ready))
 }
 
-/// Reads up to and including so many ReadyForQuery.
+/// Reads up to and including this many ReadyForQuery.
 ///
 /// # Panics
 ///

@@ -78,7 +78,7 @@ const ACTS: [Act; 22] = [
     act("vanish", 1, Where::Anywhere, Deed::Vanish),
 ];
 
-/// Done instead of an act in so many of a hundred cases.
+/// Done instead of an act in this many of a hundred cases.
 const IDLE_PERCENT: u32 = 10;
 const IDLE: Act = act("idle", 0, Where::Anywhere, Deed::Idle);
 /// After a connection that failed, before the next.

@@ -15,7 +15,7 @@ pub(super) enum Expect {
     Row(Vec<String>),
     /// A row of a token and the server's process id, which must stay the same throughout a script.
     Pinned(String),
-    /// So many rows of the token, the row's number, and so many bytes.
+    /// This many rows of the token, the row's number, and this many bytes.
     Stream { token: String, rows: u64, width: usize, slowly: bool },
     /// A line of COPY's data.
     CopyLine(String),
@@ -141,7 +141,7 @@ impl Batch {
         self.ready();
     }
 
-    /// So many rows, each of the token, its number, and so many bytes.
+    /// This many rows, each of the token, its number, and this many bytes.
     pub(super) fn stream(&mut self, token: &str, rows: u64, width: usize, slowly: bool) {
         let sql = format!("select '{token}', g, repeat('x', {width}) from generate_series(1, {rows}) g");
         put_front::query(&mut self.bytes, sql);

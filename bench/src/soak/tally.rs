@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// So many problems are shown in full; beyond that they are counted.
+/// This many problems are shown in full; beyond that they are counted.
 const SHOWN: u64 = 30;
 
 /// Why an act did not end well.

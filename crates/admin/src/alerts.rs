@@ -142,7 +142,7 @@ impl AlertBook {
         self.alerts.values().filter_map(fired).collect()
     }
 
-    /// Takes over what fired in an earlier process: what still holds goes on, and has no new message; the rest is over, with
+    /// Takes over what fired in an earlier process: what still holds continues, and has no new message; the rest is over, with
     /// a message, after a minute.
     pub fn take_over(&mut self, now: u64, fired: Vec<FiredAlert>) {
         let seen = now + (GONE_AFTER_START - GONE);

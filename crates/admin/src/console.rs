@@ -102,7 +102,7 @@ mod tests {
     fn the_page_lists_every_table_with_all_its_columns_in_their_order() {
         let page = page();
         let tables = section(&page, "Tables");
-        let mut told = Vec::new();
+        let mut listed = Vec::new();
         for part in tables.split("\n### SHOW ").skip(1) {
             let names: Vec<&str> = part.lines().next().unwrap_or_default().split(", ").collect();
             let cells = part.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split(" | ").next());
@@ -111,10 +111,10 @@ mod tests {
                 let (show, _) = TABLES.iter().find(|(_, table)| table.eq_ignore_ascii_case(name)).expect(name);
                 let wanted: Vec<&str> = crate::columns(*show).iter().map(|column| column.name).collect();
                 assert_eq!(columns, wanted, "{name}");
-                told.push(*show);
+                listed.push(*show);
             }
         }
-        assert_eq!(told, GROUPS.concat());
+        assert_eq!(listed, GROUPS.concat());
     }
 
     fn page() -> String {

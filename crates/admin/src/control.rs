@@ -96,7 +96,7 @@ pub struct SharedLimit {
 /// A reply, or why the request failed.
 pub type Response = Result<Reply, CommandError>;
 
-/// The position where a list of connections goes on. New and closed connections do not move the others.
+/// The position where a list of connections continues. New and closed connections do not move the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cursor {
     /// The worker.

@@ -57,7 +57,7 @@ pub struct LogQuery {
 pub struct LogPage {
     /// The lines.
     pub lines: Vec<LogLine>,
-    /// The number of the last line, wanted or not: where a reader goes on.
+    /// The number of the last line, wanted or not: where a reader continues.
     pub last: u64,
     /// The number of the oldest line that is kept.
     pub oldest: u64,

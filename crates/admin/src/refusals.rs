@@ -87,8 +87,8 @@ mod tests {
         records.push(record(Some("b"), 16));
         RefusalRecord::merge(&mut records);
         let database = |r: &RefusalRecord| r.pool.as_ref().map(|(database, _)| database.clone());
-        let told: Vec<_> = records.iter().map(|r| (database(r), r.refusals.pool_full)).collect();
-        assert_eq!(told, [(Some("a".to_owned()), 4), (Some("b".to_owned()), 18), (None, 9)]);
+        let by_database: Vec<_> = records.iter().map(|r| (database(r), r.refusals.pool_full)).collect();
+        assert_eq!(by_database, [(Some("a".to_owned()), 4), (Some("b".to_owned()), 18), (None, 9)]);
         let mut sum = Refusals::default();
         records.iter().for_each(|record| sum.add(&record.refusals));
         assert_eq!((sum.pool_full, sum.other, sum.total()), (31, 5, 36));

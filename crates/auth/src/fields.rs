@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn a_quote_must_be_closed() {
-        for (line, told) in [("a \"b c", "\"\\\"b c\""), ("\"\"\"", "\"\\\"\\\"\\\"\""), ("a\"#", "\"a\\\"#\"")] {
-            assert_eq!(fields(line).unwrap_err(), format!("a quote is not closed: {told}"));
+        for (line, quoted) in [("a \"b c", "\"\\\"b c\""), ("\"\"\"", "\"\\\"\\\"\\\"\""), ("a\"#", "\"a\\\"#\"")] {
+            assert_eq!(fields(line).unwrap_err(), format!("a quote is not closed: {quoted}"));
         }
     }
 

@@ -33,7 +33,7 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The longest beginning of a text that has at most so many bytes, without a part of a character.
+/// The longest beginning of a text that has at most this many bytes, without a part of a character.
 pub fn prefix(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {

@@ -22,7 +22,7 @@ pub struct Lost {
 /// What is known of a lost node's connections of a pool, for the one who ends them at the server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ending {
-    /// It may keep so many.
+    /// It may keep this many.
     pub floor: u32,
     /// The process ids that the lost node has recorded.
     pub theirs: BTreeSet<u32>,

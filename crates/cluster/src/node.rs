@@ -20,7 +20,7 @@ use crate::timing::Timing;
 const MOST_POOLS: usize = 32;
 /// The pause after a request that failed.
 const RETRY: Span = Span::from_millis(500);
-/// So many conflicts in a row make the pause after them longer.
+/// This many conflicts in a row make the pause after them longer.
 const MOST_CONFLICTS: u32 = 1;
 /// The time between two looks at the other members while clients wait.
 const LOOK_AT_MEMBERS: Span = Span::from_secs(1);
@@ -240,7 +240,7 @@ impl Node {
         self.lost.contains(lost).then(|| self.members.ending(lost, &self.name, self.floor_after(&lost.node, entry)))
     }
 
-    /// A lost node has so many connections of this pool left at the server, at most. Returns whether some of its share can
+    /// A lost node has this many connections of this pool left at the server, at most. Returns whether some of its share can
     /// be taken.
     pub fn ended(&mut self, lost: &Lost, left: u32) -> bool {
         let share = self.pools.get(&lost.pool).map_or(0, |pool| pool.record.entry(&lost.node).share);

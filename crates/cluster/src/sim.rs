@@ -16,7 +16,7 @@ use world::World;
 pub(crate) enum Bug {
     /// A lease counts from the reply to its renewal.
     LateRenewalBelieved,
-    /// A node that was fenced goes on with its shares as soon as it has a lease again.
+    /// A node that was fenced continues with its shares as soon as it has a lease again.
     LeaseCountedTwice,
     /// A lost node's floor is given away.
     FloorGivenAway,

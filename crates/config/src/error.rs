@@ -99,7 +99,7 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// The mistakes found so far, while reading goes on.
+/// The mistakes found so far, while reading continues.
 #[derive(Default)]
 pub(crate) struct Found {
     errors: Vec<ConfigError>,

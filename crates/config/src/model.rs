@@ -64,7 +64,7 @@ pub struct Config {
     pub pools: BTreeMap<String, Arc<Pool>>,
     /// Startup parameters that are ignored instead of refused.
     pub ignore_startup_parameters: Vec<String>,
-    /// What becomes of other startup parameters that are not tracked.
+    /// What happens to other startup parameters that are not tracked.
     pub untracked_startup_parameters: UntrackedParameters,
     /// Parameters that follow a client from server to server, besides the ones that always do.
     pub track_extra_parameters: Vec<String>,
@@ -655,7 +655,7 @@ pub enum SessionAttrs {
     PreferStandby,
 }
 
-/// What becomes of clients while no server of their pool can be reached.
+/// What happens to clients while no server of their pool can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnServerDown {
     /// They wait for one, for `query_wait_timeout` at the most.
@@ -665,7 +665,7 @@ pub enum OnServerDown {
     Refuse,
 }
 
-/// What becomes of a startup parameter that does not follow a client as a tracked one.
+/// What happens to a startup parameter that does not follow a client as a tracked one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum UntrackedParameters {
     /// The client is refused.
@@ -710,7 +710,7 @@ pub struct Limits {
     pub server_connect_timeout: Span,
     /// The pause after a failed login.
     pub server_login_retry: Span,
-    /// What becomes of clients while no server can be reached.
+    /// What happens to clients while no server can be reached.
     pub on_server_down: OnServerDown,
     /// A server unused for longer is checked before it is handed out; zero: at every hand-out.
     pub server_check_delay: Span,

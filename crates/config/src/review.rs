@@ -166,7 +166,7 @@ impl Review<'_> {
         self.socket_path();
     }
 
-    /// A Unix socket's address has room for so many bytes, and PostgreSQL's clients have to find it.
+    /// A Unix socket's address has room for this many bytes, and PostgreSQL's clients have to find it.
     fn socket_path(&mut self) {
         let Some(folder) = &self.config.listen.unix_socket_dir else { return };
         let path = folder.join(format!(".s.PGSQL.{}", self.config.listen.port));

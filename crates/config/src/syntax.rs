@@ -40,6 +40,8 @@ pub(crate) enum Cause {
     Twice,
     /// A quote or bracket of this line is not closed where the parser expects it.
     Open,
+    /// The line's value begins with a quote, and its closing one is missing.
+    Unquoted,
     /// The line's value is text without quotes.
     Bare,
     /// Another cause.
@@ -52,7 +54,8 @@ impl Cause {
         match self {
             Cause::Twice => Some("keep one of them"),
             Cause::Open => Some("what begins in this line must be closed"),
-            Cause::Bare => Some("text needs quotes, as in name = \"value\""),
+            Cause::Unquoted => Some("add the closing quote"),
+            Cause::Bare => Some("quote it, as in name = \"value\""),
             Cause::Other => None,
         }
     }
@@ -98,7 +101,8 @@ fn reworded(cause: Cause, text: &str, at: usize) -> Option<String> {
             Some(format!("the section {} is there twice", plain(&line[..end])))
         }
         Cause::Twice => Some(format!("\"{key}\" is there twice")),
-        Cause::Bare => Some(format!("the value of \"{key}\" is no number, not true or false, and not text in quotes")),
+        Cause::Unquoted => Some(format!("the text of \"{key}\" has no closing quote")),
+        Cause::Bare => Some(format!("the value of \"{key}\" has no quotes, and is no number and not true or false")),
         Cause::Open | Cause::Other => None,
     }
 }
@@ -122,7 +126,11 @@ impl BrokenLines {
             return Some(BrokenLines { lines: own.start..end_of_value(text, &own), cause });
         }
         if is_wrong(line) {
-            let cause = if is_bare(line) { Cause::Bare } else { cause };
+            let cause = match line.split_once('=') {
+                Some(_) if is_bare(line) => Cause::Bare,
+                Some((_, value)) if is_unclosed(value.trim()) => Cause::Unquoted,
+                _ => cause,
+            };
             return Some(BrokenLines { lines: own, cause });
         }
         let mut above = own;
@@ -145,6 +153,20 @@ fn is_wrong(line: &str) -> bool {
 fn is_bare(line: &str) -> bool {
     let value = line.split_once('=').map_or("", |(_, value)| value.trim());
     value.starts_with(|c: char| !"\"'[{#=".contains(c))
+}
+
+/// Whether a value is text in one line without its closing quote.
+fn is_unclosed(value: &str) -> bool {
+    let Some(quote) = value.chars().next().filter(|c| ['"', '\''].contains(c)) else { return false };
+    let mut rest = value[1..].chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' if quote == '"' => drop(rest.next()),
+            c if c == quote => return false,
+            _ => {}
+        }
+    }
+    true
 }
 
 /// The line around an offset, with its line end.
@@ -232,8 +254,11 @@ mod tests {
         for line in ["host = 127.0.0.1", "type = trust", "mode = session # x", "size = 10k", "log =/var/log"] {
             assert_eq!(cause(line), Cause::Bare, "{line}");
         }
-        for line in ["host = \"x", "host = [x", "host =", "host", "a = # x"] {
+        for line in ["host = [x", "host =", "host", "a = # x", "host = \"x\" y", "host = \"\"\"x"] {
             assert_eq!(cause(line), Cause::Other, "{line}");
+        }
+        for line in ["host = \"x", "host = 'x", "host = \"a\\\"", "host = \"x # y"] {
+            assert_eq!(cause(line), Cause::Unquoted, "{line}");
         }
     }
 

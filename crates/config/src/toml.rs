@@ -127,8 +127,13 @@ impl Reader<'_> {
         if root.get(name).is_some_and(Item::is_table_like) {
             let known = Section::ALL.map(Section::title).join(", ");
             let near = nearest(name, Section::ALL.map(Section::name));
-            let hint = near.map_or(format!("there are {known}"), |near| format!("did you mean [{near}]?"));
-            return Err(self.error(line, &format!("unknown section [{}]", plain(name)), Some(hint)));
+            // As in [pool.app].
+            let inner = root.get(name).and_then(Item::as_table_like).and_then(|table| {
+                table.iter().find(|(_, item)| item.is_table_like()).map(|(inner, _)| format!(".{}", plain(inner)))
+            });
+            let inner = inner.unwrap_or_default();
+            let hint = near.map_or(format!("there are {known}"), |near| format!("did you mean [{near}{inner}]?"));
+            return Err(self.error(line, &format!("unknown section [{}{inner}]", plain(name)), Some(hint)));
         }
         let hint =
             wrong_section(name, None).unwrap_or_else(|| "each key belongs in a section, as in [listen]".to_owned());

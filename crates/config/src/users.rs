@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A file with so many bad lines is not a list of users.
+/// A file with this many bad lines is not a list of users.
 const MOST_ERRORS: usize = 1_000;
 
 /// The users who may log in, by name, each with its secret as written.

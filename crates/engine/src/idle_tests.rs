@@ -45,7 +45,7 @@ impl ManyIdle {
         let before = self.world.engine.peers.looks();
         self.world.bytes_only(self.server, &done("SELECT 1", b'I'));
         assert!(self.world.engine.peers.looks() > before, "what is looked at is counted");
-        assert!(self.world.heard(self.client).ends_with(&ready(b'I')), "it is answered");
+        assert!(self.world.received(self.client).ends_with(&ready(b'I')), "it is answered");
     }
 
     /// A statistics period and everything due in it.
@@ -58,7 +58,7 @@ impl ManyIdle {
         self.world.forget(self.console);
         self.world.bytes_only(self.console, &query(what));
         while self.world.open_letter() {}
-        assert!(self.world.heard(self.console).ends_with(&ready(b'I')), "{what} is answered");
+        assert!(self.world.received(self.console).ends_with(&ready(b'I')), "{what} is answered");
     }
 }
 
@@ -95,7 +95,7 @@ fn a_table_of_100_000_clients_comes_in_turns_that_look_at_a_bounded_number() {
         // Another client is served in between, at the usual cost.
         assert!(many_idle.looks(ManyIdle::transact) <= FEW);
     }
-    assert!(many_idle.world.heard(console).ends_with(&ready(b'I')), "the table has come to its end");
+    assert!(many_idle.world.received(console).ends_with(&ready(b'I')), "the table has come to its end");
     assert!(turns >= 100_000 / PAGE, "{turns} turns");
     assert!(most <= 3 * PAGE as u64, "{most} slots in one turn");
 }

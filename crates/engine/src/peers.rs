@@ -77,7 +77,7 @@ pub(crate) struct ClientSlot {
     pub(crate) cancel: CancelSecret,
 }
 
-/// Why a client is paused. Reading goes on when no reason is left.
+/// Why a client is paused. Reading continues when no reason is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Pause {
     /// It waits: for a server, a prelude, a helper.

@@ -35,8 +35,8 @@ fn main() {
             world.bytes_only(first, &ask);
             world.bytes_only(server, &answer);
         }
-        let heard = world.heard(first);
-        assert!(heard.ends_with(&ready(b'I')), "who asks is answered beside {} idle clients", step * STEP);
+        let received = world.received(first);
+        assert!(received.ends_with(&ready(b'I')), "who asks is answered beside {} idle clients", step * STEP);
         world.forget(server);
     }
     let transact = |world: &mut World| {

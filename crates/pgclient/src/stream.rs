@@ -142,7 +142,7 @@ impl Stream {
         Ok(bytes)
     }
 
-    /// Whether the server may not send so many bytes more.
+    /// Whether the server may not send this many bytes more.
     fn is_too_much(&self, bytes: usize) -> bool {
         self.bounds.is_some_and(|bounds| bytes > bounds.bytes)
     }

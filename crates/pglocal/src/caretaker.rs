@@ -163,7 +163,7 @@ mod tests {
         orphan(&caretaker);
         assert!(process::wait(&mut sleepers[0], Duration::from_secs(5)).is_some(), "a watched process ends");
         assert!(process::wait(&mut sleepers[2], Duration::from_secs(5)).is_some(), "a stopped one too");
-        assert!(process::wait(&mut sleepers[1], Duration::from_millis(50)).is_none(), "a forgotten one goes on");
+        assert!(process::wait(&mut sleepers[1], Duration::from_millis(50)).is_none(), "a forgotten one continues");
         sleepers[1].kill().unwrap();
         sleepers[1].wait().unwrap();
         assert!(gone_within(&path, Duration::from_secs(5)));

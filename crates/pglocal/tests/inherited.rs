@@ -86,7 +86,7 @@ fn a_caretaker_ends_what_it_watches() {
     caretaker.clear();
     let end = Instant::now() + Duration::from_secs(10);
     while watched.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < end, "it goes on");
+        assert!(Instant::now() < end, "it continues");
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -117,7 +117,7 @@ fn a_query_can_be_cancelled_and_a_silent_server_is_noticed() {
     assert!(matches!(connection.query("select 1"), Err(Error::Timeout)));
     server.sigcont();
     let frame = connection.read_frame(SOON).unwrap();
-    assert_eq!(frame.tag, b'T', "the answer comes when the server goes on");
+    assert_eq!(frame.tag, b'T', "the answer comes when the server continues");
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn doubled(first: Span, times: u32, most: Span) -> Span {
     Span::from_micros(first.micros() << times.min(20)).min(most)
 }
 
-/// At most so many connects a second, with bursts of a second's worth.
+/// At most this many connects a second, with bursts of a second's worth.
 ///
 /// A bucket of tokens kept as one moment: when it will be full again (the generic cell rate algorithm).
 #[derive(Clone, Debug)]

@@ -106,7 +106,7 @@ fn explore(rules: &Rules, depth: usize) -> Walk {
     Walk { states: seen.len(), orders: orders(&graph, start, depth) }
 }
 
-/// How many ways of so many steps a graph has.
+/// How many ways of this many steps a graph has.
 fn orders(graph: &HashMap<u64, Vec<u64>>, start: u64, depth: usize) -> u128 {
     let mut ways = HashMap::from([(start, 1u128)]);
     for _ in 0..depth {

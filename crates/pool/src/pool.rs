@@ -608,7 +608,7 @@ impl<P> Pool<P> {
         (self.servers.len() - self.closing.len()).saturating_sub(self.limit(self.settings.reserve_size))
     }
 
-    /// The most servers, with so many more than `size`.
+    /// The most servers, with this many more than `size`.
     pub(crate) fn limit(&self, more: u32) -> u32 {
         self.settings.most(more)
     }

@@ -40,7 +40,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The most servers, with so many more than `size`; `u32::MAX` where the size is unlimited.
+    /// The most servers, with this many more than `size`; `u32::MAX` where the size is unlimited.
     pub fn most(&self, more: u32) -> u32 {
         if self.size == 0 { u32::MAX } else { self.size.saturating_add(more) }
     }
@@ -140,7 +140,7 @@ pub enum Effect {
         /// How long it had waited.
         waited: Span,
     },
-    /// This client has waited for `query_wait_notify`, and goes on waiting.
+    /// This client has waited for `query_wait_notify`, and continues waiting.
     Notice {
         /// Which.
         client: Peer,

@@ -19,18 +19,18 @@ pub(crate) struct Load {
     since: Time,
     due: Time,
     used: Duration,
-    told: u8,
+    published: u8,
 }
 
 impl Load {
     /// `alone`: there is no other worker, so the load is never reported.
     pub(crate) fn new(alone: bool, now: Time) -> Load {
-        Load { since: now, due: if alone { Time::NEVER } else { now + PERIOD }, used: Duration::ZERO, told: 0 }
+        Load { since: now, due: if alone { Time::NEVER } else { now + PERIOD }, used: Duration::ZERO, published: 0 }
     }
 
     /// Until when the loop may sleep: a worker that was busy must report that it no longer is.
     pub(crate) fn deadline(&self) -> Time {
-        if self.told == 0 { Time::NEVER } else { self.due }
+        if self.published == 0 { Time::NEVER } else { self.due }
     }
 
     /// The load since the last measurement, in per cent, if it has changed.
@@ -44,9 +44,9 @@ impl Load {
         let busy = used.saturating_sub(self.used).as_micros();
         let percent = (busy * 100 / u128::from((now - self.since).micros().max(1))).min(100) as u8;
         (self.since, self.due, self.used) = (now, now + PERIOD, used);
-        let changed = percent.abs_diff(self.told) >= CHANGE || (percent == 0 && self.told > 0);
+        let changed = percent.abs_diff(self.published) >= CHANGE || (percent == 0 && self.published > 0);
         if changed {
-            self.told = percent;
+            self.published = percent;
         }
         changed.then_some(percent)
     }

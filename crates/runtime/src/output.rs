@@ -354,17 +354,17 @@ mod tests {
             let (near, mut far) = UnixStream::pair().expect("a pair");
             near.set_nonblocking(true).expect("it can");
             let mut socket = Socket::Unix(mio::net::UnixStream::from_std(near));
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             let mut rest = output.unwritten(output.touched(0).expect("a peer has output"), &input);
             while !rest.is_empty() {
                 rest.gather(&mut socket).expect("it is open");
                 let mut some = [0; 4096];
                 let length = far.read(&mut some).expect("something came");
-                heard.extend_from_slice(&some[..length]);
+                received.extend_from_slice(&some[..length]);
             }
             drop(socket);
-            far.read_to_end(&mut heard).expect("all came");
-            assert_eq!(heard, whole, "in pieces of {piece}");
+            far.read_to_end(&mut received).expect("all came");
+            assert_eq!(received, whole, "in pieces of {piece}");
         }
     }
 }

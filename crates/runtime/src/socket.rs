@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// What a small window costs: with it announced from the start, a bulk transfer goes on at the reader's pace.
+    /// What a small window costs: with it announced from the start, a bulk transfer continues at the reader's pace.
     #[test]
     fn a_small_buffer_does_not_stall_a_bulk_transfer() {
         use std::io::Read;

@@ -26,6 +26,6 @@ pub(crate) fn stopping() {
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    // A supervisor that can't be reached has lost interest; serving goes on.
+    // A supervisor that can't be reached has lost interest; serving continues.
     let _ = notify(false, states);
 }

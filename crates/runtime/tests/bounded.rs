@@ -19,7 +19,7 @@ fn resident() -> usize {
 fn a_hundred_megabytes_echo_through_a_slow_reader_in_bounded_memory() {
     const TOTAL: usize = 100 << 20;
     const STEP: usize = 1 << 20;
-    let (echo, heard) = Echo::new();
+    let (echo, received) = Echo::new();
     let mut echo = Some(echo);
     let running = serve(|_| echo.take().unwrap());
     let mut reader = client(&running);
@@ -38,12 +38,12 @@ fn a_hundred_megabytes_echo_through_a_slow_reader_in_bounded_memory() {
     assert_eq!(reader.read(&mut [0; 1]).unwrap(), 0, "the end follows the last byte");
     feed.join().unwrap();
     drop(running);
-    let told: Vec<String> = heard.iter().collect();
-    assert!(told.iter().any(|t| t == "blocked"), "the reader was slow");
-    assert_eq!(told.last().unwrap(), "closed Eof");
+    let event: Vec<String> = received.iter().collect();
+    assert!(event.iter().any(|t| t == "blocked"), "the reader was slow");
+    assert_eq!(event.last().unwrap(), "closed Eof");
     // Blocked and Drained alternate, and no bytes are read in between.
     let mut blocked = false;
-    for what in &told {
+    for what in &event {
         match what.as_str() {
             "blocked" => assert!(!std::mem::replace(&mut blocked, true), "blocked twice"),
             "drained" => assert!(std::mem::replace(&mut blocked, false), "drained without being blocked"),

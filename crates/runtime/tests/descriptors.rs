@@ -24,13 +24,13 @@ fn without_descriptors_clients_wait_and_are_served_when_one_is_free() {
     let (_, hard) = descriptors();
     setrlimit(Resource::RLIMIT_NOFILE, 200, hard.min(200)).unwrap();
     let lines = Lines::default();
-    let (echo, heard) = Echo::new();
+    let (echo, received) = Echo::new();
     let mut echo = Some(echo);
     let mut plan = plan(1);
     plan.log = LogTarget::Writer(Box::new(lines.clone()));
     let running = start(plan, |_| echo.take().unwrap()).unwrap();
     let first = client(&running);
-    assert_eq!(next(&heard), "accepted");
+    assert_eq!(next(&received), "accepted");
 
     // All descriptors but one are used; that one is for the next client's own end.
     let mut taken = Vec::new();

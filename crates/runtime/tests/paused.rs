@@ -26,10 +26,10 @@ fn many_paused_peers_cost_no_memory_of_ours_and_lose_no_byte() {
     const PEERS: usize = 40;
     const EACH: usize = 4 << 20;
     let whole = pattern(0, EACH);
-    let (told, heard) = channel();
-    let (mut told, expected) = (Some(told), whole.clone());
+    let (event, received) = channel();
+    let (mut event, expected) = (Some(event), whole.clone());
     let running = serve(|_| {
-        let (told, expected) = (told.take().unwrap(), expected.clone());
+        let (event, expected) = (event.take().unwrap(), expected.clone());
         let mut had: HashMap<Peer, usize> = HashMap::new();
         script(move |_, input, io| {
             match input {
@@ -43,7 +43,7 @@ fn many_paused_peers_cost_no_memory_of_ours_and_lose_no_byte() {
                     assert!(*bytes == expected[*at..*at + bytes.len()], "at byte {at}");
                     *at += bytes.len();
                 }
-                Input::Closed { peer, cause } => told.send((had[&peer], cause)).unwrap(),
+                Input::Closed { peer, cause } => event.send((had[&peer], cause)).unwrap(),
                 _ => {}
             }
             Time::NEVER
@@ -64,7 +64,7 @@ fn many_paused_peers_cost_no_memory_of_ours_and_lose_no_byte() {
         assert!(resident().saturating_sub(before) < 32 << 20, "what is not read is not taken either");
         running.handle().signal(Signal::Resume);
         for _ in 0..PEERS {
-            let (had, cause) = heard.recv_timeout(Duration::from_secs(30)).unwrap();
+            let (had, cause) = received.recv_timeout(Duration::from_secs(30)).unwrap();
             assert_eq!((had, format!("{cause:?}").as_str()), (EACH, "Eof"));
         }
     });

@@ -82,9 +82,9 @@ fn reset(stream: TcpStream) {
 
 /// Answers `q` with `answer to N`, N being the client's port; after a `Q` the kernel accepts nothing. Reports its
 /// inputs.
-fn answering(told_to: std::sync::mpsc::Sender<String>) -> impl Handler {
+fn answering(events: std::sync::mpsc::Sender<String>) -> impl Handler {
     script(move |_, input, io| {
-        let _ = told_to.send(told(&input));
+        let _ = events.send(event(&input));
         if let Input::Bytes { peer, bytes } = input {
             if bytes.first() == Some(&b'Q') {
                 TAKES.store(NOTHING, Relaxed);
@@ -113,17 +113,17 @@ fn whatever_comes(stream: &mut TcpStream) -> Vec<u8> {
 #[test]
 fn an_unsubmitted_answer_never_reaches_the_next_owner_of_its_descriptor() {
     let Some(_alone) = alone() else { return };
-    let (told_to, heard) = channel();
-    let mut told_to = Some(told_to);
-    let running = serve_short(|_| answering(told_to.take().unwrap()));
+    let (events, received) = channel();
+    let mut events = Some(events);
+    let running = serve_short(|_| answering(events.take().unwrap()));
     let mut first = client(&running);
     first.write_all(b"Qthe first").unwrap();
-    while next(&heard) != "bytes 10" {}
+    while next(&received) != "bytes 10" {}
     reset(first);
-    while !next(&heard).starts_with("closed") {}
+    while !next(&received).starts_with("closed") {}
     // The number of the first one's socket is the lowest of all that are free, but for that of its other end.
     let mut others: Vec<TcpStream> = (0..4).map(|_| client(&running)).collect();
-    others.iter().for_each(|_| assert_eq!(next(&heard), "accepted"));
+    others.iter().for_each(|_| assert_eq!(next(&received), "accepted"));
     TAKES.store(ALL, Relaxed);
     for other in &mut others {
         assert_eq!(String::from_utf8(whatever_comes(other)).unwrap(), "");
@@ -139,10 +139,10 @@ fn an_unsubmitted_answer_never_reaches_the_next_owner_of_its_descriptor() {
 fn an_unsubmitted_receive_takes_no_bytes_from_the_next_owner_of_its_descriptor() {
     const COUNT: usize = 8;
     let Some(_alone) = alone() else { return };
-    let (told_to, heard) = channel();
-    let mut told_to = Some(told_to);
+    let (events, received) = channel();
+    let mut events = Some(events);
     let running = serve_short(|_| {
-        let told_to = told_to.take().unwrap();
+        let events = events.take().unwrap();
         let (mut arrived, mut due) = (Vec::new(), Time::NEVER);
         script(move |now, input, io| {
             match input {
@@ -156,9 +156,9 @@ fn an_unsubmitted_receive_takes_no_bytes_from_the_next_owner_of_its_descriptor()
                 Input::Tick if now >= due => {
                     due = Time::NEVER;
                     arrived.iter().for_each(|peer| io.close(*peer));
-                    told_to.send("closed").unwrap();
+                    events.send("closed").unwrap();
                 }
-                Input::Accepted { .. } => told_to.send("accepted").unwrap(),
+                Input::Accepted { .. } => events.send("accepted").unwrap(),
                 Input::Bytes { peer, bytes } => {
                     io.send(peer, b"answer to ");
                     io.forward(peer, 0..bytes.len());
@@ -169,7 +169,7 @@ fn an_unsubmitted_receive_takes_no_bytes_from_the_next_owner_of_its_descriptor()
         })
     });
     let mut first: Vec<TcpStream> = (0..COUNT).map(|_| client(&running)).collect();
-    assert_eq!(heard.recv_timeout(TIMEOUT), Ok("closed"));
+    assert_eq!(received.recv_timeout(TIMEOUT), Ok("closed"));
     // They see that they are closed, although their sockets' numbers are not free.
     first.iter_mut().for_each(|stream| assert_eq!(stream.read(&mut [0]).unwrap(), 0));
     drop(first);
@@ -177,7 +177,7 @@ fn an_unsubmitted_receive_takes_no_bytes_from_the_next_owner_of_its_descriptor()
     let mut others: Vec<TcpStream> = (0..2 * COUNT)
         .map(|_| {
             let stream = client(&running);
-            assert_eq!(heard.recv_timeout(TIMEOUT), Ok("accepted"));
+            assert_eq!(received.recv_timeout(TIMEOUT), Ok("accepted"));
             stream
         })
         .collect();
@@ -193,15 +193,15 @@ fn an_unsubmitted_receive_takes_no_bytes_from_the_next_owner_of_its_descriptor()
 #[test]
 fn while_the_kernel_takes_nothing_a_worker_neither_spins_nor_keeps_closed_peers() {
     let Some(_alone) = alone() else { return };
-    let (told_to, heard) = channel();
-    let mut told_to = Some(told_to);
-    let running = serve_short(|_| answering(told_to.take().unwrap()));
+    let (events, received) = channel();
+    let mut events = Some(events);
+    let running = serve_short(|_| answering(events.take().unwrap()));
     let mut steady = client(&running);
     steady.write_all(b"qa").unwrap();
     assert_eq!(read(&mut steady, 11), b"answer to a");
     let before = open_files();
     steady.write_all(b"Qb").unwrap();
-    while next(&heard) != "bytes 2" {}
+    while next(&received) != "bytes 2" {}
     let calls = CALLS.load(Relaxed);
     thread::sleep(Duration::from_millis(500));
     let calls = CALLS.load(Relaxed) - calls;
@@ -222,12 +222,12 @@ fn while_the_kernel_takes_nothing_a_worker_neither_spins_nor_keeps_closed_peers(
 #[test]
 fn a_worker_ends_although_the_kernel_takes_nothing() {
     let Some(_alone) = alone() else { return };
-    let (told_to, heard) = channel();
-    let mut told_to = Some(told_to);
-    let running = serve_short(|_| answering(told_to.take().unwrap()));
+    let (events, received) = channel();
+    let mut events = Some(events);
+    let running = serve_short(|_| answering(events.take().unwrap()));
     let mut client = client(&running);
     client.write_all(b"Qx").unwrap();
-    while next(&heard) != "bytes 2" {}
+    while next(&received) != "bytes 2" {}
     running.handle().stop(7);
     assert_eq!(running.wait(), 7);
     TAKES.store(ALL, Relaxed);
@@ -254,9 +254,9 @@ fn whatever_part_the_kernel_takes_clients_that_come_and_go_get_their_own_answers
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("SEED={seed}");
     CHANCE.store(seed, Relaxed);
-    let (told_to, _heard) = channel();
-    let mut told_to = Some(told_to);
-    let running = serve_short(|_| answering(told_to.take().unwrap()));
+    let (events, _heard) = channel();
+    let mut events = Some(events);
+    let running = serve_short(|_| answering(events.take().unwrap()));
     let at = address(&running);
     let before = open_files();
     TAKES.store(SOME, Relaxed);

@@ -41,7 +41,7 @@ struct Deallocation {
     types: Box<[u8]>,
 }
 
-/// Whether a Parse of so many bytes, whose name begins with `first`, is too long to be held.
+/// Whether a Parse of this many bytes, whose name begins with `first`, is too long to be held.
 #[inline]
 pub(crate) fn is_too_long(first: u8, total: usize) -> bool {
     total > if first == 0 { MAX_HELD_UNNAMED } else { MAX_HELD_PARSE }

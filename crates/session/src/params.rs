@@ -473,10 +473,10 @@ mod tests {
         let mut both = [params(&t, &[]), server(&t, &[("TimeZone", "UTC")])];
         for _ in 0..2 {
             let [client, server] = &mut both;
-            let told = server.clone();
+            let reported_value = server.clone();
             *client = params(&t, &[]);
             ParamTable::share(client, server);
-            assert!(Arc::ptr_eq(client, &told) && Arc::ptr_eq(server, &told));
+            assert!(Arc::ptr_eq(client, &reported_value) && Arc::ptr_eq(server, &reported_value));
         }
     }
 
@@ -487,8 +487,8 @@ mod tests {
         let mut client = t.unknown();
         t.fill(&mut client, &fenced);
         let client = Arc::new(client);
-        let told = t.report(&mut fenced, "default_transaction_read_only", "on");
-        assert!(matches!(told, Reported::Untracked), "the client does not adopt it");
+        let reported_value = t.report(&mut fenced, "default_transaction_read_only", "on");
+        assert!(matches!(reported_value, Reported::Untracked), "the client does not adopt it");
         let mut query = String::new();
         assert!(!t.agree(&client, &mut fenced, &mut query), "no query makes it writable again: {query}");
         // A client that set it at startup has it, and the next one has the server's value again.

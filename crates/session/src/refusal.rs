@@ -316,6 +316,10 @@ impl Refusal {
             }
             Refusal::QueryWaitTimeout { cause, .. } | Refusal::WaitQueryTimeout { cause, .. } => Some(cause.hint()),
             Refusal::ServerSlow { .. } => Some("The pool has no server now. A retry is safe."),
+            Refusal::ServerLost => Some(
+                "The server or the network ended the connection: see PostgreSQL's log. Whether the request was executed is \
+                 not known.",
+            ),
             Refusal::ServerDown { sqlstate, detail, .. } if !detail.is_empty() && sqlstate == "3D000" => {
                 Some("Correct the pool's database, or create it at the server.")
             }

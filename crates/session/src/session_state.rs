@@ -121,7 +121,7 @@ impl SessionState {
         temporary
     }
 
-    /// A text goes on to the server of which `piece` is the beginning.
+    /// A text continues to the server of which `piece` is the beginning.
     pub(crate) fn begin_text(&mut self, what: StreamingText, piece: &[u8]) {
         self.streaming = Some((what, Mentions::begin(piece)));
     }

@@ -1,6 +1,6 @@
 //! What a server skips after an error in the extended protocol has not happened.
 //!
-//! Owns what becomes of the requests up to the next Sync: they leave the queue, their changes are undone, and what they
+//! Owns what happens to the requests up to the next Sync: they leave the queue, their changes are undone, and what they
 //! prepared or closed on the server is doubtful.
 
 use crate::client::{Client, Unnamed};

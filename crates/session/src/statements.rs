@@ -234,7 +234,7 @@ impl Interner {
         name_of(self.key_of(b"nobody's", ParseEnvironment(0)))
     }
 
-    /// The parse environment of a session with these values ([`crate::ParamTable`] says which), after so many schema changes.
+    /// The parse environment of a session with these values ([`crate::ParamTable`] says which), after this many schema changes.
     pub(crate) fn environment<'p>(
         &self,
         values: impl Iterator<Item = &'p str>,

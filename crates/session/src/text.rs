@@ -15,7 +15,7 @@ pub(crate) const QUERY_PREFIX: usize = 512;
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'a> {
     bytes: &'a [u8],
-    /// What there is of its message's body, if the text goes on behind it.
+    /// What there is of its message's body, if the text continues behind it.
     cut: Option<&'a [u8]>,
 }
 

@@ -107,7 +107,7 @@ impl Watched {
         }
     }
 
-    /// So many bytes of the server were read, up to the end of its input.
+    /// This many bytes of the server were read, up to the end of its input.
     pub(crate) fn received(&mut self, bytes: usize) {
         self.received += bytes as u64;
     }

@@ -26,7 +26,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// So many buffers, a power of two, of so many bytes; all of them ours.
+    /// This many buffers, a power of two, of this many bytes; all of them ours.
     pub(crate) fn new(count: u16, size: usize) -> Buffers {
         assert!(count.is_power_of_two() && count <= 1 << 15 && size > 0 && size <= 1 << 20, "an odd ring of buffers");
         let entries = allocate(entries_layout(count)).cast();

@@ -28,7 +28,7 @@ fn key(value: u64) -> Key {
 
 /// The completions that matter here.
 #[derive(PartialEq, Eq, Debug)]
-enum Told {
+enum Outcome {
     Bytes(u64, Vec<u8>, bool),
     Ended(u64, &'static str),
     Sent(u64, usize, Result<usize, ErrorKind>),
@@ -37,19 +37,19 @@ enum Told {
 }
 
 /// Waits for the next completion.
-fn next(ring: &mut Ring) -> Told {
+fn next(ring: &mut Ring) -> Outcome {
     let end = Instant::now() + PATIENCE;
     loop {
         if let Some(completion) = ring.next() {
             return match completion {
-                Completion::Received { key, bytes, more } => Told::Bytes(key.value(), bytes.to_vec(), more),
-                Completion::ReceiveEnded { key, ended } => Told::Ended(key.value(), name(&ended)),
+                Completion::Received { key, bytes, more } => Outcome::Bytes(key.value(), bytes.to_vec(), more),
+                Completion::ReceiveEnded { key, ended } => Outcome::Ended(key.value(), name(&ended)),
                 Completion::Sent { key, bytes, taken } => {
-                    Told::Sent(key.value(), bytes.len(), taken.map_err(|error| error.kind()))
+                    Outcome::Sent(key.value(), bytes.len(), taken.map_err(|error| error.kind()))
                 }
-                Completion::Accepted { key, more, .. } => Told::Accepted(key.value(), more),
-                Completion::AcceptEnded { key, .. } => Told::Ended(key.value(), "accept"),
-                Completion::Readable { key, .. } => Told::Readable(key.value()),
+                Completion::Accepted { key, more, .. } => Outcome::Accepted(key.value(), more),
+                Completion::AcceptEnded { key, .. } => Outcome::Ended(key.value(), "accept"),
+                Completion::Readable { key, .. } => Outcome::Readable(key.value()),
             };
         }
         assert!(Instant::now() < end, "nothing happened");
@@ -89,15 +89,15 @@ fn many_times_more_bytes_than_buffers_come_in_order() {
     let mut got = Vec::new();
     loop {
         match next(&mut ring) {
-            Told::Bytes(7, bytes, more) => {
+            Outcome::Bytes(7, bytes, more) => {
                 assert!(!bytes.is_empty() && bytes.len() <= 100);
                 got.extend(bytes);
                 if !more {
                     ring.receive(far.as_fd(), key(7)).unwrap();
                 }
             }
-            Told::Ended(7, "no buffers") => ring.receive(far.as_fd(), key(7)).unwrap(),
-            Told::Ended(7, "eof") => break,
+            Outcome::Ended(7, "no buffers") => ring.receive(far.as_fd(), key(7)).unwrap(),
+            Outcome::Ended(7, "eof") => break,
             other => panic!("{other:?}"),
         }
     }
@@ -116,7 +116,7 @@ fn bytes_stay_as_they_are_while_they_are_lent() {
     // As many further messages as there are buffers come meanwhile; none goes where the lent one is.
     (0..SHAPE.buffers).for_each(|_| near.write_all(b"other").unwrap());
     assert_eq!(bytes, b"first");
-    assert!(matches!(next(&mut ring), Told::Bytes(1, bytes, _) if bytes.starts_with(b"other")));
+    assert!(matches!(next(&mut ring), Outcome::Bytes(1, bytes, _) if bytes.starts_with(b"other")));
 }
 
 #[test]
@@ -130,13 +130,13 @@ fn an_end_and_a_reset_are_told_apart() {
     let (near, far) = connect();
     ring.receive(far.as_fd(), key(1)).unwrap();
     drop(near);
-    assert_eq!(next(&mut ring), Told::Ended(1, "eof"));
+    assert_eq!(next(&mut ring), Outcome::Ended(1, "eof"));
     let (near, far) = connect();
     ring.receive(far.as_fd(), key(2)).unwrap();
     ring.wait(Some(Duration::ZERO)).unwrap();
     socket2::SockRef::from(&near).set_linger(Some(Duration::ZERO)).unwrap();
     drop(near);
-    assert_eq!(next(&mut ring), Told::Ended(2, "error"));
+    assert_eq!(next(&mut ring), Outcome::Ended(2, "error"));
 }
 
 #[test]
@@ -145,9 +145,9 @@ fn what_comes_after_a_cancelled_receive_stays_in_the_socket() {
     let (mut near, mut far) = UnixStream::pair().unwrap();
     ring.receive(far.as_fd(), key(3)).unwrap();
     near.write_all(b"ab").unwrap();
-    assert_eq!(next(&mut ring), Told::Bytes(3, b"ab".to_vec(), true));
+    assert_eq!(next(&mut ring), Outcome::Bytes(3, b"ab".to_vec(), true));
     ring.cancel_receive(key(3)).unwrap();
-    assert_eq!(next(&mut ring), Told::Ended(3, "cancelled"));
+    assert_eq!(next(&mut ring), Outcome::Ended(3, "cancelled"));
     near.write_all(b"cd").unwrap();
     nothing(&mut ring);
     let mut left = [0; 2];
@@ -169,7 +169,7 @@ fn between_two_waits_nothing_is_read() {
     // The receive has seen the bytes, and must leave them in place until it is asked.
     far.read_exact(&mut taken).unwrap();
     assert_eq!(&taken, b"abc");
-    assert_eq!(next(&mut ring), Told::Bytes(3, b"d".to_vec(), true));
+    assert_eq!(next(&mut ring), Outcome::Bytes(3, b"d".to_vec(), true));
 }
 
 #[test]
@@ -181,20 +181,20 @@ fn sends_tell_what_was_taken_and_return_their_vector() {
     let at = bytes.as_ptr();
     ring.send(near.as_fd(), key(9), bytes, Report::AtOnce).unwrap();
     ring.wait(Some(PATIENCE)).unwrap();
-    let Some(Completion::Sent { key: told, bytes, taken }) = ring.next() else { panic!("sent") };
-    assert_eq!((told, taken.unwrap(), bytes.as_ptr(), bytes.capacity()), (key(9), 5, at, 50));
+    let Some(Completion::Sent { key: done, bytes, taken }) = ring.next() else { panic!("sent") };
+    assert_eq!((done, taken.unwrap(), bytes.as_ptr(), bytes.capacity()), (key(9), 5, at, 50));
     let mut got = [0; 5];
     far.read_exact(&mut got).unwrap();
     assert_eq!(&got, b"hello");
     // A socket that is full takes a part, then nothing; neither is waited for.
     let large = 4 << 20;
     ring.send(near.as_fd(), key(9), vec![1; large], Report::AtOnce).unwrap();
-    assert!(matches!(next(&mut ring), Told::Sent(9, l, Ok(taken)) if l == large && taken < large));
+    assert!(matches!(next(&mut ring), Outcome::Sent(9, l, Ok(taken)) if l == large && taken < large));
     ring.send(near.as_fd(), key(9), vec![1; large], Report::AtOnce).unwrap();
-    assert_eq!(next(&mut ring), Told::Sent(9, large, Err(ErrorKind::WouldBlock)));
+    assert_eq!(next(&mut ring), Outcome::Sent(9, large, Err(ErrorKind::WouldBlock)));
     drop(far);
     ring.send(near.as_fd(), key(9), vec![1], Report::AtOnce).unwrap();
-    assert_eq!(next(&mut ring), Told::Sent(9, 1, Err(ErrorKind::BrokenPipe)));
+    assert_eq!(next(&mut ring), Outcome::Sent(9, 1, Err(ErrorKind::BrokenPipe)));
 }
 
 #[test]
@@ -211,8 +211,8 @@ fn a_send_that_is_reported_later_does_not_end_a_wait() {
     ring.send(near.as_fd(), key(2), b"hello".to_vec(), Report::Later).unwrap();
     ring.wait(Some(PATIENCE)).unwrap();
     // Both by one wait: it ended when the reply came.
-    let Some(Completion::Sent { key: told, bytes, taken }) = ring.next() else { panic!("sent") };
-    assert_eq!((told, taken.unwrap(), &bytes[..]), (key(2), 5, &b"hello"[..]));
+    let Some(Completion::Sent { key: done, bytes, taken }) = ring.next() else { panic!("sent") };
+    assert_eq!((done, taken.unwrap(), &bytes[..]), (key(2), 5, &b"hello"[..]));
     let Some(Completion::Received { bytes, .. }) = ring.next() else { panic!("received") };
     assert_eq!(bytes, b"hello");
     echo.join().unwrap();
@@ -230,14 +230,14 @@ fn a_send_that_is_reported_later_tells_what_was_not_taken() {
     for (i, length) in [(0, 5), (1, large), (2, 7), (3, large), (4, 1)] {
         send(&mut ring, i, length);
     }
-    let mut told: Vec<_> = (0..5).map(|_| next(&mut ring)).collect();
-    told.sort_by_key(|told| if let Told::Sent(key, ..) = told { *key } else { panic!("{told:?}") });
-    assert_eq!([&told[0], &told[2]], [&Told::Sent(0, 5, Ok(5)), &Told::Sent(2, 7, Ok(7))]);
-    assert_eq!(told[4], Told::Sent(4, 1, Err(ErrorKind::BrokenPipe)));
+    let mut done: Vec<_> = (0..5).map(|_| next(&mut ring)).collect();
+    done.sort_by_key(|done| if let Outcome::Sent(key, ..) = done { *key } else { panic!("{done:?}") });
+    assert_eq!([&done[0], &done[2]], [&Outcome::Sent(0, 5, Ok(5)), &Outcome::Sent(2, 7, Ok(7))]);
+    assert_eq!(done[4], Outcome::Sent(4, 1, Err(ErrorKind::BrokenPipe)));
     for i in [1, 3] {
-        assert!(matches!(told[i], Told::Sent(_, l, Ok(taken)) if l == large && 0 < taken && taken < large));
+        assert!(matches!(done[i], Outcome::Sent(_, l, Ok(taken)) if l == large && 0 < taken && taken < large));
         send(&mut ring, i as u64, large);
-        assert_eq!(next(&mut ring), Told::Sent(i as u64, large, Err(ErrorKind::WouldBlock)));
+        assert_eq!(next(&mut ring), Outcome::Sent(i as u64, large, Err(ErrorKind::WouldBlock)));
     }
     nothing(&mut ring);
 }
@@ -253,15 +253,15 @@ fn more_is_asked_for_than_the_queue_holds() {
     let (mut sent, mut received) = (HashSet::new(), HashSet::new());
     while received.len() < 50 || sent.len() < 50 {
         match next(&mut ring) {
-            Told::Bytes(i, bytes, more) => {
+            Outcome::Bytes(i, bytes, more) => {
                 assert_eq!(bytes, [i as u8]);
                 assert!(received.insert(i));
                 if !more {
                     ring.receive(pairs[i as usize].1.as_fd(), key(i)).unwrap();
                 }
             }
-            Told::Sent(i, 1, Ok(1)) => assert!(sent.insert(i)),
-            Told::Ended(i, "no buffers") => ring.receive(pairs[i as usize].1.as_fd(), key(i)).unwrap(),
+            Outcome::Sent(i, 1, Ok(1)) => assert!(sent.insert(i)),
+            Outcome::Ended(i, "no buffers") => ring.receive(pairs[i as usize].1.as_fd(), key(i)).unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -274,10 +274,10 @@ fn clients_are_accepted_until_that_is_cancelled() {
     let address = listener.local_addr().unwrap();
     ring.accept(listener.as_fd(), key(1)).unwrap();
     let _clients = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
-    assert_eq!(next(&mut ring), Told::Accepted(1, true));
-    assert_eq!(next(&mut ring), Told::Accepted(1, true));
+    assert_eq!(next(&mut ring), Outcome::Accepted(1, true));
+    assert_eq!(next(&mut ring), Outcome::Accepted(1, true));
     ring.cancel_accept(key(1)).unwrap();
-    assert_eq!(next(&mut ring), Told::Ended(1, "accept"));
+    assert_eq!(next(&mut ring), Outcome::Ended(1, "accept"));
     let _client = TcpStream::connect(address).unwrap();
     nothing(&mut ring);
 }
@@ -290,7 +290,7 @@ fn a_watched_descriptor_is_told_each_time() {
     for _ in 0..3 {
         nothing(&mut ring);
         near.write_all(b"x").unwrap();
-        assert_eq!(next(&mut ring), Told::Readable(5));
+        assert_eq!(next(&mut ring), Outcome::Readable(5));
         far.read_exact(&mut [0]).unwrap();
     }
 }
@@ -307,7 +307,7 @@ fn a_wait_ends_in_time_or_tells_what_came_before() {
     ring.wait(None).unwrap();
     // A wait with something untold does not wait, and loses nothing.
     ring.wait(None).unwrap();
-    assert_eq!(next(&mut ring), Told::Bytes(1, b"x".to_vec(), true));
+    assert_eq!(next(&mut ring), Outcome::Bytes(1, b"x".to_vec(), true));
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn rings_come_and_go_with_work_in_flight() {
         ring.receive(far.as_fd(), key(1)).unwrap();
         near.write_all(&[round; 64]).unwrap();
         if round % 2 == 0 {
-            assert_eq!(next(&mut ring), Told::Bytes(1, vec![round; 64], true));
+            assert_eq!(next(&mut ring), Outcome::Bytes(1, vec![round; 64], true));
             near.write_all(&[round; 64]).unwrap();
         }
     }
@@ -354,6 +354,6 @@ fn a_key_that_is_too_large_is_refused() {
 #[test]
 fn a_ring_of_an_impossible_size_is_refused_in_words() {
     let shape = RingSize { entries: 1 << 30, ..SHAPE };
-    let refused = Ring::new(shape).expect_err("no kernel has so many").to_string();
+    let refused = Ring::new(shape).expect_err("no kernel has this many").to_string();
     assert!(refused.contains("io_uring"), "{refused}");
 }

@@ -80,7 +80,7 @@ impl Capacities {
         let names: Vec<String> = questions.iter().map(|question| question.server.to_string()).collect();
         let tasks: Vec<_> = questions.into_iter().filter(|question| self.begin(question)).collect();
         let tasks: Vec<_> = tasks.into_iter().map(|question| tokio::spawn(self.clone().ask(question))).collect();
-        // A task that is still under way goes on.
+        // A task that is still under way continues.
         let _ = timeout(LONGEST, async {
             for task in tasks {
                 let _ = task.await;

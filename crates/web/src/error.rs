@@ -107,8 +107,15 @@ impl ErrorBody {
 
 impl From<QueryRejection> for ApiError {
     fn from(rejection: QueryRejection) -> ApiError {
-        ApiError::Bad(rejection.body_text())
+        ApiError::Bad(bad_query(&rejection.body_text()))
     }
+}
+
+/// What is wrong with a query, with the values that are possible: the library's text is about its own work.
+fn bad_query(text: &str) -> String {
+    let why = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(text);
+    let why = why.replace("unknown variant", "unknown value").replace("unknown field", "unknown parameter");
+    format!("invalid query: {}", why.replace('`', "\""))
 }
 
 impl From<PathRejection> for ApiError {
@@ -263,5 +270,43 @@ impl IntoResponse for ApiError {
             }
             _ => response.into_response(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::extract::Query;
+    use axum::http::Uri;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize, Debug)]
+    #[serde(deny_unknown_fields)]
+    struct Wanted {
+        #[allow(dead_code, reason = "only read")]
+        range: Range,
+    }
+
+    #[derive(Deserialize, Debug)]
+    enum Range {
+        #[serde(rename = "1m")]
+        Minute,
+        #[serde(rename = "1h")]
+        Hour,
+    }
+
+    #[test]
+    fn an_invalid_query_is_answered_with_what_is_possible() {
+        let error = |query: &str| {
+            let uri: Uri = format!("/x?{query}").parse().unwrap();
+            ApiError::from(Query::<Wanted>::try_from_uri(&uri).unwrap_err()).json()
+        };
+        let plain = |text: String| text.replace("\\\"", "'");
+        assert_eq!(
+            plain(error("range=2h")),
+            "{\"error\":\"invalid query: range: unknown value '2h', expected '1m' or '1h'\"}"
+        );
+        assert!(plain(error("rang=1h")).contains("unknown parameter 'rang', expected 'range'"), "{}", error("rang=1h"));
     }
 }

@@ -1,7 +1,7 @@
 //! A bounded list of records, in memory and, with a folder, in a file of one JSON line each: the oldest go first.
 //!
 //! Adding a record never touches the disk; [`write_out`](Journal::write_out) does, on a thread that may block. A line that
-//! can't be read is left out, and the file as it was is kept beside it. While the disk refuses a line, the list goes on in
+//! can't be read is left out, and the file as it was is kept beside it. While the disk refuses a line, the list continues in
 //! memory, and the next success writes all of it. A file is replaced as a whole when half of it is out of date.
 
 use std::collections::VecDeque;

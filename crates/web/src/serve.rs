@@ -166,7 +166,7 @@ impl Drop for Web {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // The panic has been printed; pooling goes on without the control plane.
+            // The panic has been printed; pooling continues without the control plane.
             let _ = thread.join();
         }
     }
@@ -191,8 +191,13 @@ fn listeners(addresses: &[SocketAddr], mut inherited: Vec<TcpListener>) -> Resul
 }
 
 fn bind(address: SocketAddr) -> Result<TcpListener, WebError> {
-    let failed = |error| WebError(format!("can't listen on {address} for HTTP: {error}; change [web] port or address"));
-    listen(address).map_err(failed)
+    listen(address).map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::AddrInUse => "stop the program that listens there, or change \"port\" in [web]",
+            _ => "change \"address\" or \"port\" in [web]",
+        };
+        WebError(format!("can't listen on {address} for HTTP: {error}; {advice}"))
+    })
 }
 
 /// A listening socket that does not block. One for IPv6 is for IPv6 only: "*" has another one for IPv4 at the same port.

@@ -30,10 +30,12 @@ mod serve;
 mod shared_config;
 mod shared_secrets;
 mod slow;
+mod start_failure;
 mod top;
 mod top_cluster;
 mod top_statements;
 mod upgrade;
+mod usage;
 mod version;
 mod watch;
 mod web_tls;
@@ -192,7 +194,8 @@ fn main() -> ExitCode {
     if words.get(1).is_some_and(|word| word == "pgbouncer") {
         return conclude(pgbouncer::run(pgbouncer::parse(words.into_iter().skip(1))));
     }
-    let outcome = match Cli::parse_from(words).command {
+    let cli = Cli::try_parse_from(words).unwrap_or_else(|error| usage::without_misleading_tip(error).exit());
+    let outcome = match cli.command {
         Command::Serve { file } => serve::run(&file),
         Command::Check(arguments) => check::run(&arguments),
         Command::Convert { file } => convert::run(load::named(&file)),
@@ -251,6 +254,19 @@ mod tests {
             let error = Cli::try_parse_from(words).map(|_| ()).unwrap_err();
             assert_eq!(error.exit_code(), 2);
         }
+    }
+
+    #[test]
+    fn an_unknown_flag_is_not_offered_as_a_value() {
+        let error = |words: &[&str]| {
+            let error = Cli::try_parse_from(words).map(drop).unwrap_err();
+            usage::without_misleading_tip(error).to_string()
+        };
+        for words in [["weir", "check", "-x"], ["weir", "serve", "-x"], ["weir", "-x", ""]] {
+            let text = error(&words);
+            assert!(text.contains("unexpected argument '-x'") && !text.contains("as a value"), "{text}");
+        }
+        assert!(error(&["weir", "check", "x", "--conect"]).contains("--connect"));
     }
 
     #[test]

@@ -10,10 +10,11 @@ use clap::{ArgAction, Parser};
 use weir_config::Config;
 
 use crate::failure::Failure;
-use crate::load;
 use crate::process::{self, RunMode};
 use crate::serve::{self, Console, Start};
+use crate::start_failure;
 use crate::upgrade;
+use crate::usage::without_misleading_tip;
 
 /// PgBouncer's command line.
 #[derive(Parser, Clone, PartialEq, Eq, Debug)]
@@ -65,6 +66,7 @@ pub(crate) fn is_called(program: Option<&OsStr>) -> bool {
 /// 1 for a mistake.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Arguments {
     Arguments::try_parse_from(words).unwrap_or_else(|error| {
+        let error = without_misleading_tip(error);
         // A closed terminal can't be handled.
         let _ = error.print();
         std::process::exit(i32::from(error.use_stderr()))
@@ -82,7 +84,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         return Err(Failure::Message("Need config file. See pgbouncer -h for usage.".into()));
     };
     let (quiet, user) = (arguments.quiet, arguments.user.clone());
-    start(&file, arguments).map_err(|failure| logged(failure, &file, user, quiet))
+    start(&file, arguments).map_err(|failure| start_failure::log(failure, &file, user, !quiet))
 }
 
 /// Serves the file.
@@ -101,26 +103,6 @@ fn start(file: &Path, arguments: Arguments) -> Result<(), Failure> {
     let console = if arguments.quiet || arguments.daemon { Console::Quiet } else { Console::Verbose };
     let predecessor = if arguments.reboot { upgrade::predecessor(&config)? } else { None };
     serve::serve(store, config, Start { predecessor, ..Start::new(run_mode, console) })
-}
-
-/// Writes a failure to the log of the configuration too, as far as that can be read. With `-q` it is printed only if
-/// no log has it.
-fn logged(failure: Failure, file: &Path, user: Option<String>, quiet: bool) -> Failure {
-    let lines = match &failure {
-        Failure::Reported => return failure,
-        Failure::Message(line) => std::slice::from_ref(line),
-        Failure::Messages(lines) => lines,
-    };
-    let config = load::load_as_far(file).0;
-    let mut settings = config.log;
-    // A file made by root would keep the ordinary user from logging.
-    if process::is_root() {
-        let switched = user.or(config.process.user).map(|name| process::become_user(&name));
-        if !matches!(switched, Some(Ok(()))) {
-            settings.file = None;
-        }
-    }
-    if weir_runtime::log_start_error(&settings, lines) && quiet { Failure::Reported } else { failure }
 }
 
 #[cfg(test)]

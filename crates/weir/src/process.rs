@@ -3,7 +3,7 @@
 //! All of it happens before the first thread starts.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -50,7 +50,7 @@ impl PidFile {
     /// Another process has been taken over from: the file has our process id from now on.
     pub(crate) fn take_over(path: &Path) -> Result<PidFile, Failure> {
         let written = fs::write(path, format!("{}\n", getpid()));
-        written.map_err(|e| Failure::at(format_args!("can't write the pidfile {}", path.display()), e))?;
+        written.map_err(|error| unwritten(path, &error))?;
         Ok(PidFile(path.to_owned()))
     }
 }
@@ -140,8 +140,16 @@ fn refuse_second(path: &Path) -> Result<(), Failure> {
 
 fn write(path: &Path) -> Result<PidFile, Failure> {
     let written = fs::File::create_new(path).and_then(|mut file| writeln!(file, "{}", getpid()));
-    written.map_err(|e| Failure::at(format_args!("can't write the pidfile {}", path.display()), e))?;
+    written.map_err(|error| unwritten(path, &error))?;
     Ok(PidFile(path.to_owned()))
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Failure {
+    let what = format!("can't write the pidfile {}", path.display());
+    match path.parent().filter(|folder| error.kind() == ErrorKind::NotFound && !folder.exists()) {
+        Some(folder) => Failure::at(what, format_args!("create the folder {}, or change pidfile", folder.display())),
+        None => Failure::at(what, error),
+    }
 }
 
 #[cfg(test)]
@@ -170,6 +178,16 @@ mod tests {
         };
         assert!(text.starts_with("pidfile exists, another instance running?"), "{text}");
         fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_pidfile_without_its_folder_names_the_folder() {
+        let Err(Failure::Message(text)) =
+            prepare(&config(Path::new("/no/such/x.pid")), RunMode::Foreground, Other::None)
+        else {
+            panic!("written nowhere")
+        };
+        assert_eq!(text, "can't write the pidfile /no/such/x.pid: create the folder /no/such, or change pidfile");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::load;
 use crate::outgoing;
 use crate::process::{self, Other, PidFile, RunMode};
+use crate::start_failure;
 use crate::watch::Watcher;
 use crate::web_tls::web_tls;
 
@@ -53,8 +54,9 @@ impl Start {
 
 /// Serves until told to stop.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
-    let (store, config) = open(file, |_| {})?;
-    serve(store, config, Start::new(RunMode::Foreground, Console::Verbose))
+    let served = open(file, |_| {})
+        .and_then(|(store, config)| serve(store, config, Start::new(RunMode::Foreground, Console::Verbose)));
+    served.map_err(|failure| start_failure::log(failure, file, None, true))
 }
 
 /// Reads a file for serving; errors are those of `weir check`.

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// Print the figures once, and exit; without a terminal it always does
     #[arg(long)]
     once: bool,
-    /// At most so many pools, the busiest ones
+    /// At most this many pools, the busiest ones
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pools: u16,
     /// Show the statements that take the most time (20, or --pools), not pools

@@ -13,7 +13,7 @@ use crate::milliseconds::time;
 pub(crate) struct Statements(Stream);
 
 impl Statements {
-    /// At most so many of the API at `base`.
+    /// At most this many of the API at `base`.
     pub(crate) fn new(base: &str, ca_file: Option<&Path>, most: u16) -> Result<Statements, String> {
         let url = format!("{}/api/v1/statements?limit={most}", base.trim_end_matches('/'));
         Stream::new(&url, ca_file).map(Statements)

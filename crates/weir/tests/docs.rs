@@ -36,12 +36,12 @@ fn every_refusal_stands_on_its_page_with_its_text_and_its_sqlstate() {
         let found = arms.iter().find(|(name, _)| name == variant).map(|(_, value)| value.clone());
         found.unwrap_or_else(|| panic!("{variant} was not found in the source"))
     };
-    let told: BTreeSet<_> = variants.iter().map(|v| (of(&texts, v), of(&sqlstates, v))).collect();
+    let defined: BTreeSet<_> = variants.iter().map(|v| (of(&texts, v), of(&sqlstates, v))).collect();
     let page = read("docs/errors.md");
     let refusals = rows(&page).into_iter().filter(|cells| cells.len() == 5).collect::<Vec<_>>();
     let written: BTreeSet<_> = refusals.iter().map(|cells| (code(&cells[0]), code(&cells[1]))).collect();
-    let missing: Vec<_> = told.difference(&written).collect();
-    let left_over: Vec<_> = written.difference(&told).collect();
+    let missing: Vec<_> = defined.difference(&written).collect();
+    let left_over: Vec<_> = written.difference(&defined).collect();
     assert!(missing.is_empty() && left_over.is_empty(), "docs/errors.md lacks {missing:?} and tells of {left_over:?}");
     for cells in refusals {
         assert!(cells.iter().all(|cell| !cell.is_empty()), "an empty cell: {cells:?}");
@@ -139,8 +139,8 @@ fn the_table_of_incidents_names_every_test_of_them_and_leaves_none_without_a_res
         let named: Vec<_> = tests.split('`').skip(1).step_by(2).map(str::to_owned).collect();
         assert!(!what.is_empty() && !place.is_empty() && !named.is_empty(), "a cell is empty: {line}");
         // A figure, or that it is open and with what it comes.
-        let told = result.starts_with("open: comes with ") || result.chars().any(|c| c.is_ascii_digit());
-        assert!(told, "no figure came out: {line}");
+        let defined = result.starts_with("open: comes with ") || result.chars().any(|c| c.is_ascii_digit());
+        assert!(defined, "no figure came out: {line}");
         written.extend(named);
     }
     assert_eq!(rows, 24, "an incident is missing, or one too many");

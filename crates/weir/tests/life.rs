@@ -186,7 +186,12 @@ fn a_daemon_whose_log_can_not_be_opened_does_not_start() {
     let place = Place::new("no-log-folder", "logfile = /no/such/folder/log\n");
     let output = pgbouncer(&["-d"]).arg(place.ini()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("can't open the log file"), "{}", said(&output));
+    let why = "can't open the log file: /no/such/folder/log: ";
+    assert!(
+        said(&output).contains(why) && said(&output).contains("create the folder /no/such/folder"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
@@ -315,18 +320,18 @@ fn a_socket_of_systemds_is_used_and_readiness_is_told() {
     }
     command.arg(place.ini()).stdin(OwnedFd::from(listener)).env("NOTIFY_SOCKET", place.path("notify"));
     let mut running = Running(command.spawn().unwrap());
-    assert!(heard(&notify).contains("READY=1"));
+    assert!(received(&notify).contains("READY=1"));
     TcpStream::connect(given).unwrap();
     assert!(TcpStream::connect(("127.0.0.1", place.port)).is_err(), "the configured address is not used beside it");
     running.signal(Signal::SIGHUP);
-    assert!(heard(&notify).contains("RELOADING=1"));
-    assert!(heard(&notify).contains("READY=1"));
+    assert!(received(&notify).contains("RELOADING=1"));
+    assert!(received(&notify).contains("READY=1"));
     running.signal(Signal::SIGTERM);
     assert_eq!(running.status(), Some(0));
-    assert!(heard(&notify).contains("STOPPING=1"));
+    assert!(received(&notify).contains("STOPPING=1"));
 }
 
-fn heard(notify: &UnixDatagram) -> String {
+fn received(notify: &UnixDatagram) -> String {
     let mut buffer = [0; 512];
     let length = notify.recv(&mut buffer).unwrap();
     String::from_utf8_lossy(&buffer[..length]).into_owned()

@@ -1,4 +1,4 @@
-//! Writes seeds into `fuzz/corpus`: real files and conversations, from which a fuzzer goes on. Existing files stay.
+//! Writes seeds into `fuzz/corpus`: real files and conversations, from which a fuzzer continues. Existing files stay.
 //!
 //! Run it for a new target, then `make fuzz TARGET=…`, then minimise its corpus as CONTRIBUTING.md says.
 

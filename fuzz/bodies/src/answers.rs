@@ -131,7 +131,7 @@ pub(crate) fn certificate(data: &[u8]) {
     assert!(certificate.public_key.len() <= data.len());
 }
 
-/// A frozen client: a thawed client freezes to the same bytes again, and goes on working.
+/// A frozen client: a thawed client freezes to the same bytes again, and continues working.
 pub(crate) fn frozen_client(data: &[u8]) {
     let mut tape = Tape::new(data);
     let asked = tape.below(32);

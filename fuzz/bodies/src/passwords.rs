@@ -167,13 +167,13 @@ pub(crate) fn server_login(data: &[u8]) {
     let said = tape.rest();
     let mut before = 0;
     for piece in pieces(said, &[cut]) {
-        let mut told = login.feed(piece, [2; 18], &table, &mut buffer);
+        let mut step = login.feed(piece, [2; 18], &table, &mut buffer);
         before += piece.len();
-        if let ServerLoginStep::HashPassword { iterations, .. } = told {
+        if let ServerLoginStep::HashPassword { iterations, .. } = step {
             assert!((1..=weir_auth::MAX_ITERATIONS).contains(&iterations));
-            told = login.salted(&SALTED, &mut buffer);
+            step = login.salted(&SALTED, &mut buffer);
         }
-        match told {
+        match step {
             ServerLoginStep::Ready(welcome) => {
                 assert!(was_accepted(&said[..before]), "a login without AuthenticationOk");
                 assert!(welcome.server.prove_clean().is_some());

@@ -392,7 +392,7 @@ impl<'a> World<'a> {
             let pending = server.contract.pending_ready();
             assert_eq!(pending, 0, "proven clean with {pending} pending ReadyForQuery");
             assert!(server.contract.is_fulfilled(), "proven clean, but {:?}", server.contract);
-            // If its client has sent part of a message, the session goes on, and the server can't be released now.
+            // If its client has sent part of a message, the session continues, and the server can't be released now.
             let mid = server.link.is_some_and(|client| self.clients[client].client.is_mid_message());
             assert!(server.backend.is_between() || mid, "proven clean in the middle of a message");
         }

@@ -2,7 +2,7 @@
 //
 // A result is one JSON object on standard output; everything else goes to standard error.
 
-// Each user has so many access codes and so many locations; the join counts every pair of them.
+// Each user has this many access codes and this many locations; the join counts every pair of them.
 export const CODES = 20;
 export const LOCATIONS = 25;
 
@@ -33,8 +33,8 @@ export function place() {
 }
 
 // Runs what the command line asks for:
-//   fill MILLISECONDS USERS               make the data, so many users at first, until one query takes about so long
-//   measure TIMES NAME=VARIANT@PORT ...   the three workloads of each variant, so many times
+//   fill MILLISECONDS USERS               make the data, this many users at first, until one query takes about that long
+//   measure TIMES NAME=VARIANT@PORT ...   the three workloads of each variant, this many times
 export async function main({ fill, open }) {
   const [verb, ...words] = process.argv.slice(2);
   if (verb === "fill") return say(await sized(Number(words[0]), Number(words[1]), fill));
@@ -42,7 +42,7 @@ export async function main({ fill, open }) {
   return fail(`usage: ${process.argv[1]} fill MILLISECONDS USERS | measure TIMES NAME=VARIANT@PORT ...`);
 }
 
-// Fills the tables until one query takes about `wanted` ms. `fill` makes the data for so many users and returns a query.
+// Fills the tables until one query takes about `wanted` ms. `fill` makes the data for this many users and returns a query.
 async function sized(wanted, guess, fill) {
   for (let users = guess, tries = 1; ; tries += 1) {
     const { query, close } = await fill(users);

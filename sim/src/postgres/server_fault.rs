@@ -100,7 +100,7 @@ pub(super) enum After {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FaultPlan {
     AtLogin(ServerFault),
-    /// After so many replies.
+    /// After this many replies.
     Within(ServerFault, u64),
 }
 

@@ -118,7 +118,7 @@ SELECT n FROM kept;")"
 fi
 says 'startup parameters' 'Asia/Tokyo' "$(PGOPTIONS='-c TimeZone=Asia/Tokyo' run -c 'SHOW TimeZone')" \
     'LATIN1' "$(PGCLIENTENCODING=LATIN1 run -c 'SHOW client_encoding')" 'tokyo' "$(PGAPPNAME=tokyo run -c 'SHOW application_name')"
-# A script ends with its connection; the next one goes on.
+# A script ends with its connection; the next one continues.
 says 'reconnect' 'terminating connection' "$(script 'BEGIN; SELECT pg_terminate_backend(pg_backend_pid()); SELECT 1;')" \
     'again' "$(run -c "SELECT 'again'")"
 none 'pool' 'psql has no pool'

@@ -73,7 +73,7 @@ impl Facts {
         self.note(name, outcome.as_ref().map_or_else(error_line, shown));
     }
 
-    /// Sends a batch and notes every message of the answer, up to so many ReadyForQuery.
+    /// Sends a batch and notes every message of the answer, up to this many ReadyForQuery.
     #[track_caller]
     pub(crate) fn batch(&mut self, name: &str, connection: &mut Connection, batch: &Batch, ready: usize) {
         connection.send_bytes(batch.bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));

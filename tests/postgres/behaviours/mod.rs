@@ -56,7 +56,7 @@ fn await_free(site: &Site) {
     site.weir().await_pool("no server is busy", |pool| pool.get("sv_active") + pool.get("sv_tested") == 0);
 }
 
-/// Waits until so many clients run queries on the server.
+/// Waits until this many clients run queries on the server.
 #[track_caller]
 fn await_busy(site: &Site, count: usize) {
     eventually("the queries run", || {

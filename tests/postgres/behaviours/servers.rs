@@ -167,7 +167,7 @@ fn behaviour_13_server_lifetime_never_closes_a_linked_server() {
     await_gone(&site, &own);
 }
 
-/// Opens so many servers at once; returns their processes.
+/// Opens this many servers at once; returns their processes.
 fn open_together(site: &Site, count: usize) -> BTreeSet<String> {
     let mut clients: Vec<_> = (0..count).map(|_| site.connect()).collect();
     clients.iter_mut().for_each(|client| drop(client.query("BEGIN").unwrap()));

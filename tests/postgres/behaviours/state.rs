@@ -95,8 +95,9 @@ fn behaviour_05_nothing_is_set_where_nothing_differs_and_the_servers_spelling_co
     let params = params.option("TimeZone", "utc").option("standard_conforming_strings", "true");
     let mut clients: Vec<_> = (0..3).map(|_| Connection::connect(&params).unwrap()).collect();
     for client in &clients {
-        let told = ["DateStyle", "client_encoding", "standard_conforming_strings"].map(|name| client.parameter(name));
-        assert_eq!(told, [Some("ISO, MDY"), Some("UTF8"), Some("on")], "at the login too");
+        let reported =
+            ["DateStyle", "client_encoding", "standard_conforming_strings"].map(|name| client.parameter(name));
+        assert_eq!(reported, [Some("ISO, MDY"), Some("UTF8"), Some("on")], "at the login too");
     }
     clients.iter_mut().for_each(|client| drop(server(client)));
     let before = sets(&tap);

@@ -108,7 +108,7 @@ fn backends(site: &Site) -> usize {
 
 #[track_caller]
 fn await_backends(site: &Site, count: usize) {
-    eventually("so many servers", || match backends(site) {
+    eventually("this many servers", || match backends(site) {
         now if now == count => Ok(()),
         now => Err(now),
     });

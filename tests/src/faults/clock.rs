@@ -1,7 +1,7 @@
 //! Moves the wall clock of a running pooler, by a library that is preloaded into it.
 //!
 //! Owns the library. The machine's C compiler, which Rust needs as its linker, builds it from `clock.c`. The monotonic
-//! clock goes on, as it does when an administrator sets the time.
+//! clock continues, as it does when an administrator sets the time.
 
 use std::env;
 use std::fs;
@@ -93,7 +93,7 @@ impl Clock {
         }
     }
 
-    /// From now on the wall clock differs by so many seconds from the machine's.
+    /// From now on the wall clock differs by this many seconds from the machine's.
     fn move_by(&self, seconds: i64) {
         use std::io::Write;
         // Written in place: a process that has mapped the file sees the change.

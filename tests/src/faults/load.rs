@@ -54,7 +54,7 @@ pub(super) struct Results {
 }
 
 impl Load {
-    /// Starts so many clients, each of which acts about once a `pace`.
+    /// Starts this many clients, each of which acts about once a `pace`.
     pub(super) fn start(params: &Params, clients: usize, pace: Duration) -> Load {
         let shared = Arc::new(Shared {
             params: params.clone().timeout(TIMEOUT),

@@ -93,7 +93,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 0, max: u32::MAX as u64 },
         "0",
         Field::Config(|c| FieldMut::U32(&mut c.alerts.clients_waiting)),
-        "Alert when so many clients of a pool wait for a server; 0 is off.",
+        "Alert when this many clients of a pool wait for a server; 0 is off.",
     )
     .ini_own("alert_clients_waiting"),
     Setting::new(
@@ -111,7 +111,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 0, max: u32::MAX as u64 },
         "0",
         Field::Config(|c| FieldMut::U32(&mut c.alerts.errors_per_second)),
-        "Alert when a pool's servers send so many errors a second; 0 is off.",
+        "Alert when a pool's servers send this many errors a second; 0 is off.",
     )
     .ini_own("alert_errors_per_second"),
     Setting::new(
@@ -120,7 +120,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 0, max: 100 },
         "90",
         Field::Config(|c| FieldMut::U32(&mut c.alerts.clients_percent)),
-        "Alert when so many per cent of `max_clients` are connected; 0 is off.",
+        "Alert when this many per cent of `max_clients` are connected; 0 is off.",
     )
     .ini_own("alert_clients_percent"),
 ];

@@ -203,7 +203,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Word(UntrackedParameters::WORDS),
         "refuse",
         Field::Config(|c| FieldMut::Untracked(&mut c.untracked_startup_parameters)),
-        "What becomes of other startup parameters that are not tracked, as `work_mem` and `my.own`: the client is refused, \
+        "What happens to other startup parameters that are not tracked, as `work_mem` and `my.own`: the client is refused, \
          they are dropped, or they are set on each server that the client gets, and for no other client. A value that \
          PostgreSQL refuses is the error of the client's first query.",
     )

@@ -364,8 +364,8 @@ fn an_api_that_others_reach_wants_encryption_and_logins() {
     let token = format!("[web.tokens]\ngrafana = \"viewer sha256:{hash}\"\n");
     assert_eq!(errors("127.0.0.1", ""), Vec::<String>::new());
     assert_eq!(errors("0.0.0.0", &format!("{tls}{token}")), Vec::<String>::new());
-    for (more, told) in [("", "tls_cert_file"), (tls, "[web.users]"), (&*token, "tls_key_file")] {
+    for (more, named) in [("", "tls_cert_file"), (tls, "[web.users]"), (&*token, "tls_key_file")] {
         let found = errors("0.0.0.0", more);
-        assert!(found.len() == 1 && found[0].contains(told), "{found:?}");
+        assert!(found.len() == 1 && found[0].contains(named), "{found:?}");
     }
 }

@@ -120,7 +120,7 @@ fn in_an_ini_a_user_is_added_to_those_of_the_file() {
 
 #[test]
 fn what_no_user_can_have_is_named() {
-    for (pairs, told) in [
+    for (pairs, why) in [
         (&[("size", text("many"))][..], "size"),
         (&[("host", text("db1"))][..], "host"),
         (&[("password", Some(Value::Number(5)))][..], "password"),
@@ -129,7 +129,7 @@ fn what_no_user_can_have_is_named() {
             let written = load("weir.toml", &rewrite(FILE, &edits).expect("TOML"), &Edits::default()).unwrap_err();
             let laid_over = load("weir.toml", FILE, &edits).unwrap_err();
             assert!(
-                written.first().message.contains(told) && laid_over.first().message.contains(told),
+                written.first().message.contains(why) && laid_over.first().message.contains(why),
                 "{written}; {laid_over}"
             );
         }

@@ -98,6 +98,7 @@ fn a_key_in_the_wrong_section() {
 
 #[test]
 fn an_unknown_section() {
+    assert_eq!(error("[pool.app]\nhost = \"h\""), "weir.toml:1: unknown section [pool.app]; did you mean [pools.app]?");
     assert_eq!(error("\n[limit]\nsize = 2"), "weir.toml:2: unknown section [limit]; did you mean [limits]?");
     assert_eq!(
         error("[colours]"),

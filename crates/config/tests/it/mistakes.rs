@@ -44,8 +44,8 @@ fn lines_that_are_no_toml_are_told_with_what_is_wrong_in_the_others() {
     assert_eq!(
         mistakes(load_with(text, &[], &[])),
         [
-            "weir.toml:2: the value of \"type\" is no number, not true or false, and not text in quotes",
-            "weir.toml:4: the value of \"host\" is no number, not true or false, and not text in quotes",
+            "weir.toml:2: the value of \"type\" has no quotes, and is no number and not true or false",
+            "weir.toml:4: the value of \"host\" has no quotes, and is no number and not true or false",
             "weir.toml:6: unknown key \"sizes\" in [pools.a]",
             "weir.toml:7: \"size\" is there twice",
             "weir.toml:9: unknown key \"prt\" in [pools.b]",
@@ -66,9 +66,9 @@ fn a_section_that_is_there_twice_is_named() {
 #[test]
 fn what_is_missing_because_of_a_mistake_is_not_told_besides() {
     for text in ["[auth]\ntipe = \"trust\"\n[pools.a]\nhots = \"h\"\n", "[auth]\nfile = 5\n[pools.a]\nhost = []\n"] {
-        let told = mistakes(load_with(text, &[], &[]));
-        assert!(!told.iter().any(|line| line.contains("no users")), "{told:?}");
-        assert_eq!(told.len(), 2, "{told:?}");
+        let reported = mistakes(load_with(text, &[], &[]));
+        assert!(!reported.iter().any(|line| line.contains("no users")), "{reported:?}");
+        assert_eq!(reported.len(), 2, "{reported:?}");
     }
 }
 
@@ -111,10 +111,10 @@ fn every_line_of_users_rules_and_maps_is_judged_beside_the_settings() {
         ("hba", "local all all\nlocal all all trust\nhost all all 1.2.3.4/33 trust\n"),
         ("ident", "m a\nm a b c\n"),
     ];
-    let told = mistakes(load_with(text, &files, &[]));
-    let places: Vec<_> = told.iter().map(|line| line.split(": ").next().unwrap()).collect();
+    let reported = mistakes(load_with(text, &files, &[]));
+    let places: Vec<_> = reported.iter().map(|line| line.split(": ").next().unwrap()).collect();
     assert_eq!(places, ["weir.toml:8", "hba:1", "hba:3", "ident:1", "ident:2", "users.txt:2", "users.txt:3"]);
-    assert!(!told.iter().any(|line| line.contains("hush")), "{told:?}");
+    assert!(!reported.iter().any(|line| line.contains("hush")), "{reported:?}");
 }
 
 #[test]
@@ -122,20 +122,20 @@ fn files_that_are_missing_are_all_told() {
     let text = "[auth]\ntype = \"hba\"\nfile = \"users.txt\"\nhba_file = \"hba\"\nident_file = \"ident\"\n\
                 [tls.client]\nmode = \"require\"\n[web]\ntls_key_file = \"k\"\n[pools.a]\nhost = \"h\"\n\
                 password_file = \"gone\"\n";
-    let told = mistakes(load_with(text, &[], &[]));
-    let places: Vec<_> = told.iter().map(|line| line.split(": ").next().unwrap()).collect();
-    assert_eq!(places, [3, 4, 5, 7, 9, 12].map(|line| format!("weir.toml:{line}")), "{told:#?}");
+    let reported = mistakes(load_with(text, &[], &[]));
+    let places: Vec<_> = reported.iter().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(places, [3, 4, 5, 7, 9, 12].map(|line| format!("weir.toml:{line}")), "{reported:#?}");
 }
 
 #[test]
 fn a_file_of_nothing_but_mistakes_is_cut_short() {
     let text = format!("[listen]\n{}", (0..100_000).map(|i| format!("colour{i} = 1\n")).collect::<String>());
-    let told = load_with(&text, &[], &[]).unwrap_err();
-    assert_eq!((told.iter().count(), told.first().line), (50, Some(2)));
-    assert!(told.to_string().ends_with("\nand 950 more"), "{told}");
+    let reported = load_with(&text, &[], &[]).unwrap_err();
+    assert_eq!((reported.iter().count(), reported.first().line), (50, Some(2)));
+    assert!(reported.to_string().ends_with("\nand 950 more"), "{reported}");
     let ini = format!("[pgbouncer]\n{}", "what\n".repeat(100_000));
     assert_eq!(load_ini(&ini, &[]).unwrap_err().iter().count(), 50);
     let users = "x\n".repeat(100_000);
-    let told = load_with("[auth]\nfile = \"users.txt\"\n", &[("users.txt", &users)], &[]).unwrap_err();
-    assert_eq!((told.iter().count(), told.first().line), (50, Some(1)));
+    let reported = load_with("[auth]\nfile = \"users.txt\"\n", &[("users.txt", &users)], &[]).unwrap_err();
+    assert_eq!((reported.iter().count(), reported.first().line), (50, Some(1)));
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns which pools hand out servers, whether sockets are read, and which commands wait here for idle servers or
 //! flushed sockets. A SUSPEND reads from no client and no server, keeps the servers, and defers timeouts; what it
-//! deferred goes on at RESUME.
+//! deferred continues at RESUME.
 //!
 //! Invariant: every worker executes the same commands in the same order, so all have the same state.
 

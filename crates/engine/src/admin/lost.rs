@@ -15,13 +15,13 @@ use crate::port::{Io, Level};
 
 /// Counts what a client of the pool lost or was refused; returns the kinds of which the log has no line yet.
 #[cold]
-pub(crate) fn count(pool: &mut PoolSlot, told: &Unusual) -> Dirty {
+pub(crate) fn count(pool: &mut PoolSlot, unusual: &Unusual) -> Dirty {
     for (index, kind) in Dirty::KINDS.into_iter().enumerate() {
         let counter = pool.counts.tally.lost.of(index);
-        counter.lost += u64::from(told.lost.contains(kind));
-        counter.refused += u64::from(told.refused_state.contains(kind));
+        counter.lost += u64::from(unusual.lost.contains(kind));
+        counter.refused += u64::from(unusual.refused_state.contains(kind));
     }
-    let new = told.lost.union(told.refused_state).without(pool.counts.lost_logged);
+    let new = unusual.lost.union(unusual.refused_state).without(pool.counts.lost_logged);
     pool.counts.lost_logged.insert(new);
     new
 }
@@ -31,7 +31,7 @@ pub(crate) fn count(pool: &mut PoolSlot, told: &Unusual) -> Dirty {
 pub(crate) fn log<I: Io>(
     config: &Config,
     kinds: Dirty,
-    told: &Unusual,
+    unusual: &Unusual,
     client: &mut ClientSlot,
     database: &str,
     table: &ParamTable,
@@ -42,7 +42,7 @@ pub(crate) fn log<I: Io>(
     for (index, kind) in Dirty::KINDS.into_iter().enumerate().filter(|(_, kind)| kinds.contains(*kind)) {
         let what = STATE_KINDS[index];
         let done =
-            if told.refused_state.contains(kind) { "was refused" } else { "was lost at the end of a transaction" };
+            if unusual.refused_state.contains(kind) { "was refused" } else { "was lost at the end of a transaction" };
         let text = format_args!(
             "session state of the kind \"{what}\" {done} (application_name \"{application}\"); see SHOW LOST_STATE"
         );

@@ -86,7 +86,7 @@ impl TableStream {
         }
     }
 
-    /// A page of connections has arrived from one of `workers`; its list goes on at slot `next` there, or ends.
+    /// A page of connections has arrived from one of `workers`; its list continues at slot `next` there, or ends.
     pub(crate) fn page(&mut self, records: &[SocketRecord], next: Option<u32>, workers: u16) -> Option<Piece> {
         let Rest::Connections(at) = &mut self.rest else { return None };
         let of = self.show.lists()[at.list];

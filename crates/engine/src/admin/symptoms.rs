@@ -56,5 +56,5 @@ fn motionless(server: Option<&ServerSlot>, now: Time) -> (bool, bool) {
     let long = |since: Time| since != Time::NEVER && now.since(since) >= MOTIONLESS;
     let holding = server.clock.holding();
     let silent = long(holding.silence);
-    (silent, !silent && long(holding.query) && long(server.clock.heard_at()))
+    (silent, !silent && long(holding.query) && long(server.clock.received_at()))
 }

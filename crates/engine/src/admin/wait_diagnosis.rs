@@ -126,6 +126,9 @@ impl Diagnosis<'_> {
 }
 
 fn sentence(used: u32, servers: u32, groups: &[Group; 5]) -> String {
+    if servers == 0 {
+        return "No server connection is open.".to_owned();
+    }
     let mut text = format!("{used} of {servers} servers are in use");
     let words = [
         (Hold::IdleTransaction, "by clients that idle in a transaction"),
@@ -155,7 +158,7 @@ fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
         ServerState::Up(_, ServerPhase::Linked) => {
             let Holding { silence, query, transaction, .. } = *server.clock.holding();
             match (silence, transaction) {
-                (Time::NEVER, Time::NEVER) => (Hold::IdleSession, server.clock.heard_at()),
+                (Time::NEVER, Time::NEVER) => (Hold::IdleSession, server.clock.received_at()),
                 (Time::NEVER, since) => (Hold::Query, query.min(since)),
                 (since, _) => (Hold::IdleTransaction, since),
             }
@@ -202,4 +205,16 @@ pub(crate) fn notify<I: Io>(peers: &Peers, pool: &PoolSlot, client: Peer, why: &
     }
     let text = format_args!("{}/{}: a client is queued for query_wait_notify: {why}", pool.name, pool.user);
     log(Level::Info, text, io);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_without_servers_has_none_in_use() {
+        let none = [Group::default(); 5];
+        assert_eq!(sentence(0, 0, &none), "No server connection is open.");
+        assert_eq!(sentence(0, 1, &none), "0 of 1 servers are in use.");
+    }
 }

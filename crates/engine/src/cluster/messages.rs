@@ -49,7 +49,7 @@ pub(crate) enum Payload {
     Lending(Box<LendingMessage>),
     /// All servers of a database that nodes share are closed: this node's lease has ended.
     CloseServers(Arc<str>),
-    /// A database that nodes share has so many servers too many: those in use are closed when they are released.
+    /// A database that nodes share has this many servers too many: those in use are closed when they are released.
     CloseReleased(Arc<str>, u32),
     /// The node's lease ends then.
     Lease(Time),

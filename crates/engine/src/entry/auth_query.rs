@@ -56,7 +56,7 @@ pub(crate) enum QueryEvent {
     /// Input that does not answer the query.
     Unexpected(&'static str),
     /// There is no such query.
-    Nobody,
+    NoSuchQuery,
 }
 
 /// The result of a lost server for its query.
@@ -66,7 +66,7 @@ pub(crate) enum LostServer {
     /// It has lost too many.
     Failed,
     /// There is no such query.
-    Nobody,
+    NoSuchQuery,
 }
 
 /// A finished query: where its answer goes, and under which number.
@@ -116,7 +116,7 @@ impl AuthQueries {
         bytes: &[u8],
     ) -> QueryEvent {
         let exchange = self.find(handle).and_then(|query| query.exchange.as_mut());
-        let (Some(exchange), Some((up, _))) = (exchange, server.up()) else { return QueryEvent::Nobody };
+        let (Some(exchange), Some((up, _))) = (exchange, server.up()) else { return QueryEvent::NoSuchQuery };
         match exchange.feed(up, bytes, &cx.sessions.params) {
             Ok(None) => QueryEvent::More,
             Ok(Some(answer)) => QueryEvent::Answer(answer),
@@ -170,7 +170,7 @@ impl AuthQueries {
 
     /// A query has lost its server.
     pub(crate) fn lost_server(&mut self, handle: Peer) -> LostServer {
-        let Some(query) = self.find(handle) else { return LostServer::Nobody };
+        let Some(query) = self.find(handle) else { return LostServer::NoSuchQuery };
         query.exchange = None;
         if query.attempts < MAX_ATTEMPTS {
             LostServer::Retry { pool: query.pool, since: query.since }
@@ -187,7 +187,7 @@ impl AuthQueries {
         Some(Over { to: query.from, id: query.query.id, pool: query.pool })
     }
 
-    /// Withdraws a query: returns its handle, and its pool, whose queue it leaves. One that has been sent goes on, and
+    /// Withdraws a query: returns its handle, and its pool, whose queue it leaves. One that has been sent continues, and
     /// its answer is ignored.
     pub(crate) fn withdraw(&mut self, id: u64) -> Option<(Peer, PoolIx)> {
         let handle = self.by_id.get(&id).copied()?;

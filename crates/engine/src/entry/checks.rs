@@ -66,7 +66,7 @@ impl PasswordChecks {
         self.start(cx);
     }
 
-    /// A client does not wait any more. A check that has begun goes on, and its answer is ignored.
+    /// A client does not wait any more. A check that has begun continues, and its answer is ignored.
     pub(super) fn leave(&mut self, client: Peer) {
         self.waiting.retain(|waiting| waiting.client != client);
     }

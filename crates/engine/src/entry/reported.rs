@@ -68,12 +68,12 @@ mod tests {
         let table = ParamTable::new([]);
         let reported =
             [("server_version", "15.1"), ("TimeZone", "UTC"), ("application_name", ""), ("is_superuser", "off")];
-        let told = Reported::new(&table, reported.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+        let sample = Reported::new(&table, reported.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
         let with = |values: &[(&str, &str)]| {
             let mut params = table.unknown();
             values.iter().for_each(|(name, value)| table.set(&mut params, name, value).unwrap());
             let mut buffer = Vec::new();
-            told.write(&mut buffer, &params);
+            sample.write(&mut buffer, &params);
             buffer
         };
         let expected = |values: [&str; 4]| {

@@ -76,7 +76,7 @@ impl Engine {
                 io.close(peer);
                 self.server_gone(now, server, io);
             }
-            QueryEvent::Nobody => {
+            QueryEvent::NoSuchQuery => {
                 io.close(peer);
                 self.server_gone(now, server, io);
             }
@@ -103,7 +103,7 @@ impl Engine {
                 self.auth_query_acquires(now, handle, pool, acquire, io);
             }
             LostServer::Failed => self.end_auth_query(handle, Err(error.unwrap_or(Refusal::ServerLost)), io),
-            LostServer::Nobody => {}
+            LostServer::NoSuchQuery => {}
         }
     }
 

@@ -58,7 +58,7 @@ impl Engine {
         }
     }
 
-    /// A client's server accepts bytes again, or the client has none any more: its buffered input goes on.
+    /// A client's server accepts bytes again, or the client has none any more: its buffered input continues.
     pub(crate) fn peer_has_room<I: Io>(&mut self, client: Peer, io: &mut I) {
         self.set_pause(client, |pause| pause.peer_full = false, io);
         if self.peers.client(client).is_some_and(|client| !client.waiting.is_empty()) {

@@ -33,12 +33,12 @@ impl Engine {
 
     /// Counts what the client of a server lost or was refused; the log names each kind once a pool.
     #[cold]
-    pub(crate) fn count_lost<I: Io>(&mut self, server: &ServerSlot, told: &from_server::Unusual, io: &mut I) {
+    pub(crate) fn count_lost<I: Io>(&mut self, server: &ServerSlot, unusual: &from_server::Unusual, io: &mut I) {
         let pool = self.pools.get_mut(server.pool);
-        let new = lost::count(pool, told);
+        let new = lost::count(pool, unusual);
         let client = server.link.filter(|_| !new.is_empty()).and_then(|client| self.peers.take_client(client));
         if let Some(mut client) = client {
-            lost::log(self.common.config(), new, told, &mut client, &pool.name, &self.sessions.params, io);
+            lost::log(self.common.config(), new, unusual, &mut client, &pool.name, &self.sessions.params, io);
             self.peers.put(client.peer, Entry::Client(client));
         }
     }

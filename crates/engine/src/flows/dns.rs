@@ -50,15 +50,15 @@ impl Engine {
         let dns = &self.backends.dns;
         let left =
             |lent: &&mut LentServer| lent.resolved.as_ref().is_some_and(|(name, address)| dns.has_left(name, *address));
-        let mut told = Vec::new();
+        let mut informed = Vec::new();
         for lent in self.cluster.lent.values_mut().filter(left) {
             // Once: a server in use may stay long.
             lent.resolved = None;
-            told.push((lent.pool, lent.borrower));
+            informed.push((lent.pool, lent.borrower));
         }
-        told.sort_unstable();
-        told.dedup();
-        told.into_iter().for_each(|(pool, borrower)| self.recall_from(pool, borrower, io));
+        informed.sort_unstable();
+        informed.dedup();
+        informed.into_iter().for_each(|(pool, borrower)| self.recall_from(pool, borrower, io));
     }
 
     /// Answers may have expired.

@@ -67,7 +67,7 @@ impl Engine {
     fn check_pipeline(&self, server: &ServerSlot) {
         let released = self.pools.get(server.pool).mode() != PoolMode::Session;
         let pipelined = server.clock.pipelined();
-        assert!(pipelined <= AHEAD || !released, "others wait, and a pipeline goes on for {pipelined} transactions");
+        assert!(pipelined <= AHEAD || !released, "others wait, and a pipeline continues for {pipelined} transactions");
     }
 
     fn check_pool(&self, ix: PoolIx) {

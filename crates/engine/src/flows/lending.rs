@@ -347,7 +347,7 @@ impl Engine {
     }
 
     /// Refuses clients that waited for a pool that has been removed here: the owner no longer answers for them.
-    fn refuse_untold<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+    fn refuse_uninformed<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get_mut(ix);
         let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
         if !slot.removed || borrowing.to_tell.is_empty() {
@@ -382,7 +382,7 @@ impl Engine {
     }
 
     fn settle_borrower<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Time {
-        self.refuse_untold(now, ix, io);
+        self.refuse_uninformed(now, ix, io);
         let slot = self.pools.get_mut(ix);
         // Under a limit that pools share no server may be idle where it can't be closed for another pool.
         let keep = !self.common.config().is_limited(&slot.name, &slot.user);

@@ -42,11 +42,11 @@ impl Engine {
         }
     }
 
-    /// A client goes on with the input that was buffered while it waited.
+    /// A client continues with the input that was buffered while it waited.
     pub(crate) fn feed_waiting<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
         let Some(mut client) = self.peers.take_client(peer) else { return };
         match client.phase {
-            // The input goes on when the server's socket has room: a few bytes of it may become many.
+            // The input continues when the server's socket has room: a few bytes of it may become many.
             ClientPhase::Ready(_) if !client.pause.waits && !client.pause.peer_full => {
                 let waiting = std::mem::take(&mut client.waiting);
                 self.feed(now, client, &waiting, None, io);
@@ -138,7 +138,7 @@ impl Engine {
     /// Handles bytes of a server.
     #[inline]
     pub(crate) fn server_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
-        server.clock.heard(now);
+        server.clock.received(now);
         match server.phase() {
             None => return self.login_bytes(now, server, bytes, io),
             Some(ServerPhase::AuthQuery(query)) => return self.auth_query_bytes(now, server, query, bytes, io),
@@ -149,8 +149,8 @@ impl Engine {
         let slot = self.pools.get_mut(server.pool);
         match relay::feed_server(cx!(self, now, io), slot, &mut server, client.as_deref_mut(), bytes) {
             Ok(outcome) => {
-                if let Some(told) = outcome.unusual {
-                    let Some(both) = self.server_told(now, server, client, *told, io) else { return };
+                if let Some(unusual) = outcome.unusual {
+                    let Some(both) = self.unusual_reply(now, server, client, *unusual, io) else { return };
                     (server, client) = both;
                 }
                 self.replied(now, server, client, io);
@@ -168,24 +168,24 @@ impl Engine {
 
     /// A server sent more than replies. Returns it, and its client, where it may have answered something.
     #[cold]
-    fn server_told<I: Io>(
+    fn unusual_reply<I: Io>(
         &mut self,
         now: Time,
         mut server: Box<ServerSlot>,
         client: Option<Box<ClientSlot>>,
-        told: from_server::Unusual,
+        unusual: from_server::Unusual,
         io: &mut I,
     ) -> Option<(Box<ServerSlot>, Option<Box<ClientSlot>>)> {
         let link = server.link;
         if let Some(mut client) = client {
-            self.requests_refused(&mut client, &told.refused, io);
+            self.requests_refused(&mut client, &unusual.refused, io);
             self.peers.put_client(client);
         }
-        if !(told.lost.is_empty() && told.refused_state.is_empty()) {
-            self.count_lost(&server, &told, io);
+        if !(unusual.lost.is_empty() && unusual.refused_state.is_empty()) {
+            self.count_lost(&server, &unusual, io);
         }
-        let violation = relay::violation(&told);
-        if let Some(fatal) = told.fatal {
+        let violation = relay::violation(&unusual);
+        if let Some(fatal) = unusual.fatal {
             self.log_server(Level::Warning, &server, format_args!("the server said: {}", fatal.message), io);
             let (sqlstate, message) = (fatal.sqlstate, fatal.message);
             server.fatal_error = Some(Refusal::ServerDown { sqlstate, message, detail: String::new() });
@@ -195,7 +195,7 @@ impl Engine {
             self.refuse_handle(now, client, refusal, io);
             return None;
         }
-        if let Some(result) = told.own_query_done {
+        if let Some(result) = unusual.own_query_done {
             self.own_query_done(now, server, result, io);
             return None;
         }

@@ -35,8 +35,8 @@ impl Engine {
 
     /// A client has waited long enough for a notice.
     pub(crate) fn notify_waiting<I: Io>(&mut self, now: Time, ix: PoolIx, client: Peer, io: &mut I) {
-        let holders = self.diagnose(now, ix, |diagnosis| diagnosis.holders());
-        wait_diagnosis::notify(&self.peers, self.pools.get(ix), client, &holders, io);
+        let (_, why) = self.cause_of_wait(now, ix);
+        wait_diagnosis::notify(&self.peers, self.pools.get(ix), client, &why, io);
     }
 
     /// A borrower's clients get the owner's reason for their waits, completed by their own worker.
@@ -49,7 +49,7 @@ impl Engine {
         io: &mut I,
     ) {
         let holders = self.diagnose(now, ix, |diagnosis| diagnosis.holders());
-        let detail = format!("{detail} At the client's own worker {holders}");
+        let detail = format!("{detail} At the client's own worker: {holders}");
         for waiting in to_tell {
             match *waiting {
                 ToInform::Notified(client) => {

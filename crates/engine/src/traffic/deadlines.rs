@@ -125,8 +125,8 @@ pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, cli
 fn last_answers_due(common: &Common, peers: &Peers, client: &ClientSlot) -> Time {
     let Some(server) = client.link.and_then(|server| peers.get_server(server)) else { return Time::NEVER };
     let stuck = client.pause.full || client.pause.peer_full;
-    let heard_at = if stuck { common.now() } else { server.clock.heard_at() };
-    heard_at.max(client.request_at).deadline(LAST_ANSWERS)
+    let received_at = if stuck { common.now() } else { server.clock.received_at() };
+    received_at.max(client.request_at).deadline(LAST_ANSWERS)
 }
 
 /// How long a client without a server may be idle: by the rules of its own user (PgBouncer), not of the one that its

@@ -12,7 +12,7 @@ pub(crate) struct LinkClock {
     query_at: Time,
     transaction_at: Time,
     /// When it last sent something.
-    heard_at: Time,
+    received_at: Time,
     /// When the query of Weir without a reply was sent; never if there is none.
     own_query_at: Time,
     /// How its client holds it, and since when.
@@ -40,7 +40,7 @@ impl LinkClock {
             linked_at: now,
             query_at: Time::NEVER,
             transaction_at: Time::NEVER,
-            heard_at: now,
+            received_at: now,
             own_query_at: Time::NEVER,
             holding: Holding::default(),
             pipelined: (Time::NEVER, 0),
@@ -59,8 +59,8 @@ impl LinkClock {
 
     /// It has sent something.
     #[inline]
-    pub(crate) fn heard(&mut self, now: Time) {
-        self.heard_at = now;
+    pub(crate) fn received(&mut self, now: Time) {
+        self.received_at = now;
     }
 
     /// A query of Weir was sent to it.
@@ -161,8 +161,8 @@ impl LinkClock {
     }
 
     /// When it last sent something.
-    pub(crate) fn heard_at(&self) -> Time {
-        self.heard_at
+    pub(crate) fn received_at(&self) -> Time {
+        self.received_at
     }
 
     /// When the query of Weir without a reply was sent; never if there is none.

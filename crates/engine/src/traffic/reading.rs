@@ -1,6 +1,6 @@
 //! Whether a server is paused, and whether its own socket is full. `stop` and `start` call the port.
 
-/// Why a server is paused. Reading goes on when no reason is left.
+/// Why a server is paused. Reading continues when no reason is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ServerReading {
     /// Its client's socket is full.

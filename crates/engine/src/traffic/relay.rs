@@ -20,7 +20,7 @@ use crate::traffic::wire::Wire;
 
 /// The limit of a client's segments (a simple query, or messages up to a Sync) that its server has pending. What is
 /// sent can't be withdrawn, so other clients may have to wait for it; and it is enough to keep a server busy. A client
-/// that was stopped at the limit goes on at half of it.
+/// that was stopped at the limit continues at half of it.
 pub(crate) const AHEAD: u32 = 16;
 
 /// Feeds a client's bytes to its session, with its linked server, if any. `base` is their position in the runtime's

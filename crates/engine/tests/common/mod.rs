@@ -301,7 +301,7 @@ impl World {
     }
 
     /// The bytes sent to a peer since the last call.
-    pub(crate) fn heard(&mut self, peer: Peer) -> Vec<u8> {
+    pub(crate) fn received(&mut self, peer: Peer) -> Vec<u8> {
         self.port.sent.get_mut(&peer).map(std::mem::take).unwrap_or_default()
     }
 
@@ -389,7 +389,7 @@ impl World {
         if let Some(server) = self.connecting() {
             self.log_in(server);
         }
-        assert!(self.heard(peer).ends_with(&ready(b'I')), "it is welcome");
+        assert!(self.received(peer).ends_with(&ready(b'I')), "it is welcome");
         peer
     }
 
@@ -401,7 +401,7 @@ impl World {
         put_back::parameter_status(&mut bytes, "TimeZone", "UTC");
         put_back::backend_key_data(&mut bytes, 77, &[1, 2, 3, 4]);
         put_back::ready(&mut bytes, b'I');
-        self.heard(server);
+        self.received(server);
         self.bytes(server, &bytes);
     }
 

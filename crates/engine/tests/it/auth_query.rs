@@ -49,8 +49,12 @@ fn password(text: &str) -> Vec<u8> {
 
 /// A server receives the auth_query for this user.
 fn asked(world: &mut World, server: Peer, user: &str) {
-    let heard = world.heard(server);
-    assert!(says(&heard, "pg_catalog.pg_authid") && says(&heard, user), "{:?}", String::from_utf8_lossy(&heard));
+    let received = world.received(server);
+    assert!(
+        says(&received, "pg_catalog.pg_authid") && says(&received, user),
+        "{:?}",
+        String::from_utf8_lossy(&received)
+    );
 }
 
 #[test]
@@ -61,11 +65,11 @@ fn an_unlisted_user_is_looked_up_and_logs_in() {
     let asker = world.server();
     asked(&mut world, asker, "ann");
     world.bytes(asker, &about("ann", Some("hush")));
-    assert_eq!(world.heard(ann), [b'R', 0, 0, 0, 8, 0, 0, 0, 3], "its password is requested");
+    assert_eq!(world.received(ann), [b'R', 0, 0, 0, 8, 0, 0, 0, 3], "its password is requested");
     world.bytes(ann, &password("hush"));
     let own = world.server();
     assert!(own != asker, "its pool is another one");
-    assert!(world.heard(ann).ends_with(&ready(b'I')));
+    assert!(world.received(ann).ends_with(&ready(b'I')));
 }
 
 #[test]
@@ -76,10 +80,10 @@ fn clients_of_one_user_wait_for_one_query_and_the_answer_is_kept() {
     let asker = world.server();
     asked(&mut world, asker, "ann");
     world.bytes(asker, &about("ann", Some("hush")));
-    assert!(!world.heard(first).is_empty() && !world.heard(second).is_empty());
+    assert!(!world.received(first).is_empty() && !world.received(second).is_empty());
     let third = world.arrival("ann", "db");
-    assert!(!world.heard(third).is_empty(), "the answer is known");
-    assert!(world.heard(asker).is_empty());
+    assert!(!world.received(third).is_empty(), "the answer is known");
+    assert!(world.received(asker).is_empty());
     world.pass(Span::from_secs(6));
     world.arrival("ann", "db");
     asked(&mut world, asker, "ann");
@@ -91,9 +95,9 @@ fn a_wrong_password_makes_the_next_client_ask_again() {
     let ann = world.arrival("ann", "db");
     let asker = world.server();
     world.bytes(asker, &about("ann", Some("hush")));
-    world.heard(asker);
+    world.received(asker);
     world.bytes(ann, &password("new"));
-    assert!(says(&world.heard(ann), "password authentication failed"));
+    assert!(says(&world.received(ann), "password authentication failed"));
     world.arrival("ann", "db");
     asked(&mut world, asker, "ann");
 }
@@ -107,15 +111,15 @@ fn an_answer_about_a_user_is_kept_and_forgotten_alike_whether_the_user_exists() 
         let ann = world.arrival("ann", "db");
         let asker = world.server();
         world.bytes(asker, &answer);
-        world.heard(asker);
+        world.received(asker);
         world.pass(Span::from_millis(4_900));
         let other = world.arrival("ann", "db");
-        assert!(!world.heard(other).is_empty() && world.heard(asker).is_empty(), "the answer is kept");
+        assert!(!world.received(other).is_empty() && world.received(asker).is_empty(), "the answer is kept");
         world.bytes(ann, &password("wrong"));
         if let Some(job) = world.asked_for_help() {
             world.input(Input::Helped { job, answer: Answer::Salted([9; 32]) });
         }
-        assert!(says(&world.heard(ann), "password authentication failed"));
+        assert!(says(&world.received(ann), "password authentication failed"));
         world.arrival("ann", "db");
         asked(&mut world, asker, "ann");
     }
@@ -131,7 +135,7 @@ fn made_up_names_displace_no_answers_about_real_ones() {
     let asker = world.server();
     for number in 0..5_000 {
         world.bytes_only(asker, &if number == 0 { about("ann", Some("hush")) } else { no_user() });
-        world.heard(asker);
+        world.received(asker);
         let peer = world.socket();
         world.input_only(Input::Accepted { peer, from: ClientAddr::Unix { pid: 1, uid: 5 } });
         let mut startup = Vec::new();
@@ -141,9 +145,12 @@ fn made_up_names_displace_no_answers_about_real_ones() {
     }
     world.bytes_only(asker, &no_user());
     while world.open_letter() {}
-    world.heard(asker);
+    world.received(asker);
     let ann = world.arrival("ann", "db");
-    assert!(!world.heard(ann).is_empty() && world.heard(asker).is_empty(), "the answer about her is still cached");
+    assert!(
+        !world.received(ann).is_empty() && world.received(asker).is_empty(),
+        "the answer about her is still cached"
+    );
 }
 
 #[test]
@@ -161,12 +168,12 @@ fn an_unknown_user_is_asked_for_a_proof_as_a_known_one_is() {
             if database == "db" && user != "ann" {
                 world.bytes(asker, &no_user());
             }
-            let asked = world.heard(peer);
+            let asked = world.received(peer);
             assert_eq!(asked.get(8), Some(&10), "{method}: {user} is asked for SASL: {asked:?}");
             let mut first = Vec::new();
             put_front::sasl_initial(&mut first, "SCRAM-SHA-256", b"n,,n=,r=abc");
             world.bytes(peer, &first);
-            says(&world.heard(peer), ",i=20000")
+            says(&world.received(peer), ",i=20000")
         };
         // A known user, an unknown one, and one of a database that does not exist.
         for (user, database) in [("ann", "db"), ("eve", "db"), ("eve", "none")] {
@@ -182,14 +189,14 @@ fn an_unknown_user_a_null_secret_and_an_empty_one_fail_alike() {
         let eve = world.arrival("eve", "db");
         let asker = world.server();
         world.bytes(asker, &answer);
-        assert_eq!(world.heard(eve), [b'R', 0, 0, 0, 8, 0, 0, 0, 3], "it gets the same request as any user");
+        assert_eq!(world.received(eve), [b'R', 0, 0, 0, 8, 0, 0, 0, 3], "it gets the same request as any user");
         world.bytes(eve, &password("hush"));
         assert!(world.port.asked.iter().all(|asked| !matches!(asked, Asked::Connect(_))));
         if world.is_open(eve) {
             // The comparison takes time in this test.
             continue;
         }
-        assert!(says(&world.heard(eve), "password authentication failed"));
+        assert!(says(&world.received(eve), "password authentication failed"));
     }
 }
 
@@ -209,9 +216,9 @@ fn an_error_of_the_query_refuses_and_the_next_client_asks_again() {
     put_back::error(&mut bytes, &fields);
     put_back::ready(&mut bytes, b'I');
     world.bytes(asker, &bytes);
-    let heard = world.heard(ann);
-    assert!(says(&heard, "bouncer config error") && !says(&heard, "permission"), "the text is only for the log");
-    world.heard(asker);
+    let received = world.received(ann);
+    assert!(says(&received, "bouncer config error") && !says(&received, "permission"), "the text is only for the log");
+    world.received(asker);
     world.arrival("ann", "db");
     asked(&mut world, asker, "ann");
 }
@@ -225,13 +232,13 @@ fn a_server_lost_in_the_middle_of_a_query_is_replaced() {
     let other = world.server();
     asked(&mut world, other, "ann");
     world.bytes(other, &about("ann", Some("hush")));
-    assert!(!world.heard(ann).is_empty());
+    assert!(!world.received(ann).is_empty());
     let bob = world.arrival("bob", "db");
     for attempt in 0..3 {
         let server = if attempt == 0 { other } else { world.server() };
         world.gone(server);
     }
-    assert!(says(&world.heard(bob), "server conn crashed?"), "not for ever");
+    assert!(says(&world.received(bob), "server conn crashed?"), "not for ever");
 }
 
 #[test]
@@ -240,7 +247,7 @@ fn a_query_waits_for_a_server_that_cant_be_reached() {
     let ann = world.arrival("ann", "db");
     let server = world.connecting().expect("a connect");
     world.refuse_connect(server, "no route");
-    assert!(world.heard(ann).is_empty());
+    assert!(world.received(ann).is_empty());
     world.pass(Span::from_millis(50));
     let server = world.server();
     asked(&mut world, server, "ann");
@@ -259,15 +266,15 @@ fn a_query_waits_in_the_pools_order_and_not_longer_than_query_wait_timeout() {
     world.bytes(asker, &query("SELECT 1"));
     let ann = world.arrival("ann", "db");
     assert!(world.connecting().is_none(), "the pool is full");
-    world.heard(server);
+    world.received(server);
     world.bytes(server, &done("SELECT 1", b'I'));
     asked(&mut world, server, "ann");
     world.bytes(server, &about("ann", Some("hush")));
-    assert!(!world.heard(ann).is_empty());
+    assert!(!world.received(ann).is_empty());
     world.bytes(asker, &query("SELECT 1"));
     let bob = world.arrival("bob", "db");
     world.pass(Span::from_secs(4));
-    assert!(says(&world.heard(bob), "query_wait_timeout"));
+    assert!(says(&world.received(bob), "query_wait_timeout"));
 }
 
 #[test]
@@ -319,9 +326,9 @@ fn a_client_that_leaves_withdraws_its_query() {
     world.bytes(asker, &query("SELECT 1"));
     let ann = world.arrival("ann", "db");
     world.reset(ann);
-    world.heard(server);
+    world.received(server);
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert!(world.heard(server).is_empty(), "the query was withdrawn");
+    assert!(world.received(server).is_empty(), "the query was withdrawn");
 }
 
 #[test]
@@ -330,7 +337,7 @@ fn a_database_that_is_not_configured_is_logged_and_refused() {
     config.auth.query_database = Some("elsewhere".into());
     let mut world = World::new(config);
     let ann = world.arrival("ann", "db");
-    assert!(says(&world.heard(ann), "bouncer config error"));
+    assert!(says(&world.received(ann), "bouncer config error"));
     assert!(world.connecting().is_none());
 }
 
@@ -340,19 +347,22 @@ fn operators_may_be_asked_for_where_a_database_for_it_is_named() {
     config.admin_users = vec!["ann".into()];
     let mut world = World::new(config.clone());
     let ann = world.arrival("ann", "pgbouncer");
-    let heard = world.heard(ann);
-    assert!(says(&heard, "no such user of the console") && says(&heard, "User \"ann\" is not listed"), "{heard:?}");
+    let received = world.received(ann);
+    assert!(
+        says(&received, "no such user of the console") && says(&received, "User \"ann\" is not listed"),
+        "{received:?}"
+    );
     let ini = Config { format: weir_config::FileFormat::Ini, ..config.clone() };
     let mut world = World::new(ini);
     let ann = world.arrival("ann", "pgbouncer");
-    assert!(says(&world.heard(ann), "bouncer config error"), "PgBouncer's text");
+    assert!(says(&world.received(ann), "bouncer config error"), "PgBouncer's text");
     config.auth.query_database = Some("db".into());
     let mut world = World::new(config);
     let ann = world.arrival("ann", "pgbouncer");
     let server = world.server();
     world.bytes(server, &about("ann", Some("hush")));
     world.bytes(ann, &password("hush"));
-    assert!(world.heard(ann).ends_with(&ready(b'I')));
+    assert!(world.received(ann).ends_with(&ready(b'I')));
 }
 
 #[test]
@@ -367,11 +377,11 @@ fn a_query_runs_as_its_own_user_where_the_database_forces_another() {
     world.arrival("ann", "db");
     let server = world.connecting().expect("a connect");
     world.input(weir_engine::port::Input::Connected { peer: server, local: String::new(), remote: None });
-    assert!(says(&world.heard(server), "user\0asker\0"));
+    assert!(says(&world.received(server), "user\0asker\0"));
     let mut cleartext = Vec::new();
     put_back::auth_cleartext(&mut cleartext);
     world.bytes(server, &cleartext);
-    assert_eq!(world.heard(server), password("secret"), "its own password, not that of the database's user");
+    assert_eq!(world.received(server), password("secret"), "its own password, not that of the database's user");
     let mut bytes = Vec::new();
     put_back::auth_ok(&mut bytes);
     put_back::ready(&mut bytes, b'I');

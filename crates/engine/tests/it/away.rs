@@ -62,13 +62,27 @@ fn clients_wait_while_their_server_is_away_and_are_served_within_a_twentieth_of_
     world.bytes(known, &query("select 1"));
     let newcomer = world.arrival("ann", "db");
     let connects = away_for(&mut world, Span::from_secs(30));
-    assert!(world.heard(known).is_empty() && world.is_open(known));
+    assert!(world.received(known).is_empty() && world.is_open(known));
     assert!(world.is_open(newcomer));
     assert!((600..=750).contains(&connects), "one attempt every 40 to 50 ms, {connects} in 30 s");
     world.pass(Span::from_millis(50));
     let server = world.server();
-    assert!(world.heard(server).ends_with(&query("select 1")));
+    assert!(world.received(server).ends_with(&query("select 1")));
     assert!(world.is_open(newcomer));
+}
+
+#[test]
+fn a_client_that_waits_while_no_server_is_open_is_notified_of_the_cause() {
+    let mut world = World::new(with(|pool| pool.limits.query_wait_notify = Span::from_secs(1)));
+    let known = world.arrival("ann", "db");
+    let server = world.server();
+    world.forget(known);
+    world.gone(server);
+    world.bytes(known, &query("select 1"));
+    away_for(&mut world, Span::from_secs(5));
+    let notice = world.received(known);
+    assert!(says(&notice, "client being queued"), "{}", String::from_utf8_lossy(&notice));
+    assert!(says(&notice, "Logins have failed for") && says(&notice, "No server connection is open."));
 }
 
 #[test]
@@ -76,10 +90,10 @@ fn a_client_of_a_pool_that_never_had_a_server_waits_for_the_first() {
     let mut world = World::new(config(2));
     let client = world.arrival("ann", "db");
     away_for(&mut world, Span::from_secs(5));
-    assert!(world.heard(client).is_empty());
+    assert!(world.received(client).is_empty());
     world.pass(Span::from_millis(50));
     back(&mut world);
-    assert!(world.heard(client).ends_with(&ready(b'I')));
+    assert!(world.received(client).ends_with(&ready(b'I')));
 }
 
 #[test]
@@ -94,10 +108,10 @@ fn what_passes_by_itself_is_waited_for_and_what_does_not_is_an_error_at_once() {
         let client = world.arrival("ann", "db");
         let server = world.connecting().unwrap();
         answers(&mut world, server, sqlstate, message);
-        assert!(world.heard(client).is_empty(), "{message}");
+        assert!(world.received(client).is_empty(), "{message}");
         world.pass(Span::from_millis(50));
         back(&mut world);
-        assert!(world.heard(client).ends_with(&ready(b'I')), "{message}");
+        assert!(world.received(client).ends_with(&ready(b'I')), "{message}");
     }
     for (sqlstate, message) in
         [("28P01", "wrong password"), ("3D000", "no such database"), ("53300", "too many clients")]
@@ -106,7 +120,7 @@ fn what_passes_by_itself_is_waited_for_and_what_does_not_is_an_error_at_once() {
         let client = world.arrival("ann", "db");
         let server = world.connecting().unwrap();
         answers(&mut world, server, sqlstate, message);
-        assert!(says(&world.heard(client), message), "{message}");
+        assert!(says(&world.received(client), message), "{message}");
     }
 }
 
@@ -120,9 +134,9 @@ fn a_connection_that_ends_in_its_login_or_takes_too_long_is_waited_for() {
     world.pass(Span::from_millis(50));
     assert!(world.connecting().is_some(), "it is tried again, and hangs");
     world.pass(world.engine.next_deadline().since(world.now).max(Span::from_secs(16)));
-    assert!(world.heard(client).is_empty() && world.is_open(client));
+    assert!(world.received(client).is_empty() && world.is_open(client));
     back(&mut world);
-    assert!(world.heard(client).ends_with(&ready(b'I')));
+    assert!(world.received(client).ends_with(&ready(b'I')));
 }
 
 #[test]
@@ -131,15 +145,15 @@ fn a_pool_may_refuse_its_clients_instead() {
     let client = world.arrival("ann", "db");
     let server = world.connecting().unwrap();
     world.fail(server, "connection refused");
-    assert!(says(&world.heard(client), "connection refused"));
+    assert!(says(&world.received(client), "connection refused"));
     let next = world.arrival("ann", "db");
-    assert!(says(&world.heard(next), "connection refused") && world.connecting().is_none());
+    assert!(says(&world.received(next), "connection refused") && world.connecting().is_none());
     // A server that starts up is waited for nevertheless.
     world.pass(Span::from_secs(1));
     let client = world.arrival("ann", "db");
     let server = world.connecting().unwrap();
     answers(&mut world, server, "57P03", "the database system is starting up");
-    assert!(world.heard(client).is_empty());
+    assert!(world.received(client).is_empty());
 }
 
 #[test]
@@ -147,10 +161,12 @@ fn the_wait_ends_with_query_wait_timeout_and_its_detail_has_the_servers_error() 
     let mut world = World::new(with(|pool| pool.limits.query_wait_timeout = Span::from_secs(3)));
     let client = world.arrival("ann", "db");
     away_for(&mut world, Span::from_millis(2_900));
-    assert!(world.heard(client).is_empty());
+    assert!(world.received(client).is_empty());
     away_for(&mut world, Span::from_millis(200));
-    let heard = world.heard(client);
-    assert!(says(&heard, "query_wait_timeout") && says(&heard, "C08006") && says(&heard, "connection refused"));
+    let received = world.received(client);
+    assert!(
+        says(&received, "query_wait_timeout") && says(&received, "C08006") && says(&received, "connection refused")
+    );
 }
 
 #[test]
@@ -161,8 +177,8 @@ fn in_an_ini_query_timeout_covers_the_wait_and_errors_have_the_code_of_pgbouncer
     let mut world = World::new(config);
     let client = world.arrival("ann", "db");
     away_for(&mut world, Span::from_millis(3_100));
-    let heard = world.heard(client);
-    assert!(says(&heard, "Mquery_timeout") && says(&heard, "C08P01"));
+    let received = world.received(client);
+    assert!(says(&received, "Mquery_timeout") && says(&received, "C08P01"));
 }
 
 #[test]
@@ -172,7 +188,7 @@ fn a_client_that_logs_in_waits_no_longer_than_a_login_may_take() {
     let mut world = World::new(config);
     let client = world.arrival("ann", "db");
     away_for(&mut world, Span::from_secs(5));
-    assert!(says(&world.heard(client), "client_login_timeout (server down)"));
+    assert!(says(&world.received(client), "client_login_timeout (server down)"));
 }
 
 #[test]
@@ -189,7 +205,7 @@ fn two_hundred_pools_try_their_host_no_more_often_than_one_and_all_go_on_when_it
     world.pass(Span::from_millis(50));
     back(&mut world);
     for client in clients.into_iter().chain([first]) {
-        assert!(world.heard(client).ends_with(&ready(b'I')));
+        assert!(world.received(client).ends_with(&ready(b'I')));
     }
 }
 
@@ -200,7 +216,7 @@ fn of_several_hosts_that_are_away_the_first_that_is_back_is_taken() {
         let client = world.arrival("ann", "db");
         away_for(&mut world, Span::from_secs(2));
         let back_at = world.now;
-        while world.heard(client).is_empty() {
+        while world.received(client).is_empty() {
             let next = world.engine.next_deadline();
             world.pass(next.since(world.now));
             while let Some(server) = world.connecting() {
@@ -230,7 +246,7 @@ fn a_host_that_is_away_costs_pools_with_another_one_nothing() {
     let served = world.arrival("ann", "db");
     assert_eq!(world.last_target().unwrap().host, Host::parse("10.0.0.2"), "the other one is known to be away");
     back(&mut world);
-    assert!(world.heard(served).ends_with(&ready(b'I')) && world.heard(waits).is_empty());
+    assert!(world.received(served).ends_with(&ready(b'I')) && world.received(waits).is_empty());
 }
 
 #[test]
@@ -261,7 +277,7 @@ fn show_pools_has_the_health_of_a_pool_and_retry_tries_its_server_at_once() {
     world.forget(console);
     let show = |world: &mut World, command: &str| {
         world.bytes(console, &query(command));
-        world.heard(console)
+        world.received(console)
     };
     world.arrival("ann", "db");
     let server = world.connecting().expect("its first server");

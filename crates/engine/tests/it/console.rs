@@ -10,35 +10,35 @@ use crate::common::*;
 /// An operator with all rights; the login messages are dropped.
 fn console(world: &mut World) -> Peer {
     let console = world.arrival("admin", "pgbouncer");
-    assert!(world.heard(console).ends_with(&ready(b'I')));
+    assert!(world.received(console).ends_with(&ready(b'I')));
     console
 }
 
 /// Sends a command; returns the immediate reply.
 fn command(world: &mut World, console: Peer, text: &str) -> Vec<u8> {
     world.bytes(console, &query(text));
-    world.heard(console)
+    world.received(console)
 }
 
 /// Sends a command that must succeed at once.
 fn obeyed(world: &mut World, console: Peer, text: &str, tag: &str) {
-    let heard = command(world, console, text);
-    assert_eq!(heard, done(tag, b'I'), "{text}: {}", String::from_utf8_lossy(&heard));
+    let received = command(world, console, text);
+    assert_eq!(received, done(tag, b'I'), "{text}: {}", String::from_utf8_lossy(&received));
 }
 
 /// Sends a command that must fail at once with this text.
 fn fails(world: &mut World, console: Peer, text: &str, why: &str) {
-    let heard = command(world, console, text);
-    assert!(says(&heard, why) && heard.ends_with(&ready(b'I')), "{text}: {}", String::from_utf8_lossy(&heard));
+    let received = command(world, console, text);
+    assert!(says(&received, why) && received.ends_with(&ready(b'I')), "{text}: {}", String::from_utf8_lossy(&received));
 }
 
 /// The number of messages of this kind.
-fn count(mut heard: &[u8], tag: u8) -> usize {
+fn count(mut received: &[u8], tag: u8) -> usize {
     let mut count = 0;
-    while let [first, length @ ..] = heard {
+    while let [first, length @ ..] = received {
         let length = u32::from_be_bytes(length[..4].try_into().expect("four bytes")) as usize;
         count += usize::from(*first == tag);
-        heard = &heard[1 + length..];
+        received = &received[1 + length..];
     }
     count
 }
@@ -48,9 +48,9 @@ fn at_work(config: Config) -> (World, Peer, Peer) {
     let mut world = World::new(config);
     let client = world.arrival("ann", "db");
     let server = world.server();
-    world.heard(client);
+    world.received(client);
     world.bytes(client, &query("select 1"));
-    world.heard(server);
+    world.received(server);
     (world, client, server)
 }
 
@@ -63,7 +63,7 @@ fn an_operator_may_leave_before_the_answer_comes() {
         // The worker has the command; its answer is under way.
         assert!(world.open_letter(), "{text}");
         world.reset(console);
-        assert_eq!(world.heard(console), b"", "{text}");
+        assert_eq!(world.received(console), b"", "{text}");
     }
 }
 
@@ -75,7 +75,7 @@ fn a_suspend_is_answered_when_all_sockets_are_flushed() {
     assert_eq!(command(&mut world, console, "SUSPEND"), b"", "the client has not taken everything");
     assert!(world.is_paused(client) && world.is_paused(server));
     world.input(Input::Drained { peer: client });
-    assert_eq!(world.heard(console), done("SUSPEND", b'I'));
+    assert_eq!(world.received(console), done("SUSPEND", b'I'));
     assert!(world.is_paused(client) && world.is_paused(server), "nothing is read until RESUME");
     assert!(says(&command(&mut world, console, "SHOW STATE"), "suspended\0\0\0\x03yes"));
     fails(&mut world, console, "SUSPEND", "already suspended/paused");
@@ -84,7 +84,7 @@ fn a_suspend_is_answered_when_all_sockets_are_flushed() {
     obeyed(&mut world, console, "RESUME", "RESUME");
     assert!(!world.is_paused(client) && !world.is_paused(server));
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert_eq!(world.heard(client), done("SELECT 1", b'I'));
+    assert_eq!(world.received(client), done("SELECT 1", b'I'));
     assert!(world.is_open(server), "servers are kept");
 }
 
@@ -95,13 +95,13 @@ fn a_suspend_keeps_idle_servers_and_hands_none_out() {
     let second = world.client();
     let server = Peer::new(2, 1);
     assert!(world.is_open(server));
-    world.heard(server);
+    world.received(server);
     world.bytes(client, &query("select 1"));
     world.bytes(second, &query("select 2"));
     assert!(world.is_paused(second), "it waits");
     world.bytes(server, &done("SELECT 1", b'I'));
     world.bytes(server, &done("SELECT 2", b'I'));
-    world.heard(server);
+    world.received(server);
     let console = console(&mut world);
     obeyed(&mut world, console, "SUSPEND", "SUSPEND");
     world.pass(Span::from_secs(4000));
@@ -135,11 +135,11 @@ fn what_can_not_be_flushed_is_closed_after_suspend_timeout() {
     world.input(Input::Blocked { peer: client });
     assert_eq!(command(&mut world, console, "SUSPEND"), b"");
     world.pass(Span::from_secs(9));
-    assert!(world.is_open(client) && world.heard(console).is_empty());
+    assert!(world.is_open(client) && world.received(console).is_empty());
     world.pass(Span::from_secs(2));
-    assert!(!world.is_open(client) && says(&world.heard(client), "suspend_timeout"));
+    assert!(!world.is_open(client) && says(&world.received(client), "suspend_timeout"));
     assert!(!world.is_open(server), "it was in the middle of something");
-    assert_eq!(world.heard(console), done("SUSPEND", b'I'));
+    assert_eq!(world.received(console), done("SUSPEND", b'I'));
 }
 
 #[test]
@@ -160,14 +160,14 @@ fn a_suspend_that_is_ended_early_is_answered_with_an_error() {
     world.input(Input::Blocked { peer: client });
     assert_eq!(command(&mut world, console, "SUSPEND"), b"");
     world.signal(Signal::Resume);
-    assert!(says(&world.heard(console), "pooler is not paused/suspended"));
+    assert!(says(&world.received(console), "pooler is not paused/suspended"));
 }
 
 /// The process id and the secret in the login messages.
-fn key_of(heard: &[u8]) -> (u32, Vec<u8>) {
-    let at = heard.windows(5).position(|w| w == [b'K', 0, 0, 0, 12]).expect("a key") + 5;
-    let pid = u32::from_be_bytes(heard[at..at + 4].try_into().expect("four bytes"));
-    (pid, heard[at + 4..at + 8].to_vec())
+fn key_of(received: &[u8]) -> (u32, Vec<u8>) {
+    let at = received.windows(5).position(|w| w == [b'K', 0, 0, 0, 12]).expect("a key") + 5;
+    let pid = u32::from_be_bytes(received[at..at + 4].try_into().expect("four bytes"));
+    (pid, received[at + 4..at + 8].to_vec())
 }
 
 #[test]
@@ -177,15 +177,15 @@ fn a_pause_or_a_wait_is_withdrawn_by_a_cancel() {
         let other = console(&mut world);
         obeyed(&mut world, other, "RECONNECT", "RECONNECT");
         let console = world.arrival("admin", "pgbouncer");
-        let (pid, secret) = key_of(&world.heard(console));
+        let (pid, secret) = key_of(&world.received(console));
         assert_eq!(command(&mut world, console, text), b"", "{text} waits");
         let canceller = world.visitor();
         let mut request = Vec::new();
         put_front::cancel_request(&mut request, pid, &secret);
         world.bytes(canceller, &request);
-        assert!(says(&world.heard(console), "canceling statement due to user request"), "{text}");
+        assert!(says(&world.received(console), "canceling statement due to user request"), "{text}");
         world.bytes(server, &done("SELECT 1", b'I'));
-        assert_eq!(world.heard(console), b"", "{text}: no operator is answered twice");
+        assert_eq!(world.received(console), b"", "{text}: no operator is answered twice");
         fails(&mut world, other, "RESUME", "pooler is not paused/suspended");
     }
 }
@@ -199,7 +199,7 @@ fn wait_close_is_answered_when_the_replaced_servers_are_gone() {
     assert_eq!(command(&mut world, console, "WAIT_CLOSE db"), b"", "it still works");
     world.bytes(server, &done("SELECT 1", b'I'));
     assert!(!world.is_open(server));
-    assert_eq!(world.heard(console), done("WAIT_CLOSE", b'I'));
+    assert_eq!(world.received(console), done("WAIT_CLOSE", b'I'));
     fails(&mut world, console, "WAIT_CLOSE nowhere", "no such database: nowhere");
 }
 
@@ -210,7 +210,7 @@ fn no_command_takes_the_entry_for_all_other_databases_as_a_name() {
     let mut world = World::new(config);
     let client = world.arrival("ann", "db");
     let _server = world.server();
-    world.heard(client);
+    world.received(client);
     let console = console(&mut world);
     for verb in ["PAUSE", "RESUME", "RECONNECT", "RETRY", "KILL", "WAIT_CLOSE", "DISABLE", "ENABLE"] {
         for name in ["*", "\"*\""] {
@@ -240,9 +240,9 @@ fn a_disabled_database_takes_no_new_clients_and_keeps_the_old_ones() {
     let console = console(&mut world);
     obeyed(&mut world, console, "DISABLE db", "DISABLE");
     let late = world.arrival("ann", "db");
-    assert!(!world.is_open(late) && says(&world.heard(late), "database \"db\" is disabled"));
+    assert!(!world.is_open(late) && says(&world.received(late), "database \"db\" is disabled"));
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert_eq!(world.heard(client), done("SELECT 1", b'I'));
+    assert_eq!(world.received(client), done("SELECT 1", b'I'));
     world.signal(Signal::Reload);
     world.helped(config(2));
     let late = world.arrival("ann", "db");
@@ -280,13 +280,13 @@ fn a_killed_database_stays_paused_until_resume() {
         let console = console(&mut world);
         obeyed(&mut world, console, kill, "KILL");
         assert!(!world.is_open(client) && !world.is_open(server));
-        assert!(says(&world.heard(client), "database removed"));
+        assert!(says(&world.received(client), "database removed"));
         let next = world.client();
         world.bytes(next, &query("select 2"));
         assert!(world.connecting().is_none(), "{kill}: nothing happens before {resume}");
         obeyed(&mut world, console, resume, "RESUME");
         let server = world.server();
-        assert_eq!(world.heard(server), query("select 2"));
+        assert_eq!(world.received(server), query("select 2"));
         fails(&mut world, console, "RESUME db", "database db is not paused");
     }
 }
@@ -321,7 +321,7 @@ fn a_pause_that_another_operator_ends_is_answered_with_an_error() {
     let (first, second) = (console(&mut world), console(&mut world));
     assert_eq!(command(&mut world, first, "PAUSE db"), b"");
     obeyed(&mut world, second, "RESUME db", "RESUME");
-    assert!(says(&world.heard(first), "pooler is not paused/suspended"));
+    assert!(says(&world.received(first), "pooler is not paused/suspended"));
 }
 
 #[test]
@@ -345,22 +345,22 @@ fn a_table_of_all_clients_comes_in_pieces_and_others_are_served_between_them() {
     let server = world.server();
     world.idle_clients(50_000);
     let console = console(&mut world);
-    world.heard(client);
+    world.received(client);
     world.bytes_only(console, &query("SHOW CLIENTS"));
     let (mut rows, mut turns) = (0, 0);
     loop {
-        let heard = world.heard(console);
-        let piece = count(&heard, b'D');
+        let received = world.received(console);
+        let piece = count(&received, b'D');
         assert!(piece <= PAGE, "{piece} rows in one turn");
         (rows, turns) = (rows + piece, turns + 1);
-        if heard.ends_with(&ready(b'I')) {
+        if received.ends_with(&ready(b'I')) {
             break;
         }
         world.bytes_only(client, &query("select 1"));
         world.bytes_only(server, &done("SELECT 1", b'I'));
-        assert_eq!(world.heard(client), done("SELECT 1", b'I'), "a query does not wait for the table");
+        assert_eq!(world.received(client), done("SELECT 1", b'I'), "a query does not wait for the table");
         assert!(world.port.messages.len() <= 1, "one piece at a time is under way");
-        assert!(world.open_letter(), "the table goes on");
+        assert!(world.open_letter(), "the table continues");
     }
     assert_eq!(rows, 50_002, "the idle clients, the client and the console");
     assert!(turns > 50_000 / PAGE);
@@ -380,12 +380,12 @@ fn a_console_that_does_not_read_is_sent_no_more() {
         // The socket accepts nothing; the page under way is still sent, and then no more are made.
         world.input_only(Input::Blocked { peer: console });
         while world.open_letter() {}
-        let heard = world.heard(console);
-        let piece = count(&heard, b'D');
+        let received = world.received(console);
+        let piece = count(&received, b'D');
         assert!(piece <= 2 * PAGE, "{piece} rows for a console that does not read");
         (rows, rounds) = (rows + piece, rounds + 1);
         world.input_only(Input::Drained { peer: console });
-        if heard.ends_with(&ready(b'I')) {
+        if received.ends_with(&ready(b'I')) {
             break;
         }
     }
@@ -401,15 +401,15 @@ fn a_table_that_is_being_sent_ends_at_a_cancel_or_with_its_console() {
     world.server();
     world.idle_clients(1_000);
     let console = world.arrival("admin", "pgbouncer");
-    let (pid, secret) = key_of(&world.heard(console));
+    let (pid, secret) = key_of(&world.received(console));
     let canceller = world.visitor();
     world.bytes_only(console, &query("SHOW CLIENTS"));
     let mut request = Vec::new();
     put_front::cancel_request(&mut request, pid, &secret);
     world.bytes_only(canceller, &request);
-    assert!(says(&world.heard(console), "canceling statement due to user request"));
+    assert!(says(&world.received(console), "canceling statement due to user request"));
     while world.open_letter() {}
-    assert_eq!(count(&world.heard(console), b'D'), 0, "pages that come too late are dropped");
+    assert_eq!(count(&world.received(console), b'D'), 0, "pages that come too late are dropped");
     world.bytes_only(console, &query("SHOW CLIENTS"));
     world.gone(console);
     while world.open_letter() {}
@@ -426,7 +426,7 @@ fn a_long_table_of_the_configuration_is_sent_in_pieces_too() {
     world.bytes_only(console, &query("SHOW DATABASES"));
     let mut rows = 0;
     while world.open_letter() {
-        let piece = count(&world.heard(console), b'D');
+        let piece = count(&world.received(console), b'D');
         assert!(piece <= PAGE);
         rows += piece;
     }
@@ -440,10 +440,10 @@ fn set_changes_a_setting_at_once_and_a_reload_restores_the_files_value() {
     obeyed(&mut world, console, "SET max_client_conn = 77", "SET max_client_conn=77");
     obeyed(&mut world, console, "SET log_connections TO 1", "SET log_connections=1");
     let row = |world: &mut World| {
-        let heard = command(world, console, "SHOW CONFIG");
-        let at = heard.windows(15).position(|w| w == b"max_client_conn").expect("a row") + 15;
-        let length = u32::from_be_bytes(heard[at..at + 4].try_into().expect("four bytes")) as usize;
-        String::from_utf8(heard[at + 4..at + 4 + length].to_vec()).expect("a text")
+        let received = command(world, console, "SHOW CONFIG");
+        let at = received.windows(15).position(|w| w == b"max_client_conn").expect("a row") + 15;
+        let length = u32::from_be_bytes(received[at..at + 4].try_into().expect("four bytes")) as usize;
+        String::from_utf8(received[at + 4..at + 4 + length].to_vec()).expect("a text")
     };
     assert_eq!(row(&mut world), "77", "both SETs hold");
     fails(&mut world, console, "SET no_such_setting = 1", "SET failed");
@@ -464,9 +464,9 @@ fn set_at_a_node_of_a_cluster_says_that_the_other_nodes_do_not_get_it() {
         let console = console(&mut world);
         fails(&mut world, console, "SET query_timeout = x", "query_timeout");
         for text in ["SET query_timeout = 7", "SET server_tls_sslmode = prefer"] {
-            let heard = command(&mut world, console, text);
-            let found = heard.windows(8).filter(|bytes| bytes == b"SET chan").count();
-            assert_eq!(found, notices, "{text}: {}", String::from_utf8_lossy(&heard));
+            let received = command(&mut world, console, text);
+            let found = received.windows(8).filter(|bytes| bytes == b"SET chan").count();
+            assert_eq!(found, notices, "{text}: {}", String::from_utf8_lossy(&received));
         }
     }
 }

@@ -66,7 +66,7 @@ fn connections_come_in_pages_until_there_are_no_more() {
 fn a_command_is_answered_when_it_is_done_and_refused_with_the_consoles_words() {
     let mut world = World::new(config(1));
     let (client, server) = (world.arrival("ann", "db"), world.server());
-    world.heard(client);
+    world.received(client);
     world.bytes(client, &query("select 1"));
     ask(&mut world, 1, Request::Run(Command::Pause(Some("db".into()))));
     assert!(world.port.answers.is_empty(), "a server is in use");
@@ -85,7 +85,7 @@ fn a_command_is_answered_when_it_is_done_and_refused_with_the_consoles_words() {
 fn a_caller_that_waits_no_longer_withdraws_the_command() {
     let mut world = World::new(config(1));
     let (client, server) = (world.arrival("ann", "db"), world.server());
-    world.heard(client);
+    world.received(client);
     world.bytes(client, &query("select 1"));
     ask(&mut world, 1, Request::Run(Command::Pause(Some("db".into()))));
     world.input(Input::AskedNoMore { number: 1 });

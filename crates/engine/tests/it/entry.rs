@@ -48,8 +48,8 @@ fn from(world: &mut World, address: ClientAddr, user: &str, database: &str) -> P
 /// The client has been refused with this text.
 #[track_caller]
 fn refused(world: &mut World, peer: Peer, text: &str) {
-    let heard = world.heard(peer);
-    assert!(says(&heard, text) && !world.is_open(peer), "{:?}", String::from_utf8_lossy(&heard));
+    let received = world.received(peer);
+    assert!(says(&received, text) && !world.is_open(peer), "{:?}", String::from_utf8_lossy(&received));
 }
 
 /// The client is admitted, and at most waits for its first server.
@@ -58,8 +58,8 @@ fn is_in(world: &mut World, peer: Peer) {
     if let Some(server) = world.connecting() {
         world.log_in(server);
     }
-    let heard = world.heard(peer);
-    assert!(heard.ends_with(&ready(b'I')), "{:?}", String::from_utf8_lossy(&heard));
+    let received = world.received(peer);
+    assert!(received.ends_with(&ready(b'I')), "{:?}", String::from_utf8_lossy(&received));
 }
 
 /// A helper looks up the name of its operating system's user.
@@ -81,7 +81,7 @@ fn the_first_rule_that_matches_decides() {
     let local = from(&mut world, unix(1), "ann", "db");
     refused(&mut world, local, "no authentication method is found");
     let asked = from(&mut world, tcp("10.1.2.3:1"), "admin", "db");
-    assert!(world.is_open(asked) && world.heard(asked).starts_with(b"R\0\0\0\x0c\0\0\0\x05"), "md5 is requested");
+    assert!(world.is_open(asked) && world.received(asked).starts_with(b"R\0\0\0\x0c\0\0\0\x05"), "md5 is requested");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn unauthenticated_clients_learn_neither_which_databases_nor_which_users_there_a
     let mut world = World::new(config);
     for (user, database) in [("ann", "nothing"), ("nobody", "db"), ("nobody", "nothing"), ("ann", "db")] {
         let peer = from(&mut world, tcp("10.0.0.1:1"), user, database);
-        let asked = world.heard(peer);
+        let asked = world.received(peer);
         assert!(asked.starts_with(b"R\0\0\0\x08\0\0\0\x03"), "{user} {database}: a password is asked for");
         world.bytes(peer, &password("guess"));
         refused(&mut world, peer, "password authentication failed");
@@ -173,10 +173,10 @@ fn the_console_is_for_listed_users_and_for_the_owner_of_the_process() {
     config.auth.method = Method::Plain;
     let mut world = World::new(config);
     let owner = from(&mut world, unix(OWN_UID), "pgbouncer", "pgbouncer");
-    assert!(world.heard(owner).ends_with(&ready(b'I')), "no password is requested");
+    assert!(world.received(owner).ends_with(&ready(b'I')), "no password is requested");
     for (address, user) in [(unix(OWN_UID), "ann"), (tcp("127.0.0.1:1"), "pgbouncer")] {
         let peer = from(&mut world, address, user, "pgbouncer");
-        world.heard(peer);
+        world.received(peer);
         world.bytes(peer, &password("guess"));
         refused(&mut world, peer, "password authentication failed");
     }
@@ -185,7 +185,7 @@ fn the_console_is_for_listed_users_and_for_the_owner_of_the_process() {
         world.bytes(peer, &password("secret"));
         match words {
             Some(words) => refused(&mut world, peer, words),
-            None => assert!(world.heard(peer).ends_with(&ready(b'I'))),
+            None => assert!(world.received(peer).ends_with(&ready(b'I'))),
         }
     }
 }
@@ -197,7 +197,7 @@ fn a_shutdown_that_waits_accepts_operators_and_waits_neither_for_them_nor_for_si
     let silent = world.visitor_from(unix(1));
     world.signal(Signal::ShutdownClients);
     let operator = from(&mut world, unix(OWN_UID), "pgbouncer", "pgbouncer");
-    assert!(world.heard(operator).ends_with(&ready(b'I')));
+    assert!(world.received(operator).ends_with(&ready(b'I')));
     let late = from(&mut world, unix(1), "ann", "db");
     refused(&mut world, late, "pooler is shutting down");
     assert!(!world.has_exited());
@@ -213,10 +213,10 @@ fn a_failed_login_is_answered_later_each_time_and_no_other_client_waits() {
     let mut world = World::new(config);
     for pause in [1, 2, 4] {
         let peer = from(&mut world, tcp("10.0.0.1:1"), "ann", "db");
-        world.heard(peer);
+        world.received(peer);
         world.bytes(peer, &password("guess"));
         world.pass(Span::from_millis(pause * 1_000 - 1));
-        assert!(world.is_open(peer) && world.is_paused(peer) && world.heard(peer).is_empty());
+        assert!(world.is_open(peer) && world.is_paused(peer) && world.received(peer).is_empty());
         // With random jitter the delay is a little longer.
         world.pass(Span::from_millis(1 + pause * 250));
         refused(&mut world, peer, "password authentication failed");
@@ -225,7 +225,7 @@ fn a_failed_login_is_answered_later_each_time_and_no_other_client_waits() {
     world.bytes(good, &password("secret"));
     is_in(&mut world, good);
     let elsewhere = from(&mut world, tcp("10.0.0.2:1"), "ann", "db");
-    world.heard(elsewhere);
+    world.received(elsewhere);
     world.bytes(elsewhere, &password("guess"));
     world.pass(Span::from_millis(1_250));
     refused(&mut world, elsewhere, "password authentication failed");
@@ -274,7 +274,7 @@ fn a_balancer_must_name_its_client_and_no_other_peer_may() {
     let mut world = World::new(balanced());
     let mute = world.visitor_from(tcp("10.9.0.1:77"));
     world.bytes(mute, &startup("ann", "db"));
-    assert!(!world.is_open(mute) && world.heard(mute).is_empty(), "it is closed without an error");
+    assert!(!world.is_open(mute) && world.received(mute).is_empty(), "it is closed without an error");
     let liar = world.visitor_from(tcp("192.0.2.9:77"));
     world.bytes(liar, b"PROXY TCP4 192.0.2.7 10.9.0.1 5000 6432\r\n");
     refused(&mut world, liar, "invalid length of startup packet");
@@ -294,9 +294,9 @@ fn a_client_gets_its_host_in_application_name_and_a_login_notice() {
     put_front::startup(&mut bytes, &[("user", "ann"), ("database", "db"), ("application_name", "psql")], 0);
     world.bytes(peer, &bytes);
     let server = world.server();
-    assert!(says(&world.heard(peer), "mind the gap"));
+    assert!(says(&world.received(peer), "mind the gap"));
     world.bytes(peer, &query("select 1"));
-    assert!(says(&world.heard(server), "psql - 10.0.0.1:5"), "the server gets the name before the query");
+    assert!(says(&world.received(server), "psql - 10.0.0.1:5"), "the server gets the name before the query");
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn a_client_of_the_unix_socket_gets_its_process_and_machine_in_application_name(
     world.bytes(peer, &startup("ann", "db"));
     let server = world.server();
     world.bytes(peer, &query("select 1"));
-    assert!(says(&world.heard(server), "app - unix(17@db1):6432"));
+    assert!(says(&world.received(server), "app - unix(17@db1):6432"));
 }
 
 #[test]
@@ -347,19 +347,19 @@ fn the_log_says_why_a_login_failed() {
 fn another_user_of_the_operating_system_learns_whose_the_consoles_own_user_is() {
     let mut world = World::new(config(1));
     let other = from(&mut world, unix(OWN_UID + 1), "pgbouncer", "pgbouncer");
-    let heard = world.heard(other);
-    assert!(says(&heard, "for the operating-system user that runs the pooler"), "{heard:?}");
-    assert!(says(&heard, "number 701, and the pooler as number 700") && says(&heard, "sudo -u"), "{heard:?}");
+    let received = world.received(other);
+    assert!(says(&received, "for the operating-system user that runs the pooler"), "{received:?}");
+    assert!(says(&received, "number 701, and the pooler as number 700") && says(&received, "sudo -u"), "{received:?}");
     assert!(!world.is_open(other));
     let own = from(&mut world, unix(OWN_UID), "pgbouncer", "pgbouncer");
-    assert!(world.heard(own).ends_with(&ready(b'I')));
+    assert!(world.received(own).ends_with(&ready(b'I')));
     // A listed user that may use the console must prove its secret like others.
     let mut config = config(1);
     config.admin_users.push("pgbouncer".into());
     config.auth.users = Arc::new([("pgbouncer", "secret")].into_iter().collect());
     let mut world = World::new(config);
     let other = from(&mut world, unix(OWN_UID + 1), "pgbouncer", "pgbouncer");
-    assert!(world.heard(other).ends_with(&ready(b'I')), "with type trust it is logged in");
+    assert!(world.received(other).ends_with(&ready(b'I')), "with type trust it is logged in");
 }
 
 #[test]
@@ -380,14 +380,14 @@ fn a_servers_refusal_reaches_the_client_with_the_pool_and_the_server() {
             ErrorFields { severity: "FATAL", sqlstate, message: "the server's text", detail: None, hint: None };
         put_back::error(&mut bytes, &fields);
         world.bytes(server, &bytes);
-        let heard = world.heard(ann);
+        let received = world.received(ann);
         for part in [
             sqlstate,
             "Mthe server's text\0",
             "The pooler could not log in for pool \"db\": server 127.0.0.1:5432, database \"shop\", user \"app\".",
             hint,
         ] {
-            assert!(says(&heard, part), "{part}: {:?}", String::from_utf8_lossy(&heard));
+            assert!(says(&received, part), "{part}: {:?}", String::from_utf8_lossy(&received));
         }
     }
 }

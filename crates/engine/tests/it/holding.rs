@@ -22,7 +22,7 @@ fn timed(mode: PoolMode, limits: [u64; 3]) -> World {
 fn linked(world: &mut World) -> (Peer, Peer) {
     let client = world.arrival("ann", "db");
     let server = world.server();
-    world.heard(client);
+    world.received(client);
     (client, server)
 }
 
@@ -115,7 +115,7 @@ fn a_client_that_holds_a_server_in_silence_is_timed_out_whatever_was_sent_last()
             seconds(&mut world, LIMIT - 1);
             assert!(world.is_open(client), "{mode:?}: {what}: too early");
             seconds(&mut world, 2);
-            assert!(says(&world.heard(client), "idle transaction timeout"), "{mode:?}: {what}");
+            assert!(says(&world.received(client), "idle transaction timeout"), "{mode:?}: {what}");
             assert!(!world.is_open(client) && !world.is_open(server), "{mode:?}: {what}");
         }
     }
@@ -128,14 +128,14 @@ fn transaction_timeout_counts_from_the_first_request_however_the_transaction_beg
         let (client, server) = linked(&mut world);
         hold(&mut world, client, server);
         seconds(&mut world, LIMIT + 1);
-        assert!(says(&world.heard(client), "transaction timeout"), "{what}");
+        assert!(says(&world.received(client), "transaction timeout"), "{what}");
         assert!(!world.is_open(server), "{what}");
     }
     let mut world = timed(PoolMode::Transaction, [0, 0, LIMIT]);
     let (client, server) = linked(&mut world);
     world.bytes(client, &query("begin; select pg_sleep(3600)"));
     seconds(&mut world, LIMIT + 1);
-    assert!(says(&world.heard(client), "transaction timeout") && !world.is_open(server));
+    assert!(says(&world.received(client), "transaction timeout") && !world.is_open(server));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn query_timeout_counts_only_while_an_answer_is_pending() {
         let (client, server) = linked(&mut world);
         hold(&mut world, client, server);
         seconds(&mut world, LIMIT + 1);
-        assert!(says(&world.heard(client), "query timeout"), "{what}");
+        assert!(says(&world.received(client), "query timeout"), "{what}");
     }
 }
 
@@ -300,15 +300,15 @@ fn a_pipeline_goes_on_after_the_waiting_clients() {
     world.bytes(greedy, &[query("one"), query("two")].concat());
     world.bytes(other, &query("mine"));
     world.bytes(greedy, &query("three"));
-    assert_eq!(world.heard(server), [query("one"), query("two")].concat(), "a client waits: no more is sent ahead");
+    assert_eq!(world.received(server), [query("one"), query("two")].concat(), "a client waits: no more is sent ahead");
     assert!(world.is_paused(greedy));
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert_eq!(world.heard(server), b"");
+    assert_eq!(world.received(server), b"");
     world.bytes(server, &done("SELECT 2", b'I'));
-    assert_eq!(world.heard(server), query("mine"), "its transactions are over");
-    assert_eq!(world.heard(greedy), [done("SELECT 1", b'I'), done("SELECT 2", b'I')].concat());
+    assert_eq!(world.received(server), query("mine"), "its transactions are over");
+    assert_eq!(world.received(greedy), [done("SELECT 1", b'I'), done("SELECT 2", b'I')].concat());
     world.bytes(server, &done("SELECT mine", b'I'));
-    assert_eq!((world.heard(other), world.heard(server)), (done("SELECT mine", b'I'), query("three")));
+    assert_eq!((world.received(other), world.received(server)), (done("SELECT mine", b'I'), query("three")));
     assert!(!world.is_paused(greedy));
 }
 
@@ -321,13 +321,13 @@ fn a_transaction_in_a_pipeline_is_not_split_for_waiting_clients() {
     world.bytes(other, &query("mine"));
     world.bytes(greedy, &[query("two"), query("commit"), query("next")].concat());
     world.bytes(server, &done("BEGIN", b'T'));
-    assert_eq!(world.heard(server), [query("begin"), query("two")].concat());
+    assert_eq!(world.received(server), [query("begin"), query("two")].concat());
     world.bytes(server, &done("SELECT 2", b'T'));
-    assert_eq!(world.heard(server), query("commit"));
+    assert_eq!(world.received(server), query("commit"));
     world.bytes(server, &done("COMMIT", b'I'));
-    assert_eq!(world.heard(server), query("mine"));
+    assert_eq!(world.received(server), query("mine"));
     world.bytes(server, &done("SELECT mine", b'I'));
-    assert_eq!(world.heard(server), query("next"));
+    assert_eq!(world.received(server), query("next"));
 }
 
 #[test]
@@ -336,12 +336,12 @@ fn no_more_than_a_few_segments_are_sent_ahead_and_the_rest_follows_in_order() {
     let (client, server) = linked(&mut world);
     let texts: Vec<Vec<u8>> = (0..100).map(|i| query(&format!("q{i}"))).collect();
     world.bytes(client, &texts.concat());
-    let (mut sent, mut answered) = (world.heard(server), 0);
+    let (mut sent, mut answered) = (world.received(server), 0);
     assert!(sent.len() < texts.concat().len() / 4, "{} bytes", sent.len());
     while answered < 100 {
         assert!(sent.len() > texts[..answered].concat().len(), "the server has something to do at {answered}");
         world.bytes(server, &done("SELECT 1", b'I'));
-        sent.extend(world.heard(server));
+        sent.extend(world.received(server));
         answered += 1;
     }
     assert_eq!(sent, texts.concat());
@@ -359,14 +359,14 @@ fn a_pipeline_ends_for_pause_reconnect_and_a_session_keeps_its_own() {
     assert!(!world.is_open(server) && world.is_open(greedy), "PAUSE is not held up");
     world.signal(Signal::Resume);
     let server = world.server();
-    assert_eq!(world.heard(server).len(), query("two").len());
+    assert_eq!(world.received(server).len(), query("two").len());
     let mut world = timed(PoolMode::Session, [0, 0, 0]);
     let (client, server) = linked(&mut world);
     world.bytes(client, &query("one"));
     let second = world.client();
     world.bytes(second, &query("mine"));
     world.bytes(client, &vec![query("more"); 40].concat());
-    assert_eq!(world.heard(server).len(), query("one").len() + 40 * query("more").len());
+    assert_eq!(world.received(server).len(), query("one").len() + 40 * query("more").len());
 }
 
 /// The process id and the secret of a cancel key.
@@ -386,9 +386,9 @@ fn a_cancel_of_a_client_that_waits_ends_its_request_and_not_its_connection() {
     let mut world = World::new(config(1));
     let (holder, server) = linked(&mut world);
     let waiting = world.arrival("ann", "db");
-    let key = key_of(&world.heard(waiting));
+    let key = key_of(&world.received(waiting));
     world.bytes(holder, &query("begin"));
-    world.heard(server);
+    world.received(server);
     let bind = message(|b| put_front::bind_no_params(b, b"", b""));
     let execute = message(|b| put_front::execute(b, b"", 0));
     let sync = message(put_front::sync);
@@ -396,18 +396,18 @@ fn a_cancel_of_a_client_that_waits_ends_its_request_and_not_its_connection() {
         world.bytes(waiting, &request);
         assert!(world.is_paused(waiting));
         cancel(&mut world, &key);
-        let heard = world.heard(waiting);
-        assert!(says(&heard, "57014") && says(&heard, "canceling statement due to user request"), "{heard:?}");
-        assert!(heard.ends_with(&ready(b'I')) && !world.is_paused(waiting));
-        assert_eq!(heard.iter().filter(|byte| **byte == b'Z').count(), 1);
+        let received = world.received(waiting);
+        assert!(says(&received, "57014") && says(&received, "canceling statement due to user request"), "{received:?}");
+        assert!(received.ends_with(&ready(b'I')) && !world.is_paused(waiting));
+        assert_eq!(received.iter().filter(|byte| **byte == b'Z').count(), 1);
     }
     cancel(&mut world, &key);
-    assert_eq!(world.heard(waiting), b"", "it has no request");
+    assert_eq!(world.received(waiting), b"", "it has no request");
     world.bytes(waiting, &query("again"));
     world.bytes(server, &done("ROLLBACK", b'I'));
-    assert_eq!(world.heard(server), query("again"));
+    assert_eq!(world.received(server), query("again"));
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert_eq!(world.heard(waiting), done("SELECT 1", b'I'));
+    assert_eq!(world.received(waiting), done("SELECT 1", b'I'));
 }
 
 #[test]
@@ -417,19 +417,19 @@ fn a_cancel_before_a_clients_work_has_begun_stops_that_and_no_query_of_ours() {
     let client = world.visitor();
     let startup = [("user", "ann"), ("database", "db"), ("TimeZone", "Asia/Tokyo")];
     world.bytes(client, &message(|b| put_front::startup(b, &startup, 0)));
-    let key = key_of(&world.heard(client));
+    let key = key_of(&world.received(client));
     world.bytes(client, &query("mine"));
-    assert!(says(&world.heard(server), "SET TimeZone"));
+    assert!(says(&world.received(server), "SET TimeZone"));
     cancel(&mut world, &key);
     assert!(world.connecting().is_none(), "nothing is sent to the server");
     let mut agreed = message(|b| put_back::parameter_status(b, "TimeZone", "Asia/Tokyo"));
     agreed.extend(done("SET", b'I'));
     world.bytes(server, &agreed);
-    let heard = world.heard(client);
-    assert!(says(&heard, "57014") && heard.ends_with(&ready(b'I')));
-    assert_eq!(world.heard(server), b"");
+    let received = world.received(client);
+    assert!(says(&received, "57014") && received.ends_with(&ready(b'I')));
+    assert_eq!(world.received(server), b"");
     world.bytes(client, &query("again"));
-    assert_eq!(world.heard(server), query("again"));
+    assert_eq!(world.received(server), query("again"));
 }
 
 #[test]
@@ -441,9 +441,9 @@ fn a_value_that_a_server_refuses_costs_its_client_and_no_server() {
             let client = world.visitor();
             let startup = [("user", "ann"), ("database", "db"), ("TimeZone", "nonsense"), ("extra_float_digits", "3")];
             world.bytes(client, &message(|b| put_front::startup(b, &startup, 0)));
-            world.heard(client);
+            world.received(client);
             world.bytes(client, &query("mine"));
-            assert!(says(&world.heard(server), "SET TimeZone='nonsense'"));
+            assert!(says(&world.received(server), "SET TimeZone='nonsense'"));
             let words = "invalid value for parameter \"TimeZone\": \"nonsense\"";
             let fields = weir_pgwire::ErrorFields {
                 severity: "ERROR",
@@ -455,21 +455,21 @@ fn a_value_that_a_server_refuses_costs_its_client_and_no_server() {
             let mut answer = message(|b| put_back::error(b, &fields));
             answer.extend(ready(b'I'));
             world.bytes(server, &answer);
-            let heard = world.heard(client);
-            assert!(says(&heard, words) && says(&heard, "22023"), "the server's own words");
+            let received = world.received(client);
+            assert!(says(&received, words) && says(&received, "22023"), "the server's own words");
             assert!(!world.is_open(client) && world.is_open(server), "{mode:?}");
-            if says(&world.heard(server), "DISCARD ALL") {
+            if says(&world.received(server), "DISCARD ALL") {
                 world.bytes(server, &done("DISCARD ALL", b'I'));
             }
         }
         assert!(world.connecting().is_none(), "no other server is opened");
         let next = world.client();
         world.bytes(next, &query("mine"));
-        if says(&world.heard(server), "RESET extra_float_digits") {
+        if says(&world.received(server), "RESET extra_float_digits") {
             world.bytes(server, &done("RESET", b'I'));
-            assert_eq!(world.heard(server), query("mine"));
+            assert_eq!(world.received(server), query("mine"));
         }
         world.bytes(server, &done("SELECT 1", b'I'));
-        assert!(world.heard(next).ends_with(&done("SELECT 1", b'I')));
+        assert!(world.received(next).ends_with(&done("SELECT 1", b'I')));
     }
 }

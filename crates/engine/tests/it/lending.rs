@@ -43,9 +43,9 @@ impl Pair {
         self.worlds[worker].bytes(peer, bytes);
     }
 
-    fn heard(&mut self, socket: usize) -> Vec<u8> {
+    fn received(&mut self, socket: usize) -> Vec<u8> {
         let (worker, peer) = self.sockets[socket];
-        self.worlds[worker].heard(peer)
+        self.worlds[worker].received(peer)
     }
 
     fn is_open(&self, socket: usize) -> bool {
@@ -117,11 +117,11 @@ impl Pair {
         assert_ne!(pair.worker(first), pair.worker(second), "clients take turns");
         let (local, borrower) = if pair.worker(first) == owner { (first, second) } else { (second, first) };
         for client in [local, borrower] {
-            assert!(pair.heard(client).ends_with(&ready(b'I')), "it is welcome");
+            assert!(pair.received(client).ends_with(&ready(b'I')), "it is welcome");
         }
         pair.pass(Span::from_secs(2));
         assert_eq!(pair.worker(server), owner, "a server without a waiting client is returned");
-        pair.heard(server);
+        pair.received(server);
         (pair, server, local, borrower)
     }
 
@@ -149,19 +149,19 @@ fn a_server_is_lent_and_returned_for_a_longer_wait() {
     pair.send(borrower, &query("SELECT 1"));
     pair.deliver();
     assert_eq!(pair.worker(server), pair.worker(borrower));
-    assert!(says(&pair.heard(server), "SELECT 1"));
+    assert!(says(&pair.received(server), "SELECT 1"));
     pair.send(local, &query("SELECT 2"));
     pair.deliver();
     pair.pass(Span::from_millis(10));
     pair.send(server, &done("SELECT", b'I'));
-    assert!(says(&pair.heard(borrower), "SELECT"));
+    assert!(says(&pair.received(borrower), "SELECT"));
     pair.send(borrower, &query("SELECT 3"));
     pair.deliver();
     assert_eq!(pair.worker(server), pair.worker(local), "who came first is first");
-    assert!(says(&pair.heard(server), "SELECT 2"));
+    assert!(says(&pair.received(server), "SELECT 2"));
     pair.send(server, &done("SELECT", b'I'));
     pair.deliver();
-    assert!(says(&pair.heard(server), "SELECT 3"));
+    assert!(says(&pair.received(server), "SELECT 3"));
     assert_eq!(pair.worlds.iter_mut().filter_map(World::connecting).count(), 0, "one limit for all");
 }
 
@@ -178,7 +178,7 @@ fn a_server_that_sends_something_as_it_leaves_is_not_used_and_another_is_request
     assert!(!pair.is_open(server));
     let next = pair.server().expect("another one is asked for");
     assert_eq!(pair.worker(next), pair.worker(borrower));
-    assert!(says(&pair.heard(next), "SELECT 1"));
+    assert!(says(&pair.received(next), "SELECT 1"));
 }
 
 #[test]
@@ -189,9 +189,9 @@ fn a_borrower_s_client_gets_the_owners_reason_for_its_wait() {
     pair.send(borrower, &query("SELECT 1"));
     pair.deliver();
     pair.pass(Span::from_secs(11));
-    let told = pair.heard(borrower);
-    assert!(says(&told, "query_wait_timeout") && says(&told, "57014"), "{}", String::from_utf8_lossy(&told));
-    assert!(says(&told, "1 of 1 servers are in use: 1 by clients that idle in a transaction"));
+    let error = pair.received(borrower);
+    assert!(says(&error, "query_wait_timeout") && says(&error, "57014"), "{}", String::from_utf8_lossy(&error));
+    assert!(says(&error, "1 of 1 servers are in use: 1 by clients that idle in a transaction"));
     assert!(!pair.is_open(borrower));
     assert_eq!(pair.worlds[pair.worker(borrower)].engine.refusals().pool_full, 1);
 }
@@ -204,8 +204,8 @@ fn a_borrower_s_clients_error_names_a_slow_login_and_not_a_full_pool() {
     pair.send(borrower, &query("SELECT 1"));
     pair.deliver();
     pair.pass(Span::from_secs(11));
-    let told = pair.heard(borrower);
-    assert!(says(&told, "query_wait_timeout") && says(&told, "08001"), "{}", String::from_utf8_lossy(&told));
+    let error = pair.received(borrower);
+    assert!(says(&error, "query_wait_timeout") && says(&error, "08001"), "{}", String::from_utf8_lossy(&error));
     assert_eq!(pair.worlds[pair.worker(borrower)].engine.refusals().server_slow, 1);
 }
 
@@ -217,9 +217,9 @@ fn an_owner_whose_servers_are_lent_has_a_full_pool() {
     pair.send(server, &done("BEGIN", b'T'));
     pair.send(local, &query("SELECT 1"));
     pair.pass(Span::from_secs(11));
-    let told = pair.heard(local);
-    assert!(says(&told, "57014"), "{}", String::from_utf8_lossy(&told));
-    assert!(says(&told, "1 of 1 servers are in use: 1 lent to other workers."));
+    let error = pair.received(local);
+    assert!(says(&error, "57014"), "{}", String::from_utf8_lossy(&error));
+    assert!(says(&error, "1 of 1 servers are in use: 1 lent to other workers."));
 }
 
 #[test]

@@ -10,12 +10,12 @@ use crate::common::*;
 fn a_client_is_welcomed_when_the_first_server_is_ready() {
     let mut world = World::new(config(2));
     let client = world.arrival("ann", "db");
-    assert_eq!(world.heard(client), b"", "the server's parameters are not known yet");
+    assert_eq!(world.received(client), b"", "the server's parameters are not known yet");
     let server = world.server();
-    let heard = world.heard(client);
-    assert!(says(&heard, "TimeZone\0UTC") && heard.ends_with(&ready(b'I')));
+    let received = world.received(client);
+    assert!(says(&received, "TimeZone\0UTC") && received.ends_with(&ready(b'I')));
     let second = world.arrival("ann", "db");
-    assert!(world.heard(second).ends_with(&ready(b'I')), "the next one need not wait");
+    assert!(world.received(second).ends_with(&ready(b'I')), "the next one need not wait");
     assert!(world.is_open(server) && world.connecting().is_none());
 }
 
@@ -24,18 +24,18 @@ fn clients_wait_in_order_and_a_released_server_goes_on_in_the_same_turn() {
     let mut world = World::new(config(1));
     let first = world.arrival("ann", "db");
     let server = world.server();
-    world.heard(first);
+    world.received(first);
     let (second, third) = (world.client(), world.client());
     for (client, text) in [(first, "one"), (second, "two"), (third, "three")] {
         world.bytes(client, &query(text));
     }
-    assert_eq!(world.heard(server), query("one"));
+    assert_eq!(world.received(server), query("one"));
     assert!(world.is_paused(second) && world.is_paused(third) && !world.is_paused(first));
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert_eq!((world.heard(first), world.heard(server)), (done("SELECT 1", b'I'), query("two")));
+    assert_eq!((world.received(first), world.received(server)), (done("SELECT 1", b'I'), query("two")));
     assert!(!world.is_paused(second));
     world.bytes(server, &done("SELECT 2", b'I'));
-    assert_eq!((world.heard(second), world.heard(server)), (done("SELECT 2", b'I'), query("three")));
+    assert_eq!((world.received(second), world.received(server)), (done("SELECT 2", b'I'), query("three")));
 }
 
 #[test]
@@ -51,9 +51,9 @@ fn a_client_that_leaves_while_it_waits_is_given_no_server() {
     world.input(Input::Ending { peer: second });
     world.input(Input::Ending { peer: first });
     assert!(!world.is_open(second) && world.is_open(first) && world.is_open(third));
-    world.heard(server);
+    world.received(server);
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert_eq!(world.heard(server), query("three"), "the client of two has left");
+    assert_eq!(world.received(server), query("three"), "the client of two has left");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_client_that_has_gone_is_dropped_with_a_server_that_falls_silent() {
     let mut world = World::new(config(1));
     let client = world.arrival("ann", "db");
     let server = world.server();
-    world.heard(client);
+    world.received(client);
     let mut goodbye = Vec::new();
     put_front::terminate(&mut goodbye);
     world.bytes(client, &[query("one"), query("two"), goodbye].concat());
@@ -72,7 +72,7 @@ fn a_client_that_has_gone_is_dropped_with_a_server_that_falls_silent() {
     world.bytes(server, &done("SELECT 1", b'I'));
     world.pass(Span::from_secs(50));
     assert!(world.is_open(client) && world.is_open(server), "as long as its server answers");
-    assert_eq!(world.heard(client), done("SELECT 1", b'I'));
+    assert_eq!(world.received(client), done("SELECT 1", b'I'));
     world.pass(Span::from_secs(11));
     assert!(!world.is_open(client) && !world.is_open(server));
 }
@@ -106,10 +106,10 @@ fn an_idle_server_that_sends_anything_is_closed() {
         let mut world = World::new(config(1));
         let client = world.arrival("ann", "db");
         let server = world.server();
-        world.heard(client);
+        world.received(client);
         world.bytes(server, &unsolicited);
         assert!(!world.is_open(server) && world.is_open(client));
-        assert_eq!(world.heard(client), b"", "it was not meant for a client");
+        assert_eq!(world.received(client), b"", "it was not meant for a client");
     }
 }
 
@@ -122,10 +122,10 @@ fn a_transaction_keeps_its_server() {
     world.bytes(first, &query("begin"));
     world.bytes(second, &query("select 2"));
     world.bytes(server, &done("BEGIN", b'T'));
-    assert_eq!(world.heard(server), query("begin"));
+    assert_eq!(world.received(server), query("begin"));
     world.bytes(first, &query("commit"));
     world.bytes(server, &done("COMMIT", b'I'));
-    assert!(world.heard(server).ends_with(&query("select 2")));
+    assert!(world.received(server).ends_with(&query("select 2")));
 }
 
 #[test]
@@ -149,9 +149,9 @@ fn a_client_that_leaves_between_transactions_leaves_its_server_to_others() {
     world.gone(client);
     assert!(world.is_open(server));
     let next = world.client();
-    world.heard(server);
+    world.received(server);
     world.bytes(next, &query("select 2"));
-    assert_eq!(world.heard(server), query("select 2"));
+    assert_eq!(world.received(server), query("select 2"));
 }
 
 #[test]
@@ -167,18 +167,18 @@ fn a_dirty_server_is_reset_closed_or_kept() {
         // Refused only if the text certainly leaves state after its transaction.
         let text = if policy == OnDirty::Refuse { "call p()" } else { "set work_mem = '1MB'" };
         world.bytes(client, &query(text));
-        world.heard(server);
+        world.received(server);
         world.bytes(second, &query("select 2"));
         world.bytes(server, &done("SET", b'I'));
-        let heard = world.heard(server);
+        let received = world.received(server);
         match policy {
             OnDirty::Reset | OnDirty::Refuse => {
-                assert!(says(&heard, "RESET ALL") && !says(&heard, "select 2"), "the next client waits for it");
+                assert!(says(&received, "RESET ALL") && !says(&received, "select 2"), "the next client waits for it");
                 world.bytes(server, &done("RESET", b'I'));
-                assert_eq!(world.heard(server), query("select 2"));
+                assert_eq!(world.received(server), query("select 2"));
             }
             OnDirty::Close => assert!(!world.is_open(server) && world.connecting().is_some()),
-            OnDirty::Keep => assert_eq!(heard, query("select 2")),
+            OnDirty::Keep => assert_eq!(received, query("select 2")),
         }
     }
 }
@@ -219,12 +219,12 @@ fn no_error_is_sent_in_the_middle_of_a_servers_message() {
     let client = world.arrival("ann", "db");
     let server = world.server();
     world.bytes(client, &query("select 1"));
-    world.heard(client);
+    world.received(client);
     let mut row = Vec::new();
     put_back::data_row(&mut row, &[Some(&[b'x'; 100])]);
     world.bytes(server, &row[..50]);
     world.gone(server);
-    assert_eq!(world.heard(client), row[..50], "an error would be read as the rest of the row");
+    assert_eq!(world.received(client), row[..50], "an error would be read as the rest of the row");
     assert!(!world.is_open(client));
 }
 
@@ -234,9 +234,10 @@ fn a_client_whose_server_is_lost_between_messages_gets_an_error() {
     let client = world.arrival("ann", "db");
     let server = world.server();
     world.bytes(client, &query("select 1"));
-    world.heard(client);
+    world.received(client);
     world.gone(server);
-    assert!(says(&world.heard(client), "server conn crashed?"));
+    let received = world.received(client);
+    assert!(says(&received, "server conn crashed?") && says(&received, "see PostgreSQL's log"));
     assert!(!world.is_open(client));
 }
 
@@ -252,7 +253,7 @@ fn a_query_that_takes_too_long_ends_with_its_client_and_server() {
     world.pass(Span::from_secs(4));
     assert!(world.is_open(client));
     world.pass(Span::from_secs(2));
-    assert!(says(&world.heard(client), "query timeout"));
+    assert!(says(&world.received(client), "query timeout"));
     assert!(!world.is_open(client) && !world.is_open(server));
 }
 
@@ -273,8 +274,8 @@ fn answers_that_came_in_time_are_not_too_late_because_weir_was_stopped() {
     world.bytes(one, &done("SELECT 1", b'I'));
     world.bytes(two, &done("SELECT 2", b'I'));
     world.input(Input::Tick);
-    assert!(world.heard(first).ends_with(&done("SELECT 1", b'I')) && world.is_open(first));
-    assert!(world.heard(second).ends_with(&done("SELECT 2", b'I')) && world.is_open(second));
+    assert!(world.received(first).ends_with(&done("SELECT 1", b'I')) && world.is_open(first));
+    assert!(world.received(second).ends_with(&done("SELECT 2", b'I')) && world.is_open(second));
 }
 
 #[test]
@@ -289,7 +290,7 @@ fn a_client_that_waits_too_long_for_a_server_gets_an_error() {
     world.bytes(first, &query("select 1"));
     world.bytes(second, &query("select 2"));
     world.pass(Span::from_secs(6));
-    assert!(says(&world.heard(second), "query_wait_timeout"));
+    assert!(says(&world.received(second), "query_wait_timeout"));
     assert!(world.is_open(first) && !world.is_open(second));
 }
 
@@ -301,7 +302,7 @@ fn a_client_in_session_mode_goes_on_after_a_pipeline_that_was_too_deep() {
     let mut world = World::new(config);
     let client = world.arrival("ann", "db");
     let server = world.server();
-    world.heard(client);
+    world.received(client);
     let mut pipeline = Vec::new();
     for _ in 0..32_767 {
         put_front::bind_no_params(&mut pipeline, b"", b"");
@@ -312,7 +313,7 @@ fn a_client_in_session_mode_goes_on_after_a_pipeline_that_was_too_deep() {
     pipeline.extend_from_slice(&query("select 2"));
     world.bytes(client, &pipeline);
     assert!(world.is_paused(client), "the server owes all that may be owed");
-    world.heard(server);
+    world.received(server);
     let fields =
         weir_pgwire::ErrorFields { severity: "ERROR", sqlstate: "26000", message: "no", detail: None, hint: None };
     let mut answers = Vec::new();
@@ -320,7 +321,7 @@ fn a_client_in_session_mode_goes_on_after_a_pipeline_that_was_too_deep() {
     put_back::ready(&mut answers, b'I');
     answers.extend_from_slice(&done("SELECT 1", b'I'));
     world.bytes(server, &answers);
-    assert_eq!(world.heard(server), query("select 2"));
+    assert_eq!(world.received(server), query("select 2"));
     assert!(!world.is_paused(client));
 }
 
@@ -329,7 +330,7 @@ fn a_cancel_reaches_only_what_runs_and_holds_the_server_until_it_is_over() {
     let mut world = World::new(config(1));
     let client = world.arrival("ann", "db");
     let server = world.server();
-    let welcome = world.heard(client);
+    let welcome = world.received(client);
     let at = welcome.windows(5).position(|w| w == [b'K', 0, 0, 0, 12]).expect("a key") + 5;
     let pid = u32::from_be_bytes(welcome[at..at + 4].try_into().unwrap());
     let key = welcome[at + 4..at + 8].to_vec();
@@ -352,14 +353,14 @@ fn a_cancel_reaches_only_what_runs_and_holds_the_server_until_it_is_over() {
     world.input(Input::Connected { peer: line, local: String::new(), remote: None });
     let mut request = Vec::new();
     put_front::cancel_request(&mut request, 77, &[1, 2, 3, 4]);
-    assert_eq!(world.heard(line), request);
-    world.heard(server);
+    assert_eq!(world.received(line), request);
+    world.received(server);
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert_eq!(world.heard(server), b"", "a late cancel must not hit the next client");
+    assert_eq!(world.received(server), b"", "a late cancel must not hit the next client");
     assert!(world.is_open(asker));
     world.gone(line);
     assert!(!world.is_open(asker));
-    assert_eq!(world.heard(server), query("select 2"));
+    assert_eq!(world.received(server), query("select 2"));
 }
 
 #[test]
@@ -371,18 +372,18 @@ fn pause_waits_for_quiet_and_resume_goes_on() {
     let admin = world.arrival("admin", "pgbouncer");
     world.bytes(client, &query("begin"));
     world.bytes(server, &done("BEGIN", b'T'));
-    world.heard(admin);
+    world.received(admin);
     world.bytes(admin, &query("PAUSE"));
-    assert_eq!(world.heard(admin), b"", "a transaction is under way");
+    assert_eq!(world.received(admin), b"", "a transaction is under way");
     world.bytes(second, &query("select 2"));
     world.bytes(client, &query("commit"));
-    world.heard(server);
+    world.received(server);
     world.bytes(server, &done("COMMIT", b'I'));
-    assert_eq!(world.heard(admin), done("PAUSE", b'I'));
-    assert!(!says(&world.heard(server), "select 2"));
+    assert_eq!(world.received(admin), done("PAUSE", b'I'));
+    assert!(!says(&world.received(server), "select 2"));
     world.bytes(admin, &query("RESUME"));
     let server = if world.is_open(server) { server } else { world.server() };
-    assert_eq!(world.heard(server), query("select 2"));
+    assert_eq!(world.received(server), query("select 2"));
 }
 
 #[test]
@@ -398,16 +399,16 @@ fn reload_changes_pools_without_disconnecting_clients() {
     add_pool(&mut larger, "other", 1);
     world.helped(larger);
     let another = world.server();
-    assert_eq!(world.heard(another), query("select 2"), "there is room for one more");
+    assert_eq!(world.received(another), query("select 2"), "there is room for one more");
     let newcomer = world.arrival("ann", "other");
     assert!(world.connecting().is_some() && world.is_open(newcomer));
     world.signal(Signal::Reload);
     let mut without = config(2);
     without.pools.clear();
     world.helped(without);
-    assert!(world.is_open(client) && world.is_open(server), "a transaction goes on");
+    assert!(world.is_open(client) && world.is_open(server), "a transaction continues");
     let late = world.arrival("ann", "db");
-    assert!(says(&world.heard(late), "no such database"));
+    assert!(says(&world.received(late), "no such database"));
 }
 
 #[test]
@@ -491,7 +492,7 @@ fn clients_beyond_the_limit_get_an_error() {
     let mut world = World::new(config);
     let client = world.client();
     let second = world.arrival("ann", "db");
-    assert!(says(&world.heard(second), "no more connections allowed"));
+    assert!(says(&world.received(second), "no more connections allowed"));
     assert!(world.is_open(client) && !world.is_open(second));
     world.gone(client);
     let third = world.client();
@@ -503,6 +504,6 @@ fn a_login_that_takes_too_long_is_ended() {
     let mut world = World::new(config(1));
     let visitor = world.visitor();
     world.pass(Span::from_secs(3600));
-    assert!(says(&world.heard(visitor), "client_login_timeout"));
+    assert!(says(&world.received(visitor), "client_login_timeout"));
     assert!(!world.is_open(visitor));
 }

@@ -81,13 +81,13 @@ impl Process {
         if let Some(server) = world.connecting() {
             world.log_in(server);
         }
-        let heard = world.heard(peer);
+        let received = world.received(peer);
         match world.is_open(peer) {
             true => {
-                assert!(heard.ends_with(&ready(b'I')), "{:?}", String::from_utf8_lossy(&heard));
+                assert!(received.ends_with(&ready(b'I')), "{:?}", String::from_utf8_lossy(&received));
                 Ok(At(worker, peer))
             }
-            false => Err(String::from_utf8_lossy(&heard).into_owned()),
+            false => Err(String::from_utf8_lossy(&received).into_owned()),
         }
     }
 

@@ -62,7 +62,7 @@ fn memory_of_unauthenticated_clients_is_bounded_for_each_and_for_all_and_is_rele
         }
         holders.push(peer);
     };
-    assert!(says(&world.heard(refused), "too many clients are logging in at once"));
+    assert!(says(&world.received(refused), "too many clients are logging in at once"));
     let held = world.engine.held_before_login();
     assert!(held <= MOST_OF_ALL && held > MOST_OF_ALL - 10_000, "{held}");
     assert!(holders.len() >= MOST_OF_ALL / 10_000, "{}", holders.len());
@@ -89,12 +89,12 @@ fn an_unauthenticated_client_may_send_a_little_ahead_and_not_more() {
     let ahead = [password("secret"), query("select 1")].concat();
     world.bytes(peer, &[startup("ann", "db"), ahead].concat());
     let server = world.server();
-    assert!(says(&world.heard(server), "select 1"), "what was sent ahead is processed after the login");
+    assert!(says(&world.received(server), "select 1"), "what was sent ahead is processed after the login");
     assert_eq!(world.engine.held_before_login(), 0);
     for database in ["db", "weir"] {
         let peer = world.arrival("ann", database);
         world.bytes(peer, &vec![b'p'; 33 << 10]);
-        assert!(says(&world.heard(peer), "protocol violation") && !world.is_open(peer), "{database}");
+        assert!(says(&world.received(peer), "protocol violation") && !world.is_open(peer), "{database}");
     }
     assert_eq!(world.engine.held_before_login(), 0);
 }
@@ -129,7 +129,7 @@ fn operators_log_in_by_the_unix_socket_however_many_others_are_connected() {
         if let Some(secret) = secret {
             world.bytes(operator, &password(secret));
         }
-        assert!(world.heard(operator).ends_with(&ready(b'I')), "{user} is at the console");
+        assert!(world.received(operator).ends_with(&ready(b'I')), "{user} is at the console");
     }
     assert!(others.iter().all(|peer| world.is_open(*peer)), "no client was closed so soon");
 }
@@ -141,10 +141,10 @@ fn unauthenticated_clients_make_room_for_clients_and_for_administrators() {
     world.pass(Span::from_secs(6));
     let admin = accepted(&mut world, tcp()).expect("one makes room");
     assert!(!world.is_open(others[0]) && world.is_open(others[1]), "the oldest goes first");
-    assert!(says(&world.heard(others[0]), "too many clients are logging in at once"));
+    assert!(says(&world.received(others[0]), "too many clients are logging in at once"));
     world.bytes(admin, &startup("admin", "pgbouncer"));
     world.bytes(admin, &password("secret"));
-    assert!(world.heard(admin).ends_with(&ready(b'I')), "an administrator by TCP");
+    assert!(world.received(admin).ends_with(&ready(b'I')), "an administrator by TCP");
     for _ in 0..49 {
         let peer = accepted(&mut world, tcp()).expect("there is room for clients");
         world.bytes(peer, &startup("ann", "db"));
@@ -152,13 +152,13 @@ fn unauthenticated_clients_make_room_for_clients_and_for_administrators() {
         if let Some(server) = world.connecting() {
             world.log_in(server);
         }
-        assert!(world.heard(peer).ends_with(&ready(b'I')), "a client logs in");
+        assert!(world.received(peer).ends_with(&ready(b'I')), "a client logs in");
     }
     // Logged-in clients stay.
     world.pass(Span::from_secs(6));
     let more = accepted(&mut world, tcp()).expect("there is room for a refusal");
     world.bytes(more, &startup("ann", "db"));
-    assert!(says(&world.heard(more), "no more connections allowed"));
+    assert!(says(&world.received(more), "no more connections allowed"));
 }
 
 #[test]
@@ -183,10 +183,10 @@ fn unknown_users_cost_no_hashing() {
     put_front::sasl_initial(&mut first, "SCRAM-SHA-256", b"n,,n=,r=abcdefghijklmnopqrstuvwx");
     let challenge = |world: &mut World, user: &str| {
         let peer = world.arrival(user, "db");
-        world.heard(peer);
+        world.received(peer);
         world.bytes(peer, &first);
-        let heard = world.heard(peer);
-        let Ok(Auth::SaslContinue(text)) = backend::authentication(&heard[HEAD..]) else { panic!("{heard:?}") };
+        let received = world.received(peer);
+        let Ok(Auth::SaslContinue(text)) = backend::authentication(&received[HEAD..]) else { panic!("{received:?}") };
         let text = String::from_utf8_lossy(text).into_owned();
         text.split_once(",s=").unwrap().1.to_owned()
     };
@@ -213,7 +213,7 @@ fn guess(world: &mut World, text: &str) -> Peer {
     let peer = world.socket();
     world.input_only(Input::Accepted { peer, from: tcp() });
     world.bytes_only(peer, &startup("ann", "db"));
-    world.heard(peer);
+    world.received(peer);
     world.bytes_only(peer, &password(text));
     peer
 }
@@ -224,7 +224,7 @@ fn passwords_that_wait_for_a_helper_are_bounded_and_one_more_is_refused() {
     let peers: Vec<Peer> = (0..1_200).map(|number| guess(&mut world, &format!("guess {number}"))).collect();
     let waiting = peers.iter().filter(|peer| world.is_open(**peer)).count();
     assert_eq!(waiting, 16 + 1_000);
-    assert!(says(&world.heard(peers[1_199]), "too many clients are logging in at once"));
+    assert!(says(&world.received(peers[1_199]), "too many clients are logging in at once"));
     let jobs: Vec<u64> = std::iter::from_fn(|| world.asked_for_help()).collect();
     assert_eq!(jobs.len(), 16, "helpers have few of them");
     // Clients that disconnect make room, and cost nothing any more.
@@ -236,7 +236,7 @@ fn passwords_that_wait_for_a_helper_are_bounded_and_one_more_is_refused() {
     for job in jobs {
         world.input_only(Input::Helped { job, answer: Answer::Salted([9; 32]) });
     }
-    assert!(says(&world.heard(peers[0]), "password authentication failed"));
+    assert!(says(&world.received(peers[0]), "password authentication failed"));
     let next: Vec<u64> = std::iter::from_fn(|| world.asked_for_help()).collect();
     assert_eq!(next.len(), 1, "only who is still there");
     world.input_only(Input::Helped { job: next[0], answer: Answer::Salted([1; 32]) });

@@ -17,12 +17,12 @@ fn a_reload_leaves_what_only_a_restart_can_change() {
     other.limits.size = 33;
     world.helped(other);
     let console = world.arrival("admin", "pgbouncer");
-    world.heard(console);
+    world.received(console);
     world.bytes(console, &query("SHOW CONFIG"));
-    let heard = world.heard(console);
-    assert!(says(&heard, "listen_port\0\0\0\x046432"), "the old port is in force");
-    assert!(!says(&heard, "7777"));
-    assert!(says(&heard, "default_pool_size\0\0\0\x0233"));
+    let received = world.received(console);
+    assert!(says(&received, "listen_port\0\0\0\x046432"), "the old port is in force");
+    assert!(!says(&received, "7777"));
+    assert!(says(&received, "default_pool_size\0\0\0\x0233"));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_client_whose_pool_moves_to_another_worker_while_it_logs_in_asks_for_its_ser
         arrivals.collect::<Vec<_>>().into_iter().find(|client| !world.is_detaching(*client)).expect("one lives here")
     };
     let client = here(&mut world);
-    world.heard(client);
+    world.received(client);
     world.signal(Signal::Reload);
     world.helped(asking(None));
     let mut password = Vec::new();

@@ -21,8 +21,8 @@ fn message(tag: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// Whether these bytes have been sent, perhaps with others around them.
-fn received(heard: &[u8], bytes: &[u8]) -> bool {
-    heard.windows(bytes.len()).any(|part| part == bytes)
+fn received(received: &[u8], bytes: &[u8]) -> bool {
+    received.windows(bytes.len()).any(|part| part == bytes)
 }
 
 #[test]
@@ -30,10 +30,10 @@ fn what_comes_with_the_end_of_a_stream_reaches_its_server() {
     let mut world = World::new(config(2));
     let (client, server) = replicating(&mut world, b"");
     world.bytes(client, &query("START_REPLICATION 0/0"));
-    world.heard(server);
+    world.received(server);
     let status = message(b'd', b"r: written up to here");
     world.bytes(client, &[&status[..], &message(b'X', b"")].concat());
-    assert!(received(&world.heard(server), &status));
+    assert!(received(&world.received(server), &status));
     assert!(!world.is_open(server) && !world.is_open(client));
 }
 
@@ -46,7 +46,7 @@ fn messages_that_were_begun_ahead_of_a_stream_are_read_as_they_are() {
         let (client, server) = replicating(&mut world, &first[..cut]);
         world.bytes(client, &[&first[cut..], &second].concat());
         assert!(world.is_open(client) && world.is_open(server), "cut at {cut}");
-        assert!(received(&world.heard(server), &[&first[..], &second].concat()));
+        assert!(received(&world.received(server), &[&first[..], &second].concat()));
     }
     let mut world = World::new(config(2));
     let (client, server) = replicating(&mut world, &[query("IDENTIFY_SYSTEM"), message(b'X', b"")].concat());

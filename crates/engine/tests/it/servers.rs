@@ -70,7 +70,7 @@ fn let_in(world: &mut World, server: Peer, standby: Option<bool>) {
     }
     put_back::backend_key_data(&mut bytes, 77, &[1, 2, 3, 4]);
     put_back::ready(&mut bytes, b'I');
-    world.heard(server);
+    world.received(server);
     world.bytes(server, &bytes);
 }
 
@@ -81,15 +81,15 @@ fn a_server_that_can_encrypt_is_logged_in_to_after_the_handshake() {
         let client = world.arrival("ann", "db");
         let server = world.connecting().unwrap();
         connected(&mut world, server);
-        assert_eq!(world.heard(server), ssl_request());
+        assert_eq!(world.received(server), ssl_request());
         world.bytes(server, b"S");
         let host = Host::parse("127.0.0.1");
         assert!(world.shook(server, &Handshake::Connect { host, mode, direct: false }));
-        assert_eq!(world.heard(server), b"", "nothing is sent before the handshake is done");
+        assert_eq!(world.received(server), b"", "nothing is sent before the handshake is done");
         world.input(Input::Secured { peer: server, tls: secured() });
-        assert!(says(&world.heard(server), "database\0db"));
+        assert!(says(&world.received(server), "database\0db"));
         let_in(&mut world, server, None);
-        assert!(world.heard(client).ends_with(&ready(b'I')));
+        assert!(world.received(client).ends_with(&ready(b'I')));
     }
 }
 
@@ -102,7 +102,7 @@ fn a_handshake_at_once_asks_nothing_and_wants_the_protocol_named() {
         let client = world.arrival("ann", "db");
         let server = world.connecting().unwrap();
         connected(&mut world, server);
-        assert_eq!(world.heard(server), b"", "no SSLRequest");
+        assert_eq!(world.received(server), b"", "no SSLRequest");
         let host = Host::parse("127.0.0.1");
         assert!(world.shook(server, &Handshake::Connect { host, mode: SslMode::Require, direct: true }));
         let named = alpn.is_some();
@@ -110,9 +110,9 @@ fn a_handshake_at_once_asks_nothing_and_wants_the_protocol_named() {
         assert_eq!(world.is_open(server), named);
         if named {
             let_in(&mut world, server, None);
-            assert!(world.heard(client).ends_with(&ready(b'I')));
+            assert!(world.received(client).ends_with(&ready(b'I')));
         } else {
-            assert!(says(&world.heard(client), "without ALPN protocol negotiation"));
+            assert!(says(&world.received(client), "without ALPN protocol negotiation"));
         }
     }
 }
@@ -124,7 +124,7 @@ fn settings_of_encryption_replace_servers_and_a_refused_login_is_tried_again_at_
     let server = world.connecting().unwrap();
     connected(&mut world, server);
     let_in(&mut world, server, None);
-    assert!(world.heard(client).ends_with(&ready(b'I')));
+    assert!(world.received(client).ends_with(&ready(b'I')));
     let change = |world: &mut World, mode| {
         let mut next = config(1);
         next.tls.server.mode = mode;
@@ -143,15 +143,15 @@ fn a_server_without_encryption_is_taken_or_refused_as_the_mode_says() {
     world.arrival("ann", "db");
     let server = world.connecting().unwrap();
     connected(&mut world, server);
-    world.heard(server);
+    world.received(server);
     world.bytes(server, b"N");
-    assert!(says(&world.heard(server), "database\0db"), "on the same connection");
+    assert!(says(&world.received(server), "database\0db"), "on the same connection");
     let mut world = encrypting(SslMode::Require);
     let client = world.arrival("ann", "db");
     let server = world.connecting().unwrap();
     connected(&mut world, server);
     world.bytes(server, b"N");
-    assert!(!world.is_open(server) && says(&world.heard(client), "server refused SSL"));
+    assert!(!world.is_open(server) && says(&world.received(client), "server refused SSL"));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn bytes_before_the_handshake_cost_the_connection() {
         let server = world.connecting().unwrap();
         connected(&mut world, server);
         world.bytes(server, answer);
-        assert!(!world.is_open(server) && says(&world.heard(client), error));
+        assert!(!world.is_open(server) && says(&world.received(client), error));
     }
 }
 
@@ -180,20 +180,20 @@ fn prefer_does_without_after_a_failed_handshake_and_allow_with_after_a_refusal()
     world.shake_fails(server);
     let second = world.connecting().expect("another connection, at once");
     connected(&mut world, second);
-    assert!(says(&world.heard(second), "database\0db"));
+    assert!(says(&world.received(second), "database\0db"));
 
     let mut world = encrypting(SslMode::Allow);
     let client = world.arrival("ann", "db");
     let server = world.connecting().unwrap();
     connected(&mut world, server);
-    assert!(says(&world.heard(server), "database\0db"), "plain first");
+    assert!(says(&world.received(server), "database\0db"), "plain first");
     refuse(&mut world, server, "28000", "no pg_hba.conf entry for host, no encryption");
-    assert_eq!(world.heard(client), b"");
+    assert_eq!(world.received(client), b"");
     let second = world.connecting().expect("another connection, at once");
     connected(&mut world, second);
-    assert_eq!(world.heard(second), ssl_request());
+    assert_eq!(world.received(second), ssl_request());
     world.bytes(second, b"N");
-    assert!(says(&world.heard(client), "server refused SSL"), "there is no third attempt");
+    assert!(says(&world.received(client), "server refused SSL"), "there is no third attempt");
     assert!(world.connecting().is_none());
 }
 
@@ -205,7 +205,7 @@ fn a_unix_socket_is_never_asked_for_encryption() {
     world.arrival("ann", "db");
     let server = world.connecting().unwrap();
     connected(&mut world, server);
-    assert!(says(&world.heard(server), "database\0db"));
+    assert!(says(&world.received(server), "database\0db"));
 }
 
 #[test]
@@ -219,19 +219,19 @@ fn a_cancel_goes_to_the_servers_address_and_is_encrypted_like_it() {
     world.bytes(server, b"S");
     world.input(Input::Secured { peer: server, tls: secured() });
     let_in(&mut world, server, None);
-    let key = key_of(&world.heard(client));
+    let key = key_of(&world.received(client));
     world.bytes(client, &query("select pg_sleep(60)"));
     let canceller = world.visitor();
     world.bytes(canceller, &key);
     assert_eq!(world.last_target().map(|target| target.host), Some(Host::parse("127.0.0.1")));
     let cancel = world.connecting().unwrap();
     connected(&mut world, cancel);
-    assert_eq!(world.heard(cancel), ssl_request());
+    assert_eq!(world.received(cancel), ssl_request());
     world.bytes(cancel, b"S");
     let handshake = Handshake::Connect { host: Host::parse("db.example"), mode: SslMode::Require, direct: false };
     assert!(world.shook(cancel, &handshake), "its certificate is for the name");
     world.input(Input::Secured { peer: cancel, tls: secured() });
-    assert!(world.heard(cancel).ends_with(&[1, 2, 3, 4]));
+    assert!(world.received(cancel).ends_with(&[1, 2, 3, 4]));
 }
 
 /// The cancel request for a client's key.
@@ -284,14 +284,14 @@ fn a_host_that_is_down_is_skipped_at_once_and_all_down_is_reported_with_each_one
     let client = world.arrival("ann", "db");
     let first = world.connecting().unwrap();
     unreachable(&mut world, first);
-    assert_eq!(world.heard(client), b"");
+    assert_eq!(world.received(client), b"");
     let second = world.connecting().expect("the other one, at once");
     assert_eq!(world.last_target().unwrap().to_string(), "10.0.0.2:5432");
     connected(&mut world, second);
     refuse(&mut world, second, "53300", "sorry, too many clients already");
-    let heard = world.heard(client);
-    assert!(says(&heard, "10.0.0.1:5432: could not connect") && says(&heard, "10.0.0.2:5432: sorry, too many"));
-    assert!(says(&heard, "C53300") && world.connecting().is_none(), "all were tried: the next round waits");
+    let received = world.received(client);
+    assert!(says(&received, "10.0.0.1:5432: could not connect") && says(&received, "10.0.0.2:5432: sorry, too many"));
+    assert!(says(&received, "C53300") && world.connecting().is_none(), "all were tried: the next round waits");
     world.pass(Span::from_secs(2));
     world.arrival("ann", "db");
     assert!(world.connecting().is_some());
@@ -316,7 +316,7 @@ fn a_host_that_fails_twice_before_another_was_tried_is_not_all_hosts() {
     let server = world.connecting().unwrap();
     connected(&mut world, server);
     let_in(&mut world, server, None);
-    assert!(world.heard(client).ends_with(&ready(b'I')));
+    assert!(world.received(client).ends_with(&ready(b'I')));
 }
 
 #[test]
@@ -326,9 +326,9 @@ fn a_host_that_hangs_is_given_up_for_the_next() {
     let first = world.connecting().unwrap();
     let patience = config(1).limits.server_connect_timeout;
     world.pass(patience);
-    assert!(!world.is_open(first) && !says(&world.heard(client), "server_connect_timeout"));
+    assert!(!world.is_open(first) && !says(&world.received(client), "server_connect_timeout"));
     let second = world.server();
-    assert!(world.heard(client).ends_with(&ready(b'I')) && world.is_open(second));
+    assert!(world.received(client).ends_with(&ready(b'I')) && world.is_open(second));
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn only_a_server_that_fits_is_taken() {
         connected(&mut world, server);
         let_in(&mut world, server, standby);
         assert_eq!(world.is_open(server), fits, "{attrs:?} {standby:?}");
-        assert_eq!(world.heard(client).ends_with(&ready(b'I')), fits, "{attrs:?} {standby:?}");
+        assert_eq!(world.received(client).ends_with(&ready(b'I')), fits, "{attrs:?} {standby:?}");
     }
 }
 
@@ -368,10 +368,10 @@ fn a_server_that_does_not_report_its_role_is_asked() {
         let server = world.connecting().unwrap();
         connected(&mut world, server);
         let_in(&mut world, server, None);
-        assert!(says(&world.heard(server), "SELECT 1 WHERE pg_catalog."));
-        assert_eq!(world.heard(client), b"", "it is not handed out before it has answered");
+        assert!(says(&world.received(server), "SELECT 1 WHERE pg_catalog."));
+        assert_eq!(world.received(client), b"", "it is not handed out before it has answered");
         world.bytes(server, &done(rows, b'I'));
-        assert_eq!((world.is_open(server), world.heard(client).ends_with(&ready(b'I'))), (fits, fits), "{attrs:?}");
+        assert_eq!((world.is_open(server), world.received(client).ends_with(&ready(b'I'))), (fits, fits), "{attrs:?}");
     }
 }
 
@@ -391,7 +391,7 @@ fn prefer_standby_takes_any_after_all_were_looked_at() {
     let server = world.connecting().unwrap();
     connected(&mut world, server);
     let_in(&mut world, server, Some(false));
-    assert!(world.is_open(server) && world.heard(client).ends_with(&ready(b'I')));
+    assert!(world.is_open(server) && world.received(client).ends_with(&ready(b'I')));
 }
 
 #[test]
@@ -401,13 +401,13 @@ fn a_server_that_was_promoted_is_replaced_at_its_release() {
     let server = world.connecting().unwrap();
     connected(&mut world, server);
     let_in(&mut world, server, Some(true));
-    world.heard(client);
+    world.received(client);
     world.bytes(client, &query("select 1"));
     let mut bytes = Vec::new();
     put_back::parameter_status(&mut bytes, "in_hot_standby", "off");
     bytes.extend(done("SELECT 1", b'I'));
     world.bytes(server, &bytes);
-    assert!(says(&world.heard(client), "SELECT 1") && !world.is_open(server));
+    assert!(says(&world.received(client), "SELECT 1") && !world.is_open(server));
 }
 
 #[test]
@@ -420,10 +420,10 @@ fn a_new_server_begins_with_the_connect_query_and_may_fail_it() {
         let client = world.arrival("ann", "db");
         let server = world.connecting().unwrap();
         connected(&mut world, server);
-        assert!(says(&world.heard(server), "application_name\0app\0"));
+        assert!(says(&world.received(server), "application_name\0app\0"));
         let_in(&mut world, server, None);
-        assert_eq!(world.heard(server), query("SET work_mem = '8MB'"));
-        assert_eq!(world.heard(client), b"");
+        assert_eq!(world.received(server), query("SET work_mem = '8MB'"));
+        assert_eq!(world.received(client), b"");
         let mut bytes = Vec::new();
         if fails {
             let fields = weir_pgwire::ErrorFields {
@@ -439,7 +439,7 @@ fn a_new_server_begins_with_the_connect_query_and_may_fail_it() {
             bytes = done("SET", b'I');
         }
         world.bytes(server, &bytes);
-        assert!(world.heard(client).ends_with(&ready(b'I')) && world.is_open(server));
+        assert!(world.received(client).ends_with(&ready(b'I')) && world.is_open(server));
     }
 }
 
@@ -451,7 +451,7 @@ fn a_connect_query_that_leaves_a_transaction_open_is_a_failed_login() {
     connected(&mut world, server);
     let_in(&mut world, server, None);
     world.bytes(server, &done("BEGIN", b'T'));
-    assert!(!world.is_open(server) && says(&world.heard(client), "connect_query left a transaction open"));
+    assert!(!world.is_open(server) && says(&world.received(client), "connect_query left a transaction open"));
     assert!(world.connecting().is_none(), "and the next try waits");
 }
 
@@ -470,20 +470,20 @@ fn the_operators_queries_reset_and_check_and_a_reset_is_followed_by_the_connect_
     let server = world.connecting().unwrap();
     connected(&mut world, server);
     let_in(&mut world, server, None);
-    world.heard(server);
+    world.received(server);
     world.bytes(server, &done("SELECT 1", b'I'));
-    world.heard(client);
+    world.received(client);
     world.bytes(client, &query("select 1"));
-    assert_eq!(world.heard(server), query("SELECT check()"));
+    assert_eq!(world.received(server), query("SELECT check()"));
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert_eq!(world.heard(server), query("select 1"));
+    assert_eq!(world.received(server), query("select 1"));
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert_eq!(world.heard(server), query("SELECT clean()"), "always, in transaction mode too");
+    assert_eq!(world.received(server), query("SELECT clean()"), "always, in transaction mode too");
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert_eq!(world.heard(server), query("SELECT hello()"));
+    assert_eq!(world.received(server), query("SELECT hello()"));
     world.bytes(server, &done("SELECT 1", b'I'));
     world.bytes(client, &query("select 2"));
-    assert_eq!(world.heard(server), query("SELECT check()"));
+    assert_eq!(world.received(server), query("SELECT check()"));
 }
 
 #[test]
@@ -498,9 +498,9 @@ fn a_failing_reset_query_is_ignored_where_servers_are_kept_and_costs_the_server_
         let server = world.server();
         world.bytes(client, &query("select 1"));
         world.bytes(server, &done("SELECT 1", b'I'));
-        world.heard(server);
+        world.received(server);
         world.gone(client);
-        assert_eq!(world.heard(server), query("SELECT broken()"));
+        assert_eq!(world.received(server), query("SELECT broken()"));
         let mut bytes = Vec::new();
         let fields = weir_pgwire::ErrorFields {
             severity: "ERROR",
@@ -526,11 +526,11 @@ fn fast_close_ends_sessions_on_servers_that_were_given_up() {
         let server = world.server();
         world.bytes(client, &query("select 1"));
         world.bytes(server, &done("SELECT 1", b'I'));
-        world.heard(client);
+        world.received(client);
         let console = world.arrival("admin", "pgbouncer");
         world.bytes(console, &query("RECONNECT"));
         assert_eq!((world.is_open(client), world.is_open(server)), (!fast, !fast));
-        assert_eq!(says(&world.heard(client), "database configuration changed"), fast);
+        assert_eq!(says(&world.received(client), "database configuration changed"), fast);
     }
 }
 

@@ -25,15 +25,15 @@ fn client(world: &mut World, user: &str, database: &str) -> Peer {
     if let Some(server) = world.connecting() {
         world.log_in(server);
     }
-    assert!(world.heard(peer).ends_with(&ready(b'I')), "{user} is welcome at {database}");
+    assert!(world.received(peer).ends_with(&ready(b'I')), "{user} is welcome at {database}");
     peer
 }
 
 fn table(world: &mut World, what: &str) -> String {
     let admin = world.arrival("admin", "pgbouncer");
-    world.heard(admin);
+    world.received(admin);
     world.bytes(admin, &query(&format!("SHOW {what}")));
-    let text = String::from_utf8_lossy(&world.heard(admin)).into_owned();
+    let text = String::from_utf8_lossy(&world.received(admin)).into_owned();
     world.gone(admin);
     text
 }
@@ -43,7 +43,7 @@ fn refuse(world: &mut World, server: Peer, sqlstate: &str, message: &str) {
     world.input(weir_engine::port::Input::Connected { peer: server, local: String::new(), remote: None });
     let mut bytes = Vec::new();
     put_back::error(&mut bytes, &ErrorFields { severity: "FATAL", sqlstate, message, detail: None, hint: None });
-    world.heard(server);
+    world.received(server);
     world.bytes(server, &bytes);
 }
 
@@ -54,15 +54,15 @@ fn an_idle_server_of_another_user_makes_room_and_a_busy_one_is_waited_for() {
     // Ann's server is idle: it is closed for Bob.
     let bob = world.arrival("bob", "db");
     let server = world.server();
-    assert!(world.heard(bob).ends_with(&ready(b'I')));
+    assert!(world.received(bob).ends_with(&ready(b'I')));
     world.bytes(bob, &query("SELECT 1"));
     world.bytes(ann, &query("SELECT 2"));
     assert!(world.connecting().is_none(), "the only server is busy");
-    world.heard(server);
+    world.received(server);
     world.bytes(server, &done("SELECT 1", b'I'));
     assert!(!world.is_open(server), "it is idle, and Ann waits");
     let server = world.server();
-    assert!(says(&world.heard(server), "SELECT 2"));
+    assert!(says(&world.received(server), "SELECT 2"));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_user_has_a_limit_of_servers_over_all_databases() {
     client(&mut world, "bob", "db");
     world.gone(second);
     let server = world.server();
-    assert!(says(&world.heard(server), "SELECT 2"), "the closed server returned its permit");
+    assert!(says(&world.received(server), "SELECT 2"), "the closed server returned its permit");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_wait_that_times_out_gets_an_error_and_leaves_nothing_behind() {
     world.bytes(ann, &query("BEGIN"));
     let bob = world.arrival("bob", "db");
     world.pass(Span::from_secs(61));
-    assert!(says(&world.heard(bob), "query_wait_timeout"));
+    assert!(says(&world.received(bob), "query_wait_timeout"));
     let bob = world.arrival("bob", "db");
     world.reset(bob);
     world.gone(ann);
@@ -126,7 +126,7 @@ fn a_reload_that_sets_a_limit_counts_the_servers_that_are_there() {
     world.signal(Signal::Reload);
     world.helped(limited(3));
     world.server();
-    assert!(world.heard(bob).ends_with(&ready(b'I')), "room for three");
+    assert!(world.received(bob).ends_with(&ready(b'I')), "room for three");
     world.signal(Signal::Reload);
     world.helped(limited(0));
     world.gone(server);
@@ -145,7 +145,7 @@ fn a_reload_that_lifts_the_limit_serves_waiting_clients() {
     world.helped(limited(0));
     world.pass(Span::from_secs(1));
     world.server();
-    assert!(world.heard(bob).ends_with(&ready(b'I')));
+    assert!(world.received(bob).ends_with(&ready(b'I')));
 }
 
 #[test]
@@ -165,11 +165,11 @@ fn a_look_up_is_under_the_limit_and_makes_room_for_the_one_it_let_in() {
     world.bytes(asker, &bytes);
     let mut password = Vec::new();
     weir_pgwire::put_front::password(&mut password, b"hush");
-    world.heard(ann);
+    world.received(ann);
     world.bytes(ann, &password);
     assert!(!world.is_open(asker), "its server makes room");
     world.server();
-    assert!(world.heard(ann).ends_with(&ready(b'I')));
+    assert!(world.received(ann).ends_with(&ready(b'I')));
 }
 
 /// Any database is served.
@@ -203,7 +203,7 @@ fn a_database_that_does_not_exist_leaves_nothing_behind() {
         let ann = world.arrival("ann", &format!("invented{n}"));
         let server = world.connecting().expect("a connect");
         refuse(&mut world, server, "3D000", "database \"invented\" does not exist");
-        assert!(says(&world.heard(ann), "does not exist"));
+        assert!(says(&world.received(ann), "does not exist"));
     }
     assert!(!table(&mut world, "STATS").contains("invented"));
 }

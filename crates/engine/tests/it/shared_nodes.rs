@@ -51,7 +51,7 @@ fn a_closed_server_makes_room_only_when_the_server_has_ended_it() {
     assert!(world.connecting().is_none(), "what it still sends is no end");
     world.gone(server);
     let next = world.server();
-    assert!(world.heard(bob).ends_with(&ready(b'I')) && world.is_open(next));
+    assert!(world.received(bob).ends_with(&ready(b'I')) && world.is_open(next));
 }
 
 #[test]
@@ -59,10 +59,10 @@ fn an_idle_server_that_is_closed_for_another_user_is_waited_for() {
     let mut world = world(1, 0);
     let ann = world.arrival("ann", "db");
     let server = world.server();
-    assert!(world.heard(ann).ends_with(&ready(b'I')));
-    world.heard(server);
+    assert!(world.received(ann).ends_with(&ready(b'I')));
+    world.received(server);
     world.arrival("bob", "db");
-    assert_eq!(world.heard(server), [b'X', 0, 0, 0, 4], "a Terminate");
+    assert_eq!(world.received(server), [b'X', 0, 0, 0, 4], "a Terminate");
     assert!(world.connecting().is_none());
     world.gone(server);
     assert!(world.connecting().is_some());
@@ -73,7 +73,7 @@ fn a_server_that_does_not_end_is_given_up() {
     let mut world = world(1, 0);
     let ann = world.arrival("ann", "db");
     let server = world.server();
-    world.heard(ann);
+    world.received(ann);
     world.arrival("bob", "db");
     for _ in 0..7 {
         world.pass(Span::from_secs(5));
@@ -90,7 +90,7 @@ fn a_login_from_before_the_end_of_a_lease_is_not_finished_after_it() {
     // The process is frozen: what has arrived meanwhile comes before any timer.
     world.now = world.now + Span::from_secs(20);
     world.input_only(Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote: None });
-    assert!(world.heard(server).is_empty() && !world.is_open(server), "no startup packet is sent");
+    assert!(world.received(server).is_empty() && !world.is_open(server), "no startup packet is sent");
     assert!(world.connecting().is_none(), "there is no other grant");
     grant(&mut world, 5, 0, Span::from_secs(6));
     world.pass(Span::from_secs(1));
@@ -103,7 +103,7 @@ fn a_login_within_the_floor_goes_on_without_a_lease() {
     world.pass(Span::from_secs(20));
     let ann = world.arrival("ann", "db");
     world.server();
-    assert!(world.heard(ann).ends_with(&ready(b'I')));
+    assert!(world.received(ann).ends_with(&ready(b'I')));
 }
 
 /// An idle server of a client that has left.
@@ -111,7 +111,7 @@ fn idle(world: &mut World) -> Peer {
     let ann = world.arrival("ann", "db");
     let server = world.server();
     world.gone(ann);
-    world.heard(server);
+    world.received(server);
     server
 }
 
@@ -126,7 +126,7 @@ fn a_process_that_ends_waits_until_its_servers_have_ended() {
         let mut world = world(2, 0);
         let server = idle(&mut world);
         world.signal(signal);
-        assert_eq!(world.heard(server), [b'X', 0, 0, 0, 4], "a Terminate");
+        assert_eq!(world.received(server), [b'X', 0, 0, 0, 4], "a Terminate");
         assert_eq!(end(&world), (false, false));
         world.pass(Span::from_millis(500));
         assert_eq!(end(&world), (false, false));
@@ -169,7 +169,7 @@ fn at_the_end_of_shutdown_timeout_servers_in_use_are_closed_and_waited_for() {
     world.pass(Span::from_millis(900));
     assert_eq!(end(&world), (false, false));
     world.pass(Span::from_millis(200));
-    assert!(world.heard(server).ends_with(&[b'X', 0, 0, 0, 4]), "a Terminate");
+    assert!(world.received(server).ends_with(&[b'X', 0, 0, 0, 4]), "a Terminate");
     assert_eq!(end(&world), (false, false));
     world.gone(server);
     assert_eq!(end(&world), (true, true));
@@ -188,8 +188,8 @@ fn a_second_signal_ends_the_process_at_once() {
 fn a_server_in_use_is_closed_after_the_lease_and_its_client_gets_an_error() {
     let mut world = world(2, 0);
     let (ann, server) = busy(&mut world);
-    world.heard(ann);
+    world.received(ann);
     world.pass(Span::from_secs(8));
-    assert!(world.heard(server).ends_with(&[b'X', 0, 0, 0, 4]), "a Terminate");
-    assert!(says(&world.heard(ann), "server conn crashed?") && !world.is_open(ann));
+    assert!(world.received(server).ends_with(&[b'X', 0, 0, 0, 4]), "a Terminate");
+    assert!(says(&world.received(ann), "server conn crashed?") && !world.is_open(ann));
 }

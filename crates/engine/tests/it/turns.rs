@@ -38,7 +38,7 @@ fn a_host_gets_so_many_logins_at_once_and_all_pools_are_served_in_turn() {
     for (served, client) in clients.iter().enumerate() {
         let server = under_way.remove(0);
         world.log_in(server);
-        assert!(world.heard(*client).ends_with(&ready(b'I')), "first come, first served: {served}");
+        assert!(world.received(*client).ends_with(&ready(b'I')), "first come, first served: {served}");
         under_way.extend(connecting(&mut world));
         assert_eq!(under_way.len(), 3.min(10 - served - 1), "the next takes the turn");
     }
@@ -53,7 +53,7 @@ fn a_login_that_fails_or_takes_too_long_makes_room_for_the_next() {
     world.input(weir_engine::port::Input::Connected { peer: first, local: String::new(), remote: None });
     // The server does not answer.
     world.pass(Span::from_secs(16));
-    assert!(says(&world.heard(clients[0]), "server_connect_timeout"));
+    assert!(says(&world.received(clients[0]), "server_connect_timeout"));
     let second = world.connecting().expect("the next has its turn");
     world.input(weir_engine::port::Input::Connected { peer: second, local: String::new(), remote: None });
     world.gone(second);
@@ -61,7 +61,7 @@ fn a_login_that_fails_or_takes_too_long_makes_room_for_the_next() {
     world.pass(Span::from_millis(50));
     let third = world.connecting().expect("and the last one");
     world.log_in(third);
-    assert!(world.heard(clients[2]).ends_with(&ready(b'I')));
+    assert!(world.received(clients[2]).ends_with(&ready(b'I')));
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn a_pool_in_the_queue_of_an_unreachable_host_fails_without_a_try() {
     let first = world.connecting().expect("a login");
     let second = world.connecting().expect("another one");
     world.refuse_connect(first, "Connection refused");
-    let told = clients.iter().filter(|client| says(&world.heard(**client), "Connection refused")).count();
-    assert_eq!(told, 99, "all but the client of the login that is under way");
+    let refused = clients.iter().filter(|client| says(&world.received(**client), "Connection refused")).count();
+    assert_eq!(refused, 99, "all but the client of the login that is under way");
     assert_eq!(world.connecting(), None, "no other pool has tried");
     world.log_in(second);
 }
@@ -84,9 +84,9 @@ fn a_pool_that_leaves_the_queue_is_skipped() {
     let first = world.connecting().expect("one login");
     world.gone(clients[1]);
     world.log_in(first);
-    let next = world.connecting().expect("the turn goes on");
+    let next = world.connecting().expect("the turn continues");
     world.log_in(next);
-    assert!(world.heard(clients[2]).ends_with(&ready(b'I')));
+    assert!(world.received(clients[2]).ends_with(&ready(b'I')));
     assert_eq!(world.connecting(), None);
 }
 

@@ -20,7 +20,7 @@ pub struct Borrower {
     /// The borrowed servers: the handle here, and the one at the owner.
     pub(super) borrowed: BTreeMap<Peer, Peer>,
     /// The owner has been informed that there are clients here.
-    told_has_clients: bool,
+    reported_has_clients: bool,
 }
 
 /// What a borrower has to do when its pool has nothing to do.
@@ -42,7 +42,7 @@ impl Default for Borrower {
             last_request: 0,
             requested: (Time::NEVER, Time::START),
             borrowed: BTreeMap::new(),
-            told_has_clients: false,
+            reported_has_clients: false,
         }
     }
 }
@@ -128,7 +128,7 @@ impl Borrower {
         if renew_at <= now {
             messages.push(self.request(pool, now));
         }
-        if std::mem::replace(&mut self.told_has_clients, has_clients) != has_clients {
+        if std::mem::replace(&mut self.reported_has_clients, has_clients) != has_clients {
             messages.push(ToOwner::HasClients(has_clients));
         }
         let renew_at = if renew_at <= now { Time::NEVER } else { renew_at };

@@ -548,8 +548,8 @@ impl World {
                 to,
                 record.request.is_some(),
                 record.lent,
-                ago(record.told),
-                ago(record.told_at).min(UPDATE_INTERVAL.micros() + 1),
+                ago(record.reported),
+                ago(record.reported_at).min(UPDATE_INTERVAL.micros() + 1),
             )
                 .hash(&mut hash);
         }

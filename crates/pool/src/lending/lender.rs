@@ -22,13 +22,13 @@ pub(super) struct Record {
     pub(super) lent: u32,
     has_clients: bool,
     /// The start of the oldest wait elsewhere, as last reported; never: none. And when it was reported.
-    pub(super) told: Time,
-    pub(super) told_at: Time,
+    pub(super) reported: Time,
+    pub(super) reported_at: Time,
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Record { request: None, lent: 0, has_clients: false, told: Time::NEVER, told_at: Time::START }
+        Record { request: None, lent: 0, has_clients: false, reported: Time::NEVER, reported_at: Time::START }
     }
 }
 
@@ -119,12 +119,12 @@ impl Lender {
         for (worker, record) in self.borrowers.iter_mut().filter(|(_, record)| record.lent > 0) {
             let elsewhere = |peer| BorrowRequest::from_handle(peer).is_none_or(|request| request.from != *worker);
             let oldest = pool.waiting().find(|(peer, _)| elsewhere(*peer)).map_or(Time::NEVER, |(_, since)| since);
-            if oldest == record.told {
+            if oldest == record.reported {
                 continue;
             }
-            let due = if record.told == Time::NEVER { now } else { record.told_at + UPDATE_INTERVAL };
+            let due = if record.reported == Time::NEVER { now } else { record.reported_at + UPDATE_INTERVAL };
             if due <= now {
-                (record.told, record.told_at) = (oldest, now);
+                (record.reported, record.reported_at) = (oldest, now);
                 updates.push((*worker, oldest));
             } else {
                 again = again.min(due);

@@ -71,7 +71,13 @@ fn by_servers(name: &str, dns: &Dns) -> Option<(Vec<IpAddr>, u32)> {
 }
 
 fn by_system(name: &str) -> Result<Vec<IpAddr>, String> {
-    let found = (name, 0).to_socket_addrs().map_err(|error| format!("{LOOK_UP_FAILED} \"{name}\": {error}"))?;
+    let failed = |error: std::io::Error| {
+        let error = error.to_string();
+        // Other failures, such as a name server that does not answer, may pass.
+        let advice = if error.contains("not known") { "; is the name of the host correct?" } else { "" };
+        format!("{LOOK_UP_FAILED} \"{name}\": {error}{advice}")
+    };
+    let found = (name, 0).to_socket_addrs().map_err(failed)?;
     let mut addresses: Vec<IpAddr> = Vec::new();
     for address in found.map(|address| address.ip()) {
         if !addresses.contains(&address) {

@@ -31,7 +31,7 @@ use sink::Sinks;
 const LINES: usize = 4096;
 /// The length in bytes at which a line is cut.
 const LINE_LIMIT: usize = 8 * 1024;
-/// So many writes a second follow their lines at once, so that the log has what a client has just received.
+/// This many writes a second follow their lines at once, so that the log has what a client has just received.
 const PROMPT_WRITES: u32 = 100;
 /// The pause after each write beyond that: lines queued meanwhile need no wake, and share a write.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -174,22 +174,32 @@ impl Log {
     }
 }
 
-/// Writes why a process can't start to the configured file and syslog: init scripts discard printed text. Returns
-/// whether a target has the lines.
-pub fn log_start_error(settings: &Settings, lines: &[String]) -> bool {
-    let Ok((log, thread)) = Log::start(LogTarget::Quiet, settings) else { return false };
+/// Writes why a process can't start as the log's lines, to the configured file and syslog, and to standard error if it is
+/// `printed`: init scripts discard that. Returns whether a target has the lines.
+pub fn log_start_error(settings: &Settings, lines: &[String], printed: bool) -> bool {
+    let target = || if printed { LogTarget::Stderr } else { LogTarget::Quiet };
+    let plain = Settings { file: None, syslog: false, ..settings.clone() };
+    // The file may be the reason.
+    let started = Log::start(target(), settings).or_else(|error| match printed {
+        true => Log::start(target(), &plain),
+        false => Err(error),
+    });
+    let Ok((log, thread)) = started else { return false };
     for (i, line) in lines.iter().enumerate() {
         let level = if i + 1 == lines.len() { Level::Fatal } else { Level::Error };
         log.line(level, format_args!("{line}"));
     }
     drop(log);
     thread.finish();
-    settings.file.is_some() || settings.syslog
+    printed || settings.file.is_some() || settings.syslog
 }
 
 /// Whether the configured log file can be written; creates it.
 pub fn check_log_file(settings: &Settings) -> io::Result<()> {
-    settings.file.as_deref().map_or(Ok(()), |path| sink::append(path).map(drop))
+    settings
+        .file
+        .as_deref()
+        .map_or(Ok(()), |path| sink::append(path).map(drop).map_err(|error| sink::unopened(path, &error)))
 }
 
 fn write_lines(

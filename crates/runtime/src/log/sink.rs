@@ -98,7 +98,7 @@ impl Sinks {
             }
         }
         if let Some(path) = &settings.file {
-            streams.push(Stream::file(path, settings.format)?);
+            streams.push(Stream::file(path, settings.format).map_err(|error| unopened(path, &error))?);
         }
         let syslog = settings.syslog.then(|| Syslog::new(settings));
         Ok(Sinks { streams, syslog, zone: TimeZone::system(), settings: settings.clone() })
@@ -203,12 +203,17 @@ impl Stream {
     /// Whether the target has accepted the line with the number of lost ones.
     fn tell_loss(&mut self, zone: &TimeZone) -> bool {
         let text = format!("{} lines of the log were lost: they could not be written here", self.lost);
-        let mut told = Vec::new();
+        let mut report = Vec::new();
         if self.torn {
-            told.push(b'\n');
+            report.push(b'\n');
         }
-        form(&mut told, self.format, &Line { level: Level::Warning, at: unix_micros(), who: Who::Process, text }, zone);
-        let taken = self.write(&told) == told.len();
+        form(
+            &mut report,
+            self.format,
+            &Line { level: Level::Warning, at: unix_micros(), who: Who::Process, text },
+            zone,
+        );
+        let taken = self.write(&report) == report.len();
         self.lost = if taken { 0 } else { self.lost };
         taken
     }
@@ -252,6 +257,13 @@ fn form(into: &mut Vec<u8>, format: LogFormat, line: &Line, zone: &TimeZone) {
 /// The number of line ends.
 fn lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// Why a start without the log's file is refused.
+pub(super) fn unopened(path: &Path, error: &io::Error) -> io::Error {
+    let folder = path.parent().filter(|folder| error.kind() == io::ErrorKind::NotFound && !folder.exists());
+    let advice = folder.map(|folder| format!("; create the folder {}, or change the log's file", folder.display()));
+    io::Error::new(error.kind(), format!("{}: {error}{}", path.display(), advice.unwrap_or_default()))
 }
 
 pub(super) fn append(path: &Path) -> io::Result<File> {
@@ -303,8 +315,8 @@ impl Syslog {
         let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let lost = std::mem::take(&mut self.lost);
         if lost > 0 {
-            let told = socket.send(format!("{lost} lines were lost here\n").as_bytes());
-            self.lost = if told.is_ok() { 0 } else { lost };
+            let report = socket.send(format!("{lost} lines were lost here\n").as_bytes());
+            self.lost = if report.is_ok() { 0 } else { lost };
         }
         socket.send(text.as_bytes()).map(drop)
     }

@@ -21,9 +21,9 @@ pub(super) fn check(ldap: &Ldap, user: &str, password: &str, limit: Duration) ->
         let host = host.trim_start_matches('[').trim_end_matches(']');
         match connect(host, ldap.port, until) {
             Ok(socket) => {
-                let told = |error: &dyn std::fmt::Display| format!("LDAP server {host}:{}: {error}", ldap.port);
+                let described = |error: &dyn std::fmt::Display| format!("LDAP server {host}:{}: {error}", ldap.port);
                 return exchange(ldap, host, Timed { socket, until }, user, password)
-                    .unwrap_or_else(|error| Err(told(&error)));
+                    .unwrap_or_else(|error| Err(described(&error)));
             }
             Err(error) => why = format!("could not connect to LDAP server {host}:{}: {error}", ldap.port),
         }

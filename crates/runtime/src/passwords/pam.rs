@@ -76,11 +76,11 @@ pub(super) fn check(request: &PamRequest, limit: Duration) -> Result<(), String>
         .process_group(0)
         .spawn();
     let mut child = spawned.map_err(|error| format!("the helper for PAM could not be started: {error}"))?;
-    let told = ask(&mut child, request, limit);
+    let reply = ask(&mut child, request, limit);
     // With all that a module may have started.
     let _ = i32::try_from(child.id()).map(|group| killpg(Pid::from_raw(group), Signal::SIGKILL));
     let _ = child.wait();
-    match told?.trim() {
+    match reply?.trim() {
         GOOD => Ok(()),
         "" => Err("the helper for PAM ended without an answer: a module has crashed".to_owned()),
         why => Err(why.chars().flat_map(char::escape_debug).collect()),
@@ -99,7 +99,7 @@ fn ask(child: &mut Child, request: &PamRequest, limit: Duration) -> Result<Strin
     });
     served.map_err(|error| format!("no thread for the helper of PAM: {error}"))?;
     match answer.recv_timeout(limit) {
-        Ok(told) => told.map_err(|error| format!("the helper for PAM can't be read: {error}")),
+        Ok(reply) => reply.map_err(|error| format!("the helper for PAM can't be read: {error}")),
         Err(RecvTimeoutError::Timeout) => Err(format!("PAM gave no answer within {} s", limit.as_secs())),
         Err(RecvTimeoutError::Disconnected) => Err("the helper for PAM can't be read".to_owned()),
     }
@@ -108,9 +108,9 @@ fn ask(child: &mut Child, request: &PamRequest, limit: Duration) -> Result<Strin
 fn converse(mut input: ChildStdin, output: ChildStdout, request: &[u8]) -> std::io::Result<String> {
     input.write_all(request)?;
     drop(input);
-    let mut told = Vec::new();
-    output.take(MAX_LINE).read_to_end(&mut told)?;
-    Ok(String::from_utf8_lossy(&told).into_owned())
+    let mut reply = Vec::new();
+    output.take(MAX_LINE).read_to_end(&mut reply)?;
+    Ok(String::from_utf8_lossy(&reply).into_owned())
 }
 
 #[cfg(test)]

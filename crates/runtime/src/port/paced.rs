@@ -26,7 +26,7 @@ impl Port {
         }
     }
 
-    /// Ends the reads at intervals of a peer; the ring or epoll goes on. `false` if it has none.
+    /// Ends the reads at intervals of a peer; the ring or epoll continues. `false` if it has none.
     pub(crate) fn leave_pace(&mut self, peer: Peer) -> bool {
         let Some(slot) = self.peers.get(peer).filter(|slot| slot.reader == Reader::Paced) else { return false };
         slot.reader = Reader::Epoll;

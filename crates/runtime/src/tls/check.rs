@@ -66,13 +66,13 @@ fn times(file: &Path, now: i64) -> Option<String> {
     let all = certificates(file).ok()?;
     let first = Certificate::read(all.first()?)?;
     let name = first.common_name.as_deref().unwrap_or("without a name");
-    let told = |what: &str| Some(format!("{}: the certificate of \"{name}\" {what}", file.display()));
+    let described = |what: &str| Some(format!("{}: the certificate of \"{name}\" {what}", file.display()));
     let left = (first.not_after - now) / DAY;
     match left {
-        _ if now < first.not_before => told("does not hold yet; check the machine's clock"),
-        _ if now > first.not_after => told("has expired; others will refuse it: renew it, and reload"),
-        0 => told("expires within a day; renew it, and reload"),
-        _ if left < SOON => told(&format!("expires in {left} days; renew it, and reload")),
+        _ if now < first.not_before => described("does not hold yet; check the machine's clock"),
+        _ if now > first.not_after => described("has expired; others will refuse it: renew it, and reload"),
+        0 => described("expires within a day; renew it, and reload"),
+        _ if left < SOON => described(&format!("expires in {left} days; renew it, and reload")),
         _ => None,
     }
 }

@@ -141,7 +141,7 @@ fn accept(side: &TlsSide) -> Result<Accept, String> {
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    // A process that takes over goes on with the keys.
+    // A process that takes over continues with the keys.
     config.enable_secret_extraction = true;
     Ok(Accept { config: Arc::new(config), binding: own.binding })
 }

@@ -1,9 +1,9 @@
-//! Whether an encrypted connection goes on.
+//! Whether an encrypted connection continues.
 
 /// The phase of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// It goes on.
+    /// It continues.
     Open,
     /// The other side has said that nothing more will come (close_notify).
     Closed,

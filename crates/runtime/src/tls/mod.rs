@@ -15,7 +15,7 @@
 //! | `x509` | the few fields of a certificate that we read ourselves |
 //! | `session` | an encrypted connection: bytes in, bytes out |
 //! | `records` | the records of a connection that came from another process |
-//! | `end` | whether a connection goes on |
+//! | `end` | whether a connection continues |
 //! | `step` | one step of a handshake, done by a helper |
 //! | `charge` | how many bytes of handshakes are kept |
 //! | `state` | what a worker keeps for its encrypted sockets |

@@ -72,7 +72,7 @@ impl SealedState {
         let (algorithm, out) = keys(out_sequence, &out)?;
         let (_, incoming) = keys(in_sequence, &incoming)?;
         let tls13 = version? == ProtocolVersion::TLSv1_3;
-        // How much this key has encrypted is not known: so many full records as there were records.
+        // How much this key has encrypted is not known: as many full records as there were records.
         let blocks = out_sequence.saturating_mul((MOST / 16) as u64);
         Some(SealedState {
             tls13,

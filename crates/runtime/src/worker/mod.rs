@@ -145,10 +145,10 @@ impl<B: Handler> Worker<B> {
 
     /// Handles all completions of a wait. Returns whether epoll has events, too.
     fn tell_completed(&mut self, ring: &mut Ring, watching: &mut bool) -> bool {
-        let (mut others, mut told) = (false, 0);
+        let (mut others, mut inputs) = (false, 0);
         while let Some(completion) = ring.next() {
-            told += 1;
-            if told % CLOCK_EVERY == 0 {
+            inputs += 1;
+            if inputs % CLOCK_EVERY == 0 {
                 self.port.now = self.port.shared.clock.now();
             }
             if let Completion::Readable { more, .. } = completion {

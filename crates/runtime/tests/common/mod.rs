@@ -109,7 +109,7 @@ pub(crate) fn pattern(from: usize, count: usize) -> Vec<u8> {
 }
 
 /// An input as text.
-pub(crate) fn told(input: &Input<'_>) -> String {
+pub(crate) fn event(input: &Input<'_>) -> String {
     match input {
         Input::Accepted { .. } => "accepted".into(),
         Input::Bytes { bytes, .. } => format!("bytes {}", bytes.len()),
@@ -138,19 +138,19 @@ pub(crate) fn told(input: &Input<'_>) -> String {
 
 /// Sends back what it receives; pauses a peer while its own socket is full. Reports all its inputs.
 pub(crate) struct Echo {
-    pub(crate) told: Sender<String>,
+    pub(crate) event: Sender<String>,
 }
 
 impl Echo {
     pub(crate) fn new() -> (Echo, Receiver<String>) {
-        let (told, heard) = channel();
-        (Echo { told }, heard)
+        let (event, received) = channel();
+        (Echo { event }, received)
     }
 }
 
 impl Handler for Echo {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
-        let _ = self.told.send(told(&input));
+        let _ = self.event.send(event(&input));
         match input {
             Input::Bytes { peer, bytes } => io.forward(peer, 0..bytes.len()),
             Input::Blocked { peer } => io.pause(peer),
@@ -277,6 +277,6 @@ pub(crate) fn target(address: SocketAddr) -> Target {
     Target { host: Host::Ip(address.ip()), port: address.port() }
 }
 
-pub(crate) fn next(heard: &Receiver<String>) -> String {
-    heard.recv_timeout(Duration::from_secs(20)).expect("the handler gets an input")
+pub(crate) fn next(received: &Receiver<String>) -> String {
+    received.recv_timeout(Duration::from_secs(20)).expect("the handler gets an input")
 }

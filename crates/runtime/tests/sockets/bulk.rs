@@ -19,10 +19,10 @@ const PIECE: usize = 8 << 10;
 /// A handler that compares a stream, pauses its peer after each `portion`, and resumes it for a byte of another peer. It
 /// answers the last byte.
 fn compare(portion: usize) -> (weir_runtime::Running, std::sync::mpsc::Receiver<String>) {
-    let (told, heard) = channel();
-    let mut told = Some(told);
+    let (event, received) = channel();
+    let mut event = Some(event);
     let running = serve(move |_| {
-        let told = told.take().unwrap();
+        let event = event.take().unwrap();
         let expected = pattern(0, STREAM);
         let (mut streamer, mut had, mut stop) = (None::<Peer>, 0, portion);
         script(move |_, input, io| {
@@ -42,20 +42,20 @@ fn compare(portion: usize) -> (weir_runtime::Running, std::sync::mpsc::Receiver<
                 }
                 Input::Bytes { .. } => streamer.into_iter().for_each(|peer| io.resume(peer)),
                 Input::Closed { peer, cause } if streamer == Some(peer) => {
-                    told.send(format!("{had} {cause:?}")).unwrap();
+                    event.send(format!("{had} {cause:?}")).unwrap();
                 }
                 _ => {}
             }
             Time::NEVER
         })
     });
-    (running, heard)
+    (running, received)
 }
 
 #[test]
 fn a_fast_stream_arrives_whole_and_its_last_bytes_at_once_whatever_is_paused_between() {
     for portion in [usize::MAX / 2, 3 << 20, 100_000] {
-        let (running, heard) = compare(portion);
+        let (running, received) = compare(portion);
         let mut streamer = client(&running);
         let mut other = client(&running);
         thread::scope(|scope| {
@@ -75,13 +75,13 @@ fn a_fast_stream_arrives_whole_and_its_last_bytes_at_once_whatever_is_paused_bet
             }
             sending.join().unwrap();
         });
-        assert_eq!(heard.recv_timeout(Duration::from_secs(20)).unwrap(), format!("{STREAM} Eof"), "{portion}");
+        assert_eq!(received.recv_timeout(Duration::from_secs(20)).unwrap(), format!("{STREAM} Eof"), "{portion}");
     }
 }
 
 #[test]
 fn a_fast_stream_that_breaks_off_is_noticed_also_while_it_is_paused() {
-    let (running, heard) = compare(3 << 20);
+    let (running, received) = compare(3 << 20);
     let mut streamer = client(&running);
     // Nobody resumes it: what the kernel takes beyond the first portion waits.
     let whole = pattern(0, 4 << 20);
@@ -89,6 +89,6 @@ fn a_fast_stream_that_breaks_off_is_noticed_also_while_it_is_paused() {
     let _ = whole.chunks(PIECE).try_for_each(|piece| streamer.write_all(piece));
     socket2::SockRef::from(&streamer).set_linger(Some(Duration::ZERO)).unwrap();
     drop(streamer);
-    let end = heard.recv_timeout(Duration::from_secs(20)).unwrap();
+    let end = received.recv_timeout(Duration::from_secs(20)).unwrap();
     assert!(end.ends_with(" Error"), "{end}");
 }

@@ -13,7 +13,7 @@ use crate::common::*;
 
 #[test]
 fn bytes_before_a_half_close_are_answered_after_it() {
-    let (echo, heard) = Echo::new();
+    let (echo, received) = Echo::new();
     let mut echo = Some(echo);
     let running = serve(|_| echo.take().unwrap());
     let mut stream = client(&running);
@@ -23,7 +23,7 @@ fn bytes_before_a_half_close_are_answered_after_it() {
     stream.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "last words");
     assert_eq!(
-        [next(&heard), next(&heard), next(&heard)],
+        [next(&received), next(&received), next(&received)],
         ["accepted".to_owned(), "bytes 10".into(), "closed Eof".into()]
     );
 }
@@ -105,13 +105,13 @@ fn a_peer_that_never_takes_its_last_bytes_is_dropped_after_the_linger() {
 
 #[test]
 fn a_paused_peer_delivers_no_bytes_until_it_is_resumed() {
-    let (told_to, heard) = channel();
-    let mut told_to = Some(told_to);
+    let (events, received) = channel();
+    let mut events = Some(events);
     let running = serve(|_| {
-        let told_to = told_to.take().unwrap();
+        let events = events.take().unwrap();
         let (mut held, mut due) = (None, Time::NEVER);
         script(move |now, input, io| {
-            told_to.send((told(&input), now)).unwrap();
+            events.send((event(&input), now)).unwrap();
             match input {
                 Input::Accepted { peer, .. } => {
                     io.pause(peer);
@@ -130,22 +130,23 @@ fn a_paused_peer_delivers_no_bytes_until_it_is_resumed() {
     let mut stream = client(&running);
     stream.write_all(b"early").unwrap();
     stream.shutdown(Shutdown::Both).unwrap();
-    let mut heard: Vec<(String, Time)> = (0..5).map(|_| heard.recv_timeout(Duration::from_secs(5)).unwrap()).collect();
-    assert_eq!(heard.remove(1).0, "ending", "the end of input is reported at once");
-    let words: Vec<&str> = heard.iter().map(|(word, _)| word.as_str()).collect();
+    let mut received: Vec<(String, Time)> =
+        (0..5).map(|_| received.recv_timeout(Duration::from_secs(5)).unwrap()).collect();
+    assert_eq!(received.remove(1).0, "ending", "the end of input is reported at once");
+    let words: Vec<&str> = received.iter().map(|(word, _)| word.as_str()).collect();
     assert_eq!(words, ["accepted", "tick", "bytes 5", "closed Eof"]);
-    let waited = heard[1].1.since(heard[0].1);
+    let waited = received[1].1.since(received[0].1);
     assert!(waited >= Span::from_millis(150), "a tick comes when it is due, not earlier: {waited:?}");
 }
 
 #[test]
 fn a_reset_of_a_paused_peer_reaches_the_handler() {
-    let (told_to, heard) = channel();
-    let mut told_to = Some(told_to);
+    let (events, received) = channel();
+    let mut events = Some(events);
     let running = serve(|_| {
-        let told_to = told_to.take().unwrap();
+        let events = events.take().unwrap();
         script(move |_, input, io| {
-            told_to.send(told(&input)).unwrap();
+            events.send(event(&input)).unwrap();
             if let Input::Accepted { peer, .. } = input {
                 io.pause(peer);
             }
@@ -153,11 +154,11 @@ fn a_reset_of_a_paused_peer_reaches_the_handler() {
         })
     });
     let stream = client(&running);
-    assert_eq!(next(&heard), "accepted");
+    assert_eq!(next(&received), "accepted");
     // Closing with a linger of zero sends a reset.
     socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
     drop(stream);
-    assert_eq!(next(&heard), "closed Error");
+    assert_eq!(next(&received), "closed Error");
 }
 
 #[test]

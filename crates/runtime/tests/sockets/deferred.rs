@@ -12,12 +12,12 @@ use crate::common::{client, next, plan, script};
 
 /// Serves with such a listener; says what each input was, and the sum of the bytes so far with a check of their order.
 fn deferred() -> (Running, Receiver<String>) {
-    let (told, heard) = channel();
-    let mut told = Some(told);
+    let (event, received) = channel();
+    let mut event = Some(event);
     let mut plan = plan(1);
     plan.listen.defer_accept = true;
     let running = start(plan, move |_| {
-        let (told, mut had) = (told.take().unwrap(), 0);
+        let (event, mut had) = (event.take().unwrap(), 0);
         script(move |_, input, _| {
             let said = match input {
                 Input::Accepted { .. } => {
@@ -32,11 +32,11 @@ fn deferred() -> (Running, Receiver<String>) {
                 Input::Closed { .. } => format!("closed after {had}"),
                 _ => return Time::NEVER,
             };
-            told.send(said).unwrap();
+            event.send(said).unwrap();
             Time::NEVER
         })
     });
-    (running.unwrap(), heard)
+    (running.unwrap(), received)
 }
 
 fn pattern(at: usize) -> u8 {
@@ -45,33 +45,33 @@ fn pattern(at: usize) -> u8 {
 
 #[test]
 fn what_a_client_sends_first_arrives_whole_however_much_it_is() {
-    let (running, heard) = deferred();
-    // The largest fills the worker's buffer, and goes on behind it.
+    let (running, received) = deferred();
+    // The largest fills the worker's buffer, and continues behind it.
     for length in [1, 8, 4096, 64 * 1024, 300_000] {
         let mut stream = client(&running);
         let bytes: Vec<u8> = (0..length).map(pattern).collect();
         stream.write_all(&bytes).unwrap();
-        assert_eq!(next(&heard), "accepted");
-        while next(&heard) != format!("bytes {length}") {}
+        assert_eq!(next(&received), "accepted");
+        while next(&received) != format!("bytes {length}") {}
         stream.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(next(&heard), format!("closed after {length}"));
+        assert_eq!(next(&received), format!("closed after {length}"));
     }
 }
 
 #[test]
 fn a_client_that_sends_and_leaves_before_it_is_accepted_is_heard() {
-    let (running, heard) = deferred();
+    let (running, received) = deferred();
     for _ in 0..50 {
         let mut stream = client(&running);
         stream.write_all(&[pattern(0), pattern(1)]).unwrap();
         drop(stream);
-        assert_eq!([next(&heard), next(&heard), next(&heard)], ["accepted", "bytes 2", "closed after 2"]);
+        assert_eq!([next(&received), next(&received), next(&received)], ["accepted", "bytes 2", "closed after 2"]);
     }
 }
 
 #[test]
 fn a_silent_client_is_accepted_a_little_later() {
-    let (running, heard) = deferred();
+    let (running, received) = deferred();
     let _silent = client(&running);
-    assert_eq!(next(&heard), "accepted");
+    assert_eq!(next(&received), "accepted");
 }

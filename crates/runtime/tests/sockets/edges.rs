@@ -18,24 +18,24 @@ use crate::common::*;
 
 /// A runtime whose handler connects to `target` at its first tick, and reports all its inputs.
 fn connecting(target: Target) -> (Running, Receiver<String>) {
-    let (told_to, heard) = channel();
-    let mut first = Some((target, told_to));
+    let (events, received) = channel();
+    let mut first = Some((target, events));
     let running = serve(move |_| {
-        let (target, told_to) = first.take().unwrap();
+        let (target, events) = first.take().unwrap();
         let mut handler = script(move |_, input, io| {
             match &input {
                 Input::Tick => drop(io.connect(&target)),
-                Input::Connected { local, .. } => told_to.send(format!("from {local}")).unwrap(),
+                Input::Connected { local, .. } => events.send(format!("from {local}")).unwrap(),
                 _ => {}
             }
-            told_to.send(told(&input)).unwrap();
+            events.send(event(&input)).unwrap();
             Time::NEVER
         });
         handler.deadline = Time::START;
         handler
     });
-    assert_eq!(next(&heard), "tick");
-    (running, heard)
+    assert_eq!(next(&received), "tick");
+    (running, received)
 }
 
 /// A port without a listener.
@@ -50,30 +50,30 @@ fn folder(name: &str) -> PathBuf {
     dir
 }
 
-fn silence(heard: &Receiver<String>) {
-    assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "no more inputs arrive");
+fn silence(received: &Receiver<String>) {
+    assert!(received.recv_timeout(Duration::from_millis(50)).is_err(), "no more inputs arrive");
 }
 
 #[test]
 fn a_refused_connect_fails_once_with_the_systems_words() {
-    let (_running, heard) = connecting(target(closed_port()));
-    let failed = next(&heard);
+    let (_running, received) = connecting(target(closed_port()));
+    let failed = next(&received);
     assert!(failed.contains("Connection refused"), "{failed}");
-    silence(&heard);
+    silence(&received);
 }
 
 #[test]
 fn a_connect_succeeds_once_and_says_from_where() {
     let listener = TcpListener::bind((LOCAL, 0)).unwrap();
-    let (_running, heard) = connecting(target(listener.local_addr().unwrap()));
+    let (_running, received) = connecting(target(listener.local_addr().unwrap()));
     let (mut server, from) = listener.accept().unwrap();
-    assert_eq!(next(&heard), format!("from {from}"));
-    assert_eq!(next(&heard), "connected");
-    silence(&heard);
+    assert_eq!(next(&received), format!("from {from}"));
+    assert_eq!(next(&received), "connected");
+    silence(&received);
     server.write_all(b"hello").unwrap();
-    assert_eq!(next(&heard), "bytes 5");
+    assert_eq!(next(&received), "bytes 5");
     drop(server);
-    assert_eq!(next(&heard), "closed Eof");
+    assert_eq!(next(&received), "closed Eof");
 }
 
 #[test]
@@ -81,21 +81,21 @@ fn a_name_is_looked_up_and_its_addresses_are_tried_in_order() {
     // "localhost" may be ::1 first; the server listens on the other one.
     let listener = TcpListener::bind((LOCAL, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (_running, heard) = connecting(Target { host: Host::Name("localhost".into()), port });
+    let (_running, received) = connecting(Target { host: Host::Name("localhost".into()), port });
     listener.accept().unwrap();
-    assert_eq!(next(&heard), "resolved localhost");
-    assert!(next(&heard).starts_with("from 127.0.0.1:"));
-    assert_eq!(next(&heard), "connected");
+    assert_eq!(next(&received), "resolved localhost");
+    assert!(next(&received).starts_with("from 127.0.0.1:"));
+    assert_eq!(next(&received), "connected");
 }
 
 #[test]
 fn a_name_without_an_answer_fails_once() {
     let host = Host::Name("no-such-host.invalid".into());
-    let (_running, heard) = connecting(Target { host, port: 5432 });
-    assert_eq!(next(&heard), "resolved no-such-host.invalid");
-    let failed = next(&heard);
+    let (_running, received) = connecting(Target { host, port: 5432 });
+    assert_eq!(next(&received), "resolved no-such-host.invalid");
+    let failed = next(&received);
     assert!(failed.contains("could not look up \"no-such-host.invalid\""), "{failed}");
-    silence(&heard);
+    silence(&received);
 }
 
 #[test]
@@ -103,12 +103,12 @@ fn a_folder_means_postgresqls_socket_in_it() {
     let dir = folder("connect");
     let path = dir.join(".s.PGSQL.7777");
     let listener = UnixListener::bind(&path).unwrap();
-    let (_running, heard) = connecting(Target { host: Host::SocketDir(dir.clone()), port: 7777 });
+    let (_running, received) = connecting(Target { host: Host::SocketDir(dir.clone()), port: 7777 });
     let (mut server, _) = listener.accept().unwrap();
-    assert_eq!(next(&heard), format!("from {}", path.display()));
-    assert_eq!(next(&heard), "connected");
+    assert_eq!(next(&received), format!("from {}", path.display()));
+    assert_eq!(next(&received), "connected");
     server.write_all(b"hello").unwrap();
-    assert_eq!(next(&heard), "bytes 5");
+    assert_eq!(next(&received), "bytes 5");
     std::fs::remove_dir_all(dir).unwrap();
 }
 
@@ -119,12 +119,12 @@ fn a_unix_socket_with_a_full_queue_is_waited_for() {
     socket.bind(&socket2::SockAddr::unix(dir.join(".s.PGSQL.1")).unwrap()).unwrap();
     socket.listen(0).unwrap();
     let first = UnixStream::connect(dir.join(".s.PGSQL.1")).unwrap();
-    let (_running, heard) = connecting(Target { host: Host::SocketDir(dir.clone()), port: 1 });
-    silence(&heard);
+    let (_running, received) = connecting(Target { host: Host::SocketDir(dir.clone()), port: 1 });
+    silence(&received);
     let listener: UnixListener = socket.into();
     listener.accept().unwrap();
-    assert!(next(&heard).starts_with("from "));
-    assert_eq!(next(&heard), "connected");
+    assert!(next(&received).starts_with("from "));
+    assert_eq!(next(&received), "connected");
     drop(first);
     std::fs::remove_dir_all(dir).unwrap();
 }
@@ -141,13 +141,13 @@ fn unix_plan(dir: &std::path::Path) -> Plan {
 #[test]
 fn our_unix_socket_has_its_mode_knows_its_clients_and_vanishes_with_us() {
     let dir = folder("listen");
-    let (told_to, heard) = channel();
-    let mut told_to = Some(told_to);
+    let (events, received) = channel();
+    let mut events = Some(events);
     let running = start(unix_plan(&dir), |_| {
-        let told_to = told_to.take().unwrap();
+        let events = events.take().unwrap();
         script(move |_, input, io| {
             match input {
-                Input::Accepted { from, .. } => told_to.send(from).unwrap(),
+                Input::Accepted { from, .. } => events.send(from).unwrap(),
                 Input::Bytes { peer, bytes } => io.send(peer, bytes),
                 _ => {}
             }
@@ -162,7 +162,7 @@ fn our_unix_socket_has_its_mode_knows_its_clients_and_vanishes_with_us() {
     stream.write_all(b"hello").unwrap();
     assert_eq!(read(&mut stream, 5), b"hello");
     let uid = std::fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m)).unwrap();
-    assert_eq!(heard.recv().unwrap(), ClientAddr::Unix { pid: std::process::id(), uid });
+    assert_eq!(received.recv().unwrap(), ClientAddr::Unix { pid: std::process::id(), uid });
     drop(running);
     assert!(!path.exists());
     std::fs::remove_dir_all(dir).unwrap();
@@ -218,42 +218,42 @@ fn the_system_hands_a_listeners_options_on_as_the_runtime_relies_on() {
 
 #[test]
 fn listeners_close_and_come_back_on_the_same_port() {
-    let (told_to, heard) = channel();
-    let mut told_to = Some(told_to);
+    let (events, received) = channel();
+    let mut events = Some(events);
     let running = serve(|_| {
-        let told_to = told_to.take().unwrap();
+        let events = events.take().unwrap();
         script(move |_, input, io| {
             match input {
                 Input::Signal(Signal::Pause) => io.accept(false),
                 Input::Signal(Signal::Resume) => io.accept(true),
                 _ => {}
             }
-            told_to.send(told(&input)).unwrap();
+            events.send(event(&input)).unwrap();
             Time::NEVER
         })
     });
     let at = address(&running);
     let handle = running.handle();
     handle.signal(Signal::Pause);
-    assert_eq!(next(&heard), "Pause");
+    assert_eq!(next(&received), "Pause");
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(TcpStream::connect(at).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
     handle.signal(Signal::Resume);
-    assert_eq!(next(&heard), "Resume");
+    assert_eq!(next(&received), "Resume");
     std::thread::sleep(Duration::from_millis(20));
     connect(at);
-    assert_eq!(next(&heard), "accepted");
+    assert_eq!(next(&received), "accepted");
 }
 
 #[test]
 fn helpers_answer_all_however_many_are_asked() {
     const JOBS: u64 = 500;
-    let (told_to, heard) = channel();
-    let mut told_to = Some(told_to);
+    let (events, received) = channel();
+    let mut events = Some(events);
     let mut plan = plan(1);
     plan.reload = Arc::new(|_| Err("line 3: not a port".into()));
     let _running = start(plan, |_| {
-        let told_to = told_to.take().unwrap();
+        let events = events.take().unwrap();
         let mut handler = script(move |_, input, io| {
             match input {
                 Input::Tick => {
@@ -266,7 +266,7 @@ fn helpers_answer_all_however_many_are_asked() {
                     io.help(JOBS, Work::LoadConfig(Reread::All));
                     io.help(JOBS + 1, Work::NameOfUser(0));
                 }
-                Input::Helped { job, answer } => told_to.send((job, answer)).unwrap(),
+                Input::Helped { job, answer } => events.send((job, answer)).unwrap(),
                 _ => {}
             }
             Time::NEVER
@@ -277,7 +277,7 @@ fn helpers_answer_all_however_many_are_asked() {
     .unwrap();
     let mut seen = vec![false; JOBS as usize + 2];
     for _ in 0..seen.len() {
-        let (job, answer) = heard.recv_timeout(Duration::from_secs(20)).unwrap();
+        let (job, answer) = received.recv_timeout(Duration::from_secs(20)).unwrap();
         assert!(!std::mem::replace(&mut seen[job as usize], true), "job {job} is answered once");
         match answer {
             Answer::Salted(salted) => assert_eq!(salted, weir_auth::salt_password("pencil", &job.to_be_bytes(), 2)),
@@ -291,12 +291,12 @@ fn helpers_answer_all_however_many_are_asked() {
 #[test]
 fn the_configuration_and_logins_at_servers_do_not_wait_for_clients() {
     const CLIENTS: u64 = 60;
-    let (told_to, heard) = channel();
-    let mut told_to = Some(told_to);
+    let (events, received) = channel();
+    let mut events = Some(events);
     let mut plan = plan(1);
     plan.reload = Arc::new(|_| Err("line 3: not a port".into()));
     let _running = start(plan, |_| {
-        let told_to = told_to.take().unwrap();
+        let events = events.take().unwrap();
         let mut handler = script(move |_, input, io| {
             match input {
                 Input::Tick => {
@@ -308,7 +308,7 @@ fn the_configuration_and_logins_at_servers_do_not_wait_for_clients() {
                     io.help(CLIENTS + 1, Work::SaltServer { password: password(), salt: salt(), iterations: 2 });
                     io.help(CLIENTS + 2, Work::NameOfUser(0));
                 }
-                Input::Helped { job, .. } => drop(told_to.send(job)),
+                Input::Helped { job, .. } => drop(events.send(job)),
                 _ => {}
             }
             Time::NEVER
@@ -317,7 +317,7 @@ fn the_configuration_and_logins_at_servers_do_not_wait_for_clients() {
         handler
     })
     .unwrap();
-    let order: Vec<u64> = (0..CLIENTS + 3).map(|_| heard.recv_timeout(Duration::from_secs(120)).unwrap()).collect();
+    let order: Vec<u64> = (0..CLIENTS + 3).map(|_| received.recv_timeout(Duration::from_secs(120)).unwrap()).collect();
     let place = |job: u64| order.iter().position(|answered| *answered == job).unwrap();
     for job in CLIENTS..CLIENTS + 3 {
         assert!(place(job) < CLIENTS as usize / 2, "job {job} waited for clients: {order:?}");
@@ -350,7 +350,7 @@ fn the_log_s_first_line_says_what_sockets_are_served_with() {
         let lines = Lines::default();
         let plan = Plan { log: LogTarget::Writer(Box::new(lines.clone())), io, ..plan(2) };
         let (echo, _heard) = Echo::new();
-        let mut echoes = vec![Echo { told: echo.told.clone() }, echo];
+        let mut echoes = vec![Echo { event: echo.event.clone() }, echo];
         let running = start(plan, |_| echoes.pop().unwrap()).unwrap();
         let mut stream = client(&running);
         stream.write_all(b"hello").unwrap();
@@ -385,12 +385,12 @@ fn a_worker_that_panics_ends_all() {
 
 #[test]
 fn closing_a_peer_ends_its_handle() {
-    let (told_to, heard) = channel();
-    let mut told_to = Some(told_to);
+    let (events, received) = channel();
+    let mut events = Some(events);
     let running = serve(|_| {
-        let told_to = told_to.take().unwrap();
+        let events = events.take().unwrap();
         script(move |_, input, io| {
-            told_to.send(told(&input)).unwrap();
+            events.send(event(&input)).unwrap();
             if let Input::Bytes { peer, .. } = input {
                 io.send(peer, b"bye");
                 io.close(peer);
@@ -408,6 +408,6 @@ fn closing_a_peer_ends_its_handle() {
     let mut rest = String::new();
     stream.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "bye");
-    assert_eq!([next(&heard), next(&heard)], ["accepted", "bytes 4"]);
-    silence(&heard);
+    assert_eq!([next(&received), next(&received)], ["accepted", "bytes 4"]);
+    silence(&received);
 }

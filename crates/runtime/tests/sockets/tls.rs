@@ -79,20 +79,20 @@ fn encrypted(config: ClientConfig, stream: TcpStream) -> StreamOwned<ClientConne
 
 /// Begins a handshake with each client, and sends back what it receives within it.
 struct Secure {
-    told: Sender<String>,
+    event: Sender<String>,
     secured: Sender<Secured>,
 }
 
 impl Secure {
     fn new() -> (Secure, Receiver<String>, Receiver<Secured>) {
-        let ((told, heard), (secured, seen)) = (channel(), channel());
-        (Secure { told, secured }, heard, seen)
+        let ((event, received), (secured, seen)) = (channel(), channel());
+        (Secure { event, secured }, received, seen)
     }
 }
 
 impl Handler for Secure {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
-        let _ = self.told.send(told(&input));
+        let _ = self.event.send(event(&input));
         match input {
             Input::Accepted { peer, .. } => io.start_tls(peer, Handshake::Accept { received: Vec::new() }),
             Input::Secured { tls, .. } => drop(self.secured.send(*tls)),
@@ -109,29 +109,29 @@ impl Handler for Secure {
 }
 
 fn serve_secure(site: &Site) -> (Running, Receiver<String>, Receiver<Secured>) {
-    let (secure, heard, seen) = Secure::new();
+    let (secure, received, seen) = Secure::new();
     let mut secure = Some(secure);
-    (site.serve(|_| secure.take().unwrap()), heard, seen)
+    (site.serve(|_| secure.take().unwrap()), received, seen)
 }
 
 /// The next input of this kind.
-fn soon_told(heard: &Receiver<String>, is: impl Fn(&str) -> bool) -> String {
+fn await_event(received: &Receiver<String>, is: impl Fn(&str) -> bool) -> String {
     loop {
-        let told = next(heard);
-        if is(&told) {
-            return told;
+        let event = next(received);
+        if is(&event) {
+            return event;
         }
     }
 }
 
-fn soon<T>(heard: &Receiver<T>) -> T {
-    heard.recv_timeout(Duration::from_secs(20)).expect("an input is reported")
+fn soon<T>(received: &Receiver<T>) -> T {
+    received.recv_timeout(Duration::from_secs(20)).expect("an input is reported")
 }
 
 #[test]
 fn data_within_an_encrypted_connection_arrives_and_returns() {
     let site = site();
-    let (running, heard, seen) = serve_secure(&site);
+    let (running, received, seen) = serve_secure(&site);
     let mut stream = site.client(&running);
     stream.write_all(b"hello").unwrap();
     assert_eq!(read(&mut stream, 5), b"hello");
@@ -139,7 +139,7 @@ fn data_within_an_encrypted_connection_arrives_and_returns() {
     assert!(secured.description.starts_with("TLSv1.3/TLS_AES_"), "{}", secured.description);
     assert_eq!((secured.certificate, secured.alpn), (None, None));
     assert_eq!(secured.binding.unwrap().len(), 32);
-    assert_eq!([next(&heard), next(&heard), next(&heard)], ["accepted", "secured", "bytes 5"]);
+    assert_eq!([next(&received), next(&received), next(&received)], ["accepted", "secured", "bytes 5"]);
 }
 
 /// Reads once, also after signals.
@@ -182,7 +182,7 @@ fn a_handshake_cut_at_any_byte_is_the_same_handshake() {
 #[test]
 fn what_follows_a_handshake_in_the_same_packet_is_delivered_after_it() {
     let site = site();
-    let (running, heard, _seen) = serve_secure(&site);
+    let (running, received, _seen) = serve_secure(&site);
     let name = ServerName::try_from("localhost").unwrap();
     let mut tls = ClientConnection::new(Arc::new(site.client_config()), name).unwrap();
     let mut socket = client(&running);
@@ -200,7 +200,7 @@ fn what_follows_a_handshake_in_the_same_packet_is_delivered_after_it() {
     socket.write_all(&out).unwrap();
     let mut stream = StreamOwned::new(tls, socket);
     assert_eq!(read(&mut stream, 5), b"ahead");
-    assert_eq!([next(&heard), next(&heard), next(&heard)], ["accepted", "secured", "bytes 5"]);
+    assert_eq!([next(&received), next(&received), next(&received)], ["accepted", "secured", "bytes 5"]);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn fifty_megabytes_there_and_back_with_a_slow_reader() {
     const ALL: usize = 50 * 1024 * 1024;
     const PIECE: usize = 100_000;
     let site = site();
-    let (running, heard, _seen) = serve_secure(&site);
+    let (running, received, _seen) = serve_secure(&site);
     let mut stream = site.client(&running);
     stream.write_all(b"!").unwrap();
     assert_eq!(read(&mut stream, 1), b"!");
@@ -249,8 +249,8 @@ fn fifty_megabytes_there_and_back_with_a_slow_reader() {
         got += plain.len();
     }
     writing.join().unwrap();
-    let told: Vec<String> = heard.try_iter().collect();
-    assert!(told.iter().any(|told| told == "blocked") && told.iter().any(|told| told == "drained"));
+    let event: Vec<String> = received.try_iter().collect();
+    assert!(event.iter().any(|event| event == "blocked") && event.iter().any(|event| event == "drained"));
 }
 
 #[test]
@@ -314,37 +314,37 @@ impl<F: FnMut(Input<'_>, &mut dyn SecureIo) + Send + 'static> Handler for Doing<
 #[test]
 fn an_end_with_close_notify_is_an_end_of_file_and_one_without_is_an_error() {
     let site = site();
-    let (running, heard, _seen) = serve_secure(&site);
+    let (running, received, _seen) = serve_secure(&site);
     let mut stream = site.client(&running);
     stream.write_all(b"hello").unwrap();
     read(&mut stream, 5);
     stream.conn.send_close_notify();
     stream.flush().unwrap();
-    assert_eq!(soon_told(&heard, |told| told.starts_with("closed")), "closed Eof");
+    assert_eq!(await_event(&received, |event| event.starts_with("closed")), "closed Eof");
     let mut stream = site.client(&running);
     stream.write_all(b"hello").unwrap();
     read(&mut stream, 5);
     stream.sock.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(soon_told(&heard, |told| told.starts_with("closed")), "closed Error");
+    assert_eq!(await_event(&received, |event| event.starts_with("closed")), "closed Error");
 }
 
 #[test]
 fn garbage_in_a_handshake_fails_it_and_an_end_in_it_closes() {
     let site = site();
-    let (running, heard, _seen) = serve_secure(&site);
+    let (running, received, _seen) = serve_secure(&site);
     let mut garbage = client(&running);
     garbage.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    let told = soon_told(&heard, |told| told != "accepted");
-    assert!(told.starts_with("TLS failed: "), "{told}");
+    let event = await_event(&received, |event| event != "accepted");
+    assert!(event.starts_with("TLS failed: "), "{event}");
     // A record that claims to be a handshake, and is none.
     let mut garbage = client(&running);
     garbage.write_all(&[0x16, 3, 1, 0, 5, 0xff, 0, 0, 1, 0]).unwrap();
-    let told = soon_told(&heard, |told| told != "accepted");
-    assert!(told.starts_with("TLS failed: "), "{told}");
+    let event = await_event(&received, |event| event != "accepted");
+    assert!(event.starts_with("TLS failed: "), "{event}");
     let mut short = client(&running);
     short.write_all(&[0x16, 3, 1, 2, 0, 1]).unwrap();
     drop(short);
-    assert_eq!(soon_told(&heard, |told| told != "accepted"), "closed Eof");
+    assert_eq!(await_event(&received, |event| event != "accepted"), "closed Eof");
     // One that stalls harms no other client.
     let mut stalled = client(&running);
     stalled.write_all(&[0x16, 3, 1, 2, 0, 1]).unwrap();
@@ -356,19 +356,19 @@ fn garbage_in_a_handshake_fails_it_and_an_end_in_it_closes() {
 #[test]
 fn garbage_within_a_connection_ends_it() {
     let site = site();
-    let (running, heard, _seen) = serve_secure(&site);
+    let (running, received, _seen) = serve_secure(&site);
     let mut stream = site.client(&running);
     stream.write_all(b"hello").unwrap();
     read(&mut stream, 5);
     stream.sock.write_all(&[0x17, 3, 3, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0]).unwrap();
-    assert_eq!(soon_told(&heard, |told| told.starts_with("closed")), "closed Error");
+    assert_eq!(await_event(&received, |event| event.starts_with("closed")), "closed Error");
 }
 
 #[test]
 fn certificates_of_clients_are_verified_if_there_is_an_authority() {
     let mut site = site();
     site.trust();
-    let (running, heard, seen) = serve_secure(&site);
+    let (running, received, seen) = serve_secure(&site);
     let good = site.client_config_with(site.authority.sign("anna", &[], Holds::Now));
     let mut stream = encrypted(good, client(&running));
     stream.write_all(b"hello").unwrap();
@@ -383,8 +383,8 @@ fn certificates_of_clients_are_verified_if_there_is_an_authority() {
     for bad in [expired, other.sign("anna", &[], Holds::Now)] {
         let mut stream = encrypted(site.client_config_with(bad), client(&running));
         let _ = stream.write_all(b"hello");
-        let told = soon_told(&heard, |told| told.starts_with("TLS failed"));
-        assert!(told.contains("certificate"), "{told}");
+        let event = await_event(&received, |event| event.starts_with("TLS failed"));
+        assert!(event.contains("certificate"), "{event}");
     }
 }
 
@@ -393,11 +393,11 @@ fn verify_full_requires_a_certificate_of_clients() {
     let mut site = site();
     site.trust();
     site.config.tls.client.mode = SslMode::VerifyFull;
-    let (running, heard, _seen) = serve_secure(&site);
+    let (running, received, _seen) = serve_secure(&site);
     let mut without = site.client(&running);
     let _ = without.write_all(b"hello");
-    let told = soon_told(&heard, |told| told.starts_with("TLS failed"));
-    assert!(told.contains("certificate"), "{told}");
+    let event = await_event(&received, |event| event.starts_with("TLS failed"));
+    assert!(event.contains("certificate"), "{event}");
 }
 
 #[test]
@@ -486,7 +486,7 @@ impl Handler for Adopting {
 /// Connects one runtime to another and returns the result of the handshake.
 fn connect_to(server: &Site, client: &Config, host: &str, mode: SslMode) -> Result<Secured, String> {
     let (running, ..) = serve_secure(server);
-    let (tell, heard) = channel();
+    let (tell, received) = channel();
     let (to, host) = (target(address(&running)), Host::Name(host.to_owned()));
     let plan = Plan { tls: TlsFiles::load(client).unwrap(), ..plan(1) };
     let connecting = start(plan, move |_| {
@@ -504,7 +504,7 @@ fn connect_to(server: &Site, client: &Config, host: &str, mode: SslMode) -> Resu
     });
     let connecting = connecting.unwrap();
     let _poke = crate::common::client(&connecting);
-    soon(&heard)
+    soon(&received)
 }
 
 fn towards(ca_file: Option<PathBuf>, mode: SslMode) -> Config {

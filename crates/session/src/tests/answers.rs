@@ -57,12 +57,12 @@ fn our_own_query_is_swallowed_and_its_failure_reported() {
     server.own_query("select 1", scratch, &mut sent);
     assert_eq!(sent.0, query("select 1"));
     assert!(!server.is_quiet());
-    let told = link.told(&[row("1"), notice("n"), complete("SELECT 1"), ready()]);
-    assert_eq!((told.unusual.unwrap().own_query_done, told.queries), (Some(Ok(())), 0));
+    let outcome = link.outcome_of(&[row("1"), notice("n"), complete("SELECT 1"), ready()]);
+    assert_eq!((outcome.unusual.unwrap().own_query_done, outcome.queries), (Some(Ok(())), 0));
     let Link { server: Some(server), scratch, .. } = &mut link else { panic!("a server") };
     server.own_query("bad", scratch, &mut sent);
-    let told = link.told(&[error("42601", "syntax error"), ready()]);
-    let failure = told.unusual.unwrap().own_query_done.unwrap().unwrap_err();
+    let outcome = link.outcome_of(&[error("42601", "syntax error"), ready()]);
+    let failure = outcome.unusual.unwrap().own_query_done.unwrap().unwrap_err();
     assert_eq!((failure.sqlstate.as_str(), failure.message.as_str()), ("42601", "syntax error"));
     assert_eq!(link.to_client, b"", "the client received none of it");
 }
@@ -102,8 +102,8 @@ fn the_next_client_gets_its_own_parameters_before_its_first_query() {
     assert!(param_sync::start(server, &mut other, &link.params, &mut link.scratch, &mut sent));
     assert!(String::from_utf8_lossy(&sent.0).contains("SET TimeZone='Asia/Tokyo'"));
     link.client = other;
-    let told = link.told(&[row("x"), complete("SELECT 1"), parameter("TimeZone", "Japan"), ready()]);
-    assert_eq!(told.unusual.unwrap().own_query_done, Some(Ok(())));
+    let outcome = link.outcome_of(&[row("x"), complete("SELECT 1"), parameter("TimeZone", "Japan"), ready()]);
+    assert_eq!(outcome.unusual.unwrap().own_query_done, Some(Ok(())));
     let mut messages = Vec::new();
     param_sync::finish(link.server.as_ref().unwrap(), &mut link.client, Some((&link.params, &mut messages)));
     assert_eq!(messages, parameter("TimeZone", "Japan"), "a spelling that differs is reported");
@@ -154,8 +154,8 @@ fn a_notice_to_a_client_spoils_nothing() {
 fn a_fatal_error_is_forwarded_in_the_servers_words_and_reported() {
     let mut link = Link::transaction();
     link.ask(&[query("select 1")]);
-    let told = link.told(&[fatal("57P01", "terminating connection due to administrator command")]);
-    assert_eq!(told.unusual.unwrap().fatal.unwrap().sqlstate, "57P01");
+    let outcome = link.outcome_of(&[fatal("57P01", "terminating connection due to administrator command")]);
+    assert_eq!(outcome.unusual.unwrap().fatal.unwrap().sqlstate, "57P01");
     assert_eq!(tags(&link.to_client), "E");
     assert!(link.server().is_unusable());
 }
@@ -176,16 +176,16 @@ fn errors_without_fields_are_still_errors() {
 fn a_transaction_block_in_statement_mode_is_reported_and_its_ready_withheld() {
     let mut link = Link::new(PoolMode::Statement);
     link.ask(&[query("begin")]);
-    let told = link.told(&[complete("BEGIN"), ready_in(b'T')]);
-    assert!(told.unusual.unwrap().block_in_statement_mode);
+    let outcome = link.outcome_of(&[complete("BEGIN"), ready_in(b'T')]);
+    assert!(outcome.unusual.unwrap().block_in_statement_mode);
     assert_eq!(tags(&link.to_client), "C");
     let mut link = Link::new(PoolMode::Statement);
     link.ask(&[query("begin"), close("never_prepared")]);
-    link.told(&[complete("BEGIN"), ready_in(b'T')]);
+    link.outcome_of(&[complete("BEGIN"), ready_in(b'T')]);
     assert_eq!(tags(&link.to_client), "C", "nor does an answer of ours take its place");
     let mut link = Link::new(PoolMode::Statement);
     link.ask(&[query("select 1")]);
-    assert_eq!(link.told(&[complete("SELECT 1"), ready()]).unusual, None);
+    assert_eq!(link.outcome_of(&[complete("SELECT 1"), ready()]).unusual, None);
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn a_request_in_the_middle_of_copy_breaks_the_protocol() {
 fn a_request_sent_ahead_into_a_copy_is_noticed_when_the_copy_begins() {
     let mut link = Link::transaction();
     link.ask(&[query("copy t from stdin"), query("select 1")]);
-    assert!(link.told(&[copy_in()]).unusual.unwrap().copy_violated);
+    assert!(link.outcome_of(&[copy_in()]).unusual.unwrap().copy_violated);
     assert!(!link.server().is_quiet());
 }
 
@@ -415,21 +415,21 @@ fn an_answer_of_ours_waits_for_the_end_of_the_servers_message_before_it() {
             let mut link = Link::transaction();
             link.prepared("s", "select 1");
             link.ask(&[describe("s"), flush()]);
-            let mut told = Vec::new();
+            let mut outcome = Vec::new();
             if early {
                 link.ask(&[close("s"), sync()]);
             }
             link.feed_server(&replies[..cut], true).unwrap();
-            told.append(&mut link.to_client);
+            outcome.append(&mut link.to_client);
             if !early && cut < replies.len() - ready().len() {
                 link.ask(&[close("s"), sync()]);
-                told.append(&mut link.to_client);
+                outcome.append(&mut link.to_client);
             } else if !early {
                 continue;
             }
             link.feed_server(&replies[cut..], true).unwrap();
-            told.append(&mut link.to_client);
-            assert_eq!(told, expected, "cut at {cut}, the Close early: {early}");
+            outcome.append(&mut link.to_client);
+            assert_eq!(outcome, expected, "cut at {cut}, the Close early: {early}");
         }
     }
 }
@@ -438,8 +438,8 @@ fn an_answer_of_ours_waits_for_the_end_of_the_servers_message_before_it() {
 fn nothing_that_follows_a_transaction_block_in_statement_mode_reaches_the_client() {
     let mut link = Link::new(PoolMode::Statement);
     link.ask(&[query("begin"), query("select 1")]);
-    let told = link.told(&[complete("BEGIN"), ready_in(b'T'), row("x"), complete("SELECT 1"), ready_in(b'T')]);
-    assert!(told.unusual.unwrap().block_in_statement_mode);
+    let outcome = link.outcome_of(&[complete("BEGIN"), ready_in(b'T'), row("x"), complete("SELECT 1"), ready_in(b'T')]);
+    assert!(outcome.unusual.unwrap().block_in_statement_mode);
     assert_eq!(std::mem::take(&mut link.to_client), complete("BEGIN"), "an error takes the place of the rest");
     assert!(link.server().prove_clean().is_none());
 }

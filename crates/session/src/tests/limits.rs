@@ -29,9 +29,9 @@ fn words(message: &[u8]) -> [String; 3] {
 
 /// The server answers the replacement of a refused request, and a Sync.
 fn refused(link: &mut Link) -> [String; 3] {
-    let told = link.tell(&[error("26000", "prepared statement \"weir_x\" does not exist"), ready()]);
-    assert_eq!(tags(&told), "EZ");
-    words(&each(&told)[0])
+    let reply = link.tell(&[error("26000", "prepared statement \"weir_x\" does not exist"), ready()]);
+    assert_eq!(tags(&reply), "EZ");
+    words(&each(&reply)[0])
 }
 
 #[test]
@@ -48,12 +48,12 @@ fn a_limit_on_statements_fails_the_request_and_not_the_connection() {
         link.prepared("a", "select 1");
         let sent = link.ask(&[parse("b", &long), bind("b"), execute(), sync()]);
         assert_eq!(tags(&sent), "DBES", "the server is asked for what it can only refuse");
-        let told = link.told(&[error("26000", "prepared statement \"weir_x\" does not exist"), ready()]);
-        let unusual = told.unusual.unwrap();
+        let reply = link.outcome_of(&[error("26000", "prepared statement \"weir_x\" does not exist"), ready()]);
+        let unusual = reply.unusual.unwrap();
         assert_eq!((&unusual.refused[..], &unusual.errors[..]), (&[text][..], &[*b"54000"][..]));
-        let heard = std::mem::take(&mut link.to_client);
+        let received = std::mem::take(&mut link.to_client);
         assert_eq!(
-            (tags(&heard).as_str(), words(&each(&heard)[0])),
+            (tags(&received).as_str(), words(&each(&received)[0])),
             ("EZ", ["ERROR", "54000", text].map(str::to_owned))
         );
         assert!(!link.has("b") && link.server().is_quiet());
@@ -78,8 +78,8 @@ fn what_follows_a_refused_parse_is_skipped_and_what_stands_before_it_is_answered
     // An error before it comes from the server.
     link.tell(&[bound(), ready()]);
     link.ask(&[bind("nothing"), parse("b", "select 2"), sync()]);
-    let told = link.tell(&[error("26000", "prepared statement \"nothing\" does not exist"), ready()]);
-    assert_eq!(words(&each(&told)[0])[1], "26000");
+    let reply = link.tell(&[error("26000", "prepared statement \"nothing\" does not exist"), ready()]);
+    assert_eq!(words(&each(&reply)[0])[1], "26000");
     link.ask(&[parse("b", "select 2"), sync()]);
     let fatal = fatal("57P01", "terminating connection");
     assert_eq!(link.tell(std::slice::from_ref(&fatal)), fatal, "nor do our words hide the end of a server");
@@ -176,8 +176,8 @@ fn seventeen_parses_of_15_mb_do_not_take_the_room_of_others() {
         let text = format!("{number:?}{}", "x".repeat(15 << 20));
         link.ask(&[parse(&format!("s{number}"), &text), sync()]);
         let fits = number < 2;
-        let told = link.told(&[if fits { parsed() } else { error("26000", "no") }, ready()]);
-        assert_eq!(told.unusual.is_none_or(|unusual| unusual.refused.is_empty()), fits);
+        let reply = link.outcome_of(&[if fits { parsed() } else { error("26000", "no") }, ready()]);
+        assert_eq!(reply.unusual.is_none_or(|unusual| unusual.refused.is_empty()), fits);
         link.to_client.clear();
     }
     assert!(link.interner.used() < 40 << 20);
@@ -220,14 +220,14 @@ fn a_deep_pipeline_of_closes_waits_at_its_bound_and_is_answered_in_full() {
         ClientOutcome { used: 0, stop: StopReason::AwaitReplies(ReplyWait::QueueFull) }
     );
     assert_eq!(link.to_server, b"", "once is enough");
-    let mut told = link.tell(&[parsed(), bound(), complete("SELECT 1")]);
+    let mut reply = link.tell(&[parsed(), bound(), complete("SELECT 1")]);
     while used < all.len() {
         let fed = link.feed_client(&all[used..all.len().min(used + 65_536)]);
         assert!(fed.used > 0 || fed.stop == StopReason::EndOfInput);
         used += fed.used;
-        told.append(&mut link.to_client);
+        reply.append(&mut link.to_client);
     }
-    assert_eq!(tags(&told).bytes().filter(|tag| *tag == b'3').count(), 200_000);
+    assert_eq!(tags(&reply).bytes().filter(|tag| *tag == b'3').count(), 200_000);
     assert_eq!(link.statements.used(), 0);
     assert!(began.elapsed() < Duration::from_secs(60), "each Close looked at all others: {:?}", began.elapsed());
 }
@@ -292,10 +292,10 @@ fn an_error_far_behind_takes_back_all_that_was_skipped() {
     let ours = link.client.statements.as_ref().and_then(|s| s.get(b"old7")).unwrap().name().to_vec();
     let name = String::from_utf8(ours).unwrap();
     link.ask(&[bind("old7"), sync()]);
-    let told = link.told(&[error("08P01", &format!("prepared statement \"{name}\" requires 2")), ready()]);
-    assert_eq!(told.unusual.unwrap().errors.len(), 1);
-    let heard = std::mem::take(&mut link.to_client);
-    assert_eq!(words(&each(&heard)[0])[2], "prepared statement \"old7\" requires 2");
+    let reply = link.outcome_of(&[error("08P01", &format!("prepared statement \"{name}\" requires 2")), ready()]);
+    assert_eq!(reply.unusual.unwrap().errors.len(), 1);
+    let received = std::mem::take(&mut link.to_client);
+    assert_eq!(words(&each(&received)[0])[2], "prepared statement \"old7\" requires 2");
     assert!(began.elapsed() < Duration::from_secs(60));
 }
 

@@ -240,8 +240,8 @@ fn auth_ok() -> Vec<u8> {
 }
 
 /// The result of a login: "ready", "waits", "salt", or the failure's text.
-fn outcome(told: ServerLoginStep) -> String {
-    match told {
+fn outcome(step: ServerLoginStep) -> String {
+    match step {
         ServerLoginStep::Wait => "waits".into(),
         ServerLoginStep::HashPassword { .. } => "salt".into(),
         ServerLoginStep::Ready(_) => "ready".into(),
@@ -251,8 +251,8 @@ fn outcome(told: ServerLoginStep) -> String {
 
 fn feed(login: &mut ServerLogin, table: &ParamTable, bytes: &[u8]) -> (ServerLoginStep, Vec<u8>) {
     let mut sent = Vec::new();
-    let told = login.feed(bytes, [4; 18], table, &mut sent);
-    (told, sent)
+    let step = login.feed(bytes, [4; 18], table, &mut sent);
+    (step, sent)
 }
 
 #[test]
@@ -276,16 +276,16 @@ fn a_secret_that_a_server_requires_and_we_lack_is_reported_with_the_users_name()
     let ask: [fn(&mut Vec<u8>); 2] = [put_back::auth_cleartext, |b| put_back::auth_md5(b, [0; 4])];
     for ask in ask {
         let (mut login, table) = begin(None);
-        let told = outcome(feed(&mut login, &table, &server_says(ask)).0);
-        assert!(told.contains("user \"ann\"") && told.contains("none is known"), "{told}");
+        let step = outcome(feed(&mut login, &table, &server_says(ask)).0);
+        assert!(step.contains("user \"ann\"") && step.contains("none is known"), "{step}");
     }
 }
 
 #[test]
 fn the_servers_own_refusal_is_reported_in_its_words() {
     let (mut login, table) = begin(Some("right"));
-    let (told, _) = feed(&mut login, &table, &fatal("28P01", "password authentication failed for user \"ann\""));
-    let ServerLoginStep::Refused(error) = told else { panic!("not refused") };
+    let (step, _) = feed(&mut login, &table, &fatal("28P01", "password authentication failed for user \"ann\""));
+    let ServerLoginStep::Refused(error) = step else { panic!("not refused") };
     assert_eq!((error.sqlstate.as_str(), error.message.contains("password authentication")), ("28P01", true));
 }
 
@@ -311,8 +311,8 @@ fn a_server_that_misbehaves_during_login_fails_clearly() {
     ];
     for (what, bytes) in bad {
         let (mut login, table) = begin(Some("right"));
-        let (told, _) = feed(&mut login, &table, &bytes);
-        let ServerLoginStep::Failed(error) = told else { panic!("{what}: {}", outcome(told)) };
+        let (step, _) = feed(&mut login, &table, &bytes);
+        let ServerLoginStep::Failed(error) = step else { panic!("{what}: {}", outcome(step)) };
         assert_eq!(error.sqlstate, "08006", "{what}");
         assert!(error.message.starts_with("server login failed: "), "{what}: {}", error.message);
     }
@@ -324,11 +324,11 @@ fn a_server_that_does_not_prove_itself_is_not_used() {
     let (_, first) = feed(&mut login, &table, &server_says(|b| put_back::auth_sasl(b, &["SCRAM-SHA-256"])));
     let nonce = String::from_utf8_lossy(&first).split("r=").nth(1).unwrap().to_owned();
     let forged = format!("r={nonce}server,s=c2FsdHNhbHQ=,i=4096");
-    let (told, _) = feed(&mut login, &table, &server_says(|b| put_back::auth_sasl_continue(b, forged.as_bytes())));
-    assert_eq!(outcome(told), "salt");
+    let (step, _) = feed(&mut login, &table, &server_says(|b| put_back::auth_sasl_continue(b, forged.as_bytes())));
+    assert_eq!(outcome(step), "salt");
     assert_eq!(outcome(login.salted(&SALTED, &mut Vec::new())), "waits");
-    let (told, _) = feed(&mut login, &table, &server_says(|b| put_back::auth_sasl_final(b, b"v=AAAA")));
-    assert!(outcome(told).starts_with("server login failed"));
+    let (step, _) = feed(&mut login, &table, &server_says(|b| put_back::auth_sasl_final(b, b"v=AAAA")));
+    assert!(outcome(step).starts_with("server login failed"));
 }
 
 #[test]
@@ -344,8 +344,8 @@ fn a_login_of_ours_binds_to_the_connection_where_the_server_can() {
     for (offered, binding, expected) in table {
         let table = ParamTable::new([]);
         let mut login = ServerLogin::begin(credentials(Some("right")), binding, &table, &mut Vec::new());
-        let (told, sent) = feed(&mut login, &table, &server_says(|b| put_back::auth_sasl(b, &offered)));
-        let seen = if sent.is_empty() { outcome(told) } else { String::from_utf8_lossy(&sent[HEAD..]).into_owned() };
+        let (step, sent) = feed(&mut login, &table, &server_says(|b| put_back::auth_sasl(b, &offered)));
+        let seen = if sent.is_empty() { outcome(step) } else { String::from_utf8_lossy(&sent[HEAD..]).into_owned() };
         assert!(seen.starts_with(expected), "{offered:?} {binding:?}: {seen}");
     }
 }
@@ -354,8 +354,8 @@ fn a_login_of_ours_binds_to_the_connection_where_the_server_can() {
 fn a_server_that_skips_its_own_proof_is_not_used() {
     let (mut login, table) = begin(Some("right"));
     feed(&mut login, &table, &server_says(|b| put_back::auth_sasl(b, &["SCRAM-SHA-256"])));
-    let (told, _) = feed(&mut login, &table, &auth_ok());
-    assert!(outcome(told).contains("out of order"));
+    let (step, _) = feed(&mut login, &table, &auth_ok());
+    assert!(outcome(step).contains("out of order"));
 }
 
 proptest! {
@@ -396,8 +396,8 @@ fn asked(require: &str, verified: bool, request: &[u8]) -> (String, Vec<u8>) {
     let trust = Trust { verified, expects_request: true };
     let credentials = Credentials { require: require.parse().unwrap(), trust, ..credentials(Some("right")) };
     let mut login = ServerLogin::begin(credentials, None, &table, &mut Vec::new());
-    let (told, sent) = feed(&mut login, &table, request);
-    (outcome(told), sent)
+    let (step, sent) = feed(&mut login, &table, request);
+    (outcome(step), sent)
 }
 
 #[test]
@@ -422,9 +422,9 @@ fn a_server_that_may_not_ask_like_this_receives_nothing() {
         ("!password,!none", true, &clear, false),
         ("!password,!none", false, &md5, true),
     ] {
-        let (told, sent) = asked(require, verified, request);
-        let refused = told.contains("require_auth");
-        assert_eq!(refused, !allowed, "{require}, verified {verified}: {told}");
+        let (step, sent) = asked(require, verified, request);
+        let refused = step.contains("require_auth");
+        assert_eq!(refused, !allowed, "{require}, verified {verified}: {step}");
         assert!(!refused || sent.is_empty(), "{require}: something was sent");
     }
 }
@@ -436,8 +436,8 @@ fn a_server_that_asked_for_a_proof_must_go_through_with_it() {
     let credentials = Credentials { require: "scram-sha-256".parse().unwrap(), ..credentials(Some("right")) };
     let mut login = ServerLogin::begin(credentials, None, &table, &mut Vec::new());
     feed(&mut login, &table, &server_says(|b| put_back::auth_sasl(b, &["SCRAM-SHA-256"])));
-    let told = outcome(feed(&mut login, &table, &auth_ok()).0);
-    assert!(told.contains("out of order"), "{told}");
+    let step = outcome(feed(&mut login, &table, &auth_ok()).0);
+    assert!(step.contains("out of order"), "{step}");
 }
 
 /// What a client receives before it has to prove anything: the request for the proof, or with SCRAM the challenge

@@ -179,12 +179,12 @@ impl Link {
 
     /// The server answers as it should. Returns what the client was sent.
     pub(crate) fn tell(&mut self, messages: &[Vec<u8>]) -> Vec<u8> {
-        self.told(messages);
+        self.outcome_of(messages);
         std::mem::take(&mut self.to_client)
     }
 
     /// The server answers as it should. Returns the result.
-    pub(crate) fn told(&mut self, messages: &[Vec<u8>]) -> ServerOutcome {
+    pub(crate) fn outcome_of(&mut self, messages: &[Vec<u8>]) -> ServerOutcome {
         self.feed_server(&messages.concat(), true).expect("every answer was asked for")
     }
 

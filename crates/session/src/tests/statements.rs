@@ -75,8 +75,8 @@ fn a_statement_is_prepared_on_the_way_where_the_server_has_it_not() {
     link.server = Some(Server::new(link.client.params().clone(), CancelKey::default()));
     let sent = link.ask(&[bind("s"), execute(), sync()]);
     assert_eq!(tags(&sent), "PBES");
-    let heard = link.tell(&[parsed(), bound(), complete("SELECT 1"), ready()]);
-    assert_eq!(tags(&heard), "2CZ", "the client did not ask for a Parse");
+    let received = link.tell(&[parsed(), bound(), complete("SELECT 1"), ready()]);
+    assert_eq!(tags(&received), "2CZ", "the client did not ask for a Parse");
 }
 
 #[test]
@@ -133,8 +133,8 @@ fn a_deallocate_in_the_extended_protocol_takes_the_name_when_it_is_bound_and_not
     let sent = link.ask(&[bind(""), execute(), sync()]);
     assert_eq!(tags(&sent), "CPPBES", "the server is given a statement to deallocate");
     assert!(!link.has("s"), "what follows in the pipeline depends on it");
-    let heard = link.tell(&[closed(), parsed(), parsed(), bound(), complete("DEALLOCATE"), ready()]);
-    assert_eq!(tags(&heard), "2CZ");
+    let received = link.tell(&[closed(), parsed(), parsed(), bound(), complete("DEALLOCATE"), ready()]);
+    assert_eq!(tags(&received), "2CZ");
     let sent = link.ask(&[bind(""), execute(), sync()]);
     assert!(text(&sent).contains("DEALLOCATE s"), "the server shall say that there is no such statement");
 }
@@ -284,8 +284,8 @@ fn errors_name_a_statement_as_its_client_does() {
     let ours = text(&link.prepared("mine", "select 1"));
     let asked = link.ask(&[parse("mine", "select 1"), sync()]);
     assert_eq!(names(&asked)[0], ours.as_bytes(), "a name that is taken is refused by the server");
-    let heard = link.tell(&[error("42P05", &format!("prepared statement \"{ours}\" already exists")), ready()]);
-    assert_eq!(heard, [error("42P05", "prepared statement \"mine\" already exists"), ready()].concat());
+    let received = link.tell(&[error("42P05", &format!("prepared statement \"{ours}\" already exists")), ready()]);
+    assert_eq!(received, [error("42P05", "prepared statement \"mine\" already exists"), ready()].concat());
     assert!(link.has("mine"));
 }
 
@@ -296,8 +296,8 @@ fn no_client_reaches_the_statements_of_others_by_guessing_names() {
     let sent = link.ask(&[bind(&ours), describe(&ours), sync()]);
     assert!(names(&sent).iter().all(|name| *name != ours.as_bytes()), "{:?}", names(&sent));
     let refusal = |name: &str| error("26000", &format!("prepared statement \"{name}\" does not exist"));
-    let told = link.tell(&[refusal(&text(&names(&sent)[0])), ready()]);
-    assert_eq!(told, [refusal(&ours), ready()].concat(), "the refusal names it as the client did");
+    let reply = link.tell(&[refusal(&text(&names(&sent)[0])), ready()]);
+    assert_eq!(reply, [refusal(&ours), ready()].concat(), "the refusal names it as the client did");
     assert_eq!(tags(&link.ask(&[close(&ours), sync()])), "S", "nor closes them");
 }
 
@@ -309,8 +309,8 @@ fn an_unnamed_statement_of_ours_that_may_be_skipped_is_not_relied_upon_in_the_ne
     link.server = Some(Server::new(link.client.params().clone(), CancelKey::default()));
     assert_eq!(tags(&link.ask(&[bind("gone"), bind(""), sync(), bind(""), sync()])), "BPBSPBS");
     let failed = error("26000", "prepared statement \"gone\" does not exist");
-    let heard = link.tell(&[failed, ready(), parsed(), bound(), ready()]);
-    assert_eq!(tags(&heard), "EZ2Z", "the second one is there, whether or not the first failed");
+    let received = link.tell(&[failed, ready(), parsed(), bound(), ready()]);
+    assert_eq!(tags(&received), "EZ2Z", "the second one is there, whether or not the first failed");
 }
 
 #[test]
@@ -397,8 +397,8 @@ fn an_error_names_a_statement_as_its_client_did_though_a_close_is_on_its_way() {
     let mut link = Link::transaction();
     let ours = text(&link.prepared("s", "select $1"));
     link.ask(&[bind("s"), execute(), close("s"), sync()]);
-    let told = |name: &str| error("08P01", &format!("prepared statement \"{name}\" requires 2"));
-    assert_eq!(link.tell(&[told(&ours), ready()]), [told("s"), ready()].concat());
+    let reply = |name: &str| error("08P01", &format!("prepared statement \"{name}\" requires 2"));
+    assert_eq!(link.tell(&[reply(&ours), ready()]), [reply("s"), ready()].concat());
     assert!(link.has("s"), "the Close was skipped");
 }
 

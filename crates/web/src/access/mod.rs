@@ -228,7 +228,7 @@ impl Access {
         // The semaphore is never closed.
         let Ok(turn) = self.0.hashing.clone().acquire_owned().await else { return false };
         let hashed = spawn_blocking(move || {
-            // The task holds the permit: it goes on when the client has closed its connection.
+            // The task holds the permit: it continues when the client has closed its connection.
             let _turn = turn;
             is_password(&password, hash.as_deref(), like.as_deref())
         });

@@ -52,7 +52,7 @@ pub(crate) async fn callback(
         return failed(&access, &SsoError::TooMany);
     }
     let back = back.map(|Query(back)| back).unwrap_or_default();
-    // It goes on when the browser does not wait, so that the audit log has the result.
+    // It continues when the browser does not wait, so that the audit log has the result.
     let (with, secret) = (access.clone(), access.login_secret(&headers).map(str::to_owned));
     let work = async move { enter(&with, &sso, (from.ip(), secret, back), pending).await };
     match tokio::spawn(work).await {

@@ -41,7 +41,7 @@ pub(super) struct PoolFigures {
 pub(crate) enum Selection {
     /// This one.
     One(String),
-    /// At most so many, the busiest ones.
+    /// At most this many, the busiest ones.
     Busiest(usize),
 }
 

@@ -389,7 +389,7 @@ mod tests {
         let all = history.all(Scale::Minutes, START, 1).expect("it is read");
         assert_eq!(all[0][crate::watch::series::place("transactions_per_second").expect("a figure")], 3.0, "0 + 1 + 2");
         let minutes = rates(&history, "app02", Scale::Minutes, 3);
-        assert_eq!((minutes[0], minutes[1], minutes[2].is_nan()), (2.0, 2.0, true), "the third goes on");
+        assert_eq!((minutes[0], minutes[1], minutes[2].is_nan()), (2.0, 2.0, true), "the third continues");
         fs::remove_dir_all(&folder).expect("it goes");
     }
 

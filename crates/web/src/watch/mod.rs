@@ -115,12 +115,12 @@ impl Watch {
     ) -> Result<usize, ApiError> {
         let (report, config) = workers.report().await?;
         let (pools, clients) = (report.pools.len(), report.pools.iter().map(|pool| pool.clients()).sum());
-        let told = report.faults.clone();
+        let previous = report.faults.clone();
         let now = Measurement::now(PoolStates::of(report, &config));
         let write_error = lock(&self.write_error).clone();
         let (faults, lines) = faults.now(&config, write_error, workers.log_file_error()).await;
         let found: Arc<[weir_admin::Fault]> = faults.iter().map(weir_admin::Fault::from).collect();
-        if told != found {
+        if previous != found {
             workers.set_faults(found);
         }
         lines.into_iter().for_each(|line| workers.log(line));
@@ -159,7 +159,7 @@ impl Watch {
         spawn_blocking(look).await.map_err(|_| ApiError::Ending)
     }
 
-    /// A pool's figures at so many moments.
+    /// A pool's figures at this many moments.
     pub(crate) async fn history(&self, name: &str, scale: Scale, from: u64, moments: u64) -> Result<Known, ApiError> {
         let exists = self.state().latest.as_ref().is_none_or(|latest| latest.has(name));
         let (history, name) = (self.history.clone(), name.to_owned());
@@ -177,7 +177,7 @@ impl Watch {
         spawn_blocking(look).await.unwrap_or(Err(ApiError::Ending))
     }
 
-    /// The figures of all pools as one, and of each stored pool, at so many moments, with the number of problems in each.
+    /// The figures of all pools as one, and of each stored pool, at this many moments, with the number of problems in each.
     pub(crate) async fn past_of_all(&self, scale: Scale, from: u64, moments: u64) -> Result<Vec<Past>, ApiError> {
         let history = self.history.clone();
         let look = move || {

@@ -265,12 +265,12 @@ fn what_was_done_and_tried_is_written_down_without_secrets() {
     stage.get("/api/v1/pools", &bearer("viewer"));
     let (status, _, audit) = stage.get("/api/v1/audit", &bearer("operator"));
     let entries = audit["entries"].as_array().expect("entries");
-    let told: Vec<_> =
+    let shown: Vec<_> =
         entries.iter().map(|entry| (&entry["user"], &entry["method"], &entry["path"], &entry["status"])).collect();
     let entry = |user: &str, method: &str, path: &str, status: u16| json!([user, method, path, status]);
     assert_eq!(status, 200);
     assert_eq!(
-        json!(told),
+        json!(shown),
         json!([
             entry("admin", "DELETE", "/api/v1/pools/a%0Ab", 503),
             entry("viewer", "POST", "/api/v1/pools", 403),
@@ -302,9 +302,9 @@ fn requests_that_are_refused_push_out_no_entry_of_a_change_and_fill_no_log() {
     }
     let (_, _, audit) = stage.get("/api/v1/audit?limit=1000", &bearer("operator"));
     let entries = audit["entries"].as_array().expect("entries");
-    let told = |entry: &Value| json!([entry["user"], entry["path"], entry["status"], entry["times"]]);
+    let shown = |entry: &Value| json!([entry["user"], entry["path"], entry["status"], entry["times"]]);
     assert_eq!(
-        entries.iter().map(told).collect::<Vec<_>>(),
+        entries.iter().map(shown).collect::<Vec<_>>(),
         [
             json!([null, format!("/api/v1/pools/p{}/pause", tried - 1), 401, tried]),
             json!(["viewer", "/api/v1/reload", 403, 1]),
@@ -476,5 +476,5 @@ fn a_certificate_is_read_again_for_new_connections_and_one_that_can_not_be_used_
     assert_eq!((handshake(&old), handshake(&new)), (true, false), "it is not in force yet");
     tls.read_again().unwrap()();
     assert_eq!((handshake(&old), handshake(&new)), (false, true));
-    assert_eq!(talk(&mut before, "GET", "/readyz", "", &Value::Null).0, 503, "it goes on");
+    assert_eq!(talk(&mut before, "GET", "/readyz", "", &Value::Null).0, 503, "it continues");
 }

@@ -41,8 +41,8 @@ fn digests(root: &Path, files: Vec<PathBuf>) -> BTreeMap<String, String> {
 
 #[test]
 fn the_committed_build_is_of_this_source() {
-    let told = fs::read_to_string(built().join("built-of.txt")).expect("a build");
-    let (sources, files_built) = told.split_once("\n\n").expect("two lists");
+    let record = fs::read_to_string(built().join("built-of.txt")).expect("a build");
+    let (sources, files_built) = record.split_once("\n\n").expect("two lists");
     let read = |list: &str| -> BTreeMap<String, String> {
         let pairs = list.lines().filter_map(|line| line.split_once("  "));
         pairs.map(|(hash, name)| (name.to_owned(), hash.to_owned())).collect()

@@ -109,7 +109,7 @@ fn what_can_not_be_meant_is_a_clear_error() {
 fn a_port_that_is_taken_is_said_at_the_start() {
     let first = web();
     let error = Web::start(options(first.bound()[0])).expect_err("it is taken").to_string();
-    assert!(error.contains("change [web] port"), "{error}");
+    assert!(error.contains("change \"port\" in [web]"), "{error}");
 }
 
 #[test]
@@ -123,5 +123,5 @@ fn connections_beyond_the_limit_take_the_place_of_those_that_ask_nothing() {
     };
     let closed: Vec<bool> = idle.iter().map(is_closed).collect();
     assert!(closed[0] && !closed[127], "the oldest goes first");
-    assert!(closed.iter().filter(|closed| !**closed).count() <= 96, "of one address there are so many at most");
+    assert!(closed.iter().filter(|closed| !**closed).count() <= 96, "of one address there are this many at most");
 }

@@ -42,11 +42,11 @@ use usage::Usages;
 const PAUSE: Duration = Duration::from_millis(40);
 /// How long the workers may take to answer.
 const ANSWER: Duration = Duration::from_secs(2);
-/// In so many rounds what pools use is read once.
+/// In this many rounds what pools use is read once.
 const ROUNDS: u32 = 3;
-/// In so many rounds the process ids of server connections are read once.
+/// In this many rounds the process ids of server connections are read once.
 const BACKEND_ROUNDS: u32 = 3;
-/// In so many rounds the other members are read once, for those who look.
+/// In this many rounds the other members are read once, for those who look.
 const VIEW_ROUNDS: u32 = 100;
 /// How long the end of a lost node's connections rests after a failure.
 const END_AGAIN: Span = Span::from_secs(2);

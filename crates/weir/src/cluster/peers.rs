@@ -12,9 +12,9 @@ use weir_config::Config;
 
 use super::etcd::Etcd;
 
-/// The number is claimed, or compared with etcd, once in so many rounds: about a minute.
+/// The number is claimed, or compared with etcd, once in this many rounds: about a minute.
 const CLAIM_ROUNDS: u32 = 1500;
-/// After a failure in so many: about ten seconds.
+/// After a failure in this many: about ten seconds.
 const RETRY_ROUNDS: u32 = 250;
 /// The greatest number, as for `peer_id`.
 const MOST: u16 = 16_383;

@@ -9,7 +9,7 @@ use weir_admin::Report;
 use weir_base::Span;
 use weir_cluster::Usage;
 
-/// So many reports count.
+/// This many reports count.
 const REPORTS: usize = 4;
 
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Usages {
         }
     }
 
-    /// What a pool uses that has so many servers open, under this limit.
+    /// What a pool uses that has this many servers open, under this limit.
     pub(super) fn usage(&self, name: &str, open: u32, limit: u32) -> Usage {
         let usage = Usage { open, limit, ..Usage::default() };
         self.pools.get(name).map_or(usage, |pool| Usage {

@@ -28,7 +28,7 @@ FROM generate_series(1, $COPIES) AS copy, generate_series(0, 999) AS n,
         'Repairable at home.','Our bestseller.','Limited edition.','Fits every room.','Back in stock.'] AS words) AS w
 ORDER BY copy, n";
 
-/// Starts a server with so many products. None of its connections is kept for the superuser, so that an ordinary user
+/// Starts a server with this many products. None of its connections is kept for the superuser, so that an ordinary user
 /// can
 /// have all 100, as the articles' could.
 pub(crate) fn server(lab: &Lab, rows: u32) -> Result<Server, LabError> {

@@ -408,7 +408,7 @@ impl View<'_> {
                 "At 200 clients it is max_connections = {CONNECTIONS} that decides, not speed. PgBouncer's own default, \
                  max_client_conn = 100, refuses the 101st client as well; “default settings” cannot have been all."
             ),
-            "A pgbench of today goes on with the clients that got in, and says at the end that the run was aborted: its \
+            "A pgbench of today continues with the clients that got in, and says at the end that the run was aborted: its \
              TPS then are those of fewer clients. We print no figure for such a run."
                 .to_owned(),
             format!(

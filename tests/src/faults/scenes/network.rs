@@ -8,7 +8,7 @@ use super::super::{Trial, shared_server};
 use crate::fault::{End, FaultProxy, Plan};
 use crate::rng::Rng;
 
-/// Cut connections are cut within so many bytes: some during login, most within a few transactions.
+/// Cut connections are cut within this many bytes: some during login, most within a few transactions.
 const WITHIN: u64 = 6_000;
 
 /// Draws plans from a seed, which is printed, for as long as the fault lasts.

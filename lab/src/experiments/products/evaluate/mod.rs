@@ -101,7 +101,7 @@ fn setup(view: &View<'_>) -> Vec<String> {
          the server there is none in these runs, as its line notes."
             .into(),
         format!(
-            "The sweep gives `pooled` so many connections, idle or not; the article's pool, {OPEN} open and {IDLE} \
+            "The sweep gives `pooled` that many connections, idle or not; the article's pool, {OPEN} open and {IDLE} \
              idle at most, is the one of the other tables."
         ),
     ];
