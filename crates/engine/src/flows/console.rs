@@ -75,7 +75,7 @@ impl Engine {
                         let set = SetTls { caller, author, key: key.clone(), value: value.clone() };
                         return self.begin_set_tls(now, set, io);
                     }
-                    Err(error) => Err(CommandError::SetFailed(error.to_string())),
+                    Err(error) => Err(CommandError::SetFailed(error.reason().to_owned())),
                 }
             }
             command => self.worker_command(command),
@@ -134,7 +134,7 @@ impl Engine {
             Command::Enable(name) => Ok(WorkerCommand::Enable(name.clone())),
             Command::Set { key, value } => match weir_config::set(self.admin.reloads.newest(), key, value) {
                 Ok(config) => Ok(WorkerCommand::Adopt(Arc::new(config))),
-                Err(error) => Err(CommandError::SetFailed(error.to_string())),
+                Err(error) => Err(CommandError::SetFailed(error.reason().to_owned())),
             },
             other => Err(CommandError::NotSupported(other.name())),
         }

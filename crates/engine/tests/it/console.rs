@@ -447,6 +447,9 @@ fn set_changes_a_setting_at_once_and_a_reload_restores_the_files_value() {
     };
     assert_eq!(row(&mut world), "77", "both SETs hold");
     fails(&mut world, console, "SET no_such_setting = 1", "SET failed");
+    let refused = command(&mut world, console, "SET listen_port = 5");
+    assert!(says(&refused, "SET failed") && says(&refused, "listen_port can't be changed while Weir runs"));
+    assert!(!says(&refused, "SET failed: "), "the message stands once, and the detail behind it");
     fails(&mut world, console, "SET max_client_conn = many", "SET failed");
     world.signal(Signal::Reload);
     let file = config(1);
