@@ -5,54 +5,11 @@ A request that arrives at any node ends the query of the session that it names, 
 node. A request with a wrong secret ends none, one for a node that is away is closed, and the numbers of all nodes differ.
 """
 
-import base64, json, os, pwd, shutil, socket, struct, subprocess, sys, tempfile, time, urllib.request
+import base64, json, socket, struct, subprocess, time, urllib.request
 
-WEIR = os.path.abspath(sys.argv[1])
+from common import POSTGRES, WEIR, Etcd, check, folder, free_port, postgres, script, start, wait_for
+
 LEASE, SOON = 2, 8
-POSTGRES = os.environ.get("PG_BIN") or subprocess.run(
-    "ls -d /usr/lib/postgresql/*/bin | tail -1", shell=True, text=True, capture_output=True).stdout.strip()
-folder = tempfile.mkdtemp(prefix="weir-cancel-")
-os.chmod(folder, 0o755)
-processes, failures = [], []
-account = pwd.getpwnam("nobody") if os.getuid() == 0 else None
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def lower():
-    if account:
-        os.setgid(account.pw_gid)
-        os.setuid(account.pw_uid)
-
-
-def start(name, *command, **more):
-    log = open(f"{folder}/{name}.log", "ab")
-    process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **more)
-    processes.append(process)
-    return process
-
-
-def wait_for(port, seconds=30):
-    end = time.time() + seconds
-    while time.time() < end:
-        try:
-            return socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.1)
-    raise SystemExit(f"nothing listens on port {port}; see {folder}")
-
-
-def etcd():
-    port, peer_port = free_port(), free_port()
-    client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
-    start("etcd", "etcd", "--data-dir", f"{folder}/etcd", "--listen-client-urls", client, "--advertise-client-urls", client,
-          "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}")
-    wait_for(port)
-    return port
 
 
 def keys(port, prefix):
@@ -63,20 +20,6 @@ def keys(port, prefix):
         found = json.load(answer).get("kvs", [])
     decode = lambda text: base64.b64decode(text).decode()
     return {decode(entry["key"])[len(prefix):]: decode(entry["value"]) for entry in found}
-
-
-def postgres():
-    data, port = f"{folder}/data", free_port()
-    os.mkdir(data)
-    if account:
-        os.chown(data, account.pw_uid, account.pw_gid)
-    subprocess.run([f"{POSTGRES}/initdb", "-D", data, "-U", "app", "-A", "trust", "-N"], check=True,
-                   stdout=subprocess.DEVNULL, preexec_fn=lower)
-    start("postgres", f"{POSTGRES}/postgres", "-D", data, "-p", str(port), "-c", "listen_addresses=127.0.0.1",
-          "-c", "unix_socket_directories=", "-c", "max_connections=40", "-c", "fsync=off", preexec_fn=lower)
-    wait_for(port)
-    time.sleep(1)
-    return port
 
 
 class Node:
@@ -177,12 +120,6 @@ def send_cancel(node, key):
     return time.time() - began
 
 
-def check(name, holds, detail=""):
-    print(f"{'ok' if holds else 'FAILED'}: {name} {detail}", flush=True)
-    if not holds:
-        failures.append(name)
-
-
 def ends(session, via, key=None, length=5):
     """Whether a query ends by a request that is sent by way of this node, and after how many seconds."""
     session.begin(f"select pg_sleep({length})")
@@ -204,7 +141,7 @@ def numbered(node):
 
 
 def run():
-    port, server = etcd(), postgres()
+    port, server = Etcd().port, postgres(superuser="app", max_connections=40)
     nodes = [Node(f"node{n}", port, server) for n in (1, 2, 3)]
     sessions = [numbered(node) for node in nodes]
     owners = keys(port, "/weir/demo/peer/")
@@ -214,7 +151,7 @@ def run():
     for node, session in zip(nodes, sessions):
         for via in nodes:
             ended, seconds = ends(session, via)
-            check(f"a query at {node.name} is cancelled by way of {via.name}", ended and seconds < 3, f"({seconds:.2f} s)")
+            check(f"a query at {node.name} is cancelled by way of {via.name} ({seconds:.2f} s)", ended and seconds < 3)
     wrong = sessions[0].key[:4] + bytes(byte ^ 0x5c for byte in sessions[0].key[4:])
     ended, _ = ends(sessions[0], nodes[1], wrong, 2)
     check("a wrong secret cancels nothing", not ended)
@@ -225,31 +162,17 @@ def run():
         by = time.monotonic() + 15
         while ports() != others and time.monotonic() < by:
             time.sleep(0.2)
-        check(f"SHOW PEERS of {node.name} lists the other nodes", ports() == others, f"({ports()})")
+        check(f"SHOW PEERS of {node.name} lists the other nodes", ports() == others, ports())
 
     number = sessions[2].peer()
     nodes[2].stop()
     seconds = send_cancel(nodes[0], sessions[2].key)
-    check("a request for a node that is away is closed", seconds < 5, f"({seconds:.2f} s)")
+    check(f"a request for a node that is away is closed ({seconds:.2f} s)", seconds < 5)
     nodes[2].start()
     again = numbered(nodes[2])
-    check("the number is the name's after a restart", again.peer() == number, f"({number})")
+    check("the number is the name's after a restart", again.peer() == number, (again.peer(), number))
     ended, seconds = ends(again, nodes[1])
-    check("a query at the restarted node is cancelled by way of node2", ended and seconds < 3, f"({seconds:.2f} s)")
+    check(f"a query at the restarted node is cancelled by way of node2 ({seconds:.2f} s)", ended and seconds < 3)
 
 
-try:
-    run()
-except (Exception, SystemExit) as error:
-    failures.append(repr(error))
-finally:
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-    for process in processes:
-        process.wait()
-    if failures:
-        print("\n".join(failures), f"\nlogs: {folder}")
-        sys.exit(1)
-    shutil.rmtree(folder, ignore_errors=True)
-    print("passed")
+script(run)

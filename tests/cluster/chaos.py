@@ -7,23 +7,20 @@ times a second. Fails if the budget was exceeded once, or if a node serves no cl
 `chaos.py WEIR [STEP…]`: only these steps; SEED and KEEP are in the environment.
 """
 
-import json, os, pwd, random, shutil, signal, subprocess, sys, tempfile, threading, time, urllib.request
+import json, os, random, shutil, signal, subprocess, sys, threading, time, urllib.request
 
 if missing := [tool for tool in ("ip", "iptables", "unshare", "etcd", "psql") if not shutil.which(tool)]:
     sys.exit(f"not installed: {', '.join(missing)} (on Debian: iproute2, iptables, util-linux, etcd-server, postgresql-client)")
 if os.environ.get("WEIR_CHAOS_NET") != "own":
     os.execvpe("unshare", ["unshare", "-n", sys.executable] + sys.argv, {**os.environ, "WEIR_CHAOS_NET": "own"})
 
-WEIR = os.path.abspath(sys.argv[1])
+# The namespace first: the import creates the folder.
+from common import POSTGRES, WEIR, Sampler, account, database, failures, folder, processes, script, start
+
 BUDGET, LEASE, NODES, ETCDS = 20, 4, 5, 3
 DISK = 200 << 20
-POSTGRES = os.environ.get("PG_BIN") or subprocess.run(
-    "ls -d /usr/lib/postgresql/*/bin | tail -1", shell=True, text=True, capture_output=True).stdout.strip()
-account = pwd.getpwnam("nobody")
 chance = random.Random(int(os.environ.get("SEED", "1")))
-folder = tempfile.mkdtemp(prefix="weir-chaos-")
-os.chmod(folder, 0o755)
-processes, spaces, mounts, failures = [], [], [], []
+spaces, mounts = [], []
 
 
 def sh(*command):
@@ -43,10 +40,7 @@ class Space:
             sh("ip", "-n", self.name, *command)
 
     def start(self, log, *command, **more):
-        file = open(f"{folder}/{log}.log", "ab")
-        process = subprocess.Popen(["ip", "netns", "exec", self.name, *command], stdout=file, stderr=file, cwd=folder, **more)
-        processes.append(process)
-        return process
+        return start(log, "ip", "netns", "exec", self.name, *command, **more)
 
     def rules(self, action, others):
         for other in others:
@@ -113,11 +107,7 @@ class Etcd:
 
 class Postgres:
     def __init__(self):
-        self.space, data = Space("pg", 10), f"{folder}/data"
-        os.mkdir(data)
-        os.chown(data, account.pw_uid, account.pw_gid)
-        lower = {"user": account.pw_uid, "group": account.pw_gid}
-        subprocess.run([f"{POSTGRES}/initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N"], check=True, stdout=subprocess.DEVNULL, **lower)
+        self.space, data = Space("pg", 10), database()
         with open(f"{data}/pg_hba.conf", "a") as file:
             file.write("host all all 10.99.0.0/24 trust\n")
         self.space.start("postgres", "setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups",
@@ -220,36 +210,6 @@ class Load(threading.Thread):
             time.sleep(0.2)
 
 
-class Sampler(threading.Thread):
-    def __init__(self, host):
-        super().__init__(daemon=True)
-        self.samples, self.most, self.now, self.over, self.running, self.began = 0, 0, 0, [], True, time.time()
-        self.psql = subprocess.Popen([f"{POSTGRES}/psql", "-h", host, "-U", "postgres", "-At", "-q", "-d", "postgres"],
-                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        processes.append(self.psql)
-
-    def run(self):
-        query = "select count(*) from pg_stat_activity where usename = 'app' and backend_type = 'client backend';\n"
-        while self.running:
-            began = time.time()
-            self.psql.stdin.write(query)
-            line = self.psql.stdout.readline()
-            if not line:
-                return
-            self.now = int(line)
-            self.samples, self.most = self.samples + 1, max(self.most, self.now)
-            if self.now > BUDGET:
-                self.over.append((round(began - self.began, 2), self.now))
-                len(self.over) == 1 and self.show()
-            time.sleep(max(0, 0.008 - (time.time() - began)))
-
-    def show(self):
-        self.psql.stdin.write("select pid, client_addr, state, now() - backend_start, now() - state_change, query from pg_stat_activity"
-                              " where usename = 'app' order by backend_start; select 'end';\n")
-        while (line := self.psql.stdout.readline().strip()) != "end":
-            print("    ", line, flush=True)
-
-
 class World:
     def __init__(self):
         sh("ip", "link", "set", "lo", "up")
@@ -264,8 +224,7 @@ class World:
         self.server = Postgres()
         until(30, self.leader, "etcd has no leader")
         self.nodes = [Node(n, self.etcds, self.server) for n in range(1, NODES + 1)]
-        self.sampler = Sampler(self.server.space.address)
-        self.sampler.start()
+        self.sampler = Sampler(BUDGET, self.server.space.address)
         self.healed("the start", 30)
         self.loads = [Load(node) for node in self.nodes]
         [load.start() for load in self.loads]
@@ -358,38 +317,23 @@ class World:
         for load in self.loads:
             load.running = False
             load.process and load.process.kill()
-        self.sampler.running = False
-        self.sampler.join(2)
-        sampler, seconds = self.sampler, time.time() - self.sampler.began
-        print(f"{sampler.samples} samples in {seconds:.0f} s ({sampler.samples / seconds:.0f} a second), at most {sampler.most} of {BUDGET}")
-        if sampler.over:
-            failures.append(f"over budget in {len(sampler.over)} samples: {sampler.over[:10]}")
+        self.sampler.judge()
 
 
 STEPS = ["leader_killed", "minority_cut", "nodes_frozen", "views", "disk_full"]
-try:
+
+
+def run():
     world = World()
     for step in sys.argv[2:] or STEPS:
         print(step.replace("_", " "), flush=True)
         getattr(world, step)()
     world.end()
-except KeyboardInterrupt:
-    pass
-except (Exception, SystemExit) as error:
-    failures.append(repr(error))
-finally:
-    for process in processes:
-        if process.poll() is None:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.wait()
+
+
+def clean():
     [subprocess.run(["umount", mount]) for mount in mounts]
     [subprocess.run(["ip", "netns", "del", space.name]) for space in spaces]
-    if failures:
-        print("\n".join(failures), f"\nlogs: {folder}")
-        sys.exit(1)
-    if os.environ.get("KEEP"):
-        print("logs:", folder)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    print("passed")
+
+
+script(run, clean)

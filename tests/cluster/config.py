@@ -7,97 +7,23 @@ through the API of one node is seen at the others; no secret is in etcd; with a 
 another key refuses them.
 """
 
-import base64, json, os, pwd, shutil, socket, subprocess, sys, tempfile, time, urllib.error, urllib.request
+import base64, json, os, shutil, subprocess, time, urllib.error, urllib.request
 
-WEIR = os.path.abspath(sys.argv[1])
+from common import POSTGRES, WEIR, Etcd, check, folder, free_port, log_of, postgres, psql, script, start, wait_for, weir, within
+
 SOON = 2
-POSTGRES = os.environ.get("PG_BIN") or subprocess.run(
-    "ls -d /usr/lib/postgresql/*/bin | tail -1", shell=True, text=True, capture_output=True).stdout.strip()
-folder = tempfile.mkdtemp(prefix="weir-shared-")
-os.chmod(folder, 0o755)
-processes = []
-account = pwd.getpwnam("nobody") if os.getuid() == 0 else None
 # Within the wait of this test, and not a password that another program has.
 SECRET, OTHER, THIRD, FOURTH = "the-secret-of-app", "another-secret", "a-third-secret", "of-eve-a-secret"
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def lower():
-    if account:
-        os.setgid(account.pw_gid)
-        os.setuid(account.pw_uid)
-
-
-def start(name, *command, **more):
-    log = open(f"{folder}/{name}.log", "ab")
-    process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **more)
-    processes.append(process)
-    return process
-
-
-def wait_for(port, seconds=30):
-    end = time.time() + seconds
-    while time.time() < end:
-        try:
-            return socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.1)
-    raise SystemExit(f"nothing listens on port {port}; see {folder}")
-
-
-class Etcd:
-    def __init__(self):
-        self.port, self.peer = free_port(), free_port()
-        self.start()
-
-    def start(self):
-        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer}"
-        self.process = start("etcd", "etcd", "--data-dir", f"{folder}/etcd", "--listen-client-urls", client,
-                             "--advertise-client-urls", client, "--listen-peer-urls", peer,
-                             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}")
-        wait_for(self.port)
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait()
-
-    def dump(self):
-        """All keys and values."""
-        body = json.dumps({"key": base64.b64encode(b"\0").decode(), "range_end": base64.b64encode(b"\0").decode()})
-        url = f"http://127.0.0.1:{self.port}/v3/kv/range"
-        with urllib.request.urlopen(url, body.encode(), 10) as answer:
-            found = json.load(answer).get("kvs", [])
-        decoded = [(base64.b64decode(kv["key"]).decode(), base64.b64decode(kv.get("value", "")).decode()) for kv in found]
-        return dict(decoded)
-
-
-def postgres():
-    data, port = f"{folder}/data", free_port()
-    os.mkdir(data)
-    if account:
-        os.chown(data, account.pw_uid, account.pw_gid)
-    subprocess.run([f"{POSTGRES}/initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N"], check=True,
-                   stdout=subprocess.DEVNULL, preexec_fn=lower)
-    with open(f"{data}/pg_hba.conf", "w") as file:
-        file.write("host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
-    start("postgres", f"{POSTGRES}/postgres", "-D", data, "-p", str(port), "-c", "listen_addresses=127.0.0.1",
-          "-c", "unix_socket_directories=", "-c", "fsync=off", preexec_fn=lower)
-    wait_for(port)
-    time.sleep(1)
-    admin = ["-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-At", "-d", "postgres", "-c"]
-    for statement in [f"create role app login password '{SECRET}'", "create database app owner app",
-                      f"create role ann login password '{OTHER}'"]:
-        subprocess.run([f"{POSTGRES}/psql", *admin, statement], check=True, stdout=subprocess.DEVNULL)
-
-    def ask(statement):
-        return subprocess.run([f"{POSTGRES}/psql", *admin, statement], check=True, text=True, capture_output=True).stdout.strip()
-
-    return port, ask("select rolpassword from pg_authid where rolname = 'ann'"), ask
+def dump(etcd):
+    """All keys and values."""
+    body = json.dumps({"key": base64.b64encode(b"\0").decode(), "range_end": base64.b64encode(b"\0").decode()})
+    url = f"http://127.0.0.1:{etcd.port}/v3/kv/range"
+    with urllib.request.urlopen(url, body.encode(), 10) as answer:
+        found = json.load(answer).get("kvs", [])
+    decoded = [(base64.b64decode(kv["key"]).decode(), base64.b64decode(kv.get("value", "")).decode()) for kv in found]
+    return dict(decoded)
 
 
 class Node:
@@ -156,31 +82,7 @@ state = "{self.folder}/floors"
         return done.stdout.strip() if done.returncode == 0 else done.stderr.strip()
 
     def log(self):
-        with open(f"{folder}/{self.name}.log") as file:
-            return file.read()
-
-
-def weir(*arguments, stdin=None):
-    done = subprocess.run([WEIR, "cluster", *arguments], text=True, capture_output=True, input=stdin)
-    return done.returncode, done.stdout, done.stderr
-
-
-failures = []
-
-
-def check(what, holds, shown=""):
-    print(f"  {'ok' if holds else 'FAILED'}: {what}", flush=True)
-    if not holds:
-        failures.append(f"{what} {shown}")
-
-
-def within(what, seconds, holds, shown=lambda: ""):
-    began = time.time()
-    while time.time() < began + seconds:
-        if holds():
-            return check(f"{what}, after {time.time() - began:.1f} s", True)
-        time.sleep(0.05)
-    check(what, False, shown())
+        return log_of(self.name)
 
 
 def shared_file(name, server, verifier, size=6, more=""):
@@ -204,11 +106,14 @@ size = {size}
 
 
 def record(etcd):
-    return json.loads(etcd.dump().get("/weir/shared/pool/app", "{}"))
+    return json.loads(dump(etcd).get("/weir/shared/pool/app", "{}"))
 
 
 def run():
-    etcd, (server, verifier, ask) = Etcd(), postgres()
+    etcd = Etcd()
+    server = postgres(f"create role app login password '{SECRET}'", "create database app owner app", f"create role ann login password '{OTHER}'",
+                      hba="host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n", max_connections=100)
+    verifier = psql(server, "select rolpassword from pg_authid where rolname = 'ann'")
     nodes = [Node(f"node{n}", etcd) for n in (1, 2, 3)]
     one, two, three = nodes
     print(f"etcd, PostgreSQL and three nodes without pools run in {folder}", flush=True)
@@ -241,7 +146,7 @@ def run():
     check("all within two seconds and the command's time", time.time() - began < 2 * SOON + 2)
 
     print("what is wrong is refused", flush=True)
-    before = etcd.dump()["/weir/shared/settings"]
+    before = dump(etcd)["/weir/shared/settings"]
     bad = shared_file("bad.toml", server, verifier, more='sise = 3\n')
     code, out, error = weir("apply", bad, "--node", one.file)
     check("a mistake is shown with its file and line", code == 1 and "bad.toml:14" in error and "sise" in error, error)
@@ -253,7 +158,7 @@ def run():
     users = shared_file("users.toml", server, OTHER)
     code, out, error = weir("apply", users, "--node", one.file)
     check("a user's password is refused", code == 1 and "auth.users.ann" in error and OTHER not in error + out, error)
-    check("nothing was written", etcd.dump()["/weir/shared/settings"] == before)
+    check("nothing was written", dump(etcd)["/weir/shared/settings"] == before)
 
     print("a node that can't use a revision keeps the former one", flush=True)
     for node in (one, two):
@@ -309,10 +214,10 @@ def run():
     for node in nodes:
         within(f"{node.name} has it", 10, lambda: "4" in str(pool_size(node)), lambda: pool_size(node))
 
-    encrypted(etcd, server, nodes, ask)
+    encrypted(etcd, server, nodes)
     ended(etcd, server, nodes)
-    dump = json.dumps(etcd.dump())
-    check("no secret is in etcd", not any(secret in dump for secret in (SECRET, OTHER, THIRD, FOURTH)))
+    stored = json.dumps(dump(etcd))
+    check("no secret is in etcd", not any(secret in stored for secret in (SECRET, OTHER, THIRD, FOURTH)))
     copies = [open(f"{n.folder}/floors.settings").read() for n in nodes]
     check("no secret is in the nodes' copies", not any(s in copy for s in (SECRET, OTHER, THIRD, FOURTH) for copy in copies))
     check("the copies are private", all(os.stat(f"{n.folder}/floors.settings").st_mode & 0o77 == 0 for n in nodes))
@@ -324,7 +229,7 @@ def keys(node, *lines):
     os.chmod(f"{node.folder}/cluster.key", 0o600)
 
 
-def encrypted(etcd, server, nodes, ask):
+def encrypted(etcd, server, nodes):
     print("with a key file, secrets are encrypted", flush=True)
     one, two, three = nodes
     code, out, error = weir("key", f"{one.folder}/cluster.key")
@@ -350,8 +255,8 @@ def encrypted(etcd, server, nodes, ask):
     check("the others run it", one.revision() == two.revision() > three.revision() >= before)
     for node in (one, two, three):
         check(f"{node.name} serves", node.query() == "1", node.query())
-    dump = json.dumps(etcd.dump())
-    check("etcd has the encrypted form", dump.count("enc:v1:") == 2 and SECRET not in dump and OTHER not in dump)
+    stored = json.dumps(dump(etcd))
+    check("etcd has the encrypted form", stored.count("enc:v1:") == 2 and SECRET not in stored and OTHER not in stored)
     keys(three, other, first)
     three.api("reload", "POST")
     within("with that key, a reload adopts it", SOON, lambda: three.revision() == one.revision() and not three.refused(),
@@ -370,7 +275,7 @@ def encrypted(etcd, server, nodes, ask):
     check("swapped secrets are refused", code == 1 and "another place" in error, (out, error))
 
     print("a password by the API is encrypted", flush=True)
-    ask(f"alter role app password '{THIRD}'")
+    psql(server, f"alter role app password '{THIRD}'")
     revision = one.revision()
     code, answer = two.api("pools/app", "PATCH", {"password": THIRD})
     check("node2 takes it", code == 200 and THIRD not in str(answer), (code, answer))
@@ -380,7 +285,7 @@ def encrypted(etcd, server, nodes, ask):
     for node in nodes:
         within(f"{node.name} knows the user", SOON, lambda: node.revision() > revision + 1 and node.query("eve", FOURTH) == "1",
                lambda: node.query("eve", FOURTH))
-    ask("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'app'")
+    psql(server, "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'app'")
     for node in nodes:
         within(f"{node.name} logs in with the new password", SOON, lambda: node.query() == "1", node.query)
     code, out, error = weir("diff", plain, "--node", one.file)
@@ -496,23 +401,4 @@ def metric(node, name):
                 return float(line.split()[-1])
 
 
-try:
-    run()
-except KeyboardInterrupt:
-    pass
-except (Exception, SystemExit) as error:
-    failures.append(repr(error))
-finally:
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-    for process in processes:
-        process.wait()
-    if failures:
-        print("\n".join(failures), f"\nlogs: {folder}")
-        sys.exit(1)
-    if os.environ.get("KEEP"):
-        print("logs:", folder)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    print("passed")
+script(run)

@@ -5,50 +5,12 @@ A node with the right authority, certificate, user and password is a member, and
 not, and says why. A login outlasts a restart of etcd, which forgets tokens, and a change of etcd's users.
 """
 
-import json, os, shutil, socket, subprocess, sys, tempfile, time, urllib.error, urllib.request
+import json, os, subprocess, time, urllib.request
 
-WEIR = os.path.abspath(sys.argv[1])
+import common
+from common import WEIR, check, folder, free_port, log_of, script, start, wait_for, weir, within
+
 PASSWORD = "the-password-of-weir"
-folder = tempfile.mkdtemp(prefix="weir-etcd-")
-processes, failures = [], []
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def start(name, *command):
-    log = open(f"{folder}/{name}.log", "ab")
-    process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-    processes.append(process)
-    return process
-
-
-def wait_for(port, seconds=30):
-    end = time.time() + seconds
-    while time.time() < end:
-        try:
-            return socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.1)
-    raise SystemExit(f"nothing listens on port {port}; see {folder}")
-
-
-def check(what, holds, shown=""):
-    print(f"  {'ok' if holds else 'FAILED'}: {what}", flush=True)
-    if not holds:
-        failures.append(f"{what} {shown}")
-
-
-def within(what, seconds, holds, shown=lambda: ""):
-    began = time.time()
-    while time.time() < began + seconds:
-        if holds():
-            return check(f"{what}, after {time.time() - began:.1f} s", True)
-        time.sleep(0.1)
-    check(what, False, shown())
 
 
 def openssl(*arguments):
@@ -69,23 +31,10 @@ def certificate(name, signer, subject, *extensions):
             "-extfile", f"{name}.ext", "-out", f"{name}.crt")
 
 
-class Etcd:
+class Etcd(common.Etcd):
     def __init__(self):
-        self.port, self.peer = free_port(), free_port()
-        self.start()
-
-    def start(self):
-        client, peer = f"https://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer}"
-        self.process = start("etcd", "etcd", "--data-dir", f"{folder}/etcd", "--listen-client-urls", client,
-                             "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-                             "--initial-cluster", f"default={peer}", "--cert-file", f"{folder}/server.crt", "--key-file",
-                             f"{folder}/server.key", "--client-cert-auth", "--trusted-ca-file", f"{folder}/ca.crt")
-        wait_for(self.port)
-
-    def restart(self):
-        self.process.kill()
-        self.process.wait()
-        self.start()
+        super().__init__("--cert-file", f"{folder}/server.crt", "--key-file", f"{folder}/server.key", "--client-cert-auth",
+                         "--trusted-ca-file", f"{folder}/ca.crt", scheme="https")
 
     def control(self, *arguments, user=None):
         as_user = ["--user", user] if user else []
@@ -121,13 +70,7 @@ class Node:
         return self.process.wait(30)
 
     def log(self):
-        with open(f"{folder}/{self.name}.log") as file:
-            return file.read()
-
-
-def weir(*arguments):
-    done = subprocess.run([WEIR, "cluster", *arguments], text=True, capture_output=True)
-    return done.returncode, done.stdout, done.stderr
+        return log_of(self.name)
 
 
 CA = 'ca_file = "ca.crt"'
@@ -211,26 +154,7 @@ def run():
     for node in (two, three):
         within(f"{node.name} is a member again, without a restart", 15, lambda: node.standing() == "member", node.log)
     check("both end in order", (two.stop(), three.stop()) == (0, 0))
-    check("no password is in a log", all(PASSWORD not in open(f"{folder}/{name}.log").read() for name in ("one", "two", "three", "etcd")))
+    check("no password is in a log", all(PASSWORD not in log_of(name) for name in ("one", "two", "three", "etcd")))
 
 
-try:
-    run()
-except KeyboardInterrupt:
-    pass
-except (Exception, SystemExit) as error:
-    failures.append(repr(error))
-finally:
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-    for process in processes:
-        process.wait()
-    if failures:
-        print("\n".join(failures), f"\nlogs: {folder}")
-        sys.exit(1)
-    if os.environ.get("KEEP"):
-        print("logs:", folder)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    print("passed")
+script(run)

@@ -8,85 +8,17 @@ leases, that many times; `run.py WEIR roll ROUNDS`: nodes under load are stopped
 `run.py WEIR demo` serves until it is interrupted.
 """
 
-import os, pwd, random, shutil, signal, socket, subprocess, sys, tempfile, threading, time
+import os, random, signal, subprocess, sys, threading, time
 
-WEIR = os.path.abspath(sys.argv[1])
+from common import POSTGRES, WEIR, Etcd, Sampler, failures, folder, free_port, postgres, script, start, wait_for
+
 DEMO = sys.argv[2:] == ["demo"]
 FREEZE = int(sys.argv[3]) if sys.argv[2:3] == ["freeze"] else 0
 ROLL = int(sys.argv[3]) if sys.argv[2:3] == ["roll"] else 0
 BUDGET, LEASE = 12, 4
-POSTGRES = os.environ.get("PG_BIN") or subprocess.run(
-    "ls -d /usr/lib/postgresql/*/bin | tail -1", shell=True, text=True, capture_output=True).stdout.strip()
-folder = tempfile.mkdtemp(prefix="weir-cluster-")
-os.chmod(folder, 0o755)
-processes = []
 SCRIPT = f"{folder}/script.sql"
 with open(SCRIPT, "w") as to:
     to.write("select pg_sleep(0.02);\n")
-account = pwd.getpwnam("nobody") if os.getuid() == 0 else None
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def lower():
-    if account:
-        os.setgid(account.pw_gid)
-        os.setuid(account.pw_uid)
-
-
-def start(name, *command, **more):
-    log = open(f"{folder}/{name}.log", "ab")
-    process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **more)
-    processes.append(process)
-    return process
-
-
-def wait_for(port, seconds=30):
-    end = time.time() + seconds
-    while time.time() < end:
-        try:
-            return socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.1)
-    raise SystemExit(f"nothing listens on port {port}; see {folder}")
-
-
-class Etcd:
-    def __init__(self):
-        self.port, self.peer = free_port(), free_port()
-        self.start()
-
-    def start(self):
-        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer}"
-        self.process = start("etcd", "etcd", "--data-dir", f"{folder}/etcd", "--listen-client-urls", client,
-                             "--advertise-client-urls", client, "--listen-peer-urls", peer,
-                             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}")
-        wait_for(self.port)
-
-
-def postgres():
-    data, port = f"{folder}/data", free_port()
-    os.mkdir(data)
-    if account:
-        os.chown(data, account.pw_uid, account.pw_gid)
-    subprocess.run([f"{POSTGRES}/initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N"], check=True,
-                   stdout=subprocess.DEVNULL, preexec_fn=lower)
-    start("postgres", f"{POSTGRES}/postgres", "-D", data, "-p", str(port), "-c", "listen_addresses=127.0.0.1",
-          "-c", "unix_socket_directories=", "-c", "max_connections=60", "-c", "fsync=off", preexec_fn=lower)
-    wait_for(port)
-    time.sleep(1)
-    psql(port, "create role app login", "create database app owner app")
-    return port
-
-
-def psql(port, *statements):
-    for statement in statements:
-        subprocess.run([f"{POSTGRES}/psql", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-At", "-d", "postgres", "-c",
-                        statement], check=True, stdout=subprocess.DEVNULL)
 
 
 class Node:
@@ -133,41 +65,6 @@ class Load:
         self.process.wait()
 
 
-class Sampler(threading.Thread):
-    def __init__(self, port):
-        super().__init__(daemon=True)
-        self.samples, self.most, self.now, self.over, self.running = 0, 0, 0, [], True
-        query = "select count(*) from pg_stat_activity where usename = 'app' and backend_type = 'client backend'"
-        self.psql = subprocess.Popen([f"{POSTGRES}/psql", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-At", "-q",
-                                      "-d", "postgres"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        processes.append(self.psql)
-        self.query, self.began = query, time.time()
-
-    def run(self):
-        while self.running:
-            began = time.time()
-            self.psql.stdin.write(self.query + ";\n")
-            line = self.psql.stdout.readline()
-            if not line:
-                return
-            self.now = int(line)
-            self.samples += 1
-            self.most = max(self.most, self.now)
-            if self.now > BUDGET:
-                self.over.append((round(began - self.began, 2), self.now))
-                if len(self.over) == 1:
-                    self.show()
-            time.sleep(max(0, 0.008 - (time.time() - began)))
-
-
-    def show(self):
-        """What the server has when the budget is exceeded, for the one who looks for the reason."""
-        self.psql.stdin.write("select pid, client_port, state, now() - backend_start as age, now() - state_change as since, query"
-                              " from pg_stat_activity where usename = 'app' order by backend_start; select 'end';\n")
-        while (line := self.psql.stdout.readline().strip()) != "end":
-            print("    ", line, flush=True)
-
-
 def shares(node):
     out = subprocess.run([WEIR, "cluster", node.file], text=True, capture_output=True)
     return out.stdout.strip() or out.stderr.strip()
@@ -203,9 +100,6 @@ def moves(node, via, wanted, seconds, what):
         time.sleep(0.1)
     failures.append(f"{what}: {share_of(via, node.name)} of {wanted} after {seconds} s")
     print("  FAILED", failures[-1], shares(via), flush=True)
-
-
-failures = []
 
 
 def freeze_rounds(nodes, sampler):
@@ -270,10 +164,9 @@ def roll(nodes, sampler):
 
 
 def run():
-    etcd, server = Etcd(), postgres()
+    etcd, server = Etcd(), postgres("create role app login", "create database app owner app")
     nodes = [Node(f"node{n}", etcd, server) for n in (1, 2, 3)]
-    sampler = Sampler(server)
-    sampler.start()
+    sampler = Sampler(BUDGET, port=server)
     print(f"etcd, PostgreSQL and three nodes run in {folder}; the budget is {BUDGET}", flush=True)
     if DEMO:
         for turn in range(1_000_000):
@@ -284,7 +177,7 @@ def run():
             load.stop()
     if FREEZE or ROLL:
         freeze_rounds(nodes, sampler) if FREEZE else roll(nodes, sampler)
-        return judge(sampler)
+        return sampler.judge()
     print("load on node1", flush=True)
     load = Load(nodes[0], 20)
     moves(nodes[0], nodes[0], BUDGET - 2, 15, "node1 gets all but the others' floors")
@@ -297,8 +190,7 @@ def run():
     for node in nodes:
         moves(node, nodes[0], BUDGET // 3 - 1, 15, f"a fair share for {node.name}")
     print("etcd is killed for three leases", flush=True)
-    etcd.process.kill()
-    etcd.process.wait()
+    etcd.stop()
     time.sleep(3 * LEASE)
     print(f"  connections without etcd: {sampler.now} (three floors)", flush=True)
     if sampler.now > 3:
@@ -345,35 +237,7 @@ def run():
     for at in (0, 2):
         if loads[at].process.poll() is not None:
             failures.append(f"clients of node{at + 1} had an error when node2 left")
-    judge(sampler)
+    sampler.judge()
 
 
-def judge(sampler):
-    sampler.running = False
-    seconds = time.time() - sampler.began
-    print(f"{sampler.samples} samples in {seconds:.0f} s ({sampler.samples / seconds:.0f} a second), at most {sampler.most} of {BUDGET}")
-    if sampler.over:
-        failures.append(f"over budget in {len(sampler.over)} samples: {sampler.over[:10]}")
-
-
-try:
-    run()
-except KeyboardInterrupt:
-    pass
-except (Exception, SystemExit) as error:
-    failures.append(repr(error))
-finally:
-    for process in processes:
-        if process.poll() is None:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-    for process in processes:
-        process.wait()
-    if failures:
-        print("\n".join(failures), f"\nlogs: {folder}")
-        sys.exit(1)
-    if os.environ.get("KEEP"):
-        print("logs:", folder)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    print("passed")
+script(run)
