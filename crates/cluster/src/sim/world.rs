@@ -63,6 +63,7 @@ impl Seen {
 }
 
 pub(super) struct World {
+    is_busy: bool,
     now: u64,
     random: Random,
     etcd: Etcd,
@@ -84,10 +85,15 @@ impl World {
         let budget = |random: &mut Random| Budget { size: 1 + random.below(20) as u32, floor: random.below(3) as u32 };
         let budgets: BTreeMap<String, Budget> =
             (0..1 + random.below(2)).map(|at| (format!("pool{at}"), budget(&mut random))).collect();
-        let count = 2 + random.below(3);
-        let hosts: Vec<Host> =
+        // Some clusters have more demand than budget, and faults that are few and outlast a lease.
+        let is_busy = random.chance(30);
+        let count = if is_busy { 3 } else { 2 } + random.below(2 + u64::from(!is_busy));
+        let mut hosts: Vec<Host> =
             (0..count).map(|at| Host::new(&format!("node{at}"), &mut random, &budgets, bug)).collect();
+        let busy = if is_busy { 25 } else { 0 };
+        hosts.iter_mut().flat_map(|host| host.pools.values_mut()).for_each(|pool| pool.demand = busy);
         World {
+            is_busy,
             now: 0,
             random,
             etcd: Etcd::default(),
@@ -138,13 +144,14 @@ impl World {
     }
 
     fn fail(&mut self) {
-        // What has just begun to end a lost node's connections fails more often.
-        let ends = self.hosts.iter().position(|host| host.node.lost().next().is_some());
-        let ends = ends.filter(|_| self.random.chance(4));
-        if ends.is_none() && !self.random.chance(2) {
+        // Nodes that end a lost node's connections fail more often, and for longer.
+        let now = self.now;
+        let ends = self.hosts.iter().position(|host| host.ender.is_some() && host.runs(now) && host.cut_until < now);
+        let ends = ends.filter(|_| self.random.chance(20));
+        if ends.is_none() && (!self.random.chance(2) || self.is_busy && self.random.chance(75)) {
             return;
         }
-        let (now, span) = (self.now, 200_000 + self.random.below(25_000_000));
+        let span = if ends.is_some() || self.is_busy { 12_000_000 } else { 200_000 } + self.random.below(25_000_000);
         let end = (now + span).min(FAULTS);
         let at = ends.unwrap_or_else(|| self.random.below(self.hosts.len() as u64) as usize);
         match if ends.is_some() { 2 * self.random.below(2) + 1 } else { self.random.below(7) } {
@@ -174,7 +181,13 @@ impl World {
     fn change_demand(&mut self) {
         let at = self.random.below(self.hosts.len() as u64) as usize;
         for pool in self.hosts[at].pools.values_mut() {
-            pool.demand = if self.random.chance(40) { 0 } else { self.random.below(25) as u32 };
+            pool.demand = if self.is_busy {
+                25
+            } else if self.random.chance(40) {
+                0
+            } else {
+                self.random.below(25) as u32
+            };
         }
     }
 
