@@ -153,6 +153,11 @@ impl ConfigStore {
         self.current().config.watched_files()
     }
 
+    /// The configuration in force, without what SET has changed.
+    pub(crate) fn in_force(&self) -> Arc<Config> {
+        self.current().config.clone()
+    }
+
     /// The file.
     pub(crate) fn file(&self) -> &Path {
         &self.file
