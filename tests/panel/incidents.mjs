@@ -57,8 +57,8 @@ ${extra}
   return serve(`[auth]\ntype = "trust"\n[auth.users]\napp = ""\n${rest}${pool('blog', server.port, server.password, '')}${pool('shop', port, password, more)}`);
 }
 
-const clients = (weir, count) => Array.from({ length: count }, () => {
-  const one = client(`postgresql://app@127.0.0.1:${weir.port}/shop?sslmode=disable`);
+const clients = (weir, count, application = '') => Array.from({ length: count }, () => {
+  const one = client(`postgresql://app@127.0.0.1:${weir.port}/shop?sslmode=disable${application && `&application_name=${application}`}`);
   one.on('error', () => {});
   return one;
 });
@@ -157,6 +157,33 @@ test('a wrong password is a rejected login, in the server’s own words', async 
       assert.deepEqual(await looks(page, 'incident-wrong-password'), []);
     });
   } finally {
+    await weir.stop();
+  }
+});
+
+test('the banner and the incident name the users and applications that are affected', async () => {
+  const weir = await weirBefore(server.port, 'size = 1\nquery_wait_timeout = "60s"');
+  const [holder] = clients(weir, 1, 'billing');
+  const others = [['web', 2], ['jobs', 1], ['mail', 1], ['reports', 1]].flatMap(([name, count]) => clients(weir, count, name));
+  const all = [holder, ...others];
+  try {
+    await Promise.all(all.map((each) => each.connect()));
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      await holder.query('BEGIN; SELECT 1');
+      const waits = others.map((each) => each.query('SELECT 1'));
+      await told(page, 'shop', 'stalled', '5 clients affected: 5 waiting; app (web), app (jobs), app (mail) and 1 more client');
+      await goTo('incidents');
+      const incident = page.getByRole('region', { name: 'Incident of shop' });
+      await incident.getByText('5 clients affected: app (web), app (jobs), app (mail) and 1 more client.').waitFor({ timeout: SOON });
+      assert.deepEqual(await looks(page, 'incident-names'), []);
+      await holder.query('COMMIT');
+      await Promise.all(waits);
+      await over(page);
+    });
+  } finally {
+    all.forEach((each) => each.connection?.stream?.destroy());
     await weir.stop();
   }
 });

@@ -31,6 +31,22 @@ fn every_table_has_its_columns_in_their_order() {
 }
 
 #[test]
+fn show_faults_has_a_disk_that_refuses_the_log_also_without_a_control_plane() {
+    // A device that has no space left.
+    let site =
+        Site::with(Setup::new(Mode::Transaction).size(2).more("[log]\nfile = \"/dev/full\"\n"), Mode::Transaction);
+    let table = eventually("it is a fault", || {
+        // Lines come from commands.
+        site.weir().command("RELOAD").unwrap();
+        let table = site.weir().command("SHOW FAULTS").unwrap();
+        if table.rows.is_empty() { Err("no fault") } else { Ok(table) }
+    });
+    let row: Vec<&str> = table.rows[0].iter().map(|value| value.as_deref().unwrap()).collect();
+    assert_eq!((table.rows.len(), &row[..2]), (1, &["disk", "now"][..]), "{row:?}");
+    assert!(row[3].contains("/dev/full"), "{row:?}");
+}
+
+#[test]
 fn both_names_lead_to_the_console_and_only_for_permitted_users() {
     let site = site();
     for name in ["weir", "pgbouncer"] {

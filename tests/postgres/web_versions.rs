@@ -256,6 +256,35 @@ fn a_disk_that_refuses_costs_no_change_and_is_reported() {
 }
 
 #[test]
+fn a_disk_that_refuses_the_audit_log_is_a_fault_until_a_write_succeeds() {
+    let stage = Stage::new("audit");
+    stage.size(3, "");
+    let faults = || stage.api.get("/api/v1/status")["faults"].clone();
+    let path = stage.folder.join("audit.done");
+    eventually("the entry is there", || if path.exists() { Ok(()) } else { Err(()) });
+    assert_eq!(faults(), json!([]));
+    // A folder in the place of the file refuses everybody.
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    stage.size(4, "");
+    let fault = eventually("it is a fault", || match faults() {
+        Value::Array(found) if found.len() == 1 => Ok(found[0].clone()),
+        other => Err(other),
+    });
+    assert_eq!((&fault["kind"], &fault["problem"]), (&"disk".into(), &true.into()), "{fault}");
+    assert!(fault["summary"].as_str().unwrap().contains("audit.done"), "{fault}");
+    let table = stage.site.weir().command("SHOW FAULTS").unwrap();
+    assert_eq!(table.rows[0][3].as_deref(), fault["summary"].as_str());
+    stage.size(5, "");
+    fs::remove_dir(&path).unwrap();
+    // Without another entry.
+    eventually("it is over", || if faults() == json!([]) { Ok(()) } else { Err(faults()) });
+    let kept = fs::read_to_string(&path).unwrap();
+    assert_eq!(kept.lines().count(), 3, "{kept}");
+    assert_eq!(stage.site.weir().log().matches("audit.done").count(), 1, "it is logged once");
+}
+
+#[test]
 fn a_pgbouncer_ini_has_versions_to_read_and_none_to_return_to() {
     let api = Api::default();
     let ini = api.keys().into_iter().fold(Ini::transaction(2), |ini, (key, value)| ini.set(key, value));

@@ -7,6 +7,8 @@ use std::fmt;
 
 use weir_base::{Span, prefix};
 
+use crate::client_names::ClientNames;
+
 /// A server whose client or query has not moved for this long counts as motionless; a login without an answer for this long
 /// counts as failed.
 pub const MOTIONLESS: Span = Span::from_secs(3);
@@ -108,6 +110,8 @@ pub struct Symptoms {
     pub stuck: u32,
     /// Clients that were refused for want of a server, since the start.
     pub refused: u64,
+    /// Who waits for a server; of very many clients, those that came first.
+    pub waiting: ClientNames,
 }
 
 impl Symptoms {
@@ -121,6 +125,7 @@ impl Symptoms {
         self.silent += other.silent;
         self.stuck += other.stuck;
         self.refused += other.refused;
+        self.waiting.add(&other.waiting);
     }
 }
 
@@ -178,6 +183,8 @@ pub struct PoolHealth {
     pub waiting: u32,
     /// See `waiting`.
     pub refused: u64,
+    /// Who waits, while the state is a problem.
+    pub affected: ClientNames,
     /// The last error of a pool that cannot connect, or whose login is rejected.
     pub error: Option<LoginFailure>,
 }
@@ -196,10 +203,13 @@ impl PoolHealth {
     /// Adds another pool where both are shown as one: the worse state speaks; of the same state, the older one.
     pub fn add(&mut self, other: &PoolHealth) {
         let clients = (self.waiting + other.waiting, self.refused + other.refused);
+        let mut affected = std::mem::take(&mut self.affected);
+        affected.add(&other.affected);
         let older = other.state == self.state && other.since > 0 && (self.since == 0 || other.since < self.since);
         if other.state > self.state || older {
             self.clone_from(other);
         }
         (self.waiting, self.refused) = clients;
+        self.affected = affected;
     }
 }

@@ -9,6 +9,7 @@ use std::fmt;
 
 use weir_config::Config;
 
+use crate::client_names::ClientNames;
 use crate::clock::timestamp;
 use crate::health::{Health, PoolHealth};
 use crate::records::{PoolRecord, Report, ServiceState};
@@ -128,6 +129,7 @@ impl Seen {
             since: self.since,
             waiting: pool.cl_waiting,
             refused: if state.is_problem() { self.refused.saturating_sub(self.refused_before) } else { 0 },
+            affected: if state.is_problem() { pool.symptoms.waiting.clone() } else { ClientNames::default() },
             error: pool.symptoms.failure.clone().filter(|_| unreachable),
         }
     }

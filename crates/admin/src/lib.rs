@@ -8,6 +8,7 @@ mod activity;
 mod alerts;
 mod certificate;
 mod change;
+mod client_names;
 mod clock;
 mod cluster;
 mod command;
@@ -36,6 +37,7 @@ pub use certificate::{CertificateExpiry, CertificateUse};
 pub use change::{
     Adopted, Author, ChangeError, ChangeRequest, ConfigAccess, Persisted, PoolTestResult, Rehearsal, Via,
 };
+pub use client_names::{ClientNames, NamedClients};
 pub use clock::timestamp;
 pub use cluster::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
 pub use command::{Command, Role, ShutdownMode, parse};

@@ -57,7 +57,7 @@ impl ManyIdle {
     fn show(&mut self, what: &str) {
         self.world.forget(self.console);
         self.world.bytes_only(self.console, &query(what));
-        while self.world.open_letter() {}
+        while self.world.deliver_message() {}
         assert!(self.world.received(self.console).ends_with(&ready(b'I')), "{what} is answered");
     }
 }
@@ -87,7 +87,7 @@ fn a_table_of_100_000_clients_comes_in_turns_that_look_at_a_bounded_number() {
     most = most.max(many_idle.looks(|many_idle| many_idle.world.bytes_only(console, &query("SHOW CLIENTS"))));
     loop {
         let mut open = false;
-        let looks = many_idle.looks(|many_idle| open = many_idle.world.open_letter());
+        let looks = many_idle.looks(|many_idle| open = many_idle.world.deliver_message());
         if !open {
             break;
         }

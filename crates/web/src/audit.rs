@@ -156,6 +156,12 @@ impl Audit {
         self.known.done.why_not_persisted().or_else(|| self.known.refused.why_not_persisted())
     }
 
+    /// The error of the disk, if the last entries could not be written, after another try.
+    pub(crate) fn retry(&self) -> Option<String> {
+        let (done, refused) = (self.known.done.retry(), self.known.refused.retry());
+        done.or(refused)
+    }
+
     fn write(&self, of: Requester, entry: AuditEntry) {
         let user = entry.user.as_deref().unwrap_or("(no login)");
         let outcome = entry.status.map_or("nobody waited".to_owned(), |status| status.to_string());
@@ -185,11 +191,11 @@ impl Audit {
         if !to_write {
             return;
         }
-        let (known, workers) = (self.known.clone(), self.workers.clone());
+        let known = self.known.clone();
+        // `faults` reports an error.
         let write = move || {
-            for error in known.done.write_out().into_iter().chain(known.refused.write_out()) {
-                workers.log(format!("control plane: the audit log can't be kept: {error}"));
-            }
+            known.done.write_out();
+            known.refused.write_out();
         };
         // A disk may be slow, and must not delay other requests.
         match Handle::try_current() {

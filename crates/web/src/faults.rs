@@ -1,5 +1,5 @@
 //! What is wrong with Weir itself, and with no single pool: certificates that have expired or will soon, and a disk that
-//! refuses the history or the log.
+//! refuses the history (with the audit log and the versions of the configuration) or the log.
 //!
 //! Owns since when. The certificates are read when another configuration is in force, as the ones in use are: a file that
 //! was renewed without a reload is still a fault.
@@ -13,7 +13,6 @@ use weir_config::Config;
 
 use crate::clock;
 use crate::lock::lock;
-use crate::versions::Versions;
 
 /// A [`weir_admin::Fault`], as the API has it.
 #[derive(Clone, PartialEq, Serialize, Debug)]
@@ -48,9 +47,13 @@ impl From<&Fault> for weir_admin::Fault {
 #[derive(Clone)]
 pub(crate) struct Faults(Arc<Inner>);
 
+/// Tries again what could not be written, and returns the error of the disk if it still can't. May block.
+pub(crate) type Retry = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
 struct Inner {
     access: Arc<dyn ConfigAccess>,
-    versions: Versions,
+    /// The lists in the folder of the history: versions and the audit log.
+    lists: Vec<Retry>,
     known: Mutex<Known>,
 }
 
@@ -67,24 +70,48 @@ struct Known {
 }
 
 impl Faults {
-    pub(crate) fn new(access: Arc<dyn ConfigAccess>, versions: Versions) -> Faults {
-        Faults(Arc::new(Inner { access, versions, known: Mutex::default() }))
+    pub(crate) fn new(access: Arc<dyn ConfigAccess>, lists: Vec<Retry>) -> Faults {
+        Faults(Arc::new(Inner { access, lists, known: Mutex::default() }))
     }
 
-    /// The faults now, the worst first, and a line for the log for each that is new. `written` and
+    /// The faults now, the worst first, and a line for the log for each that is new. `figures` and
     /// `logged`: the errors of the figures' disk and of the log's file, if there are any.
     pub(crate) async fn now(
         &self,
         config: &Arc<Config>,
-        written: Option<String>,
+        figures: Option<String>,
         logged: Option<String>,
     ) -> (Vec<Fault>, Vec<String>) {
-        self.follow(config).await;
+        let (faults, config) = (self.clone(), config.clone());
+        // Fails only if the process ends.
+        let lists = spawn_blocking(move || faults.look(&config)).await.unwrap_or_default();
+        self.judge(figures.or(lists), logged)
+    }
+
+    /// The same without figures, on a thread that may block.
+    pub(crate) fn now_blocking(&self, config: &Arc<Config>, logged: Option<String>) -> (Vec<Fault>, Vec<String>) {
+        let lists = self.look(config);
+        self.judge(lists, logged)
+    }
+
+    /// Reads the certificates of another configuration. Returns the first error of the lists.
+    fn look(&self, config: &Arc<Config>) -> Option<String> {
+        let is_known = lock(&self.0.known).config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config));
+        if !is_known {
+            let certificates = self.0.access.certificates(config);
+            let mut known = lock(&self.0.known);
+            (known.certificates, known.config) = (certificates, Some(config.clone()));
+        }
+        // Each of them tries again.
+        let errors: Vec<String> = self.0.lists.iter().filter_map(|retry| retry()).collect();
+        errors.into_iter().next()
+    }
+
+    fn judge(&self, error: Option<String>, logged: Option<String>) -> (Vec<Fault>, Vec<String>) {
         let now = clock::now().as_secs_f64();
         let mut known = lock(&self.0.known);
         let certificates = known.certificates.iter().filter_map(|of| certificate(of, now as i64));
         let mut faults: Vec<Fault> = certificates.collect();
-        let error = written.or_else(|| self.0.versions.write_error());
         known.history_since = error.is_some().then(|| known.history_since.unwrap_or(now));
         faults.extend(error.zip(known.history_since).map(|(error, since)| history(&error, since)));
         known.log_since = logged.is_some().then(|| known.log_since.unwrap_or(now));
@@ -95,21 +122,6 @@ impl Faults {
         let lines = new.map(|fault| format!("{} {}", fault.summary, fault.advice)).collect();
         known.logged = faults.iter().map(key).collect();
         (faults, lines)
-    }
-
-    /// Reads the certificates of another configuration.
-    async fn follow(&self, config: &Arc<Config>) {
-        if lock(&self.0.known).config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config)) {
-            return;
-        }
-        let (faults, of) = (self.clone(), config.clone());
-        // Fails only if the process ends.
-        let _ = spawn_blocking(move || {
-            let certificates = faults.0.access.certificates(&of);
-            let mut known = lock(&faults.0.known);
-            (known.certificates, known.config) = (certificates, Some(of));
-        })
-        .await;
     }
 }
 
@@ -182,7 +194,9 @@ mod tests {
     fn faults_are_logged_once_the_worst_is_first_and_a_renewed_file_counts_after_a_reload() {
         let both = vec![certificate(CertificateUse::Panel, 9), certificate(CertificateUse::Clients, -1)];
         let files = Arc::new(Files(Mutex::new(both)));
-        let faults = Faults::new(files.clone(), Versions::open(None));
+        let list = Arc::new(Mutex::new(None));
+        let error = list.clone();
+        let faults = Faults::new(files.clone(), vec![Box::new(move || lock(&error).clone())]);
         let config = Arc::new(Config::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let (now, lines) =
@@ -199,6 +213,13 @@ mod tests {
         assert!(now.len() == 3 && lines.len() == 1 && lines[0].contains("[log] file"), "{lines:?}");
         assert!(now.iter().all(|fault| Fault::from(&weir_admin::Fault::from(fault)).summary == fault.summary));
         assert!(now.iter().all(|fault| weir_admin::FAULT_KINDS.contains(&fault.kind)));
-        assert!(runtime.block_on(faults.now(&Arc::new(Config::default()), None, None)).0.is_empty());
+        let config = Arc::new(Config::default());
+        assert!(runtime.block_on(faults.now(&config, None, None)).0.is_empty());
+        *lock(&list) = Some("/var/weir/audit.done: full".to_owned());
+        let (now, lines) = faults.now_blocking(&config, None);
+        assert!(now.len() == 1 && lines.len() == 1 && lines[0].contains("audit.done"), "{lines:?}");
+        assert_eq!((faults.now_blocking(&config, None).0.len(), faults.now_blocking(&config, None).1.len()), (1, 0));
+        *lock(&list) = None;
+        assert!(faults.now_blocking(&config, None).0.is_empty());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Adding a record never touches the disk; [`write_out`](Journal::write_out) does, on a thread that may block. A line that
 //! can't be read is left out, and the file as it was is kept beside it. While the disk refuses a line, the list continues in
-//! memory, and the next success writes all of it. A file is replaced as a whole when half of it is out of date.
+//! memory, [`retry`](Journal::retry) tries again, and the next success writes all of it. A file is replaced as a whole when half of it is out of date.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -50,6 +50,8 @@ struct JournalFile {
     length: usize,
     /// This process has written all of it. A file of an earlier one, or one that a write has failed on, is replaced.
     is_ours: bool,
+    /// The last write has failed.
+    failed: bool,
 }
 
 impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
@@ -61,7 +63,7 @@ impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
             let path = folder.join(name);
             let read = journal.read(&path);
             lock(&journal.list).error = read.err().map(|error| format!("{}: {error}", path.display()));
-            *lock(&journal.file) = Some(JournalFile { path, length: 0, is_ours: false });
+            *lock(&journal.file) = Some(JournalFile { path, length: 0, is_ours: false, failed: false });
         }
         journal
     }
@@ -83,7 +85,7 @@ impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
         let mut file = lock(&self.file);
         let file = file.as_mut()?;
         let unwritten = std::mem::take(&mut lock(&self.list).unwritten);
-        if unwritten.is_empty() {
+        if unwritten.is_empty() && !file.failed {
             return None;
         }
         let written = if file.is_ours && file.length + unwritten.len() <= 2 * self.bounds.bytes {
@@ -94,12 +96,15 @@ impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
         let mut list = lock(&self.list);
         let before = list.error.take();
         list.error = written.err().map(|error| format!("{}: {error}", file.path.display()));
-        file.is_ours = list.error.is_none();
+        (file.is_ours, file.failed) = (list.error.is_none(), list.error.is_some());
         list.error.clone().filter(|_| before.is_none())
     }
 
-    /// Why the last line is not in the file; none without a folder.
-    pub(crate) fn write_error(&self) -> Option<String> {
+    /// Why the last line is not in the file, after another try if a write has failed; none without a folder. Blocks on the
+    /// disk only then.
+    pub(crate) fn retry(&self) -> Option<String> {
+        lock(&self.list).error.as_ref()?;
+        self.write_out();
         lock(&self.list).error.clone()
     }
 
@@ -270,7 +275,9 @@ mod tests {
         assert!(put(&journal, "b").is_some_and(|error| error.contains("list")));
         assert_eq!(put(&journal, "c"), None, "it is reported once");
         assert!(journal.why_not_persisted().is_some() && all(&journal).len() == 3);
+        assert!(journal.retry().is_some());
         fs::remove_dir(folder.0.join("list")).expect("it is empty");
+        assert_eq!((journal.retry(), all(&folder.open()).len()), (None, 3), "without another record");
         assert_eq!((put(&journal, "d"), journal.why_not_persisted()), (None, None));
         assert_eq!(all(&folder.open()), ["d", "c", "b", "a"]);
     }

@@ -21,6 +21,7 @@ mod compress;
 mod docs;
 mod error;
 mod export_counts;
+mod fault_watch;
 mod faults;
 mod figures;
 mod guard;
@@ -49,6 +50,7 @@ mod whole;
 mod words;
 
 pub use access::{hash_password, hash_token, new_token};
+pub use fault_watch::FaultWatch;
 pub use outgoing::{HttpAnswer, HttpRequest, SendHttp};
 pub use serve::{Options, Web};
 pub use start_error::WebError;

@@ -1,9 +1,12 @@
 //! A pool's health in JSON: the same object in the API and in events.
 
 use serde::Serialize;
-use weir_admin::PoolHealth;
+use weir_admin::{ClientNames, PoolHealth};
 
 use crate::figures::seconds_of;
+
+/// The most names of affected clients that are listed.
+const NAMED: usize = 3;
 
 /// A pool's state, since when, who feels it, and what to do.
 #[derive(Clone, PartialEq, Serialize, Debug)]
@@ -17,10 +20,28 @@ pub(crate) struct Health {
     clients: u64,
     waiting: u32,
     refused: u64,
+    /// Those that wait, by user and application, while something is broken: the most first.
+    affected: Vec<Affected>,
     /// The last error of a pool that can't connect, or whose login is rejected.
     error: Option<LoginError>,
     /// What to do, as a sentence; empty where nothing is to be done.
     advice: &'static str,
+}
+
+/// Clients of one user and application.
+#[derive(Clone, PartialEq, Serialize, Debug)]
+pub(crate) struct Affected {
+    user: String,
+    application_name: String,
+    clients: u32,
+}
+
+impl Affected {
+    /// The names with the most clients.
+    pub(crate) fn most(of: &ClientNames) -> Vec<Affected> {
+        let named = of.most(NAMED).into_iter();
+        named.map(|it| Affected { user: it.user, application_name: it.application_name, clients: it.clients }).collect()
+    }
 }
 
 #[derive(Clone, PartialEq, Serialize, Debug)]
@@ -45,6 +66,7 @@ impl From<&PoolHealth> for Health {
             clients: of.clients(),
             waiting: of.waiting,
             refused: of.refused,
+            affected: Affected::most(&of.affected),
             error,
             advice: of.advice(),
         }

@@ -35,7 +35,8 @@ use crate::admission::{Admission, Connection, Ticket};
 use crate::alerts::Alerts;
 use crate::api;
 use crate::ask::Workers;
-use crate::faults::Faults;
+use crate::audit::Audit;
+use crate::faults::{Faults, Retry};
 use crate::lab::Lab;
 use crate::oidc::SingleSignOn;
 use crate::outgoing::SendHttp;
@@ -121,14 +122,15 @@ impl Web {
         let access = Access::new(options.config.clone(), exposed, tls.is_some());
         let alerts = Alerts::new(&workers, &options.send, options.history.as_deref());
         let telemetry = Telemetry::new(&workers, &alerts, &options.send, options.version);
-        let faults = Faults::new(options.config.clone(), options.versions.clone());
+        let audit = Audit::new(workers.clone(), options.history.as_deref());
+        let faults = Faults::new(options.config.clone(), kept_lists(&options.versions, &audit));
         let sso = SingleSignOn::new(options.send.clone());
         let router = api::router(
             workers.clone(),
             (access, sso),
             options.config,
             (watch.clone(), options.versions, alerts.clone(), telemetry.counter()),
-            (Lab::new(options.lab), options.history.as_deref()),
+            (Lab::new(options.lab), audit),
             timeouts,
             options.version,
         );
@@ -160,6 +162,12 @@ impl Web {
     pub fn bound(&self) -> &[SocketAddr] {
         &self.bound
     }
+}
+
+/// The lists that are kept in the folder of the history.
+fn kept_lists(versions: &Versions, audit: &Audit) -> Vec<Retry> {
+    let (versions, audit) = (versions.clone(), audit.clone());
+    vec![Box::new(move || versions.retry()), Box::new(move || audit.retry())]
 }
 
 impl Drop for Web {

@@ -208,9 +208,9 @@ impl Versions {
         self.0.list.why_not_persisted()
     }
 
-    /// The error of the disk, if the last version could not be written.
-    pub(crate) fn write_error(&self) -> Option<String> {
-        self.0.list.write_error()
+    /// The error of the disk, if the last version could not be written, after another try.
+    pub(crate) fn retry(&self) -> Option<String> {
+        self.0.list.retry()
     }
 
     fn add(&self, mut version: Version) -> Option<String> {

@@ -74,6 +74,8 @@ struct Plan {
     edits: Edits,
     /// What is to be written.
     text: Written,
+    /// The shared text after it, with its secrets in the clear; none where nodes share none, or nothing is written.
+    shared: Option<String>,
     config: Arc<Config>,
 }
 
@@ -151,6 +153,11 @@ impl ConfigStore {
         self.current().config.watched_files()
     }
 
+    /// The configuration in force, without what SET has changed.
+    pub(crate) fn in_force(&self) -> Arc<Config> {
+        self.current().config.clone()
+    }
+
     /// The file.
     pub(crate) fn file(&self) -> &Path {
         &self.file
@@ -187,9 +194,10 @@ impl ConfigStore {
         let config = fit(plan.config.clone()).map_err(ChangeError::Unfit)?;
         let written = match plan.text {
             Written::Shared(text) => {
-                return self.publish(&mut current, (text, author), plan.config).map(|kept| (config, kept));
+                let shared = (text, plan.shared.unwrap_or_default());
+                return self.publish(&mut current, shared, author, plan.config).map(|kept| (config, kept));
             }
-            Written::File(text) => self.write(&mut current, text),
+            Written::File(text) => self.write(&mut current, text, plan.shared.as_deref()),
             Written::Nowhere(why) => Err(ReplaceError::Refused(why)),
         };
         let kept = match written {
@@ -230,11 +238,11 @@ impl ConfigStore {
             (Written::File(_), Some(running)) => Some(self.opened(&running.settings.text).map_err(ChangeError::Unfit)?),
             _ => None,
         };
-        let read = match (&text, shared) {
+        let read = match (&text, &shared) {
             (Written::File(text), None) => self.read(text, &Edits::default()),
-            (Written::File(text), Some(shared)) => self.read_merged((text, &shared), &Edits::default()),
+            (Written::File(text), Some(shared)) => self.read_merged((text, shared), &Edits::default()),
             (Written::Shared(_), shared) => {
-                self.read_merged((&current.file, &shared.unwrap_or_default()), &current.edits)
+                self.read_merged((&current.file, shared.as_deref().unwrap_or_default()), &current.edits)
             }
             (Written::Nowhere(_), _) => self.read(&current.text, &edits),
         };
@@ -245,15 +253,15 @@ impl ConfigStore {
         let findings = weir_config::review(&config, &load::facts());
         match findings.into_iter().find(|finding| finding.severity == Severity::Error) {
             Some(finding) => Err(ChangeError::Unfit(finding.message())),
-            None => Ok(Plan { edits, text, config }),
+            None => Ok(Plan { edits, text, shared, config }),
         }
     }
 
-    fn write(&self, current: &mut Current, text: String) -> Result<(), ReplaceError> {
+    /// Writes a text into the file. `shared`: the text that nodes share, with its secrets in the clear.
+    fn write(&self, current: &mut Current, text: String, shared: Option<&str>) -> Result<(), ReplaceError> {
         // Changes that were only in memory are written with it.
         replace(&self.file, &current.file, &text)?;
-        let shared = current.shared().and_then(|running| self.opened(&running.settings.text).ok());
-        let merged = shared.and_then(|shared| weir_config::merge(&text, &shared));
+        let merged = shared.and_then(|shared| weir_config::merge(&text, shared));
         current.text = merged.unwrap_or_else(|| text.clone());
         (current.file, current.edits) = (text, Edits::default());
         Ok(())

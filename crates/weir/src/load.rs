@@ -56,8 +56,7 @@ pub(crate) fn load_changed(file: &Path, text: &str, edits: &Edits) -> Result<Con
 pub(crate) const NO_TOML: &str = "the cluster's configuration, or this node's file, is not TOML";
 
 /// The configuration of a node's file, with the text that a cluster's nodes share, its secrets in the clear, and both texts
-/// merged. An error, also one
-/// about valid settings that can't be served, is one line.
+/// merged. An error, also one about valid settings that can't be served, is one line.
 pub(crate) fn load_merged(file: &Path, (own, shared): (&str, &str), edits: &Edits) -> Result<(String, Config), String> {
     let text = weir_config::merge(own, shared).ok_or_else(|| NO_TOML.to_owned())?;
     let config = load_for_node(file, &text, edits)?;

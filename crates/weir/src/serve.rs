@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use weir_config::{Config, Finding, HostLimits, Severity};
 use weir_runtime::{Bound, Inherited, LogTarget, Options, Predecessor, Running, Signals, StartError, VERSION};
-use weir_web::{Timeouts, Tls, Versions, Web};
+use weir_web::{FaultWatch, Timeouts, Tls, Versions, Web};
 
 use crate::check;
 use crate::cluster::{self, Nodes};
@@ -116,8 +116,9 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
             if console == Console::Verbose {
                 announce(running.bound(), &config, web.as_ref());
             }
+            let faults = watch_faults(&config, running, store.clone())?;
             let nodes = Nodes::start(&config, store, running.handle(), (running.is_gone(), running.is_vacated()))?;
-            Ok(Box::new((nodes, web, watcher)))
+            Ok(Box::new((nodes, web, faults, watcher)))
         }),
     };
     match weir_runtime::serve(options).map_err(Failure::of)? {
@@ -190,6 +191,16 @@ fn start_web(
         version: VERSION,
     };
     Web::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
+}
+
+/// Without a control plane a thread looks for what is wrong with Weir itself.
+fn watch_faults(config: &Config, running: &Running, store: Arc<ConfigStore>) -> Result<Option<FaultWatch>, StartError> {
+    if !config.web.addresses.is_empty() {
+        return Ok(None);
+    }
+    let in_force = store.clone();
+    let watch = FaultWatch::start(running.handle().control(), store, move || in_force.in_force());
+    watch.map(Some).map_err(|error| StartError::new(format!("can't start a thread: {error}")))
 }
 
 /// Prints one line when clients may connect.

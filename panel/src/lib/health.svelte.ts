@@ -1,5 +1,6 @@
 // What is broken, and whether what the page shows is fresh: the same for all pages, from whatever stream of figures one follows.
-import type { Event, Fault, Problem } from './types';
+import { plural } from './format';
+import type { Affected, Event, Fault, Problem } from './types';
 
 /** After a connection broke off, the browser's next try takes about a second; only after this long it has failed. */
 const BROKEN = 1800;
@@ -60,6 +61,16 @@ class Health {
 }
 
 export const health = new Health();
+
+/** The users and applications that are affected, of this many clients; empty where none is known. */
+export function names(affected: Affected[], clients: number): string {
+  if (affected.length === 0) return '';
+  const parts = affected.map(({ user, application_name }) => (application_name ? `${user} (${application_name})` : user));
+  const more = clients - affected.reduce((sum, of) => sum + of.clients, 0);
+  if (more > 0) parts.push(plural(more, 'more client'));
+  const last = parts.pop() ?? '';
+  return parts.length > 0 ? `${parts.join(', ')} and ${last}` : last;
+}
 
 /** Whether a pool's state is out of the ordinary. */
 export function isNotable(state: string | undefined): boolean {

@@ -47,8 +47,16 @@ export interface Health {
   clients: number;
   waiting: number;
   refused: number;
+  affected: Affected[];
   error: { sqlstate: string; message: string; at: number } | null;
   advice: string;
+}
+
+/** Clients of one user and application. */
+export interface Affected {
+  user: string;
+  application_name: string;
+  clients: number;
 }
 
 export interface Problem {
@@ -316,6 +324,8 @@ export interface Incident {
   advice: string;
   seconds: number;
   clients_waiting: number;
+  clients_affected: number;
+  affected: Affected[];
   oldest_wait_seconds: number;
   size: number;
   servers_in_use: number;

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use weir_admin::{Connections, DatabaseStats, MemoryRecord, PoolRecord, Report, SocketRecord, UserClients};
+use weir_admin::{
+    ClientNames, Connections, DatabaseStats, MemoryRecord, PoolRecord, Report, SocketRecord, UserClients,
+};
 use weir_base::{ClientAddr, Host, Peer, Span, Time};
 use weir_pool::ServerState as InPool;
 use weir_session::startup::Replication;
@@ -58,6 +60,7 @@ impl Tables<'_> {
         record.maxwait = snapshot.oldest_wait;
         record.statement_bytes = slot.accepted.used();
         record.symptoms = symptoms(self.common, self.peers, self.throttle, slot);
+        record.symptoms.waiting = self.waiting(slot);
         for (server, state, _) in slot.pool.servers() {
             match state {
                 InPool::Idle { since } if is_used(slot, since, now) => record.sv_used += 1,
@@ -74,6 +77,24 @@ impl Tables<'_> {
             }
         }
         record
+    }
+
+    /// The clients of this worker that wait for a server, by their names. Looks at a bounded number of them.
+    fn waiting(&self, slot: &PoolSlot) -> ClientNames {
+        let mut names = ClientNames::default();
+        let clients = slot.pool.waiting().take(MAX_LOOKS as usize).filter_map(|(peer, _)| self.peers.get_client(peer));
+        clients.for_each(|client| names.count(&client.user, self.application_of(client), 1));
+        names
+    }
+
+    /// The application_name of a client; empty if it gave none, or while it is unknown.
+    fn application_of<'c>(&'c self, client: &'c ClientSlot) -> &'c str {
+        let params = match &client.phase {
+            ClientPhase::Ready(session) => Some(session.params()),
+            ClientPhase::Streaming(stream) => Some(stream.params()),
+            _ => None,
+        };
+        params.and_then(|params| self.params.get(params, "application_name")).unwrap_or_default()
     }
 
     /// Cancel requests of a pool that are under way; several may share a connection to a server.
@@ -137,9 +158,6 @@ impl Tables<'_> {
         let (addr, port) = client_address(&client.addr, self.common.config().listen.port);
         let session = if let ClientPhase::Ready(session) = &client.phase { Some(session) } else { None };
         let database = self.database_of(client);
-        let stream = if let ClientPhase::Streaming(stream) = &client.phase { Some(stream) } else { None };
-        let params = session.map(|s| s.params()).or(stream.map(|stream| stream.params()));
-        let name = params.and_then(|params| self.params.get(params, "application_name"));
         let server = client.link.and_then(|link| self.peers.get_server(link));
         SocketRecord {
             id: client.id,
@@ -159,7 +177,7 @@ impl Tables<'_> {
             link: server.map(|s| s.id),
             remote_pid: if let ClientAddr::Unix { pid, .. } = client.addr { pid } else { 0 },
             tls: client.tls.as_ref().map(|tls| tls.description.clone()).unwrap_or_default(),
-            application_name: name.unwrap_or_default().to_owned(),
+            application_name: self.application_of(client).to_owned(),
             prepared_statements: session.map_or(0, |s| s.prepared() as u32),
             ..SocketRecord::default()
         }

@@ -231,7 +231,7 @@ impl World {
     }
 
     /// One message of the engine to itself, as an input, without the checks; `false` if there is none.
-    pub(crate) fn open_letter(&mut self) -> bool {
+    pub(crate) fn deliver_message(&mut self) -> bool {
         let Some((_, message, socket)) = self.port.messages.pop_front() else { return false };
         self.engine.handle(self.now, Input::Message { from: WorkerId(0), message, socket }, &mut self.port);
         true
@@ -264,7 +264,7 @@ impl World {
         while self.engine.next_deadline() <= end {
             self.now = self.now.max(self.engine.next_deadline());
             self.input_only(Input::Tick);
-            while self.open_letter() {}
+            while self.deliver_message() {}
         }
         self.now = end;
     }

@@ -141,10 +141,10 @@ fn made_up_names_displace_no_answers_about_real_ones() {
         let mut startup = Vec::new();
         put_front::startup(&mut startup, &[("user", format!("nobody{number}").as_str()), ("database", "db")], 0);
         world.bytes_only(peer, &startup);
-        while world.open_letter() {}
+        while world.deliver_message() {}
     }
     world.bytes_only(asker, &no_user());
-    while world.open_letter() {}
+    while world.deliver_message() {}
     world.received(asker);
     let ann = world.arrival("ann", "db");
     assert!(

@@ -61,7 +61,7 @@ fn an_operator_may_leave_before_the_answer_comes() {
         let console = console(&mut world);
         world.bytes_only(console, &query(text));
         // The worker has the command; its answer is under way.
-        assert!(world.open_letter(), "{text}");
+        assert!(world.deliver_message(), "{text}");
         world.reset(console);
         assert_eq!(world.received(console), b"", "{text}");
     }
@@ -360,7 +360,7 @@ fn a_table_of_all_clients_comes_in_pieces_and_others_are_served_between_them() {
         world.bytes_only(server, &done("SELECT 1", b'I'));
         assert_eq!(world.received(client), done("SELECT 1", b'I'), "a query does not wait for the table");
         assert!(world.port.messages.len() <= 1, "one piece at a time is under way");
-        assert!(world.open_letter(), "the table continues");
+        assert!(world.deliver_message(), "the table continues");
     }
     assert_eq!(rows, 50_002, "the idle clients, the client and the console");
     assert!(turns > 50_000 / PAGE);
@@ -379,7 +379,7 @@ fn a_console_that_does_not_read_is_sent_no_more() {
     loop {
         // The socket accepts nothing; the page under way is still sent, and then no more are made.
         world.input_only(Input::Blocked { peer: console });
-        while world.open_letter() {}
+        while world.deliver_message() {}
         let received = world.received(console);
         let piece = count(&received, b'D');
         assert!(piece <= 2 * PAGE, "{piece} rows for a console that does not read");
@@ -408,11 +408,11 @@ fn a_table_that_is_being_sent_ends_at_a_cancel_or_with_its_console() {
     put_front::cancel_request(&mut request, pid, &secret);
     world.bytes_only(canceller, &request);
     assert!(says(&world.received(console), "canceling statement due to user request"));
-    while world.open_letter() {}
+    while world.deliver_message() {}
     assert_eq!(count(&world.received(console), b'D'), 0, "pages that come too late are dropped");
     world.bytes_only(console, &query("SHOW CLIENTS"));
     world.gone(console);
-    while world.open_letter() {}
+    while world.deliver_message() {}
 }
 
 #[test]
@@ -425,7 +425,7 @@ fn a_long_table_of_the_configuration_is_sent_in_pieces_too() {
     let console = console(&mut world);
     world.bytes_only(console, &query("SHOW DATABASES"));
     let mut rows = 0;
-    while world.open_letter() {
+    while world.deliver_message() {
         let piece = count(&world.received(console), b'D');
         assert!(piece <= PAGE);
         rows += piece;

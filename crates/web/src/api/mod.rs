@@ -29,7 +29,6 @@ mod trials;
 mod users;
 mod versions;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -215,14 +214,14 @@ pub(crate) fn router(
     (access, sso): (Access, SingleSignOn),
     config: Arc<dyn ConfigAccess>,
     (watch, versions, alerts, exports): (Watch, Versions, Alerts, ExportCounter),
-    (lab, folder): (Lab, Option<&Path>),
+    (lab, audit): (Lab, Audit),
     timeouts: Timeouts,
     version: &'static str,
 ) -> Router {
     let empty = Router::new();
     let (pool_tests, looks) = (PoolTests::new(config.clone()), Looks::new(config.clone()));
     let capacities = Capacities::new(config.clone());
-    let (audit, probe) = (Audit::new(workers.clone(), folder), Probe::new(workers.clone()));
+    let probe = Probe::new(workers.clone());
     let trials = Trials::new(workers.clone(), watch.clone(), audit.clone());
     let gated = |reads, changes, methods: MethodRouter<App>| {
         let gate = Gate { access: access.clone(), audit: audit.clone(), reads, changes, body_timeout: timeouts.body };

@@ -9,10 +9,11 @@ mod process;
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
-use weir_admin::{Activity, SocketRecord};
+use weir_admin::{Activity, ClientNames, SocketRecord};
 use weir_base::PoolMode;
 
 use crate::looks::Look;
+use crate::pool_health::Affected;
 use crate::words::{plural, span};
 use chains::chains;
 pub(crate) use process::{Client, Key, Process};
@@ -50,6 +51,9 @@ pub(crate) struct Incident {
     /// How long the longest query, transaction or wait of it has lasted.
     pub(crate) seconds: f64,
     pub(crate) clients_waiting: usize,
+    /// Clients that wait for a server or for a lock, and the users and applications with the most of them.
+    clients_affected: usize,
+    affected: Vec<Affected>,
     oldest_wait_seconds: f64,
     size: u32,
     servers_in_use: usize,
@@ -120,6 +124,12 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&Look>) -> Option<Incident> {
     let mut waiting: Vec<Client> = of.waiting().map(Client::of).collect();
     waiting.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds));
     let clients_waiting = waiting.len();
+    let blocked = holders.iter().flat_map(|holder| &holder.blocks).filter_map(|process| process.client.as_ref());
+    let (mut affected, mut clients_affected) = (ClientNames::default(), 0);
+    for client in waiting.iter().chain(blocked) {
+        affected.count(&client.user, &client.application_name, 1);
+        clients_affected += 1;
+    }
     waiting.truncate(LISTED);
     let (cause, text) = cause(of, &holders, clients_waiting)?;
     let seconds = holders.iter().flat_map(|holder| holder.blocks.iter().chain([&holder.process]));
@@ -130,6 +140,8 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&Look>) -> Option<Incident> {
         advice: cause.advice(),
         seconds: seconds.map(Process::seconds).fold(of.oldest_wait(), f64::max),
         clients_waiting,
+        clients_affected,
+        affected: Affected::most(&affected),
         oldest_wait_seconds: of.oldest_wait(),
         size: of.size,
         servers_in_use: of.servers.len(),

@@ -76,6 +76,8 @@ fn a_lock_is_found_with_its_holder_and_all_behind_it() {
     let (now, seen) = locked(&[3.0]);
     let found = incident(&now, Some(&seen)).expect("an incident");
     assert_eq!(found.cause, Cause::Blocked);
+    let affected = serde_json::json!([{ "user": "joe", "application_name": "web", "clients": 5 }]);
+    assert_eq!((found.clients_affected, serde_json::to_value(&found.affected).ok()), (5, Some(affected)));
     let wanted = "Blocked by process 1 (billing of joe at 10.0.0.5), idle in its transaction for 20 s: 4 queries wait for \
                   its locks, the first for 13 s, and 1 client waits for a server.";
     assert_eq!(found.text, wanted);

@@ -15,7 +15,7 @@ fn report(pools: usize) -> Report {
         (pool.cl_waiting, pool.sv_active, pool.maxwait) = (2, 1, Span::from_micros(1_500_000));
         pool.statement_bytes = 4_096;
         let since = 1_500_000;
-        pool.health = PoolHealth { state: Health::Stalled, since, waiting: 2, refused: 3, error: None };
+        pool.health = PoolHealth { state: Health::Stalled, since, waiting: 2, refused: 3, ..PoolHealth::default() };
         pool
     };
     let stats = |n: usize| {

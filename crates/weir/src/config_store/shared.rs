@@ -154,15 +154,15 @@ impl ConfigStore {
         self.read(text.as_deref().unwrap_or(file), edits)
     }
 
-    /// Writes a shared text into etcd, over the one in force here.
+    /// Writes a shared text into etcd, over the one in force here. `opened` is the same with its secrets in the clear.
     pub(super) fn publish(
         &self,
         current: &mut Current,
-        (text, author): (String, &Author),
+        (text, opened): (String, String),
+        author: &Author,
         config: Arc<Config>,
     ) -> Result<Persisted, ChangeError> {
         let (Some(shared), Some(running)) = (&self.shared, current.shared()) else { return Err(ChangeError::Fixed) };
-        let opened = self.opened(&text).map_err(ChangeError::Unfit)?;
         let merged =
             weir_config::merge(&current.file, &opened).ok_or_else(|| ChangeError::Unfit(NO_TOML.to_owned()))?;
         let (user, comment) = (author.user.clone(), author.comment.clone());
