@@ -5,16 +5,18 @@ Samples pg_stat_activity a hundred times a second while the load moves from node
 lease, and etcd is killed and started again. Fails if the budget was exceeded once, or if the load does not get its
 connections back. `run.py WEIR`; `run.py WEIR freeze ROUNDS`: nodes under load are frozen and resumed, each for up to three
 leases, that many times; `run.py WEIR roll ROUNDS`: nodes under load are stopped in order and started again, one after the other;
-`run.py WEIR demo` serves until it is interrupted.
+`run.py WEIR upgrade ROUNDS`: another process takes over from each node under load, in turn, and no client may have an error; in later
+rounds one of the two processes is frozen or killed meanwhile; `run.py WEIR demo` serves until it is interrupted.
 """
 
 import os, random, signal, subprocess, sys, threading, time
 
-from common import POSTGRES, WEIR, Etcd, Sampler, failures, folder, free_port, postgres, script, start, wait_for
+from common import POSTGRES, WEIR, Etcd, Sampler, failures, folder, free_port, log_of, postgres, script, start, wait_for
 
 DEMO = sys.argv[2:] == ["demo"]
 FREEZE = int(sys.argv[3]) if sys.argv[2:3] == ["freeze"] else 0
 ROLL = int(sys.argv[3]) if sys.argv[2:3] == ["roll"] else 0
+UPGRADE = int(sys.argv[3]) if sys.argv[2:3] == ["upgrade"] else 0
 BUDGET, LEASE = 12, 4
 SCRIPT = f"{folder}/script.sql"
 with open(SCRIPT, "w") as to:
@@ -57,12 +59,16 @@ class Load:
     """Clients of one node, each with short transactions one after the other, in pgbench."""
 
     def __init__(self, node, clients):
+        self.name = node.name
         self.process = start(f"load-{node.name}", f"{POSTGRES}/pgbench", "-n", "-h", "127.0.0.1", "-p", str(node.port), "-U",
                              "app", "-c", str(clients), "-T", "3600", "-f", SCRIPT, "app")
 
     def stop(self):
         self.process.kill()
         self.process.wait()
+
+    def has_failed(self):
+        return self.process.poll() is not None or "error" in log_of(f"load-{self.name}")
 
 
 def shares(node):
@@ -163,6 +169,56 @@ def roll(nodes, sampler):
         moves(node, other, BUDGET // 3 - 1, 20, f"a fair share for {node.name} after its start")
 
 
+def take_over(node):
+    """Another process begins to take over from the node's; returns the old one."""
+    old, node.process = node.process, start(node.name, WEIR, "upgrade", "--foreground", node.file)
+    return old
+
+
+def upgrade(nodes, sampler):
+    loads = [Load(node, 15) for node in nodes]
+    time.sleep(3)
+    for turn in range(UPGRADE):
+        at = turn % len(nodes)
+        node, other = nodes[at], nodes[(at + 1) % len(nodes)]
+        # A transaction that lasts keeps the old process: its connection is a part of the node's share.
+        long = turn % 2 and start("long", f"{POSTGRES}/psql", "-h", "127.0.0.1", "-p", str(node.port), "-U", "app", "-d", "app",
+                                  "-c", f"select pg_sleep({2 * LEASE})")
+        time.sleep(0.5)
+        began, before = time.time(), share_of(other, node.name)
+        old = take_over(node)
+        status = old.wait(60)
+        print(f"  round {turn + 1}: {node.name}'s old process ended after {time.time() - began:.1f} s; its share was {before} and is "
+              f"{share_of(other, node.name)}; {sampler.samples} samples, at most {sampler.most}", flush=True)
+        if status or (long and long.wait(60)):
+            failures.append(f"round {turn + 1}: the old process ended with status {status}, or the long query had an error")
+        moves(node, other, BUDGET // 3 - 1, 20, f"a fair share for {node.name}")
+        failures.extend(f"round {turn + 1}: clients of {load.name} had an error" for load in loads if load.has_failed())
+    for turn, (frozen, end) in enumerate((which, how) for which in ("old", "new") for how in (signal.SIGCONT, signal.SIGKILL)):
+        at = turn % len(nodes)
+        node, other = nodes[at], nodes[(at + 1) % len(nodes)]
+        open(f"{folder}/{node.name}.log", "w").close()
+        start("long", f"{POSTGRES}/psql", "-h", "127.0.0.1", "-p", str(node.port), "-U", "app", "-d", "app", "-c",
+              f"select pg_sleep({LEASE})")
+        time.sleep(0.5)
+        old = take_over(node)
+        while " takes over" not in log_of(node.name):
+            time.sleep(0.01)
+        time.sleep(0.2)
+        process = old if frozen == "old" else node.process
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(2.5 * LEASE)
+        process.send_signal(end)
+        if end == signal.SIGKILL:
+            node.process = old if frozen == "new" else node.process
+        else:
+            old.wait(60)
+        print(f"  the {frozen} process of {node.name} was frozen while it was replaced, then {end.name}; at most {sampler.most}", flush=True)
+        loads[at].stop()
+        loads[at] = Load(node, 15)
+        moves(node, other, BUDGET // 3 - 1, 40, f"a fair share for {node.name}")
+
+
 def run():
     etcd, server = Etcd(), postgres("create role app login", "create database app owner app")
     nodes = [Node(f"node{n}", etcd, server) for n in (1, 2, 3)]
@@ -175,8 +231,8 @@ def run():
                 time.sleep(1)
                 print(f"load on {nodes[turn % 3].name}, {sampler.now} connections at the server\n{shares(nodes[0])}\n", flush=True)
             load.stop()
-    if FREEZE or ROLL:
-        freeze_rounds(nodes, sampler) if FREEZE else roll(nodes, sampler)
+    if FREEZE or ROLL or UPGRADE:
+        freeze_rounds(nodes, sampler) if FREEZE else roll(nodes, sampler) if ROLL else upgrade(nodes, sampler)
         return sampler.judge()
     print("load on node1", flush=True)
     load = Load(nodes[0], 20)

@@ -142,6 +142,8 @@ pub struct Node {
     name_in_use: bool,
     /// All is given away: see [`Node::vacate`].
     vacated: bool,
+    /// The incarnation that this process takes over from: see [`Node::succeed`].
+    predecessor: Option<u64>,
     #[cfg(test)]
     pub(crate) bug: Option<crate::sim::Bug>,
 }
@@ -173,9 +175,25 @@ impl Node {
             budget_rule: BudgetRule::default(),
             name_in_use: false,
             vacated: false,
+            predecessor: None,
             #[cfg(test)]
             bug: None,
         }
+    }
+
+    /// The process with that incarnation makes no requests any more: its record is claimed at once, without waiting for the
+    /// end of its lease. What it still has open is not known here: the caller counts it as this one's. `own` is this process's
+    /// incarnation from now on.
+    pub fn succeed(&mut self, now: Time, predecessor: u64, own: Option<u64>) {
+        self.predecessor = Some(predecessor);
+        self.member.incarnation = own.unwrap_or(self.member.incarnation);
+        // A transaction of the other one, or of this one, may still be on its way: a heartbeat rules it out.
+        (self.sent, self.phase, self.next_read) = (None, Phase::Read { certain: false }, now);
+    }
+
+    /// Whether the shares have been read.
+    pub fn knows_shares(&self) -> bool {
+        self.phase == Phase::Run
     }
 
     /// What other nodes see of this one: its version, the revision of its configuration, and why it refused a newer one.
@@ -558,7 +576,8 @@ impl Node {
         let certain = self.phase == Phase::Read { certain: true };
         let (at, member) = own.unwrap_or((0, Member::default()));
         let mine = at != 0 && member.incarnation == self.member.incarnation;
-        self.name_in_use = at != 0 && !mine && self.is_alive(now);
+        let succeeds = self.predecessor == Some(member.incarnation);
+        self.name_in_use = at != 0 && !mine && !succeeds && self.is_alive(now);
         if self.name_in_use {
             self.end_shares();
             self.next_read = now + RETRY;

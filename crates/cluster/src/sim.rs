@@ -7,6 +7,7 @@
 mod etcd;
 mod host;
 mod random;
+mod upgrade;
 mod world;
 
 use world::World;
@@ -34,9 +35,11 @@ pub(crate) enum Bug {
     EndedWithoutLease,
     /// Such a connection of a node that is lost itself is taken for another node's, and not counted.
     EnderNotCounted,
+    /// A process that takes over has the whole share, though the old one has not given all of it.
+    BothCountShare,
 }
 
-const BUGS: [Bug; 10] = [
+const BUGS: [Bug; 11] = [
     Bug::LateRenewalBelieved,
     Bug::LeaseCountedTwice,
     Bug::FloorGivenAway,
@@ -47,6 +50,7 @@ const BUGS: [Bug; 10] = [
     Bug::LeftIgnored,
     Bug::EndedWithoutLease,
     Bug::EnderNotCounted,
+    Bug::BothCountShare,
 ];
 
 fn number(name: &str, default: u64) -> u64 {
@@ -70,6 +74,7 @@ fn budgets_hold_and_demand_moves_whatever_fails() {
     println!("{count} seeds: {totals:?}");
     assert_eq!(failures, 0, "seeds in which something was found");
     assert!(totals.left > 0 && totals.left_hastily > 0, "no process has ended in order: {totals:?}");
+    assert!(totals.upgrades > 0 && totals.upgrades_failed > 0, "no process was replaced: {totals:?}");
     assert!(totals.reclaims > 0 && totals.fenced_returns > 0 && totals.unknown > 0, "nothing happened: {totals:?}");
 }
 

@@ -172,6 +172,8 @@ impl Engine {
             (Payload::Lease(until), _) => self.cluster.lapse.set(now, until),
             (Payload::Peers(peers), _) => self.cluster.peering.set_nodes(peers),
             (Payload::ServerEnding(database), _) => self.cluster.budget.ending(&database),
+            (Payload::ServerGoes(database), _) => self.cluster.budget.server_goes(&database),
+            (Payload::ServerCame(database), _) => self.cluster.budget.server_came(&database),
             (Payload::ServerEnded(database), _) => self.shared_server_ended(now, &database, io),
             (Payload::CloseReleased(database, excess), _) => self.close_released(now, &database, excess),
             (Payload::Trouble, _) => self.trouble_reported(now, io),

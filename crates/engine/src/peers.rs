@@ -589,6 +589,11 @@ impl Peers {
             .filter_map(|(_, e)| if let Entry::Client(client) = e { Some(&**client) } else { None })
     }
 
+    /// How many connections are closed here that the server has not ended yet.
+    pub(crate) fn endings(&self) -> usize {
+        self.slots.iter().inspect(|_| self.look()).filter(|(_, e)| matches!(e, Entry::Ending(_))).count()
+    }
+
     pub(crate) fn servers(&self) -> impl Iterator<Item = &ServerSlot> {
         self.slots
             .iter()

@@ -28,7 +28,7 @@ use crate::shared::{Ending, Shared};
 use crate::signals::{CaughtSignals, SignalThread, Signals};
 use crate::socket_file::FileUsers;
 use crate::start_error::StartError;
-use crate::takeover::{GiveThread, Giver, Giving, Inflow, Predecessor, UpgradeSocket};
+use crate::takeover::{Beside, BesideSlot, GiveThread, Giver, Giving, Inflow, Predecessor, UpgradeSocket};
 use crate::tls::TlsFiles;
 use crate::worker::Worker;
 
@@ -85,6 +85,7 @@ pub struct Running {
     /// The process that this one takes over from, until it does.
     predecessor: Option<Predecessor>,
     inflow: Inflow,
+    beside: BesideSlot,
     /// Set when another process has taken over.
     gone: Arc<AtomicBool>,
     file_users: FileUsers,
@@ -190,6 +191,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
         upgrade: None,
         web: Arc::default(),
         inflow: shared.inflow.clone(),
+        beside: BesideSlot::default(),
         predecessor,
         gone,
         file_users,
@@ -209,6 +211,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
             gone: running.gone.clone(),
             file_users: running.file_users.clone(),
             inflow: running.inflow.clone(),
+            beside: running.beside.clone(),
         };
         running.upgrade = Some(GiveThread::start(giving).map_err(StartError::because("can't start a thread"))?);
     }
@@ -347,6 +350,22 @@ impl Running {
         *self.web.lock().unwrap_or_else(PoisonError::into_inner) = listeners;
     }
 
+    /// Whether this process takes over from another one, soon.
+    pub fn takes_over(&self) -> bool {
+        self.predecessor.is_some()
+    }
+
+    /// This has a part in take-overs by this process, and from it.
+    pub fn set_beside(&self, beside: Option<Arc<dyn Beside>>) {
+        self.beside.set(beside);
+    }
+
+    /// Says something to what runs beside the other process's workers, as long as this one takes over.
+    pub fn say_to_predecessor(&self) -> impl Fn(&[u8]) + Send + use<> {
+        let inflow = self.inflow.clone();
+        move |said| inflow.say(said)
+    }
+
     /// Everything serves: takes over from the other process, if there is one.
     ///
     /// # Errors
@@ -355,7 +374,8 @@ impl Running {
         let (Some(old), Some(log)) = (self.predecessor.take(), self.plain_log.clone()) else { return Ok(()) };
         let file_users = self.file_users.clone();
         let taken = move || file_users.remove();
-        old.take_over(self.handle.mailboxes.clone(), log, self.inflow.clone(), taken)
+        let (mailboxes, beside) = (self.handle.mailboxes.clone(), self.beside.clone());
+        old.take_over(mailboxes, log, (self.inflow.clone(), beside), taken)
             .map_err(StartError::because("can't take over"))
     }
 

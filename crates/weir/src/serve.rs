@@ -117,7 +117,7 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
                 announce(running.bound(), &config, web.as_ref());
             }
             let faults = watch_faults(&config, running, store.clone())?;
-            let nodes = Nodes::start(&config, store, running.handle(), (running.is_gone(), running.is_vacated()))?;
+            let nodes = Nodes::start(&config, store, running)?;
             Ok(Box::new((nodes, web, faults, watcher)))
         }),
     };

@@ -9,6 +9,7 @@ use crate::members::{Ending, Lost};
 use crate::node::{Budget, Grants, Node};
 use crate::sim::Bug;
 use crate::sim::random::Random;
+use crate::sim::upgrade::Old;
 use crate::sim::world::FAULTS;
 use crate::timing::Timing;
 
@@ -38,16 +39,21 @@ pub(super) struct Host {
     /// The process is dead until then.
     pub(super) dead_until: u64,
     pub(super) pools: BTreeMap<String, HostPool>,
-    grants: Grants,
-    disk: BTreeMap<String, u32>,
+    pub(super) grants: Grants,
+    pub(super) disk: BTreeMap<String, u32>,
     pub(super) cut_until: u64,
     /// The process ends in order.
     pub(super) departure: Option<Departure>,
     /// The pool of whose share a connection is left unused for the ender.
-    reserved: Option<String>,
+    pub(super) reserved: Option<String>,
     pub(super) ender: Option<Ender>,
     /// No other one begins before.
     pub(super) ends_after: u64,
+    pub(super) budgets: BTreeMap<String, Budget>,
+    /// The process that this one takes over from.
+    pub(super) old: Option<Old>,
+    /// What this one keeps until then: the process that was to take over had the rest.
+    pub(super) kept: Option<(BTreeMap<String, u32>, u64)>,
 }
 
 /// The connection that ends a lost node's connections.
@@ -93,6 +99,9 @@ impl Host {
             reserved: None,
             ender: None,
             ends_after: 0,
+            budgets: budgets.clone(),
+            old: None,
+            kept: None,
         };
         host.start(0, random, budgets, bug);
         host
@@ -111,6 +120,7 @@ impl Host {
         self.node.set_budgets(clock, budgets);
         self.node.bug = bug;
         (self.departure, self.reserved, self.ender) = (None, None, None);
+        (self.old, self.kept) = (None, None);
         self.take_grants();
     }
 
@@ -140,7 +150,15 @@ impl Host {
         if now < self.dead_until {
             return 0;
         }
-        if self.clock(now) < self.grants.until { grant.limit } else { grant.floor }
+        let most = if self.clock(now) < self.grants.until { grant.limit } else { grant.floor };
+        let kept = self.kept.as_ref().map_or(most, |(kept, _)| kept[pool]);
+        most.min(kept).saturating_sub(self.left(pool))
+    }
+
+    /// What the node's processes have of a pool, or may open.
+    pub(super) fn used(&self, now: u64, pool: &str) -> u32 {
+        let (old, more) = self.of_old(now, pool);
+        self.at_server(now, pool).max(self.may_open(now, pool)) + old + more
     }
 
     /// The process closes its connections, waits for their ends, and gives its shares away then.
@@ -176,7 +194,7 @@ impl Host {
         self.reserved = lost.as_ref().map(|lost| lost.pool.clone());
         let Some(lost) = lost else { return };
         let Some(pool) = self.pools.get(&lost.pool) else { return };
-        if let Some((ending, rest)) = self.node.begin_end(clock, &lost, pool.at_server(now)) {
+        if let Some((ending, rest)) = self.node.begin_end(clock, &lost, pool.at_server(now) + self.left(&lost.pool)) {
             let by = rest.map(|rest| clock + rest);
             let done = now + 50_000 + random.below(1_500_000);
             self.ender = Some(Ender { lost, ending, by, done, result: None });
@@ -196,6 +214,7 @@ impl Host {
         for name in names {
             let reserved = u32::from(self.reserved.as_ref() == Some(&name));
             let limit = self.may_open(now, &name).saturating_sub(reserved);
+            let (left, limits) = (self.left(&name), self.kept.is_some().then(|| self.grants.pools.get(&name).copied()));
             let forced = clock >= self.grants.until;
             let Some(pool) = self.pools.get_mut(&name) else { continue };
             pool.ending.retain(|end| *end > now);
@@ -219,7 +238,10 @@ impl Host {
             let waits = pool.waits_since.map_or(Span::ZERO, |since| clock.since(since));
             let turn = Span::from_millis(100 * u64::from(waiting) / u64::from(pool.active.max(1)));
             let oldest = if pool.active > 0 { waits.min(turn) } else { waits };
-            let (open, active, limit) = (pool.open + counted + reserved, pool.active + reserved, limit + reserved);
+            let others = reserved + left;
+            let (open, active, limit) = (pool.open + counted + others, pool.active + others, limit + others);
+            // The process that was to take over may have had the rest.
+            let open = open.max(limits.flatten().map_or(0, |grant| grant.limit));
             self.node.set_usage(&name, Usage { open, active, waiting, oldest, limit });
         }
     }

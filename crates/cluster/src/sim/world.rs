@@ -47,6 +47,9 @@ pub(super) struct Seen {
     /// Processes that have ended in order, with their shares given away, and without.
     pub(super) left: u64,
     pub(super) left_hastily: u64,
+    /// Processes that began to take over, and those that were killed before they had all.
+    pub(super) upgrades: u64,
+    pub(super) upgrades_failed: u64,
 }
 
 impl Seen {
@@ -59,6 +62,8 @@ impl Seen {
         self.opened += other.opened;
         self.left += other.left;
         self.left_hastily += other.left_hastily;
+        self.upgrades += other.upgrades;
+        self.upgrades_failed += other.upgrades_failed;
     }
 }
 
@@ -154,8 +159,31 @@ impl World {
         let span = if ends.is_some() || self.is_busy { 12_000_000 } else { 200_000 } + self.random.below(25_000_000);
         let end = (now + span).min(FAULTS);
         let at = ends.unwrap_or_else(|| self.random.below(self.hosts.len() as u64) as usize);
-        match if ends.is_some() { 2 * self.random.below(2) + 1 } else { self.random.below(7) } {
-            0 | 1 => self.hosts[at].frozen_until = end,
+        match if ends.is_some() { 2 * self.random.below(2) + 1 } else { self.random.below(9) } {
+            0 | 1 => {
+                let (which, host) = (self.random.below(3), &mut self.hosts[at]);
+                if let Some(old) = host.old.as_mut().filter(|_| which > 0) {
+                    old.frozen_until = end;
+                }
+                if host.old.is_none() || which < 2 {
+                    host.frozen_until = end;
+                }
+            }
+            2 if self.hosts[at].old.is_some() => {
+                if self.random.chance(50) {
+                    self.hosts[at].kill_old(now);
+                } else if self.hosts[at].fall_back(now) {
+                    self.processes[at] += 1;
+                    self.seen.upgrades_failed += 1;
+                }
+            }
+            7 | 8 if self.hosts[at].runs(now) => {
+                if self.hosts[at].upgrade(now, &mut self.random) {
+                    self.processes[at] += 1;
+                    self.seen.upgrades += 1;
+                }
+            }
+            7 | 8 => {}
             2 => {
                 // A crash: the machine's kernel closes the sockets.
                 let host = &mut self.hosts[at];
@@ -169,7 +197,7 @@ impl World {
                 host.start(clock, &mut self.random, &budgets, self.bug);
             }
             3 => self.hosts[at].cut_until = end,
-            4 if self.hosts[at].runs(now) && self.hosts[at].departure.is_none() => {
+            4 if self.hosts[at].runs(now) && self.hosts[at].departure.is_none() && self.hosts[at].old.is_none() => {
                 let until = now + self.random.below(2_000_000);
                 self.hosts[at].departure = Some(Departure { until, back: end, vacated: false });
             }
@@ -224,6 +252,7 @@ impl World {
 
     fn nodes(&mut self) {
         for at in 0..self.hosts.len() {
+            self.hosts[at].step_old(self.now, &mut self.random);
             if !self.hosts[at].runs(self.now) {
                 continue;
             }
@@ -383,12 +412,13 @@ impl World {
         let has = host.pools.get_mut(pool).expect("all have the same pools");
         has.open = has.open.min(kept);
         has.active = has.active.min(has.open);
-        if forgets { has.at_server(now) } else { host.at_server(now, pool) }
+        let open = if forgets { has.at_server(now) } else { host.at_server(now, pool) };
+        open + host.of_old(now, pool).0
     }
 
     fn check_budgets(&self) -> Result<(), String> {
         for (name, budget) in &self.budgets {
-            let used = |host: &Host| host.at_server(self.now, name).max(host.may_open(self.now, name));
+            let used = |host: &Host| host.used(self.now, name);
             let all: Vec<u32> = self.hosts.iter().map(used).collect();
             let sum: u32 = all.iter().sum();
             if sum > budget.size {

@@ -1,6 +1,7 @@
 //! Worker 0's limits of pools that several nodes share: what this node may open, and until when.
 //!
-//! Owns the limits, their expiry, and how many servers are closed here that the server has not ended yet.
+//! Owns the limits, their expiry, and how many servers are closed here that the server has not ended yet. While one process takes
+//! over from another, the limits are of both: the old one keeps what it has open, and the new one leaves it that much.
 //! Must not know how nodes agree. A pool that is shared and has no limit here may open none.
 
 use std::collections::BTreeMap;
@@ -20,6 +21,10 @@ pub(crate) struct NodeBudget {
     limits: SharedLimits,
     /// By database.
     ending: BTreeMap<String, u32>,
+    /// What the process that this one takes over from keeps, by database.
+    left_to_other: BTreeMap<String, u32>,
+    /// What this one keeps of the limits, by database, since it hands over.
+    kept: Option<BTreeMap<String, u32>>,
     /// Servers in use were closed since the limits expired.
     forced: bool,
     pub(crate) armed: Time,
@@ -27,14 +32,23 @@ pub(crate) struct NodeBudget {
 
 impl Default for NodeBudget {
     fn default() -> NodeBudget {
-        let (limits, ending) = Default::default();
-        NodeBudget { limits, ending, forced: false, armed: Time::NEVER }
+        let (limits, ending, left_to_other) = Default::default();
+        NodeBudget { limits, ending, left_to_other, kept: None, forced: false, armed: Time::NEVER }
     }
 }
 
 impl NodeBudget {
-    /// Takes over other limits. Returns whether they end at another time.
-    pub(crate) fn set(&mut self, limits: SharedLimits) -> bool {
+    /// Takes over other limits; `servers` counts those of a database. Returns whether the limits end at another time.
+    pub(crate) fn set(&mut self, mut limits: SharedLimits, servers: impl Fn(&str) -> u32) -> bool {
+        if let Some(left) = limits.left_to_other.take() {
+            self.left_to_other = left;
+        }
+        if !limits.hands_over {
+            self.kept = None;
+        } else if self.kept.is_none() {
+            let counts = |name: &String| servers(name) + self.ending_of(name) + self.left_to_other(name);
+            self.kept = Some(limits.pools.keys().map(|name| (name.clone(), counts(name))).collect());
+        }
         if limits.until > self.limits.until {
             self.forced = false;
         }
@@ -55,7 +69,30 @@ impl NodeBudget {
     pub(crate) fn allowed(&self, now: Time, database: &str) -> u32 {
         let limit = self.limits.pools.get(database).copied().unwrap_or_default();
         let SharedLimit { limit, floor } = limit;
-        if now < self.limits.until { limit } else { floor }
+        let most = if now < self.limits.until { limit } else { floor };
+        let kept = self.kept.as_ref().map_or(most, |kept| kept.get(database).copied().unwrap_or(0));
+        most.min(kept).saturating_sub(self.left_to_other(database))
+    }
+
+    /// What the process that this one takes over from keeps of the limit.
+    pub(crate) fn left_to_other(&self, database: &str) -> u32 {
+        self.left_to_other.get(database).copied().unwrap_or(0)
+    }
+
+    /// A server goes to the process that takes over, with its part of the limit.
+    pub(crate) fn server_goes(&mut self, database: &str) {
+        if let Some(count) = self.kept.as_mut().and_then(|kept| kept.get_mut(database)) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// A server has come from the process that this one takes over from, or back from the one that was to take over.
+    pub(crate) fn server_came(&mut self, database: &str) {
+        if let Some(count) = self.left_to_other.get_mut(database).filter(|count| **count > 0) {
+            *count -= 1;
+        } else if let Some(count) = self.kept.as_mut().and_then(|kept| kept.get_mut(database)) {
+            *count += 1;
+        }
     }
 
     /// A server of a shared pool was closed here: it counts until it has [ended](NodeBudget::ended).
@@ -130,8 +167,28 @@ mod tests {
     fn budget(limit: u32, floor: u32) -> NodeBudget {
         let pools = [("app".to_owned(), SharedLimit { limit, floor })].into();
         let mut budget = NodeBudget::default();
-        budget.set(SharedLimits { until: at(1000), pools, ..SharedLimits::default() });
+        budget.set(SharedLimits { until: at(1000), pools, ..SharedLimits::default() }, |_| 0);
         budget
+    }
+
+    #[test]
+    fn two_processes_have_one_limit_while_one_takes_over() {
+        let (mut old, mut new) = (budget(5, 1), budget(5, 1));
+        old.ending("app");
+        old.set(SharedLimits { hands_over: true, ..old.limits.clone() }, |_| 2);
+        new.set(SharedLimits { left_to_other: Some([("app".to_owned(), 3)].into()), ..new.limits.clone() }, |_| 0);
+        assert_eq!((old.allowed(at(0), "app"), new.allowed(at(0), "app")), (3, 2));
+        old.server_goes("app");
+        assert_eq!((old.allowed(at(0), "app"), new.allowed(at(0), "app")), (2, 2), "it is on its way");
+        new.server_came("app");
+        assert_eq!((old.allowed(at(0), "app"), new.allowed(at(0), "app")), (2, 3));
+        assert_eq!((old.allowed(at(1000), "app"), new.allowed(at(1000), "app")), (1, 0), "the floor is for both, too");
+        old.server_came("app");
+        assert_eq!(old.allowed(at(0), "app"), 3, "it has come back");
+        new.set(SharedLimits { left_to_other: Some(BTreeMap::new()), ..new.limits.clone() }, |_| 0);
+        assert_eq!(new.allowed(at(0), "app"), 5, "the old process has ended");
+        old.set(SharedLimits { hands_over: false, ..old.limits.clone() }, |_| 0);
+        assert_eq!(old.allowed(at(0), "app"), 5, "it serves on");
     }
 
     #[test]

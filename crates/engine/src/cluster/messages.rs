@@ -59,6 +59,10 @@ pub(crate) enum Payload {
     ServerEnding(Arc<str>),
     /// To worker 0: the server has ended it.
     ServerEnded(Arc<str>),
+    /// To worker 0: a server of this database, which nodes share, goes to the process that takes over.
+    ServerGoes(Arc<str>),
+    /// To worker 0: one has come from another process.
+    ServerCame(Arc<str>),
     /// A command for every worker.
     Command { id: u64, command: WorkerCommand },
     /// Its answer.

@@ -46,13 +46,27 @@ impl Engine {
         if !is_shared {
             return io.close(peer);
         }
+        self.await_end(now, peer, database, busy, io);
+        if server.reading.is_paused() || server.reading.is_suspended() {
+            io.resume(peer);
+        }
+    }
+
+    /// A server has come from another process, and is not taken.
+    pub(crate) fn close_inherited<I: Io>(&mut self, now: Time, database: &str, peer: Peer, io: &mut I) {
+        if self.common.config().shared_budget(database).is_none() {
+            return io.close(peer);
+        }
+        login::terminate(cx!(self, now, io), peer);
+        self.await_end(now, peer, database.into(), false, io);
+        io.post(WorkerId(0), Message(Payload::ServerCame(database.into())), None);
+    }
+
+    fn await_end<I: Io>(&mut self, now: Time, peer: Peer, database: Arc<str>, busy: bool, io: &mut I) {
         io.post(WorkerId(0), Message(Payload::ServerEnding(database.clone())), None);
         let mut slot = Box::new(EndingSlot::new(database, busy, now));
         self.common.arm(Who::Peer(peer), slot.deadline, &mut slot.armed);
         self.peers.put(peer, Entry::Ending(slot));
-        if server.reading.is_paused() || server.reading.is_suspended() {
-            io.resume(peer);
-        }
     }
 
     /// The server has ended a connection that was closed here, or it is given up.

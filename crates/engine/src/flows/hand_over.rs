@@ -4,9 +4,10 @@
 //! Idle servers leave before clients, so that the new process need not open as many of its own. A client that waits for
 //! a server is served here first. During the take-over, a server is opened only for clients that wait.
 
-use weir_base::{Peer, Time};
+use weir_base::{Peer, Time, WorkerId};
 use weir_session::{frozen, frozen_server};
 
+use crate::cluster::messages::{Message, Payload};
 use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::entry::state::Handoff;
@@ -45,11 +46,16 @@ impl Engine {
         Ok(self.common.last_id())
     }
 
-    /// How many peers the new process has to wait for. Operators do not count; nor do unused servers.
+    /// How many peers the new process has to wait for. Operators do not count; nor do unused servers, except in pools that
+    /// nodes share: there a connection counts until the server has ended it.
     fn left_to_give(&self) -> usize {
         let clients = self.peers.clients().filter(|client| !matches!(client.phase, ClientPhase::Console(_)));
-        let working = |server: &&ServerSlot| server.phase().is_some_and(|phase| phase != ServerPhase::Idle);
-        clients.count() + self.peers.servers().filter(working).count()
+        let is_shared = |name: &str| self.common.config().shared_budget(name).is_some();
+        let counts = |server: &&ServerSlot| {
+            server.phase().is_some_and(|phase| phase != ServerPhase::Idle)
+                || is_shared(&self.pools.get(server.pool).name)
+        };
+        clients.count() + self.peers.servers().filter(counts).count() + self.peers.endings()
     }
 
     fn give_pools<I: Io>(&mut self, io: &mut I) {
@@ -171,6 +177,10 @@ impl Engine {
             session,
         };
         slot.pool.lost(peer, now);
+        if self.common.config().shared_budget(&slot.name).is_some() {
+            // Before its count is released.
+            io.post(WorkerId(0), Message(Payload::ServerGoes(slot.name.clone())), None);
+        }
         self.takeover.leave(peer, route_of(&slot.name, &slot.user), Moved::Server(Box::new(moved)).write());
         self.untie(&mut server);
         server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Leaving);

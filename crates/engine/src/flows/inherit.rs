@@ -4,13 +4,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_base::{Peer, Time};
+use weir_base::{Peer, Time, WorkerId};
 use weir_pool::Ages;
 use weir_session::login::LearnedCredentials;
 use weir_session::{Refusal, frozen, frozen_server};
 
 use crate::backends::connection::Connection;
 use crate::backends::hosts::Attempt;
+use crate::cluster::messages::{Message, Payload};
 use crate::engine::Engine;
 use crate::entry::reported::{Reported, Welcome};
 use crate::flows::hand_over::made_for;
@@ -64,15 +65,24 @@ impl Engine {
         });
         let session = frozen_server::thaw(&moved.session, &self.sessions.params);
         // One that its pool would not have opened is closed, and so is one that can't be read.
-        let (Some(ix), Some(mut session)) = (ix, session) else { return io.close(peer) };
+        let (Some(ix), Some(mut session)) = (ix, session) else {
+            return self.close_inherited(now, &moved.database, peer, io);
+        };
         let slot = self.pools.get_mut(ix);
         slot.welcome.iter().for_each(|welcome| session.share_params(&welcome.params));
-        let Some(proof) = session.prove_clean() else { return io.close(peer) };
+        let Some(proof) = session.prove_clean() else {
+            return self.close_inherited(now, &moved.database, peer, io);
+        };
+        let database = slot.name.clone();
         let ages =
             Ages { connected_at: Time::from_micros(moved.connected_at), expires: Time::from_micros(moved.expires) };
         let server = server_slot(moved, peer, ix, session, now);
         self.peers.put_server(Box::new(server));
         self.count_inherited(ix, io);
+        if self.common.config().shared_budget(&database).is_some() {
+            // After it is counted.
+            io.post(WorkerId(0), Message(Payload::ServerCame(database)), None);
+        }
         let answer = self.pools.get_mut(ix).pool.borrowed(peer, ages, proof, now);
         if self.admin.halt.is_suspended() {
             self.hold(peer, io);

@@ -49,18 +49,20 @@ impl Engine {
         now: Time,
         limits: SharedLimits,
         io: &mut I,
-    ) -> Vec<(String, u32)> {
+    ) -> Vec<(String, u32, u32)> {
         let (until, peers) = (limits.until, limits.peers.clone());
         if *self.cluster.budget.peers() != peers {
             let message = || Message(Payload::Peers(peers.clone()));
             (0..self.common.workers()).for_each(|to| io.post(WorkerId(to), message(), None));
         }
-        if self.cluster.budget.set(limits) {
+        let counter = &self.cluster.counter;
+        if self.cluster.budget.set(limits, |name| counter.servers_of(name)) {
             (0..self.common.workers()).for_each(|to| io.post(WorkerId(to), Message(Payload::Lease(until)), None));
         }
         self.shrink_shared(now, io);
         let (counter, budget) = (&self.cluster.counter, &self.cluster.budget);
-        budget.pools().map(|name| (name.clone(), counter.servers_of(name) + budget.ending_of(name))).collect()
+        let open = |name: &String| counter.servers_of(name) + budget.ending_of(name);
+        budget.pools().map(|name| (name.clone(), open(name), budget.left_to_other(name))).collect()
     }
 
     /// Limits of pools that nodes share have expired.

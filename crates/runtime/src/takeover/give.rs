@@ -15,6 +15,7 @@ use weir_base::WorkerId;
 use weir_engine::TAKEOVER_FORMAT;
 use weir_engine::port::{HandOver, Level};
 
+use super::beside::BesideSlot;
 use super::given::Given;
 use super::inflow::Inflow;
 use super::listeners::{ListenerKind, Offered};
@@ -68,6 +69,7 @@ pub(crate) struct Giving {
     pub(crate) file_users: FileUsers,
     /// The process that this one takes over from, maybe still.
     pub(crate) inflow: Inflow,
+    pub(crate) beside: BesideSlot,
 }
 
 impl GiveThread {
@@ -224,7 +226,8 @@ impl Giving {
             .line(Level::Info, format_args!("process {pid} takes over: clients move to it between two transactions"));
         self.file_users.add();
         self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(false));
-        match self.give_all(stream) {
+        let given = self.agree_beside(stream, pid).and_then(|()| self.give_all(stream));
+        match given {
             Ok(()) => {
                 supervisor::main_process(pid);
                 self.log.line(Level::Info, format_args!("process {pid} has taken over, exiting"));
@@ -236,12 +239,21 @@ impl Giving {
                 self.file_users.remove();
                 self.tell_workers(HandOver::Stay);
                 self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(true));
+                self.beside.get().iter().for_each(|beside| beside.stay());
                 self.log
                     .line(Level::Error, format_args!("process {pid}, which took over, is gone: {error}; serving on"));
                 self.keep_rest();
                 false
             }
         }
+    }
+
+    /// What runs beside the workers agrees with its like in the other process, before anything is given.
+    fn agree_beside(&self, stream: &UnixStream, pid: u32) -> io::Result<()> {
+        let said = self.beside.get().map(|beside| beside.give(pid)).unwrap_or_default();
+        wire::send_value(stream, Kind::Beside, &said, &[])?;
+        while !self.listen(stream)? {}
+        Ok(())
     }
 
     fn give_all(&self, stream: &UnixStream) -> io::Result<()> {
@@ -271,7 +283,7 @@ impl Giving {
             match wire::receive(stream)?.kind {
                 Kind::Bye => return Ok(()),
                 // No peer that it could mean is left here.
-                Kind::Cancel => {}
+                Kind::Cancel | Kind::Beside => {}
                 _ => return Err(ErrorKind::InvalidData.into()),
             }
         }
@@ -280,15 +292,28 @@ impl Giving {
     /// Hands messages that the other process has sent since then to the workers.
     fn listen_to(&self, stream: &UnixStream) -> io::Result<()> {
         while says_something(stream) {
-            let frame = wire::receive(stream)?;
-            if frame.kind != Kind::Cancel {
-                return Err(ErrorKind::InvalidData.into());
-            }
-            let CancelRequest { pid, secret } = wire::value(&frame)?;
-            let worker = WorkerId((pid >> 24) as u16 % self.mailboxes.workers());
-            self.mailboxes.send(worker, WorkerMessage::CancelRequest { pid, secret });
+            self.listen(stream)?;
         }
         Ok(())
+    }
+
+    /// Hands on one message; returns whether it is for what runs beside the workers.
+    fn listen(&self, stream: &UnixStream) -> io::Result<bool> {
+        let frame = wire::receive(stream)?;
+        match frame.kind {
+            Kind::Cancel => {
+                let CancelRequest { pid, secret } = wire::value(&frame)?;
+                let worker = WorkerId((pid >> 24) as u16 % self.mailboxes.workers());
+                self.mailboxes.send(worker, WorkerMessage::CancelRequest { pid, secret });
+                Ok(false)
+            }
+            Kind::Beside => {
+                let said: Vec<u8> = wire::value(&frame)?;
+                self.beside.get().iter().for_each(|beside| beside.heard(&said));
+                Ok(true)
+            }
+            _ => Err(ErrorKind::InvalidData.into()),
+        }
     }
 
     /// Forwards what arrives until then.

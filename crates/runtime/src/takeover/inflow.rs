@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::net::SendFlags;
+use serde::Serialize;
 
 use super::wire::{self, CancelRequest, Kind};
 
@@ -49,9 +50,17 @@ impl Inflow {
         if !self.lasts() {
             return;
         }
+        self.send(Kind::Cancel, &CancelRequest { pid, secret: secret.to_vec() });
+    }
+
+    /// Says something to what runs beside the other process's workers.
+    pub(crate) fn say(&self, said: &[u8]) {
+        self.send(Kind::Beside, &said.to_vec());
+    }
+
+    fn send<T: Serialize>(&self, kind: Kind, value: &T) {
         let stream = self.0.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let request = CancelRequest { pid, secret: secret.to_vec() };
-        if let (Some(stream), Ok(frame)) = (stream.as_ref(), wire::frame(Kind::Cancel, &request)) {
+        if let (Some(stream), Ok(frame)) = (stream.as_ref(), wire::frame(kind, value)) {
             // All of it or nothing: it is far smaller than what a Unix socket takes at once.
             let _ = rustix::net::send(stream, &frame, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }

@@ -8,8 +8,9 @@
 //!
 //! - `wire`: the frames. `socket`: where the two meet. `listeners`: which sockets were given, and what for.
 //! - `give`: the old process's side. `given`: what its workers say to it. `take`: the new one's. `inflow`:
-//!   what the new one knows of the old one meanwhile.
+//!   what the new one knows of the old one meanwhile. `beside`: what has a part in it beside the workers.
 
+mod beside;
 mod give;
 mod given;
 mod inflow;
@@ -18,6 +19,8 @@ mod socket;
 mod take;
 mod wire;
 
+pub use beside::Beside;
+pub(crate) use beside::BesideSlot;
 pub(crate) use give::{GiveThread, Giving};
 pub(crate) use given::{Given, Giver};
 pub(crate) use inflow::Inflow;

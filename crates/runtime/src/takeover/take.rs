@@ -14,6 +14,7 @@ use weir_base::WorkerId;
 use weir_engine::TAKEOVER_FORMAT;
 use weir_engine::port::Level;
 
+use super::beside::BesideSlot;
 use super::inflow::Inflow;
 use super::listeners::{ListenerKind, Offered};
 use super::socket::is_trusted;
@@ -120,7 +121,7 @@ impl Predecessor {
         self,
         mailboxes: Mailboxes,
         log: Log,
-        inflow: Inflow,
+        (inflow, beside): (Inflow, BesideSlot),
         taken: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
         self.stream.set_read_timeout(None)?;
@@ -128,8 +129,9 @@ impl Predecessor {
         inflow.serves(self.stream.try_clone().ok());
         thread::Builder::new().name("weir-takeover".into()).spawn(move || {
             let (mut clients, began) = (0_u64, std::time::Instant::now());
-            let ended = take_in(&self.stream, &mailboxes, &mut clients);
+            let ended = take_in(&self.stream, &mailboxes, (&inflow, &beside), &mut clients);
             inflow.end();
+            beside.get().iter().for_each(|beside| if ended.is_ok() { beside.taken() } else { beside.lost() });
             taken();
             match ended {
                 Ok(()) => {
@@ -151,7 +153,12 @@ impl Predecessor {
     }
 }
 
-fn take_in(stream: &UnixStream, mailboxes: &Mailboxes, count: &mut u64) -> io::Result<()> {
+fn take_in(
+    stream: &UnixStream,
+    mailboxes: &Mailboxes,
+    (inflow, beside): (&Inflow, &BesideSlot),
+    count: &mut u64,
+) -> io::Result<()> {
     loop {
         let mut frame = wire::receive(stream)?;
         match frame.kind {
@@ -168,6 +175,10 @@ fn take_in(stream: &UnixStream, mailboxes: &Mailboxes, count: &mut u64) -> io::R
                     None => None,
                 };
                 mailboxes.send(worker, WorkerMessage::Inherited { value: item.value, socket: handoff });
+            }
+            Kind::Beside => {
+                let said: Vec<u8> = wire::value(&frame)?;
+                inflow.say(&beside.get().map(|beside| beside.take(&said)).unwrap_or_default());
             }
             Kind::Done => return wire::send(stream, Kind::Bye, b"", &[]),
             _ => return Err(ErrorKind::InvalidData.into()),

@@ -42,12 +42,15 @@ pub(super) enum Kind {
     Bye = 7,
     /// From the new one, between [`Kind::Serving`] and [`Kind::Bye`]: [`CancelRequest`].
     Cancel = 8,
+    /// From either, after [`Kind::Serving`]: what those beside the workers say to each other, see [`Beside`](super::Beside). The old
+    /// process begins, and gives nothing before it has the answer.
+    Beside = 9,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        use Kind::{Bye, Cancel, Done, Hello, Item, Offer, Refused, Serving};
-        [Hello, Refused, Offer, Serving, Item, Done, Bye, Cancel].into_iter().find(|kind| *kind as u8 == byte)
+        use Kind::{Beside, Bye, Cancel, Done, Hello, Item, Offer, Refused, Serving};
+        [Hello, Refused, Offer, Serving, Item, Done, Bye, Cancel, Beside].into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 

@@ -9,6 +9,7 @@ mod ending;
 mod etcd;
 mod floors;
 mod peers;
+mod succession;
 mod usage;
 mod view;
 
@@ -16,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ use weir_admin::{Connections, Control, Cursor, Reply, Request, SharedLimit, Shar
 use weir_base::{Span, Time};
 use weir_cluster::{Budget, Grants, Lost, Node, Standing, Timing};
 use weir_config::Config;
-use weir_runtime::{Handle, StartError};
+use weir_runtime::{Beside, Handle, Running, StartError};
 
 use crate::config_store::ConfigStore;
 use crate::shared_config::Shared;
@@ -36,6 +37,7 @@ use adopt::Adopting;
 use ending::Run;
 use etcd::Etcd;
 use peers::Peers;
+use succession::{Link, Said, Succession};
 use usage::Usages;
 
 /// The pause between two rounds.
@@ -59,15 +61,22 @@ pub(crate) struct Nodes {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The pause between two rounds, in which the runtime may say something.
+fn listen(round: &mut Round, said: &Receiver<Said>) {
+    match said.recv_timeout(PAUSE) {
+        Ok(said) => round.hear(said),
+        Err(RecvTimeoutError::Timeout) => {}
+        Err(RecvTimeoutError::Disconnected) => thread::sleep(PAUSE),
+    }
+}
+
 impl Nodes {
     /// Starts the thread, if there is a cluster.
-    /// `store`: has the configuration that nodes share. `taken_over`: another process has this one's connections, and its place in the
-    /// cluster. `vacated`: at the end, the servers have ended all connections of this process.
+    /// `store`: has the configuration that nodes share.
     pub(crate) fn start(
         config: &Arc<Config>,
         store: Arc<ConfigStore>,
-        handle: Handle,
-        (taken_over, vacated): (Arc<AtomicBool>, Arc<AtomicBool>),
+        running: &Running,
     ) -> Result<Option<Nodes>, StartError> {
         let rules = &config.cluster;
         if rules.etcd.is_empty() {
@@ -78,6 +87,8 @@ impl Nodes {
                 "\"node\" is missing in [cluster]: each node needs a name of its own".to_owned(),
             ));
         }
+        // Another process has this one's connections, and its place in the cluster; the servers have ended all connections.
+        let (handle, taken_over, vacated) = (running.handle(), running.is_gone(), running.is_vacated());
         let etcd = Etcd::new(rules).map_err(StartError::new)?;
         let floors = floors::read(rules.state.as_deref()).map_err(StartError::new)?;
         let timing = Timing { lease: rules.lease, ..Timing::default() };
@@ -105,14 +116,18 @@ impl Nodes {
             last_error: String::new(),
             number: 0,
             stopped: stop.clone(),
+            limits: SharedLimits::default(),
+            succession: Succession::new(running.takes_over(), Box::new(running.say_to_predecessor())),
         };
+        let (sender, said) = mpsc::channel();
+        running.set_beside(Some(Arc::new(Link::new(sender)) as Arc<dyn Beside>));
         let stopped = stop.clone();
         let run = move || {
             while !stopped.load(Ordering::Acquire) {
                 round.run();
-                thread::sleep(PAUSE);
+                listen(&mut round, &said);
             }
-            if !taken_over.load(Ordering::Acquire) {
+            if !taken_over.load(Ordering::Acquire) && !round.succession.has_no_part() {
                 round.leave(vacated.load(Ordering::Acquire));
             }
         };
@@ -159,10 +174,16 @@ struct Round {
     number: u32,
     /// The workers have ended, or are about to.
     stopped: Arc<AtomicBool>,
+    /// What the workers were told last.
+    limits: SharedLimits,
+    succession: Succession,
 }
 
 impl Round {
     fn run(&mut self) {
+        if !self.step_succession() {
+            return;
+        }
         for line in self.adopting.step(&mut self.node) {
             self.log(line);
         }
@@ -198,6 +219,7 @@ impl Round {
             }
         }
         self.send_limits();
+        self.speak();
         self.report_standing();
     }
 
@@ -219,7 +241,8 @@ impl Round {
     /// Sends limits that have changed to the workers; floors are on disk before they are used.
     fn send_limits(&mut self) {
         let mut grants = self.node.grants();
-        if self.sent.as_ref() == Some(&(grants.clone(), self.reserved.clone())) {
+        let is_new = self.succession.left.is_some();
+        if !is_new && self.sent.as_ref() == Some(&(grants.clone(), self.reserved.clone())) {
             return;
         }
         let decided = grants.clone();
@@ -237,14 +260,21 @@ impl Round {
         }
         let pools = grants.pools.iter().map(|(name, grant)| (name.clone(), limit(grant))).collect();
         let view = Arc::new(view::view(&self.node, &self.config.cluster, self.handle.now()));
-        let limits = SharedLimits { until: grants.until, pools, view, peers: self.peers.known(&self.node) };
-        let until = grants.until;
-        if let Some(Reply::SharedOpen(open)) = self.ask(Request::SetShared(limits)) {
+        let (until, peers) = (grants.until, self.peers.known(&self.node));
+        let (left_to_other, hands_over) = (self.succession.left.clone(), self.succession.hands_over());
+        self.limits = SharedLimits { until, pools, view, peers, left_to_other, hands_over };
+        if let Some(Reply::SharedOpen(open)) = self.ask(Request::SetShared(self.limits.clone())) {
+            self.succession.left = None;
             let now = self.handle.now();
-            for (name, open) in open {
+            for (name, open, other) in open {
                 let grant = grants.pools.get(&name).copied().unwrap_or_default();
                 let limit = if now < until { grant.limit } else { grant.floor };
                 let mut usage = self.usages.usage(&name, open, limit);
+                (usage.open, usage.active) = (usage.open + other, usage.active + other);
+                if hands_over {
+                    // The process that was to take over may have had the rest.
+                    usage.open = usage.open.max(limit);
+                }
                 if self.reserved.as_ref() == Some(&name) {
                     (usage.open, usage.active, usage.limit) = (usage.open + 1, usage.active + 1, usage.limit + 1);
                 }
@@ -271,6 +301,12 @@ impl Round {
             cursor = next;
         }
         backends.values_mut().for_each(|pids| pids.sort_unstable());
+        for (name, pids) in self.succession.backends() {
+            let all = backends.entry(name.clone()).or_default();
+            all.extend(pids);
+            all.sort_unstable();
+            all.dedup();
+        }
         self.own = backends.values().flatten().copied().collect();
         self.node.set_backends(backends);
     }
@@ -285,7 +321,8 @@ impl Round {
             }
         }
         let now = self.handle.now();
-        let lost = self.node.next_end(now).filter(|_| now >= self.next_end).cloned();
+        let may = now >= self.next_end && !self.succession.is_asked();
+        let lost = self.node.next_end(now).filter(|_| may).cloned();
         self.reserved = lost.as_ref().map(|lost| lost.pool.clone());
         let Some(lost) = lost else { return };
         if self.node.grants().pools.get(&lost.pool).is_none_or(|grant| grant.limit == 0) {
