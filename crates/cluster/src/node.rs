@@ -234,10 +234,26 @@ impl Node {
         self.lost.iter()
     }
 
-    /// What is known of a lost node's connections; `None` if they need not be ended any more.
-    pub fn ending(&self, lost: &Lost) -> Option<Ending> {
-        let entry = self.pools.get(&lost.pool)?.record.entry(&lost.node);
-        self.lost.contains(lost).then(|| self.members.ending(lost, &self.name, self.floor_after(&lost.node, entry)))
+    /// The lost node whose connections are to be ended next, if this one may do that now: its own connection for it is one of
+    /// its pool's share. Without a lease that would be beyond the floor, and nothing could be given away.
+    pub fn next_end(&self, now: Time) -> Option<&Lost> {
+        self.lost.iter().next().filter(|_| self.standing(now) == Standing::Member || self.ends_without_lease())
+    }
+
+    /// Whether that may begin with `open` connections of the pool in this process, and for how long; `None`: not now. With it comes
+    /// what is known of the lost node's connections.
+    pub fn begin_end(&self, now: Time, lost: &Lost, open: u32) -> Option<(Ending, Option<Span>)> {
+        let Grant { limit, floor } = self.grants().pools.get(&lost.pool).copied().unwrap_or_default();
+        let begins = self.lost.contains(lost) && self.next_end(now).is_some() && open < limit;
+        // Within a floor the connection may outlast the lease.
+        let rest = if floor > 0 { None } else { Some(self.grants().until.since(now)) };
+        begins.then(|| (self.ending(lost), rest))
+    }
+
+    /// What is known of a lost node's connections.
+    fn ending(&self, lost: &Lost) -> Ending {
+        let entry = self.pools.get(&lost.pool).map_or_else(Entry::default, |pool| pool.record.entry(&lost.node));
+        self.members.ending(lost, &self.name, self.floor_after(&lost.node, entry))
     }
 
     /// A lost node has this many connections of this pool left at the server, at most. Returns whether some of its share can
@@ -530,6 +546,11 @@ impl Node {
         false
     }
 
+    #[cfg(not(test))]
+    fn ends_without_lease(&self) -> bool {
+        false
+    }
+
     fn read_all(&mut self, now: Time, revision: Revision, all: Vec<Stored>) {
         self.members.read(now, members(&all));
         self.read_to = revision;
@@ -655,6 +676,10 @@ impl Node {
 
     fn forgets_on_fence(&self) -> bool {
         self.bug != Some(crate::sim::Bug::LeaseCountedTwice)
+    }
+
+    fn ends_without_lease(&self) -> bool {
+        self.bug == Some(crate::sim::Bug::EndedWithoutLease)
     }
 }
 

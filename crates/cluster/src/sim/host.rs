@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use weir_base::{Span, Time};
 
 use crate::fair::Usage;
+use crate::members::{Ending, Lost};
 use crate::node::{Budget, Grants, Node};
 use crate::sim::Bug;
 use crate::sim::random::Random;
@@ -42,6 +43,23 @@ pub(super) struct Host {
     pub(super) cut_until: u64,
     /// The process ends in order.
     pub(super) departure: Option<Departure>,
+    /// The pool of whose share a connection is left unused for the ender.
+    reserved: Option<String>,
+    pub(super) ender: Option<Ender>,
+    /// No other one begins before.
+    pub(super) ends_after: u64,
+}
+
+/// The connection that ends a lost node's connections.
+pub(super) struct Ender {
+    pub(super) lost: Lost,
+    pub(super) ending: Ending,
+    /// By the node's clock.
+    by: Option<Time>,
+    /// When it has ended what it ends.
+    pub(super) done: u64,
+    /// Then: how many are left, if that is known, and when the server has ended it.
+    pub(super) result: Option<(Option<u32>, u64)>,
 }
 
 /// The end of a process in order.
@@ -72,6 +90,9 @@ impl Host {
             disk: BTreeMap::new(),
             cut_until: 0,
             departure: None,
+            reserved: None,
+            ender: None,
+            ends_after: 0,
         };
         host.start(0, random, budgets, bug);
         host
@@ -89,7 +110,7 @@ impl Host {
         self.node = Node::new(&self.name, random.next(), Timing::default(), &self.disk, clock);
         self.node.set_budgets(clock, budgets);
         self.node.bug = bug;
-        self.departure = None;
+        (self.departure, self.reserved, self.ender) = (None, None, None);
         self.take_grants();
     }
 
@@ -132,11 +153,39 @@ impl Host {
             pool.active = 0;
         }
         let early = self.node.bug == Some(Bug::VacatedEarly);
-        if !departure.vacated && (early || self.pools.values().all(|pool| pool.ending.is_empty())) {
+        let ended = self.pools.values().all(|pool| pool.ending.is_empty()) && self.ender.is_none();
+        if !departure.vacated && (early || ended) {
             departure.vacated = true;
             self.disk.clear();
             self.node.vacate();
         }
+    }
+
+    /// The connection that ends a lost node's is opened, or given up.
+    pub(super) fn end_lost(&mut self, now: u64, random: &mut Random) {
+        let clock = self.clock(now);
+        if let Some(ender) = &self.ender {
+            if ender.by.is_some_and(|by| clock >= by) && ender.result.is_none() {
+                let ended = now + end_of(now, random);
+                self.pools.get_mut(&ender.lost.pool).into_iter().for_each(|pool| pool.ending.push(ended));
+                self.ender = None;
+            }
+            return;
+        }
+        let lost = self.node.next_end(clock).cloned().filter(|_| self.departure.is_none() && now >= self.ends_after);
+        self.reserved = lost.as_ref().map(|lost| lost.pool.clone());
+        let Some(lost) = lost else { return };
+        let Some(pool) = self.pools.get(&lost.pool) else { return };
+        if let Some((ending, rest)) = self.node.begin_end(clock, &lost, pool.at_server(now)) {
+            let by = rest.map(|rest| clock + rest);
+            let done = now + 50_000 + random.below(1_500_000);
+            self.ender = Some(Ender { lost, ending, by, done, result: None });
+        }
+    }
+
+    /// What the server counts of a pool.
+    pub(super) fn at_server(&self, now: u64, pool: &str) -> u32 {
+        self.pools[pool].at_server(now) + u32::from(self.ender.as_ref().is_some_and(|ender| ender.lost.pool == pool))
     }
 
     /// The pools open, use and close connections.
@@ -145,7 +194,8 @@ impl Host {
         let names: Vec<String> = self.pools.keys().cloned().collect();
         let awaits_end = self.node.bug != Some(Bug::EndNotAwaited);
         for name in names {
-            let limit = self.may_open(now, &name);
+            let reserved = u32::from(self.reserved.as_ref() == Some(&name));
+            let limit = self.may_open(now, &name).saturating_sub(reserved);
             let forced = clock >= self.grants.until;
             let Some(pool) = self.pools.get_mut(&name) else { continue };
             pool.ending.retain(|end| *end > now);
@@ -169,8 +219,8 @@ impl Host {
             let waits = pool.waits_since.map_or(Span::ZERO, |since| clock.since(since));
             let turn = Span::from_millis(100 * u64::from(waiting) / u64::from(pool.active.max(1)));
             let oldest = if pool.active > 0 { waits.min(turn) } else { waits };
-            let open = pool.open + counted;
-            self.node.set_usage(&name, Usage { open, active: pool.active, waiting, oldest, limit });
+            let (open, active, limit) = (pool.open + counted + reserved, pool.active + reserved, limit + reserved);
+            self.node.set_usage(&name, Usage { open, active, waiting, oldest, limit });
         }
     }
 }
@@ -183,7 +233,7 @@ impl HostPool {
 }
 
 /// How long the server takes to end a connection: moments, and while it is overloaded or runs a query, much longer.
-fn end_of(now: u64, random: &mut Random) -> u64 {
+pub(super) fn end_of(now: u64, random: &mut Random) -> u64 {
     match random.below(10) {
         0 if now < FAULTS => random.below(3_000_000),
         _ if now < FAULTS => random.below(120_000),

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::members::Lost;
 use crate::node::{Budget, Standing};
 use crate::request::{Reply, Request};
 use crate::sim::Bug;
 use crate::sim::etcd::Etcd;
-use crate::sim::host::{Departure, Host};
+use crate::sim::host::{Departure, Ender, Host, end_of};
 use crate::sim::random::Random;
 
 /// True time is in microseconds; this is a step.
@@ -64,6 +63,7 @@ impl Seen {
 }
 
 pub(super) struct World {
+    is_busy: bool,
     now: u64,
     random: Random,
     etcd: Etcd,
@@ -73,7 +73,6 @@ pub(super) struct World {
     processes: Vec<u64>,
     budgets: BTreeMap<String, Budget>,
     flights: Vec<Flight>,
-    ending: Vec<(u64, usize, u64, Lost)>,
     bug: Option<Bug>,
     seen: Seen,
     /// What a process that has left in order has not given away.
@@ -86,10 +85,15 @@ impl World {
         let budget = |random: &mut Random| Budget { size: 1 + random.below(20) as u32, floor: random.below(3) as u32 };
         let budgets: BTreeMap<String, Budget> =
             (0..1 + random.below(2)).map(|at| (format!("pool{at}"), budget(&mut random))).collect();
-        let count = 2 + random.below(3);
-        let hosts: Vec<Host> =
+        // Some clusters have more demand than budget, and faults that are few and outlast a lease.
+        let is_busy = random.chance(30);
+        let count = if is_busy { 3 } else { 2 } + random.below(2 + u64::from(!is_busy));
+        let mut hosts: Vec<Host> =
             (0..count).map(|at| Host::new(&format!("node{at}"), &mut random, &budgets, bug)).collect();
+        let busy = if is_busy { 25 } else { 0 };
+        hosts.iter_mut().flat_map(|host| host.pools.values_mut()).for_each(|pool| pool.demand = busy);
         World {
+            is_busy,
             now: 0,
             random,
             etcd: Etcd::default(),
@@ -99,7 +103,6 @@ impl World {
             hosts,
             budgets,
             flights: Vec::new(),
-            ending: Vec::new(),
             bug,
             seen: Seen::default(),
             kept: None,
@@ -141,13 +144,17 @@ impl World {
     }
 
     fn fail(&mut self) {
-        if !self.random.chance(2) {
+        // Nodes that end a lost node's connections fail more often, and for longer.
+        let now = self.now;
+        let ends = self.hosts.iter().position(|host| host.ender.is_some() && host.runs(now) && host.cut_until < now);
+        let ends = ends.filter(|_| self.random.chance(20));
+        if ends.is_none() && (!self.random.chance(2) || self.is_busy && self.random.chance(75)) {
             return;
         }
-        let (now, span) = (self.now, 200_000 + self.random.below(25_000_000));
+        let span = if ends.is_some() || self.is_busy { 12_000_000 } else { 200_000 } + self.random.below(25_000_000);
         let end = (now + span).min(FAULTS);
-        let at = self.random.below(self.hosts.len() as u64) as usize;
-        match self.random.below(7) {
+        let at = ends.unwrap_or_else(|| self.random.below(self.hosts.len() as u64) as usize);
+        match if ends.is_some() { 2 * self.random.below(2) + 1 } else { self.random.below(7) } {
             0 | 1 => self.hosts[at].frozen_until = end,
             2 => {
                 // A crash: the machine's kernel closes the sockets.
@@ -174,7 +181,13 @@ impl World {
     fn change_demand(&mut self) {
         let at = self.random.below(self.hosts.len() as u64) as usize;
         for pool in self.hosts[at].pools.values_mut() {
-            pool.demand = if self.random.chance(40) { 0 } else { self.random.below(25) as u32 };
+            pool.demand = if self.is_busy {
+                25
+            } else if self.random.chance(40) {
+                0
+            } else {
+                self.random.below(25) as u32
+            };
         }
     }
 
@@ -220,6 +233,7 @@ impl World {
             let open = |host: &Host| host.pools.values().map(|pool| u64::from(pool.open)).sum::<u64>();
             let before = open(&self.hosts[at]);
             let host = &mut self.hosts[at];
+            host.end_lost(now, &mut self.random);
             match host.departure {
                 None => host.step(now, &mut self.random),
                 Some(_) => host.depart(now, &mut self.random),
@@ -234,14 +248,6 @@ impl World {
                 continue;
             }
             self.hosts[at].take_grants();
-            let lost: Vec<Lost> = self.hosts[at].node.lost().cloned().collect();
-            for lost in lost {
-                let process = self.processes[at];
-                if !self.ending.iter().any(|(_, host, of, known)| (*host, *of, known) == (at, process, &lost)) {
-                    let done = now + 50_000 + self.random.below(1_500_000);
-                    self.ending.push((done, at, process, lost));
-                }
-            }
         }
     }
 
@@ -336,35 +342,53 @@ impl World {
         self.flights.retain(|flight| !flight.answered || (flight.executes.is_some() && flight.reply.is_none()));
     }
 
-    /// A lost node's connections are ended at the server.
+    /// Lost nodes' connections are ended at the server.
     fn end_lost(&mut self) {
-        let now = self.now;
-        let (done, rest) = std::mem::take(&mut self.ending).into_iter().partition(|(at, ..)| *at <= now);
-        self.ending = rest;
-        for (_, at, process, lost) in done {
-            let lost: Lost = lost;
-            if self.processes[at] != process || !self.hosts[at].runs(now) {
+        for at in 0..self.hosts.len() {
+            let (now, host) = (self.now, &mut self.hosts[at]);
+            if !host.runs(now) {
                 continue;
             }
-            let Some(ending) = self.hosts[at].node.ending(&lost) else { continue };
-            let mut left = 0;
-            for host in self.hosts.iter_mut().filter(|host| host.name == lost.node) {
-                if let Some(pool) = host.pools.get_mut(&lost.pool) {
-                    // Some may not be recorded: they are counted, and not ended.
-                    let unrecorded = if self.random.chance(20) { self.random.below(4) as u32 } else { 0 };
-                    pool.open = pool.open.min(ending.floor.max(unrecorded));
-                    pool.active = pool.active.min(pool.open);
-                    left = pool.at_server(now);
+            match &host.ender {
+                Some(ender) if ender.result.is_none() && ender.done <= now => {
+                    let (name, pool, floor) = (ender.lost.node.clone(), ender.lost.pool.clone(), ender.ending.floor);
+                    let left = self.end_connections_of(&name, &pool, floor);
+                    let left = (!self.random.chance(10)).then_some(left);
+                    let ended = now + end_of(now, &mut self.random);
+                    self.hosts[at].ender.iter_mut().for_each(|ender| ender.result = Some((left, ended)));
                 }
+                // It is the node's share again only when the server counts it no more.
+                Some(Ender { lost, result: Some((left, ended)), .. }) if *ended <= now => {
+                    self.seen.reclaims += 1;
+                    let left = left.is_some_and(|left| host.node.ended(lost, left));
+                    host.ends_after = if left { now } else { now + 2_000_000 };
+                    host.ender = None;
+                }
+                _ => {}
             }
-            self.seen.reclaims += 1;
-            let _ = self.hosts[at].node.ended(&lost, left);
         }
+    }
+
+    /// Returns how many are left.
+    fn end_connections_of(&mut self, name: &str, pool: &str, floor: u32) -> u32 {
+        let (now, forgets) = (self.now, self.bug == Some(Bug::EnderNotCounted));
+        let Some(host) = self.hosts.iter_mut().find(|host| host.name == name) else { return 0 };
+        // Some may not be recorded: they are counted, and not ended.
+        let unrecorded = if self.random.chance(20) { self.random.below(4) as u32 } else { 0 };
+        let kept = floor.max(unrecorded);
+        let is_ender = host.ender.as_ref().is_some_and(|ender| ender.lost.pool == pool) && !forgets;
+        if is_ender && host.at_server(now, pool) > kept {
+            host.ender = None;
+        }
+        let has = host.pools.get_mut(pool).expect("all have the same pools");
+        has.open = has.open.min(kept);
+        has.active = has.active.min(has.open);
+        if forgets { has.at_server(now) } else { host.at_server(now, pool) }
     }
 
     fn check_budgets(&self) -> Result<(), String> {
         for (name, budget) in &self.budgets {
-            let used = |host: &Host| host.pools[name].at_server(self.now).max(host.may_open(self.now, name));
+            let used = |host: &Host| host.at_server(self.now, name).max(host.may_open(self.now, name));
             let all: Vec<u32> = self.hosts.iter().map(used).collect();
             let sum: u32 = all.iter().sum();
             if sum > budget.size {

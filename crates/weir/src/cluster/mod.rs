@@ -285,26 +285,17 @@ impl Round {
             }
         }
         let now = self.handle.now();
-        // Without a lease it could not give the share away, and what it may open is its floor.
-        let may = now >= self.next_end && self.node.standing(now) == Standing::Member;
-        let lost = self.node.lost().next().filter(|_| may).cloned();
+        let lost = self.node.next_end(now).filter(|_| now >= self.next_end).cloned();
         self.reserved = lost.as_ref().map(|lost| lost.pool.clone());
         let Some(lost) = lost else { return };
-        let Grants { until, pools } = self.node.grants();
-        let grant = pools.get(&lost.pool).copied().unwrap_or_default();
-        let limit = grant.limit;
-        if limit == 0 {
+        if self.node.grants().pools.get(&lost.pool).is_none_or(|grant| grant.limit == 0) {
             self.next_end = now + END_AGAIN;
             return self.report_error(format!("no connection of {} is free to end those of {}", lost.pool, lost.node));
         }
         self.send_limits();
-        let Some(ending) = self.node.ending(&lost) else { return };
         // The workers' answer may have taken its time.
-        let now = self.handle.now();
-        let is_member = self.node.standing(now) == Standing::Member;
-        if is_member && self.open.get(&lost.pool).copied().unwrap_or(0) < limit && self.sent.is_some() {
-            // Within a floor the connection may outlast the lease.
-            let lease = if grant.floor > 0 { None } else { Some(until.since(now)) };
+        let open = self.open.get(&lost.pool).copied().filter(|_| self.sent.is_some()).unwrap_or(u32::MAX);
+        if let Some((ending, lease)) = self.node.begin_end(self.handle.now(), &lost, open) {
             match Run::start(self.config.clone(), lost, (ending, self.own.clone()), lease) {
                 Ok(run) => self.run = Some(run),
                 Err(error) => self.report_error(error),
@@ -337,7 +328,12 @@ impl Round {
             // Another process may use the floors at a start without etcd: they are not given away.
             return eprintln!("weir: warning: {error}");
         }
-        if vacated {
+        let begun = Instant::now();
+        // The connection that ends a lost node's is one of the share.
+        while begun.elapsed() < LEAVE && self.run.as_ref().is_some_and(|run| run.result().is_none()) {
+            thread::sleep(PAUSE);
+        }
+        if vacated && begun.elapsed() < LEAVE {
             self.node.vacate();
         }
         let begun = Instant::now();
