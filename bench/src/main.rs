@@ -174,7 +174,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a group. `Ok(false)` when a budget was missed and the caller asked for that.
+/// Runs a group. `Ok(false)` when a budget was missed and the caller requested that.
 fn measure<G: Group>(group: &G) -> Outcome<bool> {
     let mut out = Out::new();
     let findings = group.run(&mut out)?;

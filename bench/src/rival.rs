@@ -58,7 +58,7 @@ pub(crate) struct Rivals {
     /// Its password
     #[arg(long, value_name = "PASSWORD", default_value = USER)]
     pub(crate) rival_password: String,
-    /// The database (or pool) that a rival is asked for
+    /// The database (or pool) that clients request from a rival
     #[arg(long, value_name = "NAME", default_value = USER)]
     pub(crate) rival_database: String,
     /// The port on which PostgreSQL is started, for a rival to be pointed at it beforehand; user, password and database

@@ -13,7 +13,7 @@ import { session } from './lib/session.svelte';
 /** What comes sooner than this is in the first picture, instead of a second one; milliseconds. */
 const SOON = 400;
 
-// Most come for the overview: who looks and the first pools are asked for while it is being made.
+// Most come for the overview: the user and the first pools are requested while it is being made.
 const questions = [session.load()];
 if (router.route.page === 'pools' && router.route.rest.length === 0) {
   void pools.refresh();

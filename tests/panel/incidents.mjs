@@ -64,7 +64,7 @@ const clients = (weir, count, application = '') => Array.from({ length: count },
 });
 
 /** The first screen: the banner's text, once it says this; from the moment of the call within SOON. */
-async function told(page, ...expected) {
+async function reported(page, ...expected) {
   const begun = Date.now();
   const banner = page.getByRole('region', { name: 'Problems' });
   for (const text of expected) await banner.getByText(text).first().waitFor({ timeout: SOON });
@@ -102,7 +102,7 @@ test('a server that is stopped is shown on every page, tried at once, and gone w
       await words(page).link('shop').first().waitFor();
       await gate.stop();
       const queries = shop.map((one) => one.query('SELECT 1').catch(() => {}));
-      await told(page, 'shop', 'cannot connect', /refused/, /[2-4] clients affected: [2-4] waiting/, 'Check that the database server runs');
+      await reported(page, 'shop', 'cannot connect', /refused/, /[2-4] clients affected: [2-4] waiting/, 'Check that the database server runs');
       await first(page);
       assert.deepEqual(await looks(page, 'incident-server-stopped'), []);
       await goTo('settings');
@@ -132,7 +132,7 @@ test('a dead server is shown though no client asks for anything', async () => {
       await goTo('pools');
       await words(page).link('shop').first().waitFor();
       await gate.stop();
-      await told(page, 'shop', 'cannot connect', 'no client is affected yet');
+      await reported(page, 'shop', 'cannot connect', 'no client is affected yet');
       await gate.start();
       await over(page);
     });
@@ -151,7 +151,7 @@ test('a wrong password is a rejected login, in the server’s own words', async 
       await words(page).link('shop').first().waitFor();
       const [one] = clients(weir, 1);
       await one.connect().catch(() => {});
-      await told(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, '1 client affected: 1 refused', "Correct the pool's user");
+      await reported(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, '1 client affected: 1 refused', "Correct the pool's user");
       await first(page);
       assert.match(await page.getByRole('link', { name: 'Change shop' }).getAttribute('href'), /pools\/shop\/change$/);
       assert.deepEqual(await looks(page, 'incident-wrong-password'), []);
@@ -173,7 +173,7 @@ test('the banner and the incident name the users and applications that are affec
       await words(page).link('shop').first().waitFor();
       await holder.query('BEGIN; SELECT 1');
       const waits = others.map((each) => each.query('SELECT 1'));
-      await told(page, 'shop', 'stalled', '5 clients affected: 5 waiting; app (web), app (jobs), app (mail) and 1 more client');
+      await reported(page, 'shop', 'stalled', '5 clients affected: 5 waiting; app (web), app (jobs), app (mail) and 1 more client');
       await goTo('incidents');
       const incident = page.getByRole('region', { name: 'Incident of shop' });
       await incident.getByText('5 clients affected: app (web), app (jobs), app (mail) and 1 more client.').waitFor({ timeout: SOON });
@@ -199,7 +199,7 @@ test('a pool that one slow application exhausts is stalled while it idles, and s
       await words(page).link('shop').first().waitFor();
       await Promise.all([one, two].map((each) => each.query('BEGIN; SELECT 1')));
       let waits = others.map((each) => each.query('SELECT 1'));
-      await told(page, 'shop', 'stalled', '3 clients affected: 3 waiting', 'End the transaction of the client that idles longest');
+      await reported(page, 'shop', 'stalled', '3 clients affected: 3 waiting', 'End the transaction of the client that idles longest');
       await first(page);
       assert.deepEqual(await looks(page, 'incident-stalled'), []);
       await Promise.all([one, two].map((each) => each.query('COMMIT')));
@@ -207,7 +207,7 @@ test('a pool that one slow application exhausts is stalled while it idles, and s
       await over(page);
       const slow = [one, two].map((each) => each.query('SELECT pg_sleep(20)').catch(() => {}));
       waits = others.map((each) => each.query('SELECT 1').catch(() => {}));
-      await told(page, 'shop', 'saturated', '3 clients affected: 3 waiting', 'Look for slow queries first');
+      await reported(page, 'shop', 'saturated', '3 clients affected: 3 waiting', 'Look for slow queries first');
       assert.deepEqual(await looks(page, 'incident-saturated'), []);
       void Promise.all([...slow, ...waits]);
     });
@@ -243,7 +243,7 @@ test('a server whose certificate has expired cannot be connected to, and the rea
       await words(page).link('shop').first().waitFor();
       const [one] = clients(weir, 1);
       void one.connect().catch(() => {});
-      await told(page, 'shop', 'cannot connect', /TLS handshake .*expired/i, /1 client affected/, "Renew the database server's certificate");
+      await reported(page, 'shop', 'cannot connect', /TLS handshake .*expired/i, /1 client affected/, "Renew the database server's certificate");
       assert.deepEqual(await looks(page, 'incident-certificate'), []);
     });
   } finally {

@@ -45,7 +45,7 @@ export async function provider(users) {
         },
       },
       interactions: { url: (_, { uid }) => `/interaction/${uid}` },
-      // Nobody is asked for a consent.
+      // No user has to consent.
       loadExistingGrant: async (ctx) => {
         const grant = new ctx.oidc.provider.Grant({ clientId: CLIENT.id, accountId: ctx.oidc.session.accountId });
         grant.addOIDCScope('openid profile email');

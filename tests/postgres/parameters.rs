@@ -186,7 +186,7 @@ fn a_startup_parameter_that_is_never_reported_follows_its_client_too() {
             for (client, value) in clients.iter_mut().zip(values) {
                 assert_eq!(show(client, name), value, "{name}");
             }
-            assert_eq!(show(&mut plain, name), before, "{name} of a client that asked for nothing");
+            assert_eq!(show(&mut plain, name), before, "{name} of a client that requested nothing");
         }
     }
 }
@@ -245,8 +245,8 @@ fn parameters_that_are_not_tracked_are_set_for_their_client_and_for_no_other() {
         }
         assert_eq!(has(&mut one, "work_mem").as_deref(), Some("5MB"));
         assert_eq!(has(&mut one, "my.own"), None);
-        assert_eq!(OTHERS.map(|(name, _)| has(&mut plain, name)), defaults, "a client that asked for nothing");
-        // What a client does to them later is its own, and what it asked for at its login is there again.
+        assert_eq!(OTHERS.map(|(name, _)| has(&mut plain, name)), defaults, "a client that requested nothing");
+        // What a client does to them later is its own, and what it requested at its login is there again.
         clients[0].query("BEGIN; SET LOCAL work_mem = '3MB'; COMMIT").unwrap();
         clients[1].query("RESET ALL").unwrap();
         one.query("DISCARD ALL").unwrap();

@@ -225,7 +225,7 @@ pub(super) fn errors(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
     vec![batch]
 }
 
-/// COPY FROM STDIN: done, given up, refused, or nonsense; the data at once or after the server asked for them.
+/// COPY FROM STDIN: done, given up, refused, or nonsense; the data at once or after the server requested them.
 pub(super) fn copy_in(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
     let (token, rows) = (actor.token(), actor.rng.random_range(1..=400));
     let mut batch = Batch::new();

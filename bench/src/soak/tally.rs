@@ -62,7 +62,7 @@ counts! {
     cut,
     /// Connections that clients lost.
     lost,
-    /// Losses that the client itself asked for, with a cancel that found it waiting.
+    /// Losses that the client itself requested, with a cancel that found it waiting.
     excused,
     /// Servers that were ended.
     ended,

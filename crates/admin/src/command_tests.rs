@@ -113,7 +113,7 @@ fn settings_are_set_with_either_sign_and_any_quotes() {
 }
 
 #[test]
-fn what_drivers_set_after_connecting_is_told_from_settings() {
+fn what_drivers_set_after_connecting_is_distinguished_from_settings() {
     for parameter in Parameter::ALL {
         let name = parameter.name();
         assert_eq!(parse(&format!("SET {name} = 'x'")), Ok(Command::SetParameter(parameter)));
@@ -130,7 +130,7 @@ fn nothing_but_space_comments_and_semicolons_is_no_command_either() {
 }
 
 #[test]
-fn what_is_no_command_is_told_in_pgbouncers_words() {
+fn what_is_no_command_is_reported_with_pgbouncers_text() {
     let invalid = [
         "foo",
         "show",

@@ -56,11 +56,11 @@ pub struct Report {
     pub faults: Arc<[Fault]>,
     /// Figures of the table of statements.
     pub statement_totals: StatementTotals,
-    /// The statistics of statements, where they were asked for.
+    /// The statistics of statements, where they were requested.
     pub statements: Vec<StatementRecord>,
     /// The time of all statements, those without a record too, by database and user, in microseconds.
     pub statement_time: BTreeMap<(String, String), u64>,
-    /// Queries with a `traceparent` that have ended, where they were asked for, and how many there was no room for.
+    /// Queries with a `traceparent` that have ended, where they were requested, and how many there was no room for.
     pub spans: Vec<SpanRecord>,
     /// How many spans were left out since the last request.
     pub spans_dropped: u64,

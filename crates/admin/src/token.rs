@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn names_texts_and_signs_are_told_apart() {
+    fn names_texts_and_signs_are_distinguished() {
         let found = tokens("SET \"a\"\"b\"='it''s' ;").unwrap();
         assert_eq!(found, [name("SET"), name("a\"b"), Token::Equals, Token::Text("it's".into()), Token::Semicolon]);
         assert_eq!(tokens("PAUSE test-pool;").unwrap(), [name("PAUSE"), name("test-pool"), Token::Semicolon]);

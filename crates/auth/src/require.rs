@@ -192,7 +192,7 @@ mod tests {
         use ServerMethod::{Md5, None, ScramSha256};
         let trust = |verified, expects_request| Trust { verified, expects_request };
         assert_eq!(allowed("auto", trust(false, true)), [Md5, ScramSha256]);
-        assert_eq!(allowed("auto", trust(false, false)), [Md5, ScramSha256, None], "nothing to be asked for");
+        assert_eq!(allowed("auto", trust(false, false)), [Md5, ScramSha256, None], "nothing to request");
         assert_eq!(allowed("auto", trust(true, true)), ALL);
     }
 

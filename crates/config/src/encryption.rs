@@ -2,7 +2,7 @@
 
 use crate::model::SslMode;
 
-/// Whether a server is asked for TLS.
+/// Whether TLS is requested from a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encryption {
     /// Not asked.

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_stand_in_the_order_of_files_and_lines_and_each_once() {
+    fn mistakes_are_in_the_order_of_files_and_lines_and_each_once() {
         let mut found = Found::default();
         for (file, line) in [("b", Some(1)), ("main", None), ("main", Some(9)), ("a", Some(2)), ("main", Some(9))] {
             found.note(error(file, line, "wrong"));

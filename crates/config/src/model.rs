@@ -450,9 +450,9 @@ pub enum SslMode {
     /// No encryption.
     #[default]
     Disable,
-    /// Clients choose; a server is asked for TLS only after it refused a connection without TLS.
+    /// Clients choose; TLS is requested from a server only after it refused a connection without TLS.
     Allow,
-    /// Clients choose; a server is asked for TLS, and used without it if it refuses.
+    /// Clients choose; TLS is requested from a server, which is used without it if it refuses.
     Prefer,
     /// Encrypted, with any certificate.
     Require,

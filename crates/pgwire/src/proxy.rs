@@ -26,7 +26,7 @@ pub enum Proxied {
     Client(SocketAddr),
     /// The balancer itself (LOCAL), or a client without a known address (UNKNOWN, UNSPEC, a Unix socket): the connection's
     /// own address counts.
-    Nobody,
+    Unknown,
 }
 
 /// Reads the header at the front of `bytes` and returns its length; `None` if it has not all arrived.
@@ -63,7 +63,7 @@ fn line_of_v1(line: &str) -> Result<Proxied, Malformed> {
     let mut words = line.split(' ');
     match words.next() {
         // The rest of the line is ignored.
-        Some("UNKNOWN") => return Ok(Proxied::Nobody),
+        Some("UNKNOWN") => return Ok(Proxied::Unknown),
         Some("TCP4") => addresses::<Ipv4Addr>(words),
         Some("TCP6") => addresses::<Ipv6Addr>(words),
         _ => None,
@@ -104,7 +104,7 @@ fn v2(bytes: &[u8]) -> Result<Option<(Proxied, usize)>, Malformed> {
         return Err(Malformed("PROXY header is too short for its addresses"));
     }
     let Some(block) = bytes.get(V2_HEAD..total) else { return Ok(None) };
-    let proxied = if head[12] == 0x20 { Proxied::Nobody } else { client_of(head[13], block) };
+    let proxied = if head[12] == 0x20 { Proxied::Unknown } else { client_of(head[13], block) };
     Ok(Some((proxied, total)))
 }
 
@@ -125,7 +125,7 @@ fn client_of(family: u8, block: &[u8]) -> Proxied {
     match (family, block.first_chunk::<4>(), block.first_chunk::<16>()) {
         (0x11, Some(from), _) => Proxied::Client(SocketAddr::new(Ipv4Addr::from(*from).into(), port(8))),
         (0x21, _, Some(from)) => Proxied::Client(SocketAddr::new(Ipv6Addr::from(*from).into(), port(32))),
-        _ => Proxied::Nobody,
+        _ => Proxied::Unknown,
     }
 }
 
@@ -146,8 +146,8 @@ mod tests {
         let table = [
             ("PROXY TCP4 10.1.2.3 10.0.0.1 5000 6432\r\n", client("10.1.2.3:5000")),
             ("PROXY TCP6 2001:db8::1 ::1 65535 0\r\n", client("[2001:db8::1]:65535")),
-            ("PROXY UNKNOWN\r\n", Proxied::Nobody),
-            ("PROXY UNKNOWN ffff::1 whatever 1 2\r\n", Proxied::Nobody),
+            ("PROXY UNKNOWN\r\n", Proxied::Unknown),
+            ("PROXY UNKNOWN ffff::1 whatever 1 2\r\n", Proxied::Unknown),
         ];
         for (line, expected) in table {
             let more = [line.as_bytes(), b"more"].concat();
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_line_ends_within_107_bytes() {
         let fits = format!("PROXY UNKNOWN {}\r\n", "x".repeat(MAX_V1 - 16));
-        assert_eq!((fits.len(), header(fits.as_bytes())), (MAX_V1, Ok(Some((Proxied::Nobody, MAX_V1)))));
+        assert_eq!((fits.len(), header(fits.as_bytes())), (MAX_V1, Ok(Some((Proxied::Unknown, MAX_V1)))));
         assert_eq!(header(&fits.as_bytes()[..MAX_V1 - 1]), Ok(None));
         let longer = format!("PROXY UNKNOWN {}\r\n", "x".repeat(MAX_V1 - 15));
         assert!(header(&longer.as_bytes()[..MAX_V1]).is_err());
@@ -206,7 +206,7 @@ mod tests {
             [(0x20, 0, 0), (0x20, 0x11, 12), (0x20, 0x77, 3), (0x21, 0, 0), (0x21, 0, 7), (0x21, 0x31, 216)]
         {
             let bytes = of_v2(command, family, &vec![1; length]);
-            assert_eq!(header(&bytes), Ok(Some((Proxied::Nobody, V2_HEAD + length))), "{command:x} {family:x}");
+            assert_eq!(header(&bytes), Ok(Some((Proxied::Unknown, V2_HEAD + length))), "{command:x} {family:x}");
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
             assert!(header(&bytes[..V2_HEAD]).is_err(), "{command:x} {family:x} {length}");
         }
         let most = MAX_V2 - V2_HEAD;
-        assert_eq!(header(&of_v2(0x21, 0, &vec![0; most])), Ok(Some((Proxied::Nobody, MAX_V2))));
+        assert_eq!(header(&of_v2(0x21, 0, &vec![0; most])), Ok(Some((Proxied::Unknown, MAX_V2))));
         assert!(header(&of_v2(0x21, 0, &vec![0; most + 1])[..V2_HEAD]).is_err());
     }
 }

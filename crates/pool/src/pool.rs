@@ -141,7 +141,7 @@ impl<P> Pool<P> {
     /// The engine began the connect that [`crate::Effect::Open`] requested; `handle` is the server's. Returns the
     /// client for which alone the server is opened, if there is one ([`Pool::acquire_dedicated`]).
     pub fn opening(&mut self, handle: Peer, now: Time) -> Option<Peer> {
-        assert_eq!(self.login, Login::Asked, "{handle:?} is opened but was not asked for");
+        assert_eq!(self.login, Login::Asked, "{handle:?} is opened but was not requested");
         let epoch = self.epoch;
         let owner = self.dedicated.begin_login(self.queue.oldest());
         let dedicated = owner.is_some();
@@ -166,7 +166,7 @@ impl<P> Pool<P> {
     /// The pool requests it again at `retry_at`, or when a client begins to wait, but not within a tenth of a second.
     /// No client is refused for it.
     pub fn open_declined(&mut self, retry_at: Time, now: Time) {
-        assert_eq!(self.login, Login::Asked, "a connect is declined but was not asked for");
+        assert_eq!(self.login, Login::Asked, "a connect is declined but was not requested");
         self.login = Login::None;
         self.declined_pause = now + DECLINED_PAUSE;
         self.declined_until = retry_at.max(self.declined_pause);
@@ -176,7 +176,7 @@ impl<P> Pool<P> {
     /// The server that [`crate::Effect::Open`] requested can't be reached, which the engine knows without a try: it
     /// counts as a failed connect.
     pub fn unreachable(&mut self, failure: ConnectFailure, now: Time) {
-        assert_eq!(self.login, Login::Asked, "nothing was asked for that could be unreachable");
+        assert_eq!(self.login, Login::Asked, "nothing was requested that could be unreachable");
         self.login = Login::None;
         self.login_failed(failure, now);
         self.needs_poll = true;
@@ -242,7 +242,7 @@ impl<P> Pool<P> {
 
     /// The server that [`crate::Effect::Open`] requested was obtained in another way, or is no longer needed.
     pub fn cancel_open(&mut self) {
-        assert_eq!(self.login, Login::Asked, "an open is cancelled but was not asked for");
+        assert_eq!(self.login, Login::Asked, "an open is cancelled but was not requested");
         self.login = Login::None;
         self.needs_poll = true;
     }

@@ -1,4 +1,4 @@
-//! Values found by their peer, which can also stand in a list; every operation takes constant time.
+//! Values found by their peer, which can also be in a list; every operation takes constant time.
 //!
 //! A [`Table`] owns the values, in a vector whose places are reused; a [`List`] is a chain through that vector, so a
 //! value leaves from the middle as cheaply as from an end. A value is in one list at most, and which one is its

@@ -61,7 +61,7 @@ fn effects(pool: &mut Pool<()>, now: Time) -> Vec<Effect> {
     std::iter::from_fn(|| pool.poll(now)).collect()
 }
 
-/// Lets time pass, as an engine does, and returns what the pool asked for and when (in whole seconds after [`START`]).
+/// Lets time pass, as an engine does, and returns what the pool requested and when (in whole seconds after [`START`]).
 fn run(pool: &mut Pool<()>, until: Time) -> Vec<(u64, Effect)> {
     let mut said = Vec::new();
     while pool.next_deadline() <= until {

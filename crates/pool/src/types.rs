@@ -175,7 +175,7 @@ pub enum CloseReason {
     Pause,
     /// The pool is shut.
     Shutdown,
-    /// The operator asked for it ([`crate::Pool::close_idle`]).
+    /// The operator requested it ([`crate::Pool::close_idle`]).
     Killed,
     /// Another pool needs the room ([`crate::Pool::evict`]).
     Evicted,

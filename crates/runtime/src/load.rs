@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_is_told_when_it_has_changed() {
+    fn a_load_is_reported_when_it_has_changed() {
         let second = |n: u64| Time::START + Span::from_secs(n);
         let mut load = Load::new(false, Time::START);
         assert_eq!(load.deadline(), Time::NEVER);

@@ -15,7 +15,7 @@ fn open_files() -> usize {
 
 #[test]
 fn after_all_have_gone_no_descriptor_is_left() {
-    let (echo, _heard) = Echo::new();
+    let (echo, _received) = Echo::new();
     let mut echo = Some(echo);
     let server = serve(|_| echo.take().unwrap());
     let to = address(&server);

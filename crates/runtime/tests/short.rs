@@ -254,7 +254,7 @@ fn whatever_part_the_kernel_takes_clients_that_come_and_go_get_their_own_answers
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("SEED={seed}");
     CHANCE.store(seed, Relaxed);
-    let (events, _heard) = channel();
+    let (events, _received) = channel();
     let mut events = Some(events);
     let running = serve_short(|_| answering(events.take().unwrap()));
     let at = address(&running);

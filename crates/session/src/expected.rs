@@ -136,7 +136,7 @@ impl Expected {
         )
     }
 
-    /// Whether the pool refused what the client asked for, and the server's error is replaced by ours.
+    /// Whether the pool refused what the client requested, and the server's error is replaced by ours.
     pub(crate) fn is_refused(self) -> bool {
         matches!(self, Expected::QueryRefused | Expected::ParseRefused)
     }

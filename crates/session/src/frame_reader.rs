@@ -3,7 +3,7 @@
 //! Owns the rest of a message whose disposition is decided (it streams), and the beginning of one that is not. Must not know what
 //! messages mean.
 //!
-//! Invariant: at most one message's beginning is held, never more than was asked for.
+//! Invariant: at most one message's beginning is held, never more than was requested.
 
 use std::ops::Range;
 use std::sync::Arc;

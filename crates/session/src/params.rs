@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_asked_for_less_takes_its_server_s_set_wherever_that_lies() {
+    fn a_client_that_requested_less_takes_its_server_s_set_wherever_that_lies() {
         let t = table();
         let mut both = [params(&t, &[]), server(&t, &[("TimeZone", "UTC")])];
         for _ in 0..2 {

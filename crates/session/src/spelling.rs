@@ -1,6 +1,6 @@
 //! The server's spelling of values that can be written in many ways (PostgreSQL documentation, "Character Set Support" and
-//! "Locale and Formatting"). A server reports a parameter in its own spelling, so a client that has asked for `utf-8` is
-//! told `UTF8`, at its login too, and no SET is needed for what is the same.
+//! "Locale and Formatting"). A server reports a parameter in its own spelling, so a client that has requested `utf-8`
+//! gets `UTF8`, at its login too, and no SET is needed for what is the same.
 
 /// A value as the server spells it, where that is known without the server; otherwise as it was given.
 pub(crate) fn of_server(name: &str, value: &str) -> Option<&'static str> {

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replication_connections_server_begins_with_what_its_client_asked_for() {
+    fn a_replication_connections_server_begins_with_what_its_client_requested() {
         let table = ParamTable::new([]);
         let packet =
             packet(&[("options", "-c a=b"), ("user", "u"), ("replication", "database"), ("TimeZone", "CET")], 0);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn encryption_is_asked_for_once_and_never_within() {
+    fn encryption_is_requested_once_and_never_within() {
         let mut bytes = Vec::new();
         put_front::ssl_request(&mut bytes);
         assert!(matches!(read(&bytes, EncryptionRequests::Exhausted), FirstPacket::Refuse(_)));

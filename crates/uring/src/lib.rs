@@ -2,7 +2,7 @@
 //!
 //! A [`Ring`] receives from sockets into buffers of its own, sends bytes that it is given, accepts, and watches
 //! descriptors. What happened comes out of [`Ring::next`] after each [`Ring::wait`], which also hands in whatever was
-//! asked for meanwhile: one system call a turn of the loop.
+//! requested meanwhile: one system call a turn of the loop.
 //!
 //! Why it is sound, in four sentences that the `unsafe` blocks refer to:
 //!
@@ -18,7 +18,7 @@
 //!    any socket.
 //!
 //! An entry names its descriptor by number until the kernel has taken it, and the kernel may take fewer than it is
-//! given. Whoever closes a descriptor that something was asked for calls [`Ring::submit`] first, and keeps it open as
+//! given. Whoever closes a descriptor with a request under way calls [`Ring::submit`] first, and keeps it open as
 //! long as [`Ring::has_unsubmitted`] says that some entries are left; otherwise the entry is for whatever has that
 //! number then. That is wrong, but touches no memory.
 //!

@@ -39,7 +39,7 @@ const MOST_LATER: usize = 1 << 30;
 /// How large a ring is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RingSize {
-    /// Entries that can be asked for between two calls to the kernel without one more; a power of two.
+    /// Entries that can be requested between two calls to the kernel without one more; a power of two.
     pub entries: u32,
     /// Completions that the kernel keeps for us without an allocation of its own; a power of two.
     pub completions: u32,
@@ -143,7 +143,7 @@ pub enum Ended {
     Eof,
     /// No buffer was free. Received bytes wait in the socket.
     NoBuffers,
-    /// [`Ring::cancel_receive`] asked for it.
+    /// [`Ring::cancel_receive`] requested it.
     Cancelled,
     /// The connection broke.
     Error(io::Error),
@@ -228,7 +228,7 @@ pub struct Ring {
     /// yet.
     later: Vec<u32>,
     whole: Vec<u32>,
-    /// Requests that were asked for and whose last completion has not been seen.
+    /// Requests that were made and whose last completion has not been seen.
     in_flight: usize,
     /// Completions taken from the kernel's queue; those below `at` have been returned.
     done: Vec<Done>,
@@ -293,7 +293,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// How many requests can be made now, each of them one call of the methods below. Hands in what was asked for if
+    /// How many requests can be made now, each of them one call of the methods below. Hands in what was requested if
     /// there would be none; it is none only while the kernel takes nothing.
     pub fn room(&mut self) -> io::Result<u32> {
         if self.queues.room() == 0 {
@@ -302,7 +302,7 @@ impl Ring {
         Ok(self.queues.room())
     }
 
-    /// Whether the kernel has yet to take some of what was asked for. As long as that is so, no descriptor may be
+    /// Whether the kernel has yet to take some of what was requested. As long as that is so, no descriptor may be
     /// closed that a request names.
     #[inline]
     pub fn has_unsubmitted(&mut self) -> bool {
@@ -367,14 +367,14 @@ impl Ring {
         self.ask(entry.user_data(Kind::Watch.mark(key.0)))
     }
 
-    /// Hands in what was asked for, and does not wait, unless the kernel takes none of it: then for a moment at most.
+    /// Hands in what was requested, and does not wait, unless the kernel takes none of it: then for a moment at most.
     /// What it has not taken by then is handed in by a later call.
     pub fn submit(&mut self) -> io::Result<()> {
         if self.queues.submit()? { Ok(()) } else { self.submit_rest() }
     }
 
-    /// Hands in what was asked for, and waits until something has happened or the time is over; `None` is for as long
-    /// as it takes. While the kernel does not take what was asked for, this waits for a moment at most.
+    /// Hands in what was requested, and waits until something has happened or the time is over; `None` is for as long
+    /// as it takes. While the kernel does not take what was requested, this waits for a moment at most.
     #[inline]
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.give_back();

@@ -187,7 +187,7 @@ fn a_ring_is_dropped_in_bounded_time_also_when_the_kernel_takes_nothing() {
 }
 
 #[test]
-fn an_error_that_does_not_pass_is_told() {
+fn an_error_that_does_not_pass_is_reported() {
     let Some(mut ring) = ring(|_| Err(refused(rustix::io::Errno::PERM))) else { return };
     let (near, _far) = UnixStream::pair().unwrap();
     ring.send(near.as_fd(), Key::new(1), vec![1], Report::AtOnce).unwrap();

@@ -120,7 +120,7 @@ fn bytes_stay_as_they_are_while_they_are_lent() {
 }
 
 #[test]
-fn an_end_and_a_reset_are_told_apart() {
+fn an_end_and_a_reset_are_distinguished() {
     let Some(mut ring) = ring() else { return };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let connect = || {
@@ -243,7 +243,7 @@ fn a_send_that_is_reported_later_tells_what_was_not_taken() {
 }
 
 #[test]
-fn more_is_asked_for_than_the_queue_holds() {
+fn more_is_requested_than_the_queue_holds() {
     let Some(mut ring) = ring() else { return };
     let pairs: Vec<_> = (0..50).map(|_| UnixStream::pair().unwrap()).collect();
     for (i, (near, far)) in (0..).zip(&pairs) {
@@ -283,7 +283,7 @@ fn clients_are_accepted_until_that_is_cancelled() {
 }
 
 #[test]
-fn a_watched_descriptor_is_told_each_time() {
+fn a_watched_descriptor_is_reported_each_time() {
     let Some(mut ring) = ring() else { return };
     let (mut near, mut far) = UnixStream::pair().unwrap();
     ring.watch(far.as_fd(), key(5)).unwrap();
@@ -319,7 +319,7 @@ fn a_ring_that_is_dropped_leaves_sockets_alone() {
     ring.watch(far.as_fd(), key(1)).unwrap();
     ring.accept(listener.as_fd(), key(1)).unwrap();
     ring.wait(Some(Duration::ZERO)).unwrap();
-    // Asked for, and never handed in but by the end.
+    // Requested, and never handed in but by the end.
     ring.send(near.as_fd(), key(1), b"late".to_vec(), Report::AtOnce).unwrap();
     let accepted = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     drop(ring);

@@ -158,10 +158,10 @@ fn grown(size: u32, needed: f64, room: Option<FreeConnections>) -> u32 {
 /// Advice for a pool whose clients did not wait for days, while most servers were unused.
 fn idles(of: &Measured) -> Option<Advice> {
     let known = of.past.len();
-    let nobody = of.past.iter().chain(&of.recent).all(|moment| moment.clients_waiting < 0.5);
+    let no_waits = of.past.iter().chain(&of.recent).all(|moment| moment.clients_waiting < 0.5);
     let peak = peak(of.mode, &of.past);
     let size = with_room(peak.needed).max(LEAST);
-    if known < DAYS || !nobody || size > of.size / 2 {
+    if known < DAYS || !no_waits || size > of.size / 2 {
         return None;
     }
     let most = of.past.iter().map(|moment| moment.servers_active).fold(0.0, f64::max);

@@ -52,7 +52,7 @@ impl Start {
     }
 }
 
-/// Serves until told to stop.
+/// Serves until a signal or a command ends it.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
     let served = open(file, |_| {})
         .and_then(|(store, config)| serve(store, config, Start::new(RunMode::Foreground, Console::Verbose)));

@@ -170,7 +170,7 @@ fn a_daemon_that_can_not_listen_says_why_in_its_log() {
 }
 
 #[test]
-fn a_file_that_can_not_be_served_is_told_in_the_log_that_it_names() {
+fn a_file_that_can_not_be_served_is_reported_in_the_log_that_it_names() {
     let place = Place::new("mistake", "auth_type = foo\n");
     for flag in ["-d", "-q", "-v"] {
         let output = pgbouncer(&[flag]).arg(place.ini()).output().unwrap();
@@ -303,7 +303,7 @@ fn lines_are_json_where_the_file_says_so() {
 }
 
 #[test]
-fn a_socket_of_systemds_is_used_and_readiness_is_told() {
+fn a_socket_of_systemds_is_used_and_readiness_is_reported() {
     let place = Place::new("systemd", "");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let given = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-// Figures as they come: the stream of events where it is to be had, else the pools asked for again and again, with rates
+// Figures as they come: the stream of events where it is to be had, else the pools requested again and again, with rates
 // made of what was counted between two answers.
 import { ApiError, get, poolPath } from './api';
 import { health } from './health.svelte';
@@ -7,15 +7,15 @@ import type { Event, Figures, Pool, PoolPage } from './types';
 export type FeedState = 'connecting' | 'live' | 'polling' | 'lost';
 export type Take = (event: Event) => void;
 
-/** Pools of a page. The first has what a screen shows, and early.js has asked for it. */
+/** Pools of a page. The first has what a screen shows, and early.js has requested it. */
 const FIRST = 50;
 const PAGE = 1000;
-/** Of more pools than these, events tell of the busiest; the list, which is asked for now and then, has the others. */
-const TOLD = 500;
+/** Of more pools than these, events have the busiest; the list, which is requested now and then, has the others. */
+const BUSIEST = 500;
 /** Between two rounds of questions, and how much longer than a round took at least. */
 const PAUSE = 2000;
 const PATIENCE = 4;
-/** Before a stream that was refused is asked for again. */
+/** Before a stream that was refused is requested again. */
 const RETRY = 15000;
 
 interface Follow {
@@ -27,8 +27,8 @@ interface Follow {
   state: (state: FeedState) => void;
 }
 
-/** Follows figures until the answer is called. Nothing is asked for while the page is out of sight. */
-export function follow({ pool, limit = TOLD, take, state }: Follow): () => void {
+/** Follows figures until the answer is called. Nothing is requested while the page is out of sight. */
+export function follow({ pool, limit = BUSIEST, take, state }: Follow): () => void {
   let stop = () => {};
   const start = () => {
     stop();
@@ -44,7 +44,7 @@ export function follow({ pool, limit = TOLD, take, state }: Follow): () => void 
 }
 
 function stream(follow: Follow): () => void {
-  const query = follow.pool === null ? `?limit=${follow.limit ?? TOLD}` : `?pool=${encodeURIComponent(follow.pool)}`;
+  const query = follow.pool === null ? `?limit=${follow.limit ?? BUSIEST}` : `?pool=${encodeURIComponent(follow.pool)}`;
   const source = new EventSource(`api/v1/events${query}`);
   let after = () => {};
   follow.state('connecting');

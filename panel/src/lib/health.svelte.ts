@@ -21,7 +21,7 @@ class Health {
   last = $state(0);
   now = $state(Date.now() / 1000);
 
-  private heard = 0;
+  private received = 0;
   private interval = 1000;
   private broken = 0;
 
@@ -29,16 +29,16 @@ class Health {
     setInterval(() => this.look(), LOOK);
   }
 
-  /** Figures are asked for from now on: what came before is not expected any more. */
+  /** Figures are requested from now on: what came before is not expected any more. */
   begin() {
-    this.heard = performance.now();
+    this.received = performance.now();
     this.broken = 0;
   }
 
   take({ problems, faults }: Event) {
     const now = performance.now();
-    if (this.last > 0 && !this.stale) this.interval = Math.min(10_000, Math.max(1000, now - this.heard));
-    this.heard = now;
+    if (this.last > 0 && !this.stale) this.interval = Math.min(10_000, Math.max(1000, now - this.received));
+    this.received = now;
     this.broken = 0;
     this.last = Date.now() / 1000;
     this.stale = false;
@@ -53,9 +53,9 @@ class Health {
 
   private look() {
     this.now = Date.now() / 1000;
-    if (document.hidden || this.heard === 0) return;
+    if (document.hidden || this.received === 0) return;
     const now = performance.now();
-    const silent = now - this.heard > Math.max(SILENT, INTERVALS * this.interval);
+    const silent = now - this.received > Math.max(SILENT, INTERVALS * this.interval);
     this.stale = silent || (this.broken > 0 && now - this.broken > BROKEN);
   }
 }

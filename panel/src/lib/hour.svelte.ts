@@ -29,7 +29,7 @@ class Hour {
   readonly all = $derived(this.past ? minutes(this.past.at, this.past.all) : []);
   private pools = new Map<string, { of: OverviewPast; minutes: Minute[] }>();
 
-  /** Asked for until the answer is called. */
+  /** Requested until the answer is called. */
   watch(): () => void {
     return every(REFRESH, async () => {
       // A Weir that has none shows the present alone.

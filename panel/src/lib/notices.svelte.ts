@@ -31,9 +31,9 @@ class Notices {
   }
 
   fail(what: string, error: unknown) {
-    const told = error instanceof ApiError ? error : new ApiError(0, String(error));
-    const detail = [told.detail, told.hint].filter((part) => part).join(' · ') || null;
-    this.add({ text: `${what}: ${told.message}`, detail, bad: true, undo: null, about: null }, LASTS * 2);
+    const failure = error instanceof ApiError ? error : new ApiError(0, String(error));
+    const detail = [failure.detail, failure.hint].filter((part) => part).join(' · ') || null;
+    this.add({ text: `${what}: ${failure.message}`, detail, bad: true, undo: null, about: null }, LASTS * 2);
   }
 
   /** Says why something could not be set back. */

@@ -86,7 +86,7 @@ export function named(labels: Labels, keys: PoolKey[]): Key[] {
 
 export type Fields = Record<string, string>;
 
-/** What stands in the fields for a pool that is there. Keys that the form has no field for are left alone. */
+/** What is in the fields for a pool that is there. Keys that the form has no field for are left alone. */
 export function fieldsOf(config: PoolConfig): Fields {
   const fields: Fields = {};
   for (const [key] of ALL) {

@@ -6,7 +6,7 @@ import type { Event, Figures, OverviewPast, Pool } from './types';
 
 /** Beats that a small graph shows. */
 export const PAST = 60;
-/** How often settings and states are asked for beside the stream, which has only figures. */
+/** How often settings and states are requested beside the stream, which has only figures. */
 const REFRESH = 15000;
 
 /** Between two looks at a list that is still coming, in milliseconds. */
@@ -17,8 +17,8 @@ export interface Row {
   now: Figures;
   /** Transactions a second, oldest first; null where it is not known. */
   tps: (number | null)[];
-  /** The list's round in which an event last told of it. */
-  told: number;
+  /** The list's round in which an event last had it. */
+  reported: number;
 }
 
 class Pools {
@@ -100,7 +100,7 @@ class Pools {
     const timer = setInterval(() => {
       if (!document.hidden) void this.refresh();
     }, REFRESH);
-    // Figures are asked for once there is something to show them at.
+    // Figures are requested once there is something to show them at.
     void Promise.race([this.asking ?? this.refresh(), this.some]).then(() => {
       if (stopped) return;
       void this.fill();
@@ -123,7 +123,7 @@ class Pools {
     for (const [name, series] of Object.entries(past?.pools ?? {})) {
       const row = this.known.get(name);
       const before = series.transactions_per_second ?? [];
-      if (row && row.tps.length < PAST) this.known.set(name, { ...row, tps: [...before, ...row.tps].slice(-PAST), told: this.round });
+      if (row && row.tps.length < PAST) this.known.set(name, { ...row, tps: [...before, ...row.tps].slice(-PAST), reported: this.round });
     }
     this.publish();
   }
@@ -132,9 +132,9 @@ class Pools {
     for (const pool of pools) {
       const row = this.known.get(pool.name);
       // Of very many pools, events tell of the busiest only; the others' figures are those of the list.
-      const told = row !== undefined && row.told >= this.round - 1;
-      const now = told ? row.now : figuresOf(pool, 0);
-      this.known.set(pool.name, { pool, now, tps: told ? row.tps : [], told: row?.told ?? -1 });
+      const reported = row !== undefined && row.reported >= this.round - 1;
+      const now = reported ? row.now : figuresOf(pool, 0);
+      this.known.set(pool.name, { pool, now, tps: reported ? row.tps : [], reported: row?.reported ?? -1 });
     }
   }
 
@@ -148,7 +148,7 @@ class Pools {
         continue;
       }
       const tps = [...row.tps.slice(1 - PAST), now.transactions_per_second];
-      this.known.set(name, { ...row, now, tps, told: this.round });
+      this.known.set(name, { ...row, now, tps, reported: this.round });
     }
     if (strangers && this.complete && !this.asking) void this.refresh();
     this.publish();

@@ -22,7 +22,7 @@ export function isColumn(name: string | null): name is Column {
   return name !== null && name in KEYS;
 }
 
-/** Words sort upwards at first, figures downwards: what is asked for is what is large. */
+/** Words sort upwards at first, figures downwards: what one looks for is what is large. */
 export function startsDown(column: Column): boolean {
   return column !== 'name' && column !== 'mode';
 }

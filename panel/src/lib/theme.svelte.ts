@@ -39,7 +39,7 @@ class Theme {
 
 export const theme = new Theme();
 
-/** Colours of a theme, once they were asked for: each costs the browser a look at all of the page's styles. */
+/** Colours of a theme, once they were read: each costs the browser a look at all of the page's styles. */
 const colours = new Map<string, string>();
 
 /** A token's colour as canvases want it. Read it anew when `theme.dark` changes. */

@@ -236,7 +236,7 @@ export interface Event {
   /** All pools as one. */
   all?: Figures;
   workers?: { worker: number; cpu: number }[];
-  /** The pools with a problem, whatever pools were asked for; the worst first. */
+  /** The pools with a problem, whatever pools were requested; the worst first. */
   problems?: Problem[];
   faults?: Fault[];
 }

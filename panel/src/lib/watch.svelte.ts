@@ -1,11 +1,11 @@
-// One pool, followed: its latest figures, and the past that its graphs show. A history that the server keeps is asked for
+// One pool, followed: its latest figures, and the past that its graphs show. A history that the server keeps is requested
 // first, so that the page does not begin empty; each second is added to it.
 import { ApiError, get, poolPath } from './api';
 import { follow, shown, type FeedState } from './feed';
 import type { Figures, History } from './types';
 import { COMPARE, RANGES, spanOf, type View } from './view';
 
-/** How often what has minutes is asked for anew. */
+/** How often what has minutes is requested again. */
 const REFRESH = 60000;
 /** The seconds that are kept, here and by the server. */
 const KEPT = RANGES['1h'];
@@ -149,7 +149,7 @@ function added(past: Past, at: number, values: Record<string, number | null>): P
   return { at: [...past.at.slice(from), at], series };
 }
 
-/** An older past, and what was heard since. */
+/** An older past, and what was received since. */
 function joined(older: Past, newer: Past): Past {
   const last = older.at.at(-1) ?? -Infinity;
   let past = older;

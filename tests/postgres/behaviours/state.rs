@@ -38,7 +38,7 @@ fn behaviour_05_tracked_parameters_are_set_when_a_server_is_linked_whose_values_
                     assert_eq!(show(client, name), reported, "{name} in round {round}");
                     assert_eq!(client.parameter(name), Some(reported), "{name} as reported");
                 }
-                assert_eq!(show(&mut plain, name), before, "{name} of a client that asked for nothing");
+                assert_eq!(show(&mut plain, name), before, "{name} of a client that requested nothing");
             }
         }
         assert_eq!(site.database().backends().len(), 1, "all on one server");

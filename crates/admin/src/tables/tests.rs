@@ -300,7 +300,7 @@ fn pools_are_sorted_and_the_console_is_one_of_them() {
 }
 
 #[test]
-fn refusals_are_told_apart_and_those_without_a_pool_are_there() {
+fn refusals_are_counted_by_class_and_those_without_a_pool_are_there() {
     assert_eq!(lines(Show::Refusals), ["app,joe,7,0,2,0,0", "-,-,0,0,0,3,1"]);
 }
 

@@ -5,14 +5,14 @@ use super::url::Scope;
 
 /// The request for TLS on a connection that is up (RFC 4511, section 4.14.1).
 const START_TLS: &[u8] = b"1.3.6.1.4.1.1466.20037";
-/// An attribute that no entry has: only names are asked for (RFC 4511, section 4.5.1.8).
+/// An attribute that no entry has: only names are requested (RFC 4511, section 4.5.1.8).
 const NO_ATTRIBUTES: &[u8] = b"1.1";
-/// How many entries are asked for: whether there is more than one is all that matters.
+/// How many entries are requested: whether there is more than one is all that matters.
 const ENTRIES: u16 = 2;
 
 /// The result of an operation that is no failure.
 const SUCCESS: u32 = 0;
-/// More entries than were asked for.
+/// More entries than were requested.
 const SIZE_LIMIT_EXCEEDED: u32 = 4;
 
 /// What a server has answered.
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_told_in_words_that_are_bounded_and_printable() {
+    fn a_result_is_reported_in_words_that_are_bounded_and_printable() {
         let mut body = Vec::new();
         put_number(&mut body, ENUMERATED, 49);
         put(&mut body, OCTETS, b"");

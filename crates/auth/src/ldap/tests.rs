@@ -94,7 +94,7 @@ fn a_name_never_becomes_a_part_of_a_filter() {
 }
 
 #[test]
-fn tls_is_asked_for_before_any_name_or_password() {
+fn tls_is_requested_before_any_name_or_password() {
     let ldap = options(&format!("{NAME} ldaptls=1"));
     let mut check = LdapCheck::new(&ldap, "ann", "pw");
     assert_eq!(check.begin(), LdapStep::Send(message::start_tls(1)));

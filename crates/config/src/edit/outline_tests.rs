@@ -81,7 +81,7 @@ fn a_pool_that_is_gone_comes_back_only_with_its_secret_and_a_new_one_goes() {
 }
 
 #[test]
-fn a_listed_user_that_is_gone_is_asked_for_too() {
+fn a_listed_user_that_is_gone_is_requested_too() {
     let now = FILE.replace("ann = \"hunter2\"", "bob = \"x\"");
     assert_eq!(back(&now, &kept(), &[]), Err(NotRestored::Secrets(vec!["auth.users.ann".to_owned()])));
 }

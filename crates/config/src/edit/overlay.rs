@@ -90,7 +90,7 @@ fn assign_to(draft: &mut Draft, assign: &Assignment) {
     }
     if let Some(field) = setting.field_mut(config) {
         let written = setting.write_ini(field, assign.text());
-        debug_assert!(written.is_ok(), "{}: it was tried when it was asked for", assign.name());
+        debug_assert!(written.is_ok(), "{}: it was tried when it was requested", assign.name());
     }
     // In TOML a pool's setting has the name of the global one.
     let Some(own) = Section::Pool.find(setting.name) else { return };

@@ -100,7 +100,7 @@ fn each_setting_that_may_change_can_be_written_with_the_value_it_has() {
 }
 
 #[test]
-fn in_memory_pools_follow_unless_their_own_value_stands_in_the_file() {
+fn in_memory_pools_follow_unless_their_own_value_is_in_the_file() {
     let ini =
         "[databases]\napp = host=h pool_size=3\nother = host=h\n[pgbouncer]\nlisten_addr = *\nauth_type = trust\n";
     let edits = set(&[("default_pool_size", "8"), ("pool_mode", "Transaction"), ("query_timeout", "1.5")]);

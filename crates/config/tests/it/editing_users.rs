@@ -92,7 +92,7 @@ fn a_new_user_is_listed_and_one_that_is_deleted_is_so_nowhere() {
 }
 
 #[test]
-fn secrets_are_told_to_be_there_and_shown_nowhere() {
+fn secrets_are_reported_as_set_and_shown_nowhere() {
     let edit = make("new", &[("password", text("hidden")), ("size", Some(Value::Number(1)))]);
     let mut all = Edits::from(edit.clone());
     all.add(alter("app", &[("password", text("hidden"))]));

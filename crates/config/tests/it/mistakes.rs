@@ -39,7 +39,7 @@ fn every_key_value_and_section_of_a_toml_is_judged_in_one_reading() {
 }
 
 #[test]
-fn lines_that_are_no_toml_are_told_with_what_is_wrong_in_the_others() {
+fn lines_that_are_no_toml_are_reported_with_what_is_wrong_in_the_others() {
     let text = "[auth]\ntype = trust\n[pools.a]\nhost = 127.0.0.1\nsize = 1\nsizes = 2\nsize = 3\n[pools.b]\nprt = 1\n";
     assert_eq!(
         mistakes(load_with(text, &[], &[])),
@@ -64,7 +64,7 @@ fn a_section_that_is_there_twice_is_named() {
 }
 
 #[test]
-fn what_is_missing_because_of_a_mistake_is_not_told_besides() {
+fn what_is_missing_because_of_a_mistake_is_not_reported_as_well() {
     for text in ["[auth]\ntipe = \"trust\"\n[pools.a]\nhots = \"h\"\n", "[auth]\nfile = 5\n[pools.a]\nhost = []\n"] {
         let reported = mistakes(load_with(text, &[], &[]));
         assert!(!reported.iter().any(|line| line.contains("no users")), "{reported:?}");
@@ -118,7 +118,7 @@ fn every_line_of_users_rules_and_maps_is_judged_beside_the_settings() {
 }
 
 #[test]
-fn files_that_are_missing_are_all_told() {
+fn files_that_are_missing_are_all_reported() {
     let text = "[auth]\ntype = \"hba\"\nfile = \"users.txt\"\nhba_file = \"hba\"\nident_file = \"ident\"\n\
                 [tls.client]\nmode = \"require\"\n[web]\ntls_key_file = \"k\"\n[pools.a]\nhost = \"h\"\n\
                 password_file = \"gone\"\n";

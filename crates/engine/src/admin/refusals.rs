@@ -1,4 +1,4 @@
-//! Refused clients, counted by cause, at their pool or the pool that they asked for.
+//! Refused clients, counted by cause, at their pool or the pool that they requested.
 //!
 //! Owns the counts of clients without a pool. `weir-session` decides the class of a refusal; clients are refused in
 //! one place, which counts here.

@@ -1,6 +1,6 @@
 //! Another configuration while serving: read again, changed by the control plane, or by a SET of encryption, all by a helper.
 //!
-//! Owns their order: one at a time, so that the one that was asked for last is the one that stays. What can't change
+//! Owns their order: one at a time, so that the one that was requested last is the one that stays. What can't change
 //! without a restart is logged, and the old values stay, so that the configuration in force is the one shown. Must not know
 //! how a configuration is sent to workers or taken over, or where it is stored.
 

@@ -28,7 +28,7 @@ pub(crate) enum LendingRole {
 pub(crate) struct Borrowing {
     pub(crate) owner: WorkerId,
     pub(crate) borrower: Borrower,
-    /// Clients that are to get the reason for their wait, and whether the owner has been asked for it.
+    /// Clients that are to get the reason for their wait, and whether it has been requested from the owner.
     pub(crate) to_tell: Vec<ToInform>,
     pub(crate) cause_requested: bool,
 }

@@ -32,7 +32,7 @@ pub(super) fn rule_matched<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, datab
     log::log_client(Level::Noise, cx.common.config(), client, database, text, cx.io);
 }
 
-/// No list has the client's user, and no server is asked for it.
+/// No list has the client's user, and no server is queried for it.
 pub(super) fn unknown_user<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, request: &StartupRequest) {
     let text = format_args!("no such user: {}", request.user);
     log::log_client(Level::Info, cx.common.config(), client, &request.database, text, cx.io);

@@ -4,7 +4,7 @@
 //!   cost.
 //! - `login`: by which method a client must prove who it is, and the steps of the proof. `hashing`: passwords that helpers
 //!   hash. `checks`: passwords that LDAP or PAM checks. `user_names`: names of the operating system's users. `auth_throttle`: failures slow the next ones down.
-//! - `auth_lookups`: secrets that a server is asked for. `auth_query`: how it is asked.
+//! - `auth_lookups`: secrets that are queried from a server. `auth_query`: the query.
 //! - `welcome`: what a client is sent that has logged in.
 //! - `login_log`: the log's lines about logins. `recent`: the last few values of something.
 //! - `state`, `step`, `origin`, `secret_query`, `reported`: values that these parts take and return.

@@ -75,7 +75,7 @@ pub(crate) fn send<I: Io>(
     Ok(params)
 }
 
-/// The parameters that a client has asked for.
+/// The parameters that a client has requested.
 ///
 /// # Errors
 /// One of them is refused.

@@ -9,7 +9,7 @@ use crate::peers::{ClientSlot, Entry, ServerSlot};
 use crate::port::{Io, Level};
 
 impl Engine {
-    /// A client is refused or disconnected: counts it at its pool, or at the one that it asked for, if that is here.
+    /// A client is refused or disconnected: counts it at its pool, or at the one that it requested, if that is here.
     pub(crate) fn count_refusal(&mut self, client: &ClientSlot, refusal: &Refusal) {
         let pool = client.pool().or_else(|| {
             let database = client.requested_database();

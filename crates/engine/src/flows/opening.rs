@@ -139,7 +139,7 @@ impl Engine {
             if !slot.pool.wants_server() {
                 slot.pool.open_declined(now, now);
             } else if slot.hosts.turn_to(&slot.config, target) {
-                // At this host: if it asked for room again, it could wait here again, and this would never end.
+                // At this host: if it requested room again, it could wait here again, and this would never end.
                 self.open_server(now, ix, io);
             } else {
                 // A reload has changed its host.

@@ -224,7 +224,7 @@ impl Engine {
                 self.resume_waiting(client, io);
             }
         } else if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_unusable()) {
-            // It has sent something that no request asked for.
+            // It has sent something that no request expects.
             self.drop_connection(&server, io);
             return self.server_gone(now, server, io);
         }

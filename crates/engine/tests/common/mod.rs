@@ -407,13 +407,13 @@ impl World {
 
     /// Connects the next server that is requested.
     pub(crate) fn server(&mut self) -> Peer {
-        let server = self.connecting().expect("a server is asked for");
+        let server = self.connecting().expect("a server is requested");
         self.log_in(server);
         server
     }
 
     /// The job that was passed to a helper last.
-    pub(crate) fn asked_for_help(&mut self) -> Option<u64> {
+    pub(crate) fn requested_help(&mut self) -> Option<u64> {
         let at = self.port.asked.iter().position(|asked| matches!(asked, Asked::Help(_)))?;
         let Asked::Help(job) = self.port.asked.remove(at) else { return None };
         Some(job)
@@ -425,7 +425,7 @@ impl World {
     }
 
     pub(crate) fn helped(&mut self, config: Config) {
-        let job = self.asked_for_help().expect("a helper was asked");
+        let job = self.requested_help().expect("a helper was asked");
         self.input(Input::Helped { job, answer: Answer::Config(Ok(Arc::new(config))) });
     }
 }

@@ -116,7 +116,7 @@ fn an_answer_about_a_user_is_kept_and_forgotten_alike_whether_the_user_exists() 
         let other = world.arrival("ann", "db");
         assert!(!world.received(other).is_empty() && world.received(asker).is_empty(), "the answer is kept");
         world.bytes(ann, &password("wrong"));
-        if let Some(job) = world.asked_for_help() {
+        if let Some(job) = world.requested_help() {
             world.input(Input::Helped { job, answer: Answer::Salted([9; 32]) });
         }
         assert!(says(&world.received(ann), "password authentication failed"));
@@ -154,7 +154,7 @@ fn made_up_names_displace_no_answers_about_real_ones() {
 }
 
 #[test]
-fn an_unknown_user_is_asked_for_a_proof_as_a_known_one_is() {
+fn an_unknown_user_gets_the_same_challenge_as_a_known_one() {
     let verifier = weir_auth::ScramVerifier::from_salted(&[1; 32], vec![7; 16], 20_000).to_string();
     for method in [Method::Md5, Method::ScramSha256] {
         let mut config = asking(2);
@@ -169,7 +169,7 @@ fn an_unknown_user_is_asked_for_a_proof_as_a_known_one_is() {
                 world.bytes(asker, &no_user());
             }
             let asked = world.received(peer);
-            assert_eq!(asked.get(8), Some(&10), "{method}: {user} is asked for SASL: {asked:?}");
+            assert_eq!(asked.get(8), Some(&10), "{method}: {user} gets a request for SASL: {asked:?}");
             let mut first = Vec::new();
             put_front::sasl_initial(&mut first, "SCRAM-SHA-256", b"n,,n=,r=abc");
             world.bytes(peer, &first);
@@ -306,7 +306,7 @@ fn the_log_says_why_a_user_that_a_server_was_asked_about_does_not_get_in() {
         if world.is_open(ann) {
             world.bytes(ann, &password("hush"));
         }
-        if let Some(job) = world.asked_for_help() {
+        if let Some(job) = world.requested_help() {
             world.input(Input::Helped { job, answer: Answer::Salted([9; 32]) });
         }
         let lines = world.port.logged.take().unwrap();
@@ -342,7 +342,7 @@ fn a_database_that_is_not_configured_is_logged_and_refused() {
 }
 
 #[test]
-fn operators_may_be_asked_for_where_a_database_for_it_is_named() {
+fn operators_may_be_looked_up_where_a_database_for_it_is_named() {
     let mut config = asking(1);
     config.admin_users = vec!["ann".into()];
     let mut world = World::new(config.clone());

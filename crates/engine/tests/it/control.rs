@@ -106,7 +106,7 @@ fn a_reload_that_fails_is_answered_with_the_reason_and_one_that_works_when_all_h
     let Ok(Reply::Report(_, config)) = answer(&mut world, 2) else { panic!("no report") };
     assert_eq!(config.pools["db"].limits.size, 5);
     ask(&mut world, 3, Request::Reload(Author::signal()));
-    let job = world.asked_for_help().expect("a helper was asked");
+    let job = world.requested_help().expect("a helper was asked");
     world.input(Input::Helped { job, answer: Answer::Config(Err("weir.toml:3: no".into())) });
     assert!(matches!(answer(&mut world, 3), Err(CommandError::ReloadFailed(why)) if why == "weir.toml:3: no"));
 }

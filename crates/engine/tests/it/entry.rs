@@ -64,7 +64,7 @@ fn is_in(world: &mut World, peer: Peer) {
 
 /// A helper looks up the name of its operating system's user.
 fn named(world: &mut World, name: Option<&str>) {
-    let job = world.asked_for_help().expect("a helper is asked");
+    let job = world.requested_help().expect("a helper is asked");
     world.input(Input::Helped { job, answer: Answer::UserName(name.map(str::to_owned)) });
 }
 
@@ -89,11 +89,11 @@ fn a_peer_is_the_operating_systems_user_or_one_that_the_map_pairs_with_it() {
     let rules = "local db ann peer\nlocal db admin peer map=staff\n";
     let mut world = World::new(ruled(rules, "staff deborah admin"));
     let ann = from(&mut world, unix(5), "ann", "db");
-    assert!(world.is_paused(ann), "a helper is asked for its name");
+    assert!(world.is_paused(ann), "a helper looks up its name");
     named(&mut world, Some("ann"));
     is_in(&mut world, ann);
     let other = from(&mut world, unix(5), "ann", "db");
-    assert!(world.asked_for_help().is_none(), "the name is known");
+    assert!(world.requested_help().is_none(), "the name is known");
     is_in(&mut world, other);
     let wrong = from(&mut world, unix(6), "ann", "db");
     named(&mut world, Some("bob"));
@@ -116,8 +116,8 @@ fn a_user_of_the_operating_system_is_looked_up_once_however_many_wait_for_it() {
         is_in(&mut world, peer);
     }
     assert!(world.is_paused(other));
-    let job = world.asked_for_help().expect("the other one's name");
-    assert!(world.asked_for_help().is_none());
+    let job = world.requested_help().expect("the other one's name");
+    assert!(world.requested_help().is_none());
     world.input(Input::Helped { job, answer: Answer::UserName(None) });
     refused(&mut world, other, "unix socket login rejected");
 }
@@ -158,7 +158,7 @@ fn unauthenticated_clients_learn_neither_which_databases_nor_which_users_there_a
     for (user, database) in [("ann", "nothing"), ("nobody", "db"), ("nobody", "nothing"), ("ann", "db")] {
         let peer = from(&mut world, tcp("10.0.0.1:1"), user, database);
         let asked = world.received(peer);
-        assert!(asked.starts_with(b"R\0\0\0\x08\0\0\0\x03"), "{user} {database}: a password is asked for");
+        assert!(asked.starts_with(b"R\0\0\0\x08\0\0\0\x03"), "{user} {database}: a password is requested");
         world.bytes(peer, &password("guess"));
         refused(&mut world, peer, "password authentication failed");
     }

@@ -170,13 +170,13 @@ fn a_server_that_sends_something_as_it_leaves_is_not_used_and_another_is_request
     let (mut pair, server, _, borrower) = Pair::inhabited(1);
     pair.send(borrower, &query("SELECT 1"));
     while !pair.worlds.iter().any(|world| world.port.asked.iter().any(|asked| matches!(asked, Asked::Detach(_)))) {
-        assert!(pair.receive(), "it is asked for");
+        assert!(pair.receive(), "it is requested");
     }
     // The beginning of a message.
     pair.send(server, b"E\0\0\0\x40S");
     pair.deliver();
     assert!(!pair.is_open(server));
-    let next = pair.server().expect("another one is asked for");
+    let next = pair.server().expect("another one is requested");
     assert_eq!(pair.worker(next), pair.worker(borrower));
     assert!(says(&pair.received(next), "SELECT 1"));
 }

@@ -192,11 +192,11 @@ fn unknown_users_cost_no_hashing() {
     };
     for number in 0..100 {
         challenge(&mut world, &format!("nobody{number}"));
-        assert!(world.asked_for_help().is_none(), "nothing is hashed for an unknown user");
+        assert!(world.requested_help().is_none(), "nothing is hashed for an unknown user");
     }
     // A listed user gets the same request, equally fast.
     assert_eq!(challenge(&mut world, "ann").len(), challenge(&mut world, "bob").len());
-    assert!(world.asked_for_help().is_some() && world.asked_for_help().is_none());
+    assert!(world.requested_help().is_some() && world.requested_help().is_none());
 }
 
 /// Clients whose passwords are checked against a verifier, which costs a hash each.
@@ -225,7 +225,7 @@ fn passwords_that_wait_for_a_helper_are_bounded_and_one_more_is_refused() {
     let waiting = peers.iter().filter(|peer| world.is_open(**peer)).count();
     assert_eq!(waiting, 16 + 1_000);
     assert!(says(&world.received(peers[1_199]), "too many clients are logging in at once"));
-    let jobs: Vec<u64> = std::iter::from_fn(|| world.asked_for_help()).collect();
+    let jobs: Vec<u64> = std::iter::from_fn(|| world.requested_help()).collect();
     assert_eq!(jobs.len(), 16, "helpers have few of them");
     // Clients that disconnect make room, and cost nothing any more.
     peers[16..1_016]
@@ -237,10 +237,10 @@ fn passwords_that_wait_for_a_helper_are_bounded_and_one_more_is_refused() {
         world.input_only(Input::Helped { job, answer: Answer::Salted([9; 32]) });
     }
     assert!(says(&world.received(peers[0]), "password authentication failed"));
-    let next: Vec<u64> = std::iter::from_fn(|| world.asked_for_help()).collect();
+    let next: Vec<u64> = std::iter::from_fn(|| world.requested_help()).collect();
     assert_eq!(next.len(), 1, "only who is still there");
     world.input_only(Input::Helped { job: next[0], answer: Answer::Salted([1; 32]) });
-    assert!(world.connecting().is_some(), "it is in, and its server is asked for");
+    assert!(world.connecting().is_some(), "it is in, and its server is requested");
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_password_that_was_right_is_hashed_once_and_wrong_ones_are_not_remembered() 
         [("wrong", [9; 32], 1), ("wrong", [9; 32], 1), ("right", [1; 32], 1), ("right", [1; 32], 0)]
     {
         guess(&mut world, text);
-        let jobs: Vec<u64> = std::iter::from_fn(|| world.asked_for_help()).collect();
+        let jobs: Vec<u64> = std::iter::from_fn(|| world.requested_help()).collect();
         assert_eq!(jobs.len(), hashes, "{text}");
         for job in jobs {
             world.input_only(Input::Helped { job, answer: Answer::Salted(salted) });

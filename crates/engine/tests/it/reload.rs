@@ -56,5 +56,5 @@ fn a_client_whose_pool_moves_to_another_worker_while_it_logs_in_asks_for_its_ser
     assert!(world.connecting().is_none(), "no server is opened here, beyond the limit");
     let asked =
         world.port.messages.iter().any(|(to, message, _)| to.0 != 0 && format!("{message:?}").contains("Request"));
-    assert!(asked, "but one is asked for where the pool lives now");
+    assert!(asked, "but one is requested where the pool lives now");
 }

@@ -198,7 +198,7 @@ fn prefer_does_without_after_a_failed_handshake_and_allow_with_after_a_refusal()
 }
 
 #[test]
-fn a_unix_socket_is_never_asked_for_encryption() {
+fn no_encryption_is_requested_over_a_unix_socket() {
     let mut config = with(|pool| pool.targets = hosts(&["/run/postgresql"]));
     config.tls.server.mode = SslMode::VerifyFull;
     let mut world = World::new(config);

@@ -86,7 +86,7 @@ fn a_server_that_does_not_end_is_given_up() {
 fn a_login_from_before_the_end_of_a_lease_is_not_finished_after_it() {
     let mut world = world(5, 0);
     world.arrival("ann", "db");
-    let server = world.connecting().expect("a server is asked for");
+    let server = world.connecting().expect("a server is requested");
     // The process is frozen: what has arrived meanwhile comes before any timer.
     world.now = world.now + Span::from_secs(20);
     world.input_only(Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote: None });

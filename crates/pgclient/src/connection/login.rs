@@ -19,7 +19,7 @@ const IN_CLEAR: &str = "the server asks for the password in clear text, which it
 
 /// The phase of a SCRAM login.
 enum Scram {
-    /// The server has not asked for it.
+    /// The server has not requested it.
     None,
     /// We sent the first message.
     First(ScramClient),

@@ -178,7 +178,7 @@ impl Borrower {
         closed
     }
 
-    /// Whether nothing is borrowed or asked for.
+    /// Whether nothing is borrowed or requested.
     pub fn is_vacant(&self) -> bool {
         self.borrowed.is_empty() && self.request.is_none()
     }

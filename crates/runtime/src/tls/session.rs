@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_said_and_heard_behind_a_move() {
+    fn the_end_is_sent_and_received_after_a_move() {
         let suite = rustls::crypto::aws_lc_rs::ALL_CIPHER_SUITES[0];
         let (ours, mut theirs) = pair(suite);
         let (mut ours, mut sealed) = (moved(ours), Vec::new());

@@ -163,7 +163,7 @@ fn a_reset_of_a_paused_peer_reaches_the_handler() {
 
 #[test]
 fn many_links_forward_at_once() {
-    let (echo, _heard) = Echo::new();
+    let (echo, _received) = Echo::new();
     let mut echo = Some(echo);
     let server = serve(|_| echo.take().unwrap());
     let to = address(&server);

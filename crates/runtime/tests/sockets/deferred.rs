@@ -59,7 +59,7 @@ fn what_a_client_sends_first_arrives_whole_however_much_it_is() {
 }
 
 #[test]
-fn a_client_that_sends_and_leaves_before_it_is_accepted_is_heard() {
+fn a_client_that_sends_and_leaves_before_it_is_accepted_is_read() {
     let (running, received) = deferred();
     for _ in 0..50 {
         let mut stream = client(&running);

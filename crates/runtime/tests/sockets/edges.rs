@@ -349,7 +349,7 @@ fn the_log_s_first_line_says_what_sockets_are_served_with() {
     for io in [SocketIo::Epoll, SocketIo::Auto, SocketIo::IoUring] {
         let lines = Lines::default();
         let plan = Plan { log: LogTarget::Writer(Box::new(lines.clone())), io, ..plan(2) };
-        let (echo, _heard) = Echo::new();
+        let (echo, _received) = Echo::new();
         let mut echoes = vec![Echo { event: echo.event.clone() }, echo];
         let running = start(plan, |_| echoes.pop().unwrap()).unwrap();
         let mut stream = client(&running);

@@ -158,7 +158,7 @@ fn read_records(tls: &mut ClientConnection, socket: &mut TcpStream) {
 #[test]
 fn a_handshake_cut_at_any_byte_is_the_same_handshake() {
     let site = site();
-    let (running, _heard, _seen) = serve_secure(&site);
+    let (running, _received, _seen) = serve_secure(&site);
     let name = ServerName::try_from("localhost").unwrap();
     let mut tls = ClientConnection::new(Arc::new(site.client_config()), name).unwrap();
     let mut socket = client(&running);
@@ -535,7 +535,7 @@ fn servers_are_verified_as_the_mode_says() {
 #[test]
 fn both_ends_have_the_same_binding() {
     let site = site();
-    let (running, _heard, seen) = serve_secure(&site);
+    let (running, _received, seen) = serve_secure(&site);
     let mut stream = site.client(&running);
     stream.write_all(b"hello").unwrap();
     read(&mut stream, 5);

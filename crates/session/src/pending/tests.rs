@@ -72,7 +72,7 @@ fn the_server_does_not_work_on_half_a_request() {
     assert!(replies(&mut q, b"1Z").iter().all(Result::is_ok));
     q.request(Expected::DescribeStatement);
     assert!(q.reply(b't').is_ok());
-    assert_eq!(whose(&q), (true, true), "what is answered in part is still to be asked for");
+    assert_eq!(whose(&q), (true, true), "what is answered in part is still to be requested");
 }
 
 #[test]

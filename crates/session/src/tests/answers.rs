@@ -445,7 +445,7 @@ fn nothing_that_follows_a_transaction_block_in_statement_mode_reaches_the_client
 }
 
 #[test]
-fn a_reset_takes_what_was_asked_for_at_startup_from_the_server_and_not_from_its_clients() {
+fn a_reset_takes_what_was_requested_at_startup_from_the_server_and_not_from_its_clients() {
     let mut link = Link::transaction();
     let mut asked = link.params.unknown();
     link.params.set(&mut asked, "search_path", "a").unwrap();

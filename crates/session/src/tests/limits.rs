@@ -47,7 +47,7 @@ fn a_limit_on_statements_fails_the_request_and_not_the_connection() {
         link.client_statements = most;
         link.prepared("a", "select 1");
         let sent = link.ask(&[parse("b", &long), bind("b"), execute(), sync()]);
-        assert_eq!(tags(&sent), "DBES", "the server is asked for what it can only refuse");
+        assert_eq!(tags(&sent), "DBES", "the request that the server can only refuse is sent");
         let reply = link.outcome_of(&[error("26000", "prepared statement \"weir_x\" does not exist"), ready()]);
         let unusual = reply.unusual.unwrap();
         assert_eq!((&unusual.refused[..], &unusual.errors[..]), (&[text][..], &[*b"54000"][..]));

@@ -430,7 +430,7 @@ fn a_server_that_may_not_ask_like_this_receives_nothing() {
 }
 
 #[test]
-fn a_server_that_asked_for_a_proof_must_go_through_with_it() {
+fn a_server_that_requested_a_proof_must_complete_the_exchange() {
     // The server requests SCRAM, and accepts us before it has proven that it knows the secret.
     let table = ParamTable::new([]);
     let credentials = Credentials { require: "scram-sha-256".parse().unwrap(), ..credentials(Some("right")) };

@@ -185,7 +185,7 @@ impl Link {
 
     /// The server answers as it should. Returns the result.
     pub(crate) fn outcome_of(&mut self, messages: &[Vec<u8>]) -> ServerOutcome {
-        self.feed_server(&messages.concat(), true).expect("every answer was asked for")
+        self.feed_server(&messages.concat(), true).expect("every answer was requested")
     }
 
     pub(crate) fn server(&mut self) -> &mut Server {

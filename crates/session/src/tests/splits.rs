@@ -218,7 +218,7 @@ fn exchange(link: &mut Link, backend: &mut Backend, client: &mut Vec<u8>, server
     let answers = backend.answer(&sent);
     server.extend_from_slice(&sent);
     for piece in pieces(&answers, cuts) {
-        link.feed_server(piece, true).expect("every answer was asked for");
+        link.feed_server(piece, true).expect("every answer was requested");
     }
     client.append(&mut link.to_client);
 }

@@ -16,7 +16,7 @@ use sha2::Sha256;
 pub(crate) type Digest = [u8; 32];
 
 /// Compared with the password of an unknown user, so that an unknown user takes as long as a known one.
-static NOBODY: LazyLock<String> = LazyLock::new(|| hash_password("").unwrap_or_default());
+static UNKNOWN_USER: LazyLock<String> = LazyLock::new(|| hash_password("").unwrap_or_default());
 
 /// Hashes a password for the configuration file. Takes about as long as a login.
 ///
@@ -31,7 +31,7 @@ pub fn hash_password(password: &str) -> Result<String, String> {
 /// Whether a password matches this hash; without a hash it never does. Takes the same time either way: as long as with
 /// the hash `like`, if there is one.
 pub(super) fn is_password(password: &str, hash: Option<&str>, like: Option<&str>) -> bool {
-    let parsed = PasswordHash::new(hash.or(like).unwrap_or(&NOBODY));
+    let parsed = PasswordHash::new(hash.or(like).unwrap_or(&UNKNOWN_USER));
     let matches = parsed.is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok());
     matches && hash.is_some()
 }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_right_password_fits_its_hash_and_none_fits_nobody() {
+    fn only_the_right_password_fits_its_hash_and_none_fits_an_unknown_user() {
         let hash = hash_password("correct horse").unwrap();
         assert!(hash.starts_with("$argon2id$"));
         assert!(is_password("correct horse", Some(&hash), None) && !is_password("correct", Some(&hash), None));

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_ends_when_nobody_uses_it_and_after_its_longest_time() {
+    fn a_session_ends_when_it_is_unused_and_after_its_longest_time() {
         let (mut sessions, now) = (Sessions::default(), Instant::now());
         let minutes = |n: u64| now + Duration::from_secs(60 * n);
         sessions.begin([1; 32], "ann".into(), Proof::Password("hash".into()), now);

@@ -21,7 +21,7 @@ use crate::looks::Looks;
 
 /// Worker pages that are read of each kind of connection.
 const PAGES: usize = 64;
-/// The most pools whose servers are asked for one answer.
+/// The most pools whose servers are queried for one answer.
 const POOLS: usize = 8;
 
 #[derive(Serialize)]

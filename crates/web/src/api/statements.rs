@@ -18,7 +18,7 @@ pub(crate) struct All {
     tracked: u64,
     capacity: u64,
     evicted: u64,
-    /// Of all statements of the pools that were asked for.
+    /// Of all statements of the requested pools.
     run_ms: f64,
     statements: Vec<Statement>,
 }

@@ -309,7 +309,7 @@ impl Figures {
         let (name, help) = ("weir_pool_statement_memory", "Prepared statements that clients of a pool hold");
         let family = to.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?;
         self.of_each(family, |pool| pool.statement_bytes)?;
-        let help = "Clients that were refused or dropped, overload told apart from failure";
+        let help = "Clients that were refused or dropped, by class: overload or failure";
         let mut family = to.encode_descriptor("weir_refusals", help, None, MetricType::Counter)?;
         for ((database, user), refusals) in &self.refusals {
             for (class, count) in refusals.named() {

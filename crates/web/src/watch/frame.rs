@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_pools_the_busiest_are_told() {
+    fn of_many_pools_the_busiest_are_sent() {
         let frame = frame(200);
         let event = data(&frame.event(&Selection::Busiest(2)));
         let names: Vec<_> = event["pools"].as_object().expect("pools").keys().collect();

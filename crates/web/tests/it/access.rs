@@ -246,7 +246,7 @@ fn a_session_begins_with_a_password_and_ends_with_the_account_or_a_logout() {
 }
 
 #[test]
-fn who_guesses_is_told_to_wait() {
+fn who_guesses_must_wait() {
     let stage = Stage::new(users());
     let guess = || stage.ask("POST", "/api/v1/login", "", &json!({ "user": "admin", "password": "guess" }));
     let answers: Vec<_> = (0..12).map(|_| guess()).collect();

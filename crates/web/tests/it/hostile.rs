@@ -131,7 +131,7 @@ fn heads_that_do_not_come_are_given_up_and_the_next_are_answered() {
 }
 
 #[test]
-fn nobody_keeps_a_question_about_our_health_from_being_answered() {
+fn no_client_keeps_a_health_check_from_being_answered() {
     let web = web();
     let begun = [
         "",

@@ -46,7 +46,7 @@ fn every_path_of_the_description_is_there_with_its_methods_and_no_others() {
 }
 
 #[test]
-fn errors_are_json_and_answers_are_nobody_elses_to_keep_or_frame() {
+fn errors_are_json_and_answers_may_not_be_cached_or_framed() {
     let web = web();
     let (status, head, body) = request(&web, "GET", "/api/v1/pools", "", "");
     assert_eq!(status, 503, "the workers have ended");

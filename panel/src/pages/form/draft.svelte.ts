@@ -1,4 +1,4 @@
-// A pool as the form has it, until it is saved: what stands in the fields, what is known of the server, and what is wrong.
+// A pool as the form has it, until it is saved: what is in the fields, what is known of the server, and what is wrong.
 // Knows nothing of how it looks.
 import { afterVersion, ApiError, get, patch, poolPath, post, remove } from '../../lib/api';
 import { handover } from '../../lib/handover';

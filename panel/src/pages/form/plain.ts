@@ -1,6 +1,6 @@
 // Why a server could not be reached, in plain words, at the field that is to be changed. The server's own text is shown beside it.
 
-export interface Told {
+export interface PlainError {
   /** The key of the field; null where no field is wrong. */
   key: string | null;
   text: string;
@@ -32,7 +32,7 @@ const RULES: Rule[] = [
 ];
 
 /** What is wrong, where it is one of the usual reasons. */
-export function plain(error: string, at: Place): Told {
+export function plain(error: string, at: Place): PlainError {
   const rule = RULES.find(([pattern]) => pattern.test(error));
   return rule ? { key: rule[1], text: rule[2](at) } : { key: null, text: 'The server could not be reached' };
 }

@@ -59,7 +59,7 @@ impl PoolQuota {
         self.granted_at
     }
 
-    /// The pool has one more server, which was not asked for.
+    /// The pool has one more server, which was not requested.
     pub(crate) fn add(&mut self) {
         self.granted += u32::from(self.limited);
     }

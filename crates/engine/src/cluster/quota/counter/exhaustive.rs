@@ -58,7 +58,7 @@ struct World {
     /// The other limits of [`Event::Reload`], which swaps them.
     other: BTreeMap<Key, u32>,
     pools: Vec<PoolModel>,
-    /// The keys under which a worker was asked for idle servers, and whether it has offered one since.
+    /// The keys under which idle servers were requested from a worker, and whether it has offered one since.
     searched: [BTreeMap<Key, bool>; WORKERS as usize],
     up: [VecDeque<QuotaRequest>; WORKERS as usize],
     down: [VecDeque<QuotaReply>; WORKERS as usize],
