@@ -17,10 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use serde_json::{Value as Json, json};
 use weir_admin::{Connections, Control, Cursor, Reply, Request, SharedLimit, SharedLimits};
 use weir_base::{Span, Time};
 use weir_cluster::{Budget, Grants, Lost, Node, Standing, Timing};
@@ -37,7 +38,7 @@ use adopt::Adopting;
 use ending::Run;
 use etcd::Etcd;
 use peers::Peers;
-use succession::{Link, Said, Succession};
+use succession::{CLAIM, Giving, Link, Process, Said, Succession, Taking};
 use usage::Usages;
 
 /// The pause between two rounds.
@@ -433,6 +434,131 @@ impl Round {
 
     fn log(&self, line: String) {
         self.control.ask(Request::Log(line), Box::new(|_| {}));
+    }
+}
+
+/// Another process takes over, or this one does.
+impl Round {
+    fn hear(&mut self, said: Said) {
+        match said {
+            Said::Give(pid, reply) => self.succession.asked = Some((pid, reply)),
+            Said::Heard(said) => self.renewed_for_us(&said),
+            Said::Stay => self.succession.gives.iter_mut().for_each(|giving| giving.stays = true),
+            Said::Take(said, reply) => self.take(&said, reply),
+            Said::Taken => self.succession.takes.iter_mut().for_each(|taking| taking.ended = true),
+            Said::Lost => self.succession.takes.iter_mut().for_each(|taking| taking.lost = true),
+        }
+    }
+
+    /// To be called in each round; returns whether this process has a part in the cluster now.
+    fn step_succession(&mut self) -> bool {
+        if self.run.is_none()
+            && let Some((pid, reply)) = self.succession.asked.take()
+        {
+            let _ = reply.try_send(self.give(pid));
+        }
+        let now = self.handle.now();
+        let lost_after = Span::from_micros(2 * self.config.cluster.lease.micros());
+        let is_over = |dead: Option<Time>| dead.is_some_and(|at| now.since(at) > lost_after);
+        if let Some(giving) = self.succession.gives.as_mut().filter(|giving| giving.stays) {
+            let dead = giving.to.dead_since(now);
+            if dead.is_some() && !giving.back {
+                giving.back = true;
+                self.node.succeed(now, giving.successor, None);
+            }
+            if is_over(dead) {
+                self.succession.gives = None;
+                self.sent = None;
+            }
+        }
+        if let Some(taking) = &mut self.succession.takes {
+            taking.ended |= taking.lost && is_over(taking.from.dead_since(now));
+            if taking.ended {
+                self.other_has_ended();
+            }
+        }
+        !self.succession.has_no_part()
+    }
+
+    /// To be called at the end of each round: answers the old process, and renews its limits.
+    fn speak(&mut self) {
+        let now = self.handle.now();
+        let until = self.node.grants().until;
+        let is_ready = self.node.standing(now) == Standing::Member && self.node.knows_shares();
+        let Some(taking) = &mut self.succession.takes else { return };
+        let said = json!({ "until": until.micros() }).to_string().into_bytes();
+        if let Some((reply, by)) = taking.answer.take() {
+            if is_ready || now >= by {
+                let _ = reply.try_send(said);
+            } else {
+                taking.answer = Some((reply, by));
+            }
+        } else if until > taking.said {
+            taking.said = until;
+            (self.succession.say)(&said);
+        }
+    }
+
+    /// Another process takes over: this one makes no request any more, and keeps what it has.
+    fn give(&mut self, pid: u32) -> Vec<u8> {
+        let limits = SharedLimits { hands_over: true, left_to_other: None, ..self.limits.clone() };
+        let Some(Reply::SharedOpen(open)) = self.ask(Request::SetShared(limits.clone())) else { return Vec::new() };
+        let left: BTreeMap<String, u32> = open.into_iter().map(|(name, open, other)| (name, open + other)).collect();
+        let successor = incarnation();
+        let member = self.node.member();
+        let said = json!({
+            "incarnation": member.incarnation, "successor": successor, "pid": std::process::id(),
+            "backends": member.backends, "left": left,
+        });
+        self.succession.gives = Some(Giving { to: Process::new(pid), successor, limits, stays: false, back: false });
+        said.to_string().into_bytes()
+    }
+
+    /// The new process has renewed the lease.
+    fn renewed_for_us(&mut self, said: &[u8]) {
+        let until = serde_json::from_slice::<Json>(said).ok().and_then(|said| said["until"].as_u64());
+        let Some(giving) = self.succession.gives.as_mut().filter(|giving| !giving.back) else { return };
+        let Some(until) = until.map(Time::from_micros).filter(|until| *until > giving.limits.until) else { return };
+        giving.limits.until = until;
+        let limits = giving.limits.clone();
+        self.ask(Request::SetShared(limits));
+        (self.succession.say)(said);
+    }
+
+    /// The old process hands over.
+    fn take(&mut self, said: &[u8], reply: SyncSender<Vec<u8>>) {
+        self.succession.waits = false;
+        let Ok(said) = serde_json::from_slice::<Json>(said) else {
+            // It is in no cluster.
+            let _ = reply.try_send(Vec::new());
+            return;
+        };
+        let now = self.handle.now();
+        let number = |name: &str| said[name].as_u64().unwrap_or(0);
+        let map = |name: &str| said[name].clone();
+        self.node.succeed(now, number("incarnation"), Some(number("successor")));
+        self.succession.left = Some(serde_json::from_value(map("left")).unwrap_or_default());
+        self.succession.takes = Some(Taking {
+            from: Process::new(u32::try_from(number("pid")).unwrap_or(0)),
+            backends: serde_json::from_value(map("backends")).unwrap_or_default(),
+            answer: Some((reply, now + CLAIM)),
+            lost: false,
+            ended: false,
+            said: Time::START,
+        });
+    }
+
+    /// The old process has given all, or is dead for long enough.
+    fn other_has_ended(&mut self) {
+        // Each worker answers after it has counted the servers that came.
+        if self.ask(Request::Report).is_some() && self.succession.takes.take().is_some() {
+            self.succession.left = Some(BTreeMap::new());
+            self.sent = None;
+            if let Some(giving) = &self.succession.gives {
+                let limits = SharedLimits { left_to_other: self.succession.left.take(), ..giving.limits.clone() };
+                self.ask(Request::SetShared(limits));
+            }
+        }
     }
 }
 

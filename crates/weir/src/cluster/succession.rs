@@ -10,18 +10,14 @@ use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Value as Json, json};
-use weir_admin::{Reply, Request, SharedLimits};
+use weir_admin::SharedLimits;
 use weir_base::{Span, Time};
-use weir_cluster::Standing;
 use weir_runtime::Beside;
-
-use super::{Round, incarnation};
 
 /// How long the thread may take to answer: an end of a lost node's connections may be under way.
 const ANSWER: Duration = Duration::from_secs(12);
 /// How long the new process tries to claim the old one's record before clients move all the same.
-const CLAIM: Span = Span::from_secs(2);
+pub(super) const CLAIM: Span = Span::from_secs(2);
 
 /// What the runtime has to say to the thread.
 pub(super) enum Said {
@@ -80,7 +76,7 @@ impl Beside for Link {
 }
 
 /// Another process, by what no later one with its number has.
-struct Process {
+pub(super) struct Process {
     pid: u32,
     started: Option<u64>,
     /// It was seen to be dead.
@@ -88,12 +84,12 @@ struct Process {
 }
 
 impl Process {
-    fn new(pid: u32) -> Process {
+    pub(super) fn new(pid: u32) -> Process {
         Process { pid, started: started(pid), dead: None }
     }
 
     /// Since when it has been dead.
-    fn dead_since(&mut self, now: Time) -> Option<Time> {
+    pub(super) fn dead_since(&mut self, now: Time) -> Option<Time> {
         if self.dead.is_none() && started(self.pid).is_none_or(|at| Some(at) != self.started) {
             self.dead = Some(now);
         }
@@ -117,36 +113,36 @@ pub(super) struct Succession {
     /// It takes over, and does not know from whom yet: it may open nothing.
     pub(super) waits: bool,
     /// Another process asks to take over.
-    asked: Option<(u32, SyncSender<Vec<u8>>)>,
-    gives: Option<Giving>,
-    takes: Option<Taking>,
+    pub(super) asked: Option<(u32, SyncSender<Vec<u8>>)>,
+    pub(super) gives: Option<Giving>,
+    pub(super) takes: Option<Taking>,
     /// What the workers are to leave to the old process, until they know.
     pub(super) left: Option<BTreeMap<String, u32>>,
-    say: Say,
+    pub(super) say: Say,
 }
 
 /// This process hands over.
-struct Giving {
-    to: Process,
+pub(super) struct Giving {
+    pub(super) to: Process,
     /// That one's incarnation.
-    successor: u64,
-    limits: SharedLimits,
+    pub(super) successor: u64,
+    pub(super) limits: SharedLimits,
     /// It is gone, or silent.
-    stays: bool,
+    pub(super) stays: bool,
     /// This one has claimed its record back.
-    back: bool,
+    pub(super) back: bool,
 }
 
 /// This process takes over.
-struct Taking {
-    from: Process,
-    backends: BTreeMap<String, Vec<u32>>,
+pub(super) struct Taking {
+    pub(super) from: Process,
+    pub(super) backends: BTreeMap<String, Vec<u32>>,
     /// For when the record is claimed, and until when that is tried.
-    answer: Option<(SyncSender<Vec<u8>>, Time)>,
-    lost: bool,
+    pub(super) answer: Option<(SyncSender<Vec<u8>>, Time)>,
+    pub(super) lost: bool,
     /// The other one has ended.
-    ended: bool,
-    said: Time,
+    pub(super) ended: bool,
+    pub(super) said: Time,
 }
 
 impl Succession {
@@ -172,130 +168,6 @@ impl Succession {
     /// The process ids of the old process's servers.
     pub(super) fn backends(&self) -> impl Iterator<Item = (&String, &Vec<u32>)> {
         self.takes.iter().flat_map(|taking| &taking.backends)
-    }
-}
-
-impl Round {
-    pub(super) fn hear(&mut self, said: Said) {
-        match said {
-            Said::Give(pid, reply) => self.succession.asked = Some((pid, reply)),
-            Said::Heard(said) => self.renewed_for_us(&said),
-            Said::Stay => self.succession.gives.iter_mut().for_each(|giving| giving.stays = true),
-            Said::Take(said, reply) => self.take(&said, reply),
-            Said::Taken => self.succession.takes.iter_mut().for_each(|taking| taking.ended = true),
-            Said::Lost => self.succession.takes.iter_mut().for_each(|taking| taking.lost = true),
-        }
-    }
-
-    /// To be called in each round; returns whether this process has a part in the cluster now.
-    pub(super) fn step_succession(&mut self) -> bool {
-        if self.run.is_none()
-            && let Some((pid, reply)) = self.succession.asked.take()
-        {
-            let _ = reply.try_send(self.give(pid));
-        }
-        let now = self.handle.now();
-        let lost_after = Span::from_micros(2 * self.config.cluster.lease.micros());
-        let is_over = |dead: Option<Time>| dead.is_some_and(|at| now.since(at) > lost_after);
-        if let Some(giving) = self.succession.gives.as_mut().filter(|giving| giving.stays) {
-            let dead = giving.to.dead_since(now);
-            if dead.is_some() && !giving.back {
-                giving.back = true;
-                self.node.succeed(now, giving.successor, None);
-            }
-            if is_over(dead) {
-                self.succession.gives = None;
-                self.sent = None;
-            }
-        }
-        if let Some(taking) = &mut self.succession.takes {
-            taking.ended |= taking.lost && is_over(taking.from.dead_since(now));
-            if taking.ended {
-                self.other_has_ended();
-            }
-        }
-        !self.succession.has_no_part()
-    }
-
-    /// To be called at the end of each round: answers the old process, and renews its limits.
-    pub(super) fn speak(&mut self) {
-        let now = self.handle.now();
-        let until = self.node.grants().until;
-        let is_ready = self.node.standing(now) == Standing::Member && self.node.knows_shares();
-        let Some(taking) = &mut self.succession.takes else { return };
-        let said = json!({ "until": until.micros() }).to_string().into_bytes();
-        if let Some((reply, by)) = taking.answer.take() {
-            if is_ready || now >= by {
-                let _ = reply.try_send(said);
-            } else {
-                taking.answer = Some((reply, by));
-            }
-        } else if until > taking.said {
-            taking.said = until;
-            (self.succession.say)(&said);
-        }
-    }
-
-    /// Another process takes over: this one makes no request any more, and keeps what it has.
-    fn give(&mut self, pid: u32) -> Vec<u8> {
-        let limits = SharedLimits { hands_over: true, left_to_other: None, ..self.limits.clone() };
-        let Some(Reply::SharedOpen(open)) = self.ask(Request::SetShared(limits.clone())) else { return Vec::new() };
-        let left: BTreeMap<String, u32> = open.into_iter().map(|(name, open, other)| (name, open + other)).collect();
-        let successor = incarnation();
-        let member = self.node.member();
-        let said = json!({
-            "incarnation": member.incarnation, "successor": successor, "pid": std::process::id(),
-            "backends": member.backends, "left": left,
-        });
-        self.succession.gives = Some(Giving { to: Process::new(pid), successor, limits, stays: false, back: false });
-        said.to_string().into_bytes()
-    }
-
-    /// The new process has renewed the lease.
-    fn renewed_for_us(&mut self, said: &[u8]) {
-        let until = serde_json::from_slice::<Json>(said).ok().and_then(|said| said["until"].as_u64());
-        let Some(giving) = self.succession.gives.as_mut().filter(|giving| !giving.back) else { return };
-        let Some(until) = until.map(Time::from_micros).filter(|until| *until > giving.limits.until) else { return };
-        giving.limits.until = until;
-        let limits = giving.limits.clone();
-        self.ask(Request::SetShared(limits));
-        (self.succession.say)(said);
-    }
-
-    /// The old process hands over.
-    fn take(&mut self, said: &[u8], reply: SyncSender<Vec<u8>>) {
-        self.succession.waits = false;
-        let Ok(said) = serde_json::from_slice::<Json>(said) else {
-            // It is in no cluster.
-            let _ = reply.try_send(Vec::new());
-            return;
-        };
-        let now = self.handle.now();
-        let number = |name: &str| said[name].as_u64().unwrap_or(0);
-        let map = |name: &str| said[name].clone();
-        self.node.succeed(now, number("incarnation"), Some(number("successor")));
-        self.succession.left = Some(serde_json::from_value(map("left")).unwrap_or_default());
-        self.succession.takes = Some(Taking {
-            from: Process::new(u32::try_from(number("pid")).unwrap_or(0)),
-            backends: serde_json::from_value(map("backends")).unwrap_or_default(),
-            answer: Some((reply, now + CLAIM)),
-            lost: false,
-            ended: false,
-            said: Time::START,
-        });
-    }
-
-    /// The old process has given all, or is dead for long enough.
-    fn other_has_ended(&mut self) {
-        // Each worker answers after it has counted the servers that came.
-        if self.ask(Request::Report).is_some() && self.succession.takes.take().is_some() {
-            self.succession.left = Some(BTreeMap::new());
-            self.sent = None;
-            if let Some(giving) = &self.succession.gives {
-                let limits = SharedLimits { left_to_other: self.succession.left.take(), ..giving.limits.clone() };
-                self.ask(Request::SetShared(limits));
-            }
-        }
     }
 }
 
