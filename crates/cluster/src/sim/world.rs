@@ -403,8 +403,8 @@ impl World {
         let (now, forgets) = (self.now, self.bug == Some(Bug::EnderNotCounted));
         let Some(host) = self.hosts.iter_mut().find(|host| host.name == name) else { return 0 };
         // Some may not be recorded: they are counted, and not ended.
-        let unrecorded = if self.random.chance(20) { self.random.below(4) as u32 } else { 0 };
-        let kept = floor.max(unrecorded);
+        let unrecorded = if self.random.chance(40) { self.random.below(4) as u32 } else { 0 };
+        let kept = floor + unrecorded;
         let is_ender = host.ender.as_ref().is_some_and(|ender| ender.lost.pool == pool) && !forgets;
         if is_ender && host.at_server(now, pool) > kept {
             host.ender = None;
