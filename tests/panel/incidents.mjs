@@ -348,7 +348,7 @@ test('a full disk is shown with its error and what it costs, and gone when there
       rmSync(filler);
       await change(78);
       await banner.waitFor({ state: 'detached' });
-      await verdict(page, 'The pool is healthy');
+      await verdict(page, 'The pool is not tried yet');
     });
   } finally {
     await weir.stop();

@@ -27,7 +27,7 @@ await wait(PARTS.at(-1)[0] * 1000);
 for (const theme of ['light', 'dark']) {
   await inBrowser({ theme, width: 1280, height: 820 }, async ({ page, goTo }) => {
     await goTo('pools');
-    await page.getByText(/pools are healthy$/).waitFor();
+    await page.getByText(/(pools are healthy|not tried yet)$/).waitFor();
     await wait(2000);
     await save(page, `panel-overview-${theme}`);
     await goTo('pools/app');
@@ -45,7 +45,7 @@ for (const theme of ['light', 'dark']) {
   });
   await inBrowser({ theme, width: 390, height: 820 }, async ({ page, goTo }) => {
     await goTo('pools');
-    await page.getByText(/pools are healthy$/).waitFor();
+    await page.getByText(/(pools are healthy|not tried yet)$/).waitFor();
     await wait(2000);
     await save(page, `panel-phone-${theme}`);
   });

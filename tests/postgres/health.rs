@@ -96,6 +96,43 @@ fn clients_behind_idle_transactions_are_stalled_and_behind_queries_saturated() {
 }
 
 #[test]
+fn a_pool_is_healthy_once_a_login_has_succeeded_and_until_then_not_tried_yet() {
+    let api = Api::default();
+    let postgres = Postgres::shared();
+    let at = format!("host = \"127.0.0.1\"\nport = {}\ndatabase = \"postgres\"\n", postgres.port());
+    let more =
+        format!("[pools.wrong]\n{at}user = \"app\"\npassword = \"not it\"\n\n[pools.spare]\n{at}\n{}", api.section());
+    let site = Site::on(&postgres, Setup::new(Mode::Transaction).size(2).more(&more), Mode::Transaction);
+    let state = |pool: &str| {
+        let shown = api.get(&format!("/api/v1/pools/{pool}"));
+        (shown["health"]["state"].as_str().unwrap_or_default().to_owned(), shown["health"]["problem"] == true)
+    };
+    for pool in ["app", "wrong", "spare"] {
+        assert_eq!(state(pool), ("not tried yet".to_owned(), false), "{pool}");
+    }
+    let mut client = site.connect();
+    client.query("SELECT 1").unwrap();
+    assert_eq!(health(&site).0, "healthy");
+    let (_, metrics) = api.ask("GET", "/metrics", "");
+    assert!(metrics.contains("weir_pool_health{database=\"app\",user=\"app\",state=\"healthy\"} 1"), "{metrics}");
+    assert!(metrics.contains("state=\"not tried yet\"} 0"), "{metrics}");
+    let wrong = weir_pgclient::Params { database: "wrong".to_owned(), ..site.params() };
+    assert!(weir_pgclient::Connection::connect(&wrong).is_err());
+    eventually("its login was tried", || match state("wrong") {
+        (found, true) if found == "login rejected" => Ok(()),
+        other => Err(other),
+    });
+    assert_eq!(state("spare").0, "not tried yet");
+    // The servers of a pool whose login works may all be closed: that says nothing against it.
+    site.weir().command("RECONNECT app").expect("the console");
+    eventually("its servers are closed", || match api.get("/api/v1/pools/app")["servers"]["idle"].as_u64() {
+        Some(0) => Ok(()),
+        other => Err(other),
+    });
+    assert_eq!(state("app"), ("healthy".to_owned(), false));
+}
+
+#[test]
 fn with_a_pgbouncer_ini_show_pools_has_pgbouncers_columns_alone() {
     let site = Site::ini(&Ini::transaction(1));
     let columns = site.weir().command("SHOW POOLS").expect("the console").columns;

@@ -23,8 +23,10 @@ pub(crate) const MAX_MESSAGE: usize = 500;
 /// The state of a pool. A greater one is worse, and speaks for several pools that are shown as one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Health {
-    /// No client waits.
+    /// No login at the server has succeeded or failed yet, and no client waits for one.
     #[default]
+    Untried,
+    /// The last login succeeded, and no client waits.
     Healthy,
     /// Clients wait, and servers become free or are being opened.
     Waiting,
@@ -43,8 +45,9 @@ pub enum Health {
 }
 
 impl Health {
-    /// All states, the best first.
-    pub const ALL: [Health; 8] = [
+    /// All states, in their order.
+    pub const ALL: [Health; 9] = [
+        Health::Untried,
         Health::Healthy,
         Health::Waiting,
         Health::Disabled,
@@ -58,6 +61,7 @@ impl Health {
     /// The state in words.
     pub fn name(self) -> &'static str {
         match self {
+            Health::Untried => "not tried yet",
             Health::Healthy => "healthy",
             Health::Waiting => "waiting",
             Health::Disabled => "disabled",
@@ -72,6 +76,7 @@ impl Health {
     /// What to do, as a sentence; empty where nothing is to be done.
     pub fn advice(self) -> &'static str {
         match self {
+            Health::Untried => "Nothing; a test of the pool shows whether its login works.",
             Health::Healthy => "",
             Health::Waiting => "Nothing, while waits stay short.",
             Health::Disabled => "Enable the pool to accept new clients again.",
@@ -98,6 +103,8 @@ impl fmt::Display for Health {
 /// What decides a pool's health besides its counts of clients and servers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Symptoms {
+    /// A login at the server has succeeded, in this process or in the one that it took over from.
+    pub logged_in: bool,
     /// How the last login at the server failed; none if it succeeded.
     pub failure: Option<LoginFailure>,
     /// A server is being opened, or its login waits for its turn at the host.
@@ -120,6 +127,7 @@ impl Symptoms {
         if other.failure.as_ref().map(|it| it.last) > self.failure.as_ref().map(|it| it.last) {
             self.failure.clone_from(&other.failure);
         }
+        self.logged_in |= other.logged_in;
         self.opening |= other.opening;
         self.login_age = self.login_age.max(other.login_age);
         self.silent += other.silent;

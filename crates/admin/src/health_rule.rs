@@ -12,7 +12,7 @@ pub const LONG_WAIT: Span = Span::from_secs(2);
 
 impl Health {
     /// The state that a pool's figures show. The first that applies, in this order: paused, login rejected, cannot connect,
-    /// stalled, saturated, disabled, waiting, healthy.
+    /// stalled, saturated, disabled, waiting, healthy, not tried yet.
     pub fn of(pool: &PoolRecord, paused: bool, disabled: bool) -> Health {
         if paused {
             return Health::Paused;
@@ -29,7 +29,8 @@ impl Health {
         }
         match (disabled, pool.cl_waiting) {
             (true, _) => Health::Disabled,
-            (false, 0) => Health::Healthy,
+            (false, 0) if pool.symptoms.logged_in || pool.connected() > 0 => Health::Healthy,
+            (false, 0) => Health::Untried,
             (false, _) => Health::Waiting,
         }
     }

@@ -26,10 +26,25 @@ fn full(pool: &mut PoolRecord, seconds: u64) {
 
 #[test]
 fn a_pool_whose_clients_do_not_wait_is_healthy() {
-    assert_eq!(state(|_| {}), Health::Healthy);
+    assert_eq!(state(|pool| pool.symptoms.logged_in = true), Health::Healthy, "its servers were closed as idle");
     assert_eq!(state(|pool| (pool.sv_active, pool.cl_active) = (20, 500)), Health::Healthy);
     // A transaction that idles hurts no one while no client waits.
     assert_eq!(state(|pool| (pool.sv_active, pool.symptoms.silent) = (1, 1)), Health::Healthy);
+}
+
+#[test]
+fn a_pool_without_a_login_so_far_is_not_tried_yet_and_one_that_has_clients_too_is_what_they_show() {
+    assert_eq!(state(|_| {}), Health::Untried);
+    assert_eq!(state(|pool| pool.cl_active = 5), Health::Untried, "clients that have asked for nothing");
+    assert_eq!(state(|pool| pool.cl_waiting = 1), Health::Waiting);
+    assert_eq!(state(|pool| fails(pool, "28P01")), Health::LoginRejected);
+    assert_eq!(Health::of(&pool(|_| {}), false, true), Health::Disabled);
+    let both = |one: Health, other| {
+        let mut sum = PoolHealth { state: one, ..PoolHealth::default() };
+        sum.add(&PoolHealth { state: other, ..PoolHealth::default() });
+        sum.state
+    };
+    assert_eq!(both(Health::Untried, Health::Healthy), Health::Healthy, "another user of it has logged in");
 }
 
 #[test]

@@ -107,13 +107,14 @@ impl HealthWatch {
 
     /// Whether a pool must be looked at again soon: it is not healthy, or the log does not have its state yet.
     pub fn is_alert(&self) -> bool {
-        self.pools.values().any(|seen| !matches!(seen.state, Health::Healthy | Health::Disabled) || seen.owes_line())
+        let calm = |seen: &Seen| matches!(seen.state, Health::Untried | Health::Healthy | Health::Disabled);
+        self.pools.values().any(|seen| !calm(seen) || seen.owes_line())
     }
 }
 
 impl Seen {
     fn new() -> Seen {
-        let (state, logged) = (Health::Healthy, Health::Healthy);
+        let (state, logged) = (Health::Untried, Health::Untried);
         Seen { state, since: 0, refused_before: 0, refused: 0, logged, logged_at: 0 }
     }
 
@@ -123,6 +124,9 @@ impl Seen {
             (self.state, self.since, self.refused_before) = (state, began(state, pool, now), self.refused);
         }
         self.refused = pool.symptoms.refused;
+        if self.logged == Health::Untried && pool.symptoms.logged_in {
+            self.logged = Health::Healthy;
+        }
         let unreachable = matches!(state, Health::CannotConnect | Health::LoginRejected);
         PoolHealth {
             state,
@@ -144,9 +148,13 @@ impl Seen {
         Some(HealthChange { pool: pool.clone(), from, health: health.clone() })
     }
 
-    /// Whether the log has another state. That clients wait for a moment is ordinary, and is not logged.
+    /// Whether the log has another state. That clients wait for a moment, or that a first login succeeds, is ordinary, and is
+    /// not logged.
     fn owes_line(&self) -> bool {
-        let ordinary = |state| if state == Health::Waiting { Health::Healthy } else { state };
+        let ordinary = |state| match state {
+            Health::Untried | Health::Waiting => Health::Healthy,
+            state => state,
+        };
         ordinary(self.logged) != ordinary(self.state)
     }
 }
@@ -154,7 +162,7 @@ impl Seen {
 /// When a state that is seen now began, as far as the figures show.
 fn began(state: Health, pool: &PoolRecord, now: u64) -> u64 {
     match state {
-        Health::Healthy | Health::Disabled | Health::Paused => now,
+        Health::Untried | Health::Healthy | Health::Disabled | Health::Paused => now,
         Health::Waiting | Health::Saturated | Health::Stalled => now.saturating_sub(pool.maxwait.micros()),
         Health::CannotConnect | Health::LoginRejected => match &pool.symptoms.failure {
             Some(failure) => failure.since.min(now),
@@ -172,6 +180,7 @@ mod tests {
 
     fn report(change: impl FnOnce(&mut PoolRecord)) -> Report {
         let mut pool = PoolRecord::new("app", "owner", PoolMode::Transaction);
+        pool.symptoms.logged_in = true;
         change(&mut pool);
         Report { pools: vec![pool], ..Report::default() }
     }
@@ -234,6 +243,29 @@ mod tests {
         let last = (31..=50).flat_map(|second| watch.observe(&mut report(|_| {}), &config, second * SECOND)).last();
         assert_eq!(last.map(|change| change.health.state), Some(Health::Healthy));
         assert!(!watch.is_alert());
+    }
+
+    #[test]
+    fn a_pool_that_never_logged_in_was_not_tried_and_its_first_success_is_no_line() {
+        let (mut watch, config) = (HealthWatch::default(), Config::default());
+        let untried = |pool: &mut PoolRecord| pool.symptoms.logged_in = false;
+        let mut first = report(untried);
+        assert_eq!(watch.observe(&mut first, &config, SECOND), []);
+        assert_eq!((first.pools[0].health.state, first.pools[0].health.since), (Health::Untried, SECOND));
+        assert!(!watch.is_alert());
+        let broken = |logged_in| {
+            move |pool: &mut PoolRecord| {
+                down(pool, 0);
+                pool.symptoms.logged_in = logged_in;
+            }
+        };
+        let changes = watch.observe(&mut report(broken(false)), &config, 9 * SECOND);
+        assert!(changes[0].to_string().contains("(was not tried yet)"), "{}", changes[0]);
+        let mut watch = HealthWatch::default();
+        watch.observe(&mut report(untried), &config, SECOND);
+        assert_eq!(watch.observe(&mut report(|_| {}), &config, 2 * SECOND), []);
+        let changes = watch.observe(&mut report(broken(true)), &config, 9 * SECOND);
+        assert!(changes[0].to_string().contains("(was healthy)"), "{}", changes[0]);
     }
 
     #[test]

@@ -283,13 +283,13 @@ impl PoolSlot {
 
     fn retry_login(&mut self) {
         self.hosts = Hosts::default();
-        self.failures.clear();
+        self.failures.forget();
         self.pool.retry_now();
     }
 
     /// One of its servers has logged in.
     pub(crate) fn login_succeeded(&mut self) {
-        self.failures.clear();
+        self.failures.succeed();
         self.hosts.succeeded();
     }
 

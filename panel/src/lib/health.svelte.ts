@@ -72,6 +72,9 @@ export function names(affected: Affected[], clients: number): string {
   return parts.length > 0 ? `${parts.join(', ')} and ${last}` : last;
 }
 
+/** The state of a pool of which nothing is known. */
+export const UNTRIED = 'not tried yet';
+
 /** Whether a pool's state is out of the ordinary. */
 export function isNotable(state: string | undefined): boolean {
   return state !== undefined && state !== 'healthy' && state !== 'waiting';

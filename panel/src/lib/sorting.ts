@@ -1,4 +1,5 @@
 // The overview's columns: what each sorts by. Ties go by name, so that rows keep their places.
+import { UNTRIED } from './health.svelte';
 import type { Row } from './pools.svelte';
 import type { Figures } from './types';
 
@@ -42,12 +43,18 @@ export function sorted(rows: Row[], column: Column, down: boolean): Row[] {
   return keyed.map(([, row]) => row);
 }
 
-export type Filter = 'all' | 'problems' | 'waiting' | 'stopped';
+/** Whether nothing is known of a pool's server yet. */
+export function isUntried({ pool, now }: Row): boolean {
+  return (now.health ?? pool.health)?.state === UNTRIED;
+}
+
+export type Filter = 'all' | 'problems' | 'waiting' | 'stopped' | 'untried';
 
 export function matches(row: Row, search: string, filter: Filter): boolean {
   if (filter === 'problems' && badness(row) < 0) return false;
   if (filter === 'waiting' && row.now.clients_waiting === 0) return false;
   if (filter === 'stopped' && !row.pool.paused && !row.pool.disabled) return false;
+  if (filter === 'untried' && !isUntried(row)) return false;
   if (search === '') return true;
   const { name, database, hosts, user } = row.pool;
   return [name, database, user ?? '', ...hosts].some((text) => text.toLowerCase().includes(search));

@@ -28,6 +28,7 @@ export interface Totals {
 export type Mode = 'session' | 'transaction' | 'statement';
 
 export type HealthState =
+  | 'not tried yet'
   | 'healthy'
   | 'waiting'
   | 'disabled'

@@ -8,6 +8,7 @@ use weir_config::Pool;
 use super::table::{Column, Row, Snapshot, flag, int4, int8, text, text_column};
 use crate::clock::timestamp;
 use crate::console::CONSOLE_DATABASE;
+use crate::health::Health;
 use crate::records::PoolRecord;
 
 /// The last four are Weir's own: a `pgbouncer.ini` has [`PGBOUNCERS_POOLS`] of them.
@@ -80,6 +81,8 @@ const CONSOLE_POOL_SIZE: u32 = 2;
 pub(super) fn pools(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let mut console = PoolRecord::new(CONSOLE_DATABASE, CONSOLE_USER, PoolMode::Statement);
     console.cl_active = snapshot.report.console_clients;
+    // It needs no server.
+    console.health.state = Health::Healthy;
     let mut all: Vec<&PoolRecord> = snapshot.report.pools.iter().collect();
     all.push(&console);
     all.sort_by(|a, b| a.key().cmp(&b.key()));

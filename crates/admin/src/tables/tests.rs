@@ -292,8 +292,8 @@ fn pools_are_sorted_and_the_console_is_one_of_them() {
     assert_eq!(
         lines(Show::Pools),
         [
-            "app,ann,1,0,0,0,0,0,0,0,0,0,1,0,0,transaction,-,healthy,-,0,-",
-            "app,owner,2,1,0,0,1,0,0,3,0,0,0,2,500000,transaction,-,healthy,-,0,-",
+            "app,ann,1,0,0,0,0,0,0,0,0,0,1,0,0,transaction,-,not tried yet,-,0,-",
+            "app,owner,2,1,0,0,1,0,0,3,0,0,0,2,500000,transaction,-,not tried yet,-,0,-",
             "pgbouncer,pgbouncer,1,0,0,0,0,0,0,0,0,0,0,0,0,statement,-,healthy,-,0,-",
         ]
     );

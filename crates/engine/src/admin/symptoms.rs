@@ -15,6 +15,7 @@ use crate::pools::PoolSlot;
 pub(super) fn symptoms(common: &Common, peers: &Peers, throttle: &LoginThrottle, slot: &PoolSlot) -> Symptoms {
     let now = common.now();
     let mut symptoms = Symptoms {
+        logged_in: slot.failures.logged_in(),
         failure: failure(slot, throttle, common),
         opening: slot.login.waits(),
         refused: slot.counts.refusals.total() - slot.counts.refusals.other,

@@ -1,10 +1,12 @@
-//! The failed logins of a pool at its servers.
+//! The failed logins of a pool at its servers, and whether one has succeeded.
 
 use weir_base::Time;
 use weir_session::ServerError;
 
 /// Why the last login of a pool failed, if it did.
 pub(crate) struct LoginFailures {
+    /// A login has succeeded, at the address and as the user that the pool has now.
+    succeeded: bool,
     last: Option<ServerError>,
     /// Whether it failed by a timeout.
     too_slow: bool,
@@ -18,7 +20,14 @@ pub(crate) struct LoginFailures {
 
 impl Default for LoginFailures {
     fn default() -> Self {
-        LoginFailures { last: None, too_slow: false, since: Time::NEVER, at: Time::NEVER, outdated: false }
+        LoginFailures {
+            succeeded: false,
+            last: None,
+            too_slow: false,
+            since: Time::NEVER,
+            at: Time::NEVER,
+            outdated: false,
+        }
     }
 }
 
@@ -33,8 +42,18 @@ impl LoginFailures {
     }
 
     /// A login has succeeded.
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn succeed(&mut self) {
+        *self = LoginFailures { succeeded: true, ..LoginFailures::default() };
+    }
+
+    /// The pool logs in elsewhere or otherwise from now on: what is known holds no more.
+    pub(crate) fn forget(&mut self) {
         *self = LoginFailures::default();
+    }
+
+    /// Whether a login has succeeded.
+    pub(crate) fn logged_in(&self) -> bool {
+        self.succeeded
     }
 
     /// The host answers another pool: it is no longer known to be unreachable.

@@ -54,6 +54,8 @@ impl Engine {
             reported.iter().for_each(|(name, value)| table.take_report(&mut params, name, value));
             let reported = Arc::new(Reported::new(table, reported));
             slot.welcome = Some(Welcome { params: Arc::new(params), reported });
+            // Only a server that has logged in reports something.
+            slot.failures.succeed();
         }
     }
 

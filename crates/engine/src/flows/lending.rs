@@ -295,7 +295,7 @@ impl Engine {
         let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
         slot.accepted.share_schema_version(schema);
         slot.welcome = welcome.or(slot.welcome.take());
-        slot.failures.clear();
+        slot.failures.succeed();
         let mut answer = borrowing.borrower.received(&mut slot.pool, id, (peer, lent), ages, proof, now);
         if let Release::Next { check: checked, .. } = &mut answer {
             *checked |= check;

@@ -168,7 +168,8 @@ mod tests {
             let mut sample = UNKNOWN;
             sample[place("transactions_per_second").expect("a figure")] = n as f32;
             let errors = vec![("23505".to_owned(), 2)];
-            (format!("app{n:03}"), PoolFigures { sample, errors, health: PoolHealth::default() })
+            let health = PoolHealth { state: weir_admin::Health::Healthy, ..PoolHealth::default() };
+            (format!("app{n:03}"), PoolFigures { sample, errors, health })
         };
         Frame {
             at: 5.0,
