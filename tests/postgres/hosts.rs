@@ -1,7 +1,9 @@
 //! Several servers for one pool, and servers whose names change their addresses.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -136,8 +138,12 @@ fn a_standby_is_not_used_for_writes_until_it_is_promoted() {
     });
 }
 
-/// A DNS server with one name, whose address may change; its answers have a TTL of a second.
+/// A DNS server with one name, whose address may change; its answers have a TTL of a second. While it is silent, names
+/// that begin with `silent` get no answer.
 struct NameServer {
+    /// Questions that had no answer.
+    unanswered: Arc<AtomicUsize>,
+    silent: Arc<AtomicBool>,
     address: Arc<Mutex<Option<Ipv4Addr>>>,
     port: u16,
 }
@@ -148,10 +154,16 @@ impl NameServer {
         let port = socket.local_addr().unwrap().port();
         let address = Arc::new(Mutex::new(Some(Ipv4Addr::LOCALHOST)));
         let current = address.clone();
+        let (unanswered, silent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+        let (count, is_silent) = (unanswered.clone(), silent.clone());
         thread::spawn(move || {
             let mut buffer = [0; 512];
             while let Ok((length, from)) = socket.recv_from(&mut buffer) {
                 let question = &buffer[..length];
+                if question[13..].starts_with(b"silent") && is_silent.load(Ordering::Relaxed) {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
                 let mut answer = question.to_vec();
                 answer[2] |= 0x80;
                 let wants_v4 = question[length - 3] == 1;
@@ -168,12 +180,54 @@ impl NameServer {
                 let _ = socket.send_to(&answer, from);
             }
         });
-        NameServer { address, port }
+        NameServer { unanswered, silent, address, port }
     }
 
     fn set(&self, address: Option<Ipv4Addr>) {
         *self.address.lock().unwrap() = address;
     }
+}
+
+#[test]
+fn names_that_hang_do_not_hold_up_the_look_up_of_another() {
+    const SILENT: usize = 8;
+    let names = NameServer::start();
+    let file = std::env::temp_dir().join(format!("weir-silent-{}-{}", std::process::id(), names.port));
+    // A look-up of a silent name takes 15 seconds.
+    fs::write(&file, format!("nameserver [127.0.0.1]:{}\noptions timeout:3 attempts:5\n", names.port)).unwrap();
+    let setup = Setup::new(Mode::Transaction).limit("query_wait_timeout = 10");
+    let mut more = format!("[dns]\nresolv_conf = \"{}\"\n", file.display());
+    for number in 0..SILENT {
+        let _ = writeln!(more, "[pools.silent{number}]\nhost = \"silent{number}.weir.example\"");
+    }
+    let database = Postgres::shared().database();
+    let toml = setup
+        .clone()
+        .more(&more)
+        .toml(&database)
+        .replace("[pools.app]\nhost = \"127.0.0.1\"\n", "[pools.app]\nhost = \"db.weir.example\"\n");
+    let weir = Weir::start(&toml, &setup.userlist());
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..SILENT)
+            .map(|number| {
+                let pool = format!("silent{number}");
+                let params = weir.params(users::APP.name, &pool).password(users::APP.password);
+                scope.spawn(move || Connection::connect(&params).map(drop))
+            })
+            .collect();
+        eventually("look-ups hang", || match names.unanswered.load(Ordering::Relaxed) {
+            0..=3 => Err("fewer than two names are asked for"),
+            _ => Ok(()),
+        });
+        assert_eq!(port_of(&mut connect(&weir)), database.postgres().port());
+        waiting.into_iter().for_each(|client| assert!(client.join().unwrap().is_err()));
+    });
+    names.silent.store(false, Ordering::Relaxed);
+    eventually("all look-ups end", || {
+        let found = weir.show("DNS_HOSTS");
+        if found.rows.len() > SILENT { Ok(()) } else { Err(found) }
+    });
+    let _ = fs::remove_file(file);
 }
 
 #[test]

@@ -85,6 +85,21 @@ fn a_pool_created_over_the_api_serves_is_written_to_the_file_and_can_be_deleted(
     assert_eq!(stage.ask("PATCH", "/api/v1/pools/new", &json!({ "size": 3 })).0, 404);
 }
 
+/// The path of a test of a pool has this name too.
+#[test]
+fn a_pool_with_the_name_test_can_be_read_changed_and_deleted() {
+    let stage = stage();
+    assert_eq!(stage.ask("POST", "/api/v1/pools", &stage.pool("test")).0, 201);
+    let (status, pool) = stage.ask("GET", "/api/v1/pools/test", &Value::Null);
+    assert_eq!((status, &pool["name"]), (200, &"test".into()), "{pool}");
+    let (status, changed) = stage.ask("PATCH", "/api/v1/pools/test", &json!({ "size": 3 }));
+    assert_eq!((status, &changed["pool"]["size"]), (200, &3.into()), "{changed}");
+    let (_, tried) = stage.ask("POST", "/api/v1/pools/test", &stage.pool("test"));
+    assert_eq!(tried["ok"], true, "{tried}");
+    assert_eq!(stage.ask("DELETE", "/api/v1/pools/test", &Value::Null).0, 200);
+    assert_eq!(stage.ask("GET", "/api/v1/pools/test", &Value::Null).0, 404);
+}
+
 #[test]
 fn a_pool_resized_under_load_disconnects_no_client() {
     let stage = stage();

@@ -3,8 +3,8 @@
 //! Each kind of work has a lane, with its own threads and its own bounded queue, so that no kind waits for another:
 //! reading the configuration; hashing for our logins at servers, and steps of our handshakes with them; hashing for
 //! clients' logins, and steps of their handshakes, which anybody who connects can cause; names of servers and of the
-//! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks. What anybody can cause runs with a lower priority than
-//! all else.
+//! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks. What anybody can cause
+//! runs with a lower priority than all else.
 //!
 //! Answers go to the mailbox of the worker that asked. A worker has at most [`ASKED`] requests under way in a lane,
 //! and the queues have room for that many of each worker: so they are never full, and further requests wait in the
@@ -32,6 +32,9 @@ use crate::work::WorkKind;
 const ASKED: usize = 64;
 /// Passwords that one LDAP server, or one service of PAM, checks at once. Each waits for others most of the time.
 const CHECKERS: usize = 4;
+/// Names that are looked up at once. A name server that does not answer costs its names half a minute and more, in which
+/// other names must not wait.
+const LOOK_UPS: usize = 64;
 /// What the lanes for clients are nicer than the rest of the process.
 const NICER: i32 = 5;
 
@@ -120,7 +123,7 @@ impl Helpers {
             users: work(LaneSetup::new("weir-users", 2), WorkKind::Users)?,
             ldap: checkers(LaneSetup::new("weir-ldap", CHECKERS).nicer(), mailboxes, WorkKind::Ldap)?,
             pam: checkers(LaneSetup::new("weir-pam", CHECKERS).nicer(), mailboxes, WorkKind::Pam)?,
-            names: lane(LaneSetup::new("weir-names", 2), mailboxes, |query| WorkerMessage::Found(dns::look_up(query)))?,
+            names: look_ups(LaneSetup::new("weir-names", LOOK_UPS), mailboxes)?,
             connects: lane(LaneSetup::new("weir-tls", 1), mailboxes, take_step)?,
             accepts: lane(LaneSetup::new("weir-doors", 2).nicer(), mailboxes, take_step)?,
         })
@@ -168,6 +171,22 @@ fn checkers(setup: LaneSetup, mailboxes: &Mailboxes, kind: WorkKind) -> io::Resu
                 mailboxes.send(from, WorkerMessage::Helped { kind, job, answer });
             };
             checkers.entry(key).or_insert_with(|| Crew::new(setup)).run(Box::new(run));
+        }
+    })?;
+    Ok(requests)
+}
+
+/// The lane for names: a thread for each look-up under way, up to a limit, since each may wait for long.
+fn look_ups(setup: LaneSetup, mailboxes: &Mailboxes) -> io::Result<Lane<Query>> {
+    let (requests, queue) = sync_channel(ASKED * mailboxes.workers() as usize);
+    let mailboxes = mailboxes.clone();
+    thread::Builder::new().name(setup.name.into()).spawn(move || {
+        let crew = Crew::new(setup);
+        while let Ok(Request { from, what }) = queue.recv() {
+            let mailboxes = mailboxes.clone();
+            crew.run(Box::new(move || {
+                mailboxes.send(from, WorkerMessage::Found(dns::look_up(what)));
+            }));
         }
     })?;
     Ok(requests)

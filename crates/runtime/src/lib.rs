@@ -44,6 +44,7 @@ mod start;
 mod start_error;
 mod supervisor;
 mod takeover;
+mod timed;
 mod tls;
 mod work;
 mod worker;

@@ -24,6 +24,7 @@ mod export_counts;
 mod fault_watch;
 mod faults;
 mod figures;
+mod files;
 mod guard;
 mod health;
 mod incident;

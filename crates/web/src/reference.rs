@@ -1,10 +1,8 @@
 //! Values of settings that may stand elsewhere: in a variable of the environment (`env:NAME`) or a file (`file:/PATH`).
 
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
-use rustix::fs::OFlags;
+use crate::files::read_regular;
 
 /// The longest value, in bytes.
 const LONGEST: usize = 4096;
@@ -31,18 +29,11 @@ pub(crate) fn resolve(reference: &str) -> Result<String, String> {
     }
 }
 
-/// The text of a file with a value. It may be anything: a device without an end, or a pipe without a writer, is refused.
+/// The text of a file with a value.
 fn read_file(path: &str) -> Result<String, String> {
-    let failed = |error: io::Error| format!("{path}: {error}");
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(format!("{path}: not a regular file"));
-    }
-    let mut text = String::new();
-    file.take(LONGEST_FILE + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > LONGEST_FILE {
+    let bytes = read_regular(Path::new(path), LONGEST_FILE + 1).map_err(|error| format!("{path}: {error}"))?;
+    if bytes.len() as u64 > LONGEST_FILE {
         return Err(format!("{path}: longer than {LONGEST_FILE} bytes: it must have one address"));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|_| format!("{path}: no text in UTF-8"))
 }

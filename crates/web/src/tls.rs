@@ -11,8 +11,12 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::files::read_regular;
 use crate::lock::lock;
 use crate::start_error::WebError;
+
+/// A longer file, in bytes, is neither a certificate nor a key.
+const LONGEST: u64 = 16 << 20;
 
 /// The files of a certificate and its key, both PEM, and what was last read from them.
 #[derive(Debug)]
@@ -53,12 +57,18 @@ fn config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, WebError>
     let unusable = |file: &Path, why: &dyn std::fmt::Display| {
         WebError::new(format!("[web] {}: {why}; change tls_cert_file or tls_key_file", file.display()))
     };
-    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let read = |file: &Path| {
+        let bytes = read_regular(file, LONGEST + 1).map_err(|error| unusable(file, &error))?;
+        let fits = bytes.len() as u64 <= LONGEST;
+        fits.then_some(bytes).ok_or_else(|| unusable(file, &format!("it is larger than {} MiB", LONGEST >> 20)))
+    };
+    let chain = read(certificate)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&chain).collect();
     let chain = chain.map_err(|error| unusable(certificate, &error))?;
     if chain.is_empty() {
         return Err(unusable(certificate, &"there is no certificate in it"));
     }
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+    let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| unusable(key, &error))?;
     let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().map_err(|error| unusable(certificate, &error))?;
     let config = builder.with_no_client_auth().with_single_cert(chain, private);

@@ -2,7 +2,6 @@
 //!
 //! Must not know the content of an event.
 
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +13,8 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_p
 
 /// The environment variable with a token, for an API with logins: other users can read a process's arguments.
 const TOKEN: &str = "WEIR_TOKEN";
+/// A longer file, in bytes, has no certificates.
+const LONGEST_PEM: u64 = 16 << 20;
 /// How long a connect may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -60,7 +61,7 @@ pub(crate) fn trusted() -> Vec<Certificate<'static>> {
 /// The certificates of a PEM file; an error says which file.
 pub(crate) fn read_authorities(file: &Path) -> Result<Vec<Certificate<'static>>, String> {
     let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-    let text = fs::read(file).map_err(|error| failed(&error))?;
+    let text = weir_runtime::read_ordinary(file, LONGEST_PEM).map_err(|error| failed(&error))?;
     let certificate = |item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
         Ok(_) => None,

@@ -39,7 +39,6 @@ fn agent(roots: &[Certificate<'static>]) -> Agent {
 }
 
 fn send(agent: &Agent, request: &HttpRequest) -> Result<HttpAnswer, String> {
-    let failed = |error: ureq::Error| error.to_string();
     let mut answer = match &request.body {
         Some(body) => {
             let with = agent.post(&request.url);
@@ -54,4 +53,52 @@ fn send(agent: &Agent, request: &HttpRequest) -> Result<HttpAnswer, String> {
     let status = answer.status().as_u16();
     let body = answer.body_mut().with_config().limit(LONGEST).read_to_vec().map_err(failed)?;
     Ok(HttpAnswer { status, body })
+}
+
+fn failed(error: ureq::Error) -> String {
+    match error {
+        ureq::Error::Timeout(_) => format!("no complete answer within {} s", TIMEOUT.as_secs()),
+        ureq::Error::BodyExceedsLimit(_) => format!("the answer is larger than {} MiB", LONGEST >> 20),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// What a request fails with, if the receiver sends this head and then as many bytes as are taken.
+    fn failure(head: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(head.as_bytes());
+            while stream.write_all(&[b'x'; 4096]).is_ok() {}
+        });
+        sender()(&HttpRequest { url, ..HttpRequest::default() }).unwrap_err()
+    }
+
+    #[test]
+    fn an_answer_without_end_is_given_up_in_words_that_an_operator_understands() {
+        assert_eq!(failure("HTTP/1.1 200 OK\r\n\r\n"), "the answer is larger than 1 MiB");
+        assert!(failure("HTTP/1.1 200 OK\r\nX-A: ").starts_with("response header is too big"));
+        assert_eq!(failed(ureq::Error::Timeout(ureq::Timeout::Global)), "no complete answer within 10 s");
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_the_authorities_is_an_error() {
+        let file = std::env::temp_dir().join(format!("weir-authorities-{}", std::process::id()));
+        nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let request =
+            HttpRequest { url: "https://127.0.0.1:1/".into(), ca_file: Some(file.clone()), ..Default::default() };
+        let refused = sender()(&request).unwrap_err();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(refused, format!("{}: it is no ordinary file", file.display()));
+    }
 }

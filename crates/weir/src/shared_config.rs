@@ -280,7 +280,7 @@ impl Shared {
 
     fn stored(&self) -> Result<Option<Revised>, String> {
         let Some(file) = &self.file else { return Ok(None) };
-        let text = match fs::read_to_string(file) {
+        let text = match crate::load::read(file) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(format!("{}: {error}", file.display())),

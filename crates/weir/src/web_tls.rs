@@ -6,17 +6,10 @@ use weir_config::Config;
 use weir_runtime::StartError;
 use weir_web::Tls;
 
-/// A longer file, in bytes, is neither a certificate nor a key.
-const MAX_PEM: u64 = 16 << 20;
-
 /// The certificate of the control plane, if configured.
 pub(crate) fn web_tls(config: &Config) -> Result<Option<Arc<Tls>>, StartError> {
     match (&config.web.tls_cert_file, &config.web.tls_key_file) {
         (Some(certificate), Some(key)) if !config.web.addresses.is_empty() => {
-            for file in [certificate, key] {
-                let failed = |error| StartError::new(format!("{}: {error}", file.display()));
-                weir_runtime::read_ordinary(file, MAX_PEM).map_err(failed)?;
-            }
             let tls = Tls::read(certificate, key).map_err(|error| StartError::new(error.to_string()))?;
             Ok(Some(Arc::new(tls)))
         }

@@ -10,6 +10,7 @@ use rand_core::{OsRng, RngCore};
 
 use super::conf::Conf;
 use super::message::{Kind, Reply, question, reply};
+use crate::timed::Timed;
 
 /// The longest message, in bytes.
 const MAX_MESSAGE: usize = 64 << 10;
@@ -68,9 +69,8 @@ fn by_udp(server: SocketAddr, timeout: Duration, questions: &[Vec<u8>]) -> io::R
 }
 
 fn by_tcp(server: SocketAddr, timeout: Duration, question: &[u8]) -> io::Result<Option<Reply>> {
-    let mut stream = TcpStream::connect_timeout(&server, timeout)?;
-    stream.set_read_timeout(Some(timeout))?;
-    stream.set_write_timeout(Some(timeout))?;
+    let until = Instant::now() + timeout;
+    let mut stream = Timed { socket: TcpStream::connect_timeout(&server, timeout)?, until };
     let length = u16::try_from(question.len()).map_err(io::Error::other)?;
     stream.write_all(&[&length.to_be_bytes(), question].concat())?;
     let mut length = [0; 2];

@@ -9,7 +9,6 @@ mod conf;
 mod exchange;
 mod message;
 
-use std::fs;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +18,13 @@ use weir_config::Dns;
 use weir_engine::port::LOOK_UP_FAILED;
 
 use self::conf::{Conf, hosts_have};
+use crate::files::read_text;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
+/// The longest of each, in bytes.
+const LONGEST_CONF: u64 = 1 << 20;
+const LONGEST_HOSTS: u64 = 64 << 20;
 
 /// A name to look up.
 #[derive(Clone, Debug)]
@@ -55,11 +58,11 @@ pub(crate) fn look_up(query: Query) -> Found {
 
 /// Queries the name servers; `None` if the name is in the hosts file, or no server has an answer.
 fn by_servers(name: &str, dns: &Dns) -> Option<(Vec<IpAddr>, u32)> {
-    if fs::read_to_string(HOSTS).is_ok_and(|hosts| hosts_have(&hosts, name)) {
+    if read_text(Path::new(HOSTS), LONGEST_HOSTS).is_ok_and(|hosts| hosts_have(&hosts, name)) {
         return None;
     }
     let path = dns.resolv_conf.as_deref().unwrap_or(Path::new(RESOLV_CONF));
-    let conf = Conf::parse(&fs::read_to_string(path).ok()?);
+    let conf = Conf::parse(&read_text(path, LONGEST_CONF).ok()?);
     for candidate in conf.candidates(name) {
         // After a server failure the next name is not tried; a negative answer is for this name only.
         let (addresses, ttl) = exchange::addresses(&conf, &candidate)?;
@@ -89,6 +92,7 @@ fn by_system(name: &str) -> Result<Vec<IpAddr>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::{Read, Write};
     use std::iter;
     use std::net::{TcpListener, UdpSocket};
@@ -156,6 +160,41 @@ mod tests {
             assert_eq!(find("db.weir.example", &short).ttl, Span::from_secs(1));
             let _ = fs::remove_file(dns.resolv_conf.as_ref().unwrap());
         }
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_resolv_conf_leaves_names_to_the_system() {
+        let path = std::env::temp_dir().join(format!("weir-resolv-pipe-{}", std::process::id()));
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let (max_ttl, nxdomain_ttl) = (Span::from_secs(15), Span::from_secs(7));
+        let dns = Arc::new(Dns { max_ttl, nxdomain_ttl, resolv_conf: Some(path.clone()) });
+        assert!(find("no such name", &dns).addresses.unwrap_err().contains("could not look up"));
+        let _ = fs::remove_file(path);
+    }
+
+    #[test]
+    fn a_name_server_that_answers_byte_by_byte_gets_one_timeout_for_all_of_them() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = tcp.local_addr().unwrap().port();
+        let udp = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+        thread::spawn(move || {
+            let mut buffer = [0; 512];
+            while let Ok((length, from)) = udp.recv_from(&mut buffer) {
+                let _ = udp.send_to(&answer(&buffer[..length], true), from);
+            }
+        });
+        thread::spawn(move || {
+            for mut stream in tcp.incoming().map_while(Result::ok) {
+                thread::spawn(move || {
+                    while stream.write_all(&[0xff]).is_ok() {
+                        thread::sleep(std::time::Duration::from_millis(300));
+                    }
+                });
+            }
+        });
+        let conf = Conf::parse(&format!("nameserver [127.0.0.1]:{port}\noptions timeout:1 attempts:1\n"));
+        // With a timeout for each byte it would take hours.
+        assert_eq!(exchange::addresses(&conf, "db.weir.example"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use rustls::{ClientConnection, StreamOwned};
 use weir_auth::{Ldap, LdapCheck, LdapStep};
 
 use super::ldap_conf::LdapConf;
+use crate::timed::{Timed, left};
 use crate::tls::to_directory;
 
 /// How long a server may take to accept a connection (PgBouncer's network time-out), before the next one is tried.
@@ -135,38 +136,4 @@ impl Write for Channel {
             Channel::Tls(stream) => stream.flush(),
         }
     }
-}
-
-/// A socket on which everything together ends in time.
-struct Timed {
-    socket: TcpStream,
-    until: Instant,
-}
-
-impl Read for Timed {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(left(self.until)?))?;
-        self.socket.read(buffer).map_err(in_time)
-    }
-}
-
-impl Write for Timed {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.set_write_timeout(Some(left(self.until)?))?;
-        self.socket.write(bytes).map_err(in_time)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.socket.flush()
-    }
-}
-
-fn left(until: Instant) -> io::Result<Duration> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
-/// A socket whose time-out has passed says that it would block.
-fn in_time(error: io::Error) -> io::Error {
-    if error.kind() == ErrorKind::WouldBlock { ErrorKind::TimedOut.into() } else { error }
 }

@@ -4,11 +4,15 @@
 //! before the file that `LDAPCONF` names, and that before the system's.
 
 use std::env;
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::files::read_text;
 
 /// Where distributions have it.
 const FILES: [&str; 2] = ["/etc/ldap/ldap.conf", "/etc/openldap/ldap.conf"];
+
+/// The longest file that is read, in bytes.
+const LONGEST: u64 = 1 << 20;
 
 /// How a server's certificate is checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,7 +29,7 @@ impl LdapConf {
         let mut conf = LdapConf { ca_file: None, verify: true };
         let named = env::var("LDAPCONF").ok();
         for file in FILES.into_iter().chain(named.as_deref()) {
-            conf.read(&fs::read_to_string(file).unwrap_or_default());
+            conf.read(&read_text(Path::new(file), LONGEST).unwrap_or_default());
         }
         for (name, variable) in [("TLS_CACERT", "LDAPTLS_CACERT"), ("TLS_REQCERT", "LDAPTLS_REQCERT")] {
             env::var(variable).into_iter().for_each(|value| conf.set(name, &value));

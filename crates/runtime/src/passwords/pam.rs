@@ -3,15 +3,18 @@
 //! Modules of PAM are other people's code, which may wait for a network, change the process's state, or crash. In a process
 //! they have a time-out that holds, and cost the pooler nothing but a failed login.
 
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionbio};
+
+use crate::timed::left;
 
 /// The name by which the program is called to check a password: it reads a [`PamRequest`], and writes one line if the
 /// password is not right.
@@ -20,7 +23,7 @@ pub const PAM_HELPER: &str = "weir-pam";
 /// This program, also when its file has been replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 /// The longest line that is read of a helper.
-const MAX_LINE: u64 = 1024;
+const MAX_LINE: usize = 1024;
 /// What a helper writes if the password is right.
 const GOOD: &str = "good";
 
@@ -87,30 +90,64 @@ pub(super) fn check(request: &PamRequest, limit: Duration) -> Result<(), String>
     }
 }
 
-/// What the helper says. The pipes are served by a thread of their own, so that the limit holds for both.
+/// What the helper says: its line, or all until its end. A process that a module has left behind may hold the pipes open
+/// for ever, so nothing waits for their end.
 fn ask(child: &mut Child, request: &PamRequest, limit: Duration) -> Result<String, String> {
-    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+    let (Some(mut input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err("the helper for PAM has no pipes".to_owned());
     };
-    let (sender, answer) = channel();
-    let bytes = request.bytes();
-    let served = thread::Builder::new().name("weir-pam-pipe".into()).spawn(move || {
-        let _ = sender.send(converse(input, output, &bytes));
-    });
-    served.map_err(|error| format!("no thread for the helper of PAM: {error}"))?;
-    match answer.recv_timeout(limit) {
-        Ok(reply) => reply.map_err(|error| format!("the helper for PAM can't be read: {error}")),
-        Err(RecvTimeoutError::Timeout) => Err(format!("PAM gave no answer within {} s", limit.as_secs())),
-        Err(RecvTimeoutError::Disconnected) => Err("the helper for PAM can't be read".to_owned()),
+    let until = Instant::now() + limit;
+    let talk = || {
+        write_until(&mut input, &request.bytes(), until)?;
+        drop(input);
+        read_line_until(&mut output, until)
+    };
+    talk().map_err(|error: io::Error| match error.kind() {
+        ErrorKind::TimedOut => format!("PAM gave no answer within {} s", limit.as_secs()),
+        _ => format!("the helper for PAM can't be read: {error}"),
+    })
+}
+
+fn write_until(input: &mut ChildStdin, mut bytes: &[u8], until: Instant) -> io::Result<()> {
+    ioctl_fionbio(&*input, true)?;
+    while !bytes.is_empty() {
+        wait(&*input, PollFlags::OUT, until)?;
+        match input.write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if is_early(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn read_line_until(output: &mut ChildStdout, until: Instant) -> io::Result<String> {
+    ioctl_fionbio(&*output, true)?;
+    let (mut reply, mut buffer) = (Vec::new(), [0; MAX_LINE]);
+    while reply.len() < MAX_LINE && !reply.contains(&b'\n') {
+        wait(&*output, PollFlags::IN, until)?;
+        match output.read(&mut buffer[reply.len()..]) {
+            Ok(0) => break,
+            Ok(count) => reply.extend_from_slice(&buffer[reply.len()..][..count]),
+            Err(error) if is_early(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let line = reply.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(line).into_owned())
+}
+
+/// Waits until a pipe is ready, or has no other end.
+fn wait(pipe: impl AsFd, what: PollFlags, until: Instant) -> io::Result<()> {
+    let left = Timespec::try_from(left(until)?).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(&pipe, what)], Some(&left)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
-fn converse(mut input: ChildStdin, output: ChildStdout, request: &[u8]) -> std::io::Result<String> {
-    input.write_all(request)?;
-    drop(input);
-    let mut reply = Vec::new();
-    output.take(MAX_LINE).read_to_end(&mut reply)?;
-    Ok(String::from_utf8_lossy(&reply).into_owned())
+fn is_early(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
 #[cfg(test)]
@@ -129,5 +166,38 @@ mod tests {
         for bytes in [&b""[..], b"a\0b\0c", b"a\0b\0c\0d\0e", b"a\0b\0c\0\xff"] {
             assert!(PamRequest::read(bytes).is_none());
         }
+    }
+
+    /// What a shell in the place of the helper answers, in a limit that it must not need.
+    fn said(script: &str, limit: Duration, password: &str) -> Result<String, String> {
+        let request = PamRequest { service: "s".into(), user: "u".into(), from: "f".into(), password: password.into() };
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut child = shell.spawn().unwrap();
+        let said = ask(&mut child, &request, limit);
+        let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
+        child.wait().unwrap();
+        said
+    }
+
+    #[test]
+    fn an_answer_counts_though_a_process_of_a_module_holds_the_pipe_open() {
+        let limit = Duration::from_secs(5);
+        assert_eq!(said("cat >/dev/null; echo good; exec sleep 60", limit, "p").as_deref(), Ok("good"));
+        assert_eq!(said("cat >/dev/null; printf 'no\\nmore\\n'; exec sleep 60", limit, "p").as_deref(), Ok("no"));
+        assert_eq!(
+            said("cat >/dev/null; exec sleep 60", Duration::from_secs(1), "p").unwrap_err(),
+            "PAM gave no answer within 1 s"
+        );
+        assert_eq!(said("cat >/dev/null", limit, "p").as_deref(), Ok(""));
+    }
+
+    #[test]
+    fn a_helper_that_reads_nothing_or_writes_without_end_is_bounded_too() {
+        let (limit, long) = (Duration::from_secs(1), "x".repeat(1 << 20));
+        assert_eq!(said("exec sleep 60", limit, &long).unwrap_err(), "PAM gave no answer within 1 s");
+        let limit = Duration::from_secs(20);
+        assert!(said("true", limit, &long).unwrap_err().starts_with("the helper for PAM can't be read: "));
+        assert_eq!(said("cat >/dev/null; exec tr '\\0' x < /dev/zero", limit, "p").unwrap().len(), MAX_LINE);
     }
 }

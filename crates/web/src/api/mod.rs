@@ -173,7 +173,13 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/events", VIEWER, ADMIN, get(events::events)),
         ("/api/v1/history", VIEWER, ADMIN, get(history::overview)),
         ("/api/v1/pools", VIEWER, ADMIN, get(pools::list).post(change::make)),
-        ("/api/v1/pools/test", VIEWER, ADMIN, post(change::test)),
+        // A pool may have this name.
+        (
+            "/api/v1/pools/test",
+            VIEWER,
+            ADMIN,
+            post(change::test).get(pools::one).patch(change::alter).delete(change::delete),
+        ),
         ("/api/v1/pools/{name}", VIEWER, ADMIN, get(pools::one).patch(change::alter).delete(change::delete)),
         ("/api/v1/pools/{name}/config", VIEWER, ADMIN, get(change::config)),
         ("/api/v1/pools/{name}/history", VIEWER, ADMIN, get(history::history)),

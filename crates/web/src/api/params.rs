@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::net::IpAddr;
 
-use axum::extract::{FromRef, FromRequestParts, Path, Query};
+use axum::extract::{FromRef, FromRequestParts, Path, Query, RawPathParams};
 use axum::http::Uri;
 use axum::http::request::Parts;
 use serde::Deserialize;
@@ -26,13 +26,18 @@ pub(super) fn within<T: PartialOrd + From<u8> + Display>(name: &str, value: T, m
     Err(ApiError::Bad(format!("{name} must be from 1 to {most}")))
 }
 
-/// The name in a path.
+/// The name in a path, its last part if the path has no place for one.
 pub(super) struct Name(pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Name, ApiError> {
+        let params = RawPathParams::from_request_parts(parts, state).await;
+        if params.is_ok_and(|params| params.iter().next().is_none()) {
+            // A path of its own, as `pools/test`: it may be a name too.
+            return Ok(Name(parts.uri.path().rsplit('/').next().unwrap_or_default().to_owned()));
+        }
         let Path(name) = Path::from_request_parts(parts, state).await?;
         Ok(Name(name))
     }

@@ -471,6 +471,15 @@ fn a_certificate_is_read_again_for_new_connections_and_one_that_can_not_be_used_
         stream.conn.complete_io(&mut stream.sock).is_ok()
     };
     assert_eq!((handshake(&old), handshake(&new)), (true, false));
+    std::fs::remove_file(pair.certificate()).unwrap();
+    // A pipe without a writer, and a file without an end, must not hold up a reload.
+    rustix::fs::mkfifoat(rustix::fs::CWD, pair.certificate(), rustix::fs::Mode::RWXU).unwrap();
+    let why = tls.read_again().err().expect("it is a pipe").to_string();
+    assert!(why.contains("api.crt: not a regular file"), "{why}");
+    std::fs::remove_file(pair.certificate()).unwrap();
+    std::fs::File::create(pair.certificate()).unwrap().set_len(1 << 42).unwrap();
+    let why = tls.read_again().err().expect("it is too large").to_string();
+    assert!(why.contains("api.crt: it is larger than 16 MiB"), "{why}");
     let new = pair.make();
     drop(tls.read_again().unwrap());
     assert_eq!((handshake(&old), handshake(&new)), (true, false), "it is not in force yet");

@@ -4,7 +4,6 @@
 //! for [`TIMEOUT`] at most; nothing is repeated here, since a transaction that failed may have been executed.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +22,8 @@ use weir_config::Cluster;
 
 use crate::shared_config::Source;
 
+/// A longer file, in bytes, is neither a certificate nor a key.
+const MAX_PEM: u64 = 16 << 20;
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -310,5 +311,5 @@ fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, String> {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
-    fs::read(file).map_err(|error| format!("{}: {error}", file.display()))
+    weir_runtime::read_ordinary(file, MAX_PEM).map_err(|error| format!("{}: {error}", file.display()))
 }

@@ -5,10 +5,13 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
+/// A longer file, in bytes, has no floors.
+const MAX_FILE: u64 = 64 << 20;
+
 /// Reads the floors; none if there is no file yet.
 pub(super) fn read(file: Option<&Path>) -> Result<BTreeMap<String, u32>, String> {
     let Some(file) = file else { return Ok(BTreeMap::new()) };
-    match fs::read(file) {
+    match weir_runtime::read_ordinary(file, MAX_FILE) {
         Ok(text) => serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", file.display())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
         Err(error) => Err(format!("{}: {error}", file.display())),
