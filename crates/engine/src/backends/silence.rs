@@ -48,7 +48,9 @@ pub(crate) struct Signs {
     /// When the oldest and the latest request without an answer were sent; never and zero if there is none.
     pub(crate) asked: Time,
     pub(crate) asked_last: Time,
-    /// When the oldest login without any answer began; never if there is none.
+    /// Whether a login is under way, which is as good as a probe.
+    pub(crate) logs_in: bool,
+    /// When the oldest login that was accepted and has no answer began; never if there is none.
     pub(crate) knocked: Time,
     /// Whether clients wait for a server there.
     pub(crate) waits: bool,
@@ -69,7 +71,15 @@ pub(crate) enum Step {
 impl Signs {
     pub(crate) fn new(machine: Target) -> Signs {
         let none = Time::from_micros(0);
-        Signs { heard: none, asked: Time::NEVER, asked_last: none, knocked: Time::NEVER, waits: false, machine }
+        Signs {
+            heard: none,
+            asked: Time::NEVER,
+            asked_last: none,
+            logs_in: false,
+            knocked: Time::NEVER,
+            waits: false,
+            machine,
+        }
     }
 
     /// A request that was sent at this time has no complete answer.
@@ -122,7 +132,7 @@ impl SilentHosts {
         let more = signs.asked_last > host.heard && quiet(signs.asked_last);
         let often = signs.waits || more || host.silent.is_some();
         let due = host.probed_at.is_none_or(|at| now.since(at) >= if often { OFTEN } else { RARELY });
-        let suspected = host.silent.is_some() || (quiet(signs.asked) && signs.knocked == Time::NEVER);
+        let suspected = !signs.logs_in && (host.silent.is_some() || quiet(signs.asked));
         if due && suspected { Step::Probe(host.probe.take().map(|probe| probe.peer)) } else { Step::Nothing }
     }
 

@@ -96,11 +96,15 @@ fn signs(pools: &Pools, peers: &Peers) -> Vec<(Target, Signs)> {
 fn add(signs: &mut Signs, server: &ServerSlot) {
     let received = server.clock.received_at();
     let ServerState::Up(_, phase) = &server.state else {
+        signs.logs_in = true;
+        // A connect that is not accepted says nothing of the host's connections: server_connect_timeout ends it.
+        if matches!(server.state, ServerState::Connecting) {
+            return;
+        }
         let began = server.connection.connected_at();
-        if received > began {
-            signs.heard = signs.heard.max(received);
-        } else if !matches!(server.state, ServerState::Connecting) {
-            signs.knocked = signs.knocked.min(began);
+        match received > began {
+            true => signs.heard = signs.heard.max(received),
+            false => signs.knocked = signs.knocked.min(began),
         }
         return signs.pending(began);
     };

@@ -169,7 +169,7 @@ fn a_pool_whose_server_is_down_has_the_words_of_its_health_and_no_hint_at_its_si
         (
             Cause::ServerDown,
             "The pool is in the state \"not answering\": server db:5432 accepts connections but has not answered since noon \
-             (08006); 2 clients wait for a server, the first for 4.0 s, 2 clients get no answer.",
+             (08006); 2 clients wait for a server, the first for 4 s, 2 clients get no answer.",
             health.advice()
         )
     );
