@@ -23,6 +23,9 @@ pub(crate) enum RunMode {
     Background,
 }
 
+/// A longer file, in bytes, has no process id.
+const LONGEST_PID_FILE: u64 = 1 << 20;
+
 /// The pidfile, removed on drop.
 #[derive(Debug)]
 pub(crate) struct PidFile(PathBuf);
@@ -122,10 +125,10 @@ pub(crate) fn become_user(name: &str) -> Result<(), Failure> {
 }
 
 fn refuse_second(path: &Path) -> Result<(), Failure> {
-    let text = match fs::read_to_string(path) {
+    let text = match weir_runtime::read_ordinary(path, LONGEST_PID_FILE) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(Failure::at(format_args!("can't read the pidfile {}", path.display()), error)),
-        Ok(text) => text,
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
     };
     let alive = text.trim().parse().is_ok_and(|pid: i32| {
         pid > 0 && Pid::from_raw(pid) != getpid() && kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH)
@@ -177,6 +180,17 @@ mod tests {
             panic!("a second instance")
         };
         assert!(text.starts_with("pidfile exists, another instance running?"), "{text}");
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_the_pidfile_is_an_error_and_stays() {
+        let path = std::env::temp_dir().join(format!("weir-pid-pipe-{}", getpid()));
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let Err(Failure::Message(text)) = prepare(&config(&path), RunMode::Foreground, Other::None) else {
+            panic!("a pipe was taken for a pidfile")
+        };
+        assert!(text.ends_with("it is no ordinary file") && path.exists(), "{text}");
         fs::remove_file(&path).unwrap();
     }
 

@@ -8,11 +8,14 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use rustix::io::ioctl_fionbio;
 use weir_config::{Log as Settings, LogFormat};
 use weir_engine::port::Level;
 
@@ -266,8 +269,16 @@ pub(super) fn unopened(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}{}", path.display(), advice.unwrap_or_default()))
 }
 
+/// Opens a file to append lines. The open of a named pipe that nobody reads would not end, and would hold up all other lines.
 pub(super) fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
+    let opened = OpenOptions::new().append(true).create(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(code) if code == Errno::ENXIO as i32 => io::Error::other("nobody reads this pipe"),
+        _ => error,
+    })?;
+    // A reader may be slow.
+    ioctl_fionbio(&file, false)?;
+    Ok(file)
 }
 
 /// Whether standard error is connected to systemd's journal: `JOURNAL_STREAM` has its device and inode
@@ -338,6 +349,27 @@ mod tests {
         let folder = env::temp_dir().join(format!("weir-log-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         folder
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_refused_and_one_that_is_read_gets_all_lines() {
+        let folder = folder("pipe");
+        let pipe = folder.join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(append(&pipe).unwrap_err().to_string(), "nobody reads this pipe");
+        let flags = OFlag::O_NONBLOCK.bits();
+        let reader = OpenOptions::new().read(true).custom_flags(flags).open(&pipe).unwrap();
+        let mut writer = append(&pipe).unwrap();
+        ioctl_fionbio(&reader, false).unwrap();
+        // More than a pipe holds.
+        let all = vec![b'x'; 1 << 20];
+        let count = all.len();
+        let writing = std::thread::spawn(move || writer.write_all(&all));
+        let mut received = Vec::new();
+        io::Read::read_to_end(&mut { reader }, &mut received).unwrap();
+        writing.join().unwrap().unwrap();
+        assert_eq!(received.len(), count);
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -112,7 +112,7 @@ fn joined(entries: Vec<AuditEntry>, mut versions: Vec<Version>) -> Vec<Entry> {
 impl Entry {
     fn of(entry: AuditEntry, version: Option<Version>) -> Entry {
         let AuditEntry { at, user, from, method, path, status, times, .. } = entry;
-        let object = version.as_ref().map_or_else(|| object_of(&path), |version| objects(&version.changes));
+        let object = version.as_ref().map_or_else(|| object_of(&method, &path), |version| objects(&version.changes));
         let number = version.as_ref().map(|version| version.number);
         let (changes, more_changes, comment) =
             version.map(|version| (version.changes, version.more_changes, version.comment)).unwrap_or_default();
@@ -157,11 +157,15 @@ fn objects(changes: &[Difference]) -> String {
     names.join(", ")
 }
 
-/// The object that a path names.
-fn object_of(path: &str) -> String {
+/// The object that a request names.
+fn object_of(method: &str, path: &str) -> String {
+    if (method, path) == ("POST", "/api/v1/pools/test") {
+        // A test of settings; other requests of this path are about the pool of this name.
+        return String::new();
+    }
     let mut parts = path.trim_start_matches("/api/v1/").split('/').map(decoded);
     match (parts.next().as_deref(), parts.next()) {
-        (Some("pools" | "advice"), Some(name)) if name != "test" => format!("pool {name}"),
+        (Some("pools" | "advice"), Some(name)) => format!("pool {name}"),
         (Some("users"), Some(name)) => format!("user {name}"),
         (Some("clients"), Some(id)) => format!("client {id}"),
         (Some("settings"), Some(key)) => format!("setting {key}"),
@@ -291,7 +295,7 @@ mod tests {
     fn an_object_is_named_as_its_path_names_it() {
         let table = [
             ("/api/v1/pools/my%20app/pause", "pool my app"),
-            ("/api/v1/pools/test", ""),
+            ("/api/v1/pools/test/pause", "pool test"),
             ("/api/v1/users/ann", "user ann"),
             ("/api/v1/clients/7", "client 7"),
             ("/api/v1/settings/pool_mode", "setting pool_mode"),
@@ -299,7 +303,9 @@ mod tests {
             ("/api/v1/%zz%", ""),
         ];
         for (path, object) in table {
-            assert_eq!(object_of(path), object, "{path}");
+            assert_eq!(object_of("POST", path), object, "{path}");
         }
+        assert_eq!(object_of("POST", "/api/v1/pools/test"), "");
+        assert_eq!(object_of("DELETE", "/api/v1/pools/test"), "pool test");
     }
 }
