@@ -132,6 +132,90 @@ fn a_pool_is_healthy_once_a_login_has_succeeded_and_until_then_not_tried_yet() {
     assert_eq!(state("app"), ("healthy".to_owned(), false));
 }
 
+/// A pool's health in the API: its state, its clients, and all of it as text.
+fn of_api(api: &Api, pool: &str) -> (String, u64, String) {
+    let health = api.get(&format!("/api/v1/pools/{pool}"))["health"].clone();
+    (
+        health["state"].as_str().unwrap_or_default().to_owned(),
+        health["clients"].as_u64().unwrap_or(0),
+        health.to_string(),
+    )
+}
+
+#[test]
+fn a_frozen_server_is_not_answering_for_all_its_pools_and_never_a_small_pool() {
+    let postgres = Postgres::private();
+    let api = Api::default();
+    let at = format!("host = \"127.0.0.1\"\nport = {}\ndatabase = \"postgres\"\n", postgres.port());
+    let more = format!("[pools.other]\n{at}user = \"truster\"\n\n{}", api.section());
+    let setup = Setup::new(Mode::Transaction).size(1).more(&more);
+    let site = Site::on(&postgres, setup, Mode::Transaction);
+    let other = weir_pgclient::Params { database: "other".to_owned(), ..site.params() };
+    let (mut one, mut two) = (site.connect(), site.connect());
+    let mut third = weir_pgclient::Connection::connect(&other).unwrap();
+    for client in [&mut one, &mut two, &mut third] {
+        client.query("SELECT 1").unwrap();
+    }
+    postgres.server().sigstop();
+    thread::scope(|scope| {
+        let hang: Vec<_> =
+            [one, two, third].into_iter().map(|mut client| scope.spawn(move || client.value("SELECT 1"))).collect();
+        let mut seen = Vec::new();
+        let mut note = |pool: &str| {
+            let health = of_api(&api, pool);
+            seen.push(health.2.clone());
+            health
+        };
+        eventually("both pools say it", || {
+            let (app, other) = (note("app"), note("other"));
+            let fits = |health: &(String, u64, String), clients| health.0 == "not answering" && health.1 == clients;
+            if fits(&app, 2) && fits(&other, 1) { Ok(()) } else { Err((app, other)) }
+        });
+        let (_, _, text) = note("app");
+        assert!(text.contains("accepts connections but has not answered since"), "{text}");
+        let wrong = |text: &String| text.contains("\"saturated\"") || text.contains("nlarge");
+        assert!(!seen.iter().any(wrong), "{seen:#?}");
+        assert_eq!(health(&site).0, "not answering");
+        let incidents = api.get("/api/v1/incidents");
+        let cause =
+            |pool: &str| incidents["incidents"].as_array()?.iter().find(|it| it["pool"] == pool)?["cause"].as_str();
+        assert_eq!((cause("app"), cause("other")), (Some("server_down"), Some("server_down")), "{incidents}");
+        postgres.server().sigcont();
+        for client in hang {
+            assert_eq!(client.join().unwrap().unwrap().as_deref(), Some("1"));
+        }
+    });
+    for pool in ["app", "other"] {
+        eventually("it is healthy again", || match of_api(&api, pool) {
+            health if health.0 == "healthy" => Ok(()),
+            health => Err(health),
+        });
+    }
+}
+
+#[test]
+fn a_slow_query_on_a_server_that_answers_is_no_silence() {
+    let api = Api::default();
+    let site = Site::with(Setup::new(Mode::Transaction).size(1).more(&api.section()), Mode::Transaction);
+    let (mut slow, mut waiting) = (site.connect(), site.connect());
+    thread::scope(|scope| {
+        let runs = scope.spawn(move || slow.query("SELECT pg_sleep(7)").map(|_| ()));
+        eventually("the query runs", || match api.get("/api/v1/pools/app")["servers"]["active"].as_u64() {
+            Some(1) => Ok(()),
+            other => Err(other),
+        });
+        let waits = scope.spawn(move || waiting.query("SELECT 1").map(|_| ()));
+        let mut states = std::collections::BTreeSet::new();
+        while !runs.is_finished() {
+            states.insert(of_api(&api, "app").0);
+            thread::sleep(Duration::from_millis(200));
+        }
+        runs.join().unwrap().unwrap();
+        waits.join().unwrap().unwrap();
+        assert!(states.contains("saturated") && !states.contains("not answering"), "{states:?}");
+    });
+}
+
 #[test]
 fn with_a_pgbouncer_ini_show_pools_has_pgbouncers_columns_alone() {
     let site = Site::ini(&Ini::transaction(1));

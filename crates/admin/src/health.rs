@@ -5,9 +5,10 @@
 
 use std::fmt;
 
-use weir_base::{Span, prefix};
+use weir_base::{Span, Target, prefix};
 
 use crate::client_names::ClientNames;
+use crate::clock::timestamp;
 
 /// A server whose client or query has not moved for this long counts as motionless; a login without an answer for this long
 /// counts as failed.
@@ -38,6 +39,8 @@ pub enum Health {
     Saturated,
     /// Clients wait, and no server moves: all are held by clients that idle in a transaction, or by queries behind them.
     Stalled,
+    /// The server gives no answer: neither to what was asked, nor to a new connection.
+    NotAnswering,
     /// No connection to the server can be made.
     CannotConnect,
     /// The server refuses the user, the password or the database.
@@ -46,7 +49,7 @@ pub enum Health {
 
 impl Health {
     /// All states, in their order.
-    pub const ALL: [Health; 9] = [
+    pub const ALL: [Health; 10] = [
         Health::Untried,
         Health::Healthy,
         Health::Waiting,
@@ -54,6 +57,7 @@ impl Health {
         Health::Paused,
         Health::Saturated,
         Health::Stalled,
+        Health::NotAnswering,
         Health::CannotConnect,
         Health::LoginRejected,
     ];
@@ -68,6 +72,7 @@ impl Health {
             Health::Paused => "paused",
             Health::Saturated => "saturated",
             Health::Stalled => "stalled",
+            Health::NotAnswering => "not answering",
             Health::CannotConnect => "cannot connect",
             Health::LoginRejected => "login rejected",
         }
@@ -83,6 +88,9 @@ impl Health {
             Health::Paused => "Resume the pool to serve its clients.",
             Health::Saturated => "Look for slow queries first; enlarge the pool only if the database has CPU to spare.",
             Health::Stalled => "End the transaction of the client that idles longest.",
+            Health::NotAnswering => {
+                "Look at the database server itself: its processes, its disks, its load. A larger pool changes nothing."
+            }
             Health::CannotConnect => "Check that the database server runs and is reachable from here.",
             Health::LoginRejected => "Correct the pool's user, password or database name.",
         }
@@ -119,6 +127,18 @@ pub struct Symptoms {
     pub refused: u64,
     /// Who waits for a server; of very many clients, those that came first.
     pub waiting: ClientNames,
+    /// Clients whose request has no answer for more than a second, and who they are.
+    pub unanswered: u32,
+    /// See `unanswered`.
+    pub unanswered_by: ClientNames,
+    /// When one of its servers last sent something: microseconds since 1970.
+    pub heard: u64,
+    /// The host of all its servers, of a pool with several hosts.
+    pub only_at: Option<Target>,
+    /// Why it is known that its server gives no answer.
+    pub silence: Option<LoginFailure>,
+    /// Its server may give no answer: a probe will tell.
+    pub suspected: bool,
 }
 
 impl Symptoms {
@@ -134,6 +154,34 @@ impl Symptoms {
         self.stuck += other.stuck;
         self.refused += other.refused;
         self.waiting.add(&other.waiting);
+        self.unanswered += other.unanswered;
+        self.unanswered_by.add(&other.unanswered_by);
+        self.heard = self.heard.max(other.heard);
+        if self.only_at.is_none() {
+            self.only_at.clone_from(&other.only_at);
+        } else if other.only_at.is_some() && other.only_at != self.only_at {
+            self.only_at = None;
+        }
+    }
+}
+
+/// A host of servers that gives no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SilentHost {
+    /// Since when: microseconds since 1970.
+    pub since: u64,
+    /// Whether it accepts connections.
+    pub accepts: bool,
+    /// Whether that is certain; otherwise it is only suspected, and a probe under way will tell.
+    pub proved: bool,
+}
+
+impl SilentHost {
+    /// What is wrong, as the error of a pool.
+    pub(crate) fn failure(self, target: &Target) -> LoginFailure {
+        let does = if self.accepts { "accepts connections but" } else { "accepts no connection and" };
+        let message = format!("server {target} {does} has not answered since {}", timestamp(self.since));
+        LoginFailure::new(self.since, self.since, "08006", &message)
     }
 }
 
@@ -191,9 +239,11 @@ pub struct PoolHealth {
     pub waiting: u32,
     /// See `waiting`.
     pub refused: u64,
-    /// Who waits, while the state is a problem.
+    /// Those that have a server which gives no answer.
+    pub unanswered: u32,
+    /// Who waits, or has got no answer, while the state is a problem.
     pub affected: ClientNames,
-    /// The last error of a pool that cannot connect, or whose login is rejected.
+    /// The last error of a pool that cannot connect, or whose login is rejected; or which server gives no answer.
     pub error: Option<LoginFailure>,
 }
 
@@ -205,19 +255,19 @@ impl PoolHealth {
 
     /// How many clients feel it.
     pub fn clients(&self) -> u64 {
-        u64::from(self.waiting) + self.refused
+        u64::from(self.waiting) + self.refused + u64::from(self.unanswered)
     }
 
     /// Adds another pool where both are shown as one: the worse state speaks; of the same state, the older one.
     pub fn add(&mut self, other: &PoolHealth) {
-        let clients = (self.waiting + other.waiting, self.refused + other.refused);
+        let clients = (self.waiting + other.waiting, self.refused + other.refused, self.unanswered + other.unanswered);
         let mut affected = std::mem::take(&mut self.affected);
         affected.add(&other.affected);
         let older = other.state == self.state && other.since > 0 && (self.since == 0 || other.since < self.since);
         if other.state > self.state || older {
             self.clone_from(other);
         }
-        (self.waiting, self.refused) = clients;
+        (self.waiting, self.refused, self.unanswered) = clients;
         self.affected = affected;
     }
 }

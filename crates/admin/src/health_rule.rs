@@ -11,11 +11,14 @@ use crate::records::PoolRecord;
 pub const LONG_WAIT: Span = Span::from_secs(2);
 
 impl Health {
-    /// The state that a pool's figures show. The first that applies, in this order: paused, login rejected, cannot connect,
+    /// The state that a pool's figures show. The first that applies, in this order: paused, not answering, login rejected, cannot connect,
     /// stalled, saturated, disabled, waiting, healthy, not tried yet.
     pub fn of(pool: &PoolRecord, paused: bool, disabled: bool) -> Health {
         if paused {
             return Health::Paused;
+        }
+        if pool.symptoms.silence.is_some() {
+            return Health::NotAnswering;
         }
         if let Some(state) = unreachable(pool) {
             return state;
@@ -24,7 +27,8 @@ impl Health {
         if full && no_server_moves(pool) {
             return Health::Stalled;
         }
-        if full && pool.maxwait >= LONG_WAIT {
+        // The size of a pool is no matter while it is unknown whether its server answers at all.
+        if full && pool.maxwait >= LONG_WAIT && !pool.symptoms.suspected {
             return Health::Saturated;
         }
         match (disabled, pool.cl_waiting) {
@@ -46,7 +50,8 @@ fn unreachable(pool: &PoolRecord) -> Option<Health> {
         Some(failure) if failure.is_rejection() => Some(Health::LoginRejected),
         Some(_) => Some(Health::CannotConnect),
         None => {
-            let no_answer = *opening && none_left && pool.cl_waiting > 0 && *login_age >= MOTIONLESS;
+            let felt = none_left || (pool.cl_waiting > 0 && pool.maxwait >= LONG_WAIT && pool.free() == 0);
+            let no_answer = *opening && felt && *login_age >= MOTIONLESS;
             no_answer.then_some(Health::CannotConnect)
         }
     }

@@ -125,6 +125,19 @@ fn a_server_that_gives_no_answer_cannot_be_connected_to() {
     };
     assert_eq!(state(tries(2)), Health::Waiting);
     assert_eq!(state(tries(3)), Health::CannotConnect);
+    // A login that hangs is no reason to be calm, with or without a client, and also beside servers that are busy.
+    let alone = |pool: &mut PoolRecord| (pool.symptoms.opening, pool.symptoms.login_age) = (true, MOTIONLESS);
+    assert_eq!(state(alone), Health::CannotConnect);
+    let beside = |pool: &mut PoolRecord| {
+        full(pool, 3);
+        alone(pool);
+    };
+    assert_eq!(state(beside), Health::CannotConnect);
+    let enough = |pool: &mut PoolRecord| {
+        beside(pool);
+        pool.sv_idle = 1;
+    };
+    assert_eq!(state(enough), Health::Waiting);
 }
 
 #[test]
@@ -161,7 +174,7 @@ fn states_are_listed_from_the_best_to_the_worst_and_each_problem_has_its_advice(
         assert_eq!(state.advice().is_empty(), state == Health::Healthy, "{state}");
     }
     let problems: Vec<&str> = Health::ALL.iter().filter(|state| state.is_problem()).map(|state| state.name()).collect();
-    assert_eq!(problems, ["saturated", "stalled", "cannot connect", "login rejected"]);
+    assert_eq!(problems, ["saturated", "stalled", "not answering", "cannot connect", "login rejected"]);
 }
 
 #[test]

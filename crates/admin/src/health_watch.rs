@@ -4,14 +4,15 @@
 //! watch of the process; it sees the merged reports of all workers, at each SHOW, request of the control plane and scrape, and
 //! once a second while a pool is not healthy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use weir_base::Target;
 use weir_config::Config;
 
 use crate::client_names::ClientNames;
 use crate::clock::timestamp;
-use crate::health::{Health, PoolHealth};
+use crate::health::{Health, PoolHealth, SilentHost, Symptoms};
 use crate::records::{PoolRecord, Report, ServiceState};
 
 /// The shortest interval between two lines of a pool in the log, in microseconds.
@@ -76,6 +77,7 @@ impl HealthWatch {
         let mut before = std::mem::take(&mut self.pools);
         for pool in &mut report.pools {
             let paused = all_paused || report.paused.contains(&pool.database);
+            suspect(&report.silent, config, &pool.database, &mut pool.symptoms);
             let state = Health::of(pool, paused, report.disabled.contains(&pool.database));
             let key = (pool.database.clone(), pool.user.clone());
             let mut seen = before.remove(&key).unwrap_or_else(Seen::new);
@@ -88,7 +90,8 @@ impl HealthWatch {
         }
         let unused: Vec<&String> = config.pools.keys().filter(|name| !self.knows(name)).collect();
         for name in unused {
-            let record = PoolRecord::new(&**name, "", config.mode);
+            let mut record = PoolRecord::new(&**name, "", config.mode);
+            suspect(&report.silent, config, name, &mut record.symptoms);
             let paused = all_paused || report.paused.contains(name);
             let state = Health::of(&record, paused, report.disabled.contains(name));
             let key = (name.clone(), String::new());
@@ -127,14 +130,25 @@ impl Seen {
         if self.logged == Health::Untried && pool.symptoms.logged_in {
             self.logged = Health::Healthy;
         }
-        let unreachable = matches!(state, Health::CannotConnect | Health::LoginRejected);
+        let symptoms = &pool.symptoms;
+        let error = match state {
+            Health::NotAnswering => symptoms.silence.clone(),
+            Health::CannotConnect | Health::LoginRejected => symptoms.failure.clone(),
+            _ => None,
+        };
+        let mut affected = if state.is_problem() { symptoms.waiting.clone() } else { ClientNames::default() };
+        let unanswered = if state == Health::NotAnswering { symptoms.unanswered } else { 0 };
+        if unanswered > 0 {
+            affected.add(&symptoms.unanswered_by);
+        }
         PoolHealth {
             state,
             since: self.since,
             waiting: pool.cl_waiting,
             refused: if state.is_problem() { self.refused.saturating_sub(self.refused_before) } else { 0 },
-            affected: if state.is_problem() { pool.symptoms.waiting.clone() } else { ClientNames::default() },
-            error: pool.symptoms.failure.clone().filter(|_| unreachable),
+            unanswered,
+            affected,
+            error,
         }
     }
 
@@ -159,11 +173,29 @@ impl Seen {
     }
 }
 
+/// Whether the server of a pool gives no answer, or is suspected of that: all its hosts, or the one where all its servers are.
+/// What the pool itself has received since then is better evidence.
+fn suspect(silent: &HashMap<Target, SilentHost>, config: &Config, database: &str, symptoms: &mut Symptoms) {
+    let Some(pool) = config.pool(database).filter(|_| !silent.is_empty()) else { return };
+    let targets = symptoms.only_at.as_ref().map_or(&pool.targets[..], std::slice::from_ref);
+    let found: Option<Vec<_>> = targets.iter().map(|target| silent.get(target).map(|host| (target, host))).collect();
+    let hosts = found.unwrap_or_default();
+    let Some((target, last)) = hosts.iter().max_by_key(|(_, host)| host.since) else { return };
+    if symptoms.heard > last.since {
+        return;
+    }
+    match hosts.iter().all(|(_, host)| host.proved) {
+        true => symptoms.silence = Some(last.failure(target)),
+        false => symptoms.suspected = true,
+    }
+}
+
 /// When a state that is seen now began, as far as the figures show.
 fn began(state: Health, pool: &PoolRecord, now: u64) -> u64 {
     match state {
         Health::Untried | Health::Healthy | Health::Disabled | Health::Paused => now,
         Health::Waiting | Health::Saturated | Health::Stalled => now.saturating_sub(pool.maxwait.micros()),
+        Health::NotAnswering => pool.symptoms.silence.as_ref().map_or(now, |silence| silence.since.min(now)),
         Health::CannotConnect | Health::LoginRejected => match &pool.symptoms.failure {
             Some(failure) => failure.since.min(now),
             None => now.saturating_sub(pool.symptoms.login_age.micros()),
@@ -191,6 +223,51 @@ mod tests {
     }
 
     const SECOND: u64 = 1_000_000;
+
+    #[test]
+    fn pools_of_a_host_that_gives_no_answer_have_its_state_and_a_pool_that_has_heard_more_has_not() {
+        let target = |port| Target { host: weir_base::Host::parse("db"), port };
+        let mut config = Config::default();
+        for (name, ports) in [("app", &[1][..]), ("both", &[1, 2]), ("other", &[2])] {
+            let targets = ports.iter().map(|port| target(*port)).collect();
+            config
+                .pools
+                .insert(name.to_owned(), std::sync::Arc::new(weir_config::Pool { targets, ..Default::default() }));
+        }
+        let look_at = |proved, change: &dyn Fn(&mut PoolRecord)| {
+            let host = SilentHost { since: 5 * SECOND, accepts: true, proved };
+            let mut report = report(change);
+            report.silent.insert(target(1), host);
+            HealthWatch::default().observe(&mut report, &config, 9 * SECOND);
+            report
+        };
+        let look = |change: &dyn Fn(&mut PoolRecord)| look_at(true, change);
+        let seen = look(&|pool| (pool.cl_waiting, pool.symptoms.unanswered, pool.symptoms.heard) = (2, 3, 5 * SECOND));
+        let health = &seen.pools[0].health;
+        assert_eq!((health.state, health.since, health.clients()), (Health::NotAnswering, 5 * SECOND, 5));
+        let message = health.error.as_ref().map(|error| error.message.as_str());
+        let since = "server db:1 accepts connections but has not answered since 1970-01-01 00:00:05 UTC";
+        assert_eq!(message, Some(since));
+        assert!(!health.advice().contains("nlarge"));
+        assert_eq!(seen.unused["both"].state, Health::Untried, "its other host may answer");
+        assert_eq!(seen.unused["other"].state, Health::Untried);
+        assert_eq!(look(&|pool| pool.symptoms.heard = 6 * SECOND).pools[0].health.state, Health::Healthy);
+        let only = |pool: &mut PoolRecord| {
+            pool.database = "both".to_owned();
+            pool.symptoms.only_at = Some(target(1));
+        };
+        assert_eq!(look(&only).pools[0].health.state, Health::NotAnswering, "all its servers are there");
+        let full = |pool: &mut PoolRecord| {
+            (pool.cl_waiting, pool.sv_active, pool.maxwait) = (2, 1, Span::from_secs(2));
+            pool.symptoms.heard = 5 * SECOND;
+        };
+        assert_eq!(look_at(false, &full).pools[0].health.state, Health::Waiting, "until it is known");
+        let answers = |pool: &mut PoolRecord| {
+            full(pool);
+            pool.symptoms.heard = 6 * SECOND;
+        };
+        assert_eq!(look_at(false, &answers).pools[0].health.state, Health::Saturated);
+    }
 
     #[test]
     fn a_state_lasts_from_when_it_began_and_counts_those_who_were_refused_since() {

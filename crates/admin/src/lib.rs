@@ -45,7 +45,7 @@ pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
 pub use control::{Control, Cursor, Deliver, NodePeers, Reply, Request, Response, SharedLimit, SharedLimits};
 pub use error::{ALL_DATABASES, CommandError};
 pub use fault::{FAULT_KINDS, Fault};
-pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms};
+pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, SilentHost, Symptoms};
 pub use health_rule::LONG_WAIT;
 pub use health_watch::{HealthChange, HealthWatch};
 pub use histogram::{Histogram, Times};

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_base::{PoolMode, Span};
+use weir_base::{PoolMode, Span, Target};
 
 use crate::cluster::ClusterView;
 use crate::fault::Fault;
-use crate::health::{PoolHealth, Symptoms};
+use crate::health::{PoolHealth, SilentHost, Symptoms};
 use crate::refusals::RefusalRecord;
 use crate::statements::{SpanRecord, StatementRecord, StatementTotals};
 use crate::stats::DatabaseStats;
@@ -52,6 +52,8 @@ pub struct Report {
     pub peers: Vec<PeerPoolRecord>,
     /// The cluster, as this node sees it, if there is one.
     pub cluster: Option<Arc<ClusterView>>,
+    /// Hosts of servers that give no answer.
+    pub silent: HashMap<Target, SilentHost>,
     /// What is wrong with Weir itself, the worst first.
     pub faults: Arc<[Fault]>,
     /// Figures of the table of statements.
@@ -344,6 +346,12 @@ impl Report {
         // One worker knows them.
         if self.faults.is_empty() {
             self.faults = other.faults;
+        }
+        for (target, host) in other.silent {
+            let known = self.silent.entry(target).or_insert(host);
+            if (host.proved, known.since) > (known.proved, host.since) {
+                *known = host;
+            }
         }
         // Each worker looks up for itself; the youngest answer speaks for all.
         self.dns.sort_by(|a, b| (&a.hostname, b.ttl).cmp(&(&b.hostname, a.ttl)));

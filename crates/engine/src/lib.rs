@@ -129,6 +129,7 @@ impl Engine {
             Entry::Forward(forward) => self.peers.put(peer, Entry::Forward(forward)),
             // Only its end matters.
             Entry::Ending(ending) => self.peers.put(peer, Entry::Ending(ending)),
+            Entry::Probe(target) => self.probe_answered(now, peer, &target, io),
             Entry::Free => {}
         }
     }
@@ -140,6 +141,7 @@ impl Engine {
             Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
             Entry::Forward(forward) => self.forward_over(&forward, io),
             Entry::Ending(ending) => self.server_ended(&ending, io),
+            Entry::Probe(target) => self.probe_over(&target),
             Entry::Free => {}
         }
     }

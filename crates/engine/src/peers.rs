@@ -38,6 +38,8 @@ pub(crate) enum Entry {
     Cancel(Box<CancelSlot>),
     Forward(Box<ForwardSlot>),
     Ending(Box<EndingSlot>),
+    /// A probe of this host.
+    Probe(Box<Target>),
 }
 
 /// A client.
@@ -557,6 +559,14 @@ impl Peers {
         }
     }
 
+    /// The host that a probe is for.
+    pub(crate) fn probe(&self, peer: Peer) -> Option<&Target> {
+        match self.slots.get(peer.slot as usize) {
+            Some((generation, Entry::Probe(target))) if *generation == peer.generation => Some(target),
+            _ => None,
+        }
+    }
+
     /// Whether a peer is there, and waits to be woken at this very moment.
     pub(crate) fn is_armed(&mut self, peer: Peer, when: Time) -> bool {
         match self.slots.get(peer.slot as usize) {
@@ -566,6 +576,8 @@ impl Peers {
                 Entry::Cancel(cancel) => cancel.armed == when,
                 Entry::Forward(forward) => forward.armed == when,
                 Entry::Ending(ending) => ending.armed == when,
+                // It has no timer.
+                Entry::Probe(_) => false,
                 // Taken out to be worked on.
                 Entry::Free => true,
             },

@@ -20,7 +20,9 @@ pub(crate) struct Health {
     clients: u64,
     waiting: u32,
     refused: u64,
-    /// Those that wait, by user and application, while something is broken: the most first.
+    /// Clients that have a server which gives no answer.
+    unanswered: u32,
+    /// Those that wait or get no answer, by user and application, while something is broken: the most first.
     affected: Vec<Affected>,
     /// The last error of a pool that can't connect, or whose login is rejected.
     error: Option<LoginError>,
@@ -66,6 +68,7 @@ impl From<&PoolHealth> for Health {
             clients: of.clients(),
             waiting: of.waiting,
             refused: of.refused,
+            unanswered: of.unanswered,
             affected: Affected::most(&of.affected),
             error,
             advice: of.advice(),

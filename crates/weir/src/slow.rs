@@ -1,7 +1,7 @@
 //! The incidents of a running Weir as lines of text, for `weir top`, from `GET /api/v1/incidents`.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,10 @@ use crate::events::Stream;
 
 /// The pause between two requests: each may ask the servers of slow pools.
 const PAUSE: Duration = Duration::from_secs(3);
+/// How long `--once` waits for incidents.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The line if that is not enough.
+const LATE: &str = "What holds the servers is unknown: a database server does not show it in time.";
 /// The most blocked queries that are shown of a holder, and holders of a pool.
 const MOST: usize = 5;
 
@@ -40,9 +44,12 @@ impl Slow {
     }
 }
 
-/// The incidents at this moment.
+/// The incidents at this moment; a line that says so if the API needs long for them.
 pub(crate) fn now(base: &str, ca_file: Option<&Path>) -> Result<Vec<String>, String> {
-    source(base, ca_file).map(|stream| request(&stream))
+    let stream = source(base, ca_file)?;
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || send.send(request(&stream)));
+    Ok(receive.recv_timeout(PATIENCE).unwrap_or_else(|_| vec![LATE.to_owned()]))
 }
 
 fn source(base: &str, ca_file: Option<&Path>) -> Result<Stream, String> {

@@ -72,11 +72,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Ok(stream) => {
                 let mut received = false;
                 for event in events(stream) {
-                    let incidents = match &slow {
-                        Some(slow) => slow.lines(),
-                        None => slow::now(&arguments.url, arguments.ca_file.as_deref()).unwrap_or_default(),
-                    };
+                    let incidents = slow.as_ref().map(Slow::lines).unwrap_or_default();
                     show(&with_incidents(&event, &incidents, term, room(paints)), paints);
+                    if slow.is_none() {
+                        // Each may ask the server of a pool, which may not answer: what is known does not wait for it.
+                        let incidents = slow::now(&arguments.url, arguments.ca_file.as_deref()).unwrap_or_default();
+                        show(&below(&incidents, term, usize::MAX), paints);
+                    }
                     (shown, received) = (true, true);
                     if once {
                         return Ok(());
@@ -205,16 +207,19 @@ fn with_incidents(event: &Value, incidents: &[String], term: Term, room: Option<
     let shown = &incidents[..incidents.len().min(most)];
     let rest = room.map(|(width, height)| (width, height - if shown.is_empty() { 0 } else { shown.len() + 1 }));
     let mut lines = screen(event, term, rest);
-    let width = room.map_or(usize::MAX, |(width, _)| width);
+    lines.extend(below(shown, term, room.map_or(usize::MAX, |(width, _)| width)));
+    lines
+}
+
+/// The lines of incidents, after an empty one.
+fn below(incidents: &[String], term: Term, width: usize) -> Vec<String> {
     let cut = |line: &String| line.chars().take(width).collect::<String>();
-    if !shown.is_empty() {
-        lines.push(String::new());
-    }
-    lines.extend(shown.iter().map(|line| match line.starts_with(' ') {
+    let painted = |line: &String| match line.starts_with(' ') {
         true => cut(line),
         false => term.yellow(&cut(line)),
-    }));
-    lines
+    };
+    let space = (!incidents.is_empty()).then(String::new);
+    space.into_iter().chain(incidents.iter().map(painted)).collect()
 }
 
 /// An event as text: a line about the whole, the titles, and a line for each pool; as much as fits.

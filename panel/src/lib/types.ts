@@ -35,6 +35,7 @@ export type HealthState =
   | 'paused'
   | 'saturated'
   | 'stalled'
+  | 'not answering'
   | 'cannot connect'
   | 'login rejected';
 
@@ -48,6 +49,7 @@ export interface Health {
   clients: number;
   waiting: number;
   refused: number;
+  unanswered: number;
   affected: Affected[];
   error: { sqlstate: string; message: string; at: number } | null;
   advice: string;

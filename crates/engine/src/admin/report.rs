@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use weir_admin::{
-    ClientNames, Connections, DatabaseStats, MemoryRecord, PoolRecord, Report, SocketRecord, UserClients,
+    ClientNames, Connections, DatabaseStats, MemoryRecord, PoolRecord, Report, SocketRecord, Symptoms, UserClients,
 };
 use weir_base::{ClientAddr, Host, Peer, Span, Time};
 use weir_pool::ServerState as InPool;
@@ -12,7 +12,7 @@ use weir_session::{ParamTable, Server};
 
 use crate::admin::client_counts::ClientCounts;
 use crate::admin::stream::{MAX_LOOKS, PAGE};
-use crate::admin::symptoms::symptoms;
+use crate::admin::symptoms::{is_unanswered, symptoms};
 use crate::backends::connection::Connection;
 use crate::backends::login_throttle::LoginThrottle;
 use crate::cluster::lending::LendingRole;
@@ -61,6 +61,7 @@ impl Tables<'_> {
         record.statement_bytes = slot.accepted.used();
         record.symptoms = symptoms(self.common, self.peers, self.throttle, slot);
         record.symptoms.waiting = self.waiting(slot);
+        self.count_unanswered(slot, now, &mut record.symptoms);
         for (server, state, _) in slot.pool.servers() {
             match state {
                 InPool::Idle { since } if is_used(slot, since, now) => record.sv_used += 1,
@@ -85,6 +86,19 @@ impl Tables<'_> {
         let clients = slot.pool.waiting().take(MAX_LOOKS as usize).filter_map(|(peer, _)| self.peers.get_client(peer));
         clients.for_each(|client| names.count(&client.user, self.application_of(client), 1));
         names
+    }
+
+    /// The clients of this worker whose request has no answer. Names a bounded number of them.
+    fn count_unanswered(&self, slot: &PoolSlot, now: Time, symptoms: &mut Symptoms) {
+        for (server, ..) in slot.pool.servers() {
+            let Some(server) = self.peers.get_server(server).filter(|server| is_unanswered(server, now)) else {
+                continue;
+            };
+            symptoms.unanswered += 1;
+            if let Some(client) = server.link.and_then(|client| self.peers.get_client(client)) {
+                symptoms.unanswered_by.count(&client.user, self.application_of(client), 1);
+            }
+        }
     }
 
     /// The application_name of a client; empty if it gave none, or while it is unknown.

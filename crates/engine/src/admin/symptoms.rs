@@ -3,7 +3,7 @@
 //! Pure functions; `weir_admin` has the rule.
 
 use weir_admin::{LoginFailure, MOTIONLESS, Symptoms};
-use weir_base::Time;
+use weir_base::{Span, Target, Time};
 use weir_pool::ServerState as InPool;
 
 use crate::backends::login_throttle::LoginThrottle;
@@ -21,7 +21,14 @@ pub(super) fn symptoms(common: &Common, peers: &Peers, throttle: &LoginThrottle,
         refused: slot.counts.refusals.total() - slot.counts.refusals.other,
         ..Symptoms::default()
     };
+    let (mut heard, mut hosts) = (Time::from_micros(0), OneHost::None);
     for (server, state, since) in slot.pool.servers() {
+        if let Some(server) = peers.get_server(server) {
+            if matches!(server.state, ServerState::Up(..)) {
+                heard = heard.max(server.clock.received_at());
+            }
+            hosts.add(server.connection.target());
+        }
         match state {
             InPool::Login => {
                 symptoms.opening = true;
@@ -35,7 +42,41 @@ pub(super) fn symptoms(common: &Common, peers: &Peers, throttle: &LoginThrottle,
             InPool::Idle { .. } | InPool::Closing => {}
         }
     }
+    if heard.micros() > 0 {
+        symptoms.heard = common.wall(heard);
+    }
+    if let OneHost::One(target) = hosts
+        && slot.config.targets.len() > 1
+    {
+        symptoms.only_at = Some(target.clone());
+    }
     symptoms
+}
+
+/// From this time without an answer on, a client counts as one without.
+const UNANSWERED: Span = Span::from_secs(1);
+
+/// Whether a server has a request of its client, and has sent nothing for long.
+pub(super) fn is_unanswered(server: &ServerSlot, now: Time) -> bool {
+    let query = server.clock.holding().query;
+    query != Time::NEVER && now.since(query.max(server.clock.received_at())) >= UNANSWERED
+}
+
+/// The host of all servers of a pool, if there is only one.
+enum OneHost<'p> {
+    None,
+    One(&'p Target),
+    Several,
+}
+
+impl<'p> OneHost<'p> {
+    fn add(&mut self, target: &'p Target) {
+        *self = match self {
+            OneHost::None => OneHost::One(target),
+            OneHost::One(known) if *known == target => return,
+            _ => OneHost::Several,
+        };
+    }
 }
 
 /// How the last login of a pool failed: its own, or that of another pool at the host that it waits for.

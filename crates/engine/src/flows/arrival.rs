@@ -109,6 +109,7 @@ impl Engine {
             }
             Entry::Forward(forward) => self.peers.put(peer, Entry::Forward(forward)),
             Entry::Ending(ending) => self.peers.put(peer, Entry::Ending(ending)),
+            Entry::Probe(target) => self.peers.put(peer, Entry::Probe(target)),
             Entry::Free => {}
         }
     }
@@ -124,6 +125,7 @@ impl Engine {
             Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
             Entry::Forward(forward) => self.forward_over(&forward, io),
             Entry::Ending(ending) => self.server_ended(&ending, io),
+            Entry::Probe(target) => self.probe_over(&target),
             Entry::Free => {}
         }
     }

@@ -82,14 +82,20 @@ impl Engine {
 
     fn outcome<I: Io>(&mut self, now: Time, command: WorkerCommand, io: &mut I) -> Result<Outcome, CommandError> {
         match command {
-            WorkerCommand::Report { counts } => return Ok(Outcome::Report(Box::new(self.report(counts)))),
+            WorkerCommand::Report { counts } => {
+                self.look_for_silence(now, io);
+                return Ok(Outcome::Report(Box::new(self.report(counts))));
+            }
             WorkerCommand::Statements => return Ok(Outcome::Report(Box::new(self.statements_report()))),
             WorkerCommand::Spans => {
                 let (spans, spans_dropped) = self.sessions.statements.take_spans(|at| self.common.wall(at));
                 return Ok(Outcome::Report(Box::new(Report { spans, spans_dropped, ..Report::default() })));
             }
             WorkerCommand::ResetStatements => self.sessions.statements.reset(),
-            WorkerCommand::Health => return Ok(Outcome::Report(Box::new(self.health_report()))),
+            WorkerCommand::Health => {
+                self.look_for_silence(now, io);
+                return Ok(Outcome::Report(Box::new(self.health_report())));
+            }
             WorkerCommand::Pause(name) => {
                 self.pause_databases(now, name.as_deref(), io);
                 return Ok(Outcome::Wait(name, Until::Quiet));
@@ -362,6 +368,7 @@ impl Engine {
             peers: self.peer_pools(),
             cluster: self.cluster.budget.view(),
             faults: admin.faults.clone(),
+            silent: self.backends.silence.report(|at| self.common.wall(at)),
             console_clients: admin.client_counts.consoles(),
             login_clients: self.clients_logging_in(),
             ..Report::default()

@@ -98,6 +98,7 @@ impl Engine {
             Entry::Cancel(cancel) => self.peers.put(peer, Entry::Cancel(cancel)),
             Entry::Forward(forward) => self.peers.put(peer, Entry::Forward(forward)),
             Entry::Ending(ending) => self.peers.put(peer, Entry::Ending(ending)),
+            Entry::Probe(target) => self.peers.put(peer, Entry::Probe(target)),
             Entry::Free => {}
         }
     }

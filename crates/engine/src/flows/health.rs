@@ -42,6 +42,7 @@ impl Engine {
             serving: halt.state(),
             paused: halt.paused().clone(),
             disabled: halt.disabled().clone(),
+            silent: self.backends.silence.report(|at| self.common.wall(at)),
             ..Report::default()
         };
         self.with_tables(|tables| Report { pools: tables.pools(), ..report })

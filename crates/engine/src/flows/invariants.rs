@@ -30,6 +30,11 @@ impl Engine {
         done
     }
 
+    /// Whether a connection is a probe of a host that may give no answer. For tests.
+    pub fn is_probe(&self, peer: Peer) -> bool {
+        self.peers.probe(peer).is_some()
+    }
+
     /// Asserts the invariants between inputs. Walks over everything.
     ///
     /// # Panics

@@ -11,6 +11,7 @@
 //!   requests. `replication`: clients with a server of their own.
 //!   `peering`: cancel requests that mean another process.
 //! - `opening`: a pool opens a server. `server_login`: a server logs in. `dns`: names of servers change.
+//!   `silence`: hosts that give no answer.
 //! - `leave`: a client goes. `lost`: a server is lost, or closed. `ending`: how a server's connection is closed.
 //!   `due`: what is due by time.
 //! - `quotas`: clients and servers under limits that hold for the process. `lending`: pools that span several workers.
@@ -50,4 +51,5 @@ mod query;
 mod quotas;
 mod replication;
 mod server_login;
+mod silence;
 mod waits;

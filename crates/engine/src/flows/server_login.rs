@@ -28,6 +28,9 @@ impl Engine {
         if self.peers.forward(peer).is_some() {
             return self.forward_connected(peer, io);
         }
+        if self.peers.probe(peer).is_some() {
+            return self.probe_connected(peer, io);
+        }
         let Some(mut server) = self.peers.take_server(peer) else { return };
         server.connection.connected(local, remote);
         // The name may have new addresses since its look-up.
@@ -82,6 +85,7 @@ impl Engine {
                 self.login_failed(now, server, FailedLogin::away(error), io);
             }
             Entry::Client(client) => self.peers.put_client(client),
+            Entry::Probe(target) => self.probe_over(&target),
             // It was logged in.
             Entry::Ending(_) | Entry::Free => {}
         }

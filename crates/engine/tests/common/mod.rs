@@ -322,8 +322,14 @@ impl World {
         self.port.asked.iter().any(|asked| matches!(asked, Asked::Exit(_)))
     }
 
-    /// The connect that the engine has just begun.
+    /// The connect that the engine has just begun, for a pool or a request to cancel; probes of silent hosts get no answer.
     pub(crate) fn connecting(&mut self) -> Option<Peer> {
+        let engine = &self.engine;
+        let alive = &self.port.alive;
+        let asked = std::mem::take(&mut self.port.asked).into_iter();
+        let is_over =
+            |asked: &Asked| matches!(asked, Asked::Connect(peer) if engine.is_probe(*peer) || !alive.contains(peer));
+        self.port.asked = asked.filter(|asked| !is_over(asked)).collect();
         let at = self.port.asked.iter().position(|asked| matches!(asked, Asked::Connect(_)))?;
         let Asked::Connect(peer) = self.port.asked.remove(at) else { return None };
         Some(peer)

@@ -10,7 +10,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-use weir_admin::{Connections, Cursor, Report, Signal, SocketRecord};
+use weir_admin::{Connections, Cursor, Health, Report, Signal, SocketRecord};
 use weir_config::Config;
 
 use crate::ask::Workers;
@@ -72,7 +72,9 @@ pub(super) async fn current(
     for (number, pool) in pools.into_iter().enumerate() {
         let looks = looks.clone();
         asked.spawn(async move {
-            let look = if number < POOLS { Some(looks.look(&pool.name).await) } else { None };
+            // A server that is down has nothing to show, and would be waited for.
+            let looks = (number < POOLS && pool.down.is_none()).then_some(looks);
+            let look = if let Some(looks) = looks { Some(looks.look(&pool.name).await) } else { None };
             incident(&pool, look.as_ref())
         });
     }
@@ -112,10 +114,21 @@ async fn suspects(
         };
         read(workers, Connections::Servers, add).await?;
     }
+    for (name, pool) in &mut pools {
+        let of_pool = report.pools.iter().filter(|record| record.database == *name);
+        let worst = of_pool.max_by_key(|record| record.health.state).map(|record| &record.health);
+        pool.down = worst.filter(|health| is_down(health.state, pool.servers.is_empty())).cloned();
+    }
     let at = clock::now().as_micros() as u64;
     pools.values_mut().for_each(|pool| pool.at = at);
     pools.retain(|name, pool| pool.is_suspect() || waits.get(name.as_str()).is_some_and(|wait| *wait >= LONG));
     Ok(pools)
+}
+
+/// Whether a state of health is the cause by itself. A pool whose last login failed may have servers that work: `none` of them is
+/// in use.
+fn is_down(state: Health, none: bool) -> bool {
+    state == Health::NotAnswering || (none && matches!(state, Health::CannotConnect | Health::LoginRejected))
 }
 
 /// Reads connections of all workers, up to a bound.

@@ -9,7 +9,7 @@ mod process;
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
-use weir_admin::{Activity, ClientNames, SocketRecord};
+use weir_admin::{Activity, ClientNames, PoolHealth, SocketRecord};
 use weir_base::PoolMode;
 
 use crate::looks::Look;
@@ -37,6 +37,8 @@ pub(crate) struct PoolNow {
     pub(crate) clients: Vec<SocketRecord>,
     /// Microseconds since 1970.
     pub(crate) at: u64,
+    /// Its health, if it has no working server connection.
+    pub(crate) down: Option<PoolHealth>,
 }
 
 /// Why a pool is slow.
@@ -74,6 +76,8 @@ pub(crate) enum Cause {
     OneApplication,
     /// Long queries have all servers.
     LongQueries,
+    /// The server gives no answer, can't be reached, or rejects the login: the state of the pool's health says which.
+    ServerDown,
     /// Fewer servers are open than the pool may have.
     FewerServers,
 }
@@ -131,13 +135,17 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&Look>) -> Option<Incident> {
         clients_affected += 1;
     }
     waiting.truncate(LISTED);
-    let (cause, text) = cause(of, &holders, clients_waiting)?;
+    let (cause, text) = match &of.down {
+        Some(health) => (Cause::ServerDown, down(health, clients_waiting, of.oldest_wait())),
+        None => cause(of, &holders, clients_waiting)?,
+    };
+    let advice = of.down.as_ref().map_or_else(|| cause.advice(), PoolHealth::advice);
     let seconds = holders.iter().flat_map(|holder| holder.blocks.iter().chain([&holder.process]));
     Some(Incident {
         pool: of.name.clone(),
         cause,
         text,
-        advice: cause.advice(),
+        advice,
         seconds: seconds.map(Process::seconds).fold(of.oldest_wait(), f64::max),
         clients_waiting,
         clients_affected,
@@ -238,6 +246,25 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, Str
     }
 }
 
+/// A state of health as the cause, in its own words.
+fn down(health: &PoolHealth, waiting: usize, wait: f64) -> String {
+    let unanswered = health.unanswered as usize;
+    let mut parts = Vec::new();
+    if waiting > 0 {
+        parts.push(format!("{} for a server, the first for {}", clients_wait(waiting), span(wait)));
+    }
+    if unanswered > 0 {
+        parts.push(format!("{} no answer", plural(unanswered, "client gets", "clients get")));
+    }
+    let clients = if parts.is_empty() { String::new() } else { format!("; {}", parts.join(", ")) };
+    match &health.error {
+        Some(error) => {
+            format!("The pool is in the state \"{}\": {} ({}){clients}.", health.state, error.message, error.sqlstate)
+        }
+        None => format!("The pool is in the state \"{}\"{clients}.", health.state),
+    }
+}
+
 fn clients_wait(count: usize) -> String {
     format!("{} {}", plural(count, "client", "clients"), if count == 1 { "waits" } else { "wait" })
 }
@@ -302,6 +329,7 @@ impl Cause {
             Cause::IdleInTransaction => "servers idle in transactions",
             Cause::OneApplication => "one application has the servers",
             Cause::LongQueries => "long queries have all servers",
+            Cause::ServerDown => "the server is down",
             Cause::FewerServers => "fewer servers than allowed",
         }
     }
@@ -323,6 +351,7 @@ impl Cause {
                 "Cancel what is not needed, and find out why the queries are slow; query_timeout bounds them. More servers \
                  make slow queries slower, if the database's CPU or disks are the limit."
             }
+            Cause::ServerDown => "Look at the pool's state.",
             Cause::FewerServers => {
                 "Look at the pool's state: the server, or a limit that pools share, may give no more connections. A larger \
                  size changes nothing."

@@ -43,7 +43,7 @@ fn pool(servers: Vec<SocketRecord>, waits: &[f64]) -> PoolNow {
     let clients =
         servers.iter().map(|server| client(server.remote_pid, if server.remote_pid == 1 { "billing" } else { "web" }));
     let clients = clients.chain(waits.iter().map(|seconds| waiting(*seconds))).collect();
-    PoolNow { name: "app".into(), size: 5, mode: PoolMode::Transaction, servers, clients, at: NOW }
+    PoolNow { name: "app".into(), size: 5, mode: PoolMode::Transaction, servers, clients, at: NOW, down: None }
 }
 
 fn backend(pid: u32, state: &str, seconds: f64, blocked_by: &[u32]) -> Backend {
@@ -147,4 +147,30 @@ fn a_holder_that_is_not_of_the_pool_is_named_and_chains_of_others_are_not() {
         found.text
     );
     assert!(incident(&pool(vec![server(3, Some(5.0), 5.0)], &[]), Some(&seen)).is_none());
+}
+
+#[test]
+fn a_pool_whose_server_is_down_has_the_words_of_its_health_and_no_hint_at_its_size() {
+    let (error, message) =
+        (weir_admin::LoginFailure::new, "server db:5432 accepts connections but has not answered since noon");
+    let health = PoolHealth {
+        state: weir_admin::Health::NotAnswering,
+        unanswered: 2,
+        error: Some(error(1, 1, "08006", message)),
+        ..PoolHealth::default()
+    };
+    let mut of = pool(Vec::new(), &[4.0, 3.0]);
+    let before = incident(&of, None).expect("an incident");
+    assert_eq!(before.cause, Cause::FewerServers);
+    of.down = Some(health.clone());
+    let found = incident(&of, None).expect("an incident");
+    assert_eq!(
+        (found.cause, found.text.as_str(), found.advice),
+        (
+            Cause::ServerDown,
+            "The pool is in the state \"not answering\": server db:5432 accepts connections but has not answered since noon \
+             (08006); 2 clients wait for a server, the first for 4 s, 2 clients get no answer.",
+            health.advice()
+        )
+    );
 }

@@ -334,8 +334,10 @@ impl Figures {
         let (name, help) = ("weir_pool_health_since_timestamp", "When the state of a pool's health began; 0: unknown");
         let family = to.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
         self.of_each(family, |pool| seconds_of(pool.health.since))?;
-        let (name, help) =
-            ("weir_pool_health_clients", "Clients that feel the state: waiting, or refused since it began");
+        let (name, help) = (
+            "weir_pool_health_clients",
+            "Clients that feel the state: waiting, without an answer, or refused since it began",
+        );
         let family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
         self.of_each(family, |pool| pool.health.clients() as f64)
     }

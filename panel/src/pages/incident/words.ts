@@ -7,6 +7,7 @@ export const TITLES: Record<string, string> = {
   idle_in_transaction: 'idle in transaction',
   one_application: 'one application has the servers',
   long_queries: 'long queries',
+  server_down: 'server down',
   fewer_servers: 'fewer servers than allowed',
 };
 
