@@ -22,6 +22,8 @@ use weir_config::Cluster;
 
 use crate::shared_config::Source;
 
+/// Characters of a reply that an error has.
+const LONGEST_ERROR: usize = 300;
 /// A longer file, in bytes, is neither a certificate nor a key.
 const MAX_PEM: u64 = 16 << 20;
 /// How long a request may take.
@@ -204,7 +206,7 @@ impl Etcd {
             let text = answer.body_mut().with_config().limit(64 << 20).read_to_string();
             let text = text.map_err(|error| error.to_string())?;
             let json = || serde_json::from_str::<Json>(&text).map_err(|error| error.to_string());
-            if status.is_success() { json() } else { Err(format!("{status}: {}", text.trim())) }
+            if status.is_success() { json() } else { Err(format!("{status}: {}", brief(&text))) }
         });
         answer.map_err(|error| {
             // The token may have expired, and the next address may answer.
@@ -249,6 +251,11 @@ fn number(value: &Json) -> Revision {
 
 fn decoded(value: &Json) -> Option<Vec<u8>> {
     STANDARD.decode(value.as_str()?).ok()
+}
+
+/// The first line of an error, cut: an address may be that of a web server, which sends a page.
+fn brief(text: &str) -> String {
+    text.trim().lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(LONGEST_ERROR).collect()
 }
 
 /// What the operator can do about an error whose text does not say it.
@@ -312,4 +319,31 @@ fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, String> {
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
     weir_runtime::read_ordinary(file, MAX_PEM).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_page_of_a_web_server_is_cut_in_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let page = format!("<html>{}\nmore", "x".repeat(1 << 20));
+            let head = format!("HTTP/1.1 502 Bad Gateway\r\nContent-Length: {}\r\n\r\n", page.len());
+            let _ = stream.write_all((head + &page).as_bytes());
+            // Until the other end closes: with unread bytes the connection would be reset.
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let rules = Cluster { etcd: vec![address.clone()], ..Cluster::default() };
+        let error = Etcd::new(&rules).unwrap().execute(&Request::ReadAll).unwrap_err();
+        assert_eq!(error, format!("etcd at {address}: 502 Bad Gateway: <html>{}", "x".repeat(LONGEST_ERROR - 6)));
+    }
 }
