@@ -36,6 +36,8 @@ struct Seen {
     /// Refused clients at the last look before the state began, and at the last look.
     refused_before: u64,
     refused: u64,
+    /// When its server was last seen not to answer.
+    silent_at: u64,
     /// The state that the log last had, and when.
     logged: Health,
     logged_at: u64,
@@ -118,11 +120,12 @@ impl HealthWatch {
 impl Seen {
     fn new() -> Seen {
         let (state, logged) = (Health::Untried, Health::Untried);
-        Seen { state, since: 0, refused_before: 0, refused: 0, logged, logged_at: 0 }
+        Seen { state, since: 0, refused_before: 0, refused: 0, silent_at: 0, logged, logged_at: 0 }
     }
 
     /// The pool's health, now that it is in this state.
     fn health(&mut self, state: Health, pool: &PoolRecord, now: u64) -> PoolHealth {
+        let state = self.excused(state, now);
         if self.state != state || self.since == 0 {
             (self.state, self.since, self.refused_before) = (state, began(state, pool, now), self.refused);
         }
@@ -150,6 +153,16 @@ impl Seen {
             affected,
             error,
         }
+    }
+
+    /// The state without what follows from a server that has just begun to answer again: its clients have waited for long, and not
+    /// because the pool is small.
+    fn excused(&mut self, state: Health, now: u64) -> Health {
+        if state == Health::NotAnswering {
+            self.silent_at = now;
+        }
+        let recovers = self.silent_at > 0 && now.saturating_sub(self.silent_at) < RECENT;
+        if state == Health::Saturated && recovers { Health::Waiting } else { state }
     }
 
     /// The change for the log, if it is due.
@@ -320,6 +333,27 @@ mod tests {
         let last = (31..=50).flat_map(|second| watch.observe(&mut report(|_| {}), &config, second * SECOND)).last();
         assert_eq!(last.map(|change| change.health.state), Some(Health::Healthy));
         assert!(!watch.is_alert());
+    }
+
+    #[test]
+    fn a_pool_whose_server_answers_again_is_not_called_too_small_at_once() {
+        let (mut watch, mut config) = (HealthWatch::default(), Config::default());
+        let target = Target { host: weir_base::Host::parse("db"), port: 1 };
+        let pool = weir_config::Pool { targets: vec![target.clone()], ..Default::default() };
+        config.pools.insert("app".to_owned(), std::sync::Arc::new(pool));
+        let mut at = |seconds: u64, silent: bool| {
+            let mut report = report(|pool| {
+                (pool.cl_waiting, pool.sv_active, pool.maxwait) = (2, 1, Span::from_secs(30));
+            });
+            if silent {
+                report.silent.insert(target.clone(), SilentHost { since: SECOND, accepts: true, proved: true });
+            }
+            watch.observe(&mut report, &config, seconds * SECOND);
+            report.pools[0].health.state
+        };
+        assert_eq!(at(30, true), Health::NotAnswering);
+        assert_eq!(at(31, false), Health::Waiting);
+        assert_eq!(at(36, false), Health::Saturated, "they still wait");
     }
 
     #[test]
