@@ -105,6 +105,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_api_that_waits_for_a_database_server_is_not_waited_for() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("its address"));
+        // It accepts, as the kernel does, and says nothing.
+        assert_eq!(now(&url, None), Ok(vec![LATE.to_owned()]));
+    }
+
+    #[test]
     fn an_incident_is_its_cause_its_holder_and_what_is_behind_it() {
         let process = |pid: u32, state: &str| {
             json!({"process_id": pid, "state": state, "state_seconds": 12.3, "statement": "update t set a = ?",
