@@ -59,7 +59,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn budgets_hold_and_demand_moves_whatever_fails() {
-    let (first, count) = (number("WEIR_CLUSTER_SEED", 1), number("WEIR_CLUSTER_SEEDS", 40));
+    let (first, count) = (number("WEIR_CLUSTER_SEED", 1), number("WEIR_CLUSTER_SEEDS", 160));
     let mut totals = world::Seen::default();
     let mut failures = 0;
     for seed in first..first + count {
