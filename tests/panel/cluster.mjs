@@ -34,7 +34,7 @@ async function withNode(text, then) {
 
 test('without a cluster neither the bar nor the search has its page', () => withNode(AUTH, async ({ page, goTo }) => {
   await goTo('cluster');
-  await page.getByRole('heading', { name: 'This Weir shares no pools with others' }).waitFor();
+  await page.getByRole('heading', { name: 'This Weir is not part of a cluster' }).waitFor();
   assert.equal(await words(page).link('Cluster').count(), 0);
   await page.keyboard.press('Control+K');
   await page.getByRole('combobox').fill('users');

@@ -2,6 +2,7 @@
 // current minute is made of the latest figures.
 import { get } from './api';
 import { every } from './every';
+import { shown } from './feed';
 import type { Figures, OverviewPast, OverviewSeries } from './types';
 
 const REFRESH = 60_000;
@@ -29,12 +30,20 @@ class Hour {
   readonly all = $derived(this.past ? minutes(this.past.at, this.past.all) : []);
   private pools = new Map<string, { of: OverviewPast; minutes: Minute[] }>();
 
-  /** Requested until the answer is called. */
+  /** Requested until the answer is called; first when the page has painted what it knows without it. */
   watch(): () => void {
-    return every(REFRESH, async () => {
-      // A Weir that has none shows the present alone.
-      this.past = await get<OverviewPast>('history', { range: '1h' }).catch(() => this.past);
+    let [ended, stop] = [false, () => {}];
+    void shown().then(() => {
+      if (ended) return;
+      stop = every(REFRESH, async () => {
+        // A Weir that has none shows the present alone.
+        this.past = await get<OverviewPast>('history', { range: '1h' }).catch(() => this.past);
+      });
     });
+    return () => {
+      ended = true;
+      stop();
+    };
   }
 
   /** A pool's minutes, the oldest first; none where no history is kept of it. */

@@ -149,7 +149,7 @@ export class PoolDraft {
   }
 
   /** Logs in where the pool would, and keeps what the server says. */
-  async test() {
+  async test(): Promise<Tested> {
     this.failed = null;
     this.tested = null;
     const tested = await post<Tested>('pools/test', { name: this.name ?? (this.newPool || 'test'), ...this.body() });
@@ -160,6 +160,7 @@ export class PoolDraft {
       tested.plain = text;
     }
     this.tested = tested;
+    return tested;
   }
 
   /** Whether a new pool can be made: its name is free, and its server lets it in. */
@@ -170,8 +171,8 @@ export class PoolDraft {
     if (lack) throw lack;
     const taken = await get(poolPath(this.newPool)).then(() => true, () => false);
     if (taken) throw new ApiError(409, `there is a pool ${this.newPool} already`, null, 'choose another name', 'name');
-    await this.test();
-    return this.tested?.ok ?? false;
+    const tested = await this.test();
+    return tested.ok;
   }
 
   /** Makes or changes it; its name. */
