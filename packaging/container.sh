@@ -49,6 +49,7 @@ until_true() {
 download() {
     local packages=systemd,systemd-sysv,dbus,logrotate,man-db,procps,curl,ca-certificates,postgresql
     mmdebstrap --quiet --variant=minbase --include="$packages" \
+        --customize-hook='rm -f "$1"/var/cache/apt/archives/*.deb' \
         --customize-hook='chroot "$1" apt-get install --quiet --yes --no-install-recommends --download-only pgbouncer >/dev/null' \
         --customize-hook='mkdir "$1/root/archives" && mv "$1"/var/cache/apt/archives/*.deb "$1/root/archives/"' \
         "$suite" "$root_tar"
