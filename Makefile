@@ -26,16 +26,18 @@ install: ## Copy what `make build` has built, manual pages and completions to $(
 	@scripts/install-docs.sh target/release/weir "$(DESTDIR)$(PREFIX)/share"
 
 .PHONY: packages packages-test image-test charts
-packages: ## deb, rpm, static tarball, OCI image, SBOM and checksums, into target/packages (two optimised builds)
-	@packaging/build.sh
+packages: ## deb, rpm, static tarball, OCI image, SBOM and checksums for amd64 and arm64, into target/packages (ARCH=amd64)
+	@ARCH="$(ARCH)" packaging/build.sh
 
 packages-test: ## Install, upgrade under a client and purge the packages in a clean Debian with systemd (root; minutes)
 	@packaging/test.sh
 
-image-test: ## Run the image as Kubernetes and two operators do: mounted files that change, signals, probes (root, bubblewrap)
+image-test: ## Run the images as Kubernetes and five operators do, files that change, signals, probes; arm64 under qemu (root)
+	@packaging/kubernetes/check.sh --tools
 	@packaging/oci/test.py
 
 charts: ## Check the Helm chart and the plain manifests: helm lint, kubeconform, weir check (installs tools into target/tools)
+	@$(CARGO) build --quiet -p weir
 	@packaging/kubernetes/check.sh
 
 .PHONY: man

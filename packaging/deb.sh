@@ -11,7 +11,8 @@ trap 'rm -rf "$work"' EXIT
 libraries() {
     mkdir -p "$work/shlibs/debian"
     printf 'Source: weir\n\nPackage: weir\nArchitecture: any\n' >"$work/shlibs/debian/control"
-    (cd "$work/shlibs" && dpkg-shlibdeps -O "$tree/weir/usr/bin/weir" 2>/dev/null) | sed 's/^shlibs:Depends=//'
+    (cd "$work/shlibs" && DEB_HOST_ARCH=$arch dpkg-shlibdeps -O "$tree/weir/usr/bin/weir" 2>"$work/said") |
+        sed 's/^shlibs:Depends=//' || { cat "$work/said" >&2; return 1; }
 }
 
 # Makes one package of a copy of its tree: make_package NAME
@@ -28,7 +29,8 @@ make_package() {
     fi
     local script
     for script in postinst prerm postrm; do
-        install -m 755 "deb/$name.$script" "$root/DEBIAN/$script"
+        sed -e '/^#SERVICE#$/{' -e 'r deb/service.sh' -e 'd' -e '}' "deb/$name.$script" >"$root/DEBIAN/$script"
+        chmod 755 "$root/DEBIAN/$script"
     done
     sed -e "s/@VERSION@/$version/; s/@ARCH@/$arch/; s/@DEPENDS@/$depends/" \
         -e "s/@SIZE@/$(du -sk --apparent-size "$root" | cut -f1)/" "deb/$name.control" >"$root/DEBIAN/control"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Lays out what the packages contain below a folder: ROOT/weir and ROOT/weir-pgbouncer.
-# Usage: stage.sh WEIR ROOT (WEIR: the program, for this machine's processor)
+# Usage: stage.sh WEIR SHARE ROOT (SHARE: what install-docs.sh wrote)
 set -euo pipefail
-weir=$(realpath "$1") root=$(realpath "$2")
+weir=$(realpath "$1") share=$(realpath "$2") root=$(realpath "$3")
 cd "$(dirname "${BASH_SOURCE[0]}")"
 main=$root/weir compat=$root/weir-pgbouncer
 
@@ -13,7 +13,8 @@ put() {
 
 rm -rf "$main" "$compat"
 put 755 "$weir" "$main/usr/bin/weir"
-../scripts/install-docs.sh "$weir" "$main/usr/share"
+install -d "$main/usr"
+cp -r "$share" "$main/usr/share"
 install -d "$main/usr/share/zsh/vendor-completions"
 mv "$main/usr/share/zsh/site-functions/_weir" "$main/usr/share/zsh/vendor-completions/_weir"
 rmdir "$main/usr/share/zsh/site-functions"

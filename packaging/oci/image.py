@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes an OCI image of a static weir, as a tar archive in the OCI layout.
 
-Usage: image.py WEIR OUT.tar --version VERSION --arch amd64 --created EPOCH [--commit COMMIT]
+Usage: image.py OUT.tar amd64=WEIR [arm64=WEIR] --version VERSION --created EPOCH [--commit COMMIT]
+
+With several programs the image is an index, from which a container's runtime takes the image of its architecture.
 
 The image has no shell and no libraries: the program, certificate authorities, the zone "UTC", and the folders that Weir
 writes to, in three layers. The same input gives the same digests: names are sorted, times are CREATED, owners are fixed.
@@ -17,13 +19,17 @@ import pathlib
 import tarfile
 
 UID = 65532
+OCI = "application/vnd.oci.image"
 # CloudNativePG runs its pooler as this user, whose name the console's peer authentication compares.
 OPERATOR_UID = 998
+# Airflow's chart starts it with -u nobody, as this user.
+NOBODY_UID = 65534
 AUTHORITIES = pathlib.Path("/etc/ssl/certs/ca-certificates.crt")
 PASSWD = "".join(
-    f"{name}:x:{uid}:{uid}::/:/sbin/nologin\n" for name, uid in [("root", 0), ("weir", UID), ("pgbouncer", OPERATOR_UID)]
+    f"{name}:x:{uid}:{uid}::/:/sbin/nologin\n"
+    for name, uid in [("root", 0), ("weir", UID), ("pgbouncer", OPERATOR_UID), ("nobody", NOBODY_UID)]
 )
-GROUP = f"root:x:0:\nweir:x:{UID}:\npgbouncer:x:{OPERATOR_UID}:\n"
+GROUP = f"root:x:0:\nweir:x:{UID}:\npgbouncer:x:{OPERATOR_UID}:\nnogroup:x:{NOBODY_UID}:\n"
 # What a first `docker run` serves: PgBouncer's and Weir's usual port, no pool.
 DEFAULT = b"""[listen]
 address = "*"
@@ -71,7 +77,7 @@ def base():
     """The folders, the users, and the certificate authorities of this machine."""
     folders = ["etc", "etc/ssl", "etc/ssl/certs", "usr", "usr/bin", "usr/sbin", "bin", "opt", "var", "var/lib", "run"]
     writable = ["etc/weir", "etc/pgbouncer", "var/lib/weir", "var/log", "var/log/pgbouncer", "run/weir", "run/pgbouncer",
-                "var/run"]
+                "var/run", "var/run/pgbouncer"]
     return [
         *(folder(path) for path in folders),
         *(folder(path, 0o775, UID) for path in writable),
@@ -114,22 +120,13 @@ class Layout:
                 tar.addfile(info, io.BytesIO(content))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("weir", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--version", required=True)
-    parser.add_argument("--arch", required=True, choices=["amd64", "arm64"])
-    parser.add_argument("--created", required=True, type=int)
-    parser.add_argument("--commit", default="unknown")
-    args = parser.parse_args()
-
-    program = [file("usr/bin/weir", args.weir.read_bytes(), 0o755)]
+def image(layout, arch, program, args):
+    """Adds the image of one architecture to the layout; returns its descriptor."""
     time = datetime.datetime.fromtimestamp(args.created, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    layout, layers, diff_ids = Layout(), [], []
-    for entries in [base(), names(), program]:
+    layers, diff_ids = [], []
+    for entries in [base(), names(), [file("usr/bin/weir", program.read_bytes(), 0o755)]]:
         packed, diff_id = layer(entries, args.created)
-        layers.append(layout.add(packed, "application/vnd.oci.image.layer.v1.tar+gzip"))
+        layers.append(layout.add(packed, f"{OCI}.layer.v1.tar+gzip"))
         diff_ids.append(f"sha256:{diff_id}")
     labels = {
         "org.opencontainers.image.title": "weir",
@@ -139,7 +136,7 @@ def main():
         "org.opencontainers.image.licenses": "Apache-2.0",
     }
     config = layout.add_json({
-        "architecture": args.arch,
+        "architecture": arch,
         "os": "linux",
         "created": time,
         "config": {
@@ -154,18 +151,38 @@ def main():
         },
         "rootfs": {"type": "layers", "diff_ids": diff_ids},
         "history": [{"created": time, "created_by": "weir packaging"}] * len(layers),
-    }, "application/vnd.oci.image.config.v1+json")
-    manifest = layout.add_json({
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": config,
-        "layers": layers,
-        "annotations": labels,
-    }, "application/vnd.oci.image.manifest.v1+json")
-    manifest["platform"] = {"architecture": args.arch, "os": "linux"}
-    manifest["annotations"] = {"org.opencontainers.image.ref.name": args.version}
-    layout.write(args.out, {"schemaVersion": 2, "manifests": [manifest]}, args.created)
-    print(manifest["digest"])
+    }, f"{OCI}.config.v1+json")
+    media_type = f"{OCI}.manifest.v1+json"
+    manifest = {"schemaVersion": 2, "mediaType": media_type, "config": config, "layers": layers, "annotations": labels}
+    return layout.add_json(manifest, media_type) | {"platform": {"architecture": arch, "os": "linux"}}
+
+
+def program(word):
+    """The architecture and the file of an argument."""
+    arch, _, path = word.partition("=")
+    if arch not in ("amd64", "arm64") or not path:
+        raise argparse.ArgumentTypeError(f"'{word}' is not amd64=FILE or arm64=FILE")
+    return arch, pathlib.Path(path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("programs", type=program, nargs="+")
+    parser.add_argument("--version", required=True)
+    parser.add_argument("--created", required=True, type=int)
+    parser.add_argument("--commit", default="unknown")
+    args = parser.parse_args()
+
+    layout = Layout()
+    images = [image(layout, arch, path, args) for arch, path in args.programs]
+    top = images[0]
+    if len(images) > 1:
+        media_type = f"{OCI}.index.v1+json"
+        top = layout.add_json({"schemaVersion": 2, "mediaType": media_type, "manifests": images}, media_type)
+    named = top | {"annotations": {"org.opencontainers.image.ref.name": args.version}}
+    layout.write(args.out, {"schemaVersion": 2, "manifests": [named]}, args.created)
+    print(f"image for {', '.join(arch for arch, _ in args.programs)}: {top['digest']}")
 
 
 if __name__ == "__main__":

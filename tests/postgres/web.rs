@@ -316,6 +316,22 @@ fn the_history_of_a_pool_survives_a_restart() {
 }
 
 #[test]
+fn a_probe_by_command_tells_ready_from_alive() {
+    let (site, api) = site(transaction(2));
+    let probe = |words: &[&str]| {
+        let ran = Command::new(weir_binary()).arg("ready").args(words).output().unwrap();
+        (ran.status.code(), String::from_utf8([ran.stdout, ran.stderr].concat()).unwrap())
+    };
+    assert_eq!(probe(&[&api.url()]), (Some(0), "ready\n".to_owned()));
+    site.weir().console().query("PAUSE").unwrap();
+    let (status, said) = probe(&[&api.url()]);
+    assert!(status == Some(1) && said.contains("503: paused"), "{said}");
+    assert_eq!(probe(&[&api.url(), "--alive"]), (Some(0), "alive\n".to_owned()));
+    let (status, said) = probe(&["http://127.0.0.1:9"]);
+    assert!(status == Some(1) && said.starts_with("weir: http://127.0.0.1:9: "), "{said}");
+}
+
+#[test]
 fn top_prints_the_pools_once_for_a_script() {
     let (site, api) = site(transaction(2));
     site.connect().query("SELECT 1").unwrap();

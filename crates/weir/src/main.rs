@@ -25,6 +25,7 @@ mod pool_test;
 mod probe;
 mod process;
 mod readable_secrets;
+mod ready;
 mod replace;
 mod serve;
 mod shared_config;
@@ -166,6 +167,9 @@ enum Command {
     /// Watch a running Weir: its pools, once a second
     #[command(after_help = TOP_EXAMPLES)]
     Top(top::Arguments),
+    /// Ask whether a running Weir accepts new clients, as a probe
+    #[command(after_help = ready::HELP)]
+    Ready(ready::Arguments),
     /// Serve a pgbouncer.ini with PgBouncer's own command line
     Pgbouncer(pgbouncer::Arguments),
     /// Print the completions of a shell
@@ -206,6 +210,7 @@ fn main() -> ExitCode {
         Command::Demo { arguments } => companion::DEMO.exec(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
+        Command::Ready(arguments) => ready::run(&arguments),
         Command::Pgbouncer(arguments) => pgbouncer::run(arguments),
         Command::Completions(arguments) => completions::run(&arguments, Cli::command()),
         Command::Man(arguments) => man::run(&arguments, Cli::command()),

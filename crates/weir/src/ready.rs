@@ -1,0 +1,53 @@
+//! `weir ready`: whether a running Weir accepts new clients, for supervisors that run a command as their probe.
+//!
+//! Owns the command line and the message; the answer comes from `/readyz` or `/healthz`, which need no login.
+
+use std::path::PathBuf;
+
+use weir_base::Printable;
+use weir_web::HttpRequest;
+
+use crate::failure::Failure;
+use crate::outgoing;
+
+pub(crate) const HELP: &str = "\
+The exit status is 0 if it does, else 1, with the reason on standard error. It needs [web] in
+weir.toml, and no login.
+
+Examples:
+  weir ready                          new clients are accepted: /readyz
+  weir ready --alive                  it runs, even if paused or about to end: /healthz
+  weir ready https://db1:8432 --ca-file ca.crt
+                                      an encrypted API, with a certificate of your own authority";
+
+/// The arguments of `weir ready`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// Where the API is ([web] address and port)
+    #[arg(default_value = "http://127.0.0.1:8432")]
+    url: String,
+    /// Ask only whether it runs
+    #[arg(long)]
+    alive: bool,
+    /// The authority of its certificate, PEM [default: those of this machine]
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+}
+
+/// Asks once.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let url = arguments.url.trim_end_matches('/');
+    let path = if arguments.alive { "healthz" } else { "readyz" };
+    let request = HttpRequest {
+        url: format!("{url}/{path}"),
+        headers: Vec::new(),
+        body: None,
+        ca_file: arguments.ca_file.clone(),
+    };
+    let answer = outgoing::sender()(&request).map_err(|error| Failure::at(url, error))?;
+    let said = String::from_utf8_lossy(&answer.body);
+    match answer.status {
+        200 => Ok(println!("{}", said.trim_end())),
+        status => Err(Failure::at(url, format!("{status}: {}", Printable(said.lines().next().unwrap_or_default())))),
+    }
+}
