@@ -175,6 +175,8 @@ class Node:
         self.name, self.space, self.clients = f"node{number}", Space(f"node{number}", 30 + number), 10
         self.file, self.state = f"{folder}/{self.name}.toml", f"{folder}/{self.name}.floors"
         self.etcd, self.server = [etcd.client for etcd in etcds[number % ETCDS:] + etcds[:number % ETCDS]], server.space.address
+        # A process takes over from the one with the same socket.
+        os.mkdir(f"{folder}/{self.name}")
         self.write()
         self.start()
 
@@ -186,6 +188,7 @@ shutdown_timeout = "2s"
 [listen]
 address = "{self.space.address}"
 port = 6432
+unix_socket_dir = "{folder}/{self.name}"
 [auth]
 type = "trust"
 [auth.users]

@@ -127,8 +127,8 @@ class EtcdWiped(OfEtcds):
 
     def choose(self):
         super().choose()
-        # The two others are needed for that.
-        self.touches = {etcd.name for etcd in self.world.etcds}
+        # The two others are needed for that, and a network: etcd adds no member to a cluster that it takes for ill.
+        self.touches = {"network", "slow"} | {etcd.name for etcd in self.world.etcds}
 
     def start(self):
         self.etcds[0].kill()

@@ -795,6 +795,10 @@ impl Node {
 /// The faults that the simulator plants.
 #[cfg(test)]
 impl Node {
+    pub(crate) fn has_vacated(&self) -> bool {
+        self.vacated
+    }
+
     fn renewal(&self, now: Time, sent: Time) -> Time {
         if self.bug == Some(crate::sim::Bug::LateRenewalBelieved) { now } else { sent }
     }

@@ -317,7 +317,7 @@ impl World {
         if last.is_none() && !gives_up {
             return;
         }
-        if vacated && host.node.ghosts().is_empty() {
+        if host.node.has_vacated() {
             self.seen.left += u64::from(last.is_some());
             let record =
                 |pool: &&String| self.etcd.pool(pool).is_some_and(|record| record.nodes.contains_key(&host.name));
