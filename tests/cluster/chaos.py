@@ -395,13 +395,18 @@ class World:
             [node.process.send_signal(signal.SIGCONT) for node in frozen]
             self.healed(f"{[node.name for node in frozen]} frozen for {seconds:.0f} s")
 
+    def shared(self):
+        return sum(share["share"] for share in self.nodes[0].view()["pools"][0]["shares"])
+
     def budget_reduced(self):
         """While all nodes use all they have, the budget becomes smaller, down to one: it is reached, and then never exceeded."""
         for size in (12, 7, 1):
             for node in self.nodes:
                 node.write(size=size)
                 node.reload()
-            seconds = until(30, lambda: self.sampler.now <= size, f"with a budget of {size}, there are {self.sampler.now} connections")
+            # Shares become smaller one after the other; a connection is closed before its share is.
+            seconds = until(30, lambda: self.shared() <= size, f"with a budget of {size}, there are {self.sampler.now} connections")
+            time.sleep(0.1)
             self.sampler.budget = size
             time.sleep(2 * LEASE)
             print(f"  a budget of {size}: after {seconds:.1f} s", flush=True)
@@ -457,7 +462,7 @@ class World:
             self.healed(f"round {number + 1}", 60)
         [checker.end() for checker in checkers]
         written = {number for checker in checkers for number in checker.written}
-        command = [f"{POSTGRES}/psql", "-h", self.server.space.address, "-U", "app", "-At", "-d", "app", "-c", "select number from written"]
+        command = [f"{POSTGRES}/psql", "-h", self.server.space.address, "-U", "postgres", "-At", "-d", "app", "-c", "select number from written"]
         found = {int(line) for line in subprocess.run(command, text=True, capture_output=True, check=True).stdout.split()}
         print(f"{len(written)} transactions were checked", flush=True)
         if written - found or not written:

@@ -224,19 +224,20 @@ impl Node {
         (self.sent, self.phase, self.next_read) = (None, Phase::Read { certain: false }, now);
     }
 
-    /// Connections of a process that was killed before, by pool, which the other one knew.
-    pub fn inherit(&mut self, now: Time, ghosts: &BTreeMap<String, u32>) {
+    /// The [`ghosts`](Node::ghosts) of the process that this one takes over from.
+    pub fn inherit(&mut self, now: Time, ghosts: Option<&BTreeMap<String, u32>>) {
         self.ghosts.until = Some(now + self.timing.ghosts());
+        self.ghosts.unread = ghosts.is_none();
         self.pools.values_mut().for_each(|pool| pool.ghosts = 0);
-        for (name, count) in ghosts {
+        for (name, count) in ghosts.into_iter().flatten() {
             self.pools.entry(name.clone()).or_insert_with(|| Pool::new(Budget::default(), now)).ghosts = *count;
         }
     }
 
-    /// Connections that a killed process of this node may still have, by pool.
-    pub fn ghosts(&self) -> BTreeMap<String, u32> {
+    /// Connections that a killed process of this node may still have, by pool; `None`: all of its shares, which are not read yet.
+    pub fn ghosts(&self) -> Option<BTreeMap<String, u32>> {
         let some = self.pools.iter().filter(|(_, pool)| pool.ghosts > 0);
-        some.map(|(name, pool)| (name.clone(), pool.ghosts)).collect()
+        (!self.ghosts.unread).then(|| some.map(|(name, pool)| (name.clone(), pool.ghosts)).collect())
     }
 
     /// Whether the shares have been read.
@@ -478,8 +479,7 @@ impl Node {
     /// The server has ended all connections, no more will be opened, and the stored floors are removed: the next requests give the
     /// shares and floors away, and [`Node::leave`] follows.
     pub fn vacate(&mut self) {
-        // Those of the process before may not have ended.
-        self.vacated = self.pools.values().all(|pool| pool.ghosts == 0);
+        self.vacated = true;
     }
 
     /// The transaction to leave, when the pools open no connections any more and the stored floors are removed: the node is
@@ -500,9 +500,10 @@ impl Node {
         (Key::Member(self.name.clone()), self.revision)
     }
 
-    /// The records without a share of this node, which has left them.
+    /// The records without a share of this node, which has left them. Where the process before may have connections, it stays.
     fn releases(&self) -> Vec<(String, PoolRecord)> {
-        let mine = self.pools.iter().filter(|(_, pool)| pool.record.nodes.contains_key(&self.name));
+        let is_left = |pool: &Pool| pool.ghosts == 0 && pool.record.nodes.contains_key(&self.name);
+        let mine = self.pools.iter().filter(|(_, pool)| is_left(pool));
         let without = |(name, pool): (&String, &Pool)| {
             let mut record = pool.record.clone();
             record.nodes.remove(&self.name);
@@ -795,10 +796,6 @@ impl Node {
 /// The faults that the simulator plants.
 #[cfg(test)]
 impl Node {
-    pub(crate) fn has_vacated(&self) -> bool {
-        self.vacated
-    }
-
     fn renewal(&self, now: Time, sent: Time) -> Time {
         if self.bug == Some(crate::sim::Bug::LateRenewalBelieved) { now } else { sent }
     }

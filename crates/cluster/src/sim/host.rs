@@ -276,6 +276,9 @@ impl Host {
             let waits = pool.waits_since.map_or(Span::ZERO, |since| clock.since(since));
             let turn = Span::from_millis(100 * u64::from(waiting) / u64::from(pool.active.max(1)));
             let oldest = if pool.active > 0 { waits.min(turn) } else { waits };
+            // Clients take turns: also when there is no server any more, the oldest one has waited since its last turn only.
+            pool.waits_since =
+                pool.waits_since.map(|_| Time::from_micros(clock.micros().saturating_sub(oldest.micros())));
             let others = reserved + left;
             let (open, active, limit) = (pool.open + counted + others, pool.active + others, limit + others);
             // The process that was to take over may have had the rest.

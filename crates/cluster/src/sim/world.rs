@@ -317,10 +317,13 @@ impl World {
         if last.is_none() && !gives_up {
             return;
         }
-        if host.node.has_vacated() {
+        if vacated {
             self.seen.left += u64::from(last.is_some());
-            let record =
-                |pool: &&String| self.etcd.pool(pool).is_some_and(|record| record.nodes.contains_key(&host.name));
+            let ghosts = host.node.ghosts().unwrap_or_default();
+            let record = |pool: &&String| {
+                let has = self.etcd.pool(pool).is_some_and(|record| record.nodes.contains_key(&host.name));
+                has && !ghosts.contains_key(*pool)
+            };
             let kept = self.budgets.keys().find(record).filter(|_| last.is_some());
             self.kept = kept.map(|pool| format!("{} has left, and has a share of {pool}", host.name));
         } else {

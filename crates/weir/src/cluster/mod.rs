@@ -540,7 +540,10 @@ impl Round {
         let number = |name: &str| said[name].as_u64().unwrap_or(0);
         let map = |name: &str| said[name].clone();
         self.node.succeed(now, number("incarnation"), Some(number("successor")));
-        self.node.inherit(now, &serde_json::from_value(map("ghosts")).unwrap_or_default());
+        // Other versions know none.
+        let ghosts = said.get("ghosts").cloned().unwrap_or_else(|| json!({}));
+        let ghosts: Option<BTreeMap<String, u32>> = serde_json::from_value(ghosts).unwrap_or_default();
+        self.node.inherit(now, ghosts.as_ref());
         self.succession.left = Some(serde_json::from_value(map("left")).unwrap_or_default());
         self.succession.takes = Some(Taking {
             from: Process::new(u32::try_from(number("pid")).unwrap_or(0)),
