@@ -4,10 +4,11 @@
 Needs root, `ip`, `iptables` and `unshare`. While all nodes are under load, etcd's leader is killed, minorities are cut off, nodes
 and etcd's leader are frozen beyond a lease, and etcd's disks (small tmpfs) are filled. pg_stat_activity is sampled a hundred
 times a second. Fails if the budget was exceeded once, or if a node serves no client or connections are missing after healing.
-`chaos.py WEIR [STEP…]`: only these steps; SEED and KEEP are in the environment.
+`chaos.py WEIR [STEP…]`: only these steps. `chaos.py WEIR --seed NUMBER [--rounds NUMBER]`: a schedule by chance, in which several of the
+failures in disturbances.py overlap in each round, with clients that check their results. KEEP is in the environment.
 """
 
-import json, os, random, shutil, signal, subprocess, sys, threading, time, urllib.request
+import argparse, json, os, random, shutil, signal, subprocess, sys, threading, time, urllib.request
 
 if missing := [tool for tool in ("ip", "iptables", "unshare", "etcd", "psql") if not shutil.which(tool)]:
     sys.exit(f"not installed: {', '.join(missing)} (on Debian: iproute2, iptables, util-linux, etcd-server, postgresql-client)")
@@ -16,10 +17,17 @@ if os.environ.get("WEIR_CHAOS_NET") != "own":
 
 # The namespace first: the import creates the folder.
 from common import POSTGRES, WEIR, Sampler, account, database, failures, folder, processes, script, start
+from disturbances import Schedule
 
 BUDGET, LEASE, NODES, ETCDS = 20, 4, 5, 3
 DISK = 200 << 20
-chance = random.Random(int(os.environ.get("SEED", "1")))
+options = argparse.ArgumentParser()
+options.add_argument("weir")
+options.add_argument("steps", nargs="*")
+options.add_argument("--seed", type=int, help="of a schedule by chance")
+options.add_argument("--rounds", type=int, default=12)
+options = options.parse_args()
+chance = random.Random(options.seed or 1)
 spaces, mounts = [], []
 
 
@@ -42,10 +50,13 @@ class Space:
     def start(self, log, *command, **more):
         return start(log, "ip", "netns", "exec", self.name, *command, **more)
 
+    def run(self, *command):
+        sh("ip", "netns", "exec", self.name, *command)
+
     def rules(self, action, others):
         for other in others:
             for chain, side in (("INPUT", "-s"), ("OUTPUT", "-d")):
-                sh("ip", "netns", "exec", self.name, "iptables", action, chain, side, other.address, "-j", "DROP")
+                self.run("iptables", action, chain, side, other.address, "-j", "DROP")
 
 
 class Cut:
@@ -66,14 +77,30 @@ class Etcd:
         os.mkdir(self.disk)
         sh("mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", self.disk)
         mounts.append(self.disk)
-        self.client = f"http://{self.space.address}:2379"
+        self.client, self.peer = f"http://{self.space.address}:2379", f"http://{self.space.address}:2380"
 
-    def start(self):
-        peer = f"http://{self.space.address}:2380"
+    def control(self, *arguments):
+        command = ["ip", "netns", "exec", self.space.name, "etcdctl", "--endpoints", self.client, *arguments]
+        try:
+            return subprocess.run(command, env={**os.environ, "ETCDCTL_API": "3"}, text=True, capture_output=True, timeout=10).stdout
+        except subprocess.TimeoutExpired:
+            return ""
+
+    def replace(self, other):
+        """This member has lost its data, and comes back as another one."""
+        members = [line.split(", ") for line in other.control("member", "list").splitlines()]
+        [other.control("member", "remove", fields[0]) for fields in members if fields[3] == self.peer]
+        until(20, lambda: "added" in other.control("member", "add", self.name, "--peer-urls", self.peer), f"{self.name} is not added again")
+        shutil.rmtree(f"{self.disk}/data", ignore_errors=True)
+        self.start("existing")
+
+    def start(self, state="new"):
+        peer = self.peer
         cluster = ",".join(f"etcd{n}=http://10.99.0.{20 + n}:2380" for n in range(1, ETCDS + 1))
         self.process = self.space.start(self.name, "etcd", "--name", self.name, "--data-dir", f"{self.disk}/data", "--listen-client-urls",
                                         self.client, "--advertise-client-urls", self.client, "--listen-peer-urls", peer,
-                                        "--initial-advertise-peer-urls", peer, "--initial-cluster", cluster)
+                                        "--initial-advertise-peer-urls", peer, "--initial-cluster", cluster,
+                                        "--initial-cluster-state", state)
 
     def status(self):
         try:
@@ -106,28 +133,62 @@ class Etcd:
 
 
 class Postgres:
+    name = "the server"
+
     def __init__(self):
-        self.space, data = Space("pg", 10), database()
-        with open(f"{data}/pg_hba.conf", "a") as file:
+        self.space, self.data = Space("pg", 10), database()
+        with open(f"{self.data}/pg_hba.conf", "a") as file:
             file.write("host all all 10.99.0.0/24 trust\n")
-        self.space.start("postgres", "setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups",
-                         f"{POSTGRES}/postgres", "-D", data, "-c", "listen_addresses=10.99.0.10", "-c", "unix_socket_directories=",
-                         "-c", "max_connections=100", "-c", "fsync=off")
-        until(30, lambda: query(self.space.address, 5432, "postgres", "select 1", "postgres"), "PostgreSQL does not start")
-        for statement in ("create role app login", "create database app owner app"):
-            query(self.space.address, 5432, "postgres", statement, "postgres")
+        self.start()
+        for statement in ("create role app login", "create database app owner app", "create role others login"):
+            self.query(statement)
+        query(self.space.address, 5432, "app", "create table written (number int primary key)", "app")
+
+    def start(self):
+        self.process = self.space.start("postgres", "setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups",
+                                        f"{POSTGRES}/postgres", "-D", self.data, "-c", "listen_addresses=10.99.0.10", "-c",
+                                        "unix_socket_directories=", "-c", "max_connections=100", "-c", "fsync=off")
+        until(30, lambda: self.query("select 1"), "PostgreSQL does not start")
+
+    def query(self, text):
+        return query(self.space.address, 5432, "postgres", text, "postgres")
+
+    def restart(self, by):
+        self.process.send_signal(by)
+        self.process.wait(30)
+        self.start()
+
+    def signal(self, number):
+        """To all its processes."""
+        children = subprocess.run(["pgrep", "-P", str(self.process.pid)], text=True, capture_output=True).stdout.split()
+        [os.kill(int(pid), number) for pid in [self.process.pid, *children] if os.path.exists(f"/proc/{pid}")]
+
+    def others(self, count):
+        """Connections of another program."""
+        command = [f"{POSTGRES}/pgbench", "-n", "-h", self.space.address, "-U", "others", "-c", str(count), "-T", "600", "-f",
+                   f"{folder}/long.sql", "postgres"]
+        return start("others", *command)
 
 
 class Node:
     def __init__(self, number, etcds, server):
         self.name, self.space, self.clients = f"node{number}", Space(f"node{number}", 30 + number), 10
-        self.file = f"{folder}/{self.name}.toml"
-        with open(self.file, "w") as file:
+        self.file, self.state = f"{folder}/{self.name}.toml", f"{folder}/{self.name}.floors"
+        self.etcd, self.server = [etcd.client for etcd in etcds[number % ETCDS:] + etcds[:number % ETCDS]], server.space.address
+        # A process takes over from the one with the same socket.
+        os.mkdir(f"{folder}/{self.name}")
+        self.write()
+        self.start()
+
+    def write(self, size=BUDGET, pool="app"):
+        with open(self.file + ".new", "w") as file:
             file.write(f"""[general]
 stats_users = ["viewer"]
+shutdown_timeout = "2s"
 [listen]
 address = "{self.space.address}"
 port = 6432
+unix_socket_dir = "{folder}/{self.name}"
 [auth]
 type = "trust"
 [auth.users]
@@ -137,22 +198,29 @@ viewer = ""
 address = "127.0.0.1"
 port = 8080
 [cluster]
-etcd = {json.dumps([etcd.client for etcd in etcds[number % ETCDS:] + etcds[:number % ETCDS]])}
+etcd = {json.dumps(self.etcd)}
 name = "chaos"
 node = "{self.name}"
 lease = "{LEASE}s"
 floor = 1
-state = "{folder}/{self.name}.floors"
-[pools.app]
-host = "{server.space.address}"
+state = "{self.state}"
+[pools.{pool}]
+host = "{self.server}"
 user = "app"
 mode = "transaction"
-size = {BUDGET}
+size = {size}
 """)
-        self.start()
+        os.replace(self.file + ".new", self.file)
 
     def start(self):
         self.process = self.space.start(self.name, WEIR, "serve", self.file)
+
+    def reload(self):
+        self.process.poll() is None and self.process.send_signal(signal.SIGHUP)
+
+    def upgrade(self):
+        """Another process begins to take over; returns it."""
+        return self.space.start(self.name, WEIR, "upgrade", "--foreground", self.file)
 
     def get(self, path):
         code = f"import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:8080{path}', timeout=5).read().decode())"
@@ -196,12 +264,15 @@ class Load(threading.Thread):
     def __init__(self, node):
         super().__init__(daemon=True)
         self.node, self.running, self.process = node, True, None
+        # A slow query outlasts a lease, also when its client and its node are gone.
+        self.slow = 1 if options.seed is not None else 0
 
     def run(self):
         while self.running:
             with open(f"{folder}/load-{self.node.name}.log", "ab") as log:
                 command = [f"{POSTGRES}/pgbench", "-n", "-h", self.node.space.address, "-p", "6432", "-U", "app", "-c", str(self.node.clients),
-                           "-T", str(chance.randint(2, 8)), "-f", f"{folder}/short.sql@20", "-f", f"{folder}/long.sql@1", "app"]
+                           "-T", str(chance.randint(2, 8)), "-f", f"{folder}/short.sql@40", "-f", f"{folder}/long.sql@2", "-f",
+                           f"{folder}/slow.sql@{self.slow}", "app"]
                 self.process = subprocess.Popen(command, stdout=log, stderr=log)
                 try:
                     self.process.wait(25)
@@ -210,13 +281,60 @@ class Load(threading.Thread):
             time.sleep(0.2)
 
 
+class Checker(threading.Thread):
+    """A client of one node that checks each result, and notes what was written for certain."""
+
+    numbers = iter(range(1, 1 << 30))
+
+    def __init__(self, node):
+        super().__init__(daemon=True)
+        self.node, self.running, self.checked, self.written, self.psql = node, True, 0, [], None
+
+    def connect(self):
+        command = [f"{POSTGRES}/psql", "-h", self.node.space.address, "-p", "6432", "-U", "app", "-At", "-q", "-v", "ON_ERROR_STOP=1", "-d", "app"]
+        with open(f"{folder}/checker-{self.node.name}.log", "ab") as log:
+            self.psql = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1)
+
+    def ask(self, text):
+        self.psql.stdin.write(text + "\n")
+        return self.psql.stdout.readline().strip()
+
+    def run(self):
+        while self.running:
+            try:
+                if not self.psql or self.psql.poll() is not None:
+                    self.connect()
+                number = next(self.numbers)
+                got = [self.ask(f"select {number} * 7;"), self.ask(f"begin; insert into written values ({number}) returning number;"),
+                       self.ask("commit; select 'committed';")]
+            except (OSError, ValueError):
+                got = [""]
+            wanted = [str(number * 7), str(number), "committed"]
+            # An error ends psql: what follows is empty.
+            if [line for line, right in zip(got, wanted) if line not in (right, "")]:
+                failures.append(f"{self.node.name}: {got} instead of {wanted}")
+            if got == wanted:
+                self.checked += 1
+                self.written.append(number)
+            else:
+                self.psql.kill()
+                self.psql.wait()
+            time.sleep(0.05)
+
+    def end(self):
+        self.running = False
+        self.psql and self.psql.kill()
+
+
 class World:
+    cut = Cut
+
     def __init__(self):
         sh("ip", "link", "set", "lo", "up")
         sh("ip", "link", "add", "br0", "type", "bridge")
         sh("ip", "addr", "add", "10.99.0.1/24", "dev", "br0")
         sh("ip", "link", "set", "br0", "up")
-        for name, seconds in (("short", 0.02), ("long", 0.5)):
+        for name, seconds in (("short", 0.02), ("long", 0.5), ("slow", 1.5 * LEASE)):
             with open(f"{folder}/{name}.sql", "w") as file:
                 file.write(f"select pg_sleep({seconds});\n")
         self.etcds = [Etcd(n) for n in range(1, ETCDS + 1)]
@@ -277,6 +395,27 @@ class World:
             [node.process.send_signal(signal.SIGCONT) for node in frozen]
             self.healed(f"{[node.name for node in frozen]} frozen for {seconds:.0f} s")
 
+    def shared(self):
+        return sum(share["share"] for share in self.nodes[0].view()["pools"][0]["shares"])
+
+    def budget_reduced(self):
+        """While all nodes use all they have, the budget becomes smaller, down to one: it is reached, and then never exceeded."""
+        for size in (12, 7, 1):
+            for node in self.nodes:
+                node.write(size=size)
+                node.reload()
+            # Shares become smaller one after the other; a connection is closed before its share is.
+            seconds = until(30, lambda: self.shared() <= size, f"with a budget of {size}, there are {self.sampler.now} connections")
+            time.sleep(0.1)
+            self.sampler.budget = size
+            time.sleep(2 * LEASE)
+            print(f"  a budget of {size}: after {seconds:.1f} s", flush=True)
+        self.sampler.budget = BUDGET
+        for node in self.nodes:
+            node.write()
+            node.reload()
+        self.healed("the reductions")
+
     def views(self):
         """What the console, the API and the metrics of a node show while another is frozen, and afterwards."""
         seen, frozen = self.nodes[0], self.nodes[4]
@@ -313,6 +452,22 @@ class World:
             [etcd.empty() for etcd in full]
             self.healed(f"the disks of {len(full)} etcd were full", 40)
 
+    def schedule(self):
+        checkers = [Checker(node) for node in self.nodes]
+        [checker.start() for checker in checkers]
+        schedule = Schedule(self, chance)
+        for number in range(options.rounds):
+            print(f"round {number + 1}", flush=True)
+            schedule.round(LEASE)
+            self.healed(f"round {number + 1}", 60)
+        [checker.end() for checker in checkers]
+        written = {number for checker in checkers for number in checker.written}
+        command = [f"{POSTGRES}/psql", "-h", self.server.space.address, "-U", "postgres", "-At", "-d", "app", "-c", "select number from written"]
+        found = {int(line) for line in subprocess.run(command, text=True, capture_output=True, check=True).stdout.split()}
+        print(f"{len(written)} transactions were checked", flush=True)
+        if written - found or not written:
+            failures.append(f"committed, and not there: {sorted(written - found)[:10]} of {len(written)}")
+
     def end(self):
         for load in self.loads:
             load.running = False
@@ -320,12 +475,12 @@ class World:
         self.sampler.judge()
 
 
-STEPS = ["leader_killed", "minority_cut", "nodes_frozen", "views", "disk_full"]
+STEPS = ["leader_killed", "minority_cut", "nodes_frozen", "budget_reduced", "views", "disk_full"]
 
 
 def run():
     world = World()
-    for step in sys.argv[2:] or STEPS:
+    for step in options.steps or (STEPS if options.seed is None else ["schedule"]):
         print(step.replace("_", " "), flush=True)
         getattr(world, step)()
     world.end()

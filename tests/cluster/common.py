@@ -127,12 +127,27 @@ class Sampler(threading.Thread):
         super().__init__(daemon=True)
         self.budget, self.began = budget, time.time()
         self.samples, self.most, self.now, self.over, self.running = 0, 0, 0, [], True
-        self.psql = subprocess.Popen([f"{POSTGRES}/psql", "-h", host, "-p", str(port), "-U", "postgres", "-At", "-q", "-d", "postgres"],
-                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        processes.append(self.psql)
+        self.command = [f"{POSTGRES}/psql", "-h", host, "-p", str(port), "-U", "postgres", "-At", "-q", "-d", "postgres"]
+        self.connect()
         self.start()
 
+    def connect(self):
+        self.psql = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1)
+        processes.append(self.psql)
+
     def run(self):
+        while self.running:
+            try:
+                self.sample()
+            except OSError:
+                pass
+            if self.running:
+                # The server was restarted.
+                self.psql.kill()
+                time.sleep(0.05)
+                self.connect()
+
+    def sample(self):
         query = "select count(*) from pg_stat_activity where usename = 'app' and backend_type = 'client backend';\n"
         while self.running:
             began = time.time()

@@ -28,6 +28,8 @@ pub struct Usage {
     pub oldest: Span,
     /// The limit that the pool obeyed when it reported.
     pub limit: u32,
+    /// The floor that the pool obeyed then, and the one on disk if that is higher.
+    pub floor: u32,
 }
 
 /// What a node wants to be written into a pool's record, and the limit that it obeys from now on.
@@ -58,7 +60,8 @@ struct Claim<'a> {
 
 impl View<'_> {
     pub(crate) fn plan(&self) -> Plan {
-        let mine = self.record.entry(self.me);
+        let recorded = self.record.entry(self.me);
+        let mine = Entry { floor: self.kept_floor(recorded.floor), ..recorded };
         let need = (self.usage.active + self.usage.waiting).min(self.record.budget);
         let claims = self.claims();
         let limit = mine.share - self.to_give(mine, need, &claims);
@@ -122,7 +125,35 @@ impl View<'_> {
             };
             give = u32::from(claims.iter().any(older));
         }
-        give.min(lacking)
+        give.min(lacking).max(self.excess(mine))
+    }
+
+    /// What the node gives of a share that a smaller budget has no room for, though it uses it and nobody waits: all nodes find the
+    /// same parts.
+    fn excess(&self, mine: Entry) -> u32 {
+        if self.record.shared() <= self.record.budget {
+            return 0;
+        }
+        mine.share.saturating_sub(self.leveled(self.record.budget, |entry| (entry.share, entry.floor)))
+    }
+
+    /// This node's part if the highest parts are lowered, not below what each keeps, until their sum is at most `most`; names decide
+    /// about the rest.
+    fn leveled(&self, most: u32, part: impl Fn(&Entry) -> (u32, u32)) -> u32 {
+        let lowered = |entry: &Entry, level: u32| {
+            let (part, kept) = part(entry);
+            part.min(level.max(kept))
+        };
+        let sum = |level: u32| self.record.nodes.values().map(|entry| lowered(entry, level)).sum::<u32>();
+        let (mut level, mut above) = (0, most + 1);
+        while level + 1 < above {
+            let middle = level.midpoint(above);
+            if sum(middle) <= most { level = middle } else { above = middle }
+        }
+        let rest = most.saturating_sub(sum(level)) as usize;
+        let higher = self.record.nodes.iter().filter(|(_, entry)| part(entry).0 > lowered(entry, level));
+        let has_more = higher.take(rest).any(|(name, _)| name == self.me);
+        lowered(&self.record.entry(self.me), level) + u32::from(has_more)
     }
 
     /// How many free connections the node takes.
@@ -142,15 +173,23 @@ impl View<'_> {
         wanted.min(free.saturating_sub(others)).min(most)
     }
 
-    /// Floors take half of the budget at most, so that the other half can move.
+    /// The floor that the node takes, or keeps.
     fn floor_of(&self, entry: Entry) -> u32 {
         entry.floor.max(self.room_for_floor(entry).min(entry.share))
     }
 
-    /// The floor that the node wants, as far as there is room for floors.
+    /// The floor that the node wants, as far as there is room for floors. They take half of the budget at most, so that the other
+    /// half can move.
     fn room_for_floor(&self, mine: Entry) -> u32 {
         let others = self.record.floors() - self.record.entry(self.me).floor;
         self.floor.min((self.record.budget / 2).saturating_sub(others)).max(mine.floor)
+    }
+
+    /// What the node keeps of its floor: less if it is configured so, or if the budget has become so small.
+    fn kept_floor(&self, floor: u32) -> u32 {
+        let half = self.record.budget / 2;
+        let fits = if self.record.floors() <= half { floor } else { self.leveled(half, |entry| (entry.floor, 0)) };
+        fits.min(self.floor)
     }
 
     /// The wait to be recorded; one that is nearly right stays, since each change is a write. It names enough, since others
@@ -184,7 +223,7 @@ mod tests {
     }
 
     fn plan(record: &PoolRecord, active: u32, waiting: u32, oldest_ms: u64) -> Plan {
-        let usage = Usage { open: active, active, waiting, oldest: Span::from_millis(oldest_ms), limit: 0 };
+        let usage = Usage { open: active, active, waiting, oldest: Span::from_millis(oldest_ms), ..Usage::default() };
         View { record, me: "me", usage: &usage, seen: Span::ZERO, floor: 0 }.plan()
     }
 
@@ -211,7 +250,7 @@ mod tests {
     #[test]
     fn of_two_nodes_that_wait_for_the_last_connection_exactly_one_takes_it() {
         // Their clients wait in turn, so the present age stays, and the recorded one grows.
-        let usage = Usage { open: 5, active: 5, waiting: 9, oldest: Span::from_millis(100), limit: 5 };
+        let usage = Usage { open: 5, active: 5, waiting: 9, oldest: Span::from_millis(100), limit: 5, floor: 0 };
         for (a, b) in [(500, 400), (400, 500), (500, 500)] {
             let waiting = record(11, &[("a", 5, Some((8, a))), ("b", 5, Some((8, b)))]);
             let takes = |me| {
@@ -241,5 +280,42 @@ mod tests {
     fn a_smaller_budget_is_reached_by_giving() {
         let smaller = record(4, &[("me", 6, None), ("other", 2, None)]);
         assert_eq!(plan(&smaller, 2, 0, 0).limit, 2);
+    }
+
+    #[test]
+    fn a_smaller_budget_is_reached_though_all_use_what_they_have() {
+        for (budget, waits) in [(13, None), (13, Some((3, 5000))), (4, Some((1, 0))), (1, None)] {
+            let names = ["me", "a", "b", "c", "d"];
+            let nodes: Vec<Sample<'_>> = names.iter().map(|name| (*name, 4, waits)).collect();
+            let mut record = record(budget, &nodes);
+            for me in names {
+                let usage = Usage { open: 4, active: 4, waiting: 3, ..Usage::default() };
+                let plan = View { record: &record, me, usage: &usage, seen: Span::ZERO, floor: 0 }.plan();
+                record.set(me, plan.entry);
+            }
+            assert_eq!(record.shared(), budget, "{record:?}");
+        }
+        let mut record = record(2, &[("a", 1, None), ("b", 1, None), ("me", 1, None)]);
+        record.set("me", Entry { share: 1, floor: 1, wait: None });
+        let usage = Usage { open: 1, active: 1, ..Usage::default() };
+        let limit = |me| View { record: &record, me, usage: &usage, seen: Span::ZERO, floor: 1 }.plan().limit;
+        assert_eq!((limit("a"), limit("b"), limit("me")), (1, 0, 1), "a floor stays");
+    }
+
+    #[test]
+    fn floors_become_lower_with_the_budget_and_with_the_configuration() {
+        let entry = Entry { share: 2, floor: 2, wait: None };
+        let names = ["a", "b", "c", "d", "me"];
+        let mut record = PoolRecord { budget: 6, nodes: names.iter().map(|name| ((*name).into(), entry)).collect() };
+        let usage = Usage { open: 2, active: 2, ..Usage::default() };
+        let floor = |record: &PoolRecord, me: &str, floor| {
+            View { record, me, usage: &usage, seen: Span::ZERO, floor }.plan().entry.floor
+        };
+        for name in names {
+            let floor = floor(&record, name, 2);
+            record.set(name, Entry { floor, ..entry });
+        }
+        assert_eq!(record.floors(), 3, "{record:?}");
+        assert_eq!(floor(&record, "a", 0), 0);
     }
 }

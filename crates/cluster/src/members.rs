@@ -41,6 +41,8 @@ struct Seen {
 #[derive(Default, Debug)]
 pub(crate) struct Members {
     seen: BTreeMap<String, Seen>,
+    /// When they were read last.
+    read: Option<Time>,
 }
 
 /// What a node knows about another one's lease.
@@ -58,6 +60,7 @@ impl Members {
     /// Takes over what was read at `now`: all members. A node that has just been restarted keeps its address until its record
     /// has one again.
     pub(crate) fn read(&mut self, now: Time, members: Vec<(String, Revision, Member)>) {
+        self.read = Some(now);
         let mut old = std::mem::take(&mut self.seen);
         for (name, revision, mut member) in members {
             let mut since = now;
@@ -67,6 +70,11 @@ impl Members {
             }
             self.seen.insert(name, Seen { revision, since, member });
         }
+    }
+
+    /// Whether they were read so shortly ago: a node that has returned since is taken for a lost one.
+    pub(crate) fn is_recent(&self, now: Time, within: Span) -> bool {
+        self.read.is_some_and(|read| now.since(read) <= within)
     }
 
     pub(crate) fn lease(&self, now: Time, name: &str, lost_after: Span) -> Lease {

@@ -4,8 +4,10 @@
 //! that each success is a renewal, one whose outcome is unknown can be ruled out by the next heartbeat, and a node whose lease
 //! another one has found expired can write nothing until it has read its shares again.
 //! A share is recorded before it is used, and is used no more before it is released.
-//! A lost node's share is reduced to what its connections at the server, as counted there, can still be.
+//! A lost node's share is reduced to what its connections at the server, as counted there, can still be. A process that is
+//! started with the name of one that was killed does the same with that one's connections, before it uses their part of its share.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::{Span, Time};
@@ -22,8 +24,11 @@ const MOST_POOLS: usize = 32;
 const RETRY: Span = Span::from_millis(500);
 /// This many conflicts in a row make the pause after them longer.
 const MOST_CONFLICTS: u32 = 1;
-/// The time between two looks at the other members while clients wait.
+/// The time between two looks at the other members while clients wait. Before one is taken for lost, it was looked at that
+/// shortly ago.
 const LOOK_AT_MEMBERS: Span = Span::from_secs(1);
+/// The same, before its connections are ended.
+const LOOK_BEFORE_END: Span = Span::from_secs(2);
 
 /// A pool's budget in the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -97,10 +102,22 @@ struct Pool {
     limit: u32,
     /// What it may open without a lease.
     floor: u32,
+    /// What it reported, without the ghosts.
     usage: Usage,
+    /// Connections that a killed process of this node may still have at the server: a part of the share.
+    ghosts: u32,
     budget: Budget,
+    /// The budget is known, also that it has none.
+    configured: bool,
     /// The configured budget is to be written: this node was started, or its configuration has changed.
     write_budget: bool,
+}
+
+/// What is written before it is true; nothing, but for the simulator.
+#[derive(Clone, Copy, Default)]
+struct Early {
+    share: bool,
+    floor: bool,
 }
 
 struct Sent {
@@ -108,6 +125,17 @@ struct Sent {
     request: Request,
     /// The shares after a commit.
     shares: Vec<(String, PoolRecord)>,
+}
+
+/// The killed process with this node's name.
+#[derive(Default)]
+struct Ghosts {
+    /// The process ids that it recorded.
+    backends: BTreeMap<String, Vec<u32>>,
+    /// The shares that are read next are those that it had.
+    unread: bool,
+    /// They count until then, at most.
+    until: Option<Time>,
 }
 
 /// See the head of the file.
@@ -144,15 +172,19 @@ pub struct Node {
     vacated: bool,
     /// The incarnation that this process takes over from: see [`Node::succeed`].
     predecessor: Option<u64>,
+    ghosts: Ghosts,
     #[cfg(test)]
     pub(crate) bug: Option<crate::sim::Bug>,
 }
 
 impl Node {
-    /// A node that has just started. `floors` are those that it stored when it last ran: it may use them at once.
+    /// A node that has just started. `floors` are those that it stored when it last ran: without etcd it may use them when that
+    /// process's queries have ended.
     /// `incarnation` is a random number.
     pub fn new(name: &str, incarnation: u64, timing: Timing, floors: &BTreeMap<String, u32>, now: Time) -> Node {
-        let pool = |floor: &u32| Pool { floor: *floor, limit: *floor, ..Pool::new(Budget::default(), now) };
+        // A process that ends in order leaves none, so the one before was killed.
+        let pool =
+            |floor: &u32| Pool { floor: *floor, limit: *floor, ghosts: *floor, ..Pool::new(Budget::default(), now) };
         Node {
             name: name.to_owned(),
             member: Member { incarnation, ..Member::default() },
@@ -176,6 +208,7 @@ impl Node {
             name_in_use: false,
             vacated: false,
             predecessor: None,
+            ghosts: Ghosts { until: Some(now + timing.ghosts()), ..Ghosts::default() },
             #[cfg(test)]
             bug: None,
         }
@@ -189,6 +222,22 @@ impl Node {
         self.member.incarnation = own.unwrap_or(self.member.incarnation);
         // A transaction of the other one, or of this one, may still be on its way: a heartbeat rules it out.
         (self.sent, self.phase, self.next_read) = (None, Phase::Read { certain: false }, now);
+    }
+
+    /// The [`ghosts`](Node::ghosts) of the process that this one takes over from.
+    pub fn inherit(&mut self, now: Time, ghosts: Option<&BTreeMap<String, u32>>) {
+        self.ghosts.until = Some(now + self.timing.ghosts());
+        self.ghosts.unread = ghosts.is_none();
+        self.pools.values_mut().for_each(|pool| pool.ghosts = 0);
+        for (name, count) in ghosts.into_iter().flatten() {
+            self.pools.entry(name.clone()).or_insert_with(|| Pool::new(Budget::default(), now)).ghosts = *count;
+        }
+    }
+
+    /// Connections that a killed process of this node may still have, by pool; `None`: all of its shares, which are not read yet.
+    pub fn ghosts(&self) -> Option<BTreeMap<String, u32>> {
+        let some = self.pools.iter().filter(|(_, pool)| pool.ghosts > 0);
+        (!self.ghosts.unread).then(|| some.map(|(name, pool)| (name.clone(), pool.ghosts)).collect())
     }
 
     /// Whether the shares have been read.
@@ -221,6 +270,7 @@ impl Node {
             pool.budget = *budget;
         }
         for (name, pool) in &mut self.pools {
+            pool.configured = true;
             if !budgets.contains_key(name) {
                 pool.budget = Budget::default();
                 pool.usage.waiting = 0;
@@ -237,32 +287,54 @@ impl Node {
 
     /// What the pools may open now.
     pub fn grants(&self) -> Grants {
-        if self.vacated {
-            return Grants { until: Time::START, pools: BTreeMap::new() };
-        }
-        let grant = |pool: &Pool| Grant { limit: pool.limit.max(pool.floor), floor: pool.floor };
-        Grants {
-            until: self.renewed.map_or(Time::START, |sent| self.timing.shrink_at(sent)),
-            pools: self.pools.iter().map(|(name, pool)| (name.clone(), grant(pool))).collect(),
-        }
+        let mut grants = Grants { until: Time::START, pools: BTreeMap::new() };
+        self.update_grants(&mut grants);
+        grants
     }
 
-    /// The nodes whose server connections must be ended, before their shares are given away: see [`Node::ended`].
-    pub fn lost(&self) -> impl Iterator<Item = &Lost> {
-        self.lost.iter()
+    /// The same over earlier ones of this node: the simulator needs them in each step, and its maps are most of its time.
+    pub(crate) fn update_grants(&self, grants: &mut Grants) {
+        grants.until = Time::START;
+        if self.vacated {
+            return grants.pools.clear();
+        }
+        grants.until = self.renewed.map_or(Time::START, |sent| self.timing.shrink_at(sent));
+        let grant = |pool: &Pool| Grant {
+            limit: pool.limit.max(pool.floor).saturating_sub(pool.ghosts),
+            floor: pool.floor.saturating_sub(pool.ghosts),
+        };
+        if grants.pools.len() != self.pools.len() {
+            grants.pools = self.pools.iter().map(|(name, pool)| (name.clone(), grant(pool))).collect();
+            return;
+        }
+        // A node's pools are never fewer, so these are the same ones, in the same order.
+        grants.pools.values_mut().zip(self.pools.values()).for_each(|(to, pool)| *to = grant(pool));
     }
 
     /// The lost node whose connections are to be ended next, if this one may do that now: its own connection for it is one of
-    /// its pool's share. Without a lease that would be beyond the floor, and nothing could be given away.
-    pub fn next_end(&self, now: Time) -> Option<&Lost> {
-        self.lost.iter().next().filter(|_| self.standing(now) == Standing::Member || self.ends_without_lease())
+    /// its pool's share. Without a lease that would be beyond the floor, and nothing could be given away. With this node's name it
+    /// is the process before.
+    pub fn next_end(&self, now: Time) -> Option<Lost> {
+        let may = self.standing(now) == Standing::Member || self.ends_without_lease();
+        let haunted = |(_, pool): &(&String, &Pool)| pool.is_haunted() && pool.limit > pool.ghosts;
+        let own = self.pools.iter().find(haunted).filter(|_| self.knows_shares());
+        let own = own.map(|(pool, _)| Lost { pool: pool.clone(), node: self.name.clone(), revision: 0 });
+        let is_recent = self.members.is_recent(now, LOOK_BEFORE_END);
+        let other = || self.lost.iter().find(|lost| self.is_to_end(lost)).filter(|_| is_recent).cloned();
+        own.or_else(other).filter(|_| may)
+    }
+
+    /// Whether a lost node's connections must be ended still, before its share can be used: see [`Node::ended`].
+    pub fn is_to_end(&self, lost: &Lost) -> bool {
+        let Some(pool) = self.pools.get(&lost.pool) else { return false };
+        if lost.node == self.name { pool.ghosts > 0 } else { pool.waits(&self.name) && self.lost.contains(lost) }
     }
 
     /// Whether that may begin with `open` connections of the pool in this process, and for how long; `None`: not now. With it comes
     /// what is known of the lost node's connections.
     pub fn begin_end(&self, now: Time, lost: &Lost, open: u32) -> Option<(Ending, Option<Span>)> {
         let Grant { limit, floor } = self.grants().pools.get(&lost.pool).copied().unwrap_or_default();
-        let begins = self.lost.contains(lost) && self.next_end(now).is_some() && open < limit;
+        let begins = self.is_to_end(lost) && self.next_end(now).is_some() && open < limit;
         // Within a floor the connection may outlast the lease.
         let rest = if floor > 0 { None } else { Some(self.grants().until.since(now)) };
         begins.then(|| (self.ending(lost), rest))
@@ -271,14 +343,24 @@ impl Node {
     /// What is known of a lost node's connections.
     fn ending(&self, lost: &Lost) -> Ending {
         let entry = self.pools.get(&lost.pool).map_or_else(Entry::default, |pool| pool.record.entry(&lost.node));
-        self.members.ending(lost, &self.name, self.floor_after(&lost.node, entry))
+        let ending = self.members.ending(lost, &self.name, self.floor_after(&lost.node, entry));
+        if lost.node != self.name {
+            return ending;
+        }
+        let theirs = self.ghosts.backends.get(&lost.pool).into_iter().flatten().copied().collect();
+        Ending { floor: 0, theirs, ..ending }
     }
 
     /// A lost node has this many connections of this pool left at the server, at most. Returns whether some of its share can
     /// be taken.
     pub fn ended(&mut self, lost: &Lost, left: u32) -> bool {
-        let share = self.pools.get(&lost.pool).map_or(0, |pool| pool.record.entry(&lost.node).share);
-        let taken = left < share && self.lost.remove(lost);
+        let Some(pool) = self.pools.get_mut(&lost.pool) else { return false };
+        if lost.node == self.name {
+            let before = pool.ghosts;
+            pool.ghosts = before.min(left);
+            return pool.ghosts < before;
+        }
+        let taken = left < pool.record.entry(&lost.node).share && self.lost.remove(lost);
         if taken {
             self.ended.insert(lost.clone(), left);
         }
@@ -335,6 +417,10 @@ impl Node {
 
     /// The next request, if one is due and none is under way. Call at least every 50 ms.
     pub fn next_request(&mut self, now: Time) -> Option<Request> {
+        if self.ghosts.until.is_some_and(|until| now >= until) && !self.name_in_use {
+            self.ghosts.until = None;
+            self.pools.values_mut().for_each(|pool| pool.ghosts = 0);
+        }
         if self.sent.is_some() {
             return None;
         }
@@ -414,9 +500,10 @@ impl Node {
         (Key::Member(self.name.clone()), self.revision)
     }
 
-    /// The records without a share of this node, which has left them.
+    /// The records without a share of this node, which has left them. Where the process before may have connections, it stays.
     fn releases(&self) -> Vec<(String, PoolRecord)> {
-        let mine = self.pools.iter().filter(|(_, pool)| pool.record.nodes.contains_key(&self.name));
+        let is_left = |pool: &Pool| pool.ghosts == 0 && pool.record.nodes.contains_key(&self.name);
+        let mine = self.pools.iter().filter(|(_, pool)| is_left(pool));
         let without = |(name, pool): (&String, &Pool)| {
             let mut record = pool.record.clone();
             record.nodes.remove(&self.name);
@@ -461,8 +548,8 @@ impl Node {
             self.next_read = now + if waits { self.timing.round } else { self.timing.idle_round };
             return Some((Request::ReadPools(self.read_to), Vec::new()));
         }
-        let lacks = self.pools.values().any(|pool| pool.record.entry(&self.name).wait.is_some());
-        if now >= self.next_look {
+        let lacks = self.pools.values().any(|pool| pool.waits(&self.name));
+        if now >= self.next_look || lacks && !self.members.is_recent(now, LOOK_AT_MEMBERS) {
             self.next_look = if lacks { now + LOOK_AT_MEMBERS } else { Time::NEVER };
             return Some((Request::ReadMembers, Vec::new()));
         }
@@ -477,10 +564,7 @@ impl Node {
     /// The records to write, and the limits from now on.
     fn changes(&mut self, now: Time) -> Vec<(String, PoolRecord)> {
         let (name, rule) = (&self.name, self.budget_rule);
-        #[cfg(test)]
-        let early = self.bug == Some(crate::sim::Bug::ReleasedBeforeClosed);
-        #[cfg(not(test))]
-        let early = false;
+        let early = self.early();
         let changed =
             |(pool_name, pool): (&String, &mut Pool)| Some((pool_name.clone(), pool.change(now, name, rule, early)?));
         let mut changes: Vec<_> = self.pools.iter_mut().filter_map(changed).collect();
@@ -502,7 +586,7 @@ impl Node {
     fn reclaim(&mut self, now: Time) -> Option<Txn> {
         let mut wanted = BTreeSet::new();
         let mut found = None;
-        for (pool_name, pool) in self.pools.iter().filter(|(_, pool)| pool.record.entry(&self.name).wait.is_some()) {
+        for (pool_name, pool) in self.pools.iter().filter(|(_, pool)| pool.waits(&self.name)) {
             let others = pool.record.nodes.iter().filter(|(other, _)| **other != self.name);
             let floor = |other: &str, entry: &Entry| self.floor_after(other, *entry);
             for (other, entry) in others.filter(|(o, entry)| entry.share > floor(o, entry) || entry.wait.is_some()) {
@@ -560,6 +644,16 @@ impl Node {
     }
 
     #[cfg(not(test))]
+    fn counts_ghosts(&self) -> bool {
+        true
+    }
+
+    #[cfg(not(test))]
+    fn early(&self) -> Early {
+        Early::default()
+    }
+
+    #[cfg(not(test))]
     fn skips_fence(&self) -> bool {
         false
     }
@@ -577,13 +671,16 @@ impl Node {
         let (at, member) = own.unwrap_or((0, Member::default()));
         let mine = at != 0 && member.incarnation == self.member.incarnation;
         let succeeds = self.predecessor == Some(member.incarnation);
-        self.name_in_use = at != 0 && !mine && !succeeds && self.is_alive(now);
+        self.name_in_use = at != 0 && !mine && !succeeds && self.is_alive(now, &all);
         if self.name_in_use {
             self.end_shares();
             self.next_read = now + RETRY;
             return;
         }
         if !mine || member.fenced {
+            if at != 0 && !mine && !succeeds && self.counts_ghosts() {
+                self.ghosts = Ghosts { backends: member.backends.clone(), unread: true, until: None };
+            }
             if self.forgets_on_fence() {
                 self.end_shares();
             }
@@ -601,9 +698,27 @@ impl Node {
         self.take_over(now, all);
     }
 
-    /// Whether the other incarnation with this node's name may still have a lease.
-    fn is_alive(&self, now: Time) -> bool {
-        self.members.lease(now, &self.name, self.timing.lost_after()) == Lease::Valid
+    /// Whether the other incarnation with this node's name may still have a lease, or others are about to end its connections: they
+    /// have connections for that, and this process has none. They have another lease for it.
+    fn is_alive(&self, now: Time, all: &[Stored]) -> bool {
+        let lost_after = self.timing.lost_after();
+        let lives = |name: &str| name != self.name && self.members.lease(now, name, lost_after) == Lease::Valid;
+        let ends = |(name, entry): (&String, &Entry)| entry.share > 0 && entry.wait.is_some() && lives(name);
+        let gives = |stored: &Stored| match &stored.value {
+            Value::Member(_) => false,
+            Value::Pool(record) => {
+                let mine = record.entry(&self.name);
+                mine.share > mine.floor && record.nodes.iter().any(ends)
+            }
+        };
+        let (lease, others) = (self.timing.lease, all.iter().any(gives));
+        let after = Span::from_micros(lost_after.micros() + lease.micros());
+        let unchanged = self.members.all(now).find(|(name, ..)| *name == self.name).map_or(after, |(.., since)| since);
+        match self.members.lease(now, &self.name, lost_after) {
+            Lease::Valid => true,
+            Lease::Ended(_) => others && unchanged < after,
+            Lease::Fenced(_) => others && unchanged < lease,
+        }
     }
 
     /// The shares may have been given away: only floors are left until they are read again.
@@ -625,6 +740,10 @@ impl Node {
             pool.see(now, revision, record);
             pool.obey(now, &self.name);
             self.pools.insert(name, pool);
+        }
+        if std::mem::take(&mut self.ghosts.unread) {
+            self.ghosts.until = Some(now + self.timing.ghosts());
+            self.pools.values_mut().for_each(|pool| pool.ghosts = pool.record.entry(&self.name).share);
         }
     }
 
@@ -689,6 +808,17 @@ impl Node {
         if self.bug == Some(crate::sim::Bug::LeftIgnored) { 0 } else { left }
     }
 
+    fn counts_ghosts(&self) -> bool {
+        self.bug != Some(crate::sim::Bug::GhostsForgotten)
+    }
+
+    fn early(&self) -> Early {
+        Early {
+            share: self.bug == Some(crate::sim::Bug::ReleasedBeforeClosed),
+            floor: self.bug == Some(crate::sim::Bug::FloorLoweredEarly),
+        }
+    }
+
     fn skips_fence(&self) -> bool {
         self.bug == Some(crate::sim::Bug::NoFence)
     }
@@ -710,8 +840,10 @@ impl Pool {
             seen: now,
             limit: 0,
             floor: 0,
-            usage: Usage::default(),
+            usage: Usage { floor: u32::MAX, ..Usage::default() },
+            ghosts: 0,
             budget,
+            configured: false,
             write_budget: budget.size > 0,
         }
     }
@@ -723,39 +855,76 @@ impl Pool {
         (self.revision, self.record) = (revision, record);
     }
 
+    /// Clients of this node wait for more, and others know it.
+    fn waits(&self, me: &str) -> bool {
+        self.record.entry(me).wait.is_some()
+    }
+
     fn plan(&self, now: Time, me: &str, record: &PoolRecord) -> Plan {
         let seen = now.since(self.seen);
-        View { record, me, usage: &self.usage, seen, floor: self.budget.floor }.plan()
+        let floor = if self.configured { self.budget.floor } else { record.entry(me).floor };
+        View { record, me, usage: &self.used(), seen, floor }.plan()
+    }
+
+    /// A killed process's connections are to be ended: a pool that is not configured has no way to do that.
+    fn is_haunted(&self) -> bool {
+        self.ghosts > 0 && self.budget.size > 0
+    }
+
+    /// The usage with the ghosts. One connection more than those is needed to end them.
+    fn used(&self) -> Usage {
+        let Usage { open, active, waiting, limit, .. } = self.usage;
+        let (open, active, limit) = (open + self.ghosts, active + self.ghosts, limit.saturating_add(self.ghosts));
+        let waiting = waiting.max(u32::from(self.is_haunted() && active == self.ghosts));
+        Usage { open, active, waiting, limit, ..self.usage }
     }
 
     /// Takes over the recorded share, less what the node is about to give: a limit that rises meanwhile delays that.
     fn obey(&mut self, now: Time, me: &str) {
         let entry = self.record.entry(me);
-        self.floor = entry.floor;
-        self.limit = self.plan(now, me, &self.record).limit.min(entry.share);
+        let plan = self.plan(now, me, &self.record);
+        self.floor = entry.floor.min(plan.entry.floor);
+        self.limit = plan.limit.min(entry.share);
     }
 
-    /// The record to write, if one is. Sets the limit at once if it becomes lower.
-    fn change(&mut self, now: Time, me: &str, rule: BudgetRule, early: bool) -> Option<PoolRecord> {
-        let mut record = self.record.clone();
+    /// The record to write, if one is. Sets the limit and the floor at once if they become lower.
+    fn change(&mut self, now: Time, me: &str, rule: BudgetRule, early: Early) -> Option<PoolRecord> {
+        // What is so already is not written later, over another node's.
+        self.write_budget &= self.revision == 0 || self.record.budget != self.budget.size;
         let writes = match rule {
-            BudgetRule::OwnFile => self.write_budget,
+            // A store that was made anew has none.
+            BudgetRule::OwnFile => self.write_budget || self.record.budget == 0 && self.budget.size > 0,
             BudgetRule::Newest => self.budget.size > 0,
             BudgetRule::Outdated => false,
         };
-        if writes {
-            record.budget = self.budget.size;
+        let mut record = Cow::Borrowed(&self.record);
+        if writes && record.budget != self.budget.size {
+            record.to_mut().budget = self.budget.size;
         }
         let Plan { mut entry, limit } = self.plan(now, me, &record);
         let before = record.entry(me);
         self.limit = limit.min(before.share);
-        if entry.share < before.share && !early {
+        if entry.floor < before.floor {
+            self.floor = self.floor.min(entry.floor);
+            if !early.floor {
+                // Until it is in force, a loss of the lease leaves the one before.
+                entry.floor = entry.floor.max(self.usage.floor.min(before.floor));
+                entry.share = entry.share.max(entry.floor);
+            }
+        }
+        if entry.share < before.share && !early.share {
             // Released is what is closed. The pool opens none beyond the limit that it has seen.
-            let closed = if self.usage.limit <= self.limit { self.usage.open } else { before.share };
+            let used = self.used();
+            let closed = if used.limit <= self.limit { used.open } else { before.share };
             entry.share = entry.share.max(closed).min(before.share);
         }
-        record.set(me, entry);
-        (record != self.record).then_some(record)
+        if entry != before {
+            record.to_mut().set(me, entry);
+        }
+        match record {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(record) => Some(record),
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) enum Bug {
     FloorGivenAway,
     /// A share is given away though its node has renewed meanwhile.
     NoFence,
+    /// A lower floor is recorded before it is in force.
+    FloorLoweredEarly,
     /// A share is released before the connections are closed.
     ReleasedBeforeClosed,
     /// A connection that is closed here counts no more, though the server has not ended it.
@@ -35,21 +37,25 @@ pub(crate) enum Bug {
     EndedWithoutLease,
     /// Such a connection of a node that is lost itself is taken for another node's, and not counted.
     EnderNotCounted,
+    /// A process that is started with the name of a killed one uses its share, though the server still has connections of that one.
+    GhostsForgotten,
     /// A process that takes over has the whole share, though the old one has not given all of it.
     BothCountShare,
 }
 
-const BUGS: [Bug; 11] = [
+const BUGS: [Bug; 13] = [
     Bug::LateRenewalBelieved,
     Bug::LeaseCountedTwice,
     Bug::FloorGivenAway,
     Bug::NoFence,
+    Bug::FloorLoweredEarly,
     Bug::ReleasedBeforeClosed,
     Bug::EndNotAwaited,
     Bug::VacatedEarly,
     Bug::LeftIgnored,
     Bug::EndedWithoutLease,
     Bug::EnderNotCounted,
+    Bug::GhostsForgotten,
     Bug::BothCountShare,
 ];
 

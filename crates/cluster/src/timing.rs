@@ -48,4 +48,10 @@ impl Timing {
     pub fn lost_after(&self) -> Span {
         Span::from_micros(self.lease.micros() * (1000 + self.drift) / 1000)
     }
+
+    /// How long the connections of a killed process count for the one that is started with its name, if they can't be counted at
+    /// the server meanwhile: its queries may still run.
+    pub fn ghosts(&self) -> Span {
+        Span::from_micros(self.lease.micros() * 2)
+    }
 }

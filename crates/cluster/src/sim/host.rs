@@ -1,6 +1,7 @@
 //! A node's machine: its clock, its disk, its pools, and what it has open at the server.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use weir_base::{Span, Time};
 
@@ -20,6 +21,8 @@ pub(super) struct HostPool {
     pub(super) open: u32,
     /// Closed here, and ended by the server at these times: until then they count there.
     pub(super) ending: Vec<u64>,
+    /// Those of a process that is dead, in the same way.
+    pub(super) ghosts: Vec<u64>,
     /// Clients that want a connection.
     pub(super) demand: u32,
     /// How many of the open ones are in use: transactions end by chance.
@@ -39,6 +42,8 @@ pub(super) struct Host {
     /// The process is dead until then.
     pub(super) dead_until: u64,
     pub(super) pools: BTreeMap<String, HostPool>,
+    /// Their names.
+    names: Rc<[String]>,
     pub(super) grants: Grants,
     pub(super) disk: BTreeMap<String, u32>,
     pub(super) cut_until: u64,
@@ -50,6 +55,8 @@ pub(super) struct Host {
     /// No other one begins before.
     pub(super) ends_after: u64,
     pub(super) budgets: BTreeMap<String, Budget>,
+    /// It has other budgets from then on.
+    pub(super) adopts: Option<(u64, BTreeMap<String, Budget>)>,
     /// The process that this one takes over from.
     pub(super) old: Option<Old>,
     /// What this one keeps until then: the process that was to take over had the rest.
@@ -92,6 +99,7 @@ impl Host {
             frozen_until: 0,
             dead_until: 0,
             pools: budgets.keys().map(|pool| (pool.clone(), HostPool::default())).collect(),
+            names: budgets.keys().cloned().collect(),
             grants: Grants { until: Time::START, pools: BTreeMap::new() },
             disk: BTreeMap::new(),
             cut_until: 0,
@@ -100,6 +108,7 @@ impl Host {
             ender: None,
             ends_after: 0,
             budgets: budgets.clone(),
+            adopts: None,
             old: None,
             kept: None,
         };
@@ -118,6 +127,7 @@ impl Host {
         let clock = self.clock(now);
         self.node = Node::new(&self.name, random.next(), Timing::default(), &self.disk, clock);
         self.node.set_budgets(clock, budgets);
+        (self.budgets, self.adopts) = (budgets.clone(), None);
         self.node.bug = bug;
         (self.departure, self.reserved, self.ender) = (None, None, None);
         (self.old, self.kept) = (None, None);
@@ -134,9 +144,22 @@ impl Host {
 
     /// The node's decisions reach its pools; floors are stored before they are used.
     pub(super) fn take_grants(&mut self) {
-        self.grants = self.node.grants();
-        self.disk = self.grants.pools.iter().map(|(name, grant)| (name.clone(), grant.floor)).collect();
-        self.disk.retain(|_, floor| *floor > 0);
+        self.node.update_grants(&mut self.grants);
+        self.disk.retain(|name, _| self.grants.pools.get(name).is_some_and(|grant| grant.floor > 0));
+        for (name, grant) in self.grants.pools.iter().filter(|(_, grant)| grant.floor > 0) {
+            match self.disk.get_mut(name) {
+                Some(floor) => *floor = grant.floor,
+                None => drop(self.disk.insert(name.clone(), grant.floor)),
+            }
+        }
+    }
+
+    /// Another configuration is in force.
+    pub(super) fn adopt(&mut self, now: u64) {
+        if let Some((_, budgets)) = self.adopts.take_if(|(at, _)| *at <= now) {
+            self.budgets = budgets;
+            self.node.set_budgets(self.clock(now), &self.budgets);
+        }
     }
 
     /// The process ends, and has removed its stored floors.
@@ -158,7 +181,20 @@ impl Host {
     /// What the node's processes have of a pool, or may open.
     pub(super) fn used(&self, now: u64, pool: &str) -> u32 {
         let (old, more) = self.of_old(now, pool);
-        self.at_server(now, pool).max(self.may_open(now, pool)) + old + more
+        self.at_server(now, pool).max(self.may_open(now, pool)) + self.pools[pool].ghosts(now) + old + more
+    }
+
+    /// The process is dead: the kernel closes its sockets, and the server ends its connections at the end of their queries.
+    pub(super) fn dies(&mut self, now: u64, random: &mut Random) {
+        let ender = self.ender.take().map(|ender| ender.lost.pool);
+        for (name, pool) in &mut self.pools {
+            let open = std::mem::take(&mut pool.open) + u32::from(ender.as_ref() == Some(name));
+            pool.active = 0;
+            pool.ghosts.retain(|end| *end > now);
+            pool.ghosts.append(&mut pool.ending);
+            let most = if random.chance(30) { 15_000_000 } else { 500_000 };
+            (0..open).for_each(|_| pool.ghosts.push(now + random.below(most)));
+        }
     }
 
     /// The process closes its connections, waits for their ends, and gives its shares away then.
@@ -190,7 +226,7 @@ impl Host {
             }
             return;
         }
-        let lost = self.node.next_end(clock).cloned().filter(|_| self.departure.is_none() && now >= self.ends_after);
+        let lost = self.node.next_end(clock).filter(|_| self.departure.is_none() && now >= self.ends_after);
         self.reserved = lost.as_ref().map(|lost| lost.pool.clone());
         let Some(lost) = lost else { return };
         let Some(pool) = self.pools.get(&lost.pool) else { return };
@@ -209,14 +245,16 @@ impl Host {
     /// The pools open, use and close connections.
     pub(super) fn step(&mut self, now: u64, random: &mut Random) {
         let clock = self.clock(now);
-        let names: Vec<String> = self.pools.keys().cloned().collect();
         let awaits_end = self.node.bug != Some(Bug::EndNotAwaited);
-        for name in names {
-            let reserved = u32::from(self.reserved.as_ref() == Some(&name));
-            let limit = self.may_open(now, &name).saturating_sub(reserved);
-            let (left, limits) = (self.left(&name), self.kept.is_some().then(|| self.grants.pools.get(&name).copied()));
+        for name in self.names.clone().iter() {
+            let reserved = u32::from(self.reserved.as_ref() == Some(name));
+            let limit = self.may_open(now, name).saturating_sub(reserved);
+            let (left, limits) = (self.left(name), self.kept.is_some().then(|| self.grants.pools.get(name).copied()));
             let forced = clock >= self.grants.until;
-            let Some(pool) = self.pools.get_mut(&name) else { continue };
+            // Another process of the node has the floor that was in force when it had its part.
+            let is_alone = self.old.is_none() && self.kept.is_none();
+            let floor = self.grants.pools.get(name).filter(|_| is_alone).map_or(u32::MAX, |grant| grant.floor);
+            let Some(pool) = self.pools.get_mut(name) else { continue };
             pool.ending.retain(|end| *end > now);
             let ended = random.below(u64::from(pool.active) + 1) as u32;
             pool.active -= ended.min(pool.active);
@@ -238,17 +276,25 @@ impl Host {
             let waits = pool.waits_since.map_or(Span::ZERO, |since| clock.since(since));
             let turn = Span::from_millis(100 * u64::from(waiting) / u64::from(pool.active.max(1)));
             let oldest = if pool.active > 0 { waits.min(turn) } else { waits };
+            // Clients take turns: also when there is no server any more, the oldest one has waited since its last turn only.
+            pool.waits_since =
+                pool.waits_since.map(|_| Time::from_micros(clock.micros().saturating_sub(oldest.micros())));
             let others = reserved + left;
             let (open, active, limit) = (pool.open + counted + others, pool.active + others, limit + others);
             // The process that was to take over may have had the rest.
             let open = open.max(limits.flatten().map_or(0, |grant| grant.limit));
-            self.node.set_usage(&name, Usage { open, active, waiting, oldest, limit });
+            self.node.set_usage(name, Usage { open, active, waiting, oldest, limit, floor });
         }
     }
 }
 
 impl HostPool {
-    /// What the server counts.
+    /// What the server counts of a dead process.
+    pub(super) fn ghosts(&self, now: u64) -> u32 {
+        self.ghosts.iter().filter(|end| **end > now).count() as u32
+    }
+
+    /// What the server counts of this process.
     pub(super) fn at_server(&self, now: u64) -> u32 {
         self.open + self.ending.iter().filter(|end| **end > now).count() as u32
     }

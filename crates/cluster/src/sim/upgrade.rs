@@ -46,6 +46,7 @@ impl Host {
         (node.bug, self.reserved) = (self.node.bug, None);
         node.set_budgets(clock, &self.budgets);
         node.succeed(clock, self.node.member().incarnation, Some(successor));
+        node.inherit(clock, self.node.ghosts().as_ref());
         let mut pools = BTreeMap::new();
         for (name, pool) in &mut self.pools {
             let (open, ending) = (std::mem::take(&mut pool.open), std::mem::take(&mut pool.ending));
@@ -72,6 +73,7 @@ impl Host {
         }
         (self.node, self.grants, self.frozen_until) = (old.node, old.grants, old.frozen_until);
         (self.kept, self.reserved, self.ender) = (Some((kept, now + GHOSTS)), None, None);
+        self.node.set_budgets(clock, &self.budgets);
         self.node.succeed(clock, old.successor, None);
         self.take_grants();
         true

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::node::{Budget, Standing};
+use crate::record::PoolRecord;
 use crate::request::{Reply, Request};
 use crate::sim::Bug;
 use crate::sim::etcd::Etcd;
@@ -14,7 +15,7 @@ const STEP: u64 = 50_000;
 /// Faults begin and end by then.
 pub(super) const FAULTS: u64 = 60_000_000;
 /// Lost nodes are found, and all is quiet by then.
-const QUIET: u64 = FAULTS + 30_000_000;
+const QUIET: u64 = FAULTS + 60_000_000;
 /// What moving demand may take.
 const MOVED: u64 = QUIET + 2_000_000;
 const FAIR: u64 = MOVED + 15_000_000;
@@ -50,6 +51,10 @@ pub(super) struct Seen {
     /// Processes that began to take over, and those that were killed before they had all.
     pub(super) upgrades: u64,
     pub(super) upgrades_failed: u64,
+    /// Changes of the configured budgets.
+    pub(super) budgets: u64,
+    /// Dead processes whose connections were ended by the one that followed.
+    pub(super) ghosts: u64,
 }
 
 impl Seen {
@@ -64,13 +69,21 @@ impl Seen {
         self.left_hastily += other.left_hastily;
         self.upgrades += other.upgrades;
         self.upgrades_failed += other.upgrades_failed;
+        self.budgets += other.budgets;
+        self.ghosts += other.ghosts;
     }
+}
+
+fn budget(random: &mut Random) -> Budget {
+    Budget { size: 1 + random.below(20) as u32, floor: random.below(3) as u32 }
 }
 
 pub(super) struct World {
     is_busy: bool,
     now: u64,
     random: Random,
+    /// Of the changes of the configuration.
+    changes: Random,
     etcd: Etcd,
     etcd_down_until: u64,
     slow_until: u64,
@@ -87,7 +100,6 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64, bug: Option<Bug>) -> World {
         let mut random = Random(seed);
-        let budget = |random: &mut Random| Budget { size: 1 + random.below(20) as u32, floor: random.below(3) as u32 };
         let budgets: BTreeMap<String, Budget> =
             (0..1 + random.below(2)).map(|at| (format!("pool{at}"), budget(&mut random))).collect();
         // Some clusters have more demand than budget, and faults that are few and outlast a lease.
@@ -101,6 +113,7 @@ impl World {
             is_busy,
             now: 0,
             random,
+            changes: Random(seed ^ 0x00c0_ffee),
             etcd: Etcd::default(),
             etcd_down_until: 0,
             slow_until: 0,
@@ -120,8 +133,9 @@ impl World {
             self.now += STEP;
             if self.now < FAULTS {
                 self.fail();
+                self.change_budgets();
             }
-            if self.now < QUIET - 20_000_000 && self.random.chance(2) {
+            if self.now < FAULTS + 10_000_000 && self.random.chance(2) {
                 self.change_demand();
             }
             if self.now == QUIET {
@@ -185,16 +199,13 @@ impl World {
             }
             7 | 8 => {}
             2 => {
-                // A crash: the machine's kernel closes the sockets.
+                // A crash. Some are started again at once.
+                let end = if self.changes.chance(50) { end } else { now + self.changes.below(2_000_000) };
                 let host = &mut self.hosts[at];
                 host.dead_until = end;
-                host.pools.values_mut().for_each(|pool| {
-                    // The server sees that at once; an end under way takes its time.
-                    (pool.open, pool.active) = (0, 0);
-                });
+                host.dies(now, &mut self.changes);
                 self.processes[at] += 1;
-                let (clock, budgets) = (end, self.budgets.clone());
-                host.start(clock, &mut self.random, &budgets, self.bug);
+                host.start(end, &mut self.random, &self.budgets, self.bug);
             }
             3 => self.hosts[at].cut_until = end,
             4 if self.hosts[at].runs(now) && self.hosts[at].departure.is_none() && self.hosts[at].old.is_none() => {
@@ -203,6 +214,18 @@ impl World {
             }
             4 | 5 => self.etcd_down_until = end.min(now + 15_000_000),
             _ => self.slow_until = end,
+        }
+    }
+
+    /// Other budgets, which the nodes adopt one after the other; about one in two seeds.
+    fn change_budgets(&mut self) {
+        if self.changes.below(2 * FAULTS / STEP) > 0 {
+            return;
+        }
+        self.seen.budgets += 1;
+        self.budgets.values_mut().for_each(|old| *old = budget(&mut self.changes));
+        for host in &mut self.hosts {
+            host.adopts = Some((self.now + self.changes.below(5_000_000), self.budgets.clone()));
         }
     }
 
@@ -258,6 +281,7 @@ impl World {
             }
             self.deliver(at);
             let now = self.now;
+            self.hosts[at].adopt(now);
             self.hosts[at].take_grants();
             let open = |host: &Host| host.pools.values().map(|pool| u64::from(pool.open)).sum::<u64>();
             let before = open(&self.hosts[at]);
@@ -295,8 +319,11 @@ impl World {
         }
         if vacated {
             self.seen.left += u64::from(last.is_some());
-            let record =
-                |pool: &&String| self.etcd.pool(pool).is_some_and(|record| record.nodes.contains_key(&host.name));
+            let ghosts = host.node.ghosts().unwrap_or_default();
+            let record = |pool: &&String| {
+                let has = self.etcd.pool(pool).is_some_and(|record| record.nodes.contains_key(&host.name));
+                has && !ghosts.contains_key(*pool)
+            };
             let kept = self.budgets.keys().find(record).filter(|_| last.is_some());
             self.kept = kept.map(|pool| format!("{} has left, and has a share of {pool}", host.name));
         } else {
@@ -306,10 +333,11 @@ impl World {
         if let Some(txn) = last {
             self.send(at, Request::Commit(txn));
         }
-        let (host, budgets) = (&mut self.hosts[at], self.budgets.clone());
+        let host = &mut self.hosts[at];
         host.dead_until = back.max(now);
+        host.dies(now, &mut self.changes);
         self.processes[at] += 1;
-        host.start(back.max(now), &mut self.random, &budgets, self.bug);
+        host.start(back.max(now), &mut self.random, &self.budgets, self.bug);
     }
 
     fn send(&mut self, host: usize, request: Request) {
@@ -381,7 +409,9 @@ impl World {
             match &host.ender {
                 Some(ender) if ender.result.is_none() && ender.done <= now => {
                     let (name, pool, floor) = (ender.lost.node.clone(), ender.lost.pool.clone(), ender.ending.floor);
-                    let left = self.end_connections_of(&name, &pool, floor);
+                    let own = name == host.name;
+                    let left =
+                        if own { self.end_ghosts(at, &pool) } else { self.end_connections_of(&name, &pool, floor) };
                     let left = (!self.random.chance(10)).then_some(left);
                     let ended = now + end_of(now, &mut self.random);
                     self.hosts[at].ender.iter_mut().for_each(|ender| ender.result = Some((left, ended)));
@@ -412,36 +442,53 @@ impl World {
         let has = host.pools.get_mut(pool).expect("all have the same pools");
         has.open = has.open.min(kept);
         has.active = has.active.min(has.open);
+        has.ghosts.truncate((kept - has.open) as usize);
+        let ghosts = has.ghosts(now);
         let open = if forgets { has.at_server(now) } else { host.at_server(now, pool) };
-        open + host.of_old(now, pool).0
+        open + ghosts + host.of_old(now, pool).0
     }
 
+    /// The same for the dead process of a node, by the one that was started with its name.
+    fn end_ghosts(&mut self, at: usize, pool: &str) -> u32 {
+        let kept = if self.changes.chance(40) { self.changes.below(4) as usize } else { 0 };
+        let has = self.hosts[at].pools.get_mut(pool).expect("all have the same pools");
+        has.ghosts.truncate(kept);
+        self.seen.ghosts += 1;
+        has.ghosts(self.now)
+    }
+
+    /// What all have, or may open, is at most the sum of their shares, which is at most the budget, but for one that was reduced.
     fn check_budgets(&self) -> Result<(), String> {
         for (name, budget) in &self.budgets {
             let used = |host: &Host| host.used(self.now, name);
-            let all: Vec<u32> = self.hosts.iter().map(used).collect();
-            let sum: u32 = all.iter().sum();
-            if sum > budget.size {
+            let sum: u32 = self.hosts.iter().map(used).sum();
+            let record = self.etcd.pool(name);
+            let shared = record.map_or(0, PoolRecord::shared);
+            if sum > shared {
+                let all: Vec<u32> = self.hosts.iter().map(used).collect();
                 return Err(format!(
-                    "over budget at {} ms: {name} has {}, and nodes {all:?}: {:?}",
+                    "over budget at {} ms: {name} has {}, and nodes {all:?}: {record:?}",
                     self.now / 1000,
                     budget.size,
-                    self.etcd.pool(name)
                 ));
             }
         }
         Ok(())
     }
 
-    /// Connections that could serve a client serve one.
+    /// Connections that could serve a client serve one, and a smaller budget is obeyed.
     fn check_progress(&self) -> Result<(), String> {
         for (name, budget) in &self.budgets {
+            let record = self.etcd.pool(name);
+            if record.is_none_or(|record| record.budget != budget.size || record.shared() > budget.size) {
+                return Err(format!("{name} has a budget of {}: {record:?}", budget.size));
+            }
             let pools = || self.hosts.iter().map(|host| (&host.pools[name], &host.name));
             let record = self.etcd.pool(name).ok_or_else(|| format!("{name} has no record"))?;
             let reserved: u32 = pools().map(|(pool, host)| record.entry(host).floor.saturating_sub(pool.demand)).sum();
             let active: u32 = pools().map(|(pool, _)| pool.active).sum();
             let demand: u32 = pools().map(|(pool, _)| pool.demand).sum();
-            if active < demand.min(budget.size - reserved) {
+            if active < demand.min(budget.size.saturating_sub(reserved)) {
                 return Err(format!(
                     "progress: {name} has a budget of {}, {demand} clients, {active} served: {record:?}",
                     budget.size

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use weir_admin::{PoolHealth, RefusalRecord};
+use weir_admin::{ClusterPool, PoolHealth, RefusalRecord};
 use weir_base::{PoolMode, Span};
 
 use super::*;
@@ -96,7 +96,10 @@ fn however_many_pools_there_are_the_labels_are_bounded_and_the_sums_are_right() 
 fn plain() -> String {
     let text = "[auth]\ntype = \"trust\"\n[auth.users]\nann = \"\"\n[pools.app0]\nhost = \"::1\"\n";
     let config = weir_config::load("weir.toml".as_ref(), &|_| Ok(text.to_owned()), &|_| None).expect("a pool");
-    Format::Plain.of(super::text(Figures::new(report(1), &config, "test", Cpu::of([(0, 2.5)]))))
+    let pool = ClusterPool { name: "app0".into(), budget: 20, shares: Vec::new() };
+    let cluster = ClusterView { cluster: "production".into(), node: "weir-1".into(), pools: vec![pool], ..Default::default() };
+    let report = Report { cluster: Some(Arc::new(cluster)), ..report(1) };
+    Format::Plain.of(super::text(Figures::new(report, &config, "test", Cpu::of([(0, 2.5)]))))
 }
 
 /// The names of metrics in a text.
@@ -112,6 +115,7 @@ fn the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() {
     for (file, text) in [
         ("grafana.json", include_str!("../../../../monitoring/grafana.json")),
         ("alerts.yml", include_str!("../../../../monitoring/alerts.yml")),
+        ("cluster.yml", include_str!("../../../../monitoring/cluster.yml")),
     ] {
         let wanted = names(text);
         assert!(wanted.len() > 5, "{file} asks for {wanted:?}");
@@ -140,4 +144,6 @@ fn promtool_accepts_the_metrics_and_the_rules() {
     assert_eq!(promtool(&["check", "metrics"], &plain()), Ok(()));
     assert_eq!(promtool(&["check", "rules", "alerts.yml"], ""), Ok(()));
     assert_eq!(promtool(&["test", "rules", "alerts.test.yml"], ""), Ok(()));
+    assert_eq!(promtool(&["check", "rules", "cluster.yml"], ""), Ok(()));
+    assert_eq!(promtool(&["test", "rules", "cluster.test.yml"], ""), Ok(()));
 }

@@ -267,11 +267,15 @@ impl Round {
         if let Some(Reply::SharedOpen(open)) = self.ask(Request::SetShared(self.limits.clone())) {
             self.succession.left = None;
             let now = self.handle.now();
+            // While another process has a part of the share, it may have the floor that was in force then.
+            let is_alone = self.succession.gives.is_none() && self.succession.takes.is_none();
             for (name, open, other) in open {
                 let grant = grants.pools.get(&name).copied().unwrap_or_default();
                 let limit = if now < until { grant.limit } else { grant.floor };
                 let mut usage = self.usages.usage(&name, open, limit);
                 (usage.open, usage.active) = (usage.open + other, usage.active + other);
+                let stored = self.stored.get(&name).copied().unwrap_or(0);
+                usage.floor = if is_alone { grant.floor.max(stored) } else { u32::MAX };
                 if hands_over {
                     // The process that was to take over may have had the rest.
                     usage.open = usage.open.max(limit);
@@ -323,7 +327,7 @@ impl Round {
         }
         let now = self.handle.now();
         let may = now >= self.next_end && !self.succession.is_asked();
-        let lost = self.node.next_end(now).filter(|_| may).cloned();
+        let lost = self.node.next_end(now).filter(|_| may);
         self.reserved = lost.as_ref().map(|lost| lost.pool.clone());
         let Some(lost) = lost else { return };
         if self.node.grants().pools.get(&lost.pool).is_none_or(|grant| grant.limit == 0) {
@@ -355,8 +359,7 @@ impl Round {
                 self.report_error(text);
             }
         }
-        self.next_end =
-            self.handle.now() + if self.node.lost().any(|other| other == lost) { END_AGAIN } else { Span::ZERO };
+        self.next_end = self.handle.now() + if self.node.is_to_end(lost) { END_AGAIN } else { Span::ZERO };
     }
 
     /// The process ends, and its workers have ended: what it had is for others. `vacated`: its connections have ended, too, so that
@@ -508,7 +511,7 @@ impl Round {
         let member = self.node.member();
         let said = json!({
             "incarnation": member.incarnation, "successor": successor, "pid": std::process::id(),
-            "backends": member.backends, "left": left,
+            "backends": member.backends, "left": left, "ghosts": self.node.ghosts(),
         });
         self.succession.gives = Some(Giving { to: Process::new(pid), successor, limits, stays: false, back: false });
         said.to_string().into_bytes()
@@ -537,6 +540,10 @@ impl Round {
         let number = |name: &str| said[name].as_u64().unwrap_or(0);
         let map = |name: &str| said[name].clone();
         self.node.succeed(now, number("incarnation"), Some(number("successor")));
+        // Other versions know none.
+        let ghosts = said.get("ghosts").cloned().unwrap_or_else(|| json!({}));
+        let ghosts: Option<BTreeMap<String, u32>> = serde_json::from_value(ghosts).unwrap_or_default();
+        self.node.inherit(now, ghosts.as_ref());
         self.succession.left = Some(serde_json::from_value(map("left")).unwrap_or_default());
         self.succession.takes = Some(Taking {
             from: Process::new(u32::try_from(number("pid")).unwrap_or(0)),
