@@ -27,6 +27,8 @@ class Node:
     def __init__(self, name, etcd, server):
         self.name, self.port = name, free_port()
         self.file = f"{folder}/{name}.toml"
+        self.web = free_port() if DEMO else 0
+        web = f'[web]\naddress = "127.0.0.1"\nport = {self.web}\n' if DEMO else ""
         with open(self.file, "w") as file:
             file.write(f"""[general]
 shutdown_timeout = "1s"
@@ -37,7 +39,7 @@ port = {self.port}
 type = "trust"
 [auth.users]
 app = ""
-[cluster]
+{web}[cluster]
 etcd = ["http://127.0.0.1:{etcd.port}"]
 name = "demo"
 node = "{name}"
@@ -225,6 +227,8 @@ def run():
     sampler = Sampler(BUDGET, port=server)
     print(f"etcd, PostgreSQL and three nodes run in {folder}; the budget is {BUDGET}", flush=True)
     if DEMO:
+        print("The panel's page Cluster, at any node: " + ", ".join(f"http://127.0.0.1:{node.web}/#/cluster" for node in nodes))
+        print(f"On a terminal: {WEIR} top --cluster http://127.0.0.1:{nodes[0].web}\nCtrl-C ends it.\n", flush=True)
         for turn in range(1_000_000):
             load = Load(nodes[turn % 3], 20)
             for _ in range(8):
