@@ -134,6 +134,10 @@ panel: ## Build the panel into crates/web/panel, which is committed (needs Node.
 api-test: ## Test the API against its description, by schemathesis (EXAMPLES=20, SEED=1; needs Python 3.10)
 	@EXAMPLES="$(EXAMPLES)" SEED="$(SEED)" tests/api/run.sh $(ARGS)
 
+.PHONY: grafana-test
+grafana-test: ## Check monitoring/grafana.json against Grafana's schema library (needs Node.js and npm)
+	@tests/grafana/run.sh
+
 .PHONY: panel-test
 panel-test: ## Test the panel in a real browser, with a real Weir (ONLY=REGEX, SHOTS=FOLDER for pictures)
 	@ONLY="$(ONLY)" SHOTS="$(SHOTS)" tests/panel/run.sh $(ARGS)

@@ -180,6 +180,7 @@ if [ "$ci" = yes ]; then
     unset WEIR_TEST_IO
     # Beside the simulator, pages have three times the time that they have alone.
     beside step "The panel in a browser" env SLOWER="${SLOWER:-3}" tests/panel/run.sh
+    step "The dashboard against Grafana's schema library" tests/grafana/run.sh
     if [ "$all" = yes ]; then
         step "The simulator" make --no-print-directory sim COUNT="${COUNT:-50000}"
     else

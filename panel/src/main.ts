@@ -1,5 +1,6 @@
 // The page's beginning: styles, then the shell.
 import { mount } from 'svelte';
+import './style/font.css';
 import './style/tokens.css';
 import './style/base.css';
 import './style/parts.css';

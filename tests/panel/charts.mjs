@@ -116,7 +116,7 @@ test('a change is marked, the zone is chosen, and an unknown past is reported', 
   assert.equal(await patch(size), 200);
   await goTo('pools/app?zone=utc&compare=week');
   await page.getByText(/^.*Changes:.*changed/).waitFor();
-  await page.getByText(/Nothing is known of then/).waitFor();
+  await page.getByText(/No data for that time/).waitFor();
   await slider('Clients').focus();
   await page.keyboard.press('Home');
   await until('times are in UTC', async () => / UTC: with a server/.test(await slider('Clients').getAttribute('aria-valuetext')));

@@ -15,7 +15,8 @@ const url = ({ user = server.user, password = server.password, host = server.hos
 let weir, stage, page, on;
 
 before(async () => {
-  weir = await serve('[auth.users]\nsomebody = "another"\n');
+  // Without any user, too.
+  weir = await serve('[auth]\ntype = "scram-sha-256"\n');
   stage = await open({ panel: weir.panel });
   ({ page } = stage);
   on = words(page);
@@ -67,6 +68,13 @@ test('each usual reason of a failed login is at its field, in plain words', asyn
     assert.match(await wrongAt(key), text);
     await page.locator(`#field-${key}:focus`).waitFor();
   }
+  await on.field('Connection URL').fill('mysql://shop@db/shop');
+  await on.button('Create pool').click();
+  await page.locator('#field-address:focus').waitFor();
+  assert.match(await wrongAt('address'), /no connection URL of PostgreSQL/);
+  await on.field('Connection URL').fill(url({ port: 1 }));
+  await on.button('Create pool').click();
+  await page.getByText('Not connected.').waitFor();
   assert.deepEqual(await looks(page, 'new-refused'), []);
 });
 

@@ -32,7 +32,7 @@ test('a change of a pool is rolled back: first what it would do, then the file h
   assert.match(weir.file(), /size = 9/);
   await stage.goTo('history');
   await page.getByText('for the sale').waitFor();
-  await page.getByRole('row', { name: /for the sale/ }).getByText('present', { exact: true }).waitFor();
+  await page.getByRole('row', { name: /for the sale/ }).getByText('current', { exact: true }).waitFor();
   await on.button('Roll back to version 1').click();
   const dialog = page.getByRole('dialog');
   await dialog.getByText('This will disconnect nobody.').waitFor();

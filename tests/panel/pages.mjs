@@ -79,7 +79,7 @@ test('a Weir without pools, and one that does not answer, are reported', async (
       await page.getByRole('link', { name: 'Or fill in the fields' }).waitFor();
       const wrong = await looks(page, 'pools-none');
       await words(page).link('Audit').click();
-      await page.getByText('not kept over a restart').waitFor();
+      await page.getByText('Kept until the next restart only').waitFor();
       wrong.push(...(await looks(page, 'audit-none')));
       await page.route('**/api/v1/**', (route) => route.abort());
       await words(page).link('Settings').click();

@@ -76,6 +76,8 @@ ${more}
   weir = await serve(`[general]
 admin_users = ["app"]
 track_statements = 100
+[limits]
+query_wait_timeout = "1h"
 [auth]
 type = "trust"
 [auth.users]
@@ -131,7 +133,7 @@ test('each pool has the same word in the API, the console and the panel, and eac
     await row.getByText(state, { exact: true }).first().waitFor();
   }
   // The worst ones have a line, the others are a click away; and clients that a limit refuses are a fault.
-  const banner = page.getByRole('region', { name: 'Problems' });
+  const banner = page.getByRole('region', { name: 'Problems', exact: true });
   await banner.getByRole('link', { name: /more pools? with a problem/ }).waitFor();
   await banner.getByText(/A limit refuses clients or their requests of blog/).waitFor();
   // What the pool's health says is the incident's word, too.
@@ -145,7 +147,7 @@ for (const [path, whole] of Object.entries(PAGES)) {
   test(`the page ${path} is accessible and fits while much is broken`, async () => {
     await stage.goTo(path);
     await whole(stage.page).waitFor();
-    await stage.page.getByRole('region', { name: 'Problems' }).waitFor();
+    await stage.page.getByRole('region', { name: 'Problems', exact: true }).waitFor();
     assert.deepEqual(await looks(stage.page, `problems-${path.replace(/[?=]/g, '-')}`), []);
   });
 }

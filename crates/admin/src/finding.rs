@@ -3,10 +3,10 @@
 //!
 //! Plain data, without a value of a query.
 
-use weir_base::{Span, prefix};
+use weir_base::Span;
 
 use crate::client_names::ClientNames;
-use crate::health::MAX_MESSAGE;
+use crate::one_line::one_line;
 
 /// After this time without another look, a finding says nothing any more.
 const LASTS: Span = Span::from_secs(12);
@@ -38,8 +38,7 @@ pub struct LockWait {
 impl Finding {
     /// A finding of this time; the cause becomes one line, which is shortened if it is long.
     pub fn new(at: u64, lock: Option<LockWait>, cause: &str, advice: &'static str) -> Finding {
-        let cause = prefix(cause, MAX_MESSAGE).replace(|c: char| c.is_control(), " ");
-        Finding { at, lock, cause, advice }
+        Finding { at, lock, cause: one_line(cause), advice }
     }
 
     /// Whether it still counts.

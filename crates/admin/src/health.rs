@@ -5,11 +5,12 @@
 
 use std::fmt;
 
-use weir_base::{Span, Target, prefix};
+use weir_base::{Span, Target};
 
 use crate::client_names::ClientNames;
 use crate::clock::timestamp;
 use crate::finding::Finding;
+use crate::one_line::one_line;
 
 /// A server whose client or query has not moved for this long counts as motionless; a login without an answer for this long
 /// counts as failed.
@@ -26,9 +27,6 @@ const ATTRIBUTES: [&str; 4] = [
     "server is in hot standby mode",
     "server is not in hot standby mode",
 ];
-
-/// The longest error text that is kept, in bytes.
-pub(crate) const MAX_MESSAGE: usize = 500;
 
 /// The state of a pool. A greater one is worse, and speaks for several pools that are shown as one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -220,8 +218,7 @@ pub struct LoginFailure {
 impl LoginFailure {
     /// A failed login; a long text is shortened, and is one line.
     pub fn new(since: u64, last: u64, sqlstate: &str, message: &str) -> LoginFailure {
-        let message = prefix(message, MAX_MESSAGE).replace(|c: char| c.is_control(), " ");
-        LoginFailure { since, last, sqlstate: sqlstate.to_owned(), message }
+        LoginFailure { since, last, sqlstate: sqlstate.to_owned(), message: one_line(message) }
     }
 
     /// What to do about an error that says more than its state does. PostgreSQL has one SQLSTATE for several errors; where it

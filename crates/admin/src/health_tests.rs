@@ -3,7 +3,8 @@
 use weir_base::PoolMode;
 
 use super::*;
-use crate::health::{LoginFailure, MAX_MESSAGE, PoolHealth};
+use crate::health::{LoginFailure, PoolHealth};
+use crate::one_line::MAX_MESSAGE;
 
 fn pool(change: impl FnOnce(&mut PoolRecord)) -> PoolRecord {
     let mut pool = PoolRecord::new("app", "owner", PoolMode::Transaction);

@@ -22,6 +22,7 @@ mod health_rule;
 mod health_watch;
 mod histogram;
 mod lost;
+mod one_line;
 mod recent_log;
 mod records;
 mod refusals;

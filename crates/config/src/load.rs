@@ -200,6 +200,13 @@ impl Loader<'_> {
                 users
             }
             (None, None) if may_do_without_users(config) => Users::default(),
+            // The panel can create the first one.
+            (None, None) if !config.web.addresses.is_empty() => {
+                let text = "there are no users yet, so no client can log in: create one in the panel or with the API"
+                    .to_owned();
+                config.remarks.push(ConfigWarning { key: "auth.users".to_owned(), text });
+                Users::default()
+            }
             (None, None) => {
                 if !self.found.explains("auth") {
                     let hint = "name a file of users as \"file\" in [auth], or list them in [auth.users]";

@@ -85,16 +85,26 @@ impl Link<'_, '_> {
 impl Server {
     /// A reply other than an error comes, whose body this is, and which ends at this byte of the input. What was executed with
     /// it. Called before the reply is matched with its request.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn watch_reply(&mut self, tag: u8, body: &[u8], at: usize) -> Option<Executed> {
+        match tag {
+            back::COMMAND_COMPLETE | back::PORTAL_SUSPENDED | back::EMPTY_QUERY | back::READY => {
+                self.watch_end(tag, body, at)
+            }
+            _ => None,
+        }
+    }
+
+    /// A reply that may end a request.
+    #[inline(never)]
+    fn watch_end(&mut self, tag: u8, body: &[u8], at: usize) -> Option<Executed> {
         let (asked, statement) = self.pending.head_watched()?;
         let simple = matches!(asked, Expected::Query | Expected::QueryLogged);
         let watched = &mut self.watched;
         match tag {
             back::COMMAND_COMPLETE => watched.rows += rows_of(body),
             back::PORTAL_SUSPENDED => watched.rows += u64::from(watched.row_limit),
-            back::EMPTY_QUERY | back::READY => {}
-            _ => return None,
+            _ => {}
         }
         let ends = if simple { tag == back::READY } else { asked == Expected::Execute };
         if ends && statement != StatementId::NONE {

@@ -5,14 +5,14 @@
 
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::{And, DefaultPredicate, Predicate, SizeAbove};
+use tower_http::compression::predicate::{And, DefaultPredicate, NotForContentType, Predicate, SizeAbove};
 
 /// Below this size, in bytes, an answer fits into one packet anyway.
 const SMALL: u16 = 1024;
 
 /// Compresses large answers, and sets `Vary`.
-pub(crate) fn layer() -> CompressionLayer<And<DefaultPredicate, SizeAbove>> {
+pub(crate) fn layer() -> CompressionLayer<And<And<DefaultPredicate, NotForContentType>, SizeAbove>> {
     // The default leaves out events, pictures, and compressed types.
-    let large = DefaultPredicate::new().and(SizeAbove::new(SMALL));
+    let large = DefaultPredicate::new().and(NotForContentType::const_new("font/")).and(SizeAbove::new(SMALL));
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(large)
 }

@@ -111,7 +111,7 @@ impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
     /// Why the list will not survive a restart; none if it will.
     pub(crate) fn why_not_persisted(&self) -> Option<String> {
         if !self.kept {
-            return Some("there is no [web] history; it ends with the process".to_owned());
+            return Some("[web] history names no folder".to_owned());
         }
         lock(&self.list).error.clone()
     }

@@ -67,7 +67,7 @@ function inline(text: string): string {
       .replace(/!\[[^\]]*\]\([^)]*\)/g, '')
       .replace(/\*\*([^*]+)\*\*/g, '<strong>$1</strong>')
       .replace(/(^|[\s(])\*([^*\s][^*]*)\*/g, '$1<em>$2</em>');
-  }).join('').replace(/\[((?:[^\][]|<code>[^<]*<\/code>)*)\]\(([^)\s]+)\)/g, (_, label: string, target: string) => linked(label, target));
+  }).join('').replace(/\*(<code>[^<]*<\/code>)\*/g, '<em>$1</em>').replace(/\[((?:[^\][]|<code>[^<]*<\/code>)*)\]\(([^)\s]+)\)/g, (_, label: string, target: string) => linked(label, target));
 }
 
 /** Pages that the binary has open here, and the web in another tab; other files are named only. */

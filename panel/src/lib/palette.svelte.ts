@@ -2,6 +2,7 @@
 import { get } from './api';
 import { when } from './format';
 import { DOCS } from './docs';
+import { openPages } from './pages';
 import { pools } from './pools.svelte';
 import { to } from './router.svelte';
 import { session } from './session.svelte';
@@ -16,23 +17,12 @@ export interface Found {
   href: string;
 }
 
-const PAGES: [name: string, note: string, href: string, role: 'viewer' | 'operator' | 'admin'][] = [
-  ['Pools', 'the overview', to('pools'), 'viewer'],
+/** Pages that the navigation has no link to. */
+const MORE: [name: string, note: string, href: string, role: 'viewer' | 'admin'][] = [
   ['Create pool', 'paste a URL', to('new'), 'admin'],
-  ['Databases', 'servers and their connections', to('databases'), 'viewer'],
-  ['Cluster', 'nodes and their shares', to('cluster'), 'viewer'],
-  ['Users', 'who may connect', to('users'), 'viewer'],
-  ['Incidents', 'why is it slow?', to('incidents'), 'viewer'],
-  ['Statements', 'what takes the time', to('statements'), 'viewer'],
-  ['Alerts', 'what fires, targets, silences', to('alerts'), 'viewer'],
-  ['Advice', 'sizes', to('advice'), 'viewer'],
-  ['Settings', 'of the process', to('settings'), 'viewer'],
   ['Changed settings', 'other than their defaults', `${to('settings')}?show=changed`, 'viewer'],
-  ['Log', 'the last lines', to('log'), 'viewer'],
-  ['History', 'versions of the configuration', to('history'), 'viewer'],
-  ['Audit', 'who changed what', to('audit'), 'operator'],
-  ['Lab', 'experiments', to('lab'), 'viewer'],
 ];
+
 interface Version {
   number: number;
   at: number;
@@ -75,7 +65,10 @@ class Palette {
       .slice(0, most)
       .map(([, found]) => found);
     return [
-      ...best(PAGES.filter(([, , href, role]) => session.may(role) && session.has(href.slice(2))).map(([name, note, href]) => ({ kind: 'Page', name, note, href }))),
+      ...best([
+        ...openPages().map(({ page, label, note }): Found => ({ kind: 'Page', name: label, note, href: to(page) })),
+        ...MORE.filter(([, , , role]) => session.may(role)).map(([name, note, href]): Found => ({ kind: 'Page', name, note, href })),
+      ]),
       ...best(pools.rows.map(({ pool }) => ({ kind: 'Pool', name: pool.name, note: `${pool.database} on ${pool.hosts.join(', ')}`, href: to('pools', pool.name) }))),
       ...(words.length === 0 ? [] : [
         ...best(this.users.map((name) => ({ kind: 'User', name, note: 'limits, clients and pools', href: `${to('users')}?q=${encodeURIComponent(name)}` }))),

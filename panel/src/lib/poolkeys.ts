@@ -38,41 +38,41 @@ export const BASICS: Labels = [
 
 export const GROUPS: { title: string; labels: Labels }[] = [
   {
-    title: 'How many',
+    title: 'Limits',
     labels: [
-      ['min_size', 'Kept open'],
-      ['reserve_size', 'Reserve'],
-      ['reserve_timeout', 'Reserve after'],
-      ['max_db_connections', 'Most of the database'],
-      ['max_db_client_connections', 'Most clients'],
+      ['min_size', 'Minimum size'],
+      ['reserve_size', 'Reserve size'],
+      ['reserve_timeout', 'Reserve timeout'],
+      ['max_db_connections', 'Max connections to the database'],
+      ['max_db_client_connections', 'Max clients'],
     ],
   },
   {
-    title: 'How long',
+    title: 'Timeouts',
     labels: [
-      ['query_wait_timeout', 'Wait at most'],
-      ['query_timeout', 'Query at most'],
-      ['transaction_timeout', 'Transaction at most'],
-      ['idle_transaction_timeout', 'Idle in transaction at most'],
-      ['client_idle_timeout', 'Idle client at most'],
+      ['query_wait_timeout', 'Query wait timeout'],
+      ['query_timeout', 'Query timeout'],
+      ['transaction_timeout', 'Transaction timeout'],
+      ['idle_transaction_timeout', 'Idle in transaction timeout'],
+      ['client_idle_timeout', 'Client idle timeout'],
     ],
   },
   {
     title: 'Life of a server connection',
     labels: [
       ['server_lifetime', 'Lifetime'],
-      ['server_idle_timeout', 'Idle at most'],
-      ['server_check_delay', 'Checked after'],
-      ['on_dirty', 'State left behind'],
-      ['connect_query', 'First query'],
+      ['server_idle_timeout', 'Server idle timeout'],
+      ['server_check_delay', 'Check delay'],
+      ['on_dirty', 'Leftover session state'],
+      ['connect_query', 'Connect query'],
       ['max_prepared_statements', 'Prepared statements'],
     ],
   },
   {
     title: 'Several hosts',
     labels: [
-      ['target_session_attrs', 'Wanted host'],
-      ['load_balance_hosts', 'Order'],
+      ['target_session_attrs', 'Target session attributes'],
+      ['load_balance_hosts', 'Load balancing'],
     ],
   },
 ];

@@ -244,6 +244,10 @@ fn users_that_are_missing_or_broken() {
         "weir.toml: there are no users, so nobody could log in; name a file of users as \"file\" in [auth], or list \
          them in [auth.users]"
     );
+    // With the API, the first user can be created there.
+    let config = load_with("[listen]\n[web]\naddress = \"127.0.0.1\"", &[], &[]).unwrap();
+    assert!(config.users.is_empty());
+    assert!(config.remarks[0].text.starts_with("there are no users yet"));
     assert_eq!(
         error("[auth]\nfile = \"users\""),
         "weir.toml:2: the auth file users can't be read: No such file; create it with lines of \"user\" \"secret\", or \

@@ -443,8 +443,7 @@ impl Entry {
         self.counts.add(&StatementCounts { calls: 1, errors, rows, bytes, run, wait: waited });
         self.times.count(run);
         self.rank += run + 1;
-        let end = (0..=MAX_APPLICATION).rev().find(|at| application.is_char_boundary(*at)).unwrap_or(0);
-        let name = application.get(..end).unwrap_or(application);
+        let name = cut(application, MAX_APPLICATION);
         if let Some(known) = self.applications.iter_mut().find(|known| *known.name == *name) {
             known.calls += 1;
             known.run += run;
@@ -480,10 +479,19 @@ impl Entry {
 /// A fingerprint as it is kept.
 fn shown(normal: &[u8]) -> Box<str> {
     let text = std::str::from_utf8(normal).unwrap_or_default();
-    let cut = (0..=MAX_TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    match text.len() > MAX_TEXT {
-        true => format!("{}…", &text[..cut]).into(),
+    let kept = cut(text, MAX_TEXT);
+    match kept.len() < text.len() {
+        true => format!("{kept}…").into(),
         false => text.into(),
+    }
+}
+
+/// The beginning of a text, at most this many bytes, without a part of a character.
+#[inline]
+fn cut(text: &str, most: usize) -> &str {
+    match text.len() > most {
+        true => &text[..(0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)],
+        false => text,
     }
 }
 

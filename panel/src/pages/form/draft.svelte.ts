@@ -33,6 +33,13 @@ export class PoolDraft {
   measured = $state.raw<Needed | null>(null);
   failed = $state<ApiError | null>(null);
 
+  /** What is wrong with the address, if it is none. */
+  readonly unreadable = $derived(
+    this.address.trim() === '' || parseAddress(this.address) !== null
+      ? null
+      : 'This is no connection URL of PostgreSQL: it reads postgres://user:password@host:5432/database',
+  );
+
   /** A pool is called as its database unless it has a name. */
   readonly newPool = $derived(this.newName.trim() || (this.fields.database ?? '').trim());
   readonly host = $derived((this.fields.host ?? '').trim());
@@ -120,6 +127,7 @@ export class PoolDraft {
   paste(text: string) {
     this.address = text;
     this.ignored = [];
+    if (this.failed?.key === 'address') this.failed = null;
     const address = parseAddress(text);
     if (!address) return;
     const { rest, ...fields } = address;
@@ -141,7 +149,7 @@ export class PoolDraft {
   }
 
   /** Logs in where the pool would, and keeps what the server says. */
-  async test() {
+  async test(): Promise<Tested> {
     this.failed = null;
     this.tested = null;
     const tested = await post<Tested>('pools/test', { name: this.name ?? (this.newPool || 'test'), ...this.body() });
@@ -152,17 +160,18 @@ export class PoolDraft {
       tested.plain = text;
     }
     this.tested = tested;
+    return tested;
   }
 
   /** Whether a new pool can be made: its name is free, and its server lets it in. */
   async checked(): Promise<boolean> {
     this.failed = null;
+    this.tested = null;
     const lack = this.lacking();
     if (lack) throw lack;
     const taken = await get(poolPath(this.newPool)).then(() => true, () => false);
     if (taken) throw new ApiError(409, `there is a pool ${this.newPool} already`, null, 'choose another name', 'name');
-    await this.test();
-    return this.tested?.ok ?? false;
+    return (await this.test()).ok;
   }
 
   /** Makes or changes it; its name. */
@@ -185,6 +194,7 @@ export class PoolDraft {
 
   /** What no server needs to be asked about. */
   private lacking(): ApiError | null {
+    if (this.unreadable !== null) return new ApiError(0, this.unreadable, null, null, 'address');
     if (this.host === '') return new ApiError(0, 'Enter the host that PostgreSQL runs on', null, null, 'host');
     if (this.name === null && this.newPool === '') return new ApiError(0, 'Enter a name for the pool', null, null, 'name');
     return null;
@@ -206,7 +216,7 @@ export class PoolDraft {
     try {
       await post<Changed>('users', { name: user.trim(), password });
     } catch (error) {
-      notices.fail(`Clients can not log in as ${user} yet`, error);
+      notices.fail(`Clients cannot log in as ${user} yet`, error);
     }
   }
 

@@ -23,12 +23,13 @@ const RULES: Rule[] = [
   [/28000|pg_hba/i, 'user', ({ user }) => `The server does not let ${user || 'this user'} in from this machine (pg_hba.conf)`],
   [/53300|too many (clients|connections)/i, null, () => 'The server has no connection left (max_connections)'],
   [/look ?up|resolve|name or service|no such host|no address|nodename|name does not/i, 'host', ({ host }) => `No machine named “${host}” was found: check the spelling`],
+  [/SSLRequest|unexpected (answer|message)/i, 'port', ({ host, port }) => `What answers on port ${port || 5432} of ${host} is not PostgreSQL: check host and port`],
   [/refused SSL/i, 'host', () => 'The server does not offer TLS, which [tls.server] of weir.toml requires'],
   [/certificate/i, 'host', () => 'The server’s certificate could not be verified ([tls.server] of weir.toml)'],
   [/connection refused|os error 111/i, 'port', ({ host, port }) => `Nothing listens on port ${port || 5432} of ${host}: check the port, and that PostgreSQL runs there`],
   [/timed? ?out|in time|os error 110|WouldBlock/i, 'host', ({ host, port }) => `${host} does not answer: check the address, and that no firewall closes port ${port || 5432}`],
-  [/no route|unreachable|os error (101|113)/i, 'host', ({ host }) => `There is no way to ${host} from this machine`],
-  [/no such file|os error 2\b/i, 'host', ({ host }) => `There is no socket of PostgreSQL in ${host}`],
+  [/no route|unreachable|os error (101|113)/i, 'host', ({ host }) => `${host} cannot be reached from this machine: check the address and the network`],
+  [/no such file|os error 2\b/i, 'host', ({ host }) => `There is no PostgreSQL socket in ${host}`],
 ];
 
 /** What is wrong, where it is one of the usual reasons. */
