@@ -188,6 +188,31 @@ test('the banner and the incident name the users and applications that are affec
   }
 });
 
+test('a lock is on the first screen, though the pool has room for more and no client waits for a server', async () => {
+  const weir = await weirBefore(server.port);
+  const [holder] = clients(weir, 1, 'billing');
+  const others = clients(weir, 2, 'web');
+  try {
+    await Promise.all([holder, ...others].map((each) => each.connect()));
+    await Promise.all([holder, ...others].map((each) => each.query('SELECT 1')));
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      await holder.query('BEGIN; SELECT pg_advisory_xact_lock(815)');
+      const waits = others.map((each) => each.query('SELECT pg_advisory_xact_lock(815)'));
+      await reported(page, 'shop', 'blocked', '2 clients affected: 2 behind a lock; app (web)', /Blocked by process \d+ \(billing of app at/, 'A larger pool would be blocked as well');
+      await first(page);
+      assert.deepEqual(await looks(page, 'incident-lock'), []);
+      await holder.query('COMMIT');
+      await Promise.all(waits);
+      await over(page);
+    });
+  } finally {
+    [holder, ...others].forEach((each) => each.connection?.stream?.destroy());
+    await weir.stop();
+  }
+});
+
 test('a pool that one slow application exhausts is stalled while it idles, and saturated while it works', async () => {
   const weir = await weirBefore(server.port, 'size = 2\nquery_wait_timeout = "60s"');
   const shop = clients(weir, 5);
@@ -199,7 +224,7 @@ test('a pool that one slow application exhausts is stalled while it idles, and s
       await words(page).link('shop').first().waitFor();
       await Promise.all([one, two].map((each) => each.query('BEGIN; SELECT 1')));
       let waits = others.map((each) => each.query('SELECT 1'));
-      await reported(page, 'shop', 'stalled', '3 clients affected: 3 waiting', 'End the transaction of the client that idles longest');
+      await reported(page, 'shop', 'stalled', '3 clients affected: 3 waiting', /2 of 2 servers in use idle in transactions, longest .* of app at/, 'Drop the clients that idle longest');
       await first(page);
       assert.deepEqual(await looks(page, 'incident-stalled'), []);
       await Promise.all([one, two].map((each) => each.query('COMMIT')));
@@ -207,7 +232,7 @@ test('a pool that one slow application exhausts is stalled while it idles, and s
       await over(page);
       const slow = [one, two].map((each) => each.query('SELECT pg_sleep(20)').catch(() => {}));
       waits = others.map((each) => each.query('SELECT 1').catch(() => {}));
-      await reported(page, 'shop', 'saturated', '3 clients affected: 3 waiting', 'Look for slow queries first');
+      await reported(page, 'shop', 'saturated', '3 clients affected: 3 waiting', /all 2 servers run long queries; the longest/, 'Cancel what is not needed');
       assert.deepEqual(await looks(page, 'incident-saturated'), []);
       void Promise.all([...slow, ...waits]);
     });

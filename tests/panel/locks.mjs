@@ -70,7 +70,7 @@ test('within seconds the page names the holder, what it blocks, who waits, and f
   // From the figure that is red.
   await page.getByRole('link', { name: 'Incidents', exact: true }).click();
   await page.getByRole('heading', { name: 'Why is it slow?' }).waitFor();
-  await page.getByText(/^Blocked by process \d+ \(billing of .*idle in its transaction for/).waitFor();
+  await page.getByRole('main').getByText(/^Blocked by process \d+ \(billing of .*idle in its transaction for/).waitFor();
   const took = Date.now() - began;
   assert.ok(took <= SOON, `it took ${took} ms`);
   await page.getByText('4 queries behind it, longest wait first').waitFor();
@@ -84,7 +84,7 @@ test('within seconds the page names the holder, what it blocks, who waits, and f
   const wrong = await looks(page, 'incidents');
   await page.getByRole('link', { name: 'Advice', exact: true }).click();
   await page.getByRole('heading', { name: 'Problems now' }).waitFor();
-  await page.getByText(/^Blocked by process/).waitFor();
+  await page.getByRole('main').getByText(/^Blocked by process/).waitFor();
   assert.equal(await page.getByRole('button', { name: 'Apply' }).count(), 0);
   wrong.push(...(await looks(page, 'advice-incident')));
   assert.deepEqual(wrong, []);
@@ -97,7 +97,7 @@ test('within seconds the page names the holder, what it blocks, who waits, and f
 
   // A viewer sees the same, and can do nothing.
   await viewer.goTo('incidents?pool=shop');
-  await viewer.page.getByText(/^Blocked by process/).waitFor();
+  await viewer.page.getByRole('main').getByText(/^Blocked by process/).waitFor();
   for (const name of [/^Cancel query/, /^Drop client/, /^Terminate backend/]) {
     assert.equal(await viewer.page.getByRole('button', { name }).count(), 0);
     assert.ok((await page.getByRole('button', { name }).count()) > 0, `an admin has ${name}`);

@@ -37,5 +37,5 @@ mkdir -p "$SHOTS"
 export BROWSER=$browser PGPASSWORD=$WEIR_PASSWORD NODE_EXTRA_CA_CERTS=$WEIR_AUTHORITY
 [ "${1:-}" != pictures.mjs ] || { export SHOTS=${here%/tests/panel}/docs/pictures; cd "$cache" && exec node pictures.mjs; }
 [ "${1:-}" != scale.mjs ] || { cd "$cache" && exec node scale.mjs; }
-[ $# -gt 0 ] || set -- charts.mjs check.mjs cluster.mjs create.mjs day.mjs history.mjs incidents.mjs locks.mjs login.mjs pages.mjs sso.mjs
+[ $# -gt 0 ] || set -- charts.mjs check.mjs cluster.mjs create.mjs day.mjs history.mjs incidents.mjs locks.mjs login.mjs pages.mjs problems.mjs sso.mjs
 cd "$cache" && exec node --test --test-concurrency=1 --test-reporter=spec ${ONLY:+--test-name-pattern="$ONLY"} "$@"

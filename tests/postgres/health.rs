@@ -205,14 +205,73 @@ fn a_slow_query_on_a_server_that_answers_is_no_silence() {
             other => Err(other),
         });
         let waits = scope.spawn(move || waiting.query("SELECT 1").map(|_| ()));
-        let mut states = std::collections::BTreeSet::new();
+        let mut states = Vec::new();
         while !runs.is_finished() {
-            states.insert(of_api(&api, "app").0);
-            thread::sleep(Duration::from_millis(200));
+            states.push(of_api(&api, "app").0);
+            thread::sleep(Duration::from_millis(100));
         }
+        // Also while the server is asked again whether it answers.
+        states.dedup();
         runs.join().unwrap().unwrap();
         waits.join().unwrap().unwrap();
-        assert!(states.contains("saturated") && !states.contains("not answering"), "{states:?}");
+        let times = |state: &str| states.iter().filter(|seen| *seen == state).count();
+        assert_eq!((times("saturated"), times("not answering")), (1, 0), "{states:?}");
+    });
+}
+
+#[test]
+fn a_lock_that_queries_wait_for_blocks_a_pool_that_has_free_servers_until_it_is_released() {
+    let api = Api::default();
+    let site = Site::with(Setup::new(Mode::Transaction).size(20).more(&api.section()), Mode::Transaction);
+    let lock = "SELECT pg_advisory_xact_lock(7)";
+    let (mut holder, mut behind) = (site.connect(), site.connect());
+    holder.query("BEGIN").unwrap();
+    holder.query(lock).unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(move || behind.query(lock).map(|_| ()));
+        let (_, clients, cause) = becomes(&site, "blocked");
+        assert_eq!(clients, "1");
+        assert!(cause.starts_with("Blocked by process ") && cause.contains("idle in its transaction"), "{cause}");
+        let pool = api.get("/api/v1/pools/app");
+        let health = &pool["health"];
+        assert_eq!(
+            (&health["state"], &health["blocked"], &health["error"]),
+            (&"blocked".into(), &1.into(), &().into())
+        );
+        assert!(health["advice"].as_str().is_some_and(|advice| advice.starts_with("A larger pool would be")), "{pool}");
+        let (_, metrics) = api.ask("GET", "/metrics", "");
+        assert!(metrics.contains("weir_pool_health{database=\"app\",user=\"app\",state=\"blocked\"} 1"), "{metrics}");
+        eventually("the log has the holder", || {
+            let log = site.weir().log();
+            let found = log.contains("app/app: health is blocked since") && log.contains(": Blocked by process ");
+            if found { Ok(()) } else { Err(log) }
+        });
+        holder.query("COMMIT").unwrap();
+        waits.join().unwrap().unwrap();
+        becomes(&site, "healthy");
+    });
+}
+
+#[test]
+fn clients_that_a_limit_refuses_are_a_fault_until_no_more_come() {
+    let api = Api::default();
+    let setup = Setup::new(Mode::Transaction).size(2).pool("max_db_client_connections = 1").more(&api.section());
+    let site = Site::with(setup, Mode::Transaction);
+    let _one = site.connect();
+    let faults = || api.get("/api/v1/status")["faults"].clone();
+    let found = eventually("a fault", || {
+        // What was refused before the first look may be old.
+        assert!(weir_pgclient::Connection::connect(&site.params()).is_err());
+        let faults = faults();
+        if faults[0]["kind"] == "limit" { Ok(faults) } else { Err(faults) }
+    });
+    assert!(
+        found[0]["problem"] == true && found[0]["summary"].as_str().is_some_and(|it| it.contains(" of app: ")),
+        "{found}"
+    );
+    eventually("it is over", || {
+        let faults = faults();
+        if faults.as_array().is_some_and(Vec::is_empty) { Ok(()) } else { Err(faults) }
     });
 }
 

@@ -42,6 +42,24 @@ impl ClientNames {
         other.0.iter().for_each(|it| self.count(&it.user, &it.application_name, it.clients));
     }
 
+    /// What was counted since an earlier state.
+    pub(crate) fn since(&self, earlier: &ClientNames) -> ClientNames {
+        let before = |it: &NamedClients| {
+            let same = |other: &&NamedClients| other.user == it.user && other.application_name == it.application_name;
+            earlier.0.iter().find(same).map_or(0, |other| other.clients)
+        };
+        let new = self.0.iter().filter_map(|it| {
+            let clients = it.clients.saturating_sub(before(it));
+            (clients > 0).then(|| NamedClients { clients, ..it.clone() })
+        });
+        ClientNames(new.collect())
+    }
+
+    /// Whether nobody was counted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The names with the most clients; of as many, in the order of names.
     pub fn most(&self, count: usize) -> Vec<NamedClients> {
         let mut all = self.0.clone();

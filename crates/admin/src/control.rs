@@ -15,6 +15,7 @@ use crate::cluster::ClusterView;
 use crate::command::Command;
 use crate::error::CommandError;
 use crate::fault::Fault;
+use crate::finding::Finding;
 use crate::recent_log::{LogPage, LogQuery};
 use crate::records::{Report, SocketRecord};
 use crate::show::Connections;
@@ -42,6 +43,8 @@ pub enum Request {
     Reload(Author),
     /// What is wrong with Weir itself, from now on.
     SetFaults(Arc<[Fault]>),
+    /// What was found out about slow pools, by database, from now on.
+    SetFindings(Arc<BTreeMap<String, Finding>>),
     /// Writes a line into the log.
     Log(String),
 }
@@ -57,7 +60,8 @@ pub enum Reply {
     /// To [`Request::SetShared`]: how many servers each of these pools has, and how many more it leaves to the process that this one
     /// takes over from; no more are opened beyond the limits.
     SharedOpen(Vec<(String, u32, u32)>),
-    /// To [`Request::Run`], [`Request::Reload`], [`Request::SetFaults`] and [`Request::Log`]: done.
+    /// To [`Request::Run`], [`Request::Reload`], [`Request::SetFaults`],
+    /// [`Request::SetFindings`] and [`Request::Log`]: done.
     Done,
     /// To [`Request::Change`]: stored, and applied by all workers; or why nothing was changed.
     Changed(Result<Persisted, ChangeError>),

@@ -5,10 +5,12 @@
 
 use std::fmt;
 
-use weir_base::{Span, Target, prefix};
+use weir_base::{Span, Target};
 
 use crate::client_names::ClientNames;
 use crate::clock::timestamp;
+use crate::finding::Finding;
+use crate::one_line::one_line;
 
 /// A server whose client or query has not moved for this long counts as motionless; a login without an answer for this long
 /// counts as failed.
@@ -18,8 +20,13 @@ pub const MOTIONLESS: Span = Span::from_secs(3);
 /// privilege to connect to it (PostgreSQL documentation, Appendix A).
 const REJECTIONS: [&str; 2] = ["3D000", "42501"];
 
-/// The longest error text that is kept, in bytes.
-pub(crate) const MAX_MESSAGE: usize = 500;
+/// Weir's own words for a server that is not what the pool's `target_session_attrs` wants.
+const ATTRIBUTES: [&str; 4] = [
+    "session is read-only",
+    "session is not read-only",
+    "server is in hot standby mode",
+    "server is not in hot standby mode",
+];
 
 /// The state of a pool. A greater one is worse, and speaks for several pools that are shown as one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -39,6 +46,8 @@ pub enum Health {
     Saturated,
     /// Clients wait, and no server moves: all are held by clients that idle in a transaction, or by queries behind them.
     Stalled,
+    /// Queries wait for a lock that another session holds.
+    Blocked,
     /// The server gives no answer: neither to what was asked, nor to a new connection.
     NotAnswering,
     /// No connection to the server can be made.
@@ -49,7 +58,7 @@ pub enum Health {
 
 impl Health {
     /// All states, in their order.
-    pub const ALL: [Health; 10] = [
+    pub const ALL: [Health; 11] = [
         Health::Untried,
         Health::Healthy,
         Health::Waiting,
@@ -57,6 +66,7 @@ impl Health {
         Health::Paused,
         Health::Saturated,
         Health::Stalled,
+        Health::Blocked,
         Health::NotAnswering,
         Health::CannotConnect,
         Health::LoginRejected,
@@ -72,6 +82,7 @@ impl Health {
             Health::Paused => "paused",
             Health::Saturated => "saturated",
             Health::Stalled => "stalled",
+            Health::Blocked => "blocked",
             Health::NotAnswering => "not answering",
             Health::CannotConnect => "cannot connect",
             Health::LoginRejected => "login rejected",
@@ -88,6 +99,7 @@ impl Health {
             Health::Paused => "Resume the pool to serve its clients.",
             Health::Saturated => "Look for slow queries first; enlarge the pool only if the database has CPU to spare.",
             Health::Stalled => "End the transaction of the client that idles longest.",
+            Health::Blocked => "End the transaction that holds the lock. A larger pool would be blocked as well.",
             Health::NotAnswering => {
                 "Look at the database server itself: its processes, its disks, its load. A larger pool changes nothing."
             }
@@ -125,6 +137,8 @@ pub struct Symptoms {
     pub stuck: u32,
     /// Clients that were refused for want of a server, since the start.
     pub refused: u64,
+    /// Who they are.
+    pub refused_by: ClientNames,
     /// Who waits for a server; of very many clients, those that came first.
     pub waiting: ClientNames,
     /// Clients whose request has no answer for more than a second, and who they are.
@@ -139,6 +153,8 @@ pub struct Symptoms {
     pub silence: Option<LoginFailure>,
     /// Its server may give no answer: a probe will tell.
     pub suspected: bool,
+    /// What the control plane has found out about it, if it is slow.
+    pub finding: Option<Finding>,
 }
 
 impl Symptoms {
@@ -153,6 +169,7 @@ impl Symptoms {
         self.silent += other.silent;
         self.stuck += other.stuck;
         self.refused += other.refused;
+        self.refused_by.add(&other.refused_by);
         self.waiting.add(&other.waiting);
         self.unanswered += other.unanswered;
         self.unanswered_by.add(&other.unanswered_by);
@@ -201,23 +218,41 @@ pub struct LoginFailure {
 impl LoginFailure {
     /// A failed login; a long text is shortened, and is one line.
     pub fn new(since: u64, last: u64, sqlstate: &str, message: &str) -> LoginFailure {
-        let message = prefix(message, MAX_MESSAGE).replace(|c: char| c.is_control(), " ");
-        LoginFailure { since, last, sqlstate: sqlstate.to_owned(), message }
+        LoginFailure { since, last, sqlstate: sqlstate.to_owned(), message: one_line(message) }
     }
 
-    /// What to do about an error that says more than its state does.
+    /// What to do about an error that says more than its state does. PostgreSQL has one SQLSTATE for several errors; where it
+    /// speaks another language than English, they get the advice of the SQLSTATE or of the state.
     fn advice(&self) -> Option<&'static str> {
+        let says = |words| self.message.contains(words);
         Some(match self.sqlstate.as_str() {
             "57P03" => "Wait until the database server has started; if that takes long, read its log.",
+            "53300" if says("too many connections for role") => {
+                "Raise the CONNECTION LIMIT of the pool's user (ALTER ROLE), or make the pools that use it smaller."
+            }
+            "53300" if says("too many connections for database") => {
+                "Raise the CONNECTION LIMIT of the database (ALTER DATABASE), or close other connections to it."
+            }
             "53300" => "Free connections of the database server, or raise its max_connections.",
+            "55000" if says("not currently accepting connections") => {
+                "Allow connections again: ALTER DATABASE … ALLOW_CONNECTIONS true."
+            }
             "3D000" => "Create the database, or correct its name in the pool.",
             "42501" => "Grant CONNECT on the database to the pool's user.",
-            _ if self.message.contains("TLS handshake") => {
-                "Renew the database server's certificate, or correct Weir's [tls.server]."
+            "28000" if says("pg_hba.conf") => {
+                "Allow the pool's user, database and this machine's address in the database server's pg_hba.conf."
             }
-            _ if self.message.contains("could not look up") => {
-                "Correct the pool's host, or check the name server of this machine."
+            "28000" if says("is not permitted to log in") => "Let the pool's user log in: ALTER ROLE … LOGIN.",
+            "28P01" => {
+                "Correct the pool's user or password. If both are right, see on the server whether the password has expired \
+                 (VALID UNTIL)."
             }
+            _ if ATTRIBUTES.iter().any(|words| says(words)) => {
+                "No host of the pool is what target_session_attrs wants. Find out which one is the primary, and whether a \
+                 failover is under way."
+            }
+            _ if says("TLS handshake") => "Renew the database server's certificate, or correct Weir's [tls.server].",
+            _ if says("could not look up") => "Correct the pool's host, or check the name server of this machine.",
             _ => return None,
         })
     }
@@ -241,33 +276,46 @@ pub struct PoolHealth {
     pub refused: u64,
     /// Those that have a server which gives no answer.
     pub unanswered: u32,
-    /// Who waits, or has got no answer, while the state is a problem.
+    /// Those whose query waits for a lock.
+    pub blocked: u32,
+    /// Who waits, was refused, or has got no answer, while the state is a problem.
     pub affected: ClientNames,
     /// The last error of a pool that cannot connect, or whose login is rejected; or which server gives no answer.
     pub error: Option<LoginFailure>,
+    /// Why a pool is blocked, stalled or saturated, where that was found out.
+    pub finding: Option<Finding>,
 }
 
 impl PoolHealth {
-    /// What to do, as a sentence: what the last error says, or else what fits the state.
+    /// What to do, as a sentence: what the last error or a look at the server says, or else what fits the state.
     pub fn advice(&self) -> &'static str {
-        self.error.as_ref().and_then(LoginFailure::advice).unwrap_or_else(|| self.state.advice())
+        let found = self.finding.as_ref().map(|finding| finding.advice);
+        self.error.as_ref().and_then(LoginFailure::advice).or(found).unwrap_or_else(|| self.state.advice())
+    }
+
+    /// The reason as one line: the error with its SQLSTATE, or what was found out.
+    pub fn reason(&self) -> Option<String> {
+        let error = self.error.as_ref().map(|error| format!("{} ({})", error.message, error.sqlstate));
+        error.or_else(|| self.finding.as_ref().map(|finding| finding.cause.clone()))
     }
 
     /// How many clients feel it.
     pub fn clients(&self) -> u64 {
-        u64::from(self.waiting) + self.refused + u64::from(self.unanswered)
+        u64::from(self.waiting) + self.refused + u64::from(self.unanswered) + u64::from(self.blocked)
     }
 
     /// Adds another pool where both are shown as one: the worse state speaks; of the same state, the older one.
     pub fn add(&mut self, other: &PoolHealth) {
-        let clients = (self.waiting + other.waiting, self.refused + other.refused, self.unanswered + other.unanswered);
+        let clients = (self.waiting + other.waiting, self.refused + other.refused);
+        let served = (self.unanswered + other.unanswered, self.blocked + other.blocked);
         let mut affected = std::mem::take(&mut self.affected);
         affected.add(&other.affected);
         let older = other.state == self.state && other.since > 0 && (self.since == 0 || other.since < self.since);
         if other.state > self.state || older {
             self.clone_from(other);
         }
-        (self.waiting, self.refused, self.unanswered) = clients;
+        (self.waiting, self.refused) = clients;
+        (self.unanswered, self.blocked) = served;
         self.affected = affected;
     }
 }

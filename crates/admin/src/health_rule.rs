@@ -12,7 +12,7 @@ pub const LONG_WAIT: Span = Span::from_secs(2);
 
 impl Health {
     /// The state that a pool's figures show. The first that applies, in this order: paused, not answering, login rejected, cannot connect,
-    /// stalled, saturated, disabled, waiting, healthy, not tried yet.
+    /// blocked, stalled, saturated, disabled, waiting, healthy, not tried yet.
     pub fn of(pool: &PoolRecord, paused: bool, disabled: bool) -> Health {
         if paused {
             return Health::Paused;
@@ -22,6 +22,9 @@ impl Health {
         }
         if let Some(state) = unreachable(pool) {
             return state;
+        }
+        if pool.symptoms.finding.as_ref().is_some_and(|finding| finding.lock.is_some()) {
+            return Health::Blocked;
         }
         let full = pool.cl_waiting > 0 && pool.free() == 0 && !pool.symptoms.opening;
         if full && no_server_moves(pool) {

@@ -3,7 +3,8 @@
 use weir_base::PoolMode;
 
 use super::*;
-use crate::health::{LoginFailure, MAX_MESSAGE, PoolHealth};
+use crate::health::{LoginFailure, PoolHealth};
+use crate::one_line::MAX_MESSAGE;
 
 fn pool(change: impl FnOnce(&mut PoolRecord)) -> PoolRecord {
     let mut pool = PoolRecord::new("app", "owner", PoolMode::Transaction);
@@ -174,7 +175,7 @@ fn states_are_listed_from_the_best_to_the_worst_and_each_problem_has_its_advice(
         assert_eq!(state.advice().is_empty(), state == Health::Healthy, "{state}");
     }
     let problems: Vec<&str> = Health::ALL.iter().filter(|state| state.is_problem()).map(|state| state.name()).collect();
-    assert_eq!(problems, ["saturated", "stalled", "not answering", "cannot connect", "login rejected"]);
+    assert_eq!(problems, ["saturated", "stalled", "blocked", "not answering", "cannot connect", "login rejected"]);
 }
 
 #[test]
@@ -194,9 +195,22 @@ fn what_to_do_follows_from_the_error_where_that_says_more() {
         let advice = advice(Health::CannotConnect, sqlstate, message);
         assert!(advice.contains(word) && advice.ends_with('.'), "{sqlstate} {message}: {advice}");
     }
-    assert_eq!(advice(Health::LoginRejected, "28P01", "no"), Health::LoginRejected.advice());
-    assert!(advice(Health::LoginRejected, "3D000", "no").contains("Create the database"));
-    assert!(advice(Health::LoginRejected, "42501", "no").contains("CONNECT"));
+    assert_eq!(advice(Health::LoginRejected, "28000", "no"), Health::LoginRejected.advice());
+    // PostgreSQL's own texts.
+    for (sqlstate, message, word) in [
+        ("3D000", "database \"shop\" does not exist", "Create the database"),
+        ("42501", "permission denied for database \"shop\"", "Grant CONNECT"),
+        ("28P01", "password authentication failed for user \"shop\"", "VALID UNTIL"),
+        ("28000", "role \"shop\" is not permitted to log in", "ALTER ROLE"),
+        ("28000", "pg_hba.conf rejects connection for host \"10.0.0.1\", user \"shop\"", "pg_hba.conf"),
+        ("28000", "no pg_hba.conf entry for host \"10.0.0.1\", user \"shop\"", "pg_hba.conf"),
+        ("53300", "too many connections for role \"shop\"", "ALTER ROLE"),
+        ("53300", "too many connections for database \"shop\"", "ALTER DATABASE"),
+        ("55000", "database \"shop\" is not currently accepting connections", "ALLOW_CONNECTIONS"),
+    ] {
+        let advice = advice(Health::LoginRejected, sqlstate, message);
+        assert!(advice.contains(word) && advice.ends_with('.'), "{sqlstate} {message}: {advice}");
+    }
 }
 
 #[test]

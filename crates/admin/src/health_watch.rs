@@ -12,7 +12,9 @@ use weir_config::Config;
 
 use crate::client_names::ClientNames;
 use crate::clock::timestamp;
+use crate::finding::Finding;
 use crate::health::{Health, PoolHealth, SilentHost, Symptoms};
+use crate::health_rule::LONG_WAIT;
 use crate::records::{PoolRecord, Report, ServiceState};
 
 /// The shortest interval between two lines of a pool in the log, in microseconds.
@@ -36,6 +38,8 @@ struct Seen {
     /// Refused clients at the last look before the state began, and at the last look.
     refused_before: u64,
     refused: u64,
+    /// Who these are, in the same order.
+    refused_by: (ClientNames, ClientNames),
     /// When its server was last seen not to answer.
     silent_at: u64,
     /// The state that the log last had, and when.
@@ -60,12 +64,12 @@ impl HealthChange {
 
 impl fmt::Display for HealthChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ((database, user), PoolHealth { state, since, error, .. }) = (&self.pool, &self.health);
+        let ((database, user), PoolHealth { state, since, .. }) = (&self.pool, &self.health);
         write!(f, "{database}/{user}: health is {state} since {} (was {})", timestamp(*since), self.from)?;
         if self.health.clients() > 0 {
             write!(f, ", clients affected: {}", self.health.clients())?;
         }
-        error.as_ref().map_or(Ok(()), |error| write!(f, ": {} ({})", error.message, error.sqlstate))
+        self.health.reason().map_or(Ok(()), |reason| write!(f, ": {reason}"))
     }
 }
 
@@ -80,11 +84,13 @@ impl HealthWatch {
         for pool in &mut report.pools {
             let paused = all_paused || report.paused.contains(&pool.database);
             suspect(&report.silent, config, &pool.database, &mut pool.symptoms);
+            pool.symptoms.finding = report.findings.get(&pool.database).and_then(|finding| applies(finding, pool, now));
             let state = Health::of(pool, paused, report.disabled.contains(&pool.database));
             let key = (pool.database.clone(), pool.user.clone());
             let mut seen = before.remove(&key).unwrap_or_else(Seen::new);
             if !recent {
                 seen.refused = pool.symptoms.refused;
+                seen.refused_by.1.clone_from(&pool.symptoms.refused_by);
             }
             pool.health = seen.health(state, pool, now);
             changes.extend(seen.change(&key, &pool.health, now));
@@ -120,7 +126,9 @@ impl HealthWatch {
 impl Seen {
     fn new() -> Seen {
         let (state, logged) = (Health::Untried, Health::Untried);
-        Seen { state, since: 0, refused_before: 0, refused: 0, silent_at: 0, logged, logged_at: 0 }
+        let (since, refused_before, refused, silent_at, logged_at) = (0, 0, 0, 0, 0);
+        let refused_by = Default::default();
+        Seen { state, since, refused_before, refused, refused_by, silent_at, logged, logged_at }
     }
 
     /// The pool's health, now that it is in this state.
@@ -128,8 +136,10 @@ impl Seen {
         let state = self.excused(state, now);
         if self.state != state || self.since == 0 {
             (self.state, self.since, self.refused_before) = (state, began(state, pool, now), self.refused);
+            self.refused_by.0 = self.refused_by.1.clone();
         }
         self.refused = pool.symptoms.refused;
+        self.refused_by.1.clone_from(&pool.symptoms.refused_by);
         if self.logged == Health::Untried && pool.symptoms.logged_in {
             self.logged = Health::Healthy;
         }
@@ -139,10 +149,21 @@ impl Seen {
             Health::CannotConnect | Health::LoginRejected => symptoms.failure.clone(),
             _ => None,
         };
-        let mut affected = if state.is_problem() { symptoms.waiting.clone() } else { ClientNames::default() };
+        let finding = matches!(state, Health::Saturated | Health::Stalled | Health::Blocked);
+        let finding = symptoms.finding.clone().filter(|_| finding);
+        let mut affected = ClientNames::default();
+        if state.is_problem() {
+            affected.clone_from(&symptoms.waiting);
+            affected.add(&self.refused_by.1.since(&self.refused_by.0));
+        }
         let unanswered = if state == Health::NotAnswering { symptoms.unanswered } else { 0 };
         if unanswered > 0 {
             affected.add(&symptoms.unanswered_by);
+        }
+        let lock = finding.as_ref().and_then(|finding| finding.lock.as_ref());
+        let blocked = lock.map_or(0, |lock| lock.clients);
+        if let Some(lock) = lock {
+            affected.add(&lock.names);
         }
         PoolHealth {
             state,
@@ -150,8 +171,10 @@ impl Seen {
             waiting: pool.cl_waiting,
             refused: if state.is_problem() { self.refused.saturating_sub(self.refused_before) } else { 0 },
             unanswered,
+            blocked,
             affected,
             error,
+            finding,
         }
     }
 
@@ -203,11 +226,23 @@ fn suspect(silent: &HashMap<Target, SilentHost>, config: &Config, database: &str
     }
 }
 
+/// What was found out about a pool, as far as it still explains something: a lock that is waited for only for a moment, or no
+/// more, does not.
+fn applies(finding: &Finding, pool: &PoolRecord, now: u64) -> Option<Finding> {
+    let felt = pool.cl_waiting > 0 || pool.symptoms.unanswered > 0;
+    let lasts = finding.lock.as_ref().is_none_or(|lock| now.saturating_sub(lock.since) >= LONG_WAIT.micros());
+    (felt && lasts && finding.is_fresh(now)).then(|| finding.clone())
+}
+
 /// When a state that is seen now began, as far as the figures show.
 fn began(state: Health, pool: &PoolRecord, now: u64) -> u64 {
     match state {
         Health::Untried | Health::Healthy | Health::Disabled | Health::Paused => now,
         Health::Waiting | Health::Saturated | Health::Stalled => now.saturating_sub(pool.maxwait.micros()),
+        Health::Blocked => {
+            let lock = pool.symptoms.finding.as_ref().and_then(|finding| finding.lock.as_ref());
+            lock.map_or(now, |lock| lock.since.min(now))
+        }
         Health::NotAnswering => pool.symptoms.silence.as_ref().map_or(now, |silence| silence.since.min(now)),
         Health::CannotConnect | Health::LoginRejected => match &pool.symptoms.failure {
             Some(failure) => failure.since.min(now),
@@ -221,6 +256,7 @@ mod tests {
     use weir_base::{PoolMode, Span};
 
     use super::*;
+    use crate::finding::LockWait;
     use crate::health::LoginFailure;
 
     fn report(change: impl FnOnce(&mut PoolRecord)) -> Report {
@@ -280,6 +316,58 @@ mod tests {
             pool.symptoms.heard = 6 * SECOND;
         };
         assert_eq!(look_at(false, &answers).pools[0].health.state, Health::Saturated);
+    }
+
+    #[test]
+    fn a_lock_that_queries_wait_for_blocks_the_pool_while_clients_feel_it() {
+        let (mut watch, config) = (HealthWatch::default(), Config::default());
+        let mut names = ClientNames::default();
+        names.count("joe", "web", 3);
+        let lock = LockWait { since: 5 * SECOND, clients: 3, names };
+        let mut at = |seconds: u64, found: u64, lock: Option<&LockWait>, change: &dyn Fn(&mut PoolRecord)| {
+            let mut report = report(change);
+            let finding = Finding::new(found * SECOND, lock.cloned(), "Blocked by\nprocess 7", "End it.");
+            report.findings = std::sync::Arc::new([("app".to_owned(), finding)].into());
+            let changes = watch.observe(&mut report, &config, seconds * SECOND);
+            (report.pools[0].health.clone(), changes.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let held = |pool: &mut PoolRecord| (pool.sv_active, pool.symptoms.unanswered) = (4, 3);
+        assert_eq!(at(6, 6, Some(&lock), &held).0.state, Health::Healthy, "a wait of a moment");
+        let (health, lines) = at(7, 6, Some(&lock), &held);
+        assert_eq!((health.state, health.since, health.clients()), (Health::Blocked, 5 * SECOND, 3));
+        assert_eq!((health.advice(), health.affected.most(9).len()), ("End it.", 1));
+        assert!(lines[0].ends_with("(was healthy), clients affected: 3: Blocked by process 7"), "{lines:?}");
+        assert_eq!(at(60, 6, Some(&lock), &held).0.state, Health::Healthy, "nobody has looked again");
+        assert_eq!(at(61, 61, Some(&lock), &|pool| pool.sv_active = 4).0.state, Health::Healthy, "nobody feels it");
+        // What was found without a lock explains a state, and makes none.
+        assert_eq!(at(62, 62, None, &held).0.state, Health::Healthy);
+        let full = |pool: &mut PoolRecord| (pool.sv_active, pool.cl_waiting, pool.maxwait) = (4, 2, Span::from_secs(9));
+        let (health, _) = at(63, 62, None, &full);
+        assert_eq!((health.state, health.advice()), (Health::Saturated, "End it."));
+        assert_eq!(health.reason().as_deref(), Some("Blocked by process 7"));
+    }
+
+    #[test]
+    fn those_who_were_refused_since_a_state_began_are_named() {
+        let (mut watch, config) = (HealthWatch::default(), Config::default());
+        let refused = |web: u32, jobs: u32| {
+            move |pool: &mut PoolRecord| {
+                down(pool, (web + jobs).into());
+                pool.symptoms.refused_by.count("joe", "web", web);
+                pool.symptoms.refused_by.count("joe", "jobs", jobs);
+            }
+        };
+        let healthy = |pool: &mut PoolRecord| {
+            refused(9, 1)(pool);
+            pool.symptoms.failure = None;
+        };
+        watch.observe(&mut report(healthy), &config, SECOND);
+        let mut broken = report(refused(9, 4));
+        watch.observe(&mut broken, &config, 2 * SECOND);
+        let health = &broken.pools[0].health;
+        let named: Vec<_> =
+            health.affected.most(9).iter().map(|it| (it.application_name.clone(), it.clients)).collect();
+        assert_eq!((health.refused, named), (3, vec![("jobs".to_owned(), 3)]));
     }
 
     #[test]

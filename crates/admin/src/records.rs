@@ -11,6 +11,7 @@ use weir_base::{PoolMode, Span, Target};
 
 use crate::cluster::ClusterView;
 use crate::fault::Fault;
+use crate::finding::Finding;
 use crate::health::{PoolHealth, SilentHost, Symptoms};
 use crate::refusals::RefusalRecord;
 use crate::statements::{SpanRecord, StatementRecord, StatementTotals};
@@ -56,6 +57,8 @@ pub struct Report {
     pub silent: HashMap<Target, SilentHost>,
     /// What is wrong with Weir itself, the worst first.
     pub faults: Arc<[Fault]>,
+    /// What was found out about slow pools, by database.
+    pub findings: Arc<BTreeMap<String, Finding>>,
     /// Figures of the table of statements.
     pub statement_totals: StatementTotals,
     /// The statistics of statements, where they were requested.
@@ -194,7 +197,7 @@ impl PoolRecord {
     }
 
     /// Servers that are logged in.
-    pub(crate) fn connected(&self) -> u32 {
+    pub fn connected(&self) -> u32 {
         self.sv_active + self.sv_being_canceled + self.sv_tested + self.free()
     }
 
@@ -346,6 +349,9 @@ impl Report {
         // One worker knows them.
         if self.faults.is_empty() {
             self.faults = other.faults;
+        }
+        if self.findings.is_empty() {
+            self.findings = other.findings;
         }
         for (target, host) in other.silent {
             let known = self.silent.entry(target).or_insert(host);

@@ -9,7 +9,7 @@ use weir_base::{ClientAddr, Peer, Target, Time};
 use weir_pool::lending::BorrowRequest;
 use weir_session::server_login::ServerLogin;
 use weir_session::startup::{Replication, StartupRequest};
-use weir_session::{Client, Refusal, Server};
+use weir_session::{Client, ParamTable, Refusal, Server};
 
 use crate::admin::console::Console;
 use crate::backends::connection::Connection;
@@ -316,6 +316,19 @@ impl ClientSlot {
             ClientPhase::Delayed(delayed) => &delayed.database,
             _ => "",
         }
+    }
+
+    /// The application_name that it gave; empty if it gave none, or while that is unknown.
+    pub(crate) fn application<'c>(&'c self, table: &'c ParamTable) -> &'c str {
+        let params = match &self.phase {
+            ClientPhase::Ready(session) => Some(session.params()),
+            ClientPhase::Streaming(stream) => Some(stream.params()),
+            ClientPhase::Login(phase) | ClientPhase::Welcome(phase) => {
+                return phase.request().param("application_name").unwrap_or_default();
+            }
+            _ => None,
+        };
+        params.and_then(|params| table.get(params, "application_name")).unwrap_or_default()
     }
 
     /// Whether it is a replication connection, as far as that is known.

@@ -1,13 +1,14 @@
 //! Requests to the workers, as futures: dropping the future withdraws the request.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use weir_admin::{
-    Author, ChangeRequest, Command, Connections, Control, Cursor, Fault, LogPage, LogQuery, Persisted, Reply, Report,
-    Request, SocketRecord,
+    Author, ChangeRequest, Command, Connections, Control, Cursor, Fault, Finding, LogPage, LogQuery, Persisted, Reply,
+    Report, Request, SocketRecord,
 };
 use weir_config::Config;
 
@@ -120,6 +121,11 @@ impl Workers {
     /// Tells the workers what is wrong with Weir itself; does not wait for it.
     pub(crate) fn set_faults(&self, faults: Arc<[Fault]>) {
         self.0.ask(Request::SetFaults(faults), Box::new(drop));
+    }
+
+    /// Tells the workers what was found out about slow pools; does not wait for it.
+    pub(crate) fn set_findings(&self, findings: Arc<BTreeMap<String, Finding>>) {
+        self.0.ask(Request::SetFindings(findings), Box::new(drop));
     }
 
     /// Writes a line into the log; does not wait for it.

@@ -22,10 +22,14 @@ pub(crate) struct Health {
     refused: u64,
     /// Clients that have a server which gives no answer.
     unanswered: u32,
-    /// Those that wait or get no answer, by user and application, while something is broken: the most first.
+    /// Clients whose query waits for a lock.
+    blocked: u32,
+    /// Those that wait, were refused or get no answer, by user and application, while something is broken: the most first.
     affected: Vec<Affected>,
     /// The last error of a pool that can't connect, or whose login is rejected.
     error: Option<LoginError>,
+    /// Why a pool is blocked, stalled or saturated, in a sentence, where that was found out.
+    cause: Option<String>,
     /// What to do, as a sentence; empty where nothing is to be done.
     advice: &'static str,
 }
@@ -69,8 +73,10 @@ impl From<&PoolHealth> for Health {
             waiting: of.waiting,
             refused: of.refused,
             unanswered: of.unanswered,
+            blocked: of.blocked,
             affected: Affected::most(&of.affected),
             error,
+            cause: of.finding.as_ref().map(|finding| finding.cause.clone()),
             advice: of.advice(),
         }
     }

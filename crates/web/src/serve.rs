@@ -38,6 +38,7 @@ use crate::ask::Workers;
 use crate::audit::Audit;
 use crate::faults::{Faults, Retry};
 use crate::lab::Lab;
+use crate::looks::Looks;
 use crate::oidc::SingleSignOn;
 use crate::outgoing::SendHttp;
 use crate::start_error::WebError;
@@ -45,7 +46,7 @@ use crate::telemetry::Telemetry;
 use crate::timeouts::Timeouts;
 use crate::tls::Tls;
 use crate::versions::Versions;
-use crate::watch::Watch;
+use crate::watch::{Findings, Watch};
 
 /// Connections that the system accepts before this thread does.
 const BACKLOG: i32 = 128;
@@ -125,19 +126,21 @@ impl Web {
         let audit = Audit::new(workers.clone(), options.history.as_deref());
         let faults = Faults::new(options.config.clone(), kept_lists(&options.versions, &audit));
         let sso = SingleSignOn::new(options.send.clone());
+        let looks = Looks::new(options.config.clone());
         let router = api::router(
             workers.clone(),
             (access, sso),
-            options.config,
+            (options.config, looks.clone()),
             (watch.clone(), options.versions, alerts.clone(), telemetry.counter()),
             (Lab::new(options.lab), audit),
             timeouts,
             options.version,
         );
+        let findings = Findings::new(looks);
         let (end, ended) = oneshot::channel();
         let watching = async move {
             let mut tasks = JoinSet::new();
-            tasks.spawn(watch.run(workers, alerts.clone(), telemetry.clone(), faults));
+            tasks.spawn(watch.run(workers, alerts.clone(), telemetry.clone(), (faults, findings)));
             tasks.spawn(telemetry.clone().export_metrics());
             tasks.spawn(telemetry.export_spans());
             tasks.spawn(alerts.run());

@@ -133,8 +133,8 @@ fn backend(answer: &Answer, row: usize) -> Option<Backend> {
         application_name: text("application_name").unwrap_or_default(),
         address: text("address"),
         state: text("state"),
-        // A client that does not speak is what an idle backend waits for.
-        waits_for: waits_for.filter(|(kind, _)| kind != "Client").map(|(kind, event)| format!("{kind}: {event}")),
+        // A client that does not speak is what an idle backend waits for; one that does not read holds a server.
+        waits_for: waits_for.filter(|(_, event)| event != "ClientRead").map(|(kind, event)| format!("{kind}: {event}")),
         blocked_by: unique(holders.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()),
         transaction_seconds: seconds("transaction_seconds"),
         state_seconds: seconds("state_seconds"),

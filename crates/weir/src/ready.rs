@@ -46,8 +46,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let answer = outgoing::sender()(&request).map_err(|error| Failure::at(url, error))?;
     let said = String::from_utf8_lossy(&answer.body);
-    match answer.status {
-        200 => Ok(println!("{}", said.trim_end())),
-        status => Err(Failure::at(url, format!("{status}: {}", Printable(said.lines().next().unwrap_or_default())))),
+    let first = Printable(said.lines().next().unwrap_or_default());
+    if answer.status != 200 {
+        return Err(Failure::at(url, format!("{}: {first}", answer.status)));
     }
+    println!("{first}");
+    Ok(())
 }

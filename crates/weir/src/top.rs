@@ -278,6 +278,8 @@ fn problem(problem: &Value, at: f64) -> String {
     line += &format!(", clients affected: {}", health["clients"]);
     if let Some(message) = health["error"]["message"].as_str() {
         line += &format!(". {message}");
+    } else if let Some(cause) = health["cause"].as_str() {
+        line += &format!(". {}", cause.trim_end_matches('.'));
     }
     format!("{line}. {}", health["advice"].as_str().unwrap_or_default())
 }

@@ -72,6 +72,13 @@ export function names(affected: Affected[], clients: number): string {
   return parts.length > 0 ? `${parts.join(', ')} and ${last}` : last;
 }
 
+/** Faults of which clients get errors, though nothing is wrong with Weir. */
+const OF_CLIENTS = ['limit', 'read_only'];
+export const isOfClients = ({ kind }: Fault): boolean => OF_CLIENTS.includes(kind);
+
+/** The word for a fault. */
+export const faultWord = ({ kind }: Fault): string => kind.replaceAll('_', '-');
+
 /** The state of a pool of which nothing is known. */
 export const UNTRIED = 'not tried yet';
 

@@ -35,6 +35,7 @@ export type HealthState =
   | 'paused'
   | 'saturated'
   | 'stalled'
+  | 'blocked'
   | 'not answering'
   | 'cannot connect'
   | 'login rejected';
@@ -50,8 +51,12 @@ export interface Health {
   waiting: number;
   refused: number;
   unanswered: number;
+  /** Those whose query waits for a lock. */
+  blocked: number;
   affected: Affected[];
   error: { sqlstate: string; message: string; at: number } | null;
+  /** Why it is blocked, stalled or saturated, where a look at its server has shown it. */
+  cause: string | null;
   advice: string;
 }
 
@@ -323,6 +328,8 @@ export interface Process {
 export interface Incident {
   pool: string;
   cause: string;
+  /** The cause in a few words. */
+  title: string;
   text: string;
   advice: string;
   seconds: number;

@@ -24,9 +24,10 @@ pub(crate) mod stream;
 mod symptoms;
 pub(crate) mod wait_diagnosis;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_admin::Fault;
+use weir_admin::{Fault, Finding};
 use weir_base::Time;
 use weir_config::Config;
 
@@ -43,6 +44,8 @@ pub(crate) struct Admin {
     pub(crate) shutdown: shutdown::Shutdown,
     /// What the control plane says of Weir itself; worker 0 has it.
     pub(crate) faults: Arc<[Fault]>,
+    /// What the control plane has found out about slow pools; worker 0 has it.
+    pub(crate) findings: Arc<BTreeMap<String, Finding>>,
     /// When the statistics period ends.
     pub(crate) stats_at: Time,
     version: &'static str,
@@ -66,6 +69,7 @@ impl Admin {
             health: health::PoolsHealth::default(),
             shutdown: shutdown::Shutdown::default(),
             faults: Arc::default(),
+            findings: Arc::default(),
             stats_at: Time::NEVER,
             version,
         }

@@ -1,6 +1,6 @@
 //! What is counted of a pool, or of the console, for SHOW, the log and the control plane.
 
-use weir_admin::{DatabaseStats, PoolCounters, Refusals, Stats};
+use weir_admin::{ClientNames, DatabaseStats, PoolCounters, Refusals, Stats};
 use weir_base::{Span, Time};
 use weir_pgwire::Dirty;
 
@@ -10,6 +10,8 @@ pub(crate) struct PoolCounts {
     pub(crate) tally: PoolCounters,
     /// Its clients that were refused.
     pub(crate) refusals: Refusals,
+    /// Who these were, but for those that its health does not count.
+    pub(crate) refused_by: ClientNames,
     /// The kinds of lost session state that the log has mentioned.
     pub(crate) lost_logged: Dirty,
     /// When the log last mentioned its waits.
@@ -25,6 +27,7 @@ impl PoolCounts {
             stats: Stats::default(),
             tally: PoolCounters::default(),
             refusals: Refusals::default(),
+            refused_by: ClientNames::default(),
             lost_logged: Dirty::NONE,
             wait_logged: None,
             previous: (Stats::default(), now),

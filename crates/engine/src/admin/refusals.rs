@@ -6,7 +6,6 @@
 use weir_admin::{RefusalRecord, Refusals};
 use weir_session::{Class, Refusal};
 
-use crate::handles::PoolIx;
 use crate::pools::{PoolSlot, Pools};
 
 /// The counts without a pool: of clients that had none, and of pools that were dropped.
@@ -16,13 +15,19 @@ pub(crate) struct RefusalCounts {
 }
 
 impl RefusalCounts {
-    /// Counts a refused client of this pool, or of none.
-    pub(crate) fn count(&mut self, pools: &mut Pools, pool: Option<PoolIx>, refusal: &Refusal) {
+    /// Counts a client, by its names, that this pool, or none, has refused.
+    pub(crate) fn count(&mut self, pool: Option<&mut PoolSlot>, refusal: &Refusal, (user, application): (&str, &str)) {
+        let class = refusal.class();
         let counts = match pool {
-            Some(ix) => &mut pools.get_mut(ix).counts.refusals,
+            Some(slot) => {
+                if class != Class::Other {
+                    slot.counts.refused_by.count(user, application, 1);
+                }
+                &mut slot.counts.refusals
+            }
             None => &mut self.without_pool,
         };
-        *counter(counts, refusal.class()) += 1;
+        *counter(counts, class) += 1;
     }
 
     /// Keeps the counts of a dropped pool, so that a sum over all pools never shrinks.

@@ -84,7 +84,7 @@ impl Tables<'_> {
     fn waiting(&self, slot: &PoolSlot) -> ClientNames {
         let mut names = ClientNames::default();
         let clients = slot.pool.waiting().take(MAX_LOOKS as usize).filter_map(|(peer, _)| self.peers.get_client(peer));
-        clients.for_each(|client| names.count(&client.user, self.application_of(client), 1));
+        clients.for_each(|client| names.count(&client.user, client.application(self.params), 1));
         names
     }
 
@@ -96,19 +96,9 @@ impl Tables<'_> {
             };
             symptoms.unanswered += 1;
             if let Some(client) = server.link.and_then(|client| self.peers.get_client(client)) {
-                symptoms.unanswered_by.count(&client.user, self.application_of(client), 1);
+                symptoms.unanswered_by.count(&client.user, client.application(self.params), 1);
             }
         }
-    }
-
-    /// The application_name of a client; empty if it gave none, or while it is unknown.
-    fn application_of<'c>(&'c self, client: &'c ClientSlot) -> &'c str {
-        let params = match &client.phase {
-            ClientPhase::Ready(session) => Some(session.params()),
-            ClientPhase::Streaming(stream) => Some(stream.params()),
-            _ => None,
-        };
-        params.and_then(|params| self.params.get(params, "application_name")).unwrap_or_default()
     }
 
     /// Cancel requests of a pool that are under way; several may share a connection to a server.
@@ -191,7 +181,7 @@ impl Tables<'_> {
             link: server.map(|s| s.id),
             remote_pid: if let ClientAddr::Unix { pid, .. } = client.addr { pid } else { 0 },
             tls: client.tls.as_ref().map(|tls| tls.description.clone()).unwrap_or_default(),
-            application_name: self.application_of(client).to_owned(),
+            application_name: client.application(self.params).to_owned(),
             prepared_statements: session.map_or(0, |s| s.prepared() as u32),
             ..SocketRecord::default()
         }

@@ -19,6 +19,7 @@ pub(super) fn symptoms(common: &Common, peers: &Peers, throttle: &LoginThrottle,
         failure: failure(slot, throttle, common),
         opening: slot.login.waits(),
         refused: slot.counts.refusals.total() - slot.counts.refusals.other,
+        refused_by: slot.counts.refused_by.clone(),
         ..Symptoms::default()
     };
     let (mut heard, mut hosts) = (Time::from_micros(0), OneHost::None);

@@ -17,6 +17,8 @@ const UNREACHED: Span = Span::from_secs(3);
 const OFTEN: Span = Span::from_secs(3);
 /// Between two probes while only queries run that are known to take long.
 const RARELY: Span = Span::from_secs(30);
+/// For this long after it has answered a probe, a host that gets another one is not suspected again.
+const TRUSTED: Span = Span::from_secs(5);
 /// After this time a probe without an answer is replaced: the network may have forgotten it.
 const LASTS: Span = Span::from_secs(30);
 
@@ -32,6 +34,8 @@ struct Host {
     probe: Option<Probe>,
     /// When the last probe began.
     probed_at: Option<Time>,
+    /// When a probe was last answered.
+    answered: Option<Time>,
 }
 
 struct Probe {
@@ -105,7 +109,7 @@ impl SilentHosts {
         if !pending && !self.0.contains_key(target) {
             return Step::Nothing;
         }
-        let new = || Host { heard: signs.heard, silent: None, probe: None, probed_at: None };
+        let new = || Host { heard: signs.heard, silent: None, probe: None, probed_at: None, answered: None };
         let host = self.0.entry(target.clone()).or_insert_with(new);
         host.heard = host.heard.max(signs.heard);
         host.silent = host.silent.filter(|(since, _)| host.heard <= *since);
@@ -154,7 +158,7 @@ impl SilentHosts {
     /// A probe was answered.
     pub(crate) fn answered(&mut self, target: &Target, now: Time) {
         if let Some(host) = self.0.get_mut(target) {
-            (host.heard, host.silent, host.probe) = (now, None, None);
+            (host.heard, host.silent, host.probe, host.answered) = (now, None, None, Some(now));
         }
     }
 
@@ -175,7 +179,12 @@ impl SilentHosts {
     /// The hosts that give no answer, or may give none.
     pub(crate) fn report(&self, wall: impl Fn(Time) -> u64) -> HashMap<Target, SilentHost> {
         let silent = |(target, host): (&Target, &Host)| {
-            let suspected = || host.probe.as_ref().map(|probe| (host.heard, probe.accepted.is_some()));
+            // A host that has answered the probe before is taken for alive until this one proves the opposite.
+            let doubtful = |probe: &&Probe| host.answered.is_none_or(|at| probe.began.since(at) > TRUSTED);
+            let suspected = || {
+                let probe = host.probe.as_ref().filter(doubtful)?;
+                Some((host.heard, probe.accepted.is_some()))
+            };
             let (since, accepts) = host.silent.or_else(suspected)?;
             Some((target.clone(), SilentHost { since: wall(since), accepts, proved: host.silent.is_some() }))
         };
@@ -246,6 +255,39 @@ mod tests {
             assert_eq!(silent(&hosts), None);
         }
         assert!((15..=21).contains(&probes), "{probes} probes");
+    }
+
+    #[test]
+    fn a_host_that_answers_each_probe_is_not_suspected_again_at_each() {
+        let mut hosts = SilentHosts::default();
+        let mut suspected = Vec::new();
+        let mut asked = signs(100.0, &[100.0]);
+        asked.waits = true;
+        for second in 0..60 {
+            let now = at(100.0 + f64::from(second));
+            let step = hosts.look(&db(), &asked, now);
+            if let Step::Probe(_) = step {
+                hosts.probed(&db(), PROBE, now);
+                hosts.accepted(&db(), now);
+            }
+            if !hosts.report(Time::micros).is_empty() {
+                suspected.push(second);
+            }
+            if let Step::Probe(_) = step {
+                hosts.answered(&db(), now + Span::from_millis(1));
+            }
+        }
+        assert_eq!(suspected, [2], "the first time only");
+        // It is still found when it falls silent.
+        let mut last = None;
+        for second in 160..170 {
+            if let Step::Probe(_) = hosts.look(&db(), &asked, at(f64::from(second))) {
+                hosts.probed(&db(), PROBE, at(f64::from(second)));
+                hosts.accepted(&db(), at(f64::from(second)));
+            }
+            last = silent(&hosts);
+        }
+        assert!(last.is_some_and(|(_, accepts)| accepts), "{last:?}");
     }
 
     #[test]

@@ -368,6 +368,7 @@ impl Engine {
             peers: self.peer_pools(),
             cluster: self.cluster.budget.view(),
             faults: admin.faults.clone(),
+            findings: admin.findings.clone(),
             silent: self.backends.silence.report(|at| self.common.wall(at)),
             console_clients: admin.client_counts.consoles(),
             login_clients: self.clients_logging_in(),

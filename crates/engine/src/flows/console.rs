@@ -317,6 +317,10 @@ impl Engine {
                 self.admin.faults = faults;
                 io.answer(number, Ok(Reply::Done));
             }
+            Request::SetFindings(findings) => {
+                self.admin.findings = findings;
+                io.answer(number, Ok(Reply::Done));
+            }
             Request::Log(line) => {
                 log(Level::Info, format_args!("{line}"), io);
                 io.answer(number, Ok(Reply::Done));

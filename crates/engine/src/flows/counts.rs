@@ -13,11 +13,18 @@ impl Engine {
     pub(crate) fn count_refusal(&mut self, client: &ClientSlot, refusal: &Refusal) {
         let pool = client.pool().or_else(|| {
             let database = client.requested_database();
-            let config = self.common.config().pool(database)?;
-            let user = config.user.as_deref().unwrap_or(&client.user);
-            self.pools.find(&database.into(), &user.into())
+            let config = self.common.config();
+            let pool = config.pool(database)?;
+            let user = pool.user.as_deref().unwrap_or(&client.user);
+            let own = self.pools.find(&database.into(), &user.into());
+            own.or_else(|| {
+                // A failed auth_query: the pool that it was to run in, as there is no other.
+                let asks = pool.auth_user.as_ref().or(config.auth.query_user.as_ref())?;
+                self.pools.find(&database.into(), &asks.as_str().into())
+            })
         });
-        self.admin.refusals.count(&mut self.pools, pool, refusal);
+        let names = (&*client.user, client.application(&self.sessions.params));
+        self.admin.refusals.count(pool.map(|ix| self.pools.get_mut(ix)), refusal, names);
     }
 
     /// Requests of a client failed because of a limit of statements. The log has one line for each client.

@@ -42,6 +42,7 @@ impl Engine {
             serving: halt.state(),
             paused: halt.paused().clone(),
             disabled: halt.disabled().clone(),
+            findings: self.admin.findings.clone(),
             silent: self.backends.silence.report(|at| self.common.wall(at)),
             ..Report::default()
         };

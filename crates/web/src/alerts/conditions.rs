@@ -58,8 +58,8 @@ fn of_health(config: &Config, pool: &PoolMoment<'_>) -> Option<Condition> {
     if !config.alerts.states.iter().any(|name| name == state.name()) {
         return None;
     }
-    let error = pool.health.error.as_ref().map(|error| format!(": {} ({})", error.message, error.sqlstate));
-    let summary = format!("Pool {} is in the state \"{}\"{}.", pool.name, state.name(), error.unwrap_or_default());
+    let reason = pool.health.reason().map(|reason| format!(": {}", reason.trim_end_matches('.')));
+    let summary = format!("Pool {} is in the state \"{}\"{}.", pool.name, state.name(), reason.unwrap_or_default());
     let critical = state >= Health::Stalled;
     let about = (critical, pool.health.clients(), pool.health.since);
     Some(condition(state.name(), Some(pool.name), about, summary, pool.health.advice()))

@@ -11,7 +11,6 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_config::Config;
 
-use super::incidents;
 use super::moments::moments;
 use super::params::{Changer, Name, within};
 use super::trials::{Trial, Trials};
@@ -19,7 +18,7 @@ use crate::advice::{Advice, Measured, advise};
 use crate::ask::Workers;
 use crate::clock;
 use crate::error::ApiError;
-use crate::incident::{Cause, Incident};
+use crate::incident::{Cause, Incident, current};
 use crate::looks::Looks;
 use crate::pool_tests::PoolTests;
 use crate::watch::{Scale, Watch};
@@ -65,7 +64,7 @@ pub(crate) async fn advice(
     State(trials): State<Trials>,
 ) -> Result<Json<All>, ApiError> {
     let (report, config) = workers.report().await?;
-    let live = incidents::current(&workers, &looks, &report, &config, None).await?;
+    let live = current(&workers, &looks, &report, &config, |_| true).await?;
     let mut advice = Vec::new();
     for name in watch.kept().await? {
         if !live.iter().any(|incident| incident.pool == name) && !trials.watches(&name) {
@@ -120,7 +119,7 @@ pub(crate) async fn apply(
     let Json(Wanted { watch_seconds }) = wanted.map_err(ApiError::BadBody)?;
     let watched = within("watch_seconds", watch_seconds.unwrap_or(WATCHED), LONGEST_WATCH)?.max(SHORTEST_WATCH);
     let (report, config) = changer.workers.report().await?;
-    let live = incidents::current(&changer.workers, &looks, &report, &config, Some(&name)).await?;
+    let live = current(&changer.workers, &looks, &report, &config, |pool| pool == name).await?;
     let said = match live.is_empty() && !trials.watches(&name) {
         true => sizing(&watch, &pool_tests, &config, name.clone()).await?,
         false => None,
@@ -145,7 +144,7 @@ pub(crate) async fn keep(State(trials): State<Trials>, Name(name): Name) -> Resu
 
 impl Live {
     fn of(incident: Incident) -> Live {
-        let Incident { pool, cause, text, advice, seconds, clients_waiting, .. } = incident;
-        Live { pool, cause, title: cause.words(), text, advice, seconds, clients_waiting }
+        let Incident { pool, cause, title, text, advice, seconds, clients_waiting, .. } = incident;
+        Live { pool, cause, title, text, advice, seconds, clients_waiting }
     }
 }

@@ -218,14 +218,14 @@ const ADMIN: RequiredRole = RequiredRole::Role(WebRole::Admin);
 pub(crate) fn router(
     workers: Workers,
     (access, sso): (Access, SingleSignOn),
-    config: Arc<dyn ConfigAccess>,
+    (config, looks): (Arc<dyn ConfigAccess>, Looks),
     (watch, versions, alerts, exports): (Watch, Versions, Alerts, ExportCounter),
     (lab, audit): (Lab, Audit),
     timeouts: Timeouts,
     version: &'static str,
 ) -> Router {
     let empty = Router::new();
-    let (pool_tests, looks) = (PoolTests::new(config.clone()), Looks::new(config.clone()));
+    let pool_tests = PoolTests::new(config.clone());
     let capacities = Capacities::new(config.clone());
     let probe = Probe::new(workers.clone());
     let trials = Trials::new(workers.clone(), watch.clone(), audit.clone());

@@ -4,18 +4,20 @@
 //! moment counts; averages and sizes do not.
 
 mod chains;
+mod gather;
 mod process;
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
-use weir_admin::{Activity, ClientNames, PoolHealth, SocketRecord};
+use weir_admin::{Activity, ClientNames, Finding, Health, LockWait, PoolHealth, SocketRecord};
 use weir_base::PoolMode;
 
 use crate::looks::Look;
 use crate::pool_health::Affected;
 use crate::words::{plural, span};
 use chains::chains;
+pub(crate) use gather::{POOLS, Suspects, current};
 pub(crate) use process::{Client, Key, Process};
 
 /// From this time on, a query, a transaction or a wait is long: in seconds.
@@ -37,8 +39,9 @@ pub(crate) struct PoolNow {
     pub(crate) clients: Vec<SocketRecord>,
     /// Microseconds since 1970.
     pub(crate) at: u64,
-    /// Its health, if it has no working server connection.
-    pub(crate) down: Option<PoolHealth>,
+    /// The worst of its states, and whether that is the cause by itself: its server is away, or an operator has paused it.
+    pub(crate) health: PoolHealth,
+    pub(crate) explained: bool,
 }
 
 /// Why a pool is slow.
@@ -46,6 +49,8 @@ pub(crate) struct PoolNow {
 pub(crate) struct Incident {
     pub(crate) pool: String,
     pub(crate) cause: Cause,
+    /// The cause in a few words: those of the pool's health, where that is the cause.
+    pub(crate) title: &'static str,
     /// The cause in a sentence, with its figures.
     pub(crate) text: String,
     /// What to do.
@@ -72,12 +77,18 @@ pub(crate) enum Cause {
     Blocked,
     /// Clients hold servers in transactions in which they send nothing.
     IdleInTransaction,
+    /// In session mode: clients hold servers between their transactions.
+    IdleSessions,
+    /// Clients do not read the results of their queries, and so hold servers.
+    UnreadResults,
     /// One application has most of the servers, with long queries.
     OneApplication,
     /// Long queries have all servers.
     LongQueries,
     /// The server gives no answer, can't be reached, or rejects the login: the state of the pool's health says which.
     ServerDown,
+    /// An operator has paused the pool.
+    Paused,
     /// Fewer servers are open than the pool may have.
     FewerServers,
 }
@@ -130,23 +141,35 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&Look>) -> Option<Incident> {
     let clients_waiting = waiting.len();
     let blocked = holders.iter().flat_map(|holder| &holder.blocks).filter_map(|process| process.client.as_ref());
     let (mut affected, mut clients_affected) = (ClientNames::default(), 0);
-    for client in waiting.iter().chain(blocked) {
+    for client in waiting.iter().chain(blocked.clone()) {
         affected.count(&client.user, &client.application_name, 1);
         clients_affected += 1;
     }
     waiting.truncate(LISTED);
-    let (cause, text) = match &of.down {
-        Some(health) => (Cause::ServerDown, down(health, clients_waiting, of.oldest_wait())),
-        None => cause(of, &holders, clients_waiting)?,
+    let (cause, text) = if of.explained {
+        let cause = if of.health.state == Health::Paused { Cause::Paused } else { Cause::ServerDown };
+        // Also those that were refused, and those whose server is away.
+        clients_affected = clients_affected.max(of.health.clients() as usize);
+        affected = if of.health.affected.is_empty() { affected } else { of.health.affected.clone() };
+        (cause, explained(&of.health, clients_waiting, of.oldest_wait()))
+    } else {
+        cause(of, &holders, clients_waiting)?
     };
-    let advice = of.down.as_ref().map_or_else(|| cause.advice(), PoolHealth::advice);
+    let (title, advice) = match cause {
+        Cause::ServerDown | Cause::Paused => (of.health.state.name(), of.health.advice()),
+        Cause::Blocked => (cause.words(), holders.first().map_or("", Holder::advice)),
+        _ => (cause.words(), cause.advice()),
+    };
+    let since = of.health.since;
+    let lasts = if of.explained && since > 0 { of.at.saturating_sub(since) as f64 / 1e6 } else { of.oldest_wait() };
     let seconds = holders.iter().flat_map(|holder| holder.blocks.iter().chain([&holder.process]));
     Some(Incident {
         pool: of.name.clone(),
         cause,
+        title,
         text,
         advice,
-        seconds: seconds.map(Process::seconds).fold(of.oldest_wait(), f64::max),
+        seconds: seconds.map(Process::seconds).fold(lasts, f64::max),
         clients_waiting,
         clients_affected,
         affected: Affected::most(&affected),
@@ -157,6 +180,30 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&Look>) -> Option<Incident> {
         holders,
         waiting,
     })
+}
+
+impl Incident {
+    /// What the workers are to know of it: who holds the lock, or the servers. None where the pool's health says it already.
+    pub(crate) fn finding(&self, at: u64) -> Option<Finding> {
+        let lock = match self.cause {
+            Cause::ServerDown | Cause::Paused => return None,
+            Cause::Blocked => Some(self.lock_wait(at)),
+            _ => None,
+        };
+        Some(Finding::new(at, lock, &self.text, self.advice))
+    }
+
+    fn lock_wait(&self, at: u64) -> LockWait {
+        let longest = self.holders.iter().map(Holder::longest).fold(0.0, f64::max);
+        let mut lock = LockWait { since: at.saturating_sub((longest * 1e6) as u64), ..LockWait::default() };
+        let behind =
+            self.holders.iter().flat_map(|holder| &holder.blocks).filter_map(|process| process.client.as_ref());
+        for client in behind {
+            lock.clients += 1;
+            lock.names.count(&client.user, &client.application_name, 1);
+        }
+        lock
+    }
 }
 
 /// Backends that hold locks, then servers with long queries and transactions; in both groups the longest first.
@@ -217,6 +264,15 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, Str
         );
         return Some((Cause::IdleInTransaction, text));
     }
+    let idle =
+        of.servers.iter().filter(|server| server.query_time.is_none() && server.transaction_time.is_none()).count();
+    if of.mode == PoolMode::Session && idle > 0 && idle as f64 >= all * HALF {
+        let text = format!(
+            "{wait}; {idle} of {} idle in sessions.",
+            plural(of.servers.len(), "server in use", "servers in use")
+        );
+        return Some((Cause::IdleSessions, text));
+    }
     if of.size > 0 && of.servers.len() < of.size as usize {
         let text = format!("{wait}, and only {} of {} servers are in use.", of.servers.len(), of.size);
         return Some((Cause::FewerServers, text));
@@ -224,6 +280,17 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, Str
     // If some servers end their work soon, the queue moves, and its length is a matter of sizes.
     if (long().count() as f64) < all * 0.9 || holders.is_empty() {
         return None;
+    }
+    let unread: Vec<&Process> = long().filter(|process| process.is_unread()).collect();
+    if let Some(first) = unread.first().filter(|_| unread.len() as f64 >= all * HALF) {
+        let (text, owner) = (format!("{wait}; {} of {}", unread.len(), of.servers.len()), first.owner());
+        let longest = span(first.seconds());
+        return Some((
+            Cause::UnreadResults,
+            format!(
+                "{text} servers have results that their clients do not read, the longest of {owner}, for {longest}."
+            ),
+        ));
     }
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
     for name in long().filter_map(|process| process.client.as_ref()).map(|client| client.application_name.as_str()) {
@@ -247,7 +314,7 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, Str
 }
 
 /// A state of health as the cause, in its own words.
-fn down(health: &PoolHealth, waiting: usize, wait: f64) -> String {
+fn explained(health: &PoolHealth, waiting: usize, wait: f64) -> String {
     let unanswered = health.unanswered as usize;
     let mut parts = Vec::new();
     if waiting > 0 {
@@ -275,6 +342,33 @@ impl Holder {
         let blocks_total = blocks.len();
         blocks.truncate(LISTED);
         Holder { process, blocks, blocks_total }
+    }
+
+    /// What to do about its lock.
+    fn advice(&self) -> &'static str {
+        let process = &self.process;
+        match (process.process_id, process.client.is_some(), process.idles()) {
+            (0, ..) => {
+                "A larger pool would be blocked as well. End the prepared transaction on the server, with COMMIT PREPARED or \
+                 ROLLBACK PREPARED: pg_prepared_xacts lists it."
+            }
+            (_, true, true) => {
+                "A larger pool would be blocked as well. Let the holder end its transaction, drop its client, or terminate \
+                 its backend. If the application often leaves transactions open, set idle_transaction_timeout."
+            }
+            (_, true, false) => {
+                "A larger pool would be blocked as well. Wait until the holder's query has ended, cancel it, drop its client, \
+                 or terminate its backend."
+            }
+            _ if process.is_hidden() => {
+                "A larger pool would be blocked as well. The holder is not a client of this pool, whose user may not end it: \
+                 let its owner end its transaction, or terminate it on the server (pg_terminate_backend)."
+            }
+            _ => {
+                "A larger pool would be blocked as well. The holder is not a client of this pool: let its owner end its \
+                 transaction, or terminate its backend."
+            }
+        }
     }
 
     fn longest(&self) -> f64 {
@@ -325,24 +419,31 @@ impl Cause {
     /// The cause in a few words.
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Cause::Blocked => "blocked by a lock",
+            Cause::Blocked => "blocked",
             Cause::IdleInTransaction => "servers idle in transactions",
+            Cause::IdleSessions => "idle sessions have the servers",
+            Cause::UnreadResults => "results are not read",
             Cause::OneApplication => "one application has the servers",
             Cause::LongQueries => "long queries have all servers",
             Cause::ServerDown => "the server is down",
+            Cause::Paused => "paused",
             Cause::FewerServers => "fewer servers than allowed",
         }
     }
 
     fn advice(self) -> &'static str {
         match self {
-            Cause::Blocked => {
-                "A larger pool would be blocked as well. Let the holder end its transaction, drop its client, or terminate \
-                 its backend. If the application often leaves transactions open, set idle_transaction_timeout."
-            }
             Cause::IdleInTransaction => {
-                "A larger pool would be held as well. End transactions sooner in the application, or set \
-                 idle_transaction_timeout."
+                "A larger pool would be held as well. Drop the clients that idle longest; then end transactions sooner in the \
+                 application, or set idle_transaction_timeout."
+            }
+            Cause::IdleSessions => {
+                "In session mode each client has a server until it disconnects. Drop clients that idle, or use transaction mode \
+                 where they need no session; otherwise the size must be that of all sessions."
+            }
+            Cause::UnreadResults => {
+                "Let these clients read their results, or drop them; idle_transaction_timeout ends such a standstill. A larger \
+                 pool would be held as well."
             }
             Cause::OneApplication => {
                 "Cancel its queries, or drop its clients; then give it a pool of its own, so that others do not wait for it."
@@ -351,10 +452,10 @@ impl Cause {
                 "Cancel what is not needed, and find out why the queries are slow; query_timeout bounds them. More servers \
                  make slow queries slower, if the database's CPU or disks are the limit."
             }
-            Cause::ServerDown => "Look at the pool's state.",
+            Cause::Blocked | Cause::ServerDown | Cause::Paused => "Look at the pool's state.",
             Cause::FewerServers => {
-                "Look at the pool's state: the server, or a limit that pools share, may give no more connections. A larger \
-                 size changes nothing."
+                "The server, or a limit that pools share (max_user_connections, max_db_connections, the cluster's budget), \
+                 gives no more connections. A larger size changes nothing."
             }
         }
     }

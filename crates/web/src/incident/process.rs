@@ -132,6 +132,16 @@ impl Process {
         self
     }
 
+    /// Whether the pool's user may not see what it does.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.key.is_none()
+    }
+
+    /// Whether it waits until its client, or Weir for it, reads more of a result.
+    pub(super) fn is_unread(&self) -> bool {
+        self.waits_for.as_deref() == Some("Client: ClientWrite")
+    }
+
     /// Whether it does nothing in an open transaction.
     pub(super) fn idles(&self) -> bool {
         self.state.as_deref().is_some_and(|state| state.starts_with("idle in transaction"))

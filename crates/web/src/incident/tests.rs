@@ -43,7 +43,15 @@ fn pool(servers: Vec<SocketRecord>, waits: &[f64]) -> PoolNow {
     let clients =
         servers.iter().map(|server| client(server.remote_pid, if server.remote_pid == 1 { "billing" } else { "web" }));
     let clients = clients.chain(waits.iter().map(|seconds| waiting(*seconds))).collect();
-    PoolNow { name: "app".into(), size: 5, mode: PoolMode::Transaction, servers, clients, at: NOW, down: None }
+    PoolNow {
+        name: "app".into(),
+        size: 5,
+        mode: PoolMode::Transaction,
+        servers,
+        clients,
+        at: NOW,
+        ..PoolNow::default()
+    }
 }
 
 fn backend(pid: u32, state: &str, seconds: f64, blocked_by: &[u32]) -> Backend {
@@ -125,6 +133,64 @@ fn each_state_has_its_cause() {
 }
 
 #[test]
+fn clients_that_do_not_read_and_idle_sessions_are_causes_of_their_own() {
+    let now = pool((1..=5).map(|pid| server(pid, Some(30.0), 30.0)).collect(), &[2.0]);
+    let mut writes = Activity::default();
+    for pid in 1..=4 {
+        let waits_for = Some("Client: ClientWrite".to_owned());
+        writes.backends.push(Backend { waits_for, ..backend(pid, "active", 30.0, &[]) });
+    }
+    let found = incident(&now, Some(&Arc::new(Ok(writes)))).expect("an incident");
+    assert_eq!((found.cause, found.advice.contains("A larger pool would")), (Cause::UnreadResults, true));
+    let mut sessions = pool((1..=5).map(|pid| server(pid, None, 30.0)).collect(), &[2.0]);
+    sessions.mode = PoolMode::Session;
+    sessions.servers.iter_mut().for_each(|server| server.transaction_time = None);
+    let found = incident(&sessions, None).expect("an incident");
+    assert_eq!(found.cause, Cause::IdleSessions);
+    let finding = found.finding(NOW).expect("a finding");
+    assert!(
+        finding.lock.is_none() && finding.cause.ends_with("5 of 5 servers in use idle in sessions."),
+        "{}",
+        finding.cause
+    );
+}
+
+#[test]
+fn the_workers_learn_who_waits_for_a_lock_and_since_when_and_what_to_do_depends_on_who_holds_it() {
+    let advice = |holder: Backend, of_pool: bool| {
+        let mut servers = vec![server(2, Some(5.0), 5.0)];
+        servers.extend(of_pool.then(|| server(holder.key.process_id, None, 20.0)));
+        let waits = backend(2, "active", 5.0, &[holder.key.process_id]);
+        let found = incident(&pool(servers, &[]), Some(&look(vec![holder, waits]))).expect("an incident");
+        assert_eq!((found.cause, found.title), (Cause::Blocked, "blocked"));
+        let lock = found.finding(NOW).and_then(|finding| finding.lock).expect("a lock");
+        assert_eq!((lock.since, lock.clients, lock.names.most(1).len()), (NOW - 5_000_000, 1, 1));
+        found.advice
+    };
+    assert!(advice(backend(1, "idle in transaction", 20.0, &[]), true).contains("drop its client"));
+    assert!(advice(backend(1, "active", 20.0, &[]), true).contains("cancel it"));
+    assert!(advice(backend(77, "active", 20.0, &[]), false).contains("not a client of this pool"));
+    let hidden = Backend { key: weir_admin::BackendKey { process_id: 77, ..Default::default() }, ..Backend::default() };
+    assert!(advice(hidden, false).contains("pg_terminate_backend"));
+    let prepared = Backend::default();
+    assert!(advice(prepared, false).contains("ROLLBACK PREPARED"));
+}
+
+#[test]
+fn a_paused_pool_whose_clients_wait_and_one_without_clients_whose_server_is_away_are_incidents() {
+    let health =
+        PoolHealth { state: weir_admin::Health::Paused, waiting: 1, since: NOW - 9_000_000, ..PoolHealth::default() };
+    let paused = PoolNow { health, explained: true, ..pool(Vec::new(), &[4.0]) };
+    let found = incident(&paused, None).expect("an incident");
+    assert_eq!((found.cause, found.title, found.seconds), (Cause::Paused, "paused", 9.0));
+    let health = PoolHealth { state: weir_admin::Health::LoginRejected, refused: 7, ..PoolHealth::default() };
+    let refuses = PoolNow { health, explained: true, ..pool(Vec::new(), &[]) };
+    let found = incident(&refuses, None).expect("an incident");
+    assert_eq!((found.cause, found.title, found.clients_affected), (Cause::ServerDown, "login rejected", 7));
+    assert!(found.finding(NOW).is_none(), "its health says it");
+}
+
+#[test]
 fn a_lock_of_a_moment_is_no_incident() {
     let (now, _) = locked(&[]);
     let brief = look(vec![backend(1, "active", 0.2, &[]), backend(2, "active", 0.1, &[1])]);
@@ -162,7 +228,7 @@ fn a_pool_whose_server_is_down_has_the_words_of_its_health_and_no_hint_at_its_si
     let mut of = pool(Vec::new(), &[4.0, 3.0]);
     let before = incident(&of, None).expect("an incident");
     assert_eq!(before.cause, Cause::FewerServers);
-    of.down = Some(health.clone());
+    (of.health, of.explained) = (health.clone(), true);
     let found = incident(&of, None).expect("an incident");
     assert_eq!(
         (found.cause, found.text.as_str(), found.advice),

@@ -97,7 +97,8 @@ fn plain() -> String {
     let text = "[auth]\ntype = \"trust\"\n[auth.users]\nann = \"\"\n[pools.app0]\nhost = \"::1\"\n";
     let config = weir_config::load("weir.toml".as_ref(), &|_| Ok(text.to_owned()), &|_| None).expect("a pool");
     let pool = ClusterPool { name: "app0".into(), budget: 20, shares: Vec::new() };
-    let cluster = ClusterView { cluster: "production".into(), node: "weir-1".into(), pools: vec![pool], ..Default::default() };
+    let cluster =
+        ClusterView { cluster: "production".into(), node: "weir-1".into(), pools: vec![pool], ..Default::default() };
     let report = Report { cluster: Some(Arc::new(cluster)), ..report(1) };
     Format::Plain.of(super::text(Figures::new(report, &config, "test", Cpu::of([(0, 2.5)]))))
 }

@@ -5,6 +5,8 @@
 //! stores them.
 
 mod cpu;
+mod failing;
+mod findings;
 mod frame;
 mod history;
 mod ring;
@@ -30,6 +32,8 @@ use crate::faults::Faults;
 use crate::lock::lock;
 use crate::telemetry::Telemetry;
 pub(crate) use cpu::Cpu;
+use failing::Failing;
+pub(crate) use findings::Findings;
 use frame::{Frame, error_event};
 pub(crate) use frame::{Selection, number};
 use history::History;
@@ -90,10 +94,19 @@ impl Watch {
     }
 
     /// Requests the workers' reports in a loop.
-    pub(crate) async fn run(self, workers: Workers, alerts: Alerts, telemetry: Telemetry, faults: Faults) {
-        let mut before = None;
+    pub(crate) async fn run(
+        self,
+        workers: Workers,
+        alerts: Alerts,
+        telemetry: Telemetry,
+        (faults, findings): (Faults, Findings),
+    ) {
+        let (mut before, mut failing) = (None, Failing::default());
         loop {
-            let seconds = match self.measure((&workers, &alerts, &telemetry, &faults), &mut before).await {
+            let seconds = match self
+                .measure((&workers, &alerts, &telemetry, &faults, &findings), (&mut before, &mut failing))
+                .await
+            {
                 Ok(pools) => 1 + pools / POOLS_A_SECOND,
                 Err(error) => {
                     if let Some(config) = &self.state().config {
@@ -110,15 +123,18 @@ impl Watch {
     /// Measures once; returns the number of pools.
     async fn measure(
         &self,
-        (workers, alerts, telemetry, faults): (&Workers, &Alerts, &Telemetry, &Faults),
-        before: &mut Option<Arc<Measurement>>,
+        (workers, alerts, telemetry, faults, findings): (&Workers, &Alerts, &Telemetry, &Faults, &Findings),
+        (before, failing): (&mut Option<Arc<Measurement>>, &mut Failing),
     ) -> Result<usize, ApiError> {
         let (report, config) = workers.report().await?;
         let (pools, clients) = (report.pools.len(), report.pools.iter().map(|pool| pool.clients()).sum());
-        let previous = report.faults.clone();
+        findings.follow(workers, &report, &config);
+        let (previous, refused) = (report.faults.clone(), failing.look(&report, clock::now().as_secs_f64()));
         let now = Measurement::now(PoolStates::of(report, &config));
         let write_error = lock(&self.write_error).clone();
-        let (faults, lines) = faults.now(&config, write_error, workers.log_file_error()).await;
+        let (mut faults, lines) = faults.now(&config, write_error, workers.log_file_error()).await;
+        faults.extend(refused);
+        faults.sort_by_key(|fault| !fault.problem);
         let found: Arc<[weir_admin::Fault]> = faults.iter().map(weir_admin::Fault::from).collect();
         if previous != found {
             workers.set_faults(found);

@@ -171,8 +171,7 @@ export class PoolDraft {
     if (lack) throw lack;
     const taken = await get(poolPath(this.newPool)).then(() => true, () => false);
     if (taken) throw new ApiError(409, `there is a pool ${this.newPool} already`, null, 'choose another name', 'name');
-    const tested = await this.test();
-    return tested.ok;
+    return (await this.test()).ok;
   }
 
   /** Makes or changes it; its name. */

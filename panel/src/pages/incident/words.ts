@@ -2,15 +2,6 @@
 import { span } from '../../lib/format';
 import type { IncidentClient, Process } from '../../lib/types';
 
-export const TITLES: Record<string, string> = {
-  blocked: 'blocked by a lock',
-  idle_in_transaction: 'idle in transaction',
-  one_application: 'one application has the servers',
-  long_queries: 'long queries',
-  server_down: 'server down',
-  fewer_servers: 'fewer servers than allowed',
-};
-
 export function waiter(client: IncidentClient): string {
   return `${client.application_name || 'a client'} of ${client.user} at ${client.address}${client.address === 'unix' ? '' : `:${client.port}`}`;
 }
@@ -25,11 +16,19 @@ export function owner(process: Process): string {
 
 export const runs = (process: Process) => process.state === 'active';
 
+/** 0 is a prepared transaction, which has no process. */
+function holders(blockedBy: number[]): string {
+  const processes = blockedBy.filter((id) => id !== 0);
+  const parts = processes.length > 0 ? [`process ${processes.join(', ')}`] : [];
+  if (blockedBy.includes(0)) parts.push('a prepared transaction');
+  return parts.join(' and ');
+}
+
 /** What it does, and for how long. */
 export function does(process: Process): string {
   const for_ = process.state_seconds === null ? '' : ` for ${span(process.state_seconds)}`;
-  if (process.blocked_by.length > 0) return `waits${for_} for process ${process.blocked_by.join(', ')}`;
+  if (process.blocked_by.length > 0) return `waits${for_} for ${holders(process.blocked_by)}`;
   if (runs(process)) return `runs a query${for_}`;
   if (process.state) return `${process.state}${for_}`;
-  return 'its state is hidden';
+  return process.process_id === 0 ? 'prepared, without a session' : 'its state is hidden';
 }

@@ -1,0 +1,11 @@
+//! Texts of servers and clients as one line of bounded length, for the log, the console and the panel.
+
+use weir_base::prefix;
+
+/// The longest text that is kept, in bytes.
+pub(crate) const MAX_MESSAGE: usize = 500;
+
+/// The text without control characters, shortened if it is long.
+pub(crate) fn one_line(text: &str) -> String {
+    prefix(text, MAX_MESSAGE).replace(|c: char| c.is_control(), " ")
+}

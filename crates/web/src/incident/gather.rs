@@ -1,0 +1,135 @@
+//! Gathers what the view of incidents needs: from the workers only what the question needs, and from the servers of the
+//! pools that are worst.
+
+use std::collections::BTreeMap;
+
+use tokio::task::JoinSet;
+use weir_admin::{Connections, Cursor, Health, PoolHealth, Report, SocketRecord};
+use weir_config::Config;
+
+use super::{Incident, LONG, PoolNow, incident};
+use crate::ask::Workers;
+use crate::clock;
+use crate::error::ApiError;
+use crate::looks::Looks;
+
+/// Worker pages that are read of each kind of connection.
+const PAGES: usize = 64;
+/// The most pools whose servers are queried at once.
+pub(crate) const POOLS: usize = 8;
+
+/// Pools in which something may last long, with the longest wait in each, in seconds.
+pub(crate) struct Suspects(BTreeMap<String, (PoolNow, f64)>);
+
+/// The incidents of the wanted pools; the longest first.
+pub(crate) async fn current(
+    workers: &Workers,
+    looks: &Looks,
+    report: &Report,
+    config: &Config,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Incident>, ApiError> {
+    Suspects::new(report, config, wanted).incidents(workers, looks).await
+}
+
+impl Suspects {
+    /// By the counts of a report.
+    pub(crate) fn new(report: &Report, config: &Config, wanted: impl Fn(&str) -> bool) -> Suspects {
+        let mut pools = BTreeMap::new();
+        let unused = report.unused.iter().map(|(name, health)| (name, health, 0, 0.0));
+        let used = report.pools.iter().map(|record| {
+            let wait = record.maxwait.micros() as f64 / 1e6;
+            (&record.database, &record.health, record.cl_waiting + record.sv_active, wait)
+        });
+        for (name, health, busy, wait) in used.chain(unused).filter(|(name, ..)| wanted(name)) {
+            let Some(pool) = config.pools.get(name).or(config.fallback.as_ref()) else { continue };
+            if busy == 0 && !health.state.is_problem() {
+                continue;
+            }
+            let new = || {
+                let (limits, mode) = (&pool.limits, pool.mode);
+                (PoolNow { name: name.clone(), size: limits.size, mode, ..PoolNow::default() }, 0.0)
+            };
+            let (now, longest) = pools.entry(name.clone()).or_insert_with(new);
+            *longest = f64::max(*longest, wait);
+            if health.state >= now.health.state {
+                now.health.clone_from(health);
+            }
+        }
+        Suspects(pools)
+    }
+
+    /// Why they are slow, as far as they are.
+    pub(crate) async fn incidents(self, workers: &Workers, looks: &Looks) -> Result<Vec<Incident>, ApiError> {
+        let Suspects(mut pools) = self;
+        if pools.is_empty() {
+            return Ok(Vec::new());
+        }
+        read(workers, Connections::Servers, |server| {
+            if let Some((pool, _)) = pools.get_mut(&server.database)
+                && server.link.is_some()
+            {
+                pool.servers.push(server);
+            }
+        })
+        .await?;
+        let at = clock::now().as_micros() as u64;
+        for (pool, _) in pools.values_mut() {
+            pool.at = at;
+            pool.explained = explains(&pool.health, pool.servers.is_empty());
+        }
+        pools.retain(|_, (pool, wait)| pool.explained || pool.is_suspect() || *wait >= LONG);
+        if pools.is_empty() {
+            return Ok(Vec::new());
+        }
+        read(workers, Connections::Clients, |client| {
+            if let Some((pool, _)) = pools.get_mut(&client.database)
+                && (client.state == "waiting" || client.link.is_some())
+            {
+                pool.clients.push(client);
+            }
+        })
+        .await?;
+        let mut pools: Vec<PoolNow> = pools.into_values().map(|(pool, _)| pool).collect();
+        pools.sort_by(|a, b| b.oldest_wait().total_cmp(&a.oldest_wait()));
+        let mut asked = JoinSet::new();
+        let mut most = POOLS;
+        for pool in pools {
+            // A server that is down has nothing to show, and would be waited for.
+            let looks = (most > 0 && !pool.explained).then(|| looks.clone());
+            most -= usize::from(looks.is_some());
+            asked.spawn(async move {
+                let look = if let Some(looks) = looks { Some(looks.look(&pool.name).await) } else { None };
+                incident(&pool, look.as_ref())
+            });
+        }
+        let mut found: Vec<Incident> = asked.join_all().await.into_iter().flatten().collect();
+        found.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        Ok(found)
+    }
+}
+
+/// Whether a pool's health is the cause by itself. A pool whose last login failed may have servers that work: `none` of them is
+/// in use. A pause is no incident before clients wait for its end.
+fn explains(health: &PoolHealth, none: bool) -> bool {
+    match health.state {
+        Health::NotAnswering => true,
+        Health::CannotConnect | Health::LoginRejected => none,
+        Health::Paused => health.waiting > 0,
+        _ => false,
+    }
+}
+
+/// Reads connections of all workers, up to a bound.
+async fn read(workers: &Workers, of: Connections, mut take: impl FnMut(SocketRecord)) -> Result<(), ApiError> {
+    let mut from = Cursor::START;
+    for _ in 0..PAGES {
+        let (records, next) = workers.connections(of, from).await?;
+        records.into_iter().for_each(&mut take);
+        match next {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Which slow pools are looked at for the cause, and when. What is found goes to the workers, which make it a part of the
+//! pools' health.
+//!
+//! Owns what was found last, and the pause before each pool's next look. Looks only at pools whose requests lack answers, or
+//! that are saturated, stalled or blocked; one round at a time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use weir_admin::{Finding, Health, Report};
+use weir_config::Config;
+
+use crate::ask::Workers;
+use crate::clock;
+use crate::incident::{POOLS, Suspects};
+use crate::lock::lock;
+use crate::looks::Looks;
+
+/// Between two looks at a pool where something was found.
+const OFTEN: Duration = Duration::from_secs(2);
+/// The shortest and the longest pause where nothing was found: it doubles, unless more requests lack an answer.
+const SHORTEST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(30);
+/// How long a pool that needs no look is remembered, so that one whose requests are now and then slow is not looked at each time.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// What is known; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Findings {
+    looks: Looks,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether a round is under way.
+    busy: bool,
+    looked: HashMap<String, Looked>,
+    found: Arc<BTreeMap<String, Finding>>,
+}
+
+/// The last look at a pool.
+struct Looked {
+    at: Instant,
+    pause: Duration,
+    unanswered: u32,
+}
+
+impl Findings {
+    pub(crate) fn new(looks: Looks) -> Findings {
+        Findings { looks, state: Arc::default() }
+    }
+
+    /// Begins a round of looks if one is due; does not wait for it.
+    pub(super) fn follow(&self, workers: &Workers, report: &Report, config: &Config) {
+        let slow = slow(report);
+        let due = {
+            let mut state = lock(&self.state);
+            if state.forget(&slow) {
+                workers.set_findings(state.found.clone());
+            }
+            let due = if state.busy { Vec::new() } else { state.due(&slow, Instant::now()) };
+            state.busy |= !due.is_empty();
+            due
+        };
+        if due.is_empty() {
+            return;
+        }
+        let suspects = Suspects::new(report, config, |name| due.iter().any(|(due, _)| due == name));
+        let (findings, workers) = (self.clone(), workers.clone());
+        tokio::spawn(async move {
+            let at = clock::now().as_micros() as u64;
+            let incidents = suspects.incidents(&workers, &findings.looks).await.unwrap_or_default();
+            let found = incidents.iter().filter_map(|incident| Some((incident.pool.clone(), incident.finding(at)?)));
+            let found: BTreeMap<String, Finding> = found.collect();
+            let mut state = lock(&findings.state);
+            state.looked_at(due, found, Instant::now());
+            workers.set_findings(state.found.clone());
+        });
+    }
+}
+
+/// The pools that may be looked at, with the number of their requests that lack an answer.
+fn slow(report: &Report) -> BTreeMap<String, u32> {
+    let mut slow = BTreeMap::new();
+    for pool in &report.pools {
+        let unanswered = pool.symptoms.unanswered;
+        let held = matches!(pool.health.state, Health::Saturated | Health::Stalled | Health::Blocked);
+        if (held || unanswered > 0) && pool.connected() > 0 {
+            *slow.entry(pool.database.clone()).or_default() += unanswered;
+        }
+    }
+    slow
+}
+
+impl State {
+    /// Drops what is not needed any more; whether a finding is among it.
+    fn forget(&mut self, slow: &BTreeMap<String, u32>) -> bool {
+        self.looked.retain(|name, looked| slow.contains_key(name) || looked.at.elapsed() < KEPT);
+        let over = self.found.keys().any(|name| !slow.contains_key(name));
+        if over {
+            Arc::make_mut(&mut self.found).retain(|name, _| slow.contains_key(name));
+        }
+        over
+    }
+
+    /// The pools whose look is due: those where most requests lack an answer.
+    fn due(&self, slow: &BTreeMap<String, u32>, now: Instant) -> Vec<(String, u32)> {
+        let is_due = |(name, unanswered): &(&String, &u32)| {
+            self.looked.get(*name).is_none_or(|last| {
+                let pause = if **unanswered > last.unanswered { last.pause.min(SHORTEST) } else { last.pause };
+                now.saturating_duration_since(last.at) >= pause
+            })
+        };
+        let mut due: Vec<_> = slow.iter().filter(is_due).map(|(name, count)| (name.clone(), *count)).collect();
+        due.sort_by_key(|(_, unanswered)| std::cmp::Reverse(*unanswered));
+        due.truncate(POOLS);
+        due
+    }
+
+    /// A round has ended.
+    fn looked_at(&mut self, pools: Vec<(String, u32)>, mut found: BTreeMap<String, Finding>, now: Instant) {
+        self.busy = false;
+        let all = Arc::make_mut(&mut self.found);
+        for (name, unanswered) in pools {
+            let finding = found.remove(&name);
+            let before = self.looked.get(&name).map(|last| last.pause);
+            let pause = match (&finding, before) {
+                (Some(_), _) => OFTEN,
+                (None, Some(before)) if !all.contains_key(&name) => (before * 2).min(LONGEST),
+                (None, _) => SHORTEST,
+            };
+            match finding {
+                Some(finding) => drop(all.insert(name.clone(), finding)),
+                None => drop(all.remove(&name)),
+            }
+            self.looked.insert(name, Looked { at: now, pause, unanswered });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_that_is_only_slow_is_looked_at_ever_less_often_and_one_with_a_cause_all_the_time() {
+        let mut state = State::default();
+        let begun = Instant::now();
+        let looks = |state: &mut State, from: u64, found: &dyn Fn(u64) -> bool, unanswered: &dyn Fn(u64) -> u32| {
+            let mut looks = Vec::new();
+            for second in from..from + 120 {
+                let now = begun + Duration::from_secs(second);
+                let due = state.due(&[("app".to_owned(), unanswered(second))].into(), now);
+                if !due.is_empty() {
+                    looks.push(second - from);
+                    let finding = found(second).then(|| ("app".to_owned(), Finding::default()));
+                    state.looked_at(due, finding.into_iter().collect(), now);
+                }
+            }
+            looks
+        };
+        let quiet = looks(&mut state, 0, &|_| false, &|_| 1);
+        assert_eq!(quiet, [0, 2, 6, 14, 30, 60, 90]);
+        // More requests lack an answer: at once.
+        assert_eq!(looks(&mut state, 200, &|_| false, &|second| if second < 210 { 1 } else { 5 })[..2], [0, 10]);
+        let found = looks(&mut state, 400, &|_| true, &|_| 5);
+        assert_eq!((found[0], found[1], found.len()), (0, 2, 60));
+        assert!(state.found.contains_key("app"));
+        assert!(state.forget(&BTreeMap::new()) && state.found.is_empty());
+    }
+
+    #[test]
+    fn only_pools_that_may_have_a_cause_are_looked_at_and_no_more_than_a_few_at_once() {
+        let mut report = Report::default();
+        for number in 0..40 {
+            let mut pool = weir_admin::PoolRecord::new(format!("p{number:02}"), "u", weir_base::PoolMode::Transaction);
+            pool.sv_active = u32::from(number != 39);
+            pool.symptoms.unanswered = number;
+            report.pools.push(pool);
+        }
+        report.pools[0].health.state = Health::Saturated;
+        let slow = slow(&report);
+        assert_eq!(slow.len(), 39, "without a server nothing can be found");
+        let due = State::default().due(&slow, Instant::now());
+        assert_eq!((due.len(), due[0].0.as_str()), (POOLS, "p38"));
+    }
+}
