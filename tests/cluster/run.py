@@ -6,7 +6,7 @@ lease, and etcd is killed and started again. Fails if the budget was exceeded on
 connections back. `run.py WEIR`; `run.py WEIR freeze ROUNDS`: nodes under load are frozen and resumed, each for up to three
 leases, that many times; `run.py WEIR roll ROUNDS`: nodes under load are stopped in order and started again, one after the other;
 `run.py WEIR upgrade ROUNDS`: another process takes over from each node under load, in turn, and no client may have an error; in later
-rounds one of the two processes is frozen or killed meanwhile; `run.py WEIR demo` serves until it is interrupted.
+rounds one of the two processes is frozen or killed meanwhile, and then the old one before it has handed over anything; `run.py WEIR demo` serves until it is interrupted.
 """
 
 import os, random, signal, subprocess, sys, threading, time
@@ -219,6 +219,22 @@ def upgrade(nodes, sampler):
         loads[at].stop()
         loads[at] = Load(node, 15)
         moves(node, other, BUDGET // 3 - 1, 40, f"a fair share for {node.name}")
+    for turn, node in enumerate(nodes):
+        # The old process dies when the new one serves, and before anything was handed over.
+        open(f"{folder}/{node.name}.log", "w").close()
+        old = take_over(node)
+        while " process up" not in log_of(node.name):
+            time.sleep(0.001)
+        old.send_signal(signal.SIGSTOP)
+        while ": ready on" not in log_of(node.name):
+            time.sleep(0.01)
+        time.sleep(0.5)
+        old.kill()
+        loads[turn].stop()
+        loads[turn] = Load(node, 15)
+        moves(node, nodes[(turn + 1) % len(nodes)], BUDGET // 3 - 1, 40, f"a fair share for {node.name}")
+        early = "ended before it handed over" in log_of(node.name)
+        print(f"  the old process of {node.name} was killed {'before' if early else 'after'} it handed over; at most {sampler.most}", flush=True)
 
 
 def run():

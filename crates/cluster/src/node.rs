@@ -102,22 +102,15 @@ struct Pool {
     limit: u32,
     /// What it may open without a lease.
     floor: u32,
-    /// What it reported, without the ghosts.
+    /// What it reported, without orphaned connections.
     usage: Usage,
     /// Connections that a killed process of this node may still have at the server: a part of the share.
-    ghosts: u32,
+    orphans: u32,
     budget: Budget,
     /// The budget is known, also that it has none.
     configured: bool,
     /// The configured budget is to be written: this node was started, or its configuration has changed.
     write_budget: bool,
-}
-
-/// What is written before it is true; nothing, but for the simulator.
-#[derive(Clone, Copy, Default)]
-struct Early {
-    share: bool,
-    floor: bool,
 }
 
 struct Sent {
@@ -127,9 +120,9 @@ struct Sent {
     shares: Vec<(String, PoolRecord)>,
 }
 
-/// The killed process with this node's name.
+/// Connections of a killed process with this node's name.
 #[derive(Default)]
-struct Ghosts {
+struct Orphans {
     /// The process ids that it recorded.
     backends: BTreeMap<String, Vec<u32>>,
     /// The shares that are read next are those that it had.
@@ -172,7 +165,7 @@ pub struct Node {
     vacated: bool,
     /// The incarnation that this process takes over from: see [`Node::succeed`].
     predecessor: Option<u64>,
-    ghosts: Ghosts,
+    orphans: Orphans,
     #[cfg(test)]
     pub(crate) bug: Option<crate::sim::Bug>,
 }
@@ -184,7 +177,7 @@ impl Node {
     pub fn new(name: &str, incarnation: u64, timing: Timing, floors: &BTreeMap<String, u32>, now: Time) -> Node {
         // A process that ends in order leaves none, so the one before was killed.
         let pool =
-            |floor: &u32| Pool { floor: *floor, limit: *floor, ghosts: *floor, ..Pool::new(Budget::default(), now) };
+            |floor: &u32| Pool { floor: *floor, limit: *floor, orphans: *floor, ..Pool::new(Budget::default(), now) };
         Node {
             name: name.to_owned(),
             member: Member { incarnation, ..Member::default() },
@@ -208,7 +201,7 @@ impl Node {
             name_in_use: false,
             vacated: false,
             predecessor: None,
-            ghosts: Ghosts { until: Some(now + timing.ghosts()), ..Ghosts::default() },
+            orphans: Orphans { until: Some(now + timing.orphans()), ..Orphans::default() },
             #[cfg(test)]
             bug: None,
         }
@@ -224,20 +217,20 @@ impl Node {
         (self.sent, self.phase, self.next_read) = (None, Phase::Read { certain: false }, now);
     }
 
-    /// The [`ghosts`](Node::ghosts) of the process that this one takes over from.
-    pub fn inherit(&mut self, now: Time, ghosts: Option<&BTreeMap<String, u32>>) {
-        self.ghosts.until = Some(now + self.timing.ghosts());
-        self.ghosts.unread = ghosts.is_none();
-        self.pools.values_mut().for_each(|pool| pool.ghosts = 0);
-        for (name, count) in ghosts.into_iter().flatten() {
-            self.pools.entry(name.clone()).or_insert_with(|| Pool::new(Budget::default(), now)).ghosts = *count;
+    /// The [`orphans`](Node::orphans) of the process that this one takes over from.
+    pub fn inherit(&mut self, now: Time, orphans: Option<&BTreeMap<String, u32>>) {
+        self.orphans.until = Some(now + self.timing.orphans());
+        self.orphans.unread = orphans.is_none();
+        self.pools.values_mut().for_each(|pool| pool.orphans = 0);
+        for (name, count) in orphans.into_iter().flatten() {
+            self.pools.entry(name.clone()).or_insert_with(|| Pool::new(Budget::default(), now)).orphans = *count;
         }
     }
 
     /// Connections that a killed process of this node may still have, by pool; `None`: all of its shares, which are not read yet.
-    pub fn ghosts(&self) -> Option<BTreeMap<String, u32>> {
-        let some = self.pools.iter().filter(|(_, pool)| pool.ghosts > 0);
-        (!self.ghosts.unread).then(|| some.map(|(name, pool)| (name.clone(), pool.ghosts)).collect())
+    pub fn orphans(&self) -> Option<BTreeMap<String, u32>> {
+        let some = self.pools.iter().filter(|(_, pool)| pool.orphans > 0);
+        (!self.orphans.unread).then(|| some.map(|(name, pool)| (name.clone(), pool.orphans)).collect())
     }
 
     /// Whether the shares have been read.
@@ -300,8 +293,8 @@ impl Node {
         }
         grants.until = self.renewed.map_or(Time::START, |sent| self.timing.shrink_at(sent));
         let grant = |pool: &Pool| Grant {
-            limit: pool.limit.max(pool.floor).saturating_sub(pool.ghosts),
-            floor: pool.floor.saturating_sub(pool.ghosts),
+            limit: pool.limit.max(pool.floor).saturating_sub(pool.orphans),
+            floor: pool.floor.saturating_sub(pool.orphans),
         };
         if grants.pools.len() != self.pools.len() {
             grants.pools = self.pools.iter().map(|(name, pool)| (name.clone(), grant(pool))).collect();
@@ -316,8 +309,8 @@ impl Node {
     /// is the process before.
     pub fn next_end(&self, now: Time) -> Option<Lost> {
         let may = self.standing(now) == Standing::Member || self.ends_without_lease();
-        let haunted = |(_, pool): &(&String, &Pool)| pool.is_haunted() && pool.limit > pool.ghosts;
-        let own = self.pools.iter().find(haunted).filter(|_| self.knows_shares());
+        let has_orphans = |(_, pool): &(&String, &Pool)| pool.must_end_orphans() && pool.limit > pool.orphans;
+        let own = self.pools.iter().find(has_orphans).filter(|_| self.knows_shares());
         let own = own.map(|(pool, _)| Lost { pool: pool.clone(), node: self.name.clone(), revision: 0 });
         let is_recent = self.members.is_recent(now, LOOK_BEFORE_END);
         let other = || self.lost.iter().find(|lost| self.is_to_end(lost)).filter(|_| is_recent).cloned();
@@ -327,7 +320,7 @@ impl Node {
     /// Whether a lost node's connections must be ended still, before its share can be used: see [`Node::ended`].
     pub fn is_to_end(&self, lost: &Lost) -> bool {
         let Some(pool) = self.pools.get(&lost.pool) else { return false };
-        if lost.node == self.name { pool.ghosts > 0 } else { pool.waits(&self.name) && self.lost.contains(lost) }
+        if lost.node == self.name { pool.orphans > 0 } else { pool.waits(&self.name) && self.lost.contains(lost) }
     }
 
     /// Whether that may begin with `open` connections of the pool in this process, and for how long; `None`: not now. With it comes
@@ -347,7 +340,7 @@ impl Node {
         if lost.node != self.name {
             return ending;
         }
-        let theirs = self.ghosts.backends.get(&lost.pool).into_iter().flatten().copied().collect();
+        let theirs = self.orphans.backends.get(&lost.pool).into_iter().flatten().copied().collect();
         Ending { floor: 0, theirs, ..ending }
     }
 
@@ -356,9 +349,9 @@ impl Node {
     pub fn ended(&mut self, lost: &Lost, left: u32) -> bool {
         let Some(pool) = self.pools.get_mut(&lost.pool) else { return false };
         if lost.node == self.name {
-            let before = pool.ghosts;
-            pool.ghosts = before.min(left);
-            return pool.ghosts < before;
+            let before = pool.orphans;
+            pool.orphans = before.min(left);
+            return pool.orphans < before;
         }
         let taken = left < pool.record.entry(&lost.node).share && self.lost.remove(lost);
         if taken {
@@ -417,9 +410,9 @@ impl Node {
 
     /// The next request, if one is due and none is under way. Call at least every 50 ms.
     pub fn next_request(&mut self, now: Time) -> Option<Request> {
-        if self.ghosts.until.is_some_and(|until| now >= until) && !self.name_in_use {
-            self.ghosts.until = None;
-            self.pools.values_mut().for_each(|pool| pool.ghosts = 0);
+        if self.orphans.until.is_some_and(|until| now >= until) && !self.name_in_use {
+            self.orphans.until = None;
+            self.pools.values_mut().for_each(|pool| pool.orphans = 0);
         }
         if self.sent.is_some() {
             return None;
@@ -502,7 +495,7 @@ impl Node {
 
     /// The records without a share of this node, which has left them. Where the process before may have connections, it stays.
     fn releases(&self) -> Vec<(String, PoolRecord)> {
-        let is_left = |pool: &Pool| pool.ghosts == 0 && pool.record.nodes.contains_key(&self.name);
+        let is_left = |pool: &Pool| pool.orphans == 0 && pool.record.nodes.contains_key(&self.name);
         let mine = self.pools.iter().filter(|(_, pool)| is_left(pool));
         let without = |(name, pool): (&String, &Pool)| {
             let mut record = pool.record.clone();
@@ -564,7 +557,7 @@ impl Node {
     /// The records to write, and the limits from now on.
     fn changes(&mut self, now: Time) -> Vec<(String, PoolRecord)> {
         let (name, rule) = (&self.name, self.budget_rule);
-        let early = self.early();
+        let early = self.releases_early();
         let changed =
             |(pool_name, pool): (&String, &mut Pool)| Some((pool_name.clone(), pool.change(now, name, rule, early)?));
         let mut changes: Vec<_> = self.pools.iter_mut().filter_map(changed).collect();
@@ -644,13 +637,13 @@ impl Node {
     }
 
     #[cfg(not(test))]
-    fn counts_ghosts(&self) -> bool {
+    fn counts_orphans(&self) -> bool {
         true
     }
 
     #[cfg(not(test))]
-    fn early(&self) -> Early {
-        Early::default()
+    fn releases_early(&self) -> bool {
+        false
     }
 
     #[cfg(not(test))]
@@ -678,8 +671,8 @@ impl Node {
             return;
         }
         if !mine || member.fenced {
-            if at != 0 && !mine && !succeeds && self.counts_ghosts() {
-                self.ghosts = Ghosts { backends: member.backends.clone(), unread: true, until: None };
+            if at != 0 && !mine && !succeeds && self.counts_orphans() {
+                self.orphans = Orphans { backends: member.backends.clone(), unread: true, until: None };
             }
             if self.forgets_on_fence() {
                 self.end_shares();
@@ -741,9 +734,9 @@ impl Node {
             pool.obey(now, &self.name);
             self.pools.insert(name, pool);
         }
-        if std::mem::take(&mut self.ghosts.unread) {
-            self.ghosts.until = Some(now + self.timing.ghosts());
-            self.pools.values_mut().for_each(|pool| pool.ghosts = pool.record.entry(&self.name).share);
+        if std::mem::take(&mut self.orphans.unread) {
+            self.orphans.until = Some(now + self.timing.orphans());
+            self.pools.values_mut().for_each(|pool| pool.orphans = pool.record.entry(&self.name).share);
         }
     }
 
@@ -808,15 +801,12 @@ impl Node {
         if self.bug == Some(crate::sim::Bug::LeftIgnored) { 0 } else { left }
     }
 
-    fn counts_ghosts(&self) -> bool {
-        self.bug != Some(crate::sim::Bug::GhostsForgotten)
+    fn counts_orphans(&self) -> bool {
+        self.bug != Some(crate::sim::Bug::OrphansForgotten)
     }
 
-    fn early(&self) -> Early {
-        Early {
-            share: self.bug == Some(crate::sim::Bug::ReleasedBeforeClosed),
-            floor: self.bug == Some(crate::sim::Bug::FloorLoweredEarly),
-        }
+    fn releases_early(&self) -> bool {
+        self.bug == Some(crate::sim::Bug::ReleasedBeforeClosed)
     }
 
     fn skips_fence(&self) -> bool {
@@ -841,7 +831,7 @@ impl Pool {
             limit: 0,
             floor: 0,
             usage: Usage { floor: u32::MAX, ..Usage::default() },
-            ghosts: 0,
+            orphans: 0,
             budget,
             configured: false,
             write_budget: budget.size > 0,
@@ -867,15 +857,15 @@ impl Pool {
     }
 
     /// A killed process's connections are to be ended: a pool that is not configured has no way to do that.
-    fn is_haunted(&self) -> bool {
-        self.ghosts > 0 && self.budget.size > 0
+    fn must_end_orphans(&self) -> bool {
+        self.orphans > 0 && self.budget.size > 0
     }
 
-    /// The usage with the ghosts. One connection more than those is needed to end them.
+    /// The usage with the orphaned connections. One connection more than those is needed to end them.
     fn used(&self) -> Usage {
         let Usage { open, active, waiting, limit, .. } = self.usage;
-        let (open, active, limit) = (open + self.ghosts, active + self.ghosts, limit.saturating_add(self.ghosts));
-        let waiting = waiting.max(u32::from(self.is_haunted() && active == self.ghosts));
+        let (open, active, limit) = (open + self.orphans, active + self.orphans, limit.saturating_add(self.orphans));
+        let waiting = waiting.max(u32::from(self.must_end_orphans() && active == self.orphans));
         Usage { open, active, waiting, limit, ..self.usage }
     }
 
@@ -888,7 +878,7 @@ impl Pool {
     }
 
     /// The record to write, if one is. Sets the limit and the floor at once if they become lower.
-    fn change(&mut self, now: Time, me: &str, rule: BudgetRule, early: Early) -> Option<PoolRecord> {
+    fn change(&mut self, now: Time, me: &str, rule: BudgetRule, early: bool) -> Option<PoolRecord> {
         // What is so already is not written later, over another node's.
         self.write_budget &= self.revision == 0 || self.record.budget != self.budget.size;
         let writes = match rule {
@@ -906,13 +896,11 @@ impl Pool {
         self.limit = limit.min(before.share);
         if entry.floor < before.floor {
             self.floor = self.floor.min(entry.floor);
-            if !early.floor {
-                // Until it is in force, a loss of the lease leaves the one before.
-                entry.floor = entry.floor.max(self.usage.floor.min(before.floor));
-                entry.share = entry.share.max(entry.floor);
-            }
+            // Until it is in force, a loss of the lease leaves the one before.
+            entry.floor = entry.floor.max(self.usage.floor.min(before.floor));
+            entry.share = entry.share.max(entry.floor);
         }
-        if entry.share < before.share && !early.share {
+        if entry.share < before.share && !early {
             // Released is what is closed. The pool opens none beyond the limit that it has seen.
             let used = self.used();
             let closed = if used.limit <= self.limit { used.open } else { before.share };

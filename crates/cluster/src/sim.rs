@@ -23,8 +23,6 @@ pub(crate) enum Bug {
     FloorGivenAway,
     /// A share is given away though its node has renewed meanwhile.
     NoFence,
-    /// A lower floor is recorded before it is in force.
-    FloorLoweredEarly,
     /// A share is released before the connections are closed.
     ReleasedBeforeClosed,
     /// A connection that is closed here counts no more, though the server has not ended it.
@@ -38,24 +36,23 @@ pub(crate) enum Bug {
     /// Such a connection of a node that is lost itself is taken for another node's, and not counted.
     EnderNotCounted,
     /// A process that is started with the name of a killed one uses its share, though the server still has connections of that one.
-    GhostsForgotten,
+    OrphansForgotten,
     /// A process that takes over has the whole share, though the old one has not given all of it.
     BothCountShare,
 }
 
-const BUGS: [Bug; 13] = [
+const BUGS: [Bug; 12] = [
     Bug::LateRenewalBelieved,
     Bug::LeaseCountedTwice,
     Bug::FloorGivenAway,
     Bug::NoFence,
-    Bug::FloorLoweredEarly,
     Bug::ReleasedBeforeClosed,
     Bug::EndNotAwaited,
     Bug::VacatedEarly,
     Bug::LeftIgnored,
     Bug::EndedWithoutLease,
     Bug::EnderNotCounted,
-    Bug::GhostsForgotten,
+    Bug::OrphansForgotten,
     Bug::BothCountShare,
 ];
 

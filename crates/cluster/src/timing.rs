@@ -51,7 +51,7 @@ impl Timing {
 
     /// How long the connections of a killed process count for the one that is started with its name, if they can't be counted at
     /// the server meanwhile: its queries may still run.
-    pub fn ghosts(&self) -> Span {
+    pub fn orphans(&self) -> Span {
         Span::from_micros(self.lease.micros() * 2)
     }
 }

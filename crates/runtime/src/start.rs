@@ -350,9 +350,9 @@ impl Running {
         *self.web.lock().unwrap_or_else(PoisonError::into_inner) = listeners;
     }
 
-    /// Whether this process takes over from another one, soon.
-    pub fn takes_over(&self) -> bool {
-        self.predecessor.is_some()
+    /// The process that this one takes over from, soon.
+    pub fn predecessor(&self) -> Option<u32> {
+        self.predecessor.as_ref().map(Predecessor::pid)
     }
 
     /// This has a part in take-overs by this process, and from it.

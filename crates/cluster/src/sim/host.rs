@@ -22,7 +22,7 @@ pub(super) struct HostPool {
     /// Closed here, and ended by the server at these times: until then they count there.
     pub(super) ending: Vec<u64>,
     /// Those of a process that is dead, in the same way.
-    pub(super) ghosts: Vec<u64>,
+    pub(super) orphans: Vec<u64>,
     /// Clients that want a connection.
     pub(super) demand: u32,
     /// How many of the open ones are in use: transactions end by chance.
@@ -181,7 +181,7 @@ impl Host {
     /// What the node's processes have of a pool, or may open.
     pub(super) fn used(&self, now: u64, pool: &str) -> u32 {
         let (old, more) = self.of_old(now, pool);
-        self.at_server(now, pool).max(self.may_open(now, pool)) + self.pools[pool].ghosts(now) + old + more
+        self.at_server(now, pool).max(self.may_open(now, pool)) + self.pools[pool].orphans(now) + old + more
     }
 
     /// The process is dead: the kernel closes its sockets, and the server ends its connections at the end of their queries.
@@ -190,10 +190,10 @@ impl Host {
         for (name, pool) in &mut self.pools {
             let open = std::mem::take(&mut pool.open) + u32::from(ender.as_ref() == Some(name));
             pool.active = 0;
-            pool.ghosts.retain(|end| *end > now);
-            pool.ghosts.append(&mut pool.ending);
+            pool.orphans.retain(|end| *end > now);
+            pool.orphans.append(&mut pool.ending);
             let most = if random.chance(30) { 15_000_000 } else { 500_000 };
-            (0..open).for_each(|_| pool.ghosts.push(now + random.below(most)));
+            (0..open).for_each(|_| pool.orphans.push(now + random.below(most)));
         }
     }
 
@@ -290,8 +290,8 @@ impl Host {
 
 impl HostPool {
     /// What the server counts of a dead process.
-    pub(super) fn ghosts(&self, now: u64) -> u32 {
-        self.ghosts.iter().filter(|end| **end > now).count() as u32
+    pub(super) fn orphans(&self, now: u64) -> u32 {
+        self.orphans.iter().filter(|end| **end > now).count() as u32
     }
 
     /// What the server counts of this process.

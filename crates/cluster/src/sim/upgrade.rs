@@ -46,7 +46,7 @@ impl Host {
         (node.bug, self.reserved) = (self.node.bug, None);
         node.set_budgets(clock, &self.budgets);
         node.succeed(clock, self.node.member().incarnation, Some(successor));
-        node.inherit(clock, self.node.ghosts().as_ref());
+        node.inherit(clock, self.node.orphans().as_ref());
         let mut pools = BTreeMap::new();
         for (name, pool) in &mut self.pools {
             let (open, ending) = (std::mem::take(&mut pool.open), std::mem::take(&mut pool.ending));

@@ -54,7 +54,7 @@ pub(super) struct Seen {
     /// Changes of the configured budgets.
     pub(super) budgets: u64,
     /// Dead processes whose connections were ended by the one that followed.
-    pub(super) ghosts: u64,
+    pub(super) orphans: u64,
 }
 
 impl Seen {
@@ -70,7 +70,7 @@ impl Seen {
         self.upgrades += other.upgrades;
         self.upgrades_failed += other.upgrades_failed;
         self.budgets += other.budgets;
-        self.ghosts += other.ghosts;
+        self.orphans += other.orphans;
     }
 }
 
@@ -319,10 +319,10 @@ impl World {
         }
         if vacated {
             self.seen.left += u64::from(last.is_some());
-            let ghosts = host.node.ghosts().unwrap_or_default();
+            let orphans = host.node.orphans().unwrap_or_default();
             let record = |pool: &&String| {
                 let has = self.etcd.pool(pool).is_some_and(|record| record.nodes.contains_key(&host.name));
-                has && !ghosts.contains_key(*pool)
+                has && !orphans.contains_key(*pool)
             };
             let kept = self.budgets.keys().find(record).filter(|_| last.is_some());
             self.kept = kept.map(|pool| format!("{} has left, and has a share of {pool}", host.name));
@@ -411,7 +411,7 @@ impl World {
                     let (name, pool, floor) = (ender.lost.node.clone(), ender.lost.pool.clone(), ender.ending.floor);
                     let own = name == host.name;
                     let left =
-                        if own { self.end_ghosts(at, &pool) } else { self.end_connections_of(&name, &pool, floor) };
+                        if own { self.end_orphans(at, &pool) } else { self.end_connections_of(&name, &pool, floor) };
                     let left = (!self.random.chance(10)).then_some(left);
                     let ended = now + end_of(now, &mut self.random);
                     self.hosts[at].ender.iter_mut().for_each(|ender| ender.result = Some((left, ended)));
@@ -442,19 +442,19 @@ impl World {
         let has = host.pools.get_mut(pool).expect("all have the same pools");
         has.open = has.open.min(kept);
         has.active = has.active.min(has.open);
-        has.ghosts.truncate((kept - has.open) as usize);
-        let ghosts = has.ghosts(now);
+        has.orphans.truncate((kept - has.open) as usize);
+        let orphans = has.orphans(now);
         let open = if forgets { has.at_server(now) } else { host.at_server(now, pool) };
-        open + ghosts + host.of_old(now, pool).0
+        open + orphans + host.of_old(now, pool).0
     }
 
     /// The same for the dead process of a node, by the one that was started with its name.
-    fn end_ghosts(&mut self, at: usize, pool: &str) -> u32 {
+    fn end_orphans(&mut self, at: usize, pool: &str) -> u32 {
         let kept = if self.changes.chance(40) { self.changes.below(4) as usize } else { 0 };
         let has = self.hosts[at].pools.get_mut(pool).expect("all have the same pools");
-        has.ghosts.truncate(kept);
-        self.seen.ghosts += 1;
-        has.ghosts(self.now)
+        has.orphans.truncate(kept);
+        self.seen.orphans += 1;
+        has.orphans(self.now)
     }
 
     /// What all have, or may open, is at most the sum of their shares, which is at most the budget, but for one that was reduced.

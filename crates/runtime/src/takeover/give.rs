@@ -168,6 +168,7 @@ impl Giving {
         };
         let listeners = self.listeners()?;
         let offer = Offer {
+            pid: std::process::id(),
             process_key: self.process_key,
             wall_at_start: self.clock.wall_at_start(),
             now: self.clock.now().micros(),

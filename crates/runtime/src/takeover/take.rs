@@ -90,6 +90,10 @@ impl Predecessor {
         }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.offer.pid
+    }
+
     pub(crate) fn process_key(&self) -> [u8; 32] {
         self.offer.process_key
     }

@@ -57,6 +57,8 @@ impl Kind {
 /// What the new process begins with.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Offer {
+    /// The old process.
+    pub(super) pid: u32,
     /// The process's key, by which statements have their names.
     pub(super) process_key: [u8; 32],
     /// The old process's clock: the wall clock at its beginning, and the time since then, in microseconds.

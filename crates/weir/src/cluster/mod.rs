@@ -118,7 +118,7 @@ impl Nodes {
             number: 0,
             stopped: stop.clone(),
             limits: SharedLimits::default(),
-            succession: Succession::new(running.takes_over(), Box::new(running.say_to_predecessor())),
+            succession: Succession::new(running.predecessor(), Box::new(running.say_to_predecessor())),
         };
         let (sender, said) = mpsc::channel();
         running.set_beside(Some(Arc::new(Link::new(sender)) as Arc<dyn Beside>));
@@ -449,7 +449,7 @@ impl Round {
             Said::Stay => self.succession.gives.iter_mut().for_each(|giving| giving.stays = true),
             Said::Take(said, reply) => self.take(&said, reply),
             Said::Taken => self.succession.takes.iter_mut().for_each(|taking| taking.ended = true),
-            Said::Lost => self.succession.takes.iter_mut().for_each(|taking| taking.lost = true),
+            Said::Lost => self.succession.lost(),
         }
     }
 
@@ -479,6 +479,13 @@ impl Round {
             if taking.ended {
                 self.other_has_ended();
             }
+        }
+        if self.succession.is_alone(now) {
+            self.succession.waits = None;
+            self.log(
+                "cluster: the old process ended before it handed over this node's part: its lease must end first"
+                    .to_owned(),
+            );
         }
         !self.succession.has_no_part()
     }
@@ -511,7 +518,7 @@ impl Round {
         let member = self.node.member();
         let said = json!({
             "incarnation": member.incarnation, "successor": successor, "pid": std::process::id(),
-            "backends": member.backends, "left": left, "ghosts": self.node.ghosts(),
+            "backends": member.backends, "left": left, "orphans": self.node.orphans(),
         });
         self.succession.gives = Some(Giving { to: Process::new(pid), successor, limits, stays: false, back: false });
         said.to_string().into_bytes()
@@ -530,7 +537,7 @@ impl Round {
 
     /// The old process hands over.
     fn take(&mut self, said: &[u8], reply: SyncSender<Vec<u8>>) {
-        self.succession.waits = false;
+        self.succession.waits = None;
         let Ok(said) = serde_json::from_slice::<Json>(said) else {
             // It is in no cluster.
             let _ = reply.try_send(Vec::new());
@@ -541,9 +548,9 @@ impl Round {
         let map = |name: &str| said[name].clone();
         self.node.succeed(now, number("incarnation"), Some(number("successor")));
         // Other versions know none.
-        let ghosts = said.get("ghosts").cloned().unwrap_or_else(|| json!({}));
-        let ghosts: Option<BTreeMap<String, u32>> = serde_json::from_value(ghosts).unwrap_or_default();
-        self.node.inherit(now, ghosts.as_ref());
+        let orphans = said.get("orphans").cloned().unwrap_or_else(|| json!({}));
+        let orphans: Option<BTreeMap<String, u32>> = serde_json::from_value(orphans).unwrap_or_default();
+        self.node.inherit(now, orphans.as_ref());
         self.succession.left = Some(serde_json::from_value(map("left")).unwrap_or_default());
         self.succession.takes = Some(Taking {
             from: Process::new(u32::try_from(number("pid")).unwrap_or(0)),

@@ -110,8 +110,10 @@ pub(super) type Say = Box<dyn Fn(&[u8]) + Send>;
 
 /// This process's part in a take-over.
 pub(super) struct Succession {
-    /// It takes over, and does not know from whom yet: it may open nothing.
-    pub(super) waits: bool,
+    /// The process that it takes over from, of which it knows nothing yet: it may open nothing.
+    pub(super) waits: Option<Process>,
+    /// The connection to that one is lost.
+    is_lost: bool,
     /// Another process asks to take over.
     pub(super) asked: Option<(u32, SyncSender<Vec<u8>>)>,
     pub(super) gives: Option<Giving>,
@@ -146,8 +148,21 @@ pub(super) struct Taking {
 }
 
 impl Succession {
-    pub(super) fn new(waits: bool, say: Say) -> Succession {
-        Succession { waits, asked: None, gives: None, takes: None, left: None, say }
+    pub(super) fn new(predecessor: Option<u32>, say: Say) -> Succession {
+        let waits = predecessor.map(Process::new);
+        Succession { waits, is_lost: false, asked: None, gives: None, takes: None, left: None, say }
+    }
+
+    /// The connection to the old process is lost.
+    pub(super) fn lost(&mut self) {
+        self.is_lost = true;
+        self.takes.iter_mut().for_each(|taking| taking.lost = true);
+    }
+
+    /// The old process has died before it handed anything over: this one is as a process that is started after its end. If the old
+    /// one lives, it has the node's part, and may have it without etcd.
+    pub(super) fn is_alone(&mut self, now: Time) -> bool {
+        self.is_lost && self.waits.as_mut().is_some_and(|old| old.dead_since(now).is_some())
     }
 
     /// Nothing new is to begin.
@@ -162,7 +177,7 @@ impl Succession {
 
     /// The node is another process's.
     pub(super) fn has_no_part(&self) -> bool {
-        self.waits || self.gives.as_ref().is_some_and(|giving| !giving.back)
+        self.waits.is_some() || self.gives.as_ref().is_some_and(|giving| !giving.back)
     }
 
     /// The process ids of the old process's servers.
