@@ -233,6 +233,9 @@ def upgrade(nodes, sampler):
         loads[turn].stop()
         loads[turn] = Load(node, 15)
         moves(node, nodes[(turn + 1) % len(nodes)], BUDGET // 3 - 1, 40, f"a fair share for {node.name}")
+        command = [f"{POSTGRES}/psql", "-h", "127.0.0.1", "-p", str(node.port), "-U", "app", "-d", "app", "-c", "select 1"]
+        if subprocess.run(command, stdout=subprocess.DEVNULL, env={**os.environ, "PGCONNECT_TIMEOUT": "20"}).returncode:
+            failures.append(f"{node.name} serves no client after its old process was killed")
         early = "ended before it handed over" in log_of(node.name)
         print(f"  the old process of {node.name} was killed {'before' if early else 'after'} it handed over; at most {sampler.most}", flush=True)
 
