@@ -121,7 +121,7 @@ unix_socket_dir =
 
 def zalando(work, root, server):
     """What the entry script of Zalando's image makes of its template, with the variables that the operator sets."""
-    etc, sockets = work / "zalando", ["/var/run/pgbouncer", "/var/log/pgbouncer"]
+    etc, written = work / "zalando", ["/tmp", "/var/run/pgbouncer", "/var/log/pgbouncer"]
     etc.mkdir()
     (etc / "auth_file.txt").write_text('"asker" "asker-secret"\n')
     (etc / "pgbouncer.crt").write_text(server["tls.crt"])
@@ -161,7 +161,7 @@ server_login_retry = 5
 ignore_startup_parameters = extra_float_digits,options
 """)
     weir = Container(root, ["/bin/pgbouncer", "/etc/pgbouncer/pgbouncer.ini"], 65532, {"/etc/pgbouncer": etc}, work / "zalando.log",
-                     writable=sockets)
+                     writable=written)
     try:
         query = lambda mode="require": psql("app", "app-secret", "app", "SELECT current_user", 5432, mode)
         check("Zalando: a client logs in by auth_query, over TLS", until(10, lambda: query() == "app"))
