@@ -248,7 +248,8 @@ server_tls_ciphers = normal
     mounts = {f"/etc/pgbouncer/{name}": folder / name for name in ["pgbouncer.ini", "users.txt"]}
     for at in mounts:
         (root / at[1:]).touch()
-    weir = Container(root, ["pgbouncer", "-u", "nobody", "/etc/pgbouncer/pgbouncer.ini"], 65534, mounts, work / "airflow.log")
+    weir = Container(root, ["pgbouncer", "-u", "nobody", "/etc/pgbouncer/pgbouncer.ini"], 65534, mounts, work / "airflow.log",
+                     writable=["/tmp"])
     try:
         query = lambda: psql("app", "app-secret", "airflow-metadata", "SELECT current_database()", 6543)
         check("Airflow: a client logs in", until(10, lambda: query() == "app"))
