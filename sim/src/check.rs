@@ -19,6 +19,8 @@ pub enum Checker {
     NextOwnerSeesCleanServer,
     /// A cancel request stops a query of its own client, or none.
     CancelHitsItsOwn,
+    /// A cancel request stops the query of its client that runs or is next, unless that has ended.
+    CancelIsNotLost,
     /// A waiting client is served, refused or timed out in time.
     WaitersAreAnswered,
     /// No client waits at one worker while a server of the pool idles at another, except while a few messages are in transit.
@@ -50,6 +52,7 @@ impl fmt::Display for Checker {
             Checker::LimitsHold => "limits hold",
             Checker::NextOwnerSeesCleanServer => "the next owner sees a clean server",
             Checker::CancelHitsItsOwn => "a cancel hits its own query",
+            Checker::CancelIsNotLost => "a cancel is not lost",
             Checker::WaitersAreAnswered => "waiters are answered in time",
             Checker::NoWaitBesideIdle => "no client waits while a server idles",
             Checker::WaitsAreFair => "waits are fair",

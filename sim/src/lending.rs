@@ -99,7 +99,8 @@ impl Waits {
             let settled = self.unsettled.max(pool.unsettled);
             (pool.at[worker].idle, pool.at[worker].seen) = (queue.idle, true);
             let head = pool.at[worker].head;
-            if head.map(|head| head.client) != queue.head.map(|(client, _)| client) {
+            // A client whose request was cancelled may wait again at once.
+            if head.map(|head| (head.client, head.waits)) != queue.head {
                 pool.at[worker].follows(queue.head, now);
                 pool.passed_over.retain(|passed| passed.worker != worker);
                 if let Some(head) = head.filter(|head| engine.is_served(head.client)) {

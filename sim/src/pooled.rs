@@ -117,7 +117,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
         })
         .collect();
     add_operator(rng, &mut scenario);
-    if rng.chance(100) {
+    if rng.chance(250) {
         scenario.make_cancel_run();
     }
     scenario.pooling = Some(Pooling { workers: rng.between(1, 4) as u16, config: Arc::new(config), reloads });

@@ -132,7 +132,10 @@ impl Scenario {
     /// Makes this a run about cancel requests.
     pub(crate) fn make_cancel_run(&mut self) {
         // Two connections, a message on each, and the server's own delay.
-        let cancel_run = CancelRun { delay: 4 * self.conditions.latency.1 + self.behaviour.slow_cancel };
+        let latency = 4 * self.conditions.latency.1;
+        let delay = latency + 2 * self.behaviour.slow_cancel;
+        let whole = self.conditions.trickle == 0;
+        let cancel_run = CancelRun { delay, latency: whole.then_some(10 * latency) };
         for client in &mut self.clients {
             client.cancel_run = Some(cancel_run);
         }

@@ -186,7 +186,7 @@ impl World {
             }
             Owner::Canceller(number) => {
                 let Some(client) = &mut self.clients[number as usize - 1] else { return };
-                client.canceller_event(&mut self.ctx, &event);
+                client.canceller_event(&mut self.ctx, end, &event);
             }
             Owner::Backend(number) => match event {
                 SocketEvent::Bytes => self.postgres.bytes(&mut self.ctx, number, bytes),

@@ -1,5 +1,7 @@
 //! Cancel requests: they reach the right query, or none.
 
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -140,4 +142,49 @@ fn a_key_of_protocol_3_2_cancels_too() {
         query.join().unwrap()
     });
     assert_eq!(error.sqlstate(), Some("57014"), "{error}");
+}
+
+#[test]
+fn each_of_many_pipelined_queries_is_cancelled_by_a_request_of_its_own() {
+    let site = Site::transaction(1);
+    let mut client = site.connect();
+    let canceller = client.canceller();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // Another client wants the server all the time.
+        scope.spawn(|| {
+            let mut other = site.connect();
+            while !stop.load(Ordering::Relaxed) {
+                assert_eq!(other.value("SELECT 'undisturbed'").unwrap().as_deref(), Some("undisturbed"));
+            }
+        });
+        let _stops = StopOnDrop(&stop);
+        let mut pipeline = Vec::new();
+        (0..10).for_each(|_| put_front::query(&mut pipeline, SLOW));
+        client.send_bytes(&pipeline).unwrap();
+        await_sleep(&site, 1);
+        for number in 0..10 {
+            canceller.cancel().unwrap();
+            let frames = read_until_ready(&mut client, 1);
+            let error = frames.iter().find(|frame| frame.tag == tag::back::ERROR).unwrap_or_else(|| panic!("{number}"));
+            let fields = backend::error_fields(&error.body).unwrap();
+            assert_eq!(fields.sqlstate(), Some(&b"57014"[..]), "{number}");
+        }
+    });
+}
+
+/// Ends the loop of another thread, however the test ends.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn connections_one_after_the_other_have_process_ids_of_their_own() {
+    let site = Site::transaction(1);
+    let pids: HashSet<u32> = (0..50).map(|_| site.connect().backend_pid()).collect();
+    assert_eq!(pids.len(), 50);
 }

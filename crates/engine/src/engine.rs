@@ -80,6 +80,8 @@ impl Engine {
                 setup.host_name,
             ),
         };
+        let first = engine.common.random_number();
+        engine.peers.begin_pids_at(first);
         if setup.ids_after > 0 {
             engine.common.begin_ids_after(setup.ids_after);
         }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use weir_base::{ClientAddr, Peer, Target, Time};
+use weir_base::{ClientAddr, Peer, Target, Time, WorkerId};
 use weir_pool::lending::BorrowRequest;
 use weir_session::server_login::ServerLogin;
 use weir_session::startup::{Replication, StartupRequest};
@@ -22,6 +22,7 @@ use crate::entry::state::{Delayed, Handoff, LoginPhase, SslNegotiation};
 use crate::handles::{NO_POOL, PoolIx};
 use crate::secured::Secured;
 use crate::traffic::cancel_key::CancelSecret;
+use crate::traffic::cancel_pids::CancelPids;
 use crate::traffic::cancel_state::CancelSlot;
 use crate::traffic::link_clock::LinkClock;
 use crate::traffic::reading::ServerReading;
@@ -409,6 +410,7 @@ impl ServerSlot {
 #[derive(Default)]
 pub(crate) struct Peers {
     slots: Vec<(u32, Entry)>,
+    pids: CancelPids,
     /// The number of visited slots, for tests: work that grows with the number of clients shows here.
     #[cfg(test)]
     looks: std::cell::Cell<u64>,
@@ -598,10 +600,30 @@ impl Peers {
         }
     }
 
-    /// The client in a slot, with any generation.
-    pub(crate) fn client_in_slot(&mut self, slot: u32) -> Option<&mut ClientSlot> {
+    /// The process ids of this worker's cancel keys count on from this number.
+    pub(crate) fn begin_pids_at(&mut self, count: u64) {
+        self.pids.begin_at(count);
+    }
+
+    /// Gives a client, which is out of the table, the process id of its cancel key. `own_peer`: this process's number among
+    /// its peers, 0 without any.
+    pub(crate) fn issue_pid(&mut self, worker: (WorkerId, u16), own_peer: u16, client: &mut ClientSlot) {
+        if own_peer > 0 {
+            return client.cancel.become_peer_key(self.pids.issue_bytes(worker), own_peer);
+        }
+        let slots = &self.slots;
+        let has = |slot: u32, low, mask| match slots.get(slot as usize) {
+            Some((_, Entry::Client(client))) => client.cancel.pid() & mask == low,
+            _ => false,
+        };
+        let pid = self.pids.issue(worker, (client.peer.slot, slots.len() as u32), has);
+        client.cancel.set_pid(pid);
+    }
+
+    /// The client that may have this process id, which this worker issued.
+    pub(crate) fn client_with_pid(&mut self, pid: u32) -> Option<&mut ClientSlot> {
         self.look();
-        match self.slots.get_mut(slot as usize) {
+        match self.slots.get_mut(self.pids.slot(pid)? as usize) {
             Some((_, Entry::Client(client))) => Some(client),
             _ => None,
         }

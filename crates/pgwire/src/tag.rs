@@ -32,6 +32,12 @@ pub mod front {
     pub const TERMINATE: u8 = b'X';
     /// PasswordMessage, SASLInitialResponse, SASLResponse, GSSResponse, depending on the login's state.
     pub const PASSWORD: u8 = b'p';
+
+    /// Whether a server answers a message of this kind by itself: what may begin a segment, but for [`SYNC`].
+    #[inline]
+    pub fn is_request(tag: u8) -> bool {
+        matches!(tag, QUERY | PARSE | BIND | DESCRIBE | EXECUTE | CLOSE | FUNCTION_CALL)
+    }
 }
 
 /// Messages of a server.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use weir_base::PoolMode;
 use weir_pgwire::Dirty;
+use weir_pgwire::tag::front;
 
 use crate::budget::{Account, Charge};
 use crate::frame_reader::FrameReader;
@@ -112,6 +113,16 @@ impl Client {
     /// The request that waits for a server is cancelled: once it is fed, an error answers it instead.
     pub fn cancel(&mut self) {
         self.cancelled = true;
+    }
+
+    /// Whether a request of the client begins in what it has sent and Weir has not handled; `waiting` are the bytes of that
+    /// that are not held here.
+    pub fn begins_request(&self, waiting: &[u8]) -> bool {
+        if self.stream.is_in_rest() {
+            return false;
+        }
+        let first = self.stream.held().first().or(waiting.first());
+        self.fails.is_some() || first.is_some_and(|tag| front::is_request(*tag))
     }
 
     /// Whether the request that waits for a server is cancelled.

@@ -55,15 +55,15 @@ impl FrameReader {
         self.left == 0 && self.held.is_empty()
     }
 
+    /// The rest of a message whose disposition is decided is still to come.
+    pub(crate) fn is_in_rest(&self) -> bool {
+        self.left > 0
+    }
+
     /// The rest of a message is on its way to the other side.
     #[inline]
     pub(crate) fn is_forwarding(&self) -> bool {
         self.left > 0 && self.disposition == Disposition::Forward
-    }
-
-    /// Nothing but the beginning of a message is under way.
-    pub(crate) fn is_freezable(&self) -> bool {
-        self.left == 0
     }
 
     /// Bytes held.

@@ -172,7 +172,7 @@ impl<O: Out> Walk<'_, '_, O> {
     #[inline]
     fn message(&mut self, view: View<'_>, head: Head) -> Result<(), StopReason> {
         self.admit(head)?;
-        if self.client.skipping || self.client.cancelled {
+        if self.client.skipping || (self.client.cancelled && front::is_request(head.tag)) {
             self.cancelled(view, head);
             return Ok(());
         }
@@ -221,7 +221,7 @@ impl<O: Out> Walk<'_, '_, O> {
     #[inline]
     fn may_begin_segment(&self, tag: u8) -> Result<(), StopReason> {
         let Some(server) = self.server.as_deref() else { return Ok(()) };
-        let begins = || server.pending.is_at_boundary() && (is_request(tag) || tag == front::SYNC);
+        let begins = || server.pending.is_at_boundary() && (front::is_request(tag) || tag == front::SYNC);
         if server.pending_segments() >= self.ctx.max_pending_segments && begins() {
             return Err(ReplyWait::SegmentLimit.into());
         }
@@ -253,8 +253,8 @@ impl<O: Out> Walk<'_, '_, O> {
             front::SYNC => put_back::ready(reply, b'I'),
             // Late COPY data after an error, and a Flush with nothing to flush, are ignored by a server too.
             front::FLUSH | front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL => {}
-            tag if is_request(tag) && self.texts == Texts::Rename && self.answer_alone(view, head) => {}
-            tag if is_request(tag) => return Err(StopReason::NeedServer),
+            tag if front::is_request(tag) && self.texts == Texts::Rename && self.answer_alone(view, head) => {}
+            tag if front::is_request(tag) => return Err(StopReason::NeedServer),
             tag => return Err(unexpected(tag)),
         }
         if !self.ctx.scratch.is_empty() {
@@ -291,7 +291,7 @@ impl<O: Out> Walk<'_, '_, O> {
                 self.client.skipping = false;
                 self.reply(|buffer| put_back::ready(buffer, b'I'));
             }
-        } else if is_request(head.tag) {
+        } else {
             self.client.cancelled = false;
             self.client.skipping = !matches!(head.tag, front::QUERY | front::FUNCTION_CALL);
             let whole = !self.client.skipping;
@@ -341,7 +341,7 @@ impl<O: Out> Walk<'_, '_, O> {
             front::FLUSH => {}
             front::COPY_DONE | front::COPY_FAIL => drop(server.pending.request(Expected::CopyEnd)),
             front::SYNC => drop(server.pending.request(Expected::Sync)),
-            tag if is_request(tag) => {
+            tag if front::is_request(tag) => {
                 return Err(StopReason::protocol(format!("unexpected message type 0x{tag:02X} during COPY")));
             }
             tag => return Err(unexpected(tag)),
@@ -377,7 +377,7 @@ impl<O: Out> Walk<'_, '_, O> {
         view.to_server(at..view.bytes.len(), self.out);
         let left = head.total() - view.bytes.len();
         self.client.stream.rest(left, Disposition::Forward);
-        if left > 0 && is_request(head.tag) {
+        if left > 0 && front::is_request(head.tag) {
             self.begin_request(view, head.tag);
         }
     }
@@ -535,20 +535,6 @@ fn is_cut_short(view: View<'_>, head: Head) -> bool {
 /// The first byte of a message's body; 0 where it has none.
 fn first_byte(view: View<'_>) -> u8 {
     view.bytes.get(HEAD).copied().unwrap_or_default()
-}
-
-#[inline]
-fn is_request(tag: u8) -> bool {
-    matches!(
-        tag,
-        front::QUERY
-            | front::PARSE
-            | front::BIND
-            | front::DESCRIBE
-            | front::EXECUTE
-            | front::CLOSE
-            | front::FUNCTION_CALL
-    )
 }
 
 #[cold]

@@ -62,7 +62,7 @@ impl std::error::Error for NotThawed {}
 
 /// Writes a client that has no server. `None` while a message of its is half-way.
 pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
-    if !client.stream.is_freezable() || client.fails.is_some() {
+    if client.stream.is_in_rest() || client.fails.is_some() {
         return None;
     }
     let text = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());

@@ -5,7 +5,7 @@ use super::operator::Operator;
 use super::user::Client;
 use super::{Identity, Kind};
 use crate::context::Context;
-use crate::network::SocketEvent;
+use crate::network::{End, SocketEvent};
 use crate::postgres::core::Reporting;
 use crate::rng::Rng;
 
@@ -64,10 +64,10 @@ impl Actor {
         each!(self, client => client.socket_event(ctx, event, bytes));
     }
 
-    /// An event of the connection that carries its cancel request.
-    pub(crate) fn canceller_event(&mut self, ctx: &mut Context, event: &SocketEvent) {
+    /// An event of a connection that carries a cancel request of its.
+    pub(crate) fn canceller_event(&mut self, ctx: &mut Context, end: End, event: &SocketEvent) {
         if let Actor::User(client) = self {
-            client.canceller_event(ctx, event);
+            client.canceller_event(ctx, end, event);
         }
     }
 

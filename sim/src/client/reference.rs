@@ -91,6 +91,12 @@ impl Reference {
         self.sent.is_empty() && self.core.out.is_empty() && self.core.sleeping().is_none()
     }
 
+    /// The length of the sleep, in microseconds, that is a part of the message whose replies are awaited, and what it returns.
+    pub(crate) fn awaited_sleep(&mut self) -> Option<(u64, &str)> {
+        self.advance();
+        self.core.sleeping().zip(self.core.sleeps_for())
+    }
+
     /// The next expected reply, for a report.
     pub(crate) fn awaited(&mut self) -> String {
         self.advance();

@@ -291,6 +291,9 @@ impl Script<'_> {
     }
 
     fn sleep(&mut self) -> Burst {
+        if self.rng.chance(250) {
+            return self.pipelined_sleeps();
+        }
         let token = self.token();
         let micros = self.nap();
         let text = format!("SLEEP {micros} {token}");
@@ -300,6 +303,17 @@ impl Script<'_> {
             _ => query(text),
         };
         burst.sleeps = micros;
+        burst
+    }
+
+    /// Queries that sleep, each without waiting for the one before.
+    fn pipelined_sleeps(&mut self) -> Burst {
+        let mut burst = Burst { stages: vec![Vec::new()], ..Burst::default() };
+        for _ in 0..self.rng.between(2, 5) {
+            let (micros, token) = (self.nap(), self.token());
+            burst.sleeps += micros;
+            burst.stages[0].push(Front::Query(format!("SLEEP {micros} {token}")));
+        }
         burst
     }
 

@@ -28,6 +28,7 @@ const BUFFER: usize = 8192;
 pub(super) const WORK: u32 = 0;
 pub(super) const SESSION_START: u32 = 1;
 pub(super) const CANCEL: u32 = 2;
+pub(super) const CANCELLED: u32 = 3;
 /// Sleeps are numbered from here, so that the timer of a cancelled sleep has no effect.
 const SLEEP: u32 = 16;
 
@@ -127,6 +128,12 @@ impl Backend {
             Phase::Cancelling(request) => request.take(),
             _ => None,
         }
+    }
+
+    /// The cancel request that the process carried has taken effect: the process ends within `latest` microseconds.
+    pub(super) fn end_cancel(&mut self, ctx: &mut Context, latest: u64) {
+        let delay = self.rng.span(5, latest);
+        ctx.wake(delay, Owner::Backend(self.number), CANCELLED);
     }
 
     /// Bytes arrived.

@@ -156,14 +156,21 @@ impl Postgres {
     }
 
     pub(crate) fn woken(&mut self, ctx: &mut Context, number: u32, reason: u32) {
-        if reason == backend::CANCEL {
-            return self.cancel(ctx, number);
+        match reason {
+            backend::CANCEL => return self.cancel(ctx, number),
+            backend::CANCELLED => {
+                return self.with(number, |backend, _, _| {
+                    backend.gone(ctx);
+                    Life::Over
+                });
+            }
+            _ => {}
         }
         self.with(number, |backend, admission, behaviour| backend.woken(ctx, reason, admission, behaviour));
         self.spread(number);
     }
 
-    /// The cancel request that a process carries takes effect; then its connection is closed.
+    /// The cancel request that a process carries takes effect; its connection is closed later.
     fn cancel(&mut self, ctx: &mut Context, number: u32) {
         let Some((pid, key)) = self.get(number).and_then(|backend| backend.take_cancel()) else { return };
         let right = self.get(pid).is_some_and(|backend| backend.has_key(&key));
@@ -171,10 +178,10 @@ impl Postgres {
         if right {
             self.with(pid, |backend, admission, behaviour| backend.cancel(ctx, admission, behaviour));
         }
-        self.with(number, |backend, _, _| {
-            backend.gone(ctx);
-            Life::Over
-        });
+        let latest = self.behaviour.slow_cancel;
+        if let Some(backend) = self.get(number) {
+            backend.end_cancel(ctx, latest);
+        }
     }
 
     /// Faults stop: no server is hostile any more.

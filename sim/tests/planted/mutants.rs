@@ -144,6 +144,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         }],
     },
     Mutant {
+        name: "lost cancel",
+        what: "a cancel request is lost that comes while its client's next query is in Weir, and a server is linked",
+        found_by: &[Checker::CancelIsNotLost],
+        edits: &[Edit {
+            file: "crates/engine/src/flows/cancel.rs",
+            from: "        let waits_for_server = slot.link.is_none() && slot.pause.waits;",
+            to: "        let waits_for_server = slot.link.is_none() && slot.pause.waits;
+        if PLANTED && slot.link.is_some() {
+            return;
+        }",
+        }],
+    },
+    Mutant {
         name: "open transaction",
         what: "a server is released within a transaction",
         found_by: ANSWERS,

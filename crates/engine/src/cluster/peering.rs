@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use weir_admin::NodePeers;
-use weir_base::{Peer, Target, Time, WorkerId};
+use weir_base::{Peer, Target, Time};
 use weir_config::{Config, PeerRules};
 
 /// The bits of a key's eighth byte that say how often it may be passed on: three times where all are set.
@@ -17,16 +17,18 @@ const HOPS: u8 = 0x03;
 
 /// The first eight bytes of a cancel key where processes have peers: process id and secret of protocol 3.0.
 ///
-/// Byte 0 is the worker, 1 and 2 are the peer, low byte first; the lowest two bits of byte 7 are hops. The rest is chance.
+/// The worker is the remainder of byte 0 by the number of workers; bytes 1 and 2 are the peer, low byte first; the lowest two
+/// bits of byte 7 are hops. Bytes 0 and 3 count the keys, the rest is chance.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct PeerKey([u8; 8]);
 
 impl PeerKey {
-    /// The key of a client; `secret` is what it receives as the secret, and the chance in the process id.
-    pub(crate) fn new(worker: WorkerId, peer_id: u16, secret: &[u8; 16]) -> PeerKey {
+    /// The key of a client; `first` and `fourth` are these bytes of it, and `secret` is what the client receives as the
+    /// secret.
+    pub(crate) fn new((first, fourth): (u8, u8), peer_id: u16, secret: &[u8; 16]) -> PeerKey {
         let [low, high] = peer_id.to_le_bytes();
-        let [a, b, c, d, .., chance] = *secret;
-        PeerKey([(worker.0 & 0x7f) as u8, low, high, chance, a, b, c, d | HOPS])
+        let [a, b, c, d, ..] = *secret;
+        PeerKey([first & 0x7f, low, high, fourth, a, b, c, d | HOPS])
     }
 
     /// The key that a request names; `None` if it is too short to be one.
@@ -204,7 +206,7 @@ mod tests {
     #[test]
     fn a_key_names_its_process_and_may_be_passed_on_three_times() {
         let secret: [u8; 16] = std::array::from_fn(|i| 0x40 + i as u8);
-        let key = PeerKey::new(WorkerId(5), 0x1234, &secret);
+        let key = PeerKey::new((5, 9), 0x1234, &secret);
         assert_eq!(key.0, [5, 0x34, 0x12, 0x4f, 0x40, 0x41, 0x42, 0x43]);
         assert_eq!((key.peer_id(), key.pid()), (0x1234, 0x0534_124f));
         let mut request = key.0[4..].to_vec();
@@ -248,7 +250,7 @@ mod tests {
     fn nodes_of_a_cluster_are_peers_unless_the_configuration_has_its_own() {
         let (mut config, mut peering) = (Config::default(), Peering::default());
         let target = |port| Target { host: weir_base::Host::parse("10.0.0.2"), port };
-        let key = |id| PeerKey::new(WorkerId(0), id, &[7; 16]);
+        let key = |id| PeerKey::new((0, 7), id, &[7; 16]);
         assert_eq!((peering.own(&config), peering.target(2, &config)), (0, None));
         peering.set_nodes(Arc::new(NodePeers { own: 1, others: [(2, target(6432))].into() }));
         assert_eq!((peering.own(&config), peering.target(2, &config)), (1, Some(target(6432))));

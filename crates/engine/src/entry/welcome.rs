@@ -11,7 +11,6 @@ use crate::common::{Common, Cx};
 use crate::entry::reported::{Reported, Welcome};
 use crate::peers::ClientSlot;
 use crate::port::Io;
-use crate::traffic;
 
 /// The parameters of a console (PgBouncer's, and what drivers expect).
 const CONSOLE_PARAMETERS: [(&str, &str); 7] = [
@@ -37,14 +36,14 @@ pub(crate) struct LastWelcome {
 }
 
 /// Sends the login messages to a client of a pool, and returns its session's initial parameters. `last` is what the last
-/// client of this pool was sent. `own_peer`: this process's number among its peers, 0 without any.
+/// client of this pool was sent.
 ///
 /// # Errors
 /// A startup parameter is refused; nothing has been sent.
 pub(crate) fn send<I: Io>(
     cx: &mut Cx<'_, I>,
     client: &mut ClientSlot,
-    (request, own_peer): (&Arc<StartupRequest>, u16),
+    request: &Arc<StartupRequest>,
     welcome: &Welcome,
     last: &mut Option<Box<LastWelcome>>,
 ) -> Result<Arc<Params>, Refusal> {
@@ -57,7 +56,7 @@ pub(crate) fn send<I: Io>(
     if let Some(last) = last.as_deref().filter(same) {
         let mut buffer = Vec::with_capacity(last.messages.len() + REST);
         buffer.extend_from_slice(&last.messages);
-        finish(cx, client, (request, own_peer), buffer);
+        finish(cx, client, request, buffer);
         return Ok(last.params.clone());
     }
     let table = &cx.sessions.params;
@@ -71,7 +70,7 @@ pub(crate) fn send<I: Io>(
         params: params.clone(),
         messages: messages.as_slice().into(),
     }));
-    finish(cx, client, (request, own_peer), messages);
+    finish(cx, client, request, messages);
     Ok(params)
 }
 
@@ -116,11 +115,11 @@ pub(crate) fn requested(config: &Config, table: &ParamTable, request: &StartupRe
 pub(crate) fn greet<I: Io>(
     cx: &mut Cx<'_, I>,
     client: &mut ClientSlot,
-    (request, own_peer): (&StartupRequest, u16),
+    request: &StartupRequest,
     reported: &Reported,
     params: &Params,
 ) {
-    finish(cx, client, (request, own_peer), begin(reported, params));
+    finish(cx, client, request, begin(reported, params));
 }
 
 /// The first messages: the same for all clients with these parameters.
@@ -132,8 +131,8 @@ fn begin(reported: &Reported, params: &Params) -> Vec<u8> {
 }
 
 /// Sends the first messages, and after them the client's key and what ends a login.
-fn finish<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot, greeted: (&StartupRequest, u16), mut buffer: Vec<u8>) {
-    put_key(&mut buffer, cx, client, greeted);
+fn finish<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot, request: &StartupRequest, mut buffer: Vec<u8>) {
+    put_key(&mut buffer, client, request);
     let message = &cx.common.config().login_notify_message;
     if !message.is_empty() {
         let fields = ErrorFields { severity: "NOTICE", sqlstate: "00000", message, detail: None, hint: None };
@@ -144,27 +143,18 @@ fn finish<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot, greeted: (&Startup
 }
 
 /// Sends the login messages to an operator.
-pub(crate) fn send_to_console<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot, greeted: (&StartupRequest, u16)) {
+pub(crate) fn send_to_console<I: Io>(client: &mut ClientSlot, request: &StartupRequest, io: &mut I) {
     let mut buffer = Vec::new();
     put_back::auth_ok(&mut buffer);
     for (name, value) in CONSOLE_PARAMETERS {
         put_back::parameter_status(&mut buffer, name, value);
     }
-    put_key(&mut buffer, cx, client, greeted);
+    put_key(&mut buffer, client, request);
     put_back::ready(&mut buffer, b'I');
-    cx.io.send(client.peer, &buffer);
+    io.send(client.peer, &buffer);
 }
 
-/// `own_peer`: this process's number among its peers, 0 without any.
-fn put_key<I: Io>(
-    buffer: &mut Vec<u8>,
-    cx: &Cx<'_, I>,
-    client: &mut ClientSlot,
-    (request, own_peer): (&StartupRequest, u16),
-) {
-    let pid = match own_peer {
-        0 => traffic::cancel_key::pid_of(cx.common.worker(), client.peer),
-        own => client.cancel.become_peer_key(cx.common.worker(), own),
-    };
-    put_back::backend_key_data(buffer, pid, client.cancel.issue(request.minor, pid));
+fn put_key(buffer: &mut Vec<u8>, client: &mut ClientSlot, request: &StartupRequest) {
+    let pid = client.cancel.pid();
+    put_back::backend_key_data(buffer, pid, client.cancel.issue(request.minor));
 }

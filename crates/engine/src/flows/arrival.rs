@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_base::{ClientAddr, Peer, Time, WorkerId};
+use weir_base::{ClientAddr, Peer, Time};
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
 
@@ -15,7 +15,7 @@ use crate::entry::{arrive, tls};
 use crate::peers::{ClientPhase, ClientSlot, Entry};
 use crate::port::{Io, Level, Secured};
 use crate::timers::Who;
-use crate::traffic::cancel_key;
+use crate::traffic::cancel_pids::worker_of;
 
 impl Engine {
     /// A client has connected.
@@ -179,7 +179,7 @@ impl Engine {
             }
             Handoff::Cancel { pid, secret } => {
                 let payload = Payload::Cancel { pid, secret, id: client.id, addr: client.addr };
-                (WorkerId(cancel_key::worker_of(pid).0 % self.common.workers()), payload)
+                (worker_of(pid, self.common.workers()), payload)
             }
             Handoff::TakeOver => return self.client_leaves_process(now, client, io),
         };

@@ -4,8 +4,11 @@
 //! connection of its own to the client's server, and is sent only if that client still runs something there. Until the
 //! server has closed that connection (which it does after it has signalled the backend), the client's server is given
 //! to no other client, so a late cancel can't hit one.
+//!
+//! A client may be between two requests: the next one is in Weir, and no server has it yet. If it was there when the cancel
+//! request came, and nothing runs any more when that is to be sent, the cancel is the next one's.
 
-use weir_base::{Peer, Time, WorkerId};
+use weir_base::{Peer, Time};
 use weir_pgwire::put_front;
 
 use crate::backends::login::{ask_for_encryption, read_answer};
@@ -13,11 +16,11 @@ use crate::cluster::peering::{PeerKey, issued_secret};
 use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::entry::state::Handoff;
-use crate::peers::{ClientPhase, ClientSlot, Entry, ServerPhase, ServerSlot};
+use crate::peers::{ClientPhase, ClientSlot, Entry, ServerPhase};
 use crate::port::{Handshake, Io};
 use crate::timers::Who;
-use crate::traffic::cancel_key::worker_of;
-use crate::traffic::cancel_state::{CancelSlot, CancelStage};
+use crate::traffic::cancel_pids::worker_of;
+use crate::traffic::cancel_state::{CancelRequest, CancelSlot, CancelStage};
 
 impl Engine {
     /// A client's first packet is a cancel request.
@@ -40,7 +43,7 @@ impl Engine {
             }
         }
         // A client of another process, which had more workers perhaps, came to this one.
-        let worker = WorkerId(worker_of(pid).0 % self.common.workers());
+        let worker = worker_of(pid, self.common.workers());
         let peer = client.peer;
         if worker != self.common.worker() {
             client.phase = ClientPhase::Moving(Box::new(Handoff::Cancel { pid, secret }));
@@ -62,7 +65,7 @@ impl Engine {
         let own = key.and_then(|key| self.cluster.peering.find(key));
         let target = match own.or_else(|| self.takeover.keys.named(pid).find(is_meant)) {
             Some(peer) => self.peers.client(peer),
-            None => self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1)),
+            None => self.peers.client_with_pid(pid),
         };
         let target = target.filter(|client| client.cancel.is(pid, secret));
         if let Some(console) = target.as_ref().filter(|c| matches!(c.phase, ClientPhase::Console(_))).map(|c| c.peer) {
@@ -73,11 +76,12 @@ impl Engine {
         let target = target.map(|client| (client.peer, client.pool, runs(client)));
         match target {
             Some((client, pool, true)) if self.running_on(client).is_some() => {
-                self.pools.get_mut(pool).cancels.wait(requester, client);
+                let next_is_here = self.holds_request(client);
+                self.pools.get_mut(pool).cancels.wait(CancelRequest { requester, client, next_is_here });
                 self.next_cancels(now, pool, io);
             }
             Some((client, pool, true)) => {
-                self.cancel_wait(now, client, pool, io);
+                self.cancel_unsent(now, client, pool, io);
                 self.finish_canceller(requester, io);
             }
             Some(_) => self.finish_canceller(requester, io),
@@ -88,17 +92,24 @@ impl Engine {
         }
     }
 
-    /// Cancels the request of a client that waits for a server, or for a prelude: the client gets an error, and may
-    /// continue. A client without a request is not affected.
-    fn cancel_wait<I: Io>(&mut self, now: Time, client: Peer, ix: u32, io: &mut I) {
-        let Some(slot) = self.peers.client(client).filter(|client| client.pause.waits) else { return };
-        let link = slot.link;
-        let phase = link.and_then(|server| self.peers.get_server(server)).and_then(ServerSlot::phase);
-        if link.is_some() && !matches!(phase, Some(ServerPhase::Checking | ServerPhase::SyncingParameters)) {
+    /// Whether a client's next request is in Weir, and waits: for a server, for a query of Weir, or for what its server is doing.
+    fn holds_request(&mut self, client: Peer) -> bool {
+        let Some(slot) = self.peers.client(client).filter(|slot| slot.pause.waits || slot.pause.peer_full) else {
+            return false;
+        };
+        matches!(&slot.phase, ClientPhase::Ready(session) if session.begins_request(&slot.waiting))
+    }
+
+    /// Cancels the request of a client that no server has yet: the client gets an error, and may continue. A client without
+    /// one is not affected. Where a server is linked, the client gets the error with the end of what the server does.
+    fn cancel_unsent<I: Io>(&mut self, now: Time, client: Peer, ix: u32, io: &mut I) {
+        if !self.holds_request(client) {
             return;
         }
-        self.peers.client(client).and_then(|slot| slot.ready()).into_iter().for_each(|session| session.cancel());
-        if link.is_none() {
+        let Some(slot) = self.peers.client(client) else { return };
+        let waits_for_server = slot.link.is_none() && slot.pause.waits;
+        slot.ready().into_iter().for_each(|session| session.cancel());
+        if waits_for_server {
             self.pools.get_mut(ix).pool.leave(client, now);
             self.common.follow_up(FollowUp::PollPool(ix));
             self.resume_client(client, io);
@@ -119,13 +130,18 @@ impl Engine {
             let slot = self.pools.get_mut(ix);
             // For a pool without a limit, the number of its servers.
             let size = if slot.config.limits.size == 0 { slot.pool.len() } else { slot.config.limits.size as usize };
-            let Some((requester, client)) = slot.cancels.next(size.saturating_mul(2).max(2)) else { return };
-            if requester.is_some_and(|requester| self.peers.client(requester).is_none()) {
+            let Some(request) = slot.cancels.next(size.saturating_mul(2).max(2)) else { return };
+            if request.requester.is_some_and(|requester| self.peers.client(requester).is_none()) {
                 continue;
             }
-            match self.running_on(client) {
-                Some(server) => self.begin_cancel(now, ix, requester, client, server, io),
-                None => self.finish_canceller(requester, io),
+            match self.running_on(request.client) {
+                Some(server) => self.begin_cancel(now, ix, request, server, io),
+                None => {
+                    if request.next_is_here {
+                        self.cancel_unsent(now, request.client, ix, io);
+                    }
+                    self.finish_canceller(request.requester, io);
+                }
             }
         }
     }
@@ -134,8 +150,7 @@ impl Engine {
         &mut self,
         now: Time,
         ix: u32,
-        requester: Option<Peer>,
-        client: Peer,
+        CancelRequest { requester, client, next_is_here }: CancelRequest,
         server: Peer,
         io: &mut I,
     ) {
@@ -143,6 +158,7 @@ impl Engine {
             let Some(cancel) = self.peers.cancel(*peer) else { continue };
             if cancel.server == server && cancel.client == client && cancel.stage != CancelStage::Sent {
                 // A request that is not sent yet serves both.
+                cancel.next_is_here |= next_is_here;
                 return cancel.requesters.extend(requester);
             }
         }
@@ -157,6 +173,7 @@ impl Engine {
             client,
             pool: ix,
             requesters: requester.into_iter().collect(),
+            next_is_here,
             stage: CancelStage::Connecting,
             armed: Time::NEVER,
             deadline,
@@ -217,6 +234,9 @@ impl Engine {
         let (Some(key), true) = (key.filter(|key| !key.secret.is_empty()), running) else {
             io.close(peer);
             if let Entry::Cancel(cancel) = self.peers.take(peer) {
+                if cancel.next_is_here && !running {
+                    self.cancel_unsent(self.common.now(), client, cancel.pool, io);
+                }
                 self.cancel_over(&cancel, io);
             }
             return;

@@ -313,11 +313,10 @@ impl Engine {
         welcome: &Welcome,
         io: &mut I,
     ) {
-        let own_peer = self.cluster.peering.own(self.common.config());
+        self.issue_cancel_pid(&mut client);
         let cx = cx!(self, now, io);
         let slot = self.pools.get_mut(client.pool);
-        let params = match welcome::send(cx, &mut client, (phase.request(), own_peer), welcome, &mut slot.last_welcome)
-        {
+        let params = match welcome::send(cx, &mut client, phase.request(), welcome, &mut slot.last_welcome) {
             Ok(params) => params,
             Err(refusal) => return self.refuse(now, client, refusal, io),
         };
@@ -334,14 +333,19 @@ impl Engine {
             // A reload has removed it since then.
             return self.refuse(now, client, Refusal::NotAllowed, io);
         };
-        let own_peer = self.cluster.peering.own(self.common.config());
-        let cx = cx!(self, now, io);
-        welcome::send_to_console(cx, &mut client, (request, own_peer));
+        self.issue_cancel_pid(&mut client);
+        welcome::send_to_console(&mut client, request, io);
         client.phase = ClientPhase::Console(Box::new(Console::new(role, request.database.clone())));
         self.admin.client_counts.change(&client.phase);
         self.admin.console_counts.stats.client_login_count += 1;
         client.request_at = now;
         self.insert_ready(client);
+    }
+
+    /// A client is about to be sent its cancel key.
+    pub(crate) fn issue_cancel_pid(&mut self, client: &mut ClientSlot) {
+        let own_peer = self.cluster.peering.own(self.common.config());
+        self.peers.issue_pid((self.common.worker(), self.common.workers()), own_peer, client);
     }
 
     /// Puts a client into the table as logged in. What it sent ahead is processed next.

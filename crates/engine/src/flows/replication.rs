@@ -72,9 +72,9 @@ impl Engine {
         let Some(known) = known else {
             return self.refuse(now, client, Refusal::Broken("a server without a welcome"), io);
         };
-        let own_peer = self.cluster.peering.own(self.common.config());
+        self.issue_cancel_pid(&mut client);
         let cx = cx!(self, now, io);
-        welcome::greet(cx, &mut client, (phase.request(), own_peer), &known.reported, &known.params);
+        welcome::greet(cx, &mut client, phase.request(), &known.reported, &known.params);
         let slot = self.pools.get_mut(client.pool);
         slot.counts.tally.logins += 1;
         slot.counts.stats.server_assignment_count += 1;

@@ -1,19 +1,6 @@
-//! A client's cancel key: the worker and slot in it, and its secret.
-
-use weir_base::{Peer, WorkerId};
+//! The secret of a client's cancel key, and the process id that goes with it.
 
 use crate::cluster::peering::{PeerKey, issued_secret};
-
-/// The process id of a client's cancel key: seven bits of worker, twenty-four of slot, counted from one. Positive as a
-/// signed number, since drivers take anything else for "no key".
-pub(crate) fn pid_of(worker: WorkerId, client: Peer) -> u32 {
-    u32::from(worker.0) << 24 | ((client.slot + 1) & 0xff_ffff)
-}
-
-/// The worker in a key's process id.
-pub(crate) fn worker_of(pid: u32) -> WorkerId {
-    WorkerId((pid >> 24) as u16)
-}
 
 /// The secret of a client's cancel key.
 #[derive(Debug)]
@@ -23,7 +10,7 @@ pub(crate) struct CancelSecret {
     issued: usize,
     /// By what the client is found, where the process has peers.
     peer_key: Option<PeerKey>,
-    /// The process id that it was sent with; 0 before.
+    /// The process id that goes with it; 0 before the login.
     pid: u32,
 }
 
@@ -32,19 +19,23 @@ impl CancelSecret {
         CancelSecret { bytes, issued: 0, peer_key: None, pid: 0 }
     }
 
-    /// What a client of protocol 3 with this minor version receives, beside the process id: 3.0 has room for four bytes.
-    pub(crate) fn issue(&mut self, minor: u16, pid: u32) -> &[u8] {
+    /// The process id that goes with it.
+    pub(crate) fn set_pid(&mut self, pid: u32) {
         self.pid = pid;
+    }
+
+    /// What a client of protocol 3 with this minor version receives, beside the process id: 3.0 has room for four bytes.
+    pub(crate) fn issue(&mut self, minor: u16) -> &[u8] {
         self.issued = if minor >= 2 { self.bytes.len() } else { 4 };
         &self.bytes[..self.issued]
     }
 
-    /// The process id that goes with it in a process that is peer `peer_id`. The secret names it too.
-    pub(crate) fn become_peer_key(&mut self, worker: WorkerId, peer_id: u16) -> u32 {
-        let key = PeerKey::new(worker, peer_id, &self.bytes);
+    /// Makes it a key of a process that is peer `peer_id`; `bytes` are the highest and the lowest of its process id.
+    pub(crate) fn become_peer_key(&mut self, bytes: (u8, u8), peer_id: u16) {
+        let key = PeerKey::new(bytes, peer_id, &self.bytes);
         issued_secret(&mut self.bytes);
         self.peer_key = Some(key);
-        key.pid()
+        self.pid = key.pid();
     }
 
     /// By what the client is found, where the process has peers.
@@ -52,7 +43,7 @@ impl CancelSecret {
         self.peer_key
     }
 
-    /// The process id that the client received; 0 before it has logged in.
+    /// The process id of the key; 0 before the login.
     #[inline]
     pub(crate) fn pid(&self) -> u32 {
         self.pid
@@ -83,13 +74,15 @@ mod tests {
         let bytes: [u8; 16] = std::array::from_fn(|i| i as u8);
         let accepted = |minor: Option<u16>| {
             let mut secret = CancelSecret::new(bytes);
-            minor.map(|minor| secret.issue(minor, 7).to_vec());
+            secret.set_pid(7);
+            minor.map(|minor| secret.issue(minor).to_vec());
             (0..=16).filter(|length| secret.is(7, &bytes[..*length])).collect::<Vec<_>>()
         };
         assert_eq!(accepted(None), [0_usize; 0], "nothing cancels a client that has no key yet");
         assert_eq!((accepted(Some(0)), accepted(Some(1)), accepted(Some(2))), (vec![4], vec![4], vec![16]));
         let mut secret = CancelSecret::new([0; 16]);
-        secret.issue(2, 7);
+        secret.set_pid(7);
+        secret.issue(2);
         assert!(secret.is(7, &[0; 16]) && !secret.is(7 | 1 << 24, &[0; 16]));
         assert!(!secret.is(7, &[0; 17]) && !secret.is(7, &[0; 15]) && !secret.is(7, &[1; 16]));
     }

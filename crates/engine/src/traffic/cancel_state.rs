@@ -15,6 +15,8 @@ pub(crate) struct CancelSlot {
     pub(crate) pool: PoolIx,
     /// The clients that sent the request, to be closed when it has ended.
     pub(crate) requesters: Vec<Peer>,
+    /// See [`CancelRequest`].
+    pub(crate) next_is_here: bool,
     pub(crate) stage: CancelStage,
     pub(crate) armed: Time,
     pub(crate) deadline: Time,
@@ -32,25 +34,39 @@ pub(crate) enum CancelStage {
     Sent,
 }
 
+/// A cancel request that waits for its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CancelRequest {
+    /// Its sender; none: the process that takes over.
+    pub(crate) requester: Option<Peer>,
+    /// The client whose query is to be cancelled.
+    pub(crate) client: Peer,
+    /// When it came, the client's next request was in Weir already. If nothing runs any more, that one is cancelled.
+    pub(crate) next_is_here: bool,
+}
+
 /// The cancel requests of one pool.
 #[derive(Default)]
 pub(crate) struct PoolCancels {
     under_way: Vec<Peer>,
-    /// The sender of each request (none: the process that takes over), and the client whose query is to be cancelled.
-    waiting: VecDeque<(Option<Peer>, Peer)>,
+    waiting: VecDeque<CancelRequest>,
 }
 
 impl PoolCancels {
     /// Queues a request. One without a sender says nothing more than another for the same client, and there is nothing else
     /// that bounds their number.
-    pub(crate) fn wait(&mut self, requester: Option<Peer>, client: Peer) {
-        if requester.is_some() || !self.waiting.contains(&(None, client)) {
-            self.waiting.push_back((requester, client));
+    pub(crate) fn wait(&mut self, request: CancelRequest) {
+        if request.requester.is_none()
+            && let Some(other) = self.waiting.iter_mut().find(|r| r.requester.is_none() && r.client == request.client)
+        {
+            other.next_is_here |= request.next_is_here;
+            return;
         }
+        self.waiting.push_back(request);
     }
 
     /// The next request, if fewer than `most` are under way.
-    pub(crate) fn next(&mut self, most: usize) -> Option<(Option<Peer>, Peer)> {
+    pub(crate) fn next(&mut self, most: usize) -> Option<CancelRequest> {
         if self.under_way.len() < most { self.waiting.pop_front() } else { None }
     }
 

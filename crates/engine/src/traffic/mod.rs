@@ -6,9 +6,10 @@
 //! - `holding`: how long a client holds its server. `link_clock`: when things happened on a link. `deadlines`: until
 //!   when a client or server must have acted.
 //! - `statements`: what is counted of each statement.
-//! - `cancel_key`, `cancel_state`: what cancel requests name, and their progress.
+//! - `cancel_key`, `cancel_pids`, `cancel_state`: what cancel requests name, and their progress.
 
 pub(crate) mod cancel_key;
+pub(crate) mod cancel_pids;
 pub(crate) mod cancel_state;
 pub(crate) mod deadlines;
 pub(crate) mod holding;

@@ -41,6 +41,11 @@ impl Client {
         if sleeps > 0 && self.rng.chance(self.habits.cancels) {
             let delay = self.rng.span(1, sleeps * 2);
             ctx.wake(delay, self.owner(), CANCEL);
+            // One more, while the first one is under way or soon after it.
+            if self.identity.cancel_run.is_some() && self.rng.chance(500) {
+                let later = self.rng.span(1, sleeps);
+                ctx.wake(Span::from_micros(delay.micros() + later.micros()), self.owner(), CANCEL);
+            }
         }
         self.send_stage(ctx);
     }
@@ -71,12 +76,14 @@ impl Client {
             let pause = self.rng.span(10, 300_000);
             ctx.wake(pause, self.owner(), WRITE);
         }
+        self.sent_at = ctx.now();
         self.write(ctx, &bytes);
         self.settle(ctx);
     }
 
     pub(super) fn write_rest(&mut self, ctx: &mut Context) {
         let bytes = std::mem::take(&mut self.unwritten);
+        self.sent_at = ctx.now();
         self.write(ctx, &bytes);
         self.settle(ctx);
     }
@@ -104,7 +111,7 @@ impl Client {
         if !self.stages.is_empty() {
             return self.send_stage(ctx);
         }
-        if self.canceller.is_none() {
+        if self.cancellers.is_empty() {
             self.cancelling = false;
         }
         if let Some(violation) = self.reference.compare_parameters() {

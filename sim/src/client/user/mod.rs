@@ -4,10 +4,12 @@
 //! Owns a client's sessions; bursts are in [`burst`].
 
 mod burst;
+mod cancel_watch;
 
 use weir_base::{OnDirty, PoolMode, Span, Time};
 use weir_pgwire::{put_front, tag};
 
+use self::cancel_watch::CancelWatch;
 use super::Identity;
 use super::login::Login;
 use super::reference::Reference;
@@ -26,6 +28,8 @@ const THINK: u32 = 1;
 const READ: u32 = 2;
 const WRITE: u32 = 3;
 const CANCEL: u32 = 4;
+/// The most cancel requests of a client that are under way.
+const MOST_CANCELLERS: usize = 3;
 /// Deadlines are numbered from here, so that the timer of one that was met has no effect.
 const DEADLINE: u32 = 16;
 
@@ -85,7 +89,10 @@ pub(crate) struct Client {
     tokens: u32,
     /// Counts bursts, for deadlines.
     deadline: u32,
-    canceller: Option<End>,
+    cancellers: Vec<End>,
+    cancel_watch: CancelWatch,
+    /// When its last messages were sent.
+    sent_at: Time,
     /// A cancel request of this burst may still take effect.
     cancelling: bool,
     /// The connection of a cancel request broke in this session, so the request may take effect at any time.
@@ -126,7 +133,9 @@ impl Client {
             forgets: false,
             tokens: 0,
             deadline: 0,
-            canceller: None,
+            cancellers: Vec::new(),
+            cancel_watch: CancelWatch::default(),
+            sent_at: Time::START,
             cancelling: false,
             cancel_is_lost: false,
             stalls: *rng.pick(&[0, 0, 20, 200]),
@@ -181,8 +190,10 @@ impl Client {
     }
 
     /// An event of the connection that carries its cancel request.
-    pub(crate) fn canceller_event(&mut self, ctx: &mut Context, event: &SocketEvent) {
-        let Some(end) = self.canceller else { return };
+    pub(crate) fn canceller_event(&mut self, ctx: &mut Context, end: End, event: &SocketEvent) {
+        if !self.cancellers.contains(&end) {
+            return;
+        }
         match event {
             SocketEvent::Connected => {
                 let mut bytes = Vec::new();
@@ -191,14 +202,39 @@ impl Client {
                 }
                 ctx.sent(end, "CancelRequest");
                 ctx.write(end, &bytes);
+                self.watch_cancel(ctx, end);
             }
             SocketEvent::Eof | SocketEvent::Error | SocketEvent::ConnectFailed => {
                 ctx.close(end);
-                self.canceller = None;
+                self.cancellers.retain(|canceller| *canceller != end);
                 // The request may still reach the server at any time.
                 self.cancel_is_lost |= *event == SocketEvent::Error;
+                if *event == SocketEvent::Eof {
+                    self.cancel_watch.done(ctx.now(), end);
+                }
             }
             SocketEvent::Bytes | SocketEvent::Ending | SocketEvent::Drained | SocketEvent::Arrived(_) => {}
+        }
+    }
+
+    /// A cancel request is sent: the sleep that the client waits for must end with it, if the server or the pooler has it.
+    fn watch_cancel(&mut self, ctx: &Context, end: End) {
+        let Some(run) = self.identity.cancel_run.filter(|_| !ctx.rules.faulty && self.stalls == 0) else { return };
+        let arrived = self.unwritten.is_empty() && ctx.now().since(self.sent_at) > Span::from_micros(run.delay);
+        if let Some((_, token)) = self.reference.awaited_sleep().filter(|_| arrived && self.phase == Phase::Busy) {
+            self.cancel_watch.sent(ctx.now(), end, token);
+        }
+    }
+
+    /// A sleep of the client has returned its row.
+    fn slept(&mut self, ctx: &mut Context, micros: u64, token: &str) {
+        let Some(latency) = self.identity.cancel_run.and_then(|run| run.latency) else { return };
+        // A request may overtake the query that it is for: then the query began no later than a message takes.
+        let most = Span::from_micros(micros + 2 * latency);
+        if let Some(late) = self.cancel_watch.slept(ctx.now(), token, most) {
+            let (number, late) = (self.identity.number, late.micros());
+            let what = || format!("c{number}'s sleep ended by itself, {late} µs after its cancel was done");
+            ctx.violated(Checker::CancelIsNotLost, what);
         }
     }
 
@@ -214,9 +250,9 @@ impl Client {
             }
             (WRITE, Phase::Busy) => self.write_rest(ctx),
             // In a burst, or after a disconnect: then there is nothing to cancel any more.
-            (CANCEL, Phase::Busy | Phase::Away) if self.canceller.is_none() && self.key.is_some() => {
+            (CANCEL, Phase::Busy | Phase::Away) if self.cancellers.len() < MOST_CANCELLERS && self.key.is_some() => {
                 let owner = Owner::Canceller(self.identity.number);
-                self.canceller = Some(ctx.connect(owner, self.identity.address.clone()));
+                self.cancellers.push(ctx.connect(owner, self.identity.address.clone()));
                 self.cancelling = self.phase == Phase::Busy;
             }
             (deadline, Phase::Busy | Phase::LoggingIn) if deadline == DEADLINE + self.deadline => {
@@ -246,9 +282,8 @@ impl Client {
         self.key = None;
         self.cancelling = false;
         self.cancel_is_lost = false;
-        if let Some(end) = self.canceller.take() {
-            ctx.close(end);
-        }
+        self.cancellers.drain(..).for_each(|end| ctx.close(end));
+        self.cancel_watch.clear();
         self.phase = Phase::Connecting;
         self.end = Some(ctx.connect(self.owner(), self.identity.address.clone()));
     }
@@ -364,7 +399,16 @@ impl Client {
             (Phase::LoggingIn, _) => self.login_message(ctx, message),
             (Phase::HalfClosed, _) => {}
             _ => {
-                let cancelling = self.cancelling || self.cancel_is_lost || self.canceller.is_some();
+                let slept = match &message {
+                    Back::Row(row) => {
+                        self.reference.awaited_sleep().filter(|(_, token)| token == row).map(|(micros, _)| micros)
+                    }
+                    _ => None,
+                };
+                if let (Some(micros), Back::Row(token)) = (slept, &message) {
+                    self.slept(ctx, micros, token);
+                }
+                let cancelling = self.cancelling || self.cancel_is_lost || !self.cancellers.is_empty();
                 if let Some(violation) = self.reference.take(&message, cancelling) {
                     ctx.violated(violation.checker, || violation.what);
                 }

@@ -143,6 +143,11 @@ impl Core {
         self.sleeping.as_ref().map(|(micros, _)| *micros)
     }
 
+    /// What the sleep returns that is under way.
+    pub(crate) fn sleeps_for(&self) -> Option<&str> {
+        self.sleeping.as_ref().map(|(_, token)| token.as_str())
+    }
+
     /// Whether it listens on a channel.
     pub(crate) fn listens_on(&self, channel: &str) -> bool {
         self.listens.contains(channel)
