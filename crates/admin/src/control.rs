@@ -5,9 +5,10 @@
 //! caller that stops waiting withdraws its request.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
-use weir_base::{Target, Time, WorkerId};
+use weir_base::{Span, Target, Time, WorkerId};
 use weir_config::Config;
 
 use crate::change::{Author, ChangeError, ChangeRequest, Persisted};
@@ -122,6 +123,21 @@ impl Cursor {
 /// Receives a response, on a thread of the data plane: must not block.
 pub type Deliver = Box<dyn FnOnce(Response) + Send>;
 
+/// A worker that handles events, and answers no request meanwhile. As text: which, and for how long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BusyWorker {
+    /// Which.
+    pub worker: WorkerId,
+    /// For how long it has done so without a break.
+    pub busy: Span,
+}
+
+impl fmt::Display for BusyWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker {} has been busy for {:.1} s", self.worker.0, self.busy.micros() as f64 / 1e6)
+    }
+}
+
 /// Running workers; the control plane's threads call it.
 pub trait Control: Send + Sync {
     /// Sends a request; returns a number for [`forget`](Control::forget). Does not block.
@@ -129,6 +145,10 @@ pub trait Control: Send + Sync {
     /// Withdraws the request of this number: a command that waits is cancelled, as when an operator leaves the
     /// console. Without effect after the response.
     fn forget(&self, number: u64);
+    /// The worker that has been busy longest without a break; `None` if all wait for events. Asks none of them.
+    fn busiest(&self) -> Option<BusyWorker> {
+        None
+    }
     /// The last lines of the log that fit a query. Waits for a line to be added, at most.
     fn log_lines(&self, query: &LogQuery) -> LogPage {
         let _ = query;

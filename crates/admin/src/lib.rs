@@ -44,7 +44,9 @@ pub use clock::timestamp;
 pub use cluster::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
 pub use command::{Command, Role, ShutdownMode, parse};
 pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
-pub use control::{Control, Cursor, Deliver, NodePeers, Reply, Request, Response, SharedLimit, SharedLimits};
+pub use control::{
+    BusyWorker, Control, Cursor, Deliver, NodePeers, Reply, Request, Response, SharedLimit, SharedLimits,
+};
 pub use error::{ALL_DATABASES, CommandError};
 pub use fault::{FAULT_KINDS, Fault};
 pub use finding::{Finding, LockWait};

@@ -7,11 +7,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_admin::{CommandError, Control, Deliver, LogPage, LogQuery, Request, Response};
+use weir_admin::{BusyWorker, CommandError, Control, Deliver, LogPage, LogQuery, Request, Response};
 use weir_base::WorkerId;
 
+use crate::clock::Clock;
 use crate::log::Recent;
 use crate::mailbox::{Mailboxes, WorkerMessage};
+use crate::rounds::Rounds;
 
 /// The most requests under way at the same time; more are refused.
 const MOST: usize = 1024;
@@ -23,13 +25,16 @@ pub(crate) struct ControlQueue(Arc<Inner>);
 struct Inner {
     mailboxes: Mailboxes,
     log: Recent,
+    clock: Clock,
+    rounds: Rounds,
     number: AtomicU64,
     waiting: Mutex<HashMap<u64, Deliver>>,
 }
 
 impl ControlQueue {
-    pub(crate) fn new(mailboxes: Mailboxes, log: Recent) -> Self {
-        ControlQueue(Arc::new(Inner { mailboxes, log, number: AtomicU64::new(1), waiting: Mutex::default() }))
+    pub(crate) fn new(mailboxes: Mailboxes, log: Recent, (clock, rounds): (Clock, Rounds)) -> Self {
+        let number = AtomicU64::new(1);
+        ControlQueue(Arc::new(Inner { mailboxes, log, clock, rounds, number, waiting: Mutex::default() }))
     }
 
     /// Delivers an engine's response.
@@ -72,6 +77,10 @@ impl Control for ControlQueue {
         if self.take(number).is_some() {
             self.0.mailboxes.send(WorkerId(0), WorkerMessage::AskedNoMore { number });
         }
+    }
+
+    fn busiest(&self) -> Option<BusyWorker> {
+        self.0.rounds.longest(self.0.clock.now())
     }
 
     fn log_lines(&self, query: &LogQuery) -> LogPage {

@@ -34,6 +34,7 @@ mod mailbox;
 mod output;
 mod passwords;
 mod port;
+mod rounds;
 mod serve;
 mod shared;
 mod signals;

@@ -8,6 +8,7 @@ use crate::control_queue::ControlQueue;
 use crate::helpers::Helpers;
 use crate::log::Log;
 use crate::mailbox::{Mailboxes, WorkerMessage};
+use crate::rounds::Rounds;
 use crate::takeover::{Giver, Inflow};
 use crate::tls::TlsContexts;
 
@@ -20,6 +21,7 @@ pub(crate) struct Shared {
     /// Whether worker 0 can't accept for lack of a descriptor.
     pub(crate) starved: Arc<AtomicBool>,
     pub(crate) ending: Ending,
+    pub(crate) rounds: Rounds,
     /// The requests of the control plane.
     pub(crate) control_queue: ControlQueue,
     pub(crate) tls_contexts: Arc<TlsContexts>,

@@ -24,6 +24,7 @@ use crate::listen::{Bound, Inherited, Listening};
 use crate::log::{Log, LogTarget, LogThread};
 use crate::mailbox::{Inbox, Mailboxes, WorkerMessage};
 use crate::port::{MakeRing, Port, RING_SIZE};
+use crate::rounds::Rounds;
 use crate::shared::{Ending, Shared};
 use crate::signals::{CaughtSignals, SignalThread, Signals};
 use crate::socket_file::FileUsers;
@@ -167,15 +168,18 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let tls_contexts = plan.tls.0.clone();
     let configuring = Configuring { reload: plan.reload, change: plan.change, record: plan.record, tls: plan.tls };
     let recent = log.recent();
+    let clock = predecessor.as_ref().map_or_else(Clock::start, |old| Clock::continuing(old.clock()));
+    let rounds = Rounds::new(inboxes.len());
     let shared = Shared {
-        clock: predecessor.as_ref().map_or_else(Clock::start, |old| Clock::continuing(old.clock())),
+        clock,
         giver,
         inflow,
         log,
         helpers: Helpers::start(&mailboxes, &configuring).map_err(StartError::because("can't start a thread"))?,
         starved: Arc::new(AtomicBool::new(false)),
         ending: Ending::new(mailboxes.clone()),
-        control_queue: ControlQueue::new(mailboxes.clone(), recent),
+        control_queue: ControlQueue::new(mailboxes.clone(), recent, (clock, rounds.clone())),
+        rounds,
         tls_contexts,
     };
     let mut running = Running {

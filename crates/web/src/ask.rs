@@ -1,21 +1,26 @@
 //! Requests to the workers, as futures: dropping the future withdraws the request.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use weir_admin::{
-    Author, ChangeRequest, Command, Connections, Control, Cursor, Fault, Finding, LogPage, LogQuery, Persisted, Reply,
-    Report, Request, SocketRecord,
+    Author, BusyWorker, ChangeRequest, Command, Connections, Control, Cursor, Fault, Finding, LogPage, LogQuery,
+    Persisted, Reply, Report, Request, SocketRecord,
 };
+use weir_base::Span;
 use weir_config::Config;
 
 use crate::error::ApiError;
 
 /// The time that workers have to answer. They answer each other within ten seconds, or never.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// A worker that is busy for longer without a break is called busy. It has this time to answer what is asked before.
+const BUSY: Span = Span::from_millis(250);
 
 /// The workers; cheap to clone.
 #[derive(Clone)]
@@ -44,6 +49,30 @@ impl Workers {
             Reply::Report(report, config) => Ok((*report, config)),
             _ => Err(ApiError::NoAnswer),
         }
+    }
+
+    /// The same, if no worker is busy.
+    ///
+    /// # Errors
+    /// [`ApiError::Busy`] within a moment where a worker is; it is not waited for, and gets no request.
+    pub(crate) async fn prompt_report(&self) -> Result<(Report, Arc<Config>), ApiError> {
+        if let Some(busy) = self.busy() {
+            return Err(ApiError::Busy(busy));
+        }
+        let mut report = pin!(self.report());
+        loop {
+            if let Ok(answer) = timeout(Duration::from_micros(BUSY.micros()), &mut report).await {
+                return answer;
+            }
+            if let Some(busy) = self.busy() {
+                return Err(ApiError::Busy(busy));
+            }
+        }
+    }
+
+    /// The worker that is busy, and has been longest.
+    pub(crate) fn busy(&self) -> Option<BusyWorker> {
+        self.0.busiest().filter(|busiest| busiest.busy >= BUSY)
     }
 
     /// The same with the clients of each user, which costs the workers a walk over all clients.

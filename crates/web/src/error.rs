@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use weir_admin::{ChangeError, CommandError};
+use weir_admin::{BusyWorker, ChangeError, CommandError};
 use weir_config::{ConfigError, SetError, WebRole};
 
 /// Why a request failed.
@@ -21,6 +21,8 @@ pub(crate) enum ApiError {
     NotChanged(ChangeError),
     /// The workers did not answer in time.
     NoAnswer,
+    /// A worker is busy, and was not waited for.
+    Busy(BusyWorker),
     /// A command waited for so long, and was withdrawn.
     TakenBack(Duration),
     /// The process is shutting down.
@@ -154,7 +156,9 @@ impl ApiError {
                 | ChangeError::SecretsNeeded(_)
                 | ChangeError::Unfit(_) => StatusCode::BAD_REQUEST,
             },
-            ApiError::NoAnswer | ApiError::Ending | ApiError::TooManyRequests => StatusCode::SERVICE_UNAVAILABLE,
+            ApiError::NoAnswer | ApiError::Busy(_) | ApiError::Ending | ApiError::TooManyRequests => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             ApiError::TakenBack(_) | ApiError::NotSignalled(_) | ApiError::NoAdvice => StatusCode::CONFLICT,
             ApiError::Unknown(..) | ApiError::NoSuchPath => StatusCode::NOT_FOUND,
             ApiError::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
@@ -187,6 +191,7 @@ impl ApiError {
             }
             ApiError::NotChanged(why) => change_error(why),
             ApiError::NoAnswer => plain("the workers did not answer in time", "look at the log; try again"),
+            ApiError::Busy(busy) => ErrorBody::plain(busy.to_string()).hint("try again"),
             ApiError::TakenBack(longest) => {
                 ErrorBody::plain(format!("not completed within {} s, and withdrawn", longest.as_secs())).hint(
                     "some servers are still in use, GET /api/v1/servers lists their clients; use a longer timeout",

@@ -1,7 +1,8 @@
 //! `/healthz` and `/readyz`, for supervisors and load balancers: whether the process is alive, and accepts clients.
 //!
 //! Any client may ask, as often as it likes. Concurrent requests share one question to the workers, and the rate of
-//! questions is limited. An answer is never older than the request.
+//! questions is limited. An answer is never older than the request, but where a worker is busy: then the process is alive,
+//! and what the workers said before still counts, both for a limited time ([`MOST_BUSY`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,67 +11,106 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
-use weir_admin::ServiceState;
+use weir_admin::{BusyWorker, ServiceState};
+use weir_base::Span;
 
 use crate::ask::Workers;
+use crate::error::ApiError;
 
-type Answer = (StatusCode, &'static str);
+type Answer = (StatusCode, String);
 
 /// The minimum between two questions to the workers.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// A worker that is busy for longer without a break will not come back.
+const MOST_BUSY: Span = Span::from_secs(60);
 
 /// The workers' state; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Probe {
     workers: Workers,
-    last: Arc<Mutex<Option<Finding>>>,
+    known: Arc<Mutex<Known>>,
 }
 
-/// When the workers were asked, and their answer; none if they gave none.
+/// What is known of the workers.
+#[derive(Default)]
+struct Known {
+    /// When the workers were asked last, and what came of it.
+    last: Option<(Instant, Finding)>,
+    /// Their last answer.
+    answer: Option<ServiceAnswer>,
+}
+
+/// The workers' own answer: whether they serve, and whether they shut down.
+type ServiceAnswer = (ServiceState, bool);
+
+/// What came of a question to the workers.
 #[derive(Clone, Copy)]
-struct Finding {
-    asked: Instant,
-    answer: Option<(ServiceState, bool)>,
+enum Finding {
+    Answered(ServiceAnswer),
+    /// A worker is busy; the answer before, if there was one.
+    Busy(BusyWorker, Option<ServiceAnswer>),
+    Silent,
 }
 
 impl Probe {
     pub(crate) fn new(workers: Workers) -> Probe {
-        Probe { workers, last: Arc::default() }
+        Probe { workers, known: Arc::default() }
     }
 
-    /// Whether the workers serve, and whether they shut down.
-    async fn ask(&self) -> Option<(ServiceState, bool)> {
+    async fn ask(&self) -> Finding {
         let came = Instant::now();
-        let mut last = self.last.lock().await;
-        if let Some(found) = *last {
-            if found.asked >= came {
-                return found.answer;
+        let mut known = self.known.lock().await;
+        if let Some((asked, finding)) = known.last {
+            if asked >= came {
+                return finding;
             }
-            sleep_until(found.asked + PAUSE).await;
+            sleep_until(asked + PAUSE).await;
         }
         let asked = Instant::now();
-        let answer = self.workers.report().await.ok().map(|(report, _)| (report.serving, report.draining));
-        *last = Some(Finding { asked, answer });
-        answer
+        let finding = match self.workers.prompt_report().await {
+            Ok((report, _)) => Finding::Answered((report.serving, report.draining)),
+            Err(ApiError::Busy(busy)) if busy.busy < MOST_BUSY => Finding::Busy(busy, known.answer),
+            Err(ApiError::Busy(busy)) => Finding::Busy(busy, None),
+            Err(_) => Finding::Silent,
+        };
+        if let Finding::Answered(answer) = finding {
+            known.answer = Some(answer);
+        }
+        known.last = Some((asked, finding));
+        finding
     }
 }
 
-/// Alive: the workers answer.
+/// Alive: the workers answer, or are busy.
 pub(crate) async fn alive(State(probe): State<Probe>) -> Answer {
     match probe.ask().await {
-        Some(_) => (StatusCode::OK, "alive\n"),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "the workers do not answer\n"),
+        Finding::Answered(_) => ok("alive"),
+        Finding::Busy(busy, _) if busy.busy < MOST_BUSY => (StatusCode::OK, format!("alive; {busy}\n")),
+        Finding::Busy(busy, _) => no(&busy.to_string()),
+        Finding::Silent => no("the workers do not answer"),
     }
 }
 
 /// Ready: new clients are accepted and served.
 pub(crate) async fn ready(State(probe): State<Probe>) -> Answer {
-    let no = |why| (StatusCode::SERVICE_UNAVAILABLE, why);
-    let Some((serving, draining)) = probe.ask().await else { return no("the workers do not answer\n") };
+    let (serving, draining) = match probe.ask().await {
+        Finding::Answered(answer) | Finding::Busy(_, Some(answer)) => answer,
+        Finding::Busy(busy, None) => return no(&busy.to_string()),
+        Finding::Silent => return no("the workers do not answer"),
+    };
     match serving {
-        _ if draining => no("shutting down\n"),
-        ServiceState::Active => (StatusCode::OK, "ready\n"),
-        ServiceState::Paused => no("paused\n"),
-        ServiceState::Suspended => no("suspended\n"),
+        _ if draining => no("shutting down"),
+        ServiceState::Active => ok("ready"),
+        ServiceState::Paused => no("paused"),
+        ServiceState::Suspended => no("suspended"),
     }
+}
+
+fn ok(what: &str) -> Answer {
+    (StatusCode::OK, format!("{what}\n"))
+}
+
+fn no(why: &str) -> Answer {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))
 }

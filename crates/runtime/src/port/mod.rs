@@ -312,6 +312,19 @@ impl Port {
         peer
     }
 
+    /// A wait has ended: the worker handles what has come.
+    #[inline]
+    pub(crate) fn round_begins(&mut self) {
+        self.now = self.shared.clock.now();
+        self.shared.rounds.begins(self.me, self.now);
+    }
+
+    /// The worker is about to wait.
+    #[inline]
+    pub(crate) fn round_ends(&self) {
+        self.shared.rounds.ends(self.me);
+    }
+
     /// Adds a socket from another worker to the table, with its TLS session.
     pub(crate) fn adopt_handoff(&mut self, handoff: Handoff) -> Peer {
         let peer = self.adopt(handoff.socket);

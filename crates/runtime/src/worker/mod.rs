@@ -104,9 +104,10 @@ impl<B: Handler> Worker<B> {
             self.port.submit_wishes(ring)?;
             let asked = self.port.now;
             let wait = if more { Some(Duration::ZERO) } else { self.wait() };
+            self.port.round_ends();
             ring.wait(wait)?;
             self.port.note_unsubmitted(ring.has_unsubmitted());
-            self.port.now = self.port.shared.clock.now();
+            self.port.round_begins();
             let mut others = more | self.tell_completed(ring, &mut watching);
             while ring.is_behind() {
                 ring.wait(Some(Duration::ZERO))?;
@@ -202,6 +203,7 @@ impl<B: Handler> Worker<B> {
             let wait = self.wait();
             // All input up to now is in the events, unless there are too many of them.
             let asked = self.port.now;
+            self.port.round_ends();
             if let Err(error) = self.poll(&mut events, wait) {
                 if error.kind() == ErrorKind::Interrupted {
                     continue;
@@ -209,7 +211,7 @@ impl<B: Handler> Worker<B> {
                 self.port.shared.log.line(Level::Error, format_args!("waiting for events failed: {error}"));
                 return self.port.shared.end(1);
             }
-            self.port.now = self.port.shared.clock.now();
+            self.port.round_begins();
             self.round(&events);
             unheard = if events.iter().count() == EVENTS { unheard + 1 } else { 0 };
             if unheard % UNHEARD == 0 {

@@ -85,6 +85,7 @@ struct App {
     lab: Lab,
     sso: SingleSignOn,
     exports: ExportCounter,
+    figures: metrics::LastFigures,
 }
 
 /// Handlers take the parts of the state that they need.
@@ -113,6 +114,7 @@ handlers_take! {
     watch: Watch,
     lab: Lab,
     exports: ExportCounter,
+    figures: metrics::LastFigures,
     sso: SingleSignOn,
 }
 
@@ -262,6 +264,7 @@ pub(crate) fn router(
             lab,
             sso,
             exports,
+            figures: metrics::LastFigures::default(),
         })
 }
 

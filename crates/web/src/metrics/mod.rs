@@ -13,7 +13,7 @@ mod times;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -26,8 +26,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use weir_admin::{
-    ClusterView, DatabaseStats, FAULT_KINDS, Fault, Health, PoolCounters, PoolRecord, Refusals, Report, ServiceState,
-    StatementTotals, Stats,
+    BusyWorker, ClusterView, DatabaseStats, FAULT_KINDS, Fault, Health, PoolCounters, PoolRecord, Refusals, Report,
+    ServiceState, StatementTotals, Stats,
 };
 use weir_config::Config;
 
@@ -36,6 +36,7 @@ use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::export_counts::{ExportCounter, ExportCounts};
 use crate::figures::{Clients, Servers, seconds, seconds_of};
+use crate::lock::lock;
 use crate::watch::Cpu;
 use alerts::AlertFigures;
 use labels::{OTHERS, count_of, escaped};
@@ -71,17 +72,40 @@ struct Figures {
     sizes: BTreeMap<String, u32>,
 }
 
+/// The figures of the last scrape, for those while a worker is busy; cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct LastFigures(Arc<Mutex<Option<Arc<Figures>>>>);
+
+/// What a scrape is answered with.
+#[derive(Debug)]
+struct Scrape {
+    figures: Arc<Figures>,
+    /// The worker that is busy; then the figures are those of the scrape before.
+    busy: Option<BusyWorker>,
+}
+
 /// Answers a scrape.
 pub(crate) async fn metrics(
     State(workers): State<Workers>,
+    State(last): State<LastFigures>,
     State(version): State<&'static str>,
     State(exports): State<ExportCounter>,
     State(alerts): State<Alerts>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ApiError> {
-    let (report, config) = workers.report().await?;
-    let format = Format::wanted(&headers);
-    let text = open_metrics(report, &config, version, exports.now(), &alerts);
+    let scrape = match workers.prompt_report().await {
+        Ok((report, config)) => {
+            let figures = Arc::new(figures(report, &config, version, exports.now(), &alerts));
+            *lock(&last.0) = Some(figures.clone());
+            Scrape { figures, busy: None }
+        }
+        Err(ApiError::Busy(busy)) => {
+            let figures = lock(&last.0).clone().ok_or(ApiError::Busy(busy))?;
+            Scrape { figures, busy: Some(busy) }
+        }
+        Err(error) => return Err(error),
+    };
+    let (format, text) = (Format::wanted(&headers), text(scrape));
     Ok(([(CONTENT_TYPE, format.content_type())], format.of(text)))
 }
 
@@ -93,14 +117,18 @@ pub(crate) fn open_metrics(
     exports: ExportCounts,
     alerts: &Alerts,
 ) -> String {
-    let targets = alerts.targets().into_iter().filter(|target| target.configured).collect();
-    let alerts = AlertFigures { firing: alerts.count_firing() as u32, targets };
-    text(Figures { exports, alerts, ..Figures::new(report, config, version, Cpu::now()) })
+    text(Scrape { figures: Arc::new(figures(report, config, version, exports, alerts)), busy: None })
 }
 
-fn text(figures: Figures) -> String {
+fn figures(report: Report, config: &Config, version: &'static str, exports: ExportCounts, alerts: &Alerts) -> Figures {
+    let targets = alerts.targets().into_iter().filter(|target| target.configured).collect();
+    let alerts = AlertFigures { firing: alerts.count_firing() as u32, targets };
+    Figures { exports, alerts, ..Figures::new(report, config, version, Cpu::now()) }
+}
+
+fn text(scrape: Scrape) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(figures));
+    registry.register_collector(Box::new(scrape));
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = encode(&mut text, &registry);
@@ -201,15 +229,19 @@ const BYTES: [Counter; 2] = [
     Counter { name: "weir_sent", help: "Bytes sent to clients", of: |stats, _| stats.sent },
 ];
 
-impl Collector for Figures {
+impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let to = &mut encoder;
-        self.process(to)?;
-        self.of_pools(to)?;
-        if let Some(view) = &self.cluster {
+        let (to, figures) = (&mut encoder, &self.figures);
+        let help =
+            "How long a worker has been busy without a break; if it is not 0, all else is as of an earlier scrape";
+        let busy = self.busy.map_or(0.0, |busy| seconds(busy.busy));
+        to.encode_descriptor("weir_worker_busy", help, Some(&Unit::Seconds), MetricType::Gauge)?.encode_gauge(&busy)?;
+        figures.process(to)?;
+        figures.of_pools(to)?;
+        if let Some(view) = &figures.cluster {
             cluster::encode(view, MOST, to)?;
         }
-        self.of_databases(to)
+        figures.of_databases(to)
     }
 }
 

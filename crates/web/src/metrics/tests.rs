@@ -40,7 +40,7 @@ fn report(pools: usize) -> Report {
 
 fn lines(report: Report) -> Vec<String> {
     let figures = Figures::new(report, &Config::default(), "weir \"test\"", Cpu::of([(1, 2.5)]));
-    text(figures).lines().map(str::to_owned).collect()
+    text(Scrape { figures: Arc::new(figures), busy: None }).lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -100,7 +100,8 @@ fn plain() -> String {
     let cluster =
         ClusterView { cluster: "production".into(), node: "weir-1".into(), pools: vec![pool], ..Default::default() };
     let report = Report { cluster: Some(Arc::new(cluster)), ..report(1) };
-    Format::Plain.of(super::text(Figures::new(report, &config, "test", Cpu::of([(0, 2.5)]))))
+    let figures = Figures::new(report, &config, "test", Cpu::of([(0, 2.5)]));
+    Format::Plain.of(super::text(Scrape { figures: Arc::new(figures), busy: None }))
 }
 
 /// The names of metrics in a text.

@@ -4,6 +4,7 @@
 mod common;
 
 mod access;
+mod busy;
 mod hostile;
 mod panel;
 mod routes;
