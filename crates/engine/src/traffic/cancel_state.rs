@@ -36,7 +36,8 @@ pub(crate) enum CancelStage {
 #[derive(Default)]
 pub(crate) struct PoolCancels {
     under_way: Vec<Peer>,
-    /// The sender of each request (none: the process that takes over), and the client whose query is to be cancelled.
+    /// The sender of each request (none: the process that takes over, or a closed one), and the client whose query is to be
+    /// cancelled.
     waiting: VecDeque<(Option<Peer>, Peer)>,
 }
 
@@ -46,6 +47,17 @@ impl PoolCancels {
     pub(crate) fn wait(&mut self, requester: Option<Peer>, client: Peer) {
         if requester.is_some() || !self.waiting.contains(&(None, client)) {
             self.waiting.push_back((requester, client));
+        }
+    }
+
+    /// The connection of a sender is closed to make room; its request is carried out.
+    pub(crate) fn leave(&mut self, sender: Peer) {
+        let Some(at) = self.waiting.iter().position(|(requester, _)| *requester == Some(sender)) else { return };
+        let (_, client) = self.waiting[at];
+        if self.waiting.contains(&(None, client)) {
+            self.waiting.remove(at);
+        } else {
+            self.waiting[at].0 = None;
         }
     }
 
