@@ -57,7 +57,14 @@ impl Replaced {
 
     /// Where the process that serves is asked.
     fn socket(&self) -> PathBuf {
-        std::env::temp_dir().join(format!(".s.weir.{}", self.site.weir().port()))
+        let port = self.site.weir().port().to_string();
+        let of_weir = |base: PathBuf| {
+            let folders = std::fs::read_dir(base).into_iter().flatten().flatten().map(|entry| entry.path());
+            folders.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".weir-")))
+        };
+        let mut folders = of_weir(std::env::temp_dir()).chain(of_weir("/run".into()));
+        let found = folders.find_map(|folder| Some(folder.join(&port)).filter(|path| path.exists()));
+        found.expect("the folder of the server's user")
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use weir_tests::{Api, Certificates, Ini, Mode, Setup, Site, eventually, weir_binary};
 
 /// The output of `weir account`: its line, and the token if it made one.
-fn account(arguments: &[&str], password: &str) -> (String, String) {
+pub(crate) fn account(arguments: &[&str], password: &str) -> (String, String) {
     let mut command = Command::new(weir_binary());
     command.arg("account").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

@@ -1,12 +1,15 @@
 //! An API under overload, and the pool beside it, which must not be affected.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_tests::{Api, Mode, Setup, Site};
+use serde_json::Value;
+use weir_tests::{Api, Mode, Setup, Site, eventually};
+
+use crate::web_access::account;
 
 fn ask(api: Api, text: &str) -> TcpStream {
     let mut stream = TcpStream::connect(api.address()).unwrap();
@@ -58,4 +61,60 @@ fn an_overload_of_the_api_is_refused_and_affects_no_client() {
         ended.store(true, Ordering::Relaxed);
         clients.into_iter().for_each(|client| client.join().expect("no client was affected"));
     });
+}
+
+/// What the process may keep after many of the same requests, in KiB: less than the memory of one hashed password.
+const KEPT: u64 = 14 << 10;
+
+#[test]
+fn nothing_that_needs_no_login_costs_memory_for_good() {
+    let api = Api::default();
+    let (user, _) = account(&["ann"], "correct horse\n");
+    let section = format!("{}[web.users]\n{user}", api.section());
+    let site = Site::with(Setup::new(Mode::Transaction).more(&section), Mode::Transaction);
+    let weir = site.weir();
+    let description: Value = serde_json::from_str(&api.ask("GET", "/api/v1/openapi.json", "").1).unwrap();
+    let paths: Vec<String> = description["paths"].as_object().unwrap().keys().cloned().collect();
+    let log_in =
+        |user: &str| api.ask("POST", "/api/v1/login", &format!("{{\"user\": \"{user}\", \"password\": \"x\"}}")).0;
+    let send = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(("127.0.0.1", weir.port())).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    };
+    let cancel = [&16_u32.to_be_bytes()[..], &80_877_102_u32.to_be_bytes(), &[0, 0, 0, 9], &[1, 2, 3, 4]].concat();
+    let number = AtomicUsize::new(0);
+    let next = || number.fetch_add(1, Ordering::Relaxed);
+    let actions: [(&str, usize, &dyn Fn()); 7] = [
+        ("a wrong password", 10, &|| assert!([401, 429].contains(&log_in("ann")))),
+        ("an unknown user", 24, &|| assert_eq!(log_in(&format!("nobody {}", next())), 401)),
+        ("each path", 10, &|| {
+            for path in &paths {
+                api.ask("GET", path, "");
+                api.ask("POST", path, "{}");
+            }
+        }),
+        ("garbage", 200, &|| send(&[b'x'; 4096])),
+        ("a cancel request", 200, &|| send(&cancel)),
+        ("a user of the pooler that is unknown", 100, &|| {
+            let params = weir.params(&format!("nobody {}", next()), "app").password("x");
+            assert!(weir_pgclient::Connection::connect(&params).is_err());
+        }),
+        ("a wrong password of the pooler", 20, &|| {
+            let params = weir.params(weir_tests::users::APP.name, "app").password("x");
+            assert!(weir_pgclient::Connection::connect(&params).is_err());
+        }),
+    ];
+    // Threads, buffers and lists that are as large as they ever are.
+    actions.iter().for_each(|(_, _, act)| act());
+    for (what, times, act) in actions {
+        let before = weir.memory().now;
+        (0..times).for_each(|_| act());
+        eventually(what, || {
+            let kept = weir.memory().now.saturating_sub(before);
+            if kept <= KEPT { Ok(()) } else { Err(format!("{kept} KiB are kept after {times} times {what}")) }
+        });
+    }
 }

@@ -2,8 +2,10 @@
 
 use weir_base::prefix;
 
-/// The most names that are counted; clients of further ones are in no entry.
+/// The most names that are counted; clients of further ones are in no entry. Names that nobody has proven have a list of
+/// their own.
 const MAX_NAMES: usize = 32;
+const MAX_UNPROVEN: usize = 8;
 /// The longest application_name of an entry, in bytes.
 const MAX_APPLICATION: usize = 64;
 
@@ -20,55 +22,77 @@ pub struct NamedClients {
 
 /// Clients by user and application.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ClientNames(Vec<NamedClients>);
+pub struct ClientNames {
+    /// Of clients that have logged in.
+    proven: Vec<NamedClients>,
+    /// Of others.
+    unproven: Vec<NamedClients>,
+}
 
 impl ClientNames {
-    /// Counts clients.
+    /// Counts clients that have logged in.
     pub fn count(&mut self, user: &str, application: &str, clients: u32) {
-        let application = prefix(application, MAX_APPLICATION);
-        let known = self.0.iter().position(|it| it.user == user && it.application_name == application);
-        match known {
-            Some(at) => self.0[at].clients += clients,
-            None if self.0.len() < MAX_NAMES => {
-                let (user, application_name) = (user.to_owned(), application.to_owned());
-                self.0.push(NamedClients { user, application_name, clients });
-            }
-            None => {}
-        }
+        count_in(&mut self.proven, MAX_NAMES, (user, application), clients);
+    }
+
+    /// Counts clients by the names that they have given before their login.
+    pub fn count_unproven(&mut self, user: &str, application: &str, clients: u32) {
+        count_in(&mut self.unproven, MAX_UNPROVEN, (user, application), clients);
     }
 
     /// Adds those of another part.
     pub fn add(&mut self, other: &ClientNames) {
-        other.0.iter().for_each(|it| self.count(&it.user, &it.application_name, it.clients));
+        other.proven.iter().for_each(|it| self.count(&it.user, &it.application_name, it.clients));
+        other.unproven.iter().for_each(|it| self.count_unproven(&it.user, &it.application_name, it.clients));
     }
 
     /// What was counted since an earlier state.
     pub(crate) fn since(&self, earlier: &ClientNames) -> ClientNames {
-        let before = |it: &NamedClients| {
-            let same = |other: &&NamedClients| other.user == it.user && other.application_name == it.application_name;
-            earlier.0.iter().find(same).map_or(0, |other| other.clients)
-        };
-        let new = self.0.iter().filter_map(|it| {
-            let clients = it.clients.saturating_sub(before(it));
-            (clients > 0).then(|| NamedClients { clients, ..it.clone() })
-        });
-        ClientNames(new.collect())
+        let (proven, unproven) = (since(&self.proven, &earlier.proven), since(&self.unproven, &earlier.unproven));
+        ClientNames { proven, unproven }
     }
 
     /// Whether nobody was counted.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.proven.is_empty() && self.unproven.is_empty()
     }
 
     /// The names with the most clients; of as many, in the order of names.
     pub fn most(&self, count: usize) -> Vec<NamedClients> {
-        let mut all = self.0.clone();
+        let mut all = self.proven.clone();
+        for it in &self.unproven {
+            count_in(&mut all, MAX_NAMES + MAX_UNPROVEN, (&it.user, &it.application_name), it.clients);
+        }
         all.sort_by(|a, b| {
             b.clients.cmp(&a.clients).then_with(|| (&a.user, &a.application_name).cmp(&(&b.user, &b.application_name)))
         });
         all.truncate(count);
         all
     }
+}
+
+fn count_in(names: &mut Vec<NamedClients>, most: usize, (user, application): (&str, &str), clients: u32) {
+    let application = prefix(application, MAX_APPLICATION);
+    match names.iter().position(|it| it.user == user && it.application_name == application) {
+        Some(at) => names[at].clients += clients,
+        None if names.len() < most => {
+            let (user, application_name) = (user.to_owned(), application.to_owned());
+            names.push(NamedClients { user, application_name, clients });
+        }
+        None => {}
+    }
+}
+
+fn since(names: &[NamedClients], earlier: &[NamedClients]) -> Vec<NamedClients> {
+    let before = |it: &NamedClients| {
+        let same = |other: &&NamedClients| other.user == it.user && other.application_name == it.application_name;
+        earlier.iter().find(same).map_or(0, |other| other.clients)
+    };
+    let new = names.iter().filter_map(|it| {
+        let clients = it.clients.saturating_sub(before(it));
+        (clients > 0).then(|| NamedClients { clients, ..it.clone() })
+    });
+    new.collect()
 }
 
 #[cfg(test)]
@@ -90,5 +114,17 @@ mod tests {
         assert_eq!(one.most(100).len(), MAX_NAMES);
         one.count("ann", "web", 5);
         assert_eq!(one.most(1)[0].clients, 7, "known names are counted on");
+    }
+
+    #[test]
+    fn names_that_nobody_has_proven_leave_room_for_the_others() {
+        let mut names = ClientNames::default();
+        (0..100).for_each(|number| names.count_unproven("eve", &format!("{number}"), 9));
+        assert_eq!(names.most(100).len(), MAX_UNPROVEN);
+        (0..100).for_each(|number| names.count("ann", &format!("{number}"), 1));
+        names.count("eve", "0", 1);
+        let all = names.most(100);
+        assert_eq!(all.len(), MAX_UNPROVEN + MAX_NAMES);
+        assert_eq!(names.since(&ClientNames::default()).most(100), all);
     }
 }

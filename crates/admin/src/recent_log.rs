@@ -1,14 +1,18 @@
 //! The last lines of the log, for those who look from elsewhere: which are kept, and which of them a reader selects.
 //!
-//! Bounded in bytes: the oldest lines go first. Pure: the runtime fills the list, under a lock of its own.
+//! Bounded in bytes: the oldest lines go first. Lines about clients without a login have bytes of their own, so that they
+//! displace no others; of them the older half of the address with the most goes, and is counted in a line that stays.
+//! Pure: the runtime fills the list, under a lock of its own.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 
 /// The levels by rank, the least first, as the log names them in JSON.
 pub const LOG_LEVELS: [&str; 6] = ["noise", "debug", "log", "warning", "error", "fatal"];
 
-/// Bytes of all lines that are kept.
+/// Bytes of the lines that are kept, and of those about clients without a login.
 const MOST_BYTES: usize = 1 << 20;
+const MOST_OF_STRANGERS: usize = 256 << 10;
 /// What a line takes besides its texts.
 const OWN_BYTES: usize = 160;
 
@@ -31,6 +35,8 @@ pub struct LogLine {
     pub address: String,
     /// What the line says.
     pub text: String,
+    /// Whether the peer has logged in.
+    pub logged_in: bool,
 }
 
 /// The lines that a reader wants.
@@ -66,9 +72,98 @@ pub struct LogPage {
 /// The last lines.
 #[derive(Debug, Default)]
 pub struct RecentLog {
+    lines: Lines,
+    strangers: Strangers,
+    last: u64,
+}
+
+/// Lines in the order of their numbers.
+#[derive(Debug, Default)]
+struct Lines {
     lines: VecDeque<LogLine>,
     bytes: usize,
-    last: u64,
+}
+
+/// Lines about clients without a login.
+#[derive(Debug, Default)]
+struct Strangers {
+    lines: Lines,
+    /// How many lines a line stands for, by its number, if it only counts them.
+    left_out: HashMap<u64, u64>,
+}
+
+impl Lines {
+    fn push(&mut self, line: LogLine) {
+        self.bytes += line.bytes();
+        self.lines.push_back(line);
+    }
+
+    fn pop_front(&mut self) -> Option<LogLine> {
+        let line = self.lines.pop_front()?;
+        self.bytes -= line.bytes();
+        Some(line)
+    }
+
+    /// Those after the line with this number, the newest first.
+    fn newest_first(&self, after: u64) -> impl Iterator<Item = &LogLine> {
+        let skipped = self.lines.partition_point(|line| line.number <= after);
+        self.lines.iter().skip(skipped).rev()
+    }
+}
+
+impl Strangers {
+    fn push(&mut self, line: LogLine) {
+        self.lines.push(line);
+        while self.lines.bytes > MOST_OF_STRANGERS && self.make_room() {}
+        // Very many addresses, each with a few lines.
+        while self.lines.bytes > MOST_OF_STRANGERS {
+            let Some(gone) = self.lines.pop_front() else { return };
+            self.left_out.remove(&gone.number);
+        }
+    }
+
+    /// Removes the older half of the lines of the address with the most, but for one that counts them. Returns whether
+    /// there was such an address.
+    fn make_room(&mut self) -> bool {
+        let mut bytes: HashMap<IpAddr, (usize, usize)> = HashMap::new();
+        for line in &self.lines.lines {
+            let of_address = bytes.entry(origin(&line.address)).or_default();
+            *of_address = (of_address.0 + line.bytes(), of_address.1 + 1);
+        }
+        let Some((busiest, (_, count))) = bytes.into_iter().max_by_key(|(_, (bytes, _))| *bytes) else { return false };
+        if count < 4 {
+            return false;
+        }
+        let (mut left, mut merged, mut kept) = (count / 2, 0, VecDeque::with_capacity(self.lines.lines.len()));
+        for mut line in self.lines.lines.drain(..) {
+            if left > 0 && origin(&line.address) == busiest {
+                left -= 1;
+                merged += self.left_out.remove(&line.number).unwrap_or(1);
+                if left > 0 {
+                    continue;
+                }
+                line.text =
+                    format!("{merged} earlier lines about clients of this address without a login are left out");
+                line.user.clear();
+                line.database.clear();
+                self.left_out.insert(line.number, merged);
+            }
+            kept.push_back(line);
+        }
+        self.lines.bytes = kept.iter().map(LogLine::bytes).sum();
+        self.lines.lines = kept;
+        true
+    }
+}
+
+/// The address of a peer; one that is not known counts as the same. An IPv6 network counts as one.
+fn origin(address: &str) -> IpAddr {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    match host.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
+        Ok(IpAddr::V6(ip)) => IpAddr::V6((ip.to_bits() >> 64 << 64).into()),
+        Ok(ip) => ip,
+        Err(_) => IpAddr::from([0; 4]),
+    }
 }
 
 impl LogLine {
@@ -113,20 +208,25 @@ impl RecentLog {
     pub fn push(&mut self, mut line: LogLine) {
         self.last += 1;
         line.number = self.last;
-        self.bytes += line.bytes();
-        self.lines.push_back(line);
-        while self.bytes > MOST_BYTES {
-            let Some(gone) = self.lines.pop_front() else { return };
-            self.bytes -= gone.bytes();
+        if line.peer.is_some() && !line.logged_in {
+            return self.strangers.push(line);
         }
+        self.lines.push(line);
+        while self.lines.bytes > MOST_BYTES && self.lines.pop_front().is_some() {}
     }
 
     /// The lines that a reader wants. Costs a look at all that are kept.
     pub fn select(&self, query: &LogQuery) -> LogPage {
-        // Numbers are without gaps, so the first wanted line is found at once.
-        let oldest = self.lines.front().map_or(self.last + 1, |line| line.number);
-        let skipped = query.after.saturating_add(1).saturating_sub(oldest) as usize;
-        let wanted = self.lines.iter().skip(skipped).rev().filter(|line| query.wants(line)).take(query.most);
+        let oldest = [&self.lines, &self.strangers.lines].into_iter().filter_map(|lines| lines.lines.front());
+        let oldest = oldest.map(|line| line.number).min().unwrap_or(self.last + 1);
+        let mut known = self.lines.newest_first(query.after).peekable();
+        let mut strangers = self.strangers.lines.newest_first(query.after).peekable();
+        let newest_first = std::iter::from_fn(|| match (known.peek(), strangers.peek()) {
+            (Some(one), Some(other)) if one.number < other.number => strangers.next(),
+            (None, _) => strangers.next(),
+            _ => known.next(),
+        });
+        let wanted = newest_first.filter(|line| query.wants(line)).take(query.most);
         let mut lines: Vec<LogLine> = wanted.cloned().collect();
         lines.reverse();
         LogPage { lines, last: self.last, oldest }
@@ -145,7 +245,8 @@ mod tests {
 
     fn line(rank: u8, client: u64, database: &str, text: &str) -> LogLine {
         let peer = (client > 0).then_some(("client", client));
-        LogLine { rank, peer, database: database.to_owned(), text: text.to_owned(), ..LogLine::default() }
+        let (database, text) = (database.to_owned(), text.to_owned());
+        LogLine { rank, peer, database, text, logged_in: true, ..LogLine::default() }
     }
 
     fn numbers(log: &RecentLog, query: &LogQuery) -> Vec<u64> {
@@ -174,10 +275,10 @@ mod tests {
     #[test]
     fn bytes_are_bounded_and_numbers_go_on() {
         let log = log((0..3_000).map(|i| line(2, 0, "", &"x".repeat(i))));
-        assert!(log.bytes <= MOST_BYTES && log.lines.len() > 100);
+        assert!(log.lines.bytes <= MOST_BYTES && log.lines.lines.len() > 100);
         let page = log.select(&LogQuery { most: 1, ..LogQuery::default() });
         assert_eq!((page.last, page.lines[0].number), (3_000, 3_000));
-        assert_eq!(page.oldest as usize, 3_001 - log.lines.len());
+        assert_eq!(page.oldest as usize, 3_001 - log.lines.lines.len());
         assert_eq!(
             numbers(
                 &log,
@@ -185,5 +286,29 @@ mod tests {
             ),
             [page.oldest + 6]
         );
+    }
+
+    #[test]
+    fn a_flood_without_a_login_displaces_no_line_with_one_and_none_of_other_addresses() {
+        let stranger = |host: u32, text: &str| LogLine {
+            address: format!("10.0.{}.{}:4000", host / 250, host % 250),
+            logged_in: false,
+            ..line(2, 7, "app", text)
+        };
+        let mut log = log([line(2, 0, "", "process up"), line(2, 8, "app", "login attempt"), stranger(1, "one")]);
+        (0..20_000).for_each(|number| log.push(stranger(2, &format!("flood {number}"))));
+        assert!(log.strangers.lines.bytes <= MOST_OF_STRANGERS && log.strangers.left_out.len() == 1);
+        let page = log.select(&LogQuery { most: 99_999, ..LogQuery::default() });
+        let texts: Vec<&str> = page.lines.iter().map(|line| &*line.text).collect();
+        assert_eq!(texts[..3], ["process up", "login attempt", "one"]);
+        let kept = page.lines.len() - 4;
+        let left_out = format!("{} earlier lines about clients", 20_000 - kept);
+        assert!(texts[3].starts_with(&left_out), "{} of {kept}", texts[3]);
+        assert!(texts[4..].iter().all(|text| text.starts_with("flood")));
+        assert!(page.lines.is_sorted_by_key(|line| line.number));
+        // From many addresses it displaces itself too.
+        (10..20_000).for_each(|host| log.push(stranger(host, "flood")));
+        assert!(log.strangers.lines.bytes <= MOST_OF_STRANGERS);
+        assert_eq!(numbers(&log, &LogQuery { most: 2, before: Some(3), ..LogQuery::default() }), [1, 2]);
     }
 }

@@ -65,6 +65,17 @@ impl ServerMethod {
 }
 
 impl RequireAuth {
+    /// Whether a server gets a secret, or what one can guess it from, only in ways in which it gets it with `other` too.
+    pub fn is_as_strict_as(self, other: RequireAuth) -> bool {
+        let methods = [ServerMethod::Password, ServerMethod::Md5, ServerMethod::ScramSha256];
+        methods.into_iter().all(|method| {
+            [false, true].into_iter().all(|verified| {
+                let trust = Trust { verified, expects_request: true };
+                self.check(method, trust).is_err() || other.check(method, trust).is_ok()
+            })
+        })
+    }
+
     /// Whether this request of a server is allowed.
     ///
     /// # Errors
@@ -217,6 +228,23 @@ mod tests {
         for text in ["auto", "any", "none", "password,md5", "scram-sha-256,none,gss", "!password,!md5"] {
             assert_eq!(text.parse::<RequireAuth>().unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn what_lets_a_server_ask_in_more_ways_is_less_strict() {
+        let words = ["scram-sha-256", "auto", "!password", "md5,scram-sha-256", "password", "any", "none"];
+        let parsed = words.map(|text| text.parse::<RequireAuth>().unwrap());
+        let stricter = |a: &str, b: &str| {
+            let at = |text: &str| parsed[words.iter().position(|word| *word == text).unwrap()];
+            at(a).is_as_strict_as(at(b))
+        };
+        for word in words {
+            assert!(stricter(word, word) && stricter(word, "any") && stricter("none", word), "{word}");
+            assert_eq!(stricter("any", word), word == "any", "{word}");
+        }
+        assert!(stricter("scram-sha-256", "auto") && !stricter("auto", "scram-sha-256"));
+        assert!(stricter("!password", "auto") && !stricter("auto", "!password"), "a verified server may ask");
+        assert!(!stricter("password", "md5,scram-sha-256") && !stricter("md5,scram-sha-256", "scram-sha-256"));
     }
 
     #[test]

@@ -435,7 +435,8 @@ impl Reader<'_> {
         entry: &Entry,
         text: &str,
     ) -> Result<(), ConfigError> {
-        setting.write_ini(field, text).map_err(|expected| {
+        let fitted = setting.fitted(&field, text);
+        setting.write_ini(field, &fitted).map_err(|expected| {
             let mut hint = example(setting, key, FileFormat::Ini).filter(|_| title.starts_with('['));
             let mut found = String::new();
             if may_be_shown(setting.kind) && expected.starts_with("must") {

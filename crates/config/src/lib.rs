@@ -26,6 +26,7 @@ mod oidc;
 mod origin;
 mod pool_keys;
 mod pool_text;
+mod queries;
 mod reference;
 mod reload;
 mod review;
@@ -52,8 +53,8 @@ pub use convert::to_toml;
 pub use describe::{SettingText, describe};
 pub use edit::{
     Assignment, ENCRYPTED, Edit, Edits, EntryKind, Exposure, KeyChange, Keys, NotRestored, Operation, Replace, Restore,
-    ShownValue, Value, changes, concerns_cluster, find_exposure, find_password_source, find_plain_secret, is_settable,
-    merge, node_part, outline, outline_changes, pool_keys, replace_secrets, restore, rewrite, shared_part,
+    ShownValue, Value, changes, concerns_cluster, find_exposure, find_password_source, find_plain_secret, hide_queries,
+    is_settable, merge, node_part, outline, outline_changes, pool_keys, replace_secrets, restore, rewrite, shared_part,
     shared_sections, user_keys,
 };
 pub use encryption::{Encryption, LoginFailure};
@@ -70,6 +71,7 @@ pub use names::RESERVED_DATABASES;
 pub use oidc::{Oidc, is_safe_url};
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};
 pub use pool_keys::{PoolKey, pool_key_table};
+pub use queries::{HIDDEN_QUERY, is_query};
 pub use reference::reference_markdown;
 pub use reload::{Change, Differences, differences, keep_restart_settings};
 pub use review::{Finding, HostLimits, Severity, max_servers, reserved_descriptors, review};

@@ -158,6 +158,7 @@ fn followed(setting: &Setting, config: &Config, pool: &Arc<Pool>, value: &str) -
         (_, "warn_on_dirty") => own.warn_on_dirty = config.warn_on_dirty,
         (_, "server_reset_query") => own.reset_query.clone_from(&config.reset_query),
         (_, "server_reset_query_always") => own.reset_always = config.reset_always,
+        (_, "require_auth") => own.require_auth = config.require_auth,
         (_, "server_check_query") => own.check_query.clone_from(&config.check_query),
         _ => return pool.clone(),
     }

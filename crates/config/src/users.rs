@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use weir_auth::Secret;
+
 /// A file with this many bad lines is not a list of users.
 const MOST_ERRORS: usize = 1_000;
 
@@ -67,6 +69,12 @@ impl Users {
     /// The secret of a user, as written.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.secrets.get(name).map(AsRef::as_ref)
+    }
+
+    /// The password of a user whose secret is one; none if the secret is empty or a hash.
+    pub fn password(&self, name: &str) -> Option<&str> {
+        let is_password = |secret: &&str| matches!(Secret::parse(secret), Ok(Secret::Plain(_)));
+        self.get(name).filter(|secret| !secret.is_empty()).filter(is_password)
     }
 
     /// All users with their secrets, by name.

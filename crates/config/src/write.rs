@@ -1,5 +1,6 @@
 //! How a text becomes the value of a setting, in either file format.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
@@ -10,6 +11,9 @@ use crate::field::{EMPTY_QUERY, FieldMut};
 use crate::kind::Kind;
 use crate::table::{Raw, Setting};
 use crate::units;
+
+/// Numbers that name something: another one is not meant. PgBouncer does not start with them either.
+const NAMES: [&str; 2] = ["port", "peer_id"];
 
 impl Setting {
     /// Reads `raw` into `field`; the error completes the sentence "`name` …".
@@ -82,6 +86,26 @@ impl Setting {
             _ => text.to_owned(),
         };
         self.write(field, &Raw::One(text))
+    }
+
+    /// The text of a number or a time in an ini, or the nearest one that the setting accepts: PgBouncer takes each `int`
+    /// (its default for sizes is the largest one), and each time.
+    pub(crate) fn fitted<'t>(&self, field: &FieldMut<'_>, text: &'t str) -> Cow<'t, str> {
+        match self.kind {
+            Kind::Number { min, max } | Kind::Size { min, max } if !NAMES.contains(&self.name) => {
+                let number = c_number(text).filter(|number| i32::try_from(*number).is_ok());
+                let nearest = number.map(|number| u64::try_from(number).unwrap_or(0).clamp(min, max));
+                let outside = number.zip(nearest).filter(|(number, nearest)| u64::try_from(*number) != Ok(*nearest));
+                outside.map_or(Cow::Borrowed(text), |(_, nearest)| nearest.to_string().into())
+            }
+            Kind::Time { min } if !matches!(field, FieldMut::Millis(_)) => {
+                let read = seconds_of_c(text).unwrap_or_else(|| text.to_owned());
+                let outside = units::span(&read).filter(|span| *span < min || *span > Kind::LONGEST);
+                let nearest = |span: Span| format!("{}us", span.clamp(min, Kind::LONGEST).micros()).into();
+                outside.map_or(Cow::Borrowed(text), nearest)
+            }
+            _ => Cow::Borrowed(text),
+        }
     }
 
     fn write_list(&self, field: FieldMut<'_>, items: &[String]) -> Result<(), String> {
@@ -181,15 +205,31 @@ pub(crate) fn c_number(text: &str) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// A time that C's `strtod` accepts and our parser does not: with an exponent, a sign, or without digits around the
-/// point.
+/// A time that C's `strtod` accepts and our parser does not: with an exponent, a sign, without digits around the point, or
+/// in hexadecimal.
 fn seconds_of_c(text: &str) -> Option<String> {
     if units::span(text).is_some() {
         return None;
     }
-    let seconds: f64 = text.parse().ok()?;
+    let seconds: f64 = text.parse().ok().or_else(|| hexadecimal(text))?;
     let span = (seconds.is_finite() && seconds >= 0.0).then_some(seconds * 1e6)?;
     Some(format!("{span:.0}us"))
+}
+
+/// A number as C reads it after `0x`: hexadecimal digits, maybe with a point, and an exponent of two after `p`.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let text = text.strip_prefix('+').unwrap_or(text).to_ascii_lowercase();
+    let (digits, exponent) = text.strip_prefix("0x")?.split_once('p').map_or_else(
+        || (text[2..].to_owned(), Some(0)),
+        |(digits, exponent)| (digits.to_owned(), exponent.parse::<i32>().ok()),
+    );
+    let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let value = |sum: Option<f64>, digit: char| Some(sum? * 16.0 + f64::from(digit.to_digit(16)?));
+    let sum = whole.chars().chain(fraction.chars()).fold(Some(0.0), value)?;
+    Some(sum * f64::from(exponent?.saturating_sub(4 * i32::try_from(fraction.len()).ok()?)).exp2())
 }
 
 /// `*` is every address; `localhost` is 127.0.0.1, which every machine can bind.
@@ -233,7 +273,10 @@ mod tests {
         assert_eq!(seconds_of_c("1e3").as_deref(), Some("1000000000us"));
         assert_eq!(seconds_of_c(".5").as_deref(), Some("500000us"));
         assert_eq!(seconds_of_c("5."), Some("5000000us".into()));
-        for text in ["15", "0.5", "-1", "nan", "inf", "", "x"] {
+        for (text, micros) in [("0x10", 16_000_000), ("+0x1P2", 4_000_000), ("0X.8", 500_000), ("0x0", 0)] {
+            assert_eq!(seconds_of_c(text), Some(format!("{micros}us")), "{text}");
+        }
+        for text in ["15", "0.5", "-1", "nan", "inf", "", "x", "0x", "0xg", "0x1p", "0x.", "-0x10", "x10"] {
             assert_eq!(seconds_of_c(text), None, "{text:?}");
         }
     }

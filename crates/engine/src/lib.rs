@@ -160,8 +160,8 @@ impl Engine {
             (Payload::LookUp(query), _) => self.begin_auth_query(now, from, *query, io),
             (Payload::Lending(message), _) => self.lending_received(now, from, *message, socket, io),
             (Payload::Distrust { database, user }, _) => self.entry.lookups.forget(&(database, user)),
-            (Payload::MakeRoom, _) => {
-                self.evict_unauthenticated(now, io);
+            (Payload::MakeRoom(from_origin), _) => {
+                self.evict_unauthenticated(now, from_origin, io);
             }
             (Payload::Failed(origin), _) => {
                 let cx = cx!(self, now, io);

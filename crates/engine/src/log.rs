@@ -22,7 +22,9 @@ pub(crate) fn log_client<I: Io>(
         return;
     }
     let address = client.addr.with_port(config.listen.port);
-    let about = About::Peer { side: Side::Client, id: client.id, database, user: &client.user, address: &address };
+    let logged_in = client.phase.has_logged_in();
+    let about =
+        About::Peer { side: Side::Client, id: client.id, database, user: &client.user, address: &address, logged_in };
     io.log(level, about, text);
 }
 
@@ -35,7 +37,8 @@ pub(crate) fn log_server<I: Io>(
     io: &mut I,
 ) {
     let address = server.connection.address();
-    io.log(level, About::Peer { side: Side::Server, id: server.id, database, user, address: &address }, text);
+    let about = About::Peer { side: Side::Server, id: server.id, database, user, address: &address, logged_in: true };
+    io.log(level, about, text);
 }
 
 /// A line about the process or a pool.

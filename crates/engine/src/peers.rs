@@ -76,6 +76,8 @@ pub(crate) struct ClientSlot {
     pub(crate) armed: Time,
     /// Its charge while it is unauthenticated, in bytes.
     pub(crate) charged: u32,
+    /// Whether it counts among those without a login.
+    pub(crate) counted: bool,
     /// The secret that a cancel request must contain.
     pub(crate) cancel: CancelSecret,
 }
@@ -246,6 +248,21 @@ impl ClientPhase {
     }
 }
 
+impl ClientPhase {
+    /// Whether the client may be closed to make room for others: it has shown no login.
+    pub(crate) fn may_make_room(&self) -> bool {
+        self.is_unauthenticated() || matches!(self, ClientPhase::Canceller)
+    }
+
+    /// Whether the client has proven who it is.
+    pub(crate) fn has_logged_in(&self) -> bool {
+        matches!(
+            self,
+            ClientPhase::Welcome(_) | ClientPhase::Ready(_) | ClientPhase::Streaming(_) | ClientPhase::Console(_)
+        )
+    }
+}
+
 impl ClientSlot {
     /// Its state in SHOW CLIENTS.
     pub(crate) fn state(&self) -> &'static str {
@@ -299,6 +316,7 @@ impl ClientSlot {
             request_at: now,
             armed: Time::NEVER,
             charged: 0,
+            counted: false,
             cancel: CancelSecret::new(cancel_secret),
         }
     }

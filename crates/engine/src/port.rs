@@ -350,6 +350,8 @@ pub enum About<'a> {
         user: &'a str,
         /// Its address, as `address:port`.
         address: &'a str,
+        /// Whether it has logged in. Lines about those who have not displace no others where lines are kept.
+        logged_in: bool,
     },
 }
 
@@ -365,7 +367,7 @@ pub enum Side {
 impl fmt::Display for About<'_> {
     /// PgBouncer's prefix of a line: `C-0x1f: database/user@address:port `; empty for the process.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let About::Peer { side, id, database, user, address } = self else { return Ok(()) };
+        let About::Peer { side, id, database, user, address, .. } = self else { return Ok(()) };
         let letter = if *side == Side::Client { 'C' } else { 'S' };
         let database = if database.is_empty() { "(nodb)" } else { database };
         let user = if user.is_empty() { "(nouser)" } else { user };

@@ -20,3 +20,4 @@ pub use error::{Error, ServerError};
 pub use frame::Frame;
 pub use params::{Address, Bounds, Params};
 pub use stream::Transport;
+pub use weir_auth::{RequireAuth, Trust};

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use weir_auth::{RequireAuth, Trust};
+
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -46,8 +48,12 @@ pub struct Params {
     pub timeout: Duration,
     /// What the server may take besides; none: as long and as much as it likes.
     pub bounds: Option<Bounds>,
-    /// Whether a server that asks for the password as it is gets it.
-    pub clear: bool,
+    /// Which requests for a proof are answered.
+    pub require: RequireAuth,
+    /// What is known of the server when it makes one.
+    pub trust: Trust,
+    /// The `tls-server-end-point` of an encrypted connection (RFC 5929, section 4), to which SCRAM then binds.
+    pub binding: Option<Vec<u8>>,
 }
 
 /// What a server that is not trusted may take.
@@ -70,7 +76,9 @@ impl Params {
             options: Vec::new(),
             timeout: Duration::from_secs(60),
             bounds: None,
-            clear: true,
+            require: RequireAuth::Any,
+            trust: Trust::default(),
+            binding: None,
         }
     }
 

@@ -73,7 +73,7 @@ pub fn serve(options: Options) -> Result<i32, StartError> {
         signals: options.signals,
         inherited: options.inherited,
         predecessor: options.predecessor,
-        upgrade_socket: Some(upgrade_socket(&options.config.listen)),
+        upgrade_socket: Some(upgrade_socket(&options.config.listen, options.config.process.user.as_deref())),
     };
     let mut running = start_with(options.config, reload, (options.change, options.record), process)?;
     let beside = ready(&mut running)?;

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use weir_admin::Adopted;
 use weir_config::KeyChange;
 
+use crate::access::Reader;
 use crate::clock;
 use crate::journal::{Bounds, Journal};
 use crate::lock::lock;
@@ -27,6 +28,8 @@ const MOST_CHANGES: usize = 200;
 const LONGEST_VALUE: usize = 200;
 /// How long the record of an adopted change may take; a change of a whole cluster is recorded when its node adopts it.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
+/// Why a version has no outline.
+const UNREADABLE: &str = "the file could not be read";
 /// The file.
 const FILE: &str = "config.versions";
 
@@ -248,6 +251,29 @@ impl Version {
             more_changes,
             request: 0,
             outline,
+        }
+    }
+}
+
+impl Version {
+    /// The version as this reader may see it.
+    pub(crate) fn shown_to(mut self, reader: Reader) -> Version {
+        if !reader.sees_queries() {
+            self.changes.iter_mut().for_each(Difference::hide_query);
+            let hidden = |outline: String| weir_config::hide_queries(&outline).ok_or_else(|| UNREADABLE.to_owned());
+            self.outline = self.outline.and_then(hidden);
+        }
+        self
+    }
+}
+
+impl Difference {
+    /// Hides the values of a query: that they differ can still be seen.
+    pub(crate) fn hide_query(&mut self) {
+        if weir_config::is_query(&self.key) {
+            for value in [&mut self.old, &mut self.new].into_iter().flatten() {
+                weir_config::HIDDEN_QUERY.clone_into(value);
+            }
         }
     }
 }

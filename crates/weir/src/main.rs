@@ -14,6 +14,8 @@ mod completions;
 mod config_store;
 mod convert;
 mod events;
+#[cfg(test)]
+mod exposure_tests;
 mod failure;
 mod load;
 mod man;

@@ -76,7 +76,8 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Arguments {
 /// Executes the command line.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     if arguments.version {
-        weir_terminal::print_line(weir_runtime::VERSION);
+        let version = weir_runtime::VERSION;
+        weir_terminal::print_line(version.split(" (").next().unwrap_or(version));
         weir_terminal::print_line("This is Weir, with the files, the command line and the console of that PgBouncer.");
         return Ok(());
     }

@@ -1,14 +1,15 @@
 //! The test of a pool's server: log in as the pool would, query its version and its limits, disconnect.
 //!
-//! Uses TLS as configured for servers, with the second attempt of `allow` and `prefer`. The server is not trusted: the
-//! whole test has a deadline and a limit of bytes, and the password is sent in clear text only where [`Cleartext`]
-//! allows it.
+//! Logs in by the rules of the pool's own connections: TLS as configured for servers, with the second attempt of `allow`
+//! and `prefer`, channel binding, and `require_auth`. The server is not trusted: the whole test has a deadline and a limit
+//! of bytes.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use weir_admin::PoolTestResult;
 use weir_base::Host;
-use weir_config::{Config, Encryption, LoginFailure, Pool, SslMode};
+use weir_config::{Config, Encryption, LoginFailure, Pool};
 use weir_pgclient::{Bounds, Connection, DeadlineSocket, Error, Params, Transport};
 use weir_runtime::ServerTls;
 
@@ -16,6 +17,9 @@ use weir_runtime::ServerTls;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes that a server may send; the answers of a test take a few thousand.
 const MAX_BYTES: usize = 1 << 20;
+
+/// The protocol that PostgreSQL registered for ALPN.
+const ALPN: &[u8] = b"postgresql";
 
 /// The condition for connections of clients in `pg_stat_activity`. Of another role's backend `backend_type` is hidden; its
 /// database and its user are not, and the server's own processes have not both.
@@ -32,42 +36,32 @@ pub(crate) enum Login {
     Unknown,
 }
 
-/// Whether the password may be sent in clear text.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Cleartext {
-    /// If the server asks for it, as with the pool's connections.
-    Allowed,
-    /// Only over TLS, with a certificate that was verified.
-    OverVerifiedTls,
-}
-
 /// Tests one pool: what its server reports, or why it failed.
 pub(crate) fn test_pool(config: &Config, pool: &Pool) -> Result<PoolTestResult, String> {
     match login(config, pool) {
-        Login::As { user, password } => {
-            ask(config, pool, &user, password.as_deref(), Cleartext::OverVerifiedTls).map_err(|error| error.text)
-        }
+        Login::As { user, password } => ask(config, pool, &user, password.as_deref()).map_err(|error| error.text),
         Login::Unknown => {
             Err("it logs in with each client's own password, and none is known: give a user and a password".into())
         }
     }
 }
 
-/// The pool's own user, or the first listed one whose password is known.
+/// The pool's own user, or else the first listed one whose password is known: a server that asks for passwords gets that
+/// of one client, not one after the other. The console's users are left out, as no server needs to know them.
 pub(crate) fn login(config: &Config, pool: &Pool) -> Login {
     if let Some(user) = &pool.user {
-        return Login::As { user: user.clone(), password: pool.password.as_deref().map(str::to_owned) };
+        // As for the pool's connections: its own password, or the listed one of its user.
+        let password = pool.password.as_deref().or_else(|| config.auth.users.password(user));
+        return Login::As { user: user.clone(), password: password.map(str::to_owned) };
     }
-    listed(config).next().map_or(Login::Unknown, |(user, password)| Login::As { user, password })
-}
-
-/// The listed users with known passwords, except the console's: no server needs to know those.
-pub(crate) fn listed(config: &Config) -> impl Iterator<Item = (String, Option<String>)> + '_ {
-    let hashed =
-        |secret: &str| secret.starts_with("SCRAM-SHA-256$") || (secret.len() == 35 && secret.starts_with("md5"));
     let of_console = |user: &str| config.admin_users.iter().chain(&config.stats_users).any(|name| name == user);
-    let users = config.auth.users.iter().filter(move |(user, secret)| !hashed(secret) && !of_console(user));
-    users.map(|(user, secret)| (user.to_owned(), (!secret.is_empty()).then(|| secret.to_owned())))
+    let users = &config.auth.users;
+    let is_usable = |(user, secret): &(&str, &str)| secret.is_empty() || users.password(user).is_some();
+    let first = users.iter().filter(|(user, _)| !of_console(user)).find(is_usable);
+    first.map_or(Login::Unknown, |(user, _)| Login::As {
+        user: user.to_owned(),
+        password: users.password(user).map(str::to_owned),
+    })
 }
 
 /// Why a test failed.
@@ -83,9 +77,8 @@ pub(crate) fn ask(
     pool: &Pool,
     user: &str,
     password: Option<&str>,
-    cleartext: Cleartext,
 ) -> Result<PoolTestResult, TestError> {
-    ask_with_timeout(TIMEOUT, config, pool, (user, password), cleartext)
+    ask_with_timeout(TIMEOUT, config, pool, (user, password))
 }
 
 fn ask_with_timeout(
@@ -93,16 +86,14 @@ fn ask_with_timeout(
     config: &Config,
     pool: &Pool,
     login: (&str, Option<&str>),
-    cleartext: Cleartext,
 ) -> Result<PoolTestResult, TestError> {
     let begun = Instant::now();
-    let (connection, encrypted) =
-        log_in(timeout, config, pool, login, &[("application_name", "weir check")], cleartext)?;
+    let (connection, encrypted) = log_in(timeout, config, pool, login, &[("application_name", "weir check")])?;
     query_server(connection, encrypted, begun).map_err(|error| TestError::new(pool, login.0, &error))
 }
 
 /// Logs in at a pool's server, with these startup parameters. The connection as a whole has a time limit and a limit of
-/// bytes; a password is sent in clear text only over verified TLS.
+/// bytes.
 pub(crate) fn connect(
     timeout: Duration,
     config: &Config,
@@ -110,7 +101,7 @@ pub(crate) fn connect(
     login: (&str, Option<&str>),
     options: &[(&str, &str)],
 ) -> Result<Connection, TestError> {
-    log_in(timeout, config, pool, login, options, Cleartext::OverVerifiedTls).map(|(connection, _)| connection)
+    log_in(timeout, config, pool, login, options).map(|(connection, _)| connection)
 }
 
 fn log_in(
@@ -119,14 +110,15 @@ fn log_in(
     pool: &Pool,
     (user, password): (&str, Option<&str>),
     options: &[(&str, &str)],
-    cleartext: Cleartext,
 ) -> Result<(Connection, bool), TestError> {
     let tls = ServerTls::load(config).map_err(|text| TestError { text, about_user: false })?;
     let mut params = Params::new(&pool.target().host.to_string(), pool.target().port, user, &pool.database);
     params.password = password.map(str::to_owned);
     params = params.timeout(timeout).bounds(Bounds { until: Instant::now() + timeout, bytes: MAX_BYTES });
     params = options.iter().fold(params, |params, (name, value)| params.option(name, value));
-    let attempt = LoginAttempt { config, tls: &tls, host: &pool.target().host, params, cleartext };
+    params.require = pool.require_auth;
+    params.trust.expects_request = pool.user.is_some() && pool.password.is_some();
+    let attempt = LoginAttempt { config, tls: &tls, host: &pool.target().host, params };
     attempt.connect().map_err(|error| TestError::new(pool, user, &error))
 }
 
@@ -144,7 +136,6 @@ struct LoginAttempt<'a> {
     tls: &'a ServerTls,
     host: &'a Host,
     params: Params,
-    cleartext: Cleartext,
 }
 
 impl LoginAttempt<'_> {
@@ -165,18 +156,23 @@ impl LoginAttempt<'_> {
         let mut connection = Connection::open(&self.params).map_err(other)?;
         // A Unix socket is never encrypted, as for the pools.
         let asks = encryption != Encryption::Off && !matches!(self.host, Host::SocketDir(_));
-        let encrypted = asks && connection.ask_for_encryption().map_err(other)?;
+        let direct = self.config.tls.server.direct;
+        let encrypted = asks && (direct || connection.ask_for_encryption().map_err(other)?);
+        let mut params = self.params.clone();
         if encrypted {
             let begin = |socket: DeadlineSocket| {
-                let stream = self.tls.connect(self.config, self.host, socket)?;
+                let (stream, shown) = self.tls.connect(self.config, self.host, socket)?;
+                if direct && shown.alpn.as_deref() != Some(ALPN) {
+                    return Err(io::Error::other("the server is not PostgreSQL: it did not name its protocol (ALPN)"));
+                }
+                params.trust.verified = shown.certificate.is_some();
+                params.binding = shown.binding;
                 Ok(Box::new(stream) as Box<dyn Transport>)
             };
             connection = connection.encrypt(begin).map_err(|error| (error, LoginFailure::Handshake))?;
         } else if asks && encryption == Encryption::Required {
             return Err(other(Error::Login("server refused SSL".to_owned())));
         }
-        let verified = encrypted && self.config.tls.server.mode >= SslMode::VerifyCa;
-        let params = Params { clear: verified || self.cleartext == Cleartext::Allowed, ..self.params.clone() };
         match connection.login(&params) {
             Ok(()) => Ok((connection, encrypted)),
             // Only errors of this class depend on encryption (pg_hba.conf).
@@ -219,10 +215,15 @@ mod tests {
     /// Tests against a server that sends `first`, and then `again` until the connection is closed; returns the error,
     /// and what the server received.
     fn test_against(mode: &str, first: Vec<u8>, again: Vec<u8>) -> (String, Vec<u8>) {
+        test_with(mode, "", first, again)
+    }
+
+    /// The same for a pool with these keys too. A server without more to say closes once it has an answer.
+    fn test_with(mode: &str, keys: &str, first: Vec<u8>, again: Vec<u8>) -> (String, Vec<u8>) {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let text = format!(
             "[auth]\ntype = \"trust\"\n[auth.users]\na = \"\"\n[tls.server]\nmode = \"{mode}\"\n\
-             [pools.app]\nhost = \"127.0.0.1\"\nport = {}\nuser = \"app\"\npassword = \"hush\"\n",
+             [pools.app]\nhost = \"127.0.0.1\"\nport = {}\nuser = \"app\"\npassword = \"hush\"\n{keys}",
             server.local_addr().unwrap().port()
         );
         let config = weir_config::load(Path::new("weir.toml"), &|_| Ok(text.clone()), &|_| None).unwrap();
@@ -238,15 +239,15 @@ mod tests {
                     break;
                 }
             }
-            // Until the client closes.
-            let _ = stream.read_to_end(&mut received);
+            let mut answer = vec![0; 1024];
+            let count = stream.read(&mut answer).unwrap_or(0);
+            received.extend_from_slice(&answer[..count]);
             received
         });
         let timeout = Duration::from_secs(1);
         let begun = Instant::now();
         let login = ("app", Some("hush"));
-        let why =
-            ask_with_timeout(timeout, &config, &config.pools["app"], login, Cleartext::OverVerifiedTls).unwrap_err();
+        let why = ask_with_timeout(timeout, &config, &config.pools["app"], login).unwrap_err();
         // Without the deadline it would take hours.
         assert!(begun.elapsed() < 60 * timeout);
         (why.text, play.join().unwrap())
@@ -261,6 +262,26 @@ mod tests {
         let (why, received) = test_against("disable", frame(b'R', &3_u32.to_be_bytes()), Vec::new());
         assert!(why.contains("in clear text") && why.contains("verify-full"), "{why}");
         assert!(!received.windows(4).any(|bytes| bytes == b"hush"));
+    }
+
+    #[test]
+    fn require_auth_holds_for_a_test_of_a_pool() {
+        let codes = [("password", 3_u32), ("md5", 5), ("scram-sha-256", 10)];
+        for words in ["password", "md5", "scram-sha-256", "!md5", "any", "none"] {
+            for (method, code) in codes {
+                let rest: &[u8] = match code {
+                    5 => b"salt",
+                    10 => b"SCRAM-SHA-256\0\0",
+                    _ => b"",
+                };
+                let body = [&code.to_be_bytes()[..], rest].concat();
+                let settings = format!("require_auth = \"{words}\"\n");
+                let (why, received) = test_with("disable", &settings, frame(b'R', &body), Vec::new());
+                let may = words == "any" || words == method || words == "!md5" && method != "md5";
+                assert_eq!(!why.contains("require_auth does not allow"), may, "{words} {method}: {why}");
+                assert_eq!(received.windows(3).any(|bytes| bytes == b"p\0\0"), may, "{words} {method}");
+            }
+        }
     }
 
     #[test]

@@ -9,10 +9,7 @@ use std::sync::Arc;
 use weir_admin::PoolTestResult;
 use weir_config::{Config, Finding, Pool, Severity, max_servers};
 
-use crate::pool_test::{Cleartext, TestError, ask, listed};
-
-/// How many of the listed users are tested for a pool without a user of its own.
-const MAX_USERS: usize = 10;
+use crate::pool_test::{Login, TestError, ask, login};
 
 /// What the servers reported.
 pub(crate) struct ProbeResult {
@@ -28,16 +25,8 @@ pub(crate) fn probe(config: &Config) -> ProbeResult {
     let mut report = ProbeResult { table: vec![header.map(str::to_owned).to_vec()], findings: Vec::new() };
     let (mut rooms, wanted) = (BTreeMap::new(), servers_by_address(config));
     for pool in config.pools.values() {
-        let tried = match &pool.user {
-            Some(user) => {
-                let asked = ask(config, pool, user, pool.password.as_deref(), Cleartext::Allowed);
-                let asked = asked.map_err(|error| (Severity::Error, format!("pool {}: {}", pool.name, error.text)));
-                Ok((user.clone(), asked))
-            }
-            None => ask_as_listed_users(config, pool),
-        };
-        let row = match tried {
-            Ok((user, Ok(server))) => {
+        let row = match try_login(config, pool) {
+            Some((user, Ok(server))) => {
                 let wanted = wanted.get(&pool.target().to_string()).copied().unwrap_or(0);
                 // For others than the superuser.
                 let room = server.max_connections.saturating_sub(server.superuser_reserved_connections);
@@ -45,11 +34,11 @@ pub(crate) fn probe(config: &Config) -> ProbeResult {
                 let answer = if server.encrypted { "ok, encrypted" } else { "ok" };
                 row(pool, &user, answer, &server.version, &wanted.to_string(), &room.to_string())
             }
-            Ok((user, Err((severity, text)))) => {
+            Some((user, Err((severity, text)))) => {
                 report.find(config, pool, severity, text);
                 row(pool, &user, "no", "", "", "")
             }
-            Err(NoKnownUser) => {
+            None => {
                 let text = format!(
                     "pool {} could not be tried: it logs in with each client's own password, and none is known but \
                      for users of the console",
@@ -73,29 +62,20 @@ pub(crate) fn probe(config: &Config) -> ProbeResult {
     report
 }
 
-/// No listed user has a known password.
-struct NoKnownUser;
-
-/// The user of the last test, and its result.
+/// The user of a test, and its result.
 type Tried = (String, Result<PoolTestResult, (Severity, String)>);
 
-/// Tests the server of a pool that logs in as each client: as some of the listed users, until one is accepted. The
-/// server need not know all of them.
-fn ask_as_listed_users(config: &Config, pool: &Pool) -> Result<Tried, NoKnownUser> {
-    let mut last = Err(NoKnownUser);
-    for (user, password) in listed(config).take(MAX_USERS) {
-        match ask(config, pool, &user, password.as_deref(), Cleartext::Allowed) {
-            Ok(server) => return Ok((user, Ok(server))),
-            Err(TestError { text, about_user: false }) => {
-                return Ok((user, Err((Severity::Error, format!("pool {}: {text}", pool.name)))));
-            }
-            Err(TestError { text, about_user: true }) => {
-                let text = format!("pool {} lets in none of the listed users that were tried: {text}", pool.name);
-                last = Ok((user, Err((Severity::Warning, text))));
-            }
+/// Tests the server of a pool; none if no login is known. That the server does not know a listed user is no error.
+fn try_login(config: &Config, pool: &Pool) -> Option<Tried> {
+    let Login::As { user, password } = login(config, pool) else { return None };
+    let tried = ask(config, pool, &user, password.as_deref()).map_err(|TestError { text, about_user }| {
+        if about_user && pool.user.is_none() {
+            (Severity::Warning, format!("pool {} does not let in the listed user that was tried: {text}", pool.name))
+        } else {
+            (Severity::Error, format!("pool {}: {text}", pool.name))
         }
-    }
-    last
+    });
+    Some((user, tried))
 }
 
 impl ProbeResult {

@@ -48,7 +48,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// The process that serves a configuration now, for one that would also do without: none, if there is none.
 pub(crate) fn predecessor(config: &Config) -> Result<Option<Predecessor>, Failure> {
-    match Predecessor::ask(&upgrade_socket(&config.listen), config.process.user.as_deref()) {
+    let user = config.process.user.as_deref();
+    match Predecessor::ask(&upgrade_socket(&config.listen, user), user) {
         Ok(old) => Ok(Some(old)),
         Err(NotTaken::Absent) => {
             eprintln!("weir: old process not found, try to continue normally");
@@ -61,8 +62,9 @@ pub(crate) fn predecessor(config: &Config) -> Result<Option<Predecessor>, Failur
 /// Takes over, and serves.
 fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let (store, config) = serve::open(&arguments.file, |_| {})?;
-    let socket = upgrade_socket(&config.listen);
-    let old = Predecessor::ask(&socket, config.process.user.as_deref()).map_err(|why| {
+    let user = config.process.user.as_deref();
+    let socket = upgrade_socket(&config.listen, user);
+    let old = Predecessor::ask(&socket, user).map_err(|why| {
         let start = if matches!(why, NotTaken::Absent) { "; start one with: weir serve FILE" } else { "" };
         Failure::Message(format!("can't take over from the process that serves, at {}: {why}{start}", socket.display()))
     })?;

@@ -15,6 +15,8 @@ pub struct Snapshot<'a> {
     pub version: &'a str,
     /// The current time: microseconds since 1970.
     pub now_wall: u64,
+    /// The reader may not see queries of the configuration, which may hold secrets.
+    pub hides_queries: bool,
 }
 
 /// The type of a column, as drivers receive it.

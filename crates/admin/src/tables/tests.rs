@@ -218,7 +218,13 @@ fn stats(database: &str, xacts: u64) -> DatabaseStats {
 
 fn table(what: Show) -> Table {
     let (config, report) = (config(), report());
-    let snapshot = Snapshot { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 951_782_410_000_000 };
+    let snapshot = Snapshot {
+        report: &report,
+        config: &config,
+        version: "Weir 0.1.0",
+        now_wall: 951_782_410_000_000,
+        hides_queries: false,
+    };
     let mut table = show(what, &snapshot);
     table.rows.extend(connections().iter().filter_map(|(of, record)| connection_row(what, *of, record)));
     table
@@ -255,7 +261,8 @@ fn every_table_has_the_columns_of_the_reference_in_their_order_and_of_their_type
 fn with_a_pgbouncer_ini_the_pools_have_pgbouncers_columns_and_no_other() {
     let (mut config, report) = (config(), report());
     config.format = weir_config::FileFormat::Ini;
-    let snapshot = Snapshot { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 1 };
+    let snapshot =
+        Snapshot { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 1, hides_queries: false };
     let table = show(Show::Pools, &snapshot);
     assert_eq!(table.columns.last().map(|column| column.name), Some("load_balance_hosts"));
     assert!(table.columns.len() == 17 && table.rows.iter().all(|row| row.len() == 17));
@@ -318,7 +325,7 @@ fn the_cluster_shows_who_has_how_much_and_nodes_without_anything() {
     let view = ClusterView { node: "a".into(), nodes, pools: vec![pool], ..Default::default() };
     let report = Report { cluster: Some(Arc::new(view)), ..Report::default() };
     let config = Config::default();
-    let snapshot = Snapshot { report: &report, config: &config, version: "", now_wall: 0 };
+    let snapshot = Snapshot { report: &report, config: &config, version: "", now_wall: 0, hides_queries: false };
     let lines = |what| -> Vec<String> {
         let joined = |row: &Row| row.iter().map(|value| value.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(",");
         show(what, &snapshot).rows.iter().map(joined).collect()
@@ -343,7 +350,11 @@ fn faults_of_weir_itself_say_what_since_when_and_what_to_do() {
     report.merge(known);
     report.merge(Report::default());
     let config = Config::default();
-    let rows = show(Show::Faults, &Snapshot { report: &report, config: &config, version: "", now_wall: 0 }).rows;
+    let rows = show(
+        Show::Faults,
+        &Snapshot { report: &report, config: &config, version: "", now_wall: 0, hides_queries: false },
+    )
+    .rows;
     let lines: Vec<String> =
         rows.into_iter().map(|row| row.into_iter().flatten().collect::<Vec<_>>().join(",")).collect();
     assert_eq!(
@@ -485,7 +496,8 @@ fn a_parameter_that_a_driver_asks_for_is_a_table_of_its_own() {
 #[test]
 fn a_table_that_lists_connections_makes_its_rows_of_them_alone() {
     let (config, report) = (config(), report());
-    let snapshot = Snapshot { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 0 };
+    let snapshot =
+        Snapshot { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 0, hides_queries: false };
     for entry in TABLES.iter().filter(|entry| !entry.show.lists().is_empty()) {
         assert!(show(entry.show, &snapshot).rows.is_empty(), "{}", entry.show.name());
         assert!(!table(entry.show).rows.is_empty(), "{}", entry.show.name());

@@ -2,11 +2,13 @@
 //!
 //! An admin of the control plane may change pools, but must not learn the passwords in the file: moving a pool, or
 //! making another one with its secret, requires that secret. So a change is refused that gives a stored secret a new
-//! host, port or user, that encrypts less, or that names a file or a variable to read a password from. The file
-//! itself, read at the start or by a RELOAD, belongs to the operator and is not checked here.
+//! host, port or user, that lets a server ask for it in more ways, that encrypts less, or that names a file or a variable
+//! to read a password from. The file itself, read at the start or by a RELOAD, belongs to the operator and is not checked
+//! here.
 
-use std::collections::HashSet;
+use std::sync::Arc;
 
+use weir_auth::{Method, RequireAuth};
 use weir_base::{Host, Target};
 
 use crate::model::{Config, Pool};
@@ -31,49 +33,54 @@ const ASKER: &str = "name a pool of a known server as auth_dbname, or change the
 const IN_FILE: &str = "change the file, and RELOAD";
 
 /// A stored secret.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 enum Secret<'a> {
     /// The password of this pool.
     OfPool(&'a str),
     /// The secret of a listed user.
     Listed(&'a str),
-    /// The secrets of all listed users: each client logs in as itself.
+    /// The secrets of all clients: each logs in as itself.
     Clients,
 }
 
-/// A secret, the user that it logs in as, and the target.
-#[derive(Clone, PartialEq, Eq, Hash)]
+/// A secret, the user that it logs in as, the target, and how that may ask for it.
+#[derive(Clone)]
 struct Way<'a> {
     secret: Secret<'a>,
     user: &'a str,
     target: &'a Target,
+    require: RequireAuth,
 }
 
-/// A way; `through` is the pool whose server is the target, `of` the pool whose clients need it.
+/// A way; `through` is the pool whose server is the target.
 struct Route<'a> {
     way: Way<'a>,
     through: &'a Pool,
-    of: &'a str,
 }
 
 /// Checks whether the change `edit`, which turns `before` into `after`, sends a stored secret to a new target.
 pub fn find_exposure(before: &Config, after: &Config, edit: &Edit) -> Option<Exposure> {
     let (name, keys) = match edit {
-        // A changed user comes with its secret, and a dropped pool sends none.
-        Edit::User(..) | Edit::Pool(_, Operation::Drop) => return None,
+        // A changed user comes with its secret.
+        Edit::User(..) => return None,
         Edit::Pool(name, Operation::Create(keys) | Operation::Alter(keys)) => (Some(name.as_str()), Some(keys)),
-        Edit::Setting(_) | Edit::Restore(_) => (None, None),
+        // Where a dropped pool answered an auth_query, another one may do so now.
+        Edit::Pool(_, Operation::Drop) | Edit::Setting(_) | Edit::Restore(_) => (None, None),
     };
-    let known: HashSet<Way<'_>> = routes(before).into_iter().map(|route| route.way).collect();
+    let known: Vec<Way<'_>> = routes(before).into_iter().map(|route| route.way).collect();
     let routes = routes(after);
-    let concerned = |route: &&Route<'_>| name.is_none_or(|name| route.of == name || route.through.name == name);
     let given = |route: &Route<'_>| match route.way.secret {
         Secret::OfPool(pool) if Some(pool) == name => gives(keys),
         Secret::OfPool(pool) => restores_with(edit, &format!("pools.{pool}.password")),
         Secret::Listed(_) | Secret::Clients => false,
     };
-    let new = routes.iter().filter(concerned).find(|route| !given(route) && !is_known(route, &known, before));
-    new.map(refusal).or_else(|| weaker(before, after, &routes))
+    let allows = |way: &Way<'_>, require: RequireAuth| way.require.is_as_strict_as(require);
+    let new = routes.iter().filter(|route| !given(route)).find_map(|route| {
+        let old = uses(&route.way, route.through, &known, before);
+        let is_known = old.iter().any(|require| allows(&route.way, *require));
+        (!is_known).then(|| if old.is_empty() { refusal(route) } else { loosened(route) })
+    });
+    new.or_else(|| weaker(before, after, &routes))
 }
 
 /// Checks whether a change names a source of a password; callers check this before they read anything.
@@ -101,11 +108,11 @@ fn routes(config: &Config) -> Vec<Route<'_>> {
     let mut routes = Vec::new();
     for pool in config.pools.values().chain(&config.fallback) {
         let (secret, user) = match &pool.user {
-            None => (config.auth.users.iter().any(|(_, secret)| !secret.is_empty()).then_some(Secret::Clients), ""),
+            None => (have_secrets(config, pool).then_some(Secret::Clients), ""),
             Some(user) if pool.password.is_some() => (Some(Secret::OfPool(&pool.name)), user.as_str()),
             Some(user) => (listed(config, user), user.as_str()),
         };
-        add(&mut routes, secret, user, pool, &pool.name);
+        add(&mut routes, secret, user, pool);
         ask(&mut routes, config, Some(pool));
     }
     // For operators at the console, which has no pool.
@@ -113,19 +120,26 @@ fn routes(config: &Config) -> Vec<Route<'_>> {
     routes
 }
 
+/// Whether clients of a pool may have secrets: listed ones, those that a server is asked for, or what they log in with.
+fn have_secrets(config: &Config, pool: &Pool) -> bool {
+    config.auth.users.iter().any(|(_, secret)| !secret.is_empty())
+        || !matches!(config.auth.method, Method::Trust | Method::Any | Method::Cert)
+        || asker(config, Some(pool)).is_some()
+}
+
 /// The way of the auth_query for a pool's unlisted users.
 fn ask<'a>(routes: &mut Vec<Route<'a>>, config: &'a Config, pool: Option<&'a Pool>) {
     let Some((asker, place)) = asker(config, pool) else { return };
     // Where it asks as the pool's own user, it does so with the pool's password.
     if place.user.as_deref() != Some(asker) {
-        add(routes, listed(config, asker), asker, place, pool.map_or("", |pool| &pool.name));
+        add(routes, listed(config, asker), asker, place);
     }
 }
 
-fn add<'a>(routes: &mut Vec<Route<'a>>, secret: Option<Secret<'a>>, user: &'a str, through: &'a Pool, of: &'a str) {
+fn add<'a>(routes: &mut Vec<Route<'a>>, secret: Option<Secret<'a>>, user: &'a str, through: &'a Pool) {
     let Some(secret) = secret else { return };
-    let way = |target| Way { secret: secret.clone(), user, target };
-    routes.extend(through.targets.iter().map(|target| Route { way: way(target), through, of }));
+    let way = |target| Way { secret: secret.clone(), user, target, require: through.require_auth };
+    routes.extend(through.targets.iter().map(|target| Route { way: way(target), through }));
 }
 
 fn listed<'a>(config: &Config, user: &'a str) -> Option<Secret<'a>> {
@@ -142,20 +156,35 @@ fn asker<'a>(config: &'a Config, pool: Option<&'a Pool>) -> Option<(&'a str, &'a
     Some((user, place?))
 }
 
-/// Whether a secret is sent this way already.
-fn is_known(route: &Route<'_>, known: &HashSet<Way<'_>>, before: &Config) -> bool {
-    let way = &route.way;
-    known.contains(way)
-        || match way.secret {
-            Secret::Listed(_) => known.contains(&Way { secret: Secret::Clients, user: "", target: way.target }),
-            // Another pool's password that equals this pool's password of before.
-            Secret::OfPool(_) => before.pools.values().chain(&before.fallback).any(|pool| {
-                pool.user.as_deref() == Some(way.user)
-                    && pool.password == route.through.password
-                    && pool.targets.contains(way.target)
-            }),
-            Secret::Clients => false,
-        }
+/// How this target may ask for this secret already; empty if the secret is not sent there.
+fn uses(way: &Way<'_>, through: &Pool, known: &[Way<'_>], before: &Config) -> Vec<RequireAuth> {
+    let is_same = |old: &&Way<'_>| {
+        let of_clients = old.secret == Secret::Clients && matches!(way.secret, Secret::Listed(_));
+        old.target == way.target && (of_clients || (&old.secret, old.user) == (&way.secret, way.user))
+    };
+    let mut found: Vec<RequireAuth> = known.iter().filter(is_same).map(|old| old.require).collect();
+    if let Secret::OfPool(_) = way.secret {
+        // Another pool's password that equals this pool's password of before.
+        let equal = |pool: &&Arc<Pool>| {
+            pool.user.as_deref() == Some(way.user)
+                && pool.password == through.password
+                && pool.targets.contains(way.target)
+        };
+        found.extend(before.pools.values().chain(&before.fallback).filter(equal).map(|pool| pool.require_auth));
+    }
+    found
+}
+
+/// The refusal of a change after which a server may ask for a secret in more ways.
+fn loosened(route: &Route<'_>) -> Exposure {
+    let target = route.way.target;
+    let (what, hint) = match route.way.secret {
+        Secret::OfPool(pool) => (format!("the stored password of pool {pool}"), AGAIN),
+        Secret::Listed(user) => (format!("the listed secret of user {user}"), IN_FILE),
+        Secret::Clients => ("the secrets of clients".to_owned(), IN_FILE),
+    };
+    let message = format!("{target} could ask for {what} in ways that require_auth does not allow it now");
+    Exposure { key: "require_auth", message, hint }
 }
 
 fn refusal(route: &Route<'_>) -> Exposure {
@@ -172,7 +201,7 @@ fn refusal(route: &Route<'_>) -> Exposure {
             let what = format!("the listed secret of user {user}, who asks about users, would go to {target}");
             ("auth_user", what, ASKER)
         }
-        Secret::Clients => ("user", format!("the listed secrets of clients would go to {target}"), OWN),
+        Secret::Clients => ("user", format!("the secrets of clients would go to {target}"), OWN),
     };
     Exposure { key, message: format!("{what}, where it has not gone before"), hint }
 }

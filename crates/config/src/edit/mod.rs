@@ -26,7 +26,7 @@ use crate::table::Section;
 pub use assign::{Assignment, is_settable};
 pub use changes::{KeyChange, changes};
 pub use exposure::{Exposure, find_exposure, find_password_source};
-pub use outline::{NotRestored, Restore, outline, outline_changes, restore};
+pub use outline::{NotRestored, Restore, hide_queries, outline, outline_changes, restore};
 pub(crate) use overlay::lay_over;
 pub use rewrite::rewrite;
 pub use shared::{

@@ -13,6 +13,7 @@ use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike};
 use crate::field::FieldMut;
 use crate::kind::Kind;
 use crate::model::Config;
+use crate::queries::{HIDDEN_QUERY, is_query};
 use crate::table::{Section, Setting};
 
 use super::Value;
@@ -57,6 +58,23 @@ pub fn outline(text: &str) -> Option<String> {
     let mut outline = DocumentMut::new();
     *outline.as_table_mut() = bare(parse(text)?.as_table(), &[]);
     Some(outline.to_string())
+}
+
+/// An outline without its queries, for those who may not change them; `None` if it is not TOML.
+pub fn hide_queries(outline: &str) -> Option<String> {
+    let mut document = parse(outline)?;
+    hide(document.as_table_mut());
+    Some(document.to_string())
+}
+
+fn hide(table: &mut dyn TableLike) {
+    for (key, item) in table.iter_mut() {
+        match item.as_table_like_mut() {
+            Some(inner) => hide(inner),
+            None if is_query(&key) => *item = Item::Value(HIDDEN_QUERY.into()),
+            None => {}
+        }
+    }
 }
 
 /// What differs between two outlines, by object and key. A withheld secret equals every other one.

@@ -173,3 +173,38 @@ fn encryption_towards_servers_gets_no_weaker() {
         assert!(why.reason().contains("file"), "{name}: {}", why.reason());
     }
 }
+
+#[test]
+fn a_server_may_not_ask_for_a_secret_in_more_ways() {
+    for words in ["any", "password", "!md5"] {
+        refused(altered("shop", &[("require_auth", words)]), "require_auth");
+        refused(altered("clients", &[("require_auth", words)]), "require_auth");
+        refused(set("require_auth", words), "require_auth");
+        assert_eq!(altered("shop", &[("require_auth", words), ("password", "given")]), None);
+        assert_eq!(altered("shop", &[("require_auth", words), ("password", "null")]), None, "there is none");
+        refused(made(&[("host", "db2"), ("user", "app"), ("require_auth", words)]), "require_auth");
+    }
+    for words in ["auto", "scram-sha-256", "md5,scram-sha-256", "none"] {
+        assert_eq!(altered("shop", &[("require_auth", words)]), None, "{words}");
+        assert_eq!(set("require_auth", words), None, "{words}");
+    }
+}
+
+#[test]
+fn a_dropped_pool_leaves_the_auth_query_to_no_new_server() {
+    let text = format!("{FILE}\n[pools.\"*\"]\nhost = \"evil\"\nuser = \"x\"\npassword = \"y\"\n")
+        .replace("auth_user = \"asker\"", "auth_user = \"asker\"\nauth_dbname = \"local\"");
+    refused(judged(&text, Edit::Pool("local".to_owned(), Operation::Drop)), "auth_user");
+    assert_eq!(judged(&text, Edit::Pool("shop".to_owned(), Operation::Drop)), None);
+}
+
+#[test]
+fn clients_have_secrets_also_where_none_is_listed() {
+    let file = |auth: &str| format!("[auth]\n{auth}\n[pools.a]\nhost = \"h\"\n");
+    let moved =
+        |auth: &str| judged(&file(auth), Edit::Pool("a".to_owned(), Operation::Alter(keys(&[("host", "evil")]))));
+    refused(moved("type = \"plain\"\nquery_user = \"q\""), "user");
+    refused(moved("type = \"pam\""), "user");
+    assert_eq!(moved("type = \"trust\""), None);
+    assert_eq!(moved("type = \"any\""), None);
+}

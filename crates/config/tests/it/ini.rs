@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use weir_base::{Host, OnDirty, PoolMode, Span, Target};
-use weir_config::{Balance, Config, FileFormat, HostLimits, Method, SessionAttrs, Severity, SslMode, review, show};
+use weir_config::{
+    Balance, Config, FileFormat, HostLimits, Method, SessionAttrs, Severity, SslMode, describe, review, show,
+};
 
 use crate::common::load_ini;
 
@@ -348,4 +350,27 @@ fn no_text_of_the_whole_holds_a_secret() {
     let facts = HostLimits { descriptors: 100, cores: 1 };
     let all = format!("{config:?} {:?} {:?}", show(&config), review(&config, &facts));
     assert!(!all.contains("a secret"), "{all}");
+}
+
+#[test]
+fn each_number_and_time_that_pgbouncer_takes_is_taken() {
+    let rows = show(&with(""));
+    let settings = rows.iter().filter_map(|row| Some((row.key, describe(row.key)?)));
+    let settings: Vec<_> = settings.filter(|(_, about)| ["number", "size", "time"].contains(&about.kind)).collect();
+    assert!(settings.len() > 40, "{}", settings.len());
+    for (key, about) in settings {
+        // A port and a peer that do not exist stop PgBouncer too.
+        let most = if key.ends_with("_port") || key == "peer_id" { "0x3fff" } else { "2147483647" };
+        for value in ["0x10", "010", "10", "+10", "1", most] {
+            let text = format!("[pgbouncer]\n{key} = {value}\n");
+            let config = weir_config::load(Path::new("pgbouncer.ini"), &|_| Ok(text.clone()), &|_| None);
+            assert!(config.is_ok(), "{key} = {value}: {}", config.err().map(|e| e.to_string()).unwrap_or_default());
+        }
+        assert!(!about.description.is_empty());
+    }
+    assert_eq!(
+        (with("verbose = 10").log.verbose, with("max_packet_size = 2147483647").max_packet_size),
+        (9, 0x7fff_ffff)
+    );
+    assert_eq!(with("query_timeout = 0x10").limits.query_timeout, Span::from_secs(16));
 }

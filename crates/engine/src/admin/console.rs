@@ -53,6 +53,11 @@ impl Console {
         &self.database
     }
 
+    /// Whether its operator may do everything.
+    pub(crate) fn is_admin(&self) -> bool {
+        self.role == Role::Admin
+    }
+
     /// Takes the first message off the received bytes.
     pub(crate) fn read(&mut self, received: &mut Vec<u8>) -> ConsoleInput {
         let head = match Head::parse(received) {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use weir_admin::{Fault, Finding};
 use weir_base::Time;
-use weir_config::Config;
+use weir_config::{Config, FileFormat};
 
 /// The state of this worker for operators.
 pub(crate) struct Admin {
@@ -75,8 +75,11 @@ impl Admin {
         }
     }
 
-    /// The program's name and version.
-    pub(crate) fn version(&self) -> &'static str {
-        self.version
+    /// The program's name and version. With an ini it is only what PgBouncer says, which tools read by its form.
+    pub(crate) fn version(&self, format: FileFormat) -> &'static str {
+        match (format, self.version.split_once(" (")) {
+            (FileFormat::Ini, Some((of_pgbouncer, _))) => of_pgbouncer,
+            _ => self.version,
+        }
     }
 }

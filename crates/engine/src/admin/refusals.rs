@@ -16,12 +16,19 @@ pub(crate) struct RefusalCounts {
 
 impl RefusalCounts {
     /// Counts a client, by its names, that this pool, or none, has refused.
-    pub(crate) fn count(&mut self, pool: Option<&mut PoolSlot>, refusal: &Refusal, (user, application): (&str, &str)) {
+    pub(crate) fn count(
+        &mut self,
+        pool: Option<&mut PoolSlot>,
+        refusal: &Refusal,
+        (user, application, proven): (&str, &str, bool),
+    ) {
         let class = refusal.class();
         let counts = match pool {
             Some(slot) => {
-                if class != Class::Other {
-                    slot.counts.refused_by.count(user, application, 1);
+                match (class, proven) {
+                    (Class::Other, _) => {}
+                    (_, true) => slot.counts.refused_by.count(user, application, 1),
+                    (_, false) => slot.counts.refused_by.count_unproven(user, application, 1),
                 }
                 &mut slot.counts.refusals
             }

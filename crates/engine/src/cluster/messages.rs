@@ -41,8 +41,8 @@ pub(crate) enum Payload {
     LookedUp { id: u64, answer: Result<UserSecret, Refusal> },
     /// A login has failed with a secret from an auth_query: the receiver's cached answer may be old, too.
     Distrust { database: Arc<str>, user: Arc<str> },
-    /// All connections are in use: the receiver closes its oldest connection without a login.
-    MakeRoom,
+    /// All connections are in use: the receiver closes a connection without a login for one from this origin.
+    MakeRoom(Origin),
     /// A login from this origin has failed; its next refusal is delayed longer, on each worker.
     Failed(Origin),
     /// About a pool that spans workers, between its owner and a borrower; may come with a server's socket.

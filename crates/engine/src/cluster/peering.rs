@@ -70,11 +70,14 @@ pub(crate) fn take_hop(secret: &mut [u8]) -> bool {
     true
 }
 
+/// Requests for a peer whose senders' connections were closed to make room.
+const MAX_ALONE: usize = 1000;
+
 /// A request that is passed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Forward {
-    /// The client that asked, to be closed when it is done.
-    pub(crate) requester: Peer,
+    /// The client that asked, to be closed when it is done; none if it was closed to make room.
+    pub(crate) requester: Option<Peer>,
     /// What the peer receives.
     pub(crate) pid: u32,
     pub(crate) secret: Vec<u8>,
@@ -154,6 +157,19 @@ impl Peering {
         self.pools.entry(to).or_default().waiting.push_back(forward);
     }
 
+    /// The connection of a sender is closed to make room; its request is passed on, unless there are too many of these.
+    pub(crate) fn leave(&mut self, sender: Peer) {
+        for pool in self.pools.values_mut() {
+            let alone = pool.waiting.iter().filter(|forward| forward.requester.is_none()).count();
+            let Some(at) = pool.waiting.iter().position(|forward| forward.requester == Some(sender)) else { continue };
+            if alone < MAX_ALONE {
+                pool.waiting[at].requester = None;
+            } else {
+                pool.waiting.remove(at);
+            }
+        }
+    }
+
     /// The request for a peer that is next, if it may be passed on now.
     pub(crate) fn next(&mut self, to: u16, config: &Config) -> Option<Forward> {
         let pool = self.pools.get_mut(&to)?;
@@ -228,7 +244,7 @@ mod tests {
         let peer = weir_config::PeerRules { host: "/tmp".into(), port: 6432, pool_size: Some(1) };
         config.peers.insert(2, peer);
         let mut peering = Peering::default();
-        let forward = |n| Forward { requester: Peer::new(n, 1), pid: n, secret: Vec::new() };
+        let forward = |n| Forward { requester: Some(Peer::new(n, 1)), pid: n, secret: Vec::new() };
         for n in [1, 2] {
             peering.wait(2, forward(n));
         }
@@ -257,7 +273,7 @@ mod tests {
         assert_eq!(peering.target(3, &config), None);
         assert!(!peering.may_be_own(key(2), &config));
         assert!(peering.may_be_own(key(0), &config), "of a client that came before the number");
-        peering.wait(2, Forward { requester: Peer::new(1, 1), pid: 1, secret: Vec::new() });
+        peering.wait(2, Forward { requester: Some(Peer::new(1, 1)), pid: 1, secret: Vec::new() });
         peering.next(2, &config).unwrap();
         peering.adopt(&config);
         assert_eq!(peering.figures().count(), 1, "a reload forgets no node");

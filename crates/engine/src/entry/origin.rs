@@ -1,11 +1,11 @@
-//! The origin of failed logins.
+//! The origin of clients without a login.
 
 use std::net::IpAddr;
 
 use weir_base::ClientAddr;
 
-/// The unit by which the throttle of failed logins counts.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// The unit by which failed logins, and connections without a login, are counted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Origin {
     /// An IPv4 address.
     V4(u32),

@@ -1,16 +1,19 @@
-//! Unauthenticated clients: how much memory they may hold, and which of them are closed to make room for others.
+//! Clients without a login: how much memory they may hold, and which of them are closed to make room for others.
 //!
 //! Each may send a little ahead of its login; further bytes come from a shared budget, and a client that exceeds the
-//! rest of it is refused. If all connections are in use, the oldest unauthenticated clients are closed for new ones.
+//! rest of it is refused. If all connections are in use, one makes room for a new one: the oldest of the origin with the
+//! most, so that a flood from one origin closes its own; without such an origin the oldest of all. A client that has sent
+//! a request to cancel counts as well, as it shows no login.
 //!
 //! Bounds: [`OWN_SHARE`] bytes for each client, [`MAX_OF_ONE`] for one, [`MAX_OF_ALL`] beyond the own shares for all
 //! of a worker. `arrive` bounds their number, `client_login_timeout` their time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use weir_base::{ClientAddr, Peer, Span, Time};
 use weir_session::Refusal;
 
+use crate::entry::origin::Origin;
 use crate::peers::{ClientPhase, ClientSlot, Peers};
 
 /// Bytes that each client may send in any case: startup packets and passwords are shorter.
@@ -21,31 +24,28 @@ const MAX_OF_ONE: usize = 80 << 10;
 const MAX_OF_ALL: usize = 16 << 20;
 /// After this time without a login a client may be closed to make room.
 const EVICT_AFTER: Span = Span::from_secs(5);
+/// The same for clients of an origin with more of them than the new one's: longer than a login usually takes.
+const EVICT_BUSY_AFTER: Span = Span::from_millis(500);
+/// How many clients and origins are looked at for one that makes room.
+const LOOKS: usize = 64;
 /// The shortest interval between requests to other workers to make room.
 const ASK_AGAIN: Span = Span::from_millis(10);
 
-/// The unauthenticated clients of a worker.
+/// The clients of a worker without a login.
 #[derive(Default)]
 pub(crate) struct PreLogin {
-    /// In order of arrival; some have logged in or disconnected since.
-    queue: VecDeque<Peer>,
-    /// The queue's length at which those are removed.
-    sweep_at: usize,
+    /// By their numbers, so in order of arrival.
+    clients: BTreeMap<u64, (Peer, Origin)>,
+    /// The numbers of those of each origin.
+    origins: HashMap<Origin, BTreeSet<u64>>,
+    /// The origins by how many they have.
+    ranks: BTreeSet<(usize, Origin)>,
     /// Bytes that they hold beyond their own shares.
     held: usize,
     asked_others: Time,
 }
 
 impl PreLogin {
-    /// A client has connected.
-    pub(crate) fn begin(&mut self, peer: Peer, peers: &Peers) {
-        if self.queue.len() >= self.sweep_at {
-            self.queue.retain(|peer| peers.get_client(*peer).is_some_and(|client| client.phase.is_unauthenticated()));
-            self.sweep_at = 2 * self.queue.len() + 64;
-        }
-        self.queue.push_back(peer);
-    }
-
     /// Buffers input that can't be handled yet: all of it, or nothing if that exceeds a limit. Logged-in clients are
     /// not limited here.
     ///
@@ -70,8 +70,9 @@ impl PreLogin {
         Ok(())
     }
 
-    /// A client's buffer or phase has changed: updates its charge.
+    /// A client's buffer, address or phase has changed: updates its charge, and counts it or does so no more.
     pub(crate) fn charge(&mut self, client: &mut ClientSlot) {
+        self.count(client);
         let unauthenticated = client.phase.is_unauthenticated();
         if unauthenticated && client.waiting.is_empty() {
             client.waiting = Vec::new();
@@ -85,24 +86,84 @@ impl PreLogin {
     pub(crate) fn discharge(&mut self, client: &mut ClientSlot) {
         self.held -= client.charged as usize;
         client.charged = 0;
+        if client.counted {
+            self.remove(client.id);
+            client.counted = false;
+        }
     }
 
-    /// The client to close for a new connection: the oldest, if it is old enough and not `spared`. Clients whose
-    /// socket is on its way to another worker are skipped.
-    pub(crate) fn evict(&mut self, now: Time, peers: &Peers, spared: impl Fn(&ClientAddr) -> bool) -> Option<Peer> {
-        while let Some(peer) = self.queue.front().copied() {
-            let client = peers.get_client(peer).filter(|client| client.phase.is_unauthenticated());
-            if client.is_some_and(|client| now.since(client.connected_at) < EVICT_AFTER) {
-                return None;
-            }
-            self.queue.pop_front();
-            let evicted =
-                |client: &ClientSlot| !spared(&client.addr) && !matches!(client.phase, ClientPhase::Moving(_));
-            if client.is_some_and(evicted) {
-                return Some(peer);
+    fn count(&mut self, client: &mut ClientSlot) {
+        let counts = client.phase.may_make_room();
+        if client.counted && !counts {
+            self.remove(client.id);
+        }
+        if counts {
+            let origin = Origin::of(&client.addr);
+            // A load balancer's header may have named another address.
+            match self.clients.get(&client.id) {
+                Some((_, counted)) if *counted == origin => {}
+                Some(_) => {
+                    self.remove(client.id);
+                    self.add(client, origin);
+                }
+                None => self.add(client, origin),
             }
         }
-        None
+        client.counted = counts;
+    }
+
+    fn add(&mut self, client: &ClientSlot, origin: Origin) {
+        self.clients.insert(client.id, (client.peer, origin));
+        let of_origin = self.origins.entry(origin).or_default();
+        self.ranks.remove(&(of_origin.len(), origin));
+        of_origin.insert(client.id);
+        self.ranks.insert((of_origin.len(), origin));
+    }
+
+    fn remove(&mut self, id: u64) {
+        let Some((_, origin)) = self.clients.remove(&id) else { return };
+        let Some(of_origin) = self.origins.get_mut(&origin) else { return };
+        self.ranks.remove(&(of_origin.len(), origin));
+        of_origin.remove(&id);
+        match of_origin.len() {
+            0 => drop(self.origins.remove(&origin)),
+            left => drop(self.ranks.insert((left, origin))),
+        }
+    }
+
+    /// How many clients of this origin have no login.
+    fn of_origin(&self, origin: Origin) -> usize {
+        self.origins.get(&origin).map_or(0, BTreeSet::len)
+    }
+
+    /// The client to close for a connection from `from`, if one is old enough and not `spared`. Clients whose socket is on its
+    /// way to another worker are skipped, and those that are being handled now.
+    pub(crate) fn evict(
+        &self,
+        now: Time,
+        peers: &Peers,
+        from: Origin,
+        spared: impl Fn(&ClientAddr) -> bool,
+    ) -> Option<Peer> {
+        let closable = |peer: Peer, age: Span| {
+            peers.get_client(peer).is_some_and(|client| {
+                client.phase.may_make_room()
+                    && !matches!(client.phase, ClientPhase::Moving(_))
+                    && now.since(client.connected_at) >= age
+                    && !spared(&client.addr)
+            })
+        };
+        let share = self.of_origin(from);
+        let busier = self.ranks.iter().rev().take_while(|(count, origin)| *count > share + 1 && *origin != from);
+        let of_busier = busier.flat_map(|(_, origin)| self.origins.get(origin).into_iter().flatten());
+        let of_busier = of_busier.filter_map(|id| self.clients.get(id)).take(LOOKS);
+        let busy = of_busier.map(|(peer, _)| *peer).find(|peer| closable(*peer, EVICT_BUSY_AFTER));
+        // A flood must not close those of quieter origins.
+        let oldest = || {
+            let others = self.clients.values().filter(|(_, origin)| self.of_origin(*origin) >= share);
+            others.take(LOOKS).map(|(peer, _)| *peer).find(|peer| closable(*peer, EVICT_AFTER))
+        };
+        busy.or_else(oldest)
     }
 
     /// No client here can be closed: returns whether to send other workers a request, at a limited rate.

@@ -9,6 +9,7 @@ use weir_session::startup::StartupRequest;
 use crate::cluster::messages::{ClientHandoff, Message, Payload};
 use crate::common::cx;
 use crate::engine::Engine;
+use crate::entry::origin::Origin;
 use crate::entry::state::Handoff;
 use crate::entry::step::EntryStep;
 use crate::entry::{arrive, tls};
@@ -22,7 +23,7 @@ impl Engine {
     pub(crate) fn accepted<I: Io>(&mut self, now: Time, peer: Peer, from: ClientAddr, io: &mut I) {
         let max_clients = self.common.config().max_clients;
         if self.cluster.clients.total() >= arrive::max_connections(max_clients, false, false) {
-            self.make_room(now, io);
+            self.make_room(now, Origin::of(&from), io);
         }
         let local = matches!(from, ClientAddr::Unix { .. });
         let privileged = self.entry.logins.is_privileged(&from);
@@ -35,7 +36,6 @@ impl Engine {
         let phase = arrive::first_phase(self.common.config(), &from);
         let client = self.new_client(now, peer, id, from, phase);
         self.log_client(Level::Debug, &client, format_args!("got connection"), io);
-        self.entry.prelogin.begin(peer, &self.peers);
         self.insert_client(client);
         if self.admin.halt.is_suspended() {
             self.hold(peer, io);
@@ -48,7 +48,6 @@ impl Engine {
         client.connected_at = handoff.connected_at;
         client.tls = handoff.tls;
         client.waiting = handoff.leftover;
-        self.entry.prelogin.begin(peer, &self.peers);
         self.begin_login(now, client, handoff.hello, io);
     }
 
@@ -139,7 +138,7 @@ impl Engine {
         io: &mut I,
     ) {
         let console = weir_admin::is_console(&request.database);
-        if !console && !self.has_room(now, client.peer, io) {
+        if !console && !self.has_room(now, &client, io) {
             return self.refuse(now, client, Refusal::TooManyClients, io);
         }
         if self.admin.shutdown.is_draining() && !console {
@@ -187,38 +186,44 @@ impl Engine {
     }
 
     /// Whether a client is within `max_clients`, maybe because another one is closed for it.
-    fn has_room<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) -> bool {
+    fn has_room<I: Io>(&mut self, now: Time, client: &ClientSlot, io: &mut I) -> bool {
         let max = self.common.config().max_clients;
         if self.cluster.clients.total() <= max {
             return true;
         }
-        while self.cluster.clients.total() > max && self.make_room(now, io) {}
-        // It is not in the table now, and may have lost its place in the queue.
-        self.entry.prelogin.begin(peer, &self.peers);
+        let from = Origin::of(&client.addr);
+        while self.cluster.clients.total() > max && self.make_room(now, from, io) {}
         self.cluster.clients.total() <= max
     }
 
-    /// All connections are in use: closes the oldest unauthenticated client, here or at another worker. Returns
-    /// whether there is room at once.
-    fn make_room<I: Io>(&mut self, now: Time, io: &mut I) -> bool {
-        if self.evict_unauthenticated(now, io) {
+    /// All connections are in use: closes a client without a login, here or at another worker, for one from this origin.
+    /// Returns whether there is room at once.
+    fn make_room<I: Io>(&mut self, now: Time, from: Origin, io: &mut I) -> bool {
+        if self.evict_unauthenticated(now, from, io) {
             return true;
         }
         if self.entry.prelogin.asks_others(now) {
-            cx!(self, now, io).post_to_others(|| Payload::MakeRoom);
+            cx!(self, now, io).post_to_others(|| Payload::MakeRoom(from));
         }
         false
     }
 
-    /// Refuses the oldest unauthenticated client, if it is old enough, except for users who may administer the process
-    /// without a password.
-    pub(crate) fn evict_unauthenticated<I: Io>(&mut self, now: Time, io: &mut I) -> bool {
+    /// Closes a client without a login for one from this origin, except for users who may administer the process without a
+    /// password. A request to cancel is carried out nevertheless.
+    pub(crate) fn evict_unauthenticated<I: Io>(&mut self, now: Time, from: Origin, io: &mut I) -> bool {
         let logins = &self.entry.logins;
-        let evicted = self.entry.prelogin.evict(now, &self.peers, |from| logins.is_privileged(from));
-        let evicted = evicted.and_then(|peer| self.peers.take_client(peer));
-        let found = evicted.is_some();
-        evicted.into_iter().for_each(|client| self.refuse(now, client, Refusal::TooManyLogins, io));
-        found
+        let evicted = self.entry.prelogin.evict(now, &self.peers, from, |from| logins.is_privileged(from));
+        let Some(client) = evicted.and_then(|peer| self.peers.take_client(peer)) else { return false };
+        if matches!(client.phase, ClientPhase::Canceller) {
+            for ix in self.pools.indices() {
+                self.pools.get_mut(ix).cancels.leave(client.peer);
+            }
+            self.cluster.peering.leave(client.peer);
+            self.client_leaves(now, client, io);
+        } else {
+            self.refuse(now, client, Refusal::TooManyLogins, io);
+        }
+        true
     }
 
     /// The bytes that unauthenticated clients of this worker hold beyond their own shares. For tests and the

@@ -176,11 +176,14 @@ impl Engine {
                 console::failure(&error)
             }
             (Ok(()), Command::Show(what)) => {
+                let hides_queries = self.console(peer).is_none_or(|console| !console.is_admin());
+                let config = self.common.config();
                 let snapshot = Snapshot {
                     report: &gathered.report,
-                    config: self.common.config(),
-                    version: self.admin.version(),
+                    config,
+                    version: self.admin.version(config.format),
                     now_wall: self.common.wall(now),
+                    hides_queries,
                 };
                 return self.send_table(peer, *what, weir_admin::show(*what, &snapshot), io);
             }

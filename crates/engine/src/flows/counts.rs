@@ -23,7 +23,7 @@ impl Engine {
                 self.pools.find(&database.into(), &asks.as_str().into())
             })
         });
-        let names = (&*client.user, client.application(&self.sessions.params));
+        let names = (&*client.user, client.application(&self.sessions.params), client.phase.has_logged_in());
         self.admin.refusals.count(pool.map(|ix| self.pools.get_mut(ix)), refusal, names);
     }
 

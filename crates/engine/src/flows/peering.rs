@@ -35,7 +35,7 @@ impl Engine {
         client.phase = ClientPhase::Canceller;
         self.admin.client_counts.change(&client.phase);
         self.insert_client(client);
-        self.cluster.peering.wait(to, Forward { requester, pid, secret });
+        self.cluster.peering.wait(to, Forward { requester: Some(requester), pid, secret });
         self.next_forwards(now, to, io);
     }
 
@@ -47,7 +47,7 @@ impl Engine {
                 self.finish_canceller(forward.requester, io);
                 continue;
             };
-            if self.peers.client(forward.requester).is_none() {
+            if forward.requester.is_some_and(|requester| self.peers.client(requester).is_none()) {
                 continue;
             }
             let peer = io.connect(&target);

@@ -37,7 +37,7 @@ pub(crate) enum CancelStage {
 /// A cancel request that waits for its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CancelRequest {
-    /// Its sender; none: the process that takes over.
+    /// Its sender; none: the process that takes over, or a closed one.
     pub(crate) requester: Option<Peer>,
     /// The client whose query is to be cancelled.
     pub(crate) client: Peer,
@@ -63,6 +63,14 @@ impl PoolCancels {
             return;
         }
         self.waiting.push_back(request);
+    }
+
+    /// The connection of a sender is closed to make room; its request is carried out.
+    pub(crate) fn leave(&mut self, sender: Peer) {
+        let at = self.waiting.iter().position(|request| request.requester == Some(sender));
+        if let Some(request) = at.and_then(|at| self.waiting.remove(at)) {
+            self.wait(CancelRequest { requester: None, ..request });
+        }
     }
 
     /// The next request, if fewer than `most` are under way.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::common::*;
 use weir_base::{ClientAddr, Peer, Span};
-use weir_config::{Config, Method};
+use weir_config::{Config, Method, PeerRules};
 use weir_engine::port::{Answer, Input};
 use weir_pgwire::{Auth, HEAD, backend, put_front};
 
@@ -159,6 +159,64 @@ fn unauthenticated_clients_make_room_for_clients_and_for_administrators() {
     let more = accepted(&mut world, tcp()).expect("there is room for a refusal");
     world.bytes(more, &startup("ann", "db"));
     assert!(says(&world.received(more), "no more connections allowed"));
+}
+
+fn tcp_from(last: u8) -> ClientAddr {
+    ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::new(192, 0, 2, last), 5000)))
+}
+
+#[test]
+fn a_flood_of_one_origin_makes_room_for_others_and_not_for_itself() {
+    let mut config = config(1);
+    config.max_clients = 50;
+    config.auth.method = Method::Plain;
+    let mut world = World::new(config);
+    let quiet = accepted(&mut world, tcp_from(7)).expect("it is the first");
+    let mut flood = Vec::new();
+    while let Some(peer) = accepted(&mut world, tcp()) {
+        flood.push(peer);
+        assert!(flood.len() < 1_000, "there is no limit");
+    }
+    assert_eq!(accepted(&mut world, tcp_from(8)), None, "they may be logging in");
+    world.pass(Span::from_secs(1));
+    assert_eq!(accepted(&mut world, tcp()), None, "its own clients are not old enough");
+    for last in 8..18 {
+        assert!(accepted(&mut world, tcp_from(last)).is_some(), "another origin's is let in");
+    }
+    let closed: Vec<bool> = flood.iter().map(|peer| !world.is_open(*peer)).collect();
+    assert!(closed[..10].iter().all(|closed| *closed) && !closed[10..].contains(&true), "the oldest of the flood");
+    world.pass(Span::from_secs(5));
+    // The quiet one is the oldest of all now.
+    assert!(accepted(&mut world, tcp()).is_some() && world.is_open(quiet));
+    assert!(!world.is_open(flood[10]), "a flood displaces itself");
+    world.bytes(quiet, &startup("ann", "db"));
+    world.bytes(quiet, &password("secret"));
+    assert!(world.connecting().is_some(), "it logs in");
+}
+
+#[test]
+fn requests_to_cancel_make_room_and_are_passed_on_nevertheless() {
+    let mut config = config(1);
+    config.max_clients = 50;
+    config.peer_id = 1;
+    config.peers.insert(2, PeerRules { host: "192.0.2.200".into(), port: 6432, pool_size: Some(1) });
+    let mut world = World::new(config);
+    let mut flood = Vec::new();
+    while let Some(peer) = accepted(&mut world, tcp()) {
+        // The key of a client of the other process, which does not answer.
+        world.bytes(peer, &[0, 0, 0, 16, 4, 210, 22, 46, 0, 2, 0, 79, 1, 1, 1, 67]);
+        flood.push(peer);
+        assert!(flood.len() < 1_000, "there is no limit");
+    }
+    let first = world.connecting().expect("one request is passed on");
+    assert!(world.connecting().is_none(), "the others wait");
+    world.pass(Span::from_secs(1));
+    for last in [8, 9] {
+        assert!(accepted(&mut world, tcp_from(last)).is_some(), "another origin's client is let in");
+    }
+    assert!(!world.is_open(flood[0]) && !world.is_open(flood[1]) && world.is_open(flood[2]));
+    world.gone(first);
+    assert!(world.connecting().is_some(), "the request of the closed one is next");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use weir_auth::{
-    SCRAM_SHA_256, ScramClient, ScramExpectVerdict, ScramKeys, md5_hex_secret, md5_response, salt_password,
+    ScramClient, ScramExpectVerdict, ScramKeys, ServerMethod, md5_hex_secret, md5_response, salt_password,
 };
 use weir_pgwire::{Auth, backend, put_front, tag};
 
@@ -13,20 +13,16 @@ use crate::error::{Error, ServerError};
 use crate::frame::Frame;
 use crate::params::Params;
 
-/// Why a password was not sent.
-const IN_CLEAR: &str = "the server asks for the password in clear text, which it gets only over verified TLS: let it ask for \
-                        scram-sha-256, or set mode in [tls.server] to verify-full";
-
-/// The phase of a SCRAM login.
-enum Scram {
-    /// The server has not requested it.
-    None,
-    /// We sent the first message.
-    First(ScramClient),
+/// What the server's next request must fit.
+enum Stage {
+    /// Its choice of method.
+    Method,
+    /// We sent the first message of SCRAM.
+    ScramFirst(ScramClient),
     /// We sent the proof, and want the server's.
-    Proof(ScramExpectVerdict),
-    /// The server knows the password too.
-    Proven,
+    ScramProof(ScramExpectVerdict),
+    /// AuthenticationOk after the password or the server's proof.
+    Verdict,
 }
 
 impl Connection {
@@ -43,7 +39,7 @@ impl Connection {
 
     /// Up to AuthenticationOk.
     fn authenticate(&mut self, params: &Params) -> Result<(), Error> {
-        let mut scram = Scram::None;
+        let mut stage = Stage::Method;
         loop {
             let frame = self.next_frame()?;
             match frame.tag {
@@ -53,34 +49,10 @@ impl Connection {
                 other => return Err(unexpected(other)),
             }
             let mut reply = Vec::new();
-            match backend::authentication(&frame.body)? {
-                Auth::Ok => return require_server_proof(&scram),
-                Auth::Cleartext if !params.clear => return Err(Error::Login(IN_CLEAR.to_owned())),
-                Auth::Cleartext => put_front::password(&mut reply, password(params)?.as_bytes()),
-                Auth::Md5(salt) => {
-                    let secret = md5_hex_secret(&params.user, password(params)?);
-                    put_front::password(&mut reply, md5_response(&secret, salt).as_bytes());
-                }
-                Auth::Sasl(mut mechanisms) => {
-                    if !mechanisms.any(|name| name == SCRAM_SHA_256.as_bytes()) {
-                        return Err(Error::Login("the server offers no SASL mechanism that we know".to_owned()));
-                    }
-                    let (client, first) = ScramClient::start(nonce()?);
-                    put_front::sasl_initial(&mut reply, SCRAM_SHA_256, &first);
-                    scram = Scram::First(client);
-                }
-                Auth::SaslContinue(data) => {
-                    let (next, proof) = answer_challenge(scram, data, password(params)?)?;
-                    put_front::sasl_response(&mut reply, &proof);
-                    scram = next;
-                }
-                Auth::SaslFinal(data) => scram = verify_server(scram, data)?,
-                Auth::Unsupported(code) => {
-                    return Err(Error::Login(format!(
-                        "the server requires authentication method {code}, unknown here"
-                    )));
-                }
-            }
+            let Some(next) = stage.answer(backend::authentication(&frame.body)?, params, &mut reply)? else {
+                return Ok(());
+            };
+            stage = next;
             self.send_bytes(&reply)?;
         }
     }
@@ -103,36 +75,67 @@ impl Connection {
     }
 }
 
-/// A server that ended SCRAM early has not proven anything.
-fn require_server_proof(scram: &Scram) -> Result<(), Error> {
-    match scram {
-        Scram::None | Scram::Proven => Ok(()),
-        Scram::First(_) | Scram::Proof(_) => {
-            Err(Error::Login("the server let us in without proving that it knows the password".to_owned()))
+impl Stage {
+    /// The reply to a request, and the next stage; `None`: we are logged in.
+    fn answer(self, request: Auth<'_>, params: &Params, reply: &mut Vec<u8>) -> Result<Option<Stage>, Error> {
+        if let (Stage::Method, Some(method)) = (&self, method_of(request)) {
+            params.require.check(method, params.trust).map_err(Error::Login)?;
         }
+        Ok(Some(match (self, request) {
+            (Stage::Method | Stage::Verdict, Auth::Ok) => return Ok(None),
+            (Stage::Method, Auth::Cleartext) => {
+                put_front::password(reply, password(params)?.as_bytes());
+                Stage::Verdict
+            }
+            (Stage::Method, Auth::Md5(salt)) => {
+                let secret = md5_hex_secret(&params.user, password(params)?);
+                put_front::password(reply, md5_response(&secret, salt).as_bytes());
+                Stage::Verdict
+            }
+            (Stage::Method, Auth::Sasl(offered)) => {
+                let chosen = ScramClient::choose(nonce()?, offered, params.binding.as_deref());
+                let Some((mechanism, client, first)) = chosen else {
+                    return Err(Error::Login("the server offers no SASL mechanism that we know".to_owned()));
+                };
+                put_front::sasl_initial(reply, mechanism, &first);
+                Stage::ScramFirst(client)
+            }
+            (Stage::ScramFirst(client), Auth::SaslContinue(data)) => {
+                let need = client.server_first(data).map_err(login_error)?;
+                let keys = ScramKeys::from_salted(&salt_password(password(params)?, &need.salt, need.iterations));
+                let (verdict, message) = need.answer(&keys);
+                put_front::sasl_response(reply, &message);
+                Stage::ScramProof(verdict)
+            }
+            (Stage::ScramProof(verdict), Auth::SaslFinal(data)) => {
+                verdict.finish(data).map_err(login_error)?;
+                Stage::Verdict
+            }
+            (Stage::ScramFirst(_) | Stage::ScramProof(_), Auth::Ok) => {
+                let why = "the server let us in without proving that it knows the password";
+                return Err(Error::Login(why.to_owned()));
+            }
+            (_, Auth::Unsupported(code)) => {
+                return Err(Error::Login(format!("the server requires authentication method {code}, unknown here")));
+            }
+            _ => return Err(Error::Protocol("an authentication message out of turn".to_owned())),
+        }))
     }
 }
 
-fn answer_challenge(scram: Scram, data: &[u8], password: &str) -> Result<(Scram, Vec<u8>), Error> {
-    let Scram::First(client) = scram else { return Err(out_of_order()) };
-    let need = client.server_first(data).map_err(login_error)?;
-    let keys = ScramKeys::from_salted(&salt_password(password, &need.salt, need.iterations));
-    let (verdict, message) = need.answer(&keys);
-    Ok((Scram::Proof(verdict), message))
-}
-
-fn verify_server(scram: Scram, data: &[u8]) -> Result<Scram, Error> {
-    let Scram::Proof(verdict) = scram else { return Err(out_of_order()) };
-    verdict.finish(data).map_err(login_error)?;
-    Ok(Scram::Proven)
+/// The method that a server's first request belongs to; `None` for one that we do not implement.
+fn method_of(request: Auth<'_>) -> Option<ServerMethod> {
+    match request {
+        Auth::Ok => Some(ServerMethod::None),
+        Auth::Cleartext => Some(ServerMethod::Password),
+        Auth::Md5(_) => Some(ServerMethod::Md5),
+        Auth::Sasl(_) => Some(ServerMethod::ScramSha256),
+        _ => None,
+    }
 }
 
 fn login_error(error: weir_auth::ScramError) -> Error {
     Error::Login(error.to_string())
-}
-
-fn out_of_order() -> Error {
-    Error::Protocol("a SASL message out of turn".to_owned())
 }
 
 fn unexpected(tag: u8) -> Error {

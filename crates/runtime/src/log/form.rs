@@ -23,7 +23,7 @@ pub(super) struct Line {
 /// The subject of a line, stored until the line is written.
 pub(super) enum Who {
     Process,
-    Peer { side: Side, id: u64, database: String, user: String, address: String },
+    Peer { side: Side, id: u64, database: String, user: String, address: String, logged_in: bool },
 }
 
 impl Line {
@@ -32,24 +32,30 @@ impl Line {
         let line = LogLine { at: self.at, rank: self.level as u8, text: self.text, ..LogLine::default() };
         match self.who {
             Who::Process => line,
-            Who::Peer { side, id, database, user, address } => {
+            Who::Peer { side, id, database, user, address, logged_in } => {
                 let side = if side == Side::Client { "client" } else { "server" };
-                LogLine { peer: Some((side, id)), database, user, address, ..line }
+                LogLine { peer: Some((side, id)), database, user, address, logged_in, ..line }
             }
         }
     }
 }
 
 impl Who {
+    /// Whether it is a client without a login.
+    pub(super) fn is_stranger(&self) -> bool {
+        matches!(self, Who::Peer { logged_in: false, .. })
+    }
+
     pub(super) fn of(about: About<'_>) -> Who {
         match about {
             About::Process => Who::Process,
-            About::Peer { side, id, database, user, address } => Who::Peer {
+            About::Peer { side, id, database, user, address, logged_in } => Who::Peer {
                 side,
                 id,
                 database: database.to_owned(),
                 user: user.to_owned(),
                 address: address.to_owned(),
+                logged_in,
             },
         }
     }
@@ -57,8 +63,8 @@ impl Who {
     fn about(&self) -> About<'_> {
         match self {
             Who::Process => About::Process,
-            Who::Peer { side, id, database, user, address } => {
-                About::Peer { side: *side, id: *id, database, user, address }
+            Who::Peer { side, id, database, user, address, logged_in } => {
+                About::Peer { side: *side, id: *id, database, user, address, logged_in: *logged_in }
             }
         }
     }
@@ -99,10 +105,10 @@ struct Object<'a> {
 pub(super) fn json(into: &mut Vec<u8>, line: &Line) {
     let (side, id, database, user, address) = match line.who.about() {
         About::Process => (None, None, "", "", ""),
-        About::Peer { side: Side::Client, id, database, user, address } => {
+        About::Peer { side: Side::Client, id, database, user, address, .. } => {
             (Some("client"), Some(id), database, user, address)
         }
-        About::Peer { side: Side::Server, id, database, user, address } => {
+        About::Peer { side: Side::Server, id, database, user, address, .. } => {
             (Some("server"), Some(id), database, user, address)
         }
     };
@@ -175,6 +181,7 @@ mod tests {
             database: "app".into(),
             user: "ann".into(),
             address: "10.0.0.1:5".into(),
+            logged_in: true,
         };
         Line { who, ..line(text) }
     }
@@ -230,6 +237,7 @@ mod tests {
             database: "\u{202e}app".into(),
             user: "ann\n".into(),
             address: String::new(),
+            logged_in: true,
         };
         let line = Line { who: name, ..line("x") };
         assert!(written(|into| text(into, &line, &TimeZone::UTC)).contains("\\u{202e}app/ann\\n"));

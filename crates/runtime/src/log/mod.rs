@@ -10,7 +10,7 @@ mod sink;
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -27,8 +27,9 @@ use progress::Progress;
 pub use sink::LogTarget;
 use sink::Sinks;
 
-/// Lines that the channel holds.
+/// Lines that the channel holds, and those of them that may be about clients without a login.
 const LINES: usize = 4096;
+const OF_STRANGERS: usize = LINES / 2;
 /// The length in bytes at which a line is cut.
 const LINE_LIMIT: usize = 8 * 1024;
 /// This many writes a second follow their lines at once, so that the log has what a client has just received.
@@ -52,6 +53,8 @@ pub(crate) struct Log {
     entries: SyncSender<Entry>,
     progress: Arc<Progress>,
     dropped: Arc<AtomicU64>,
+    /// Lines in the channel about clients without a login.
+    strangers: Arc<AtomicUsize>,
     /// Lines below this level are not written.
     min_level: Arc<AtomicU8>,
     recent: Recent,
@@ -113,17 +116,18 @@ impl Log {
         let (entries, inbox) = sync_channel(LINES);
         let (end, ended) = sync_channel::<()>(0);
         let dropped = Arc::new(AtomicU64::new(0));
-        let count = dropped.clone();
+        let strangers = Arc::new(AtomicUsize::new(0));
+        let counts = Counts { dropped: dropped.clone(), strangers: strangers.clone() };
         let progress = Arc::new(Progress::new());
         let reached = progress.clone();
         let recent = Recent::default();
         let filled = recent.clone();
         thread::Builder::new().name("weir-log".into()).spawn(move || {
-            write_lines(inbox, sinks, &count, (&reached, &filled));
+            write_lines(inbox, sinks, &counts, (&reached, &filled));
             drop(end);
         })?;
         let min_level = Arc::new(AtomicU8::new(min_level(settings) as u8));
-        Ok((Log { entries, progress, dropped, min_level, recent }, LogThread(ended)))
+        Ok((Log { entries, progress, dropped, strangers, min_level, recent }, LogThread(ended)))
     }
 
     /// The last lines.
@@ -149,10 +153,19 @@ impl Log {
         let mut text = line.to_string();
         text.truncate(prefix(&text, LINE_LIMIT).len());
         let line = Line { level, at: unix_micros(), who: Who::of(about), text };
+        let stranger = line.who.is_stranger();
+        if stranger && self.strangers.fetch_add(1, Ordering::Relaxed) >= OF_STRANGERS {
+            self.strangers.fetch_sub(1, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         match self.entries.try_send(Entry::Line(line)) {
             Ok(()) => self.progress.queued(),
-            Err(TrySendError::Full(_)) => drop(self.dropped.fetch_add(1, Ordering::Relaxed)),
-            Err(TrySendError::Disconnected(_)) => {}
+            Err(error) => {
+                self.strangers.fetch_sub(usize::from(stranger), Ordering::Relaxed);
+                let full = matches!(error, TrySendError::Full(_));
+                self.dropped.fetch_add(u64::from(full), Ordering::Relaxed);
+            }
         }
     }
 
@@ -202,12 +215,13 @@ pub fn check_log_file(settings: &Settings) -> io::Result<()> {
         .map_or(Ok(()), |path| sink::append(path).map(drop).map_err(|error| sink::unopened(path, &error)))
 }
 
-fn write_lines(
-    inbox: Receiver<Entry>,
-    mut sinks: Sinks,
-    dropped: &AtomicU64,
-    (progress, recent): (&Progress, &Recent),
-) {
+/// What the log's thread shares with its senders.
+struct Counts {
+    dropped: Arc<AtomicU64>,
+    strangers: Arc<AtomicUsize>,
+}
+
+fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, counts: &Counts, (progress, recent): (&Progress, &Recent)) {
     let (mut second, mut writes) = (Instant::now(), 0);
     loop {
         // A file that refused lines is tried again, whether there are new lines or not.
@@ -223,6 +237,7 @@ fn write_lines(
             match entry {
                 Entry::Line(line) => {
                     lines += 1;
+                    counts.strangers.fetch_sub(usize::from(line.who.is_stranger()), Ordering::Relaxed);
                     sinks.put(&line);
                     recent.push(line);
                 }
@@ -230,7 +245,7 @@ fn write_lines(
                 Entry::Follow(settings) => sinks.follow(&settings),
             }
         }
-        let lost = dropped.swap(0, Ordering::Relaxed);
+        let lost = counts.dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let text = format!("{lost} lines of the log were dropped: it could not keep up");
             sinks.put(&Line { level: Level::Warning, at: unix_micros(), who: Who::Process, text });

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use nix::unistd::{User, geteuid};
 use weir_base::WorkerId;
 use weir_engine::TAKEOVER_FORMAT;
 use weir_engine::port::Level;
@@ -17,7 +16,7 @@ use weir_engine::port::Level;
 use super::beside::BesideSlot;
 use super::inflow::Inflow;
 use super::listeners::{ListenerKind, Offered};
-use super::socket::is_trusted;
+use super::socket::{is_trusted, server_user};
 use super::wire::{self, Item, Kind, Offer, Serving};
 use crate::log::Log;
 use crate::mailbox::{Handoff, Mailboxes, WorkerMessage};
@@ -66,8 +65,7 @@ impl Predecessor {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => NotTaken::Absent,
             _ => NotTaken::Refused(format!("{}: {error}", path.display())),
         })?;
-        let also = user.filter(|_| geteuid().is_root()).and_then(|name| User::from_name(name).ok().flatten());
-        if !is_trusted(&stream, also.map(|user| user.uid)) {
+        if !is_trusted(&stream, Some(server_user(user))) {
             return Err(NotTaken::Refused(format!("{} is another user's", path.display())));
         }
         Predecessor::agree(stream).map_err(|error| NotTaken::Refused(format!("{}: {error}", path.display())))

@@ -7,9 +7,10 @@ use std::io::{self, Read, Write};
 use rustls::{ClientConnection, StreamOwned};
 use weir_base::Host;
 use weir_config::Config;
+use weir_engine::port::Secured;
 
 use super::contexts::Contexts;
-use super::step::server_name;
+use super::step::{SessionRole, secured, server_name};
 
 /// The TLS contexts for servers, from a configuration's files.
 #[derive(Debug)]
@@ -25,7 +26,8 @@ impl ServerTls {
         Contexts::to_servers(config).map(ServerTls)
     }
 
-    /// Performs a handshake over a socket whose server has agreed to TLS, as `config` requires. Blocks.
+    /// Performs a handshake over a socket as `config` requires, and returns what it has shown. The server has agreed to
+    /// TLS, unless the handshake is the first thing that it gets (`direct`). Blocks.
     ///
     /// # Errors
     ///
@@ -35,15 +37,16 @@ impl ServerTls {
         config: &Config,
         host: &Host,
         mut socket: S,
-    ) -> io::Result<StreamOwned<ClientConnection, S>> {
-        let mode = config.tls.server.mode;
+    ) -> io::Result<(StreamOwned<ClientConnection, S>, Secured)> {
+        let (mode, direct) = (config.tls.server.mode, config.tls.server.direct);
         let context =
-            self.0.connect(mode, false).ok_or_else(|| io::Error::other("there is no encryption to servers"))?;
+            self.0.connect(mode, direct).ok_or_else(|| io::Error::other("there is no encryption to servers"))?;
         let name = server_name(host, mode).map_err(io::Error::other)?;
         let mut connection = ClientConnection::new(context, name).map_err(io::Error::other)?;
         while connection.is_handshaking() {
             connection.complete_io(&mut socket)?;
         }
-        Ok(StreamOwned::new(connection, socket))
+        let shown = secured(&connection, &SessionRole::Connected { mode });
+        Ok((StreamOwned::new(connection, socket), shown))
     }
 }

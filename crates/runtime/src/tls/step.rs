@@ -53,7 +53,7 @@ enum StepState {
 
 /// Results of the handshake that come from the context.
 #[derive(Debug)]
-enum SessionRole {
+pub(super) enum SessionRole {
     Accepted { binding: Option<Vec<u8>> },
     Connected { mode: SslMode },
 }
@@ -182,7 +182,7 @@ pub(crate) fn server_name(host: &Host, mode: SslMode) -> Result<ServerName<'stat
     }
 }
 
-fn secured(common: &CommonState, role: &SessionRole) -> Secured {
+pub(super) fn secured(common: &CommonState, role: &SessionRole) -> Secured {
     let theirs = common.peer_certificates().and_then(<[_]>::first).and_then(|first| x509::Certificate::read(first));
     let (binding, is_verified) = match role {
         SessionRole::Accepted { binding } => (binding.clone(), true),

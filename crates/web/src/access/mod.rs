@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, HeaderValue};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use weir_admin::ConfigAccess;
 use weir_config::{Account, Accounts, Oidc, WebRole};
@@ -35,7 +35,7 @@ const LOGIN: &str = "weir_login";
 const HOST_LOGIN: &str = "__Host-weir_login";
 /// The longest token of a provider that a session keeps, in bytes.
 const LONGEST_ID_TOKEN: usize = 4096;
-/// Passwords that are hashed at the same time: each takes a core and 19 MiB.
+/// Passwords that are hashed at the same time: each takes a core, and 19 MiB until it is done.
 const HASHING: usize = 1;
 /// The longest name and password that are checked, in bytes.
 const LONGEST_NAME: usize = 256;
@@ -85,6 +85,17 @@ pub(crate) struct Grant {
 pub(crate) struct ProviderSession {
     pub(crate) id_token: String,
     pub(crate) home: String,
+}
+
+/// The role of the sender of a request, for what an answer may show; the least one if the request needs none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reader(pub(crate) WebRole);
+
+impl Reader {
+    /// Whether it may read queries of the configuration, which may hold secrets: it may change them.
+    pub(crate) fn sees_queries(self) -> bool {
+        self.0 >= WebRole::Admin
+    }
 }
 
 /// Where a request comes from.
@@ -151,17 +162,22 @@ impl Access {
         if user.len() > LONGEST_NAME || password.len() > LONGEST_PASSWORD {
             return Err(ApiError::WrongPassword);
         }
+        // Who must wait takes no place among those who wait for the hashing.
+        lock(&self.0.attempts).check(from, &user, Instant::now()).map_err(ApiError::TooManyLogins)?;
+        // The semaphore is never closed.
+        let Ok(turn) = self.0.hashing.clone().acquire_owned().await else { return Err(ApiError::WrongPassword) };
+        // Who gave up before its turn has tried nothing.
         let now = Instant::now();
-        lock(&self.0.attempts).begin(from, Some(&user), now).map_err(ApiError::TooManyLogins)?;
+        lock(&self.0.attempts).begin(from, &user, now).map_err(ApiError::TooManyLogins)?;
         let accounts = self.0.config.accounts();
         let account = accounts.users.get(&user).cloned();
         // An unknown user takes as long as a known one, also if all hashes were made with other parameters than ours.
         let like = accounts.users.values().next().map(|account| account.hash.clone());
-        if !self.is_password(password, account.as_ref(), like).await {
+        if !check_password(turn, password, account.as_ref(), like).await {
             return Err(ApiError::WrongPassword);
         }
         let Account { role, hash } = account.ok_or(ApiError::WrongPassword)?;
-        lock(&self.0.attempts).succeed(from, Some(&user));
+        lock(&self.0.attempts).succeed(from, &user);
         let cookie = new_token();
         lock(&self.0.sessions).begin(digest(&cookie), user.clone(), Proof::Password(hash), now);
         Ok((Identity { name: Some(user), role }, self.cookie(&cookie, sessions::LONGEST)))
@@ -177,13 +193,14 @@ impl Access {
         !self.0.config.accounts().users.is_empty()
     }
 
-    /// Counts an attempt of an address to log in through the provider.
-    pub(crate) fn begin_attempt(&self, from: IpAddr) -> Result<(), ApiError> {
-        lock(&self.0.attempts).begin(from, None, Instant::now()).map_err(ApiError::TooManyLogins)
+    /// Counts an attempt to log in through the provider, by the browser with this secret.
+    pub(crate) fn begin_attempt(&self, from: IpAddr, secret: Option<&str>) -> Result<(), ApiError> {
+        let now = Instant::now();
+        lock(&self.0.attempts).begin(from, &claim_of(secret), now).map_err(ApiError::TooManyLogins)
     }
 
     /// Logs in a user whom the provider knows; none without a role. Returns the identity and the cookie to set.
-    pub(crate) fn login_through_provider(&self, from: IpAddr, oidc: &Oidc, grant: Grant) -> Option<(Identity, String)> {
+    pub(crate) fn login_through_provider(&self, oidc: &Oidc, grant: Grant) -> Option<(Identity, String)> {
         let Grant { user, mut groups, mut id_token, home } = grant;
         groups.retain(|group| oidc.lists(group));
         let role = oidc.role(groups.iter().map(String::as_str))?;
@@ -192,7 +209,6 @@ impl Access {
         }
         let (issuer, client_id) = (oidc.issuer.clone(), oidc.client_id.clone());
         let proof = Proof::Provider(Arc::new(ProviderProof { issuer, client_id, groups, id_token, home }));
-        lock(&self.0.attempts).succeed(from, None);
         let cookie = new_token();
         lock(&self.0.sessions).begin(digest(&cookie), user.clone(), proof, Instant::now());
         Some((Identity { name: Some(user), role }, self.cookie(&cookie, sessions::LONGEST)))
@@ -221,18 +237,6 @@ impl Access {
     /// The secret of the login at the provider that this browser has begun.
     pub(crate) fn login_secret<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         cookie_named(headers, if self.0.secure { HOST_LOGIN } else { LOGIN })
-    }
-
-    async fn is_password(&self, password: String, account: Option<&Account>, like: Option<String>) -> bool {
-        let hash = account.map(|account| account.hash.clone());
-        // The semaphore is never closed.
-        let Ok(turn) = self.0.hashing.clone().acquire_owned().await else { return false };
-        let hashed = spawn_blocking(move || {
-            // The task holds the permit: it continues when the client has closed its connection.
-            let _turn = turn;
-            is_password(&password, hash.as_deref(), like.as_deref())
-        });
-        hashed.await.unwrap_or(false)
     }
 
     fn by_cookie(&self, accounts: &Accounts, headers: &HeaderMap) -> Option<Identity> {
@@ -268,6 +272,27 @@ fn cookie_named<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut cookies = cookies.flat_map(|line| line.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
     cookies.find(|(name, _)| *name == wanted).map(|(_, value)| value)
+}
+
+/// Whether a password is the account's. `turn` is the permit to hash.
+async fn check_password(
+    turn: OwnedSemaphorePermit,
+    password: String,
+    account: Option<&Account>,
+    like: Option<String>,
+) -> bool {
+    let hash = account.map(|account| account.hash.clone());
+    let hashed = spawn_blocking(move || {
+        // The task holds the permit: it continues when the client has closed its connection.
+        let _turn = turn;
+        is_password(&password, hash.as_deref(), like.as_deref())
+    });
+    hashed.await.unwrap_or(false)
+}
+
+/// What attempts of a browser at the provider are counted by. No user's name begins so: it is longer than one may be.
+fn claim_of(secret: Option<&str>) -> String {
+    format!("{}{}", "/".repeat(LONGEST_NAME + 1), secret.unwrap_or_default())
 }
 
 /// Compares hashes, so the time that this takes reveals nothing of a token.

@@ -5,12 +5,13 @@
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::{Extension, Query, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
 use super::page::page_limit;
+use crate::access::Reader;
 use crate::audit::{Audit, AuditEntry};
 use crate::error::ApiError;
 use crate::versions::{Difference, Version, Versions};
@@ -77,11 +78,15 @@ struct Entry {
 pub(crate) async fn audit(
     State(audit): State<Audit>,
     State(versions): State<Versions>,
+    Extension(reader): Extension<Reader>,
     wanted: Result<Query<AuditQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let Query(wanted) = wanted?;
     let limit = page_limit(wanted.limit)?;
     let mut entries = joined(audit.all(), versions.list(usize::MAX, |_| true));
+    if !reader.sees_queries() {
+        entries.iter_mut().flat_map(|entry| &mut entry.changes).for_each(Difference::hide_query);
+    }
     entries.retain(|entry| wanted.accepts(entry));
     entries.truncate(limit);
     if wanted.format == Some(Format::Csv) {
@@ -224,10 +229,11 @@ impl Entry {
 impl Difference {
     fn mentions(&self, text: &str) -> bool {
         let values = [self.old.as_deref(), self.new.as_deref()];
-        [self.object.as_str(), self.key.as_str()]
-            .into_iter()
-            .chain(values.into_iter().flatten())
-            .any(|value| value.to_lowercase().contains(text))
+        self.mentions_name(text) || values.into_iter().flatten().any(|value| value.to_lowercase().contains(text))
+    }
+
+    fn mentions_name(&self, text: &str) -> bool {
+        [&self.object, &self.key].into_iter().any(|name| name.to_lowercase().contains(text))
     }
 
     /// `size: 20 → 30`.
@@ -239,12 +245,15 @@ impl Difference {
 }
 
 impl Version {
-    /// Whether this text, in lower case, is in its author, its comment, or a difference.
-    pub(super) fn mentions(&self, text: &str) -> bool {
+    /// Whether this text, in lower case, is in its author, its comment, or a difference, as far as this reader may see them.
+    pub(super) fn mentions(&self, text: &str, reader: Reader) -> bool {
         let known = [self.user.as_deref(), Some(self.from.as_str()), Some(self.via.as_str()), self.comment.as_deref()];
         text.is_empty()
             || known.into_iter().flatten().any(|value| value.to_lowercase().contains(text))
-            || self.changes.iter().any(|change| change.mentions(text))
+            || self.changes.iter().any(|change| {
+                let hidden = !reader.sees_queries() && weir_config::is_query(&change.key);
+                change.mentions_name(text) || !hidden && change.mentions(text)
+            })
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Number, Value, json};
 use weir_admin::Persisted;
 use weir_config::{EntryKind, Keys, ShownValue};
 
+use crate::access::Reader;
 use crate::error::ApiError;
 
 pub(super) type Body = Result<Json<Map<String, Value>>, JsonRejection>;
@@ -34,13 +35,13 @@ impl PersistedBody {
     }
 }
 
-/// The keys in the file; of each secret only that there is one.
-pub(super) fn written(keys: Vec<(&'static str, ShownValue)>) -> Map<String, Value> {
-    let value = |written| match written {
-        ShownValue::Value(value) => json_of(value),
-        ShownValue::Secret => json!({ "set": true }),
+/// The keys in the file; of each secret, and of what the reader may not see, only that there is one.
+pub(super) fn written(keys: Vec<(&'static str, ShownValue)>, reader: Reader) -> Map<String, Value> {
+    let value = |(key, written)| match written {
+        ShownValue::Value(value) if reader.sees_queries() || !weir_config::is_query(key) => json_of(value),
+        ShownValue::Value(_) | ShownValue::Secret => json!({ "set": true }),
     };
-    keys.into_iter().map(|(key, written)| (key.to_owned(), value(written))).collect()
+    keys.into_iter().map(|(key, written)| (key.to_owned(), value((key, written)))).collect()
 }
 
 /// Splits a body into the name of its subject and the other keys.

@@ -1,7 +1,7 @@
 //! Creating, changing, deleting and testing pools: a body's keys are those of a pool's section in the file.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -10,6 +10,7 @@ use weir_config::{Edit, EntryKind, Operation};
 use super::body::{self, Body, PersistedBody};
 use super::params::{Changer, Name};
 use super::pools::{self, Pool};
+use crate::access::Reader;
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::pool_tests::PoolTests;
@@ -52,11 +53,12 @@ pub(crate) async fn delete(changer: Changer, Name(pool): Name) -> Result<Json<Ch
 /// `GET /api/v1/pools/{name}/config`.
 pub(crate) async fn config(
     State(workers): State<Workers>,
+    Extension(reader): Extension<Reader>,
     Name(name): Name,
 ) -> Result<Json<Map<String, Value>>, ApiError> {
     let (_, config) = workers.report().await?;
     let written = weir_config::pool_keys(&config, &name).ok_or(ApiError::Unknown("pool", name))?;
-    Ok(Json(body::written(written)))
+    Ok(Json(body::written(written, reader)))
 }
 
 /// The pool by its name; none for the catch-all pool, which the list does not show.

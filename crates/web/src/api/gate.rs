@@ -12,8 +12,9 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
+use weir_config::WebRole;
 
-use crate::access::{Access, Caller, RequiredRole};
+use crate::access::{Access, Caller, Reader, RequiredRole};
 use crate::admission::Ticket;
 use crate::audit::{Audit, PendingEntry};
 use crate::error::ApiError;
@@ -58,6 +59,8 @@ pub(super) async fn pass(State(gate): State<Gate>, request: Request, next: Next)
     };
     let response = match passed {
         Ok(mut request) => {
+            let role = who.as_ref().map_or(WebRole::Viewer, |who| who.role);
+            request.extensions_mut().insert(Reader(role));
             let number = pending.as_ref().map_or(0, PendingEntry::request);
             let author = author(who.and_then(|who| who.name), address(&request), number, request.uri());
             request.extensions_mut().insert(author);

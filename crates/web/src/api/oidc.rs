@@ -1,7 +1,6 @@
 //! Logins through the provider of single sign-on: to the provider, and back from it. A browser follows both as links, so
 //! every answer leads to a page, and an error is a word in the address of the login page.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
@@ -47,14 +46,15 @@ pub(crate) async fn callback(
     back: Result<Query<Comeback>, QueryRejection>,
 ) -> Response {
     let pending = audit.begin(from.ip(), &Method::GET, &Uri::from_static("/api/v1/oidc/callback"));
-    if access.begin_attempt(from.ip()).is_err() {
+    let secret = access.login_secret(&headers).map(str::to_owned);
+    if access.begin_attempt(from.ip(), secret.as_deref()).is_err() {
         pending.ends(StatusCode::TOO_MANY_REQUESTS);
         return failed(&access, &SsoError::TooMany);
     }
     let back = back.map(|Query(back)| back).unwrap_or_default();
     // It continues when the browser does not wait, so that the audit log has the result.
-    let (with, secret) = (access.clone(), access.login_secret(&headers).map(str::to_owned));
-    let work = async move { enter(&with, &sso, (from.ip(), secret, back), pending).await };
+    let with = access.clone();
+    let work = async move { enter(&with, &sso, (secret, back), pending).await };
     match tokio::spawn(work).await {
         Ok(Ok(cookie)) => redirect(HOME, [cookie, access.login_cookie("", Duration::ZERO)]),
         Ok(Err(error)) => {
@@ -69,7 +69,7 @@ pub(crate) async fn callback(
 async fn enter(
     access: &Access,
     sso: &SingleSignOn,
-    (from, secret, back): (IpAddr, Option<String>, Comeback),
+    (secret, back): (Option<String>, Comeback),
     pending: PendingEntry,
 ) -> Result<String, SsoError> {
     let oidc = access.oidc();
@@ -81,7 +81,7 @@ async fn enter(
         }
     };
     let user = grant.user.clone();
-    let Some((who, cookie)) = access.login_through_provider(from, &oidc, grant) else {
+    let Some((who, cookie)) = access.login_through_provider(&oidc, grant) else {
         pending.by(Some(&user), false).ends(StatusCode::FORBIDDEN);
         return Err(SsoError::Group(user));
     };

@@ -1,8 +1,8 @@
 //! The process as a whole: its state and its settings.
 
 use axum::Json;
-use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
+use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::ServiceState;
@@ -10,6 +10,7 @@ use weir_config::{Assignment, Edit};
 
 use super::body::PersistedBody;
 use super::params::{Changer, Name};
+use crate::access::Reader;
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::faults::Fault;
@@ -100,9 +101,15 @@ impl About {
 }
 
 /// `GET /api/v1/settings`.
-pub(crate) async fn settings(State(workers): State<Workers>) -> Result<Json<Vec<Setting>>, ApiError> {
+pub(crate) async fn settings(
+    State(workers): State<Workers>,
+    Extension(reader): Extension<Reader>,
+) -> Result<Json<Vec<Setting>>, ApiError> {
     let (_, config) = workers.report().await?;
-    let rows = weir_config::show(&config).into_iter();
+    let mut rows = weir_config::show(&config);
+    if !reader.sees_queries() {
+        rows.iter_mut().for_each(weir_config::ShowRow::hide_query);
+    }
     let setting = |row: weir_config::ShowRow| Setting {
         key: row.key,
         value: row.value,
@@ -110,7 +117,7 @@ pub(crate) async fn settings(State(workers): State<Workers>) -> Result<Json<Vec<
         changeable: weir_config::is_settable(row.key),
         about: About::of(row.key),
     };
-    Ok(Json(rows.map(setting).collect()))
+    Ok(Json(rows.into_iter().map(setting).collect()))
 }
 
 /// A key of a pool's section, from the table of settings.

@@ -12,10 +12,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 use weir_admin::{Author, Via};
-use weir_config::{Edit, EntryKind, Operation};
+use weir_config::{Edit, EntryKind, Operation, WebRole};
 
 use super::body;
 use super::moments::moments;
+use crate::access::Reader;
 use crate::advice::Moment;
 use crate::ask::Workers;
 use crate::audit::Audit;
@@ -253,7 +254,8 @@ impl Trials {
     async fn written(&self, pool: &str) -> Result<Map<String, Value>, ApiError> {
         let (_, config) = self.workers.report().await?;
         let written = weir_config::pool_keys(&config, pool).ok_or(ApiError::Unknown("pool", pool.to_owned()))?;
-        Ok(body::written(written))
+        // Only the keys of a trial are taken from it.
+        Ok(body::written(written, Reader(WebRole::Viewer)))
     }
 
     async fn moments(&self, pool: &str, from: u64, seconds: u64) -> Result<Vec<Moment>, ApiError> {

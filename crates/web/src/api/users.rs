@@ -11,11 +11,12 @@ use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use weir_admin::{PoolRecord, Report};
-use weir_config::{Config, Edit, EntryKind, Keys, Operation};
+use weir_config::{Config, Edit, EntryKind, Keys, Operation, WebRole};
 
 use super::body::{self, Body, PersistedBody};
 use super::page::{PageParams, PageRequest};
 use super::params::{Changer, Name};
+use crate::access::Reader;
 use crate::ask::Workers;
 use crate::error::ApiError;
 
@@ -139,7 +140,7 @@ fn names<'a>(report: &'a Report, config: &'a Config) -> BTreeSet<&'a str> {
 }
 
 fn user(name: &str, report: &Report, config: &Config, servers: &BTreeMap<&str, Vec<&PoolRecord>>) -> User {
-    let mut rules = body::written(weir_config::user_keys(config, name).unwrap_or_default());
+    let mut rules = body::written(weir_config::user_keys(config, name).unwrap_or_default(), Reader(WebRole::Viewer));
     let listed = rules.remove("password").is_some();
     let has = |names: &[String]| names.iter().any(|one| one == name);
     let console = if has(&config.admin_users) { Some("admin") } else { has(&config.stats_users).then_some("stats") };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Query, State};
+use axum::extract::{Extension, Query, State};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use weir_admin::{ChangeError, ConfigAccess, Rehearsal, Report};
@@ -16,6 +16,7 @@ use weir_config::{Edit, Restore};
 use super::body::PersistedBody;
 use super::page::page_limit;
 use super::params::{Changer, Number};
+use crate::access::Reader;
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::versions::{Difference, Version, Versions};
@@ -71,15 +72,17 @@ impl From<Version> for ListedVersion {
 /// `GET /api/v1/config/versions`.
 pub(crate) async fn list(
     State(versions): State<Versions>,
+    Extension(reader): Extension<Reader>,
     wanted: Result<Query<VersionsQuery>, QueryRejection>,
 ) -> Result<Json<Page>, ApiError> {
     let Query(VersionsQuery { limit, before, search }) = wanted?;
     let search = search.unwrap_or_default().to_lowercase();
-    let wanted = |version: &Version| before.is_none_or(|before| version.number < before) && version.mentions(&search);
+    let wanted =
+        |version: &Version| before.is_none_or(|before| version.number < before) && version.mentions(&search, reader);
     let (list, latest) = versions.page(page_limit(limit)?, wanted);
     let reason = versions.why_not_persisted();
     Ok(Json(Page {
-        versions: list.into_iter().map(ListedVersion::from).collect(),
+        versions: list.into_iter().map(|version| version.shown_to(reader).into()).collect(),
         latest,
         persisted: reason.is_none(),
         reason,
@@ -97,9 +100,10 @@ pub(crate) struct OneVersion {
 /// `GET /api/v1/config/versions/{number}`.
 pub(crate) async fn one(
     State(versions): State<Versions>,
+    Extension(reader): Extension<Reader>,
     Number(number): Number,
 ) -> Result<Json<OneVersion>, ApiError> {
-    let version = find(&versions, number)?;
+    let version = find(&versions, number)?.shown_to(reader);
     let outline = version.outline.clone().ok();
     Ok(Json(OneVersion { version: version.into(), outline }))
 }
@@ -163,12 +167,17 @@ pub(crate) async fn pending(
     State(versions): State<Versions>,
     State(config): State<Arc<dyn ConfigAccess>>,
     State(workers): State<Workers>,
+    Extension(reader): Extension<Reader>,
 ) -> Result<Json<Rehearsed>, ApiError> {
     let latest = versions.latest();
     let rehearsal = spawn_blocking(move || config.rehearse_reload()).await.map_err(|_| ApiError::Ending)?;
     let (report, _) = workers.report().await?;
     let rehearsal = rehearsal.map_err(|why| ApiError::NotChanged(ChangeError::Unfit(why)))?;
-    Ok(Json(Rehearsed::of(rehearsal, &report, latest)))
+    let mut rehearsed = Rehearsed::of(rehearsal, &report, latest);
+    if !reader.sees_queries() {
+        rehearsed.changes.iter_mut().for_each(Difference::hide_query);
+    }
+    Ok(Json(rehearsed))
 }
 
 /// `POST /api/v1/config/versions/{number}/restore`.

@@ -257,6 +257,19 @@ fn who_guesses_must_wait() {
 }
 
 #[test]
+fn what_others_try_changes_no_answer_to_the_right_password() {
+    let stage = Stage::new(users());
+    let guess = |user: &str| stage.ask("POST", "/api/v1/login", "", &json!({ "user": user, "password": "guess" })).0;
+    // All of them have one address, as behind a proxy.
+    for number in 0..15 {
+        assert_eq!(guess(&format!("nobody {number}")), 401);
+        stage.login("viewer");
+        assert_eq!(guess("admin"), if number < 10 { 401 } else { 429 }, "a login of one's own gives no more guesses");
+    }
+    stage.login("operator");
+}
+
+#[test]
 fn what_was_done_and_tried_is_written_down_without_secrets() {
     let stage = Stage::new(users());
     stage.ask("POST", "/api/v1/login", "", &json!({ "user": "admin", "password": "hush hush" }));
