@@ -61,6 +61,7 @@ mod replication;
 mod scale;
 mod server_tls;
 mod settings;
+mod shapes;
 mod simple;
 mod spread;
 mod startup;

@@ -10,8 +10,9 @@ use weir_pgwire::Dirty;
 
 use crate::budget::{Account, Charge};
 use crate::frame_reader::FrameReader;
-use crate::names::{ChangeNumber, ClientStatements};
+use crate::names::{ChangeNumber, ClientStatements, Given};
 use crate::params::Params;
+use crate::shape::{GivenShape, Shape};
 use crate::statements::{Statement, text_in};
 
 /// One client's state between and within requests.
@@ -58,6 +59,8 @@ pub(crate) enum Unnamed {
 pub(crate) struct HeldText {
     bytes: Vec<u8>,
     charge: Option<Charge>,
+    /// The shape that the client was given of it.
+    shape: GivenShape,
 }
 
 impl HeldText {
@@ -65,11 +68,21 @@ impl HeldText {
     pub(crate) fn new(bytes: Vec<u8>, account: &Arc<Account>) -> Option<HeldText> {
         let size = bytes.capacity();
         let charge = if size > UNCHARGED { Some(Charge::real(account, size as u64).ok()?) } else { None };
-        Some(HeldText { bytes, charge })
+        Some(HeldText { bytes, charge, shape: GivenShape::default() })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The shape that the client was given of it.
+    pub(crate) fn shape(&self) -> GivenShape {
+        self.shape
+    }
+
+    /// The client has this shape of it.
+    pub(crate) fn set_shape(&mut self, shape: GivenShape) {
+        self.shape = shape;
     }
 }
 
@@ -79,9 +92,16 @@ impl Unnamed {
         if let Unnamed::Held(text) = self { text.bytes.capacity() } else { 0 }
     }
 
+    /// The client was given a description of it, of this preparation.
+    pub(crate) fn learn_shape(&mut self, shape: Shape, of: u64) {
+        if let Unnamed::Held(text) = self {
+            text.shape.learn(shape, of);
+        }
+    }
+
     /// Its buffer, to be reused.
     pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
-        if let Unnamed::Held(HeldText { bytes, charge }) = self {
+        if let Unnamed::Held(HeldText { bytes, charge, .. }) = self {
             drop(charge);
             Some(bytes)
         } else {
@@ -138,6 +158,12 @@ impl Client {
     #[inline]
     pub(crate) fn statement(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         self.statements.as_ref()?.get(name)
+    }
+
+    /// The same, with what the client was given of it.
+    #[inline]
+    pub(crate) fn given(&self, name: &[u8]) -> Option<&Given> {
+        self.statements.as_ref()?.given(name)
     }
 
     /// The text that it has prepared by this name; the empty one is that of the unnamed statement.

@@ -32,6 +32,15 @@ pub(crate) enum Expected {
     DescribeStatement,
     /// Describe of a portal, or the second half of [`Expected::DescribeStatement`].
     DescribeRows,
+    /// The same as [`Expected::DescribeStatement`], about a client's statement; noted. (Here and below, "noted" requests have
+    /// an entry in [`crate::descriptions`].)
+    DescribeKnown,
+    /// The same as [`Expected::DescribeRows`], of a client's statement; noted.
+    DescribeKnownRows,
+    /// Our own Describe of a statement: two messages, swallowed unless it fails; noted.
+    OwnDescribe,
+    /// The second half of [`Expected::OwnDescribe`]; noted.
+    OwnDescribeRows,
     /// Execute: rows, COPY data, then its end.
     Execute,
     /// Close.
@@ -67,7 +76,15 @@ pub(crate) enum Expected {
 impl Expected {
     /// Whether the reply is for us and not for the client.
     pub(crate) fn is_own(self) -> bool {
-        matches!(self, Expected::OwnQuery | Expected::OwnParse | Expected::OwnParseUnnamed | Expected::OwnClose)
+        matches!(
+            self,
+            Expected::OwnQuery
+                | Expected::OwnParse
+                | Expected::OwnParseUnnamed
+                | Expected::OwnClose
+                | Expected::OwnDescribe
+                | Expected::OwnDescribeRows
+        )
     }
 
     /// Whether we answer it.
@@ -121,6 +138,32 @@ impl Expected {
                 | Expected::OwnParse
                 | Expected::Refused
         )
+    }
+
+    /// Whether it has an entry among the descriptions under way.
+    #[inline]
+    pub(crate) fn is_noted(self) -> bool {
+        matches!(
+            self,
+            Expected::DescribeKnown | Expected::DescribeKnownRows | Expected::OwnDescribe | Expected::OwnDescribeRows
+        )
+    }
+
+    /// What is expected of a Describe of a statement once its parameters are described; `None` for any other request.
+    #[inline]
+    pub(crate) fn after_parameters(self) -> Option<Expected> {
+        match self {
+            Expected::DescribeStatement => Some(Expected::DescribeRows),
+            Expected::DescribeKnown => Some(Expected::DescribeKnownRows),
+            Expected::OwnDescribe => Some(Expected::OwnDescribeRows),
+            _ => None,
+        }
+    }
+
+    /// Whether a description of rows answers it.
+    #[inline]
+    pub(crate) fn is_of_rows(self) -> bool {
+        matches!(self, Expected::DescribeRows | Expected::DescribeKnownRows | Expected::OwnDescribeRows)
     }
 
     /// Whether ReadyForQuery ends it, so that an error does not make the server skip what follows.

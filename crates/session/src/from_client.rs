@@ -23,6 +23,7 @@ use crate::server::Server;
 use crate::session_state::StreamingText;
 use crate::stop::{ReplyWait, StopReason};
 use crate::text::{QUERY_PREFIX, Text};
+use crate::undo_log::RefusedFor;
 use crate::unlinked;
 
 /// The most bytes of Parse messages that are written to a server at once; one more may go beyond it. A Bind of a few bytes may
@@ -316,8 +317,15 @@ impl<O: Out> Walk<'_, '_, O> {
             texts => link.pass_through(view.bytes, head, texts == Texts::Read).map(Ok),
         };
         match about_text {
+            Some(Err(stop @ StopReason::AwaitReplies(ReplyWait::Description))) => {
+                if !link.ctx.scratch.is_empty() {
+                    self.out.server(link.ctx.scratch);
+                    link.ctx.trim_scratch();
+                }
+                Err(stop)
+            }
             Some(Err(StopReason::Refuse(refusal))) => match *refusal {
-                Refusal::StatementLimit(what) => Ok(link.fail(what)),
+                Refusal::StatementLimit(what) => Ok(link.fail(RefusedFor::Limit(what))),
                 other => Err(StopReason::refuse(other)),
             },
             Some(rewrite) => rewrite,
@@ -435,7 +443,8 @@ impl<O: Out> Walk<'_, '_, O> {
             let Some(server) = self.server.as_deref_mut() else { return Err(StopReason::NeedServer) };
             self.ctx.counts.client_parses += 1;
             self.ctx.scratch.clear();
-            Link { client: self.client, server, ctx: self.ctx, composed: &mut self.composed }.fail(what);
+            Link { client: self.client, server, ctx: self.ctx, composed: &mut self.composed }
+                .fail(RefusedFor::Limit(what));
             self.out.server(self.ctx.scratch);
         }
         self.client.fails = None;

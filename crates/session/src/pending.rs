@@ -388,6 +388,15 @@ impl PendingReplies {
             let reply = Reply { to: Expected::Sync, last: true, effects: Effects::NONE };
             return if spare { Ok(reply) } else { Err(UnexpectedReply) };
         };
+        if tag == back::PARAMETER_DESCRIPTION
+            && let Some(rows) = to.after_parameters()
+        {
+            let unflushed = self.unflushed;
+            self.pop();
+            self.push_front(rows);
+            self.unflushed = unflushed;
+            return Ok(Reply { to, last: false, effects });
+        }
         let last = match (to, tag) {
             (_, back::READY) if to.ends_with_ready() => true,
             (
@@ -407,14 +416,7 @@ impl PendingReplies {
             (Expected::FunctionCall, back::FUNCTION_RESULT) => false,
             (_, back::PARSE_COMPLETE) if to.is_parse() => true,
             (Expected::Bind | Expected::BindLogged, back::BIND_COMPLETE) => true,
-            (Expected::DescribeStatement, back::PARAMETER_DESCRIPTION) => {
-                let unflushed = self.unflushed;
-                self.pop();
-                self.push_front(Expected::DescribeRows);
-                self.unflushed = unflushed;
-                return Ok(Reply { to, last: false, effects });
-            }
-            (Expected::DescribeRows, back::ROW_DESCRIPTION | back::NO_DATA) => true,
+            (_, back::ROW_DESCRIPTION | back::NO_DATA) if to.is_of_rows() => true,
             (Expected::Execute, back::DATA_ROW | back::COPY_OUT | back::COPY_DATA | back::COPY_DONE) => false,
             (Expected::Execute, back::COMMAND_COMPLETE | back::EMPTY_QUERY | back::PORTAL_SUSPENDED) => true,
             (Expected::Close | Expected::CloseUnnamed | Expected::OwnClose, back::CLOSE_COMPLETE) => true,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weir_pgwire::{Dirty, Effects, Malformed, TxStatus};
 
 use crate::closes::Closes;
+use crate::descriptions::Descriptions;
 use crate::expected::Expected;
 use crate::frame_reader::FrameReader;
 use crate::out::Out;
@@ -16,6 +17,7 @@ use crate::pending::PendingReplies;
 use crate::prepared::ServerStatements;
 use crate::server_error::ServerError;
 use crate::session_state::{SessionState, StreamingText};
+use crate::shape::Shape;
 use crate::undo_log::UndoLog;
 use crate::watched::Watched;
 
@@ -34,6 +36,9 @@ pub struct Server {
     pub(crate) unnamed: Option<(u64, u32)>,
     /// The segment in which we put it there ourselves.
     pub(crate) unnamed_at: u32,
+    /// Which preparation it is of, 0 while it has not been described there, and its shape.
+    pub(crate) slot: (u64, Shape),
+    pub(crate) descriptions: Descriptions,
     pub(crate) status: TxStatus,
     /// What clients left on it.
     pub(crate) state: SessionState,
@@ -114,6 +119,8 @@ impl Server {
             dropping_all: None,
             unnamed: None,
             unnamed_at: 0,
+            slot: Default::default(),
+            descriptions: Descriptions::default(),
             status: TxStatus::Idle,
             state: SessionState::default(),
             unknown_name: None,
@@ -157,7 +164,7 @@ impl Server {
     /// answered in time, without another message from the client, once the answers are flushed.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.pending.is_full() || self.undo_log.is_full()
+        self.pending.is_full() || self.undo_log.is_full() || self.descriptions.is_full()
     }
 
     /// Whether a reply is pending.
