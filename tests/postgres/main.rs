@@ -39,6 +39,7 @@ mod console;
 mod console_commands;
 mod copy;
 mod death;
+mod defaults;
 mod dirty;
 mod entry;
 mod extended;

@@ -11,8 +11,9 @@ use weir_pgwire::Dirty;
 use crate::budget::{Account, Charge};
 use crate::frame_reader::FrameReader;
 use crate::names::{ChangeNumber, ClientStatements, Given};
-use crate::params::Params;
+use crate::params::{ParamTable, Params, Wanted};
 use crate::shape::{GivenShape, Shape};
+use crate::start_values::StartValues;
 use crate::statements::{Statement, text_in};
 
 /// One client's state between and within requests.
@@ -22,6 +23,8 @@ pub struct Client {
     pub id: u64,
     pub(crate) mode: PoolMode,
     pub(crate) params: Arc<Params>,
+    /// What its session began with.
+    pub(crate) start: StartValues,
     pub(crate) stream: FrameReader,
     pub(crate) statements: Option<Box<ClientStatements>>,
     pub(crate) unnamed: Unnamed,
@@ -113,10 +116,17 @@ impl Unnamed {
 impl Client {
     /// A client of a pool in `mode` that requested `params`.
     pub fn new(id: u64, mode: PoolMode, params: Arc<Params>) -> Self {
+        let asked = params.clone();
+        Client::logged_in(id, mode, params, asked)
+    }
+
+    /// A client that requested the parameters `asked`, and received `params` at its login.
+    pub fn logged_in(id: u64, mode: PoolMode, params: Arc<Params>, asked: Arc<Params>) -> Self {
         Client {
             id,
             mode,
             params,
+            start: StartValues::new(asked),
             stream: FrameReader::default(),
             statements: None,
             unnamed: Unnamed::None,
@@ -142,6 +152,17 @@ impl Client {
     /// The values of its tracked parameters that it requested.
     pub fn params(&self) -> &Arc<Params> {
         &self.params
+    }
+
+    /// Whether it asked for a parameter of this name, or has changed it.
+    pub fn owns(&self, table: &ParamTable, name: &str) -> bool {
+        table.place(name).is_some_and(|place| self.start.own >> place & 1 == 1)
+    }
+
+    /// What it wants of its server.
+    #[inline]
+    pub(crate) fn wanted(&self) -> Wanted<'_> {
+        Wanted { params: &self.params, own: self.start.own }
     }
 
     /// The mode of its pool.

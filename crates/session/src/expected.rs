@@ -62,6 +62,8 @@ pub(crate) enum Expected {
     LocalForget,
     /// A query of our own (parameters, reset, check); swallowed.
     OwnQuery,
+    /// A query of our own between two requests of a client, which sets what it has reset; swallowed.
+    OwnSet,
     /// Our own Parse for a statement of the client; swallowed, unless it fails; logged.
     OwnParse,
     /// Our own Parse into the unnamed slot, or one without an entry; swallowed, unless it fails.
@@ -79,6 +81,7 @@ impl Expected {
         matches!(
             self,
             Expected::OwnQuery
+                | Expected::OwnSet
                 | Expected::OwnParse
                 | Expected::OwnParseUnnamed
                 | Expected::OwnClose
@@ -176,6 +179,7 @@ impl Expected {
                 | Expected::FunctionCall
                 | Expected::Sync
                 | Expected::OwnQuery
+                | Expected::OwnSet
         )
     }
 

@@ -9,7 +9,7 @@
 
 use weir_base::PoolMode;
 use weir_pgwire::tag::front;
-use weir_pgwire::{ErrorFields, HEAD, Head, frontend, put_back, put_front, sql};
+use weir_pgwire::{ErrorFields, HEAD, Head, TxStatus, frontend, put_back, put_front, sql};
 
 use crate::client::Client;
 use crate::context::{Context, MessagePolicy, SimpleQueries, WithoutCache};
@@ -24,7 +24,7 @@ use crate::session_state::StreamingText;
 use crate::stop::{ReplyWait, StopReason};
 use crate::text::{QUERY_PREFIX, Text};
 use crate::undo_log::RefusedFor;
-use crate::unlinked;
+use crate::{start_values, unlinked};
 
 /// The most bytes of Parse messages that are written to a server at once; one more may go beyond it. A Bind of a few bytes may
 /// ask for a Parse of a megabyte.
@@ -192,6 +192,7 @@ impl<O: Out> Walk<'_, '_, O> {
             return self.in_copy(view, head);
         }
         self.must_have_room(head.tag)?;
+        self.set_again(head.tag);
         let rewrite = self.linked(view, head)?;
         if self.ctx.watch.is_some() {
             self.watch(view, head);
@@ -226,7 +227,19 @@ impl<O: Out> Walk<'_, '_, O> {
         if server.pending_segments() >= self.ctx.max_pending_segments && begins() {
             return Err(ReplyWait::SegmentLimit.into());
         }
+        if server.resets.is_pending() && server.pending.is_ahead() && begins() {
+            return Err(ReplyWait::EarlierSegment.into());
+        }
         Ok(())
+    }
+
+    /// What the client has reset is set again, before the first message of a segment.
+    #[inline]
+    fn set_again(&mut self, tag: u8) {
+        let Some(server) = self.server.as_deref_mut().filter(|server| server.resync) else { return };
+        if server.pending.is_at_boundary() && is_request(tag) && server.status != TxStatus::Failed {
+            start_values::set_again(self.client, server, self.ctx, self.out);
+        }
     }
 
     /// If too much is outstanding, the server gets a Flush, and the client waits for its answers.
@@ -482,7 +495,8 @@ fn need(reads: Reads, bytes: &[u8], head: Head, room: impl Fn() -> usize) -> usi
         return need;
     }
     match (texts, head.tag) {
-        (Texts::Pass, front::DESCRIBE | front::PARSE) => return total.min(HEAD + 1),
+        (Texts::Pass, front::DESCRIBE) => return total.min(HEAD + 1),
+        (Texts::Pass, front::QUERY | front::PARSE) => return total.min(HEAD + QUERY_PREFIX),
         (Texts::Pass, _) => return HEAD,
         (Texts::Read, front::DESCRIBE) => return total.min(HEAD + 1),
         (Texts::Read, front::PARSE) => return total.min(HEAD + QUERY_PREFIX),

@@ -20,10 +20,11 @@ use crate::params::Reported;
 use crate::pending::Reply;
 use crate::refusal::Refusal;
 use crate::same_shape::{CHANGED_CODE, write_changed};
-use crate::server::{ProtocolViolation, Server};
+use crate::server::{IN_HOT_STANDBY, ProtocolViolation, Server};
 use crate::server_error::{DoubtfulStatements, ErrorRead, ServerError, read_error};
 use crate::shape::Part;
 use crate::skip::skip_to_sync;
+use crate::start_values::{self, Resets};
 use crate::state_messages;
 use crate::undo_log::RefusedFor;
 
@@ -70,6 +71,8 @@ pub struct Unusual {
     pub lost: Dirty,
     /// Session state for which a request was refused.
     pub refused_state: Dirty,
+    /// Names and values of parameters that the server has reported in a query of our own, or unasked.
+    pub reported: Vec<(String, String)>,
 }
 
 impl ServerOutcome {
@@ -303,6 +306,7 @@ impl<O: Out> Walk<'_, '_, O> {
 
     #[cold]
     fn unusual_tag(&mut self, tag: &[u8], effects: Effects) {
+        self.server.resets.answered(tag);
         let state = &mut self.server.state;
         state.answered(effects, Some(tag));
         state.removed_by(tag);
@@ -353,12 +357,18 @@ impl<O: Out> Walk<'_, '_, O> {
             self.server.dropping_all = None;
             self.server.descriptions.all_answered();
         }
+        if to == Expected::OwnSet {
+            return Ok(Disposition::Discard);
+        }
         if to.is_own() {
             self.outcome.unusual().own_query_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
             return Ok(Disposition::Discard);
         }
         if to == Expected::QueryLogged {
             self.keep_change();
+        }
+        if self.server.resets.is_pending() && !self.server.pending.is_ahead() {
+            self.restore_start_values();
         }
         self.outcome.queries += 1;
         self.outcome.answered = true;
@@ -371,6 +381,14 @@ impl<O: Out> Walk<'_, '_, O> {
             return Ok(Disposition::Discard);
         }
         Ok(Disposition::Forward)
+    }
+
+    #[cold]
+    fn restore_start_values(&mut self) {
+        match self.client.as_deref_mut() {
+            Some(client) => start_values::restore(client, self.server, self.ctx, self.out),
+            None => self.server.resets = Resets::default(),
+        }
     }
 
     /// Before the ReadyForQuery with this status is sent to the client.
@@ -421,8 +439,12 @@ impl<O: Out> Walk<'_, '_, O> {
         };
         self.server.reports(name, value);
         let reported = self.ctx.params.report(&mut self.server.params, name, value);
-        let own = self.server.pending.head().is_some_and(Expected::is_own);
-        if own {
+        let place = self.ctx.params.place_of_reported(&self.server.params, name);
+        let head = self.server.pending.head();
+        if head == Some(Expected::OwnQuery) {
+            self.outcome.unusual().reported.push((name.to_owned(), value.to_owned()));
+        }
+        if head.is_some_and(Expected::is_own) {
             return Disposition::Discard;
         }
         if reported == Reported::ParseEnvironment {
@@ -430,11 +452,24 @@ impl<O: Out> Walk<'_, '_, O> {
             // the previous one.
             self.server.statements.invalidate_all();
         }
-        if self.client.is_none() {
+        let Some(client) = self.client.as_deref_mut() else {
+            // The next client is given what it has now: it is not used with what others believe of it.
             self.server.unusable = true;
-        } else if reported != Reported::Untracked {
-            self.adopt_params();
+            self.outcome.unusual().reported.push((name.to_owned(), value.to_owned()));
+            return Disposition::Forward;
+        };
+        if name == IN_HOT_STANDBY {
+            self.outcome.unusual().reported.push((name.to_owned(), value.to_owned()));
         }
+        let Some(place) = place.filter(|_| reported != Reported::Untracked) else { return Disposition::Forward };
+        let is_reset =
+            self.server.resets.has(place) && self.ctx.state.start_values && self.server.base.at(place) == Some(value);
+        client.start.reported(place, value, &self.server.base);
+        if is_reset {
+            // It has the value from its login once all is answered.
+            return Disposition::Discard;
+        }
+        self.adopt_params();
         Disposition::Forward
     }
 
@@ -448,6 +483,7 @@ impl<O: Out> Walk<'_, '_, O> {
     #[cold]
     fn error(&mut self, view: View<'_>, head: Head) {
         let ErrorRead { error, fatal, code, doubtful } = read_error(&view.bytes[HEAD..]);
+        self.server.resets = Resets::default();
         if fatal {
             self.outcome.unusual().fatal = Some(error.clone());
             self.server.unusable = true;
@@ -511,6 +547,7 @@ impl<O: Out> Walk<'_, '_, O> {
                 self.server.own_error = Some(error);
                 Disposition::Discard
             }
+            Some(Expected::OwnSet) => Disposition::Discard,
             Some(_) => {
                 skip_to_sync(self.server, self.client.as_deref_mut(), self.ctx);
                 Disposition::Forward

@@ -27,6 +27,9 @@ struct Frozen {
     id: u64,
     mode: u8,
     params: Vec<(String, String)>,
+    /// What it asked for at its login, and the names of the parameters that are its own.
+    asked: Vec<(String, String)>,
+    own: Vec<String>,
     held: Vec<u8>,
     /// Name, what follows it in a Parse, by which reading, and the shape that the client was given.
     statements: Vec<(Vec<u8>, Vec<u8>, u64, FrozenShape)>,
@@ -83,6 +86,11 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
         id: client.id,
         mode: client.mode as u8,
         params: table.iter(&client.params).map(text).collect(),
+        asked: table.iter(&client.start.asked).map(text).collect(),
+        own: (0..table.len())
+            .filter(|place| client.start.own >> place & 1 == 1)
+            .map(|place| table.name(place).to_owned())
+            .collect(),
         held: client.stream.held().to_vec(),
         statements: client
             .statements
@@ -130,7 +138,11 @@ pub fn thaw(
         // A parameter that is not tracked here stays what the servers have.
         table.restore(&mut params, name, value);
     }
-    let mut client = Client::new(frozen.id, mode.ok_or(NotThawed::Damaged)?, Arc::new(params));
+    let mut asked = table.unknown();
+    frozen.asked.iter().for_each(|(name, value)| table.restore(&mut asked, name, value));
+    let mode = mode.ok_or(NotThawed::Damaged)?;
+    let mut client = Client::logged_in(frozen.id, mode, Arc::new(params), Arc::new(asked));
+    client.start.own = frozen.own.iter().filter_map(|name| table.place(name)).map(|place| 1 << place).sum();
     client.stream = FrameReader::thaw(frozen.held);
     for (name, rest, environment, shape) in frozen.statements {
         let statement =

@@ -36,6 +36,7 @@ mod session_state;
 mod shape;
 mod skip;
 mod spelling;
+mod start_values;
 mod state_messages;
 mod statements;
 mod stop;

@@ -14,6 +14,7 @@ use crate::link::{Link, Rewrite};
 use crate::names::Name;
 use crate::prepare::make_room;
 use crate::refusal::Refusal;
+use crate::start_values;
 use crate::statements::{NAME_LEN, NAME_PREFIX, Statement, UNKNOWN_NAME, text_in};
 use crate::stop::StopReason;
 use crate::text::{Text, certainly_left};
@@ -74,6 +75,7 @@ impl Link<'_, '_> {
             return Ok(rewrite);
         }
         let effects = text.effects(&what, self.ctx, &self.server.params);
+        start_values::note(self.client, self.server, self.ctx.params, text.bytes());
         let had_unnamed = self.has_unnamed();
         self.server.unnamed = None;
         if self.refuses(effects) {
@@ -298,6 +300,7 @@ impl Link<'_, '_> {
             Unnamed::Held(held) if name.is_empty() => held.bytes(),
             _ => named?.rest(),
         };
+        start_values::note(self.client, self.server, self.ctx.params, text_in(rest));
         // Nearly all begin with another letter, and are not read further.
         if rest.first().is_some_and(|first| first.is_ascii_alphabetic() && !first.eq_ignore_ascii_case(&b'd')) {
             return None;

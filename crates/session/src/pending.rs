@@ -225,7 +225,8 @@ impl PendingReplies {
             | Expected::QueryLogged
             | Expected::QueryRefused
             | Expected::FunctionCall
-            | Expected::OwnQuery => {
+            | Expected::OwnQuery
+            | Expected::OwnSet => {
                 self.unsynced = false;
                 self.segment = self.segment.wrapping_add(1);
             }
@@ -400,7 +401,7 @@ impl PendingReplies {
         let last = match (to, tag) {
             (_, back::READY) if to.ends_with_ready() => true,
             (
-                Expected::Query | Expected::QueryLogged | Expected::OwnQuery,
+                Expected::Query | Expected::QueryLogged | Expected::OwnQuery | Expected::OwnSet,
                 back::ROW_DESCRIPTION
                 | back::DATA_ROW
                 | back::COMMAND_COMPLETE
