@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weir_base::{PoolMode, Span, Time};
+use weir_base::{Peer, PoolMode, Span, Time};
 use weir_config::{Config, FileFormat};
 use weir_pool::lending::borrower_settings;
-use weir_pool::{Pool, Settings};
-use weir_session::{Clean, PoolStatements};
+use weir_pool::{Pool, ServerState, Settings};
+use weir_session::{Clean, ParamTable, PoolStatements};
 
 use crate::admin::pool_counts::PoolCounts;
 use crate::backends::credentials::KnownCredentials;
@@ -24,6 +24,9 @@ use crate::entry::reported::Welcome;
 use crate::entry::welcome::LastWelcome;
 use crate::handles::PoolIx;
 use crate::traffic::cancel_state::PoolCancels;
+
+/// How long the login messages of a pool are sent to clients without asking a server again.
+const CONFIRMED_FOR: Span = Span::from_secs(1);
 
 /// The pools of a worker.
 #[derive(Default)]
@@ -48,6 +51,8 @@ pub(crate) struct PoolSlot {
     pub(crate) counts: PoolCounts,
     /// The login messages for clients, from a server's reported parameters.
     pub(crate) welcome: Option<Welcome>,
+    /// When they were last known to be those of a server.
+    confirmed_at: Time,
     /// The login messages that the last client received.
     pub(crate) last_welcome: Option<Box<LastWelcome>>,
     /// The statements that its servers have accepted.
@@ -240,6 +245,7 @@ impl PoolSlot {
             armed: Time::NEVER,
             counts: PoolCounts::new(now),
             welcome: None,
+            confirmed_at: Time::from_micros(0),
             last_welcome: None,
             accepted,
             credentials: KnownCredentials::default(),
@@ -264,6 +270,36 @@ impl PoolSlot {
         let alone = matches!(&self.lending, LendingRole::Owner(lender) if !lender.lends());
         let plain = alone && !self.removed && !self.quota.is_limited() && self.clients > 0 && self.login.is_idle();
         !plain || self.pool.next_deadline() < self.armed
+    }
+
+    /// Whether no server is left that the login messages for clients are from, so that a client waits for a new one, as the first
+    /// client of a pool does. Where no login succeeds, or the pool is paused, clients still log in with the last ones.
+    pub(crate) fn is_welcome_stale(&self) -> bool {
+        let is_present = |(server, state, _): (Peer, ServerState, Time)| {
+            matches!(state, ServerState::Linked(_) | ServerState::Idle { .. }) && !self.pool.is_outdated(server)
+        };
+        let waits = self.failures.last().is_none() && !self.pool.is_paused() && !self.lending.is_borrower();
+        waits && !self.pool.servers().any(is_present)
+    }
+
+    /// The login messages are those of a server now.
+    pub(crate) fn welcome_confirmed(&mut self, now: Time) {
+        self.confirmed_at = now;
+    }
+
+    /// Whether they are old enough to ask a free server again.
+    pub(crate) fn may_confirm_welcome(&self, now: Time) -> bool {
+        self.welcome.is_some() && now.since(self.confirmed_at) >= CONFIRMED_FOR
+    }
+
+    /// A server reports a value that no client has set: it is what new clients get, and where it follows clients, servers on which
+    /// a client has set it do not report it, and are replaced.
+    pub(crate) fn default_changed(&mut self, table: &ParamTable, name: &str, value: &str, now: Time) {
+        let Some(welcome) = self.welcome.as_mut().filter(|welcome| welcome.has_other(name, value)) else { return };
+        *welcome = welcome.with(table, name, value);
+        if table.is_tracked(name) {
+            self.pool.reconnect(now);
+        }
     }
 
     /// The address, the login or the encryption of its servers has changed: they are replaced as they are released, earlier

@@ -85,7 +85,11 @@ impl Sessions {
             client_statements: limits.client_statements as usize,
             client_memory: limits.client_share(),
             messages: self.messages,
-            state: StatePolicy { warn: pool.warn_on_dirty, refuse: pool.on_dirty == OnDirty::Refuse },
+            state: StatePolicy {
+                warn: pool.warn_on_dirty,
+                refuse: pool.on_dirty == OnDirty::Refuse,
+                start_values: self.without_cache == WithoutCache::Kept || pool.on_dirty != OnDirty::Keep,
+            },
             client_pid: 0,
             max_pending_segments: ahead,
             watch: self.statements.watch(),

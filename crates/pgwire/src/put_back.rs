@@ -100,15 +100,20 @@ pub struct ErrorFields<'a> {
 
 /// ErrorResponse.
 pub fn error(buf: &mut Vec<u8>, fields: &ErrorFields<'_>) {
-    report(buf, tag::ERROR, fields);
+    report(buf, tag::ERROR, fields, None);
+}
+
+/// ErrorResponse that names the function of PostgreSQL's source which reports it.
+pub fn error_from(buf: &mut Vec<u8>, fields: &ErrorFields<'_>, routine: &str) {
+    report(buf, tag::ERROR, fields, Some(routine));
 }
 
 /// NoticeResponse.
 pub fn notice(buf: &mut Vec<u8>, fields: &ErrorFields<'_>) {
-    report(buf, tag::NOTICE, fields);
+    report(buf, tag::NOTICE, fields, None);
 }
 
-fn report(buf: &mut Vec<u8>, tag: u8, fields: &ErrorFields<'_>) {
+fn report(buf: &mut Vec<u8>, tag: u8, fields: &ErrorFields<'_>, routine: Option<&str>) {
     let field = |buf: &mut Vec<u8>, code: u8, text: &str| {
         buf.push(code);
         cstr(buf, text.as_bytes());
@@ -118,7 +123,7 @@ fn report(buf: &mut Vec<u8>, tag: u8, fields: &ErrorFields<'_>) {
         field(buf, b'V', fields.severity);
         field(buf, b'C', fields.sqlstate);
         field(buf, b'M', fields.message);
-        for (code, text) in [(b'D', fields.detail), (b'H', fields.hint)] {
+        for (code, text) in [(b'D', fields.detail), (b'H', fields.hint), (b'R', routine)] {
             if let Some(text) = text {
                 field(buf, code, text);
             }

@@ -18,6 +18,7 @@ mod effects;
 mod fingerprint;
 mod kept;
 mod mentions;
+mod resets;
 mod scan;
 
 use std::borrow::Cow;
@@ -29,6 +30,7 @@ pub use effects::{Effects, Scope};
 pub use fingerprint::{MAX_READ, fingerprint, normalize};
 pub use kept::kept;
 pub use mentions::Mentions;
+pub use resets::{Reset, resets};
 
 /// The kind of a statement, by its first words.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,8 +11,10 @@ use weir_pgwire::tag::front;
 
 use crate::budget::{Account, Charge};
 use crate::frame_reader::FrameReader;
-use crate::names::{ChangeNumber, ClientStatements};
-use crate::params::Params;
+use crate::names::{ChangeNumber, ClientStatements, Given};
+use crate::params::{ParamTable, Params, Wanted};
+use crate::shape::{GivenShape, Shape};
+use crate::start_values::StartValues;
 use crate::statements::{Statement, text_in};
 
 /// One client's state between and within requests.
@@ -22,6 +24,8 @@ pub struct Client {
     pub id: u64,
     pub(crate) mode: PoolMode,
     pub(crate) params: Arc<Params>,
+    /// What its session began with.
+    pub(crate) start: StartValues,
     pub(crate) stream: FrameReader,
     pub(crate) statements: Option<Box<ClientStatements>>,
     pub(crate) unnamed: Unnamed,
@@ -59,6 +63,8 @@ pub(crate) enum Unnamed {
 pub(crate) struct HeldText {
     bytes: Vec<u8>,
     charge: Option<Charge>,
+    /// The shape that the client was given of it.
+    shape: GivenShape,
 }
 
 impl HeldText {
@@ -66,11 +72,21 @@ impl HeldText {
     pub(crate) fn new(bytes: Vec<u8>, account: &Arc<Account>) -> Option<HeldText> {
         let size = bytes.capacity();
         let charge = if size > UNCHARGED { Some(Charge::real(account, size as u64).ok()?) } else { None };
-        Some(HeldText { bytes, charge })
+        Some(HeldText { bytes, charge, shape: GivenShape::default() })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The shape that the client was given of it.
+    pub(crate) fn shape(&self) -> GivenShape {
+        self.shape
+    }
+
+    /// The client has this shape of it.
+    pub(crate) fn set_shape(&mut self, shape: GivenShape) {
+        self.shape = shape;
     }
 }
 
@@ -80,9 +96,16 @@ impl Unnamed {
         if let Unnamed::Held(text) = self { text.bytes.capacity() } else { 0 }
     }
 
+    /// The client was given a description of it, of this preparation.
+    pub(crate) fn learn_shape(&mut self, shape: Shape, of: u64) {
+        if let Unnamed::Held(text) = self {
+            text.shape.learn(shape, of);
+        }
+    }
+
     /// Its buffer, to be reused.
     pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
-        if let Unnamed::Held(HeldText { bytes, charge }) = self {
+        if let Unnamed::Held(HeldText { bytes, charge, .. }) = self {
             drop(charge);
             Some(bytes)
         } else {
@@ -94,10 +117,17 @@ impl Unnamed {
 impl Client {
     /// A client of a pool in `mode` that requested `params`.
     pub fn new(id: u64, mode: PoolMode, params: Arc<Params>) -> Self {
+        let asked = params.clone();
+        Client::logged_in(id, mode, params, asked)
+    }
+
+    /// A client that requested the parameters `asked`, and received `params` at its login.
+    pub fn logged_in(id: u64, mode: PoolMode, params: Arc<Params>, asked: Arc<Params>) -> Self {
         Client {
             id,
             mode,
             params,
+            start: StartValues::new(asked),
             stream: FrameReader::default(),
             statements: None,
             unnamed: Unnamed::None,
@@ -135,6 +165,17 @@ impl Client {
         &self.params
     }
 
+    /// Whether it asked for a parameter of this name, or has changed it.
+    pub fn owns(&self, table: &ParamTable, name: &str) -> bool {
+        table.place(name).is_some_and(|place| self.start.own >> place & 1 == 1)
+    }
+
+    /// What it wants of its server.
+    #[inline]
+    pub(crate) fn wanted(&self) -> Wanted<'_> {
+        Wanted { params: &self.params, own: self.start.own }
+    }
+
     /// The mode of its pool.
     pub fn mode(&self) -> PoolMode {
         self.mode
@@ -149,6 +190,12 @@ impl Client {
     #[inline]
     pub(crate) fn statement(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         self.statements.as_ref()?.get(name)
+    }
+
+    /// The same, with what the client was given of it.
+    #[inline]
+    pub(crate) fn given(&self, name: &[u8]) -> Option<&Given> {
+        self.statements.as_ref()?.given(name)
     }
 
     /// The text that it has prepared by this name; the empty one is that of the unnamed statement.

@@ -84,6 +84,8 @@ pub struct StatePolicy {
     pub warn: bool,
     /// The client gets an ERROR instead (`on_dirty = refuse`).
     pub refuse: bool,
+    /// A RESET returns to what the client asked for at its login, and not to the server's default (PgBouncer's `on_dirty = keep`).
+    pub start_values: bool,
 }
 
 /// How many messages about statements a feeding passed on.

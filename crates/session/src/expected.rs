@@ -32,6 +32,15 @@ pub(crate) enum Expected {
     DescribeStatement,
     /// Describe of a portal, or the second half of [`Expected::DescribeStatement`].
     DescribeRows,
+    /// The same as [`Expected::DescribeStatement`], about a client's statement; noted. (Here and below, "noted" requests have
+    /// an entry in [`crate::descriptions`].)
+    DescribeKnown,
+    /// The same as [`Expected::DescribeRows`], of a client's statement; noted.
+    DescribeKnownRows,
+    /// Our own Describe of a statement: two messages, swallowed unless it fails; noted.
+    OwnDescribe,
+    /// The second half of [`Expected::OwnDescribe`]; noted.
+    OwnDescribeRows,
     /// Execute: rows, COPY data, then its end.
     Execute,
     /// Close.
@@ -53,6 +62,8 @@ pub(crate) enum Expected {
     LocalForget,
     /// A query of our own (parameters, reset, check); swallowed.
     OwnQuery,
+    /// A query of our own between two requests of a client, which sets what it has reset; swallowed.
+    OwnSet,
     /// Our own Parse for a statement of the client; swallowed, unless it fails; logged.
     OwnParse,
     /// Our own Parse into the unnamed slot, or one without an entry; swallowed, unless it fails.
@@ -67,7 +78,16 @@ pub(crate) enum Expected {
 impl Expected {
     /// Whether the reply is for us and not for the client.
     pub(crate) fn is_own(self) -> bool {
-        matches!(self, Expected::OwnQuery | Expected::OwnParse | Expected::OwnParseUnnamed | Expected::OwnClose)
+        matches!(
+            self,
+            Expected::OwnQuery
+                | Expected::OwnSet
+                | Expected::OwnParse
+                | Expected::OwnParseUnnamed
+                | Expected::OwnClose
+                | Expected::OwnDescribe
+                | Expected::OwnDescribeRows
+        )
     }
 
     /// Whether we answer it.
@@ -123,6 +143,32 @@ impl Expected {
         )
     }
 
+    /// Whether it has an entry among the descriptions under way.
+    #[inline]
+    pub(crate) fn is_noted(self) -> bool {
+        matches!(
+            self,
+            Expected::DescribeKnown | Expected::DescribeKnownRows | Expected::OwnDescribe | Expected::OwnDescribeRows
+        )
+    }
+
+    /// What is expected of a Describe of a statement once its parameters are described; `None` for any other request.
+    #[inline]
+    pub(crate) fn after_parameters(self) -> Option<Expected> {
+        match self {
+            Expected::DescribeStatement => Some(Expected::DescribeRows),
+            Expected::DescribeKnown => Some(Expected::DescribeKnownRows),
+            Expected::OwnDescribe => Some(Expected::OwnDescribeRows),
+            _ => None,
+        }
+    }
+
+    /// Whether a description of rows answers it.
+    #[inline]
+    pub(crate) fn is_of_rows(self) -> bool {
+        matches!(self, Expected::DescribeRows | Expected::DescribeKnownRows | Expected::OwnDescribeRows)
+    }
+
     /// Whether ReadyForQuery ends it, so that an error does not make the server skip what follows.
     pub(crate) fn ends_with_ready(self) -> bool {
         matches!(
@@ -133,6 +179,7 @@ impl Expected {
                 | Expected::FunctionCall
                 | Expected::Sync
                 | Expected::OwnQuery
+                | Expected::OwnSet
         )
     }
 

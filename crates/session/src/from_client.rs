@@ -9,7 +9,7 @@
 
 use weir_base::PoolMode;
 use weir_pgwire::tag::front;
-use weir_pgwire::{ErrorFields, HEAD, Head, frontend, put_back, put_front, sql};
+use weir_pgwire::{ErrorFields, HEAD, Head, TxStatus, frontend, put_back, put_front, sql};
 
 use crate::client::Client;
 use crate::context::{Context, MessagePolicy, SimpleQueries, WithoutCache};
@@ -23,7 +23,8 @@ use crate::server::Server;
 use crate::session_state::StreamingText;
 use crate::stop::{ReplyWait, StopReason};
 use crate::text::{QUERY_PREFIX, Text};
-use crate::unlinked;
+use crate::undo_log::RefusedFor;
+use crate::{start_values, unlinked};
 
 /// The most bytes of Parse messages that are written to a server at once; one more may go beyond it. A Bind of a few bytes may
 /// ask for a Parse of a megabyte.
@@ -191,6 +192,7 @@ impl<O: Out> Walk<'_, '_, O> {
             return self.in_copy(view, head);
         }
         self.must_have_room(head.tag)?;
+        self.set_again(head.tag);
         let rewrite = self.linked(view, head)?;
         if self.ctx.watch.is_some() {
             self.watch(view, head);
@@ -225,7 +227,19 @@ impl<O: Out> Walk<'_, '_, O> {
         if server.pending_segments() >= self.ctx.max_pending_segments && begins() {
             return Err(ReplyWait::SegmentLimit.into());
         }
+        if server.resets.is_pending() && server.pending.is_ahead() && begins() {
+            return Err(ReplyWait::EarlierSegment.into());
+        }
         Ok(())
+    }
+
+    /// What the client has reset is set again, before the first message of a segment.
+    #[inline]
+    fn set_again(&mut self, tag: u8) {
+        let Some(server) = self.server.as_deref_mut().filter(|server| server.resync) else { return };
+        if server.pending.is_at_boundary() && is_request(tag) && server.status != TxStatus::Failed {
+            start_values::set_again(self.client, server, self.ctx, self.out);
+        }
     }
 
     /// If too much is outstanding, the server gets a Flush, and the client waits for its answers.
@@ -316,8 +330,15 @@ impl<O: Out> Walk<'_, '_, O> {
             texts => link.pass_through(view.bytes, head, texts == Texts::Read).map(Ok),
         };
         match about_text {
+            Some(Err(stop @ StopReason::AwaitReplies(ReplyWait::Description))) => {
+                if !link.ctx.scratch.is_empty() {
+                    self.out.server(link.ctx.scratch);
+                    link.ctx.trim_scratch();
+                }
+                Err(stop)
+            }
             Some(Err(StopReason::Refuse(refusal))) => match *refusal {
-                Refusal::StatementLimit(what) => Ok(link.fail(what)),
+                Refusal::StatementLimit(what) => Ok(link.fail(RefusedFor::Limit(what))),
                 other => Err(StopReason::refuse(other)),
             },
             Some(rewrite) => rewrite,
@@ -435,7 +456,8 @@ impl<O: Out> Walk<'_, '_, O> {
             let Some(server) = self.server.as_deref_mut() else { return Err(StopReason::NeedServer) };
             self.ctx.counts.client_parses += 1;
             self.ctx.scratch.clear();
-            Link { client: self.client, server, ctx: self.ctx, composed: &mut self.composed }.fail(what);
+            Link { client: self.client, server, ctx: self.ctx, composed: &mut self.composed }
+                .fail(RefusedFor::Limit(what));
             self.out.server(self.ctx.scratch);
         }
         self.client.fails = None;
@@ -473,7 +495,8 @@ fn need(reads: Reads, bytes: &[u8], head: Head, room: impl Fn() -> usize) -> usi
         return need;
     }
     match (texts, head.tag) {
-        (Texts::Pass, front::DESCRIBE | front::PARSE) => return total.min(HEAD + 1),
+        (Texts::Pass, front::DESCRIBE) => return total.min(HEAD + 1),
+        (Texts::Pass, front::QUERY | front::PARSE) => return total.min(HEAD + QUERY_PREFIX),
         (Texts::Pass, _) => return HEAD,
         (Texts::Read, front::DESCRIBE) => return total.min(HEAD + 1),
         (Texts::Read, front::PARSE) => return total.min(HEAD + QUERY_PREFIX),

@@ -11,6 +11,7 @@ use weir_pgwire::{Dirty, Effects, HEAD, Head, Scope, TxStatus, backend};
 
 use crate::client::Client;
 use crate::context::Context;
+use crate::descriptions::Described;
 use crate::error_names::in_clients_words;
 use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
@@ -18,10 +19,14 @@ use crate::out::{Out, View};
 use crate::params::Reported;
 use crate::pending::Reply;
 use crate::refusal::Refusal;
-use crate::server::{ProtocolViolation, Server};
-use crate::server_error::{ErrorRead, ServerError, read_error};
+use crate::same_shape::{CHANGED_CODE, write_changed};
+use crate::server::{IN_HOT_STANDBY, ProtocolViolation, Server};
+use crate::server_error::{DoubtfulStatements, ErrorRead, ServerError, read_error};
+use crate::shape::Part;
 use crate::skip::skip_to_sync;
+use crate::start_values::{self, Resets};
 use crate::state_messages;
+use crate::undo_log::RefusedFor;
 
 /// How much of an error is held: its first fields always, and in practice all of it.
 pub(crate) const ERROR_PREFIX: usize = 8 << 10;
@@ -66,6 +71,8 @@ pub struct Unusual {
     pub lost: Dirty,
     /// Session state for which a request was refused.
     pub refused_state: Dirty,
+    /// Names and values of parameters that the server has reported in a query of our own, or unasked.
+    pub reported: Vec<(String, String)>,
 }
 
 impl ServerOutcome {
@@ -102,7 +109,11 @@ pub fn feed<O: Out>(
             Piece::End => break,
             Piece::Rest(range, disposition) => {
                 if disposition == Disposition::Forward && walk.client.is_some() {
-                    walk.out.client_range(range);
+                    walk.out.client_range(range.clone());
+                }
+                if walk.server.descriptions.is_reading() {
+                    walk.server.descriptions.feed(&input[range]);
+                    walk.described();
                 }
                 // Local replies have waited for the end of this message.
                 walk.emit_local_replies();
@@ -180,6 +191,9 @@ impl<O: Out> Walk<'_, '_, O> {
             tag => self.reply(tag, view)?,
         };
         self.pass(disposition, view, head);
+        if self.server.descriptions.is_reading() {
+            self.described();
+        }
         Ok(())
     }
 
@@ -214,6 +228,11 @@ impl<O: Out> Walk<'_, '_, O> {
                 self.server.closes.take();
             }
         }
+        if reply.to.is_noted() {
+            let part = if tag == back::PARAMETER_DESCRIPTION { Part::Parameters } else { Part::Rows };
+            self.server.descriptions.begin(part, self.ctx.interner.hash_key());
+            self.server.descriptions.feed(&view.bytes[HEAD..]);
+        }
         match tag {
             back::COMMAND_COMPLETE => self.command_complete(reply, view),
             back::COPY_IN if self.server.pending.is_breached() => self.outcome.unusual().copy_violated = true,
@@ -244,6 +263,31 @@ impl<O: Out> Walk<'_, '_, O> {
         buffer.into_iter().for_each(|buffer| self.ctx.keep_spare(buffer));
     }
 
+    /// A part of a description was read; if its message is at its end, and it was the last, the shape is known.
+    #[cold]
+    fn described(&mut self) {
+        if !self.server.stream.is_between() {
+            return;
+        }
+        let Some((asked, shape)) = self.server.descriptions.end() else { return };
+        let client = self.client.as_deref_mut().filter(|_| !asked.own);
+        match asked.about {
+            Described::Named { key, of, by } => {
+                self.server.statements.learn_shape(key, of, shape);
+                let statements = client.and_then(|client| client.statements.as_deref_mut());
+                statements.into_iter().for_each(|statements| statements.learn_shape(by, shape, of));
+            }
+            Described::Unnamed { id, of } => {
+                if self.server.unnamed == Some(id) && self.server.slot.0 == of {
+                    self.server.slot.1.learn(shape);
+                }
+                let client = client.filter(|client| client.unnamed_id() == id);
+                client.into_iter().for_each(|client| client.unnamed.learn_shape(shape, of));
+            }
+            Described::Unknown => {}
+        }
+    }
+
     #[inline]
     fn command_complete(&mut self, reply: Reply, view: View<'_>) {
         let tag = &view.bytes[HEAD..];
@@ -262,6 +306,7 @@ impl<O: Out> Walk<'_, '_, O> {
 
     #[cold]
     fn unusual_tag(&mut self, tag: &[u8], effects: Effects) {
+        self.server.resets.answered(tag);
         let state = &mut self.server.state;
         state.answered(effects, Some(tag));
         state.removed_by(tag);
@@ -310,6 +355,10 @@ impl<O: Out> Walk<'_, '_, O> {
         }
         if !self.server.pending.is_ahead() {
             self.server.dropping_all = None;
+            self.server.descriptions.all_answered();
+        }
+        if to == Expected::OwnSet {
+            return Ok(Disposition::Discard);
         }
         if to.is_own() {
             self.outcome.unusual().own_query_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
@@ -317,6 +366,9 @@ impl<O: Out> Walk<'_, '_, O> {
         }
         if to == Expected::QueryLogged {
             self.keep_change();
+        }
+        if self.server.resets.is_pending() && !self.server.pending.is_ahead() {
+            self.restore_start_values();
         }
         self.outcome.queries += 1;
         self.outcome.answered = true;
@@ -329,6 +381,14 @@ impl<O: Out> Walk<'_, '_, O> {
             return Ok(Disposition::Discard);
         }
         Ok(Disposition::Forward)
+    }
+
+    #[cold]
+    fn restore_start_values(&mut self) {
+        match self.client.as_deref_mut() {
+            Some(client) => start_values::restore(client, self.server, self.ctx, self.out),
+            None => self.server.resets = Resets::default(),
+        }
     }
 
     /// Before the ReadyForQuery with this status is sent to the client.
@@ -379,8 +439,12 @@ impl<O: Out> Walk<'_, '_, O> {
         };
         self.server.reports(name, value);
         let reported = self.ctx.params.report(&mut self.server.params, name, value);
-        let own = self.server.pending.head().is_some_and(Expected::is_own);
-        if own {
+        let place = self.ctx.params.place_of_reported(&self.server.params, name);
+        let head = self.server.pending.head();
+        if head == Some(Expected::OwnQuery) {
+            self.outcome.unusual().reported.push((name.to_owned(), value.to_owned()));
+        }
+        if head.is_some_and(Expected::is_own) {
             return Disposition::Discard;
         }
         if reported == Reported::ParseEnvironment {
@@ -388,11 +452,24 @@ impl<O: Out> Walk<'_, '_, O> {
             // the previous one.
             self.server.statements.invalidate_all();
         }
-        if self.client.is_none() {
+        let Some(client) = self.client.as_deref_mut() else {
+            // The next client is given what it has now: it is not used with what others believe of it.
             self.server.unusable = true;
-        } else if reported != Reported::Untracked {
-            self.adopt_params();
+            self.outcome.unusual().reported.push((name.to_owned(), value.to_owned()));
+            return Disposition::Forward;
+        };
+        if name == IN_HOT_STANDBY {
+            self.outcome.unusual().reported.push((name.to_owned(), value.to_owned()));
         }
+        let Some(place) = place.filter(|_| reported != Reported::Untracked) else { return Disposition::Forward };
+        let is_reset =
+            self.server.resets.has(place) && self.ctx.state.start_values && self.server.base.at(place) == Some(value);
+        client.start.reported(place, value, &self.server.base);
+        if is_reset {
+            // It has the value from its login once all is answered.
+            return Disposition::Discard;
+        }
+        self.adopt_params();
         Disposition::Forward
     }
 
@@ -405,14 +482,15 @@ impl<O: Out> Walk<'_, '_, O> {
 
     #[cold]
     fn error(&mut self, view: View<'_>, head: Head) {
-        let ErrorRead { error, fatal, code, statements_doubtful } = read_error(&view.bytes[HEAD..]);
+        let ErrorRead { error, fatal, code, doubtful } = read_error(&view.bytes[HEAD..]);
+        self.server.resets = Resets::default();
         if fatal {
             self.outcome.unusual().fatal = Some(error.clone());
             self.server.unusable = true;
         }
         let refused = self.refused().filter(|_| !fatal);
-        if statements_doubtful && refused.is_none() {
-            self.server.statements.invalidate_all();
+        if refused.is_none() {
+            self.doubt_statements(doubtful);
         }
         if let Some(watch) = self.ctx.watch.as_deref_mut() {
             self.server.watch_error(fatal, self.end).into_iter().for_each(|executed| watch.executed(executed));
@@ -427,14 +505,38 @@ impl<O: Out> Walk<'_, '_, O> {
         let disposition = self.end_failed(asked, error);
         if disposition == Disposition::Forward && self.client.is_some() {
             let unusual = self.outcome.unusual();
-            unusual.errors.push(if refused.is_some() { *REFUSED } else { code });
-            unusual.refused.extend(refused);
+            unusual.errors.push(match refused {
+                Some(RefusedFor::Limit(_)) => *REFUSED,
+                Some(RefusedFor::Shape) => *CHANGED_CODE,
+                None => code,
+            });
+            if let Some(RefusedFor::Limit(what)) = refused {
+                unusual.refused.push(what);
+            }
             if let Some(rewritten) = rewritten {
                 self.out.client(&rewritten);
                 return self.pass(Disposition::Discard, view, head);
             }
         }
         self.pass(disposition, view, head);
+    }
+
+    /// What an error says about the statements on the server.
+    fn doubt_statements(&mut self, doubtful: DoubtfulStatements) {
+        let failed = match self.server.pending.head() {
+            Some(Expected::Bind) => self.server.descriptions.bound(),
+            Some(head) if head.is_noted() => self.server.descriptions.oldest().and_then(Described::key),
+            _ => None,
+        };
+        match (doubtful, failed) {
+            (DoubtfulStatements::None, _) => {}
+            // Its other servers have it from before the change, too.
+            (DoubtfulStatements::Outdated, Some(key)) => {
+                self.server.statements.mark_doubtful(key);
+                self.ctx.statements.outdate(key);
+            }
+            _ => self.server.statements.invalidate_all(),
+        }
     }
 
     /// The request that an error answers has failed.
@@ -445,6 +547,7 @@ impl<O: Out> Walk<'_, '_, O> {
                 self.server.own_error = Some(error);
                 Disposition::Discard
             }
+            Some(Expected::OwnSet) => Disposition::Discard,
             Some(_) => {
                 skip_to_sync(self.server, self.client.as_deref_mut(), self.ctx);
                 Disposition::Forward
@@ -474,7 +577,7 @@ impl<O: Out> Walk<'_, '_, O> {
     }
 
     /// Our error for a request that we refuse, if the server's error answers what was sent in its place.
-    fn refused(&self) -> Option<&'static str> {
+    fn refused(&self) -> Option<RefusedFor> {
         self.server.undo_log.refusal_of_oldest().filter(|_| self.server.pending.head() == Some(Expected::Refused))
     }
 
@@ -498,8 +601,11 @@ impl<O: Out> Walk<'_, '_, O> {
 }
 
 /// The error for a request that we refuse.
-fn error_of(refused: &'static str) -> Vec<u8> {
+fn error_of(refused: RefusedFor) -> Vec<u8> {
     let mut message = Vec::new();
-    Refusal::StatementLimit(refused).write_error(&mut message);
+    match refused {
+        RefusedFor::Limit(what) => Refusal::StatementLimit(what).write_error(&mut message),
+        RefusedFor::Shape => write_changed(&mut message),
+    }
     message
 }

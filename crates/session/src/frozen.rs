@@ -16,25 +16,41 @@ use crate::client::{Client, HeldText, Unnamed};
 use crate::frame_reader::FrameReader;
 use crate::names::{Given, Name};
 use crate::params::ParamTable;
+use crate::shape::{GivenShape, Shape};
 use crate::statements::{Interner, ParseEnvironment, PoolStatements};
 
 /// The version of the format; a client of another one is not thawed.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 #[derive(Serialize, Deserialize)]
 struct Frozen {
     id: u64,
     mode: u8,
     params: Vec<(String, String)>,
+    /// What it asked for at its login, and the names of the parameters that are its own.
+    asked: Vec<(String, String)>,
+    own: Vec<String>,
     held: Vec<u8>,
-    /// Name, what follows it in a Parse, and by which reading.
-    statements: Vec<(Vec<u8>, Vec<u8>, u64)>,
-    unnamed: Option<Vec<u8>>,
+    /// Name, what follows it in a Parse, by which reading, and the shape that the client was given.
+    statements: Vec<(Vec<u8>, Vec<u8>, u64, FrozenShape)>,
+    unnamed: Option<(Vec<u8>, FrozenShape)>,
     streamed: bool,
     unnamed_count: u32,
     warned: u8,
     skipping: bool,
     cancelled: bool,
+}
+
+/// The two hashes of a shape, and the number of the preparation that it was given of.
+type FrozenShape = ((u64, u64), u64);
+
+fn freeze_shape(given: GivenShape) -> FrozenShape {
+    (given.shape.hashes(), given.of)
+}
+
+fn thaw_shape((hashes, of): FrozenShape, pool: &PoolStatements) -> GivenShape {
+    pool.raise_preparations(of);
+    GivenShape { shape: Shape::of_hashes(hashes), of }
 }
 
 /// Why bytes are not a client.
@@ -70,14 +86,25 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
         id: client.id,
         mode: client.mode as u8,
         params: table.iter(&client.params).map(text).collect(),
+        asked: table.iter(&client.start.asked).map(text).collect(),
+        own: (0..table.len())
+            .filter(|place| client.start.own >> place & 1 == 1)
+            .map(|place| table.name(place).to_owned())
+            .collect(),
         held: client.stream.held().to_vec(),
         statements: client
             .statements
             .iter()
             .flat_map(|s| s.iter())
-            .map(|(name, statement)| (name.to_vec(), statement.rest().to_vec(), statement.environment().0))
+            .map(|(name, Given { statement, shape, .. })| {
+                (name.to_vec(), statement.rest().to_vec(), statement.environment().0, freeze_shape(*shape))
+            })
             .collect(),
-        unnamed: if let Unnamed::Held(held) = &client.unnamed { Some(held.bytes().to_vec()) } else { None },
+        unnamed: if let Unnamed::Held(held) = &client.unnamed {
+            Some((held.bytes().to_vec(), freeze_shape(held.shape())))
+        } else {
+            None
+        },
         streamed: matches!(client.unnamed, Unnamed::Streamed),
         unnamed_count: client.unnamed_count,
         warned: client.warned.bits(),
@@ -111,18 +138,28 @@ pub fn thaw(
         // A parameter that is not tracked here stays what the servers have.
         table.restore(&mut params, name, value);
     }
-    let mut client = Client::new(frozen.id, mode.ok_or(NotThawed::Damaged)?, Arc::new(params));
+    let mut asked = table.unknown();
+    frozen.asked.iter().for_each(|(name, value)| table.restore(&mut asked, name, value));
+    let mode = mode.ok_or(NotThawed::Damaged)?;
+    let mut client = Client::logged_in(frozen.id, mode, Arc::new(params), Arc::new(asked));
+    client.start.own = frozen.own.iter().filter_map(|name| table.place(name)).map(|place| 1 << place).sum();
     client.stream = FrameReader::thaw(frozen.held);
-    for (name, rest, environment) in frozen.statements {
+    for (name, rest, environment, shape) in frozen.statements {
         let statement =
             interner.intern(pool, &rest, ParseEnvironment(environment)).map_err(|_| NotThawed::TooMuchText)?;
         let by = client.count_change();
-        client.statements_mut().insert(Name::new(&name), Given { statement, by });
+        client.statements_mut().insert(Name::new(&name), Given { statement, by, shape: thaw_shape(shape, pool) });
     }
     client.statements.as_deref_mut().into_iter().for_each(|statements| statements.charge_anyway(pool.account()));
     client.stream.charge(pool.account());
     client.unnamed = match (frozen.unnamed, frozen.streamed) {
-        (Some(rest), _) => HeldText::new(rest, pool.account()).map_or(Unnamed::Streamed, Unnamed::Held),
+        (Some((rest, shape)), _) => match HeldText::new(rest, pool.account()) {
+            Some(mut held) => {
+                held.set_shape(thaw_shape(shape, pool));
+                Unnamed::Held(held)
+            }
+            None => Unnamed::Streamed,
+        },
         (None, true) => Unnamed::Streamed,
         (None, false) => Unnamed::None,
     };
@@ -147,7 +184,8 @@ mod tests {
         let mut client = Client::new(7, PoolMode::Transaction, Arc::new(params));
         let statement = interner.intern(&pool, b"select 1\0\0\0", ParseEnvironment(5)).unwrap();
         client.statements_mut().make_room(b"s", pool.account()).unwrap();
-        client.statements_mut().insert(Name::new(b"s"), Given { statement: statement.clone(), by: 0 });
+        let shape = GivenShape { shape: Shape::of_hashes((0, 77)), of: 5 };
+        client.statements_mut().insert(Name::new(b"s"), Given { statement: statement.clone(), by: 0, shape });
         let text = [b"select 2".to_vec(), vec![b' '; 5_000], vec![0; 3]].concat();
         client.put_unnamed(Unnamed::Held(HeldText::new(text.clone(), pool.account()).unwrap()));
         client.skipping = true;
@@ -162,6 +200,7 @@ mod tests {
         assert_eq!((thawed.id, thawed.mode, &thawed.params), (7, PoolMode::Transaction, &client.params));
         assert!(Arc::ptr_eq(thawed.statements.as_ref().unwrap().get(b"s").unwrap(), &statement));
         assert_eq!(thawed.unnamed_id(), unnamed);
+        assert_eq!(thawed.given(b"s").unwrap().shape, shape);
         assert!(thawed.skipping && !thawed.cancelled);
         assert!(matches!(&thawed.unnamed, Unnamed::Held(held) if held.bytes() == text));
         let mut fails = |bytes: &[u8]| thaw(bytes, &table, &mut interner, &pool).unwrap_err();

@@ -15,6 +15,8 @@ use crate::statements::Key;
 struct FrozenServer {
     /// Name, value, and whether the server reports it.
     params: Vec<(String, String, bool)>,
+    /// What it has without a client: names, values, and whether its connect_query has set them.
+    base: Vec<(String, String, bool)>,
     /// By the order of their last use; whether each is as it was prepared.
     statements: Vec<(u128, bool)>,
     temporary: bool,
@@ -33,6 +35,13 @@ pub fn freeze(server: &Server, table: &ParamTable) -> Option<Vec<u8>> {
         params: table
             .iter(&server.params)
             .map(|(name, value)| (name.to_owned(), value.to_owned(), reported.contains(&name)))
+            .collect(),
+        base: table
+            .iter(&server.base)
+            .map(|(name, value)| {
+                let set = table.place(name).is_some_and(|place| server.base_is_set >> place & 1 == 1);
+                (name.to_owned(), value.to_owned(), set)
+            })
             .collect(),
         statements: server.statements.by_use().map(|(key, good)| (key.0, good)).collect(),
         temporary: server.state.is_temporary(),
@@ -58,7 +67,14 @@ pub fn thaw(bytes: &[u8], table: &ParamTable) -> Option<Server> {
         }
     }
     let key = CancelKey { pid: frozen.pid, secret: frozen.secret.into() };
+    let mut base = table.unknown();
+    let mut base_is_set = 0;
+    for (name, value, set) in frozen.base.iter().filter(|(name, ..)| table.is_tracked(name)) {
+        table.restore(&mut base, name, value);
+        base_is_set |= table.place(name).map_or(0, |place| u64::from(*set) << place);
+    }
     let mut server = Server::new(Arc::new(params), key);
+    (server.base, server.base_is_set) = (Arc::new(base), base_is_set);
     for (key, good) in frozen.statements {
         server.statements.insert(Key(key), usize::MAX);
         if !good {

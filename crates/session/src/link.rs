@@ -13,11 +13,12 @@ use crate::context::Context;
 use crate::expected::Expected;
 use crate::names::{Given, Name};
 use crate::server::Server;
+use crate::shape::GivenShape;
 use crate::state_messages::REFUSED_TEXT;
 use crate::statements::{Key, Statement};
 use crate::stop::{ReplyWait, StopReason};
 use crate::text::Text;
-use crate::undo_log::{Change, Subject};
+use crate::undo_log::{Change, RefusedFor, Subject};
 
 /// What the server receives for a message of the client: what was composed, and then this part of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +69,7 @@ impl Link<'_, '_> {
         let statements = self.client.statements_mut();
         let before = statements.remove(name.whole());
         if let Some(statement) = now {
-            statements.insert(name.clone(), Given { statement, by });
+            statements.insert(name.clone(), Given { statement, by, shape: GivenShape::default() });
         }
         self.expect_logged(what, prepares, Change::Name { name, before });
     }
@@ -107,7 +108,7 @@ impl Link<'_, '_> {
 
     /// Fails a request with our own message: the server receives a message that it can only refuse, so that its
     /// transaction fails and it skips to the next Sync, as after any error.
-    pub(crate) fn fail(&mut self, what: &'static str) -> Rewrite {
+    pub(crate) fn fail(&mut self, what: RefusedFor) -> Rewrite {
         self.expect_logged(Expected::Refused, None, Change::Refused(what));
         let unused = self.ctx.interner.unused_name();
         put_front::describe(self.ctx.scratch, Of::Statement, &unused);

@@ -14,6 +14,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::budget::{Account, Charge, NoRoom};
+use crate::shape::{GivenShape, Shape};
 use crate::statements::{Key, Statement};
 
 /// How many bytes of a statement's name PostgreSQL uses: names that agree so far are one (`NAMEDATALEN`, less its
@@ -38,6 +39,11 @@ fn significant(name: &[u8]) -> &[u8] {
 impl Name {
     pub(crate) fn new(name: &[u8]) -> Name {
         Name(name.into())
+    }
+
+    /// What it is looked up by.
+    fn key(&self) -> &[u8] {
+        significant(&self.0)
     }
 
     /// All of it, as the client gave it.
@@ -77,6 +83,8 @@ pub(crate) fn key_of(name: &[u8]) -> &[u8] {
 pub(crate) struct Given {
     pub(crate) statement: Arc<Statement>,
     pub(crate) by: ChangeNumber,
+    /// The shape that the client was given of it.
+    pub(crate) shape: GivenShape,
 }
 
 /// The statements that one client has prepared, by the names it gave them.
@@ -95,7 +103,18 @@ pub(crate) struct ClientStatements {
 
 impl ClientStatements {
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
-        self.by_name.get(key_of(name)).map(|given| &given.statement)
+        self.given(name).map(|given| &given.statement)
+    }
+
+    pub(crate) fn given(&self, name: &[u8]) -> Option<&Given> {
+        self.by_name.get(key_of(name))
+    }
+
+    /// The client was given a shape of the statement that this change gave it, in that preparation.
+    pub(crate) fn learn_shape(&mut self, by: ChangeNumber, shape: Shape, of: u64) {
+        if let Some(given) = self.by_age.get(&by).and_then(|name| self.by_name.get_mut(name.key())) {
+            given.shape.learn(shape, of);
+        }
     }
 
     /// What the client is charged for one more.
@@ -143,7 +162,7 @@ impl ClientStatements {
     pub(crate) fn replace(&mut self, name: &[u8], statement: Arc<Statement>) {
         if let Some((name, given)) = self.by_name.remove_entry(key_of(name)) {
             self.taken(&name, &given);
-            self.insert(name, Given { statement, by: given.by });
+            self.insert(name, Given { statement, ..given });
         }
     }
 
@@ -168,8 +187,8 @@ impl ClientStatements {
         self.by_name.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<Statement>)> {
-        self.by_name.iter().map(|(name, given)| (name.whole(), &given.statement))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Given)> {
+        self.by_name.iter().map(|(name, given)| (name.whole(), given))
     }
 
     /// A name that the client has for a statement.

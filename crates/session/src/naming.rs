@@ -14,10 +14,11 @@ use crate::link::{Link, Rewrite};
 use crate::names::Name;
 use crate::prepare::make_room;
 use crate::refusal::Refusal;
+use crate::start_values;
 use crate::statements::{NAME_LEN, NAME_PREFIX, Statement, UNKNOWN_NAME, text_in};
 use crate::stop::StopReason;
 use crate::text::{Text, certainly_left};
-use crate::undo_log::{Change, Subject};
+use crate::undo_log::{Change, RefusedFor, Subject};
 
 /// The longest Parse of a named statement; a longer one is refused.
 pub const MAX_HELD_PARSE: usize = 16 << 20;
@@ -74,6 +75,7 @@ impl Link<'_, '_> {
             return Ok(rewrite);
         }
         let effects = text.effects(&what, self.ctx, &self.server.params);
+        start_values::note(self.client, self.server, self.ctx.params, text.bytes());
         let had_unnamed = self.has_unnamed();
         self.server.unnamed = None;
         if self.refuses(effects) {
@@ -145,13 +147,13 @@ impl Link<'_, '_> {
 
     fn parse_named(&mut self, name: &[u8], rest: &[u8]) -> Result<(), StopReason> {
         self.must_be_settled(Subject::Name(name))?;
-        if let Some(known) = self.client.statement(name).cloned() {
+        if let Some(mut known) = self.client.given(name).cloned() {
             // The server itself says that the name is taken: under our name for it, it is.
-            let known = self.ensure(name, known)?;
+            self.ensure(name, &mut known)?;
             let shown = &name[..name.len().min(SHOWN_NAME)];
             self.ctx.counts.name_taken = Some(String::from_utf8_lossy(shown).into());
             self.expect_logged(Expected::ParseTaken, None, Change::Taken { name: Name::new(name) });
-            self.compose_parse(known.name(), rest);
+            self.compose_parse(known.statement.name(), rest);
             return Ok(());
         }
         if self.client.prepared() >= self.ctx.client_statements {
@@ -178,18 +180,25 @@ impl Link<'_, '_> {
             return Err(StopReason::protocol("a Bind without names, or with very long ones"));
         };
         self.must_be_settled(Subject::of(bind.statement))?;
-        let known = self.client.statement(bind.statement).cloned();
-        if let Some(gone) = self.ends_statements(bind.statement, known.as_deref()) {
+        let known = self.client.given(bind.statement).cloned();
+        if let Some(gone) = self.ends_statements(bind.statement, known.as_ref().map(|given| &*given.statement)) {
             return self.bind_deallocation(head, bind, &gone);
         }
         if bind.statement.is_empty() {
-            self.ensure_unnamed()?;
+            if !self.ensure_unnamed()? {
+                return Ok(self.fail(RefusedFor::Shape));
+            }
+            self.note_bound_unknown(bind.portal);
             let effects = self.server.state.unnamed();
             self.bind_portal(bind.portal, effects);
             return Ok(Rewrite::Unchanged);
         }
-        let Some(known) = known else { return self.bind_unknown(head, bind) };
-        let statement = self.ensure(bind.statement, known)?;
+        let Some(mut known) = known else { return self.bind_unknown(head, bind) };
+        if !self.ensure_same(bind.statement, &mut known)? {
+            return Ok(self.fail(RefusedFor::Shape));
+        }
+        self.note_bound(bind.portal, &known);
+        let statement = &known.statement;
         let mut effects = statement.effects();
         if self.ctx.state.warn && !statement.is_harmless() {
             effects.leaves = certainly_left(text_in(statement.rest()), self.ctx, &self.server.params);
@@ -200,6 +209,7 @@ impl Link<'_, '_> {
 
     /// A Bind of a statement that the client did not prepare by a Parse: one of SQL's PREPARE, or none.
     fn bind_unknown(&mut self, head: Head, bind: BindHead<'_>) -> Result<Rewrite, StopReason> {
+        self.note_bound_unknown(bind.portal);
         if let Some(server_name) = self.guess_denied(bind.statement)? {
             self.server.pending.request(Expected::Bind);
             return Ok(self.renamed_bind(head, bind, server_name));
@@ -230,7 +240,7 @@ impl Link<'_, '_> {
         let named = frontend::named(&message[HEAD..])?;
         match (named.of, head.tag == front::CLOSE) {
             (Of::Portal, true) => Ok(self.forward(Expected::Close)),
-            (Of::Portal, false) => Ok(self.forward(Expected::DescribeRows)),
+            (Of::Portal, false) => Ok(self.describe_portal(named.name)),
             (Of::Statement, true) => self.close_statement(named.name),
             (Of::Statement, false) => self.describe_statement(named.name),
         }
@@ -238,19 +248,21 @@ impl Link<'_, '_> {
 
     fn describe_statement(&mut self, name: &[u8]) -> Result<Rewrite, StopReason> {
         if name.is_empty() {
-            self.ensure_unnamed()?;
-            return Ok(self.forward(Expected::DescribeStatement));
+            let same = self.ensure_unnamed()?;
+            return Ok(if same { self.describe_unnamed() } else { self.fail(RefusedFor::Shape) });
         }
         self.must_be_settled(Subject::Name(name))?;
-        let server_name = match self.client.statement(name).cloned() {
-            Some(known) => *self.ensure(name, known)?.name(),
-            None => match self.guess_denied(name)? {
-                Some(server_name) => *server_name,
-                None => return Ok(self.forward(Expected::DescribeStatement)),
-            },
-        };
+        if let Some(mut known) = self.client.given(name).cloned() {
+            if !self.ensure_same(name, &mut known)? {
+                return Ok(self.fail(RefusedFor::Shape));
+            }
+            self.expect_description(&known);
+            put_front::describe(self.ctx.scratch, Of::Statement, known.statement.name());
+            return Ok(Rewrite::Replaced);
+        }
+        let Some(server_name) = self.guess_denied(name)? else { return Ok(self.forward(Expected::DescribeStatement)) };
         self.server.pending.request(Expected::DescribeStatement);
-        put_front::describe(self.ctx.scratch, Of::Statement, &server_name);
+        put_front::describe(self.ctx.scratch, Of::Statement, server_name);
         Ok(Rewrite::Replaced)
     }
 
@@ -288,6 +300,7 @@ impl Link<'_, '_> {
             Unnamed::Held(held) if name.is_empty() => held.bytes(),
             _ => named?.rest(),
         };
+        start_values::note(self.client, self.server, self.ctx.params, text_in(rest));
         // Nearly all begin with another letter, and are not read further.
         if rest.first().is_some_and(|first| first.is_ascii_alphabetic() && !first.eq_ignore_ascii_case(&b'd')) {
             return None;
@@ -323,6 +336,7 @@ impl Link<'_, '_> {
         self.compose_parse(b"", &[b"DEALLOCATE ", GONE, &gone.types].concat());
         self.server.unnamed = None;
         self.rename(Expected::BindLogged, None, &gone.name, None);
+        self.note_bound_unknown(bind.portal);
         Ok(self.renamed_bind(head, bind, b""))
     }
 

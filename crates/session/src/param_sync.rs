@@ -31,10 +31,17 @@ pub fn start(
         return false;
     }
     let mut query = String::new();
+    server.resync = false;
     server.remember_params(&client.params);
-    if table.agree(&client.params, &mut server.params, &mut query) {
+    if table.agree(client.wanted(), server.has(), &mut query) {
         server.own_query(&query, scratch, out);
         return true;
+    }
+    // The server may have another default than the client was given at its login.
+    scratch.clear();
+    respelled(server, client, table).for_each(|(name, _, value)| put_back::parameter_status(scratch, name, value));
+    if !scratch.is_empty() {
+        out.client(scratch);
     }
     ParamTable::share(&mut client.params, &mut server.params);
     false
@@ -54,8 +61,12 @@ pub fn respelled<'a>(
 
 /// The query has succeeded: from now on the client has the server's spelling of each value. Where one differs from the
 /// value that the client has received, a ParameterStatus is appended to `tell`.
-pub fn finish(server: &Server, client: &mut Client, tell: Option<(&ParamTable, &mut Vec<u8>)>) {
+pub fn finish(server: &mut Server, client: &mut Client, tell: Option<(&ParamTable, &mut Vec<u8>)>) {
     if let Some((table, buffer)) = tell {
+        // What is not the client's own was reset.
+        for place in (0..table.len()).filter(|place| client.start.own >> place & 1 == 0) {
+            server.is_default(table, table.name(place));
+        }
         respelled(server, client, table).for_each(|(name, _, value)| put_back::parameter_status(buffer, name, value));
     }
     client.params = server.params.clone();

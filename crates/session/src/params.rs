@@ -81,6 +81,23 @@ pub struct Params {
     untracked: Untracked,
 }
 
+/// What a client wants of its server.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) params: &'a Arc<Params>,
+    /// Which of them are its own, a bit each.
+    pub(crate) own: u64,
+}
+
+/// What a server has.
+pub(crate) struct Has<'a> {
+    pub(crate) params: &'a mut Arc<Params>,
+    /// What it has where no client has set anything.
+    pub(crate) base: &'a Params,
+    /// Which of that its connect_query has set, a bit each.
+    pub(crate) base_is_set: u64,
+}
+
 impl ParamTable {
     /// The built-in list and the operator's `track_extra_parameters`, 64 names at the most.
     pub fn new<'a>(extra: impl IntoIterator<Item = &'a str>) -> Self {
@@ -198,21 +215,30 @@ impl ParamTable {
         known.filter_map(|(index, (name, value))| server.reports(index).then_some((&**name, value.as_deref()?)))
     }
 
-    /// Makes a server agree with a client: appends the query that does it to `query` and the assumed result to
-    /// `server`. Returns whether there is anything to do.
-    pub(crate) fn agree(&self, client: &Arc<Params>, server: &mut Arc<Params>, query: &mut String) -> bool {
+    /// Makes a server agree with a client: writes the query that does it into `query`, and the assumed result into
+    /// the server's set. Returns whether there is anything to do. A value that is not the client's own is the server's default,
+    /// and never set; except where the server's connect_query has set it.
+    pub(crate) fn agree(&self, wanted: Wanted<'_>, has: Has<'_>, query: &mut String) -> bool {
+        let Has { params: server, base, base_is_set } = has;
+        let Wanted { params: client, own } = wanted;
         if Arc::ptr_eq(client, server) {
             return false;
         }
         query.clear();
         let mut outcome: Option<Params> = None;
         for (index, name) in self.names.iter().enumerate() {
-            let (wanted, has) = (&client.values[index], &server.values[index]);
-            let reported = server.reports(index);
-            if wanted == has || (wanted.is_none() && reported) {
+            let (reported, own) = (server.reports(index), own >> index & 1 == 1);
+            let none = None;
+            let wanted = match own {
+                true => &client.values[index],
+                false if reported => &base.values[index],
+                false => &none,
+            };
+            if *wanted == server.values[index] || (wanted.is_none() && reported) {
                 continue;
             }
-            set_query(query, name, wanted.as_deref());
+            let set = own || base_is_set >> index & 1 == 1;
+            set_query(query, name, wanted.as_deref().filter(|_| set));
             if !reported {
                 outcome.get_or_insert_with(|| (**server).clone()).values[index].clone_from(wanted);
             }
@@ -237,6 +263,28 @@ impl ParamTable {
         } else {
             client.clone_from(server);
         }
+    }
+
+    /// How many parameters there are.
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The name of the parameter at a place.
+    pub(crate) fn name(&self, place: usize) -> &str {
+        &self.names[place]
+    }
+
+    /// Copies the value at a place.
+    pub(crate) fn copy(to: &mut Arc<Params>, from: &Params, place: usize) {
+        if to.at(place) != from.at(place) {
+            Arc::make_mut(to).values[place].clone_from(&from.values[place]);
+        }
+    }
+
+    /// The place of a parameter that a server reports, and that follows its client.
+    pub(crate) fn place_of_reported(&self, server: &Params, name: &str) -> Option<usize> {
+        self.index_of_report(name).filter(|index| server.reports(*index))
     }
 
     /// Takes a ParameterStatus into a server's set. Returns which kind of parameter it is about.
@@ -323,7 +371,19 @@ impl Params {
         !self.untracked.is_empty()
     }
 
-    fn reports(&self, index: usize) -> bool {
+    /// The places of the known values, a bit each.
+    pub(crate) fn known(&self) -> u64 {
+        let bit = |(index, value): (usize, &Option<Arc<str>>)| u64::from(value.is_some()) << index;
+        self.values.iter().enumerate().map(bit).sum()
+    }
+
+    /// The places at which it differs from another, a bit each.
+    pub(crate) fn differs(&self, other: &Params) -> u64 {
+        let bit = |(index, (a, b)): (usize, (&Option<Arc<str>>, &Option<Arc<str>>))| u64::from(a != b) << index;
+        self.values.iter().zip(&other.values).enumerate().map(bit).sum()
+    }
+
+    pub(crate) fn reports(&self, index: usize) -> bool {
         self.reported >> index & 1 == 1
     }
 }
@@ -402,17 +462,41 @@ mod tests {
         Arc::new(params)
     }
 
+    /// A client whose values are all its own, and a server of which no default is known.
+    fn agree(table: &ParamTable, client: &Arc<Params>, server: &mut Arc<Params>, query: &mut String) -> bool {
+        let wanted = Wanted { params: client, own: client.known() };
+        table.agree(wanted, Has { params: server, base: &table.unknown(), base_is_set: 0 }, query)
+    }
+
+    #[test]
+    fn a_value_that_is_not_the_clients_own_is_the_servers_default() {
+        let t = table();
+        let base = server(&t, &[("TimeZone", "UTC"), ("DateStyle", "ISO, MDY"), ("application_name", "")]);
+        let mut has =
+            server(&t, &[("TimeZone", "Asia/Tokyo"), ("DateStyle", "German, DMY"), ("application_name", "a")]);
+        let client = server(&t, &[("TimeZone", "CET"), ("DateStyle", "SQL, DMY"), ("application_name", "a")]);
+        let own = 1 << t.place("DateStyle").unwrap();
+        let mut query = String::new();
+        let has = Has { params: &mut has, base: &base, base_is_set: 0 };
+        assert!(t.agree(Wanted { params: &client, own }, has, &mut query));
+        assert_eq!(query, "SET DateStyle='SQL, DMY';RESET TimeZone;RESET application_name");
+        let mut has = server(&t, &[("TimeZone", "Asia/Tokyo"), ("DateStyle", "SQL, DMY"), ("application_name", "")]);
+        let has = Has { params: &mut has, base: &base, base_is_set: 1 << t.place("TimeZone").unwrap() };
+        assert!(t.agree(Wanted { params: &client, own }, has, &mut query));
+        assert_eq!(query, "SET TimeZone='UTC'", "its connect_query has set it");
+    }
+
     #[test]
     fn only_what_differs_is_set() {
         let t = table();
         let client = params(&t, &[("timezone", "UTC"), ("datestyle", "ISO, MDY"), ("extra_float_digits", "3")]);
         let mut server = server(&t, &[("TimeZone", "GMT"), ("DateStyle", "ISO, MDY"), ("client_encoding", "UTF8")]);
         let mut query = String::new();
-        assert!(t.agree(&client, &mut server, &mut query));
+        assert!(agree(&t, &client, &mut server, &mut query));
         assert_eq!(query, "SET TimeZone='UTC';SET extra_float_digits='3'");
         assert_eq!(t.report(&mut server, "TimeZone", "UTC"), Reported::ParseEnvironment);
         assert_eq!(t.report(&mut server, "my.other", "UTC"), Reported::Untracked);
-        assert!(!t.agree(&client, &mut server, &mut query));
+        assert!(!agree(&t, &client, &mut server, &mut query));
     }
 
     #[test]
@@ -420,7 +504,7 @@ mod tests {
         let t = table();
         let mut server = params(&t, &[("extra_float_digits", "3"), ("search_path", "a")]);
         let mut query = String::new();
-        assert!(t.agree(&params(&t, &[("search_path", "a, \"b'\\\"")]), &mut server, &mut query));
+        assert!(agree(&t, &params(&t, &[("search_path", "a, \"b'\\\"")]), &mut server, &mut query));
         let expected = r#"SELECT pg_catalog.set_config('search_path',E'a, "b''\\"',false);RESET extra_float_digits"#;
         assert_eq!(query, expected);
         assert_eq!(t.get(&server, "extra_float_digits"), None);
@@ -431,10 +515,10 @@ mod tests {
         let t = table();
         let reports = server(&t, &[("search_path", "public")]);
         let mut query = String::new();
-        assert!(!t.agree(&params(&t, &[]), &mut reports.clone(), &mut query));
+        assert!(!agree(&t, &params(&t, &[]), &mut reports.clone(), &mut query));
         let client = params(&t, &[("my.setting", "1")]);
         let mut silent = server(&t, &[]);
-        assert!(t.agree(&client, &mut silent, &mut query));
+        assert!(agree(&t, &client, &mut silent, &mut query));
         assert_eq!(t.get(&silent, "my.setting"), Some("1"), "it is known to have what was set");
     }
 
@@ -445,7 +529,7 @@ mod tests {
         let mut client = params(&t, &[("TimeZone", "GMT"), ("search_path", "a")]);
         t.adopt(&mut client, &reports);
         assert_eq!((t.get(&client, "TimeZone"), t.get(&client, "search_path")), (Some("UTC"), Some("a")));
-        assert!(t.agree(&client, &mut reports, &mut String::new()));
+        assert!(agree(&t, &client, &mut reports, &mut String::new()));
         t.adopt(&mut client, &reports);
         assert!(Arc::ptr_eq(&client, &reports), "those that agree share one set");
     }
@@ -490,11 +574,11 @@ mod tests {
         let reported_value = t.report(&mut fenced, "default_transaction_read_only", "on");
         assert!(matches!(reported_value, Reported::Untracked), "the client does not adopt it");
         let mut query = String::new();
-        assert!(!t.agree(&client, &mut fenced, &mut query), "no query makes it writable again: {query}");
+        assert!(!agree(&t, &client, &mut fenced, &mut query), "no query makes it writable again: {query}");
         // A client that set it at startup has it, and the next one has the server's value again.
         let reader = params(&t, &[("TimeZone", "UTC"), ("default_transaction_read_only", "on")]);
-        assert!(t.agree(&reader, &mut fenced, &mut query));
-        assert!(t.agree(&client, &mut fenced, &mut query));
+        assert!(agree(&t, &reader, &mut fenced, &mut query));
+        assert!(agree(&t, &client, &mut fenced, &mut query));
         assert_eq!(query, "RESET default_transaction_read_only");
     }
 
@@ -504,7 +588,7 @@ mod tests {
         let reports = |encoding, path| server(&t, &[("client_encoding", encoding), ("search_path", path)]);
         let client = reports("UTF8", "größe, '😀\\");
         let mut query = String::new();
-        assert!(t.agree(&client, &mut reports("GBK", "public"), &mut query));
+        assert!(agree(&t, &client, &mut reports("GBK", "public"), &mut query));
         let path = r"SELECT pg_catalog.set_config('search_path',E'gr\U000000F6\U000000DFe, ''\U0001F600\\',false)";
         assert_eq!(query, format!("SET client_encoding='UTF8';{path}"));
         assert!(t.is_utf8(&client) && !t.is_utf8(&reports("GBK", "public")));

@@ -10,6 +10,7 @@ use weir_pgwire::{Dirty, Effects, HEAD, Head};
 use crate::context::StatementCounts;
 use crate::expected::Expected;
 use crate::link::{Link, Rewrite};
+use crate::start_values;
 use crate::text::Text;
 use crate::undo_log::Change;
 
@@ -18,13 +19,19 @@ impl Link<'_, '_> {
     pub(crate) fn pass_through(&mut self, message: &[u8], head: Head, reads: bool) -> Option<Rewrite> {
         Some(match head.tag {
             front::QUERY if reads => self.read_query(message, head),
-            front::QUERY => self.forward(Expected::Query),
+            front::QUERY => {
+                let text = Text::of_query(message, head);
+                start_values::note(self.client, self.server, self.ctx.params, text.bytes());
+                self.forward(Expected::Query)
+            }
             front::PARSE => {
                 self.count(|counts| (counts.client_parses += 1, counts.server_parses += 1));
                 if message.get(HEAD) != Some(&0) {
                     // Its name stays on the server.
                     self.server.state.leave(Dirty::STATEMENTS);
                 }
+                // It is run at once, as far as is known.
+                start_values::note(self.client, self.server, self.ctx.params, Text::of_parse(message, head).bytes());
                 if reads { self.read_parse(message, head) } else { self.forward(Expected::Parse) }
             }
             front::BIND => {
@@ -56,7 +63,9 @@ impl Link<'_, '_> {
     }
 
     fn read_query(&mut self, message: &[u8], head: Head) -> Rewrite {
-        let effects = self.text_effects(Text::of_query(message, head));
+        let text = Text::of_query(message, head);
+        start_values::note(self.client, self.server, self.ctx.params, text.bytes());
+        let effects = self.text_effects(text);
         if self.refuses(effects) {
             return self.refuse_query(effects);
         }

@@ -225,7 +225,8 @@ impl PendingReplies {
             | Expected::QueryLogged
             | Expected::QueryRefused
             | Expected::FunctionCall
-            | Expected::OwnQuery => {
+            | Expected::OwnQuery
+            | Expected::OwnSet => {
                 self.unsynced = false;
                 self.segment = self.segment.wrapping_add(1);
             }
@@ -388,10 +389,19 @@ impl PendingReplies {
             let reply = Reply { to: Expected::Sync, last: true, effects: Effects::NONE };
             return if spare { Ok(reply) } else { Err(UnexpectedReply) };
         };
+        if tag == back::PARAMETER_DESCRIPTION
+            && let Some(rows) = to.after_parameters()
+        {
+            let unflushed = self.unflushed;
+            self.pop();
+            self.push_front(rows);
+            self.unflushed = unflushed;
+            return Ok(Reply { to, last: false, effects });
+        }
         let last = match (to, tag) {
             (_, back::READY) if to.ends_with_ready() => true,
             (
-                Expected::Query | Expected::QueryLogged | Expected::OwnQuery,
+                Expected::Query | Expected::QueryLogged | Expected::OwnQuery | Expected::OwnSet,
                 back::ROW_DESCRIPTION
                 | back::DATA_ROW
                 | back::COMMAND_COMPLETE
@@ -407,14 +417,7 @@ impl PendingReplies {
             (Expected::FunctionCall, back::FUNCTION_RESULT) => false,
             (_, back::PARSE_COMPLETE) if to.is_parse() => true,
             (Expected::Bind | Expected::BindLogged, back::BIND_COMPLETE) => true,
-            (Expected::DescribeStatement, back::PARAMETER_DESCRIPTION) => {
-                let unflushed = self.unflushed;
-                self.pop();
-                self.push_front(Expected::DescribeRows);
-                self.unflushed = unflushed;
-                return Ok(Reply { to, last: false, effects });
-            }
-            (Expected::DescribeRows, back::ROW_DESCRIPTION | back::NO_DATA) => true,
+            (_, back::ROW_DESCRIPTION | back::NO_DATA) if to.is_of_rows() => true,
             (Expected::Execute, back::DATA_ROW | back::COPY_OUT | back::COPY_DATA | back::COPY_DONE) => false,
             (Expected::Execute, back::COMMAND_COMPLETE | back::EMPTY_QUERY | back::PORTAL_SUSPENDED) => true,
             (Expected::Close | Expected::CloseUnnamed | Expected::OwnClose, back::CLOSE_COMPLETE) => true,

@@ -11,7 +11,7 @@ use crate::client::{Client, HeldText, Unnamed};
 use crate::context::Context;
 use crate::expected::Expected;
 use crate::link::Link;
-use crate::names::ClientStatements;
+use crate::names::{ClientStatements, Given};
 use crate::prepared::OnServer;
 use crate::refusal::Refusal;
 use crate::statements::{Key, NotInterned, Statement, cost, text_in};
@@ -30,33 +30,41 @@ impl Link<'_, '_> {
 
     /// Makes sure that the server has what the client calls `name`, with requests of our own. Where it must be prepared,
     /// its text is read by the parameters and definitions of now; if these are others than before, it is another statement
-    /// from here on.
-    pub(crate) fn ensure(&mut self, name: &[u8], mut statement: Arc<Statement>) -> Result<Arc<Statement>, StopReason> {
-        self.must_be_known_on_server(statement.key())?;
-        if self.is_ready(statement.key()) {
-            return Ok(statement);
+    /// from here on. Returns whether it was prepared.
+    pub(crate) fn ensure(&mut self, name: &[u8], given: &mut Given) -> Result<bool, StopReason> {
+        self.must_be_known_on_server(given.statement.key())?;
+        if self.is_ready(given.statement.key()) {
+            return Ok(false);
         }
-        if statement.environment() != self.ctx.parse_environment(&self.client.params) {
-            statement = self.intern(statement.rest())?;
-            self.client.statements_mut().replace(name, statement.clone());
-            self.must_be_known_on_server(statement.key())?;
-            if self.is_ready(statement.key()) {
-                return Ok(statement);
+        if given.statement.environment() != self.ctx.parse_environment(&self.client.params) {
+            given.statement = self.intern(given.statement.rest())?;
+            self.client.statements_mut().replace(name, given.statement.clone());
+            self.must_be_known_on_server(given.statement.key())?;
+            if self.is_ready(given.statement.key()) {
+                return Ok(false);
             }
         }
-        self.prepare(&statement, None);
-        Ok(statement)
+        self.prepare(&given.statement, None);
+        Ok(true)
+    }
+
+    /// The same where the client is about to use it: returns whether it still has the shape that the client was given.
+    #[inline]
+    pub(crate) fn ensure_same(&mut self, name: &[u8], given: &mut Given) -> Result<bool, StopReason> {
+        let anew = self.ensure(name, given)?;
+        self.has_given_shape(given.shape, &given.statement, anew)
     }
 
     /// Whether the server has a statement, and it can be used.
+    #[inline]
     fn is_ready(&mut self, key: Key) -> bool {
-        self.server.statements.touch(key) == OnServer::Ready
+        self.touch(key) == OnServer::Ready
     }
 
     /// Prepares a statement on the server, or answers for it if the server has it. `client_name` tells a Parse of the
     /// client from one of our own.
     pub(crate) fn prepare(&mut self, statement: &Arc<Statement>, client_name: Option<&[u8]>) {
-        let mut on_server = self.server.statements.touch(statement.key());
+        let mut on_server = self.touch(statement.key());
         if on_server == OnServer::Ready && (self.server.status == TxStatus::Failed || self.server.pending.is_ahead()) {
             // The server shall refuse it if the transaction has failed, as it refuses all Parse then.
             on_server = OnServer::Stale;
@@ -69,6 +77,8 @@ impl Link<'_, '_> {
         }
         let stale = if on_server == OnServer::Stale { Some(statement.key()) } else { None };
         let evicted = self.server.statements.insert(statement.key(), self.ctx.max_prepared);
+        let of = self.ctx.statements.next_preparation();
+        self.server.statements.set_preparation(statement.key(), of);
         for key in stale.into_iter().chain(evicted) {
             self.close(&key.name(), Some(key));
         }
@@ -94,37 +104,45 @@ impl Link<'_, '_> {
         *self.composed += self.ctx.scratch.len() - before;
     }
 
-    /// Makes sure that the server's unnamed slot holds the client's unnamed statement, or nothing.
-    pub(crate) fn ensure_unnamed(&mut self) -> Result<(), StopReason> {
+    /// Makes sure that the server's unnamed slot holds the client's unnamed statement, or nothing. Returns whether it has the
+    /// shape that the client was given.
+    pub(crate) fn ensure_unnamed(&mut self) -> Result<bool, StopReason> {
         self.must_be_settled(Subject::Unnamed)?;
-        let id = self.client.unnamed_id();
         // What we have put there in an earlier segment may have been skipped with the rest of that.
         let segment = self.server.pending.segment();
         let may_be_skipped = self.server.unnamed_at != segment && self.server.pending.is_ahead();
-        if self.server.unnamed == Some(id) && !may_be_skipped {
-            return Ok(());
+        if self.server.unnamed == Some(self.client.unnamed_id()) && !may_be_skipped {
+            return self.unnamed_has_given_shape(false);
         }
+        self.put_unnamed();
+        self.unnamed_has_given_shape(true)
+    }
+
+    /// Puts the client's unnamed statement into the server's unnamed slot, or empties that.
+    pub(crate) fn put_unnamed(&mut self) {
+        let id = self.client.unnamed_id();
         let Unnamed::Held(held) = &self.client.unnamed else {
             self.server.unnamed = None;
             self.close(b"", None);
-            return Ok(());
+            return;
         };
         let rest = held.bytes();
         self.server.state.set_unnamed(Effects::of(text_in(rest)));
         self.server.unnamed = Some(id);
-        self.server.unnamed_at = segment;
+        self.server.unnamed_at = self.server.pending.segment();
+        self.server.slot = Default::default();
         self.server.pending.request(Expected::OwnParseUnnamed);
         self.ctx.counts.server_parses += 1;
         let before = self.ctx.scratch.len();
         put_front::parse(self.ctx.scratch, b"", rest);
         *self.composed += self.ctx.scratch.len() - before;
-        Ok(())
     }
 
     /// The server's unnamed slot holds the client's unnamed statement from now on; `effects` are those of its text.
     pub(crate) fn fill_unnamed_slot(&mut self, effects: Effects) {
         self.ctx.counts.server_parses += 1;
         self.server.unnamed = Some(self.client.unnamed_id());
+        self.server.slot = Default::default();
         self.server.state.set_unnamed(effects);
     }
 

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
+use crate::shape::Shape;
 use crate::statements::{Key, KeyHasher};
 
 /// The statements under our names on one server, least recently used first out.
@@ -29,6 +30,10 @@ struct Node {
     /// The epoch in which it was prepared; `None` if it can't be trusted: close and prepare it again before the next
     /// use.
     prepared: Option<u64>,
+    /// Which preparation it is of, among those of its pool; 0 for one of another process.
+    of: u64,
+    /// What is known of its shape there.
+    shape: Shape,
 }
 
 /// What a server knows of a statement.
@@ -57,12 +62,36 @@ impl ServerStatements {
         if self.nodes[slot as usize].prepared == Some(self.epoch) { OnServer::Ready } else { OnServer::Stale }
     }
 
+    /// Which preparation the statement that was last touched, or added, is of, and its shape.
+    #[inline]
+    pub(crate) fn newest(&self) -> (u64, Shape) {
+        self.nodes.get(self.newest as usize).map_or_else(Default::default, |node| (node.of, node.shape))
+    }
+
+    /// A statement that was just added is of this preparation.
+    pub(crate) fn set_preparation(&mut self, key: Key, of: u64) {
+        if let Some(&slot) = self.slots.get(&key) {
+            self.nodes[slot as usize].of = of;
+        }
+    }
+
+    /// A statement has this shape, if it is still of this preparation.
+    pub(crate) fn learn_shape(&mut self, key: Key, of: u64, shape: Shape) {
+        if let Some(&slot) = self.slots.get(&key) {
+            let node = &mut self.nodes[slot as usize];
+            if node.of == of {
+                node.shape.learn(shape);
+            }
+        }
+    }
+
     /// Adds a statement that is being prepared (again). Returns those that must be closed for it, the least recently used
     /// first, if more than `limit` would be held: several where the limit was lowered. 0 keeps none for longer than its use,
     /// which still needs room for one.
     pub(crate) fn insert(&mut self, key: Key, limit: usize) -> Vec<Key> {
         if let Some(&slot) = self.slots.get(&key) {
-            self.nodes[slot as usize].prepared = Some(self.epoch);
+            let node = &mut self.nodes[slot as usize];
+            (node.prepared, node.of, node.shape) = (Some(self.epoch), 0, Shape::default());
             return Vec::new();
         }
         let mut evicted = Vec::new();
@@ -71,7 +100,7 @@ impl ServerStatements {
             self.remove(oldest);
             evicted.push(oldest);
         }
-        let node = Node { key, newer: 0, older: 0, prepared: Some(self.epoch) };
+        let node = Node { key, newer: 0, older: 0, prepared: Some(self.epoch), of: 0, shape: Shape::default() };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.nodes[slot as usize] = node;

@@ -8,14 +8,17 @@ use std::sync::Arc;
 use weir_pgwire::{Dirty, Effects, Malformed, TxStatus};
 
 use crate::closes::Closes;
+use crate::descriptions::Descriptions;
 use crate::expected::Expected;
 use crate::frame_reader::FrameReader;
 use crate::out::Out;
-use crate::params::{ParamTable, Params};
+use crate::params::{Has, ParamTable, Params};
 use crate::pending::PendingReplies;
 use crate::prepared::ServerStatements;
 use crate::server_error::ServerError;
 use crate::session_state::{SessionState, StreamingText};
+use crate::shape::Shape;
+use crate::start_values::Resets;
 use crate::undo_log::UndoLog;
 use crate::watched::Watched;
 
@@ -34,6 +37,9 @@ pub struct Server {
     pub(crate) unnamed: Option<(u64, u32)>,
     /// The segment in which we put it there ourselves.
     pub(crate) unnamed_at: u32,
+    /// Which preparation it is of, 0 while it has not been described there, and its shape.
+    pub(crate) slot: (u64, Shape),
+    pub(crate) descriptions: Descriptions,
     pub(crate) status: TxStatus,
     /// What clients left on it.
     pub(crate) state: SessionState,
@@ -43,6 +49,13 @@ pub struct Server {
     /// The transaction under way has changed definitions.
     pub(crate) schema_changed: bool,
     pub(crate) params: Arc<Params>,
+    /// What it has where no client has set anything, and which of these values its connect_query has set, a bit each.
+    pub(crate) base: Arc<Params>,
+    pub(crate) base_is_set: u64,
+    /// What the requests under way reset.
+    pub(crate) resets: Resets,
+    /// Its client's values are to be set again, before the client's next request.
+    pub(crate) resync: bool,
     /// The parameters before they were last set to a client's, if one of them is not tracked.
     params_before: Option<Arc<Params>>,
     pub(crate) stream: FrameReader,
@@ -77,7 +90,7 @@ pub struct Role {
 }
 
 /// The parameter by which PostgreSQL 14 and later report that they are in recovery.
-const IN_HOT_STANDBY: &str = "in_hot_standby";
+pub(crate) const IN_HOT_STANDBY: &str = "in_hot_standby";
 
 /// What a cancel request must name (PostgreSQL documentation, "Canceling Requests in Progress").
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -114,10 +127,16 @@ impl Server {
             dropping_all: None,
             unnamed: None,
             unnamed_at: 0,
+            slot: Default::default(),
+            descriptions: Descriptions::default(),
             status: TxStatus::Idle,
             state: SessionState::default(),
             unknown_name: None,
             schema_changed: false,
+            base: params.clone(),
+            base_is_set: 0,
+            resets: Resets::default(),
+            resync: false,
             params,
             params_before: None,
             stream: FrameReader::default(),
@@ -157,7 +176,7 @@ impl Server {
     /// answered in time, without another message from the client, once the answers are flushed.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.pending.is_full() || self.undo_log.is_full()
+        self.pending.is_full() || self.undo_log.is_full() || self.descriptions.is_full()
     }
 
     /// Whether a reply is pending.
@@ -257,9 +276,28 @@ impl Server {
         }
     }
 
+    /// Its tracked parameters, and its defaults.
+    pub(crate) fn has(&mut self) -> Has<'_> {
+        Has { params: &mut self.params, base: &self.base, base_is_set: self.base_is_set }
+    }
+
     /// Its tracked parameters.
     pub fn params(&self) -> &Arc<Params> {
         &self.params
+    }
+
+    /// It is ready for its first client: what it has now is what it has without one.
+    pub fn begin(&mut self) {
+        self.base_is_set = self.params.differs(&self.base);
+        self.base = self.params.clone();
+    }
+
+    /// A parameter has its default now, as it is no client's own.
+    pub fn is_default(&mut self, table: &ParamTable, name: &str) {
+        let Some(place) = table.place_of_reported(&self.params, name) else { return };
+        if self.base_is_set >> place & 1 == 0 && self.base.at(place) != self.params.at(place) {
+            ParamTable::copy(&mut self.base, &self.params, place);
+        }
     }
 
     /// Shares its parameters with others that have equal ones, so that comparing them is comparing pointers.

@@ -2,6 +2,8 @@
 
 use weir_pgwire::backend;
 
+use crate::same_shape::CHANGED_BY;
+
 /// An error of a server: the SQLSTATE and the message that it gave, or ours where there was no answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerError {
@@ -18,8 +20,18 @@ pub(crate) struct ErrorRead {
     pub(crate) fatal: bool,
     /// The SQLSTATE, which is letters and digits.
     pub(crate) code: [u8; 5],
-    /// The statements on the server may not be those that we believe to be there.
-    pub(crate) statements_doubtful: bool,
+    pub(crate) doubtful: DoubtfulStatements,
+}
+
+/// Which statements on a server may not be those that we believe to be there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DoubtfulStatements {
+    /// None.
+    None,
+    /// The one that was used: what it names has changed since it was prepared.
+    Outdated,
+    /// All.
+    All,
 }
 
 /// Reads an error as far as it is there; a missing field is nothing worse than missing (CVE-2026-6666).
@@ -29,10 +41,15 @@ pub(crate) fn read_error(body: &[u8]) -> ErrorRead {
     let severity = get(b'V').or_else(|| get(b'S')).unwrap_or_default();
     let sqlstate = get(b'C').filter(|s| s.len() == 5).unwrap_or_else(|| "XX000".into());
     let message = get(b'M').unwrap_or_else(|| "the server sent an error without a text".into());
-    // "cached plan must not change result type"; a statement that is gone; one that is there already.
-    let statements_doubtful = matches!(sqlstate.as_str(), "0A000" | "26000" | "42P05");
+    let doubtful = match sqlstate.as_str() {
+        // "cached plan must not change result type", in the language of the server; others have the same code.
+        "0A000" if get(b'R').is_none_or(|routine| routine == CHANGED_BY) => DoubtfulStatements::Outdated,
+        // A statement that is gone; one that is there already.
+        "26000" | "42P05" => DoubtfulStatements::All,
+        _ => DoubtfulStatements::None,
+    };
     let fatal = matches!(severity.as_str(), "FATAL" | "PANIC");
     let letters = sqlstate.as_bytes().first_chunk().filter(|code| code.iter().all(u8::is_ascii_alphanumeric));
     let code = *letters.unwrap_or(b"XX000");
-    ErrorRead { fatal, code, statements_doubtful, error: ServerError { sqlstate, message } }
+    ErrorRead { fatal, code, doubtful, error: ServerError { sqlstate, message } }
 }

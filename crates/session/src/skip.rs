@@ -11,13 +11,16 @@ use crate::undo_log::Change;
 
 /// The oldest request has failed. Everything of `client` that the server skips with it is undone, newest first.
 pub(crate) fn skip_to_sync(server: &mut Server, client: Option<&mut Client>, ctx: &mut Context<'_>) {
-    let Server { pending, undo_log, closes, statements, unnamed, .. } = &mut *server;
+    let Server { pending, undo_log, closes, statements, unnamed, descriptions, .. } = &mut *server;
     let accepted = &mut *ctx.statements;
     let (mut failed, mut undo) = (true, Vec::new());
     pending.error(|dropped| {
         let head = std::mem::take(&mut failed);
         if dropped.changes_unnamed() {
             *unnamed = None;
+        }
+        if dropped.is_noted() {
+            descriptions.skip();
         }
         if dropped == Expected::OwnClose {
             closes.take().into_iter().for_each(|key| statements.mark_doubtful(key));

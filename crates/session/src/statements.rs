@@ -214,6 +214,8 @@ impl Interner {
             account: self.memory.pool((database, user), limit, &self.account),
             keys: HashSet::default(),
             schema_version: SchemaVersion::default(),
+            outdated: HashMap::default(),
+            all_outdated: 0,
         }
     }
 
@@ -227,6 +229,11 @@ impl Interner {
     /// Bytes that this worker holds of statements.
     pub fn used(&self) -> u64 {
         self.account.used()
+    }
+
+    /// The key of the hashes of shapes.
+    pub(crate) fn hash_key(&self) -> &[u8; 16] {
+        &self.hash_key
     }
 
     /// A name of ours that no statement has, and that no client can give to one.
@@ -372,11 +379,22 @@ pub struct PoolStatements {
     keys: HashSet<Key, BuildHasherDefault<KeyHasher>>,
     /// Counts the changes of definitions by clients of the pool, as far as command tags report them.
     schema_version: SchemaVersion,
+    /// Statements that a server refused to plan again, and the number of the next preparation then: what was prepared before
+    /// is not used again.
+    outdated: HashMap<Key, u64, BuildHasherDefault<KeyHasher>>,
+    /// The same for all statements.
+    all_outdated: u64,
 }
 
-/// The count of changed definitions, which all workers that have servers of a pool share.
+/// The count of changed definitions, and that of preparations, which all workers that have servers of a pool share.
 #[derive(Clone, Debug, Default)]
-pub struct SchemaVersion(Arc<AtomicU64>);
+pub struct SchemaVersion {
+    changes: Arc<AtomicU64>,
+    preparations: Arc<AtomicU64>,
+}
+
+/// The most statements that are remembered as outdated; when it is reached, all are outdated once.
+const MAX_OUTDATED: usize = 1024;
 
 /// The most statements that are remembered as accepted; when it is reached, all are forgotten.
 const MAX_ACCEPTED: usize = 8192;
@@ -414,14 +432,42 @@ impl PoolStatements {
 
     /// How often definitions have changed.
     pub fn schema_changes(&self) -> u64 {
-        self.schema_version.0.load(Ordering::Acquire)
+        self.schema_version.changes.load(Ordering::Acquire)
     }
 
     /// A definition has changed, or the change was rolled back: a text that is parsed from here on is another
     /// statement, so that it does not use a plan made before.
     pub(crate) fn schema_changed(&mut self) {
-        self.schema_version.0.fetch_add(1, Ordering::AcqRel);
+        self.schema_version.changes.fetch_add(1, Ordering::AcqRel);
         self.keys.clear();
+    }
+
+    /// The number of a preparation that is made now, on any server.
+    pub(crate) fn next_preparation(&mut self) -> u64 {
+        self.schema_version.preparations.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// There were this many preparations at least, in another process.
+    pub(crate) fn raise_preparations(&self, count: u64) {
+        self.schema_version.preparations.fetch_max(count, Ordering::AcqRel);
+    }
+
+    /// A server has refused to plan a statement again: it is prepared again on every server before its next use.
+    pub(crate) fn outdate(&mut self, key: Key) {
+        let now = self.next_preparation();
+        self.keys.remove(&key);
+        if self.outdated.len() >= MAX_OUTDATED {
+            self.outdated.clear();
+            self.all_outdated = now;
+        }
+        self.outdated.insert(key, now);
+    }
+
+    /// Whether a statement of this preparation is outdated.
+    #[inline]
+    pub(crate) fn is_outdated(&self, key: Key, of: u64) -> bool {
+        let own = if self.outdated.is_empty() { None } else { self.outdated.get(&key) };
+        of < own.copied().unwrap_or(self.all_outdated)
     }
 
     /// Forgets which statements servers accept.
@@ -436,7 +482,7 @@ impl PoolStatements {
 
     /// Raises the count to at least that of another process.
     pub fn raise_schema_version(&mut self, count: u64) {
-        if self.schema_version.0.fetch_max(count, Ordering::AcqRel) < count {
+        if self.schema_version.changes.fetch_max(count, Ordering::AcqRel) < count {
             self.keys.clear();
         }
     }

@@ -30,6 +30,8 @@ pub enum ReplyWait {
     QueueFull,
     /// The message builds upon a request of an earlier segment that the server may still skip.
     EarlierSegment,
+    /// The message uses a statement of which the server describes to us what it has become; it was sent what is needed for that.
+    Description,
     /// The reply is ours, and depends on the transaction's status after an earlier segment.
     TransactionStatus,
     /// The message is Terminate: a server answers what came before it first.

@@ -47,6 +47,11 @@ impl<'a> Text<'a> {
         self.cut.is_none()
     }
 
+    /// What is there of it.
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// What command it is. Inlined: for most texts the compiler sees that it is another one than those which matter.
     #[inline(always)]
     pub(crate) fn head(self) -> SqlHead<'a> {

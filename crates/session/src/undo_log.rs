@@ -47,12 +47,21 @@ pub(crate) enum Change {
     None,
     /// None: a request that will be refused, about this name.
     Taken { name: Name },
-    /// None: a request that we refuse, with this message.
-    Refused(&'static str),
+    /// None: a request that we refuse.
+    Refused(RefusedFor),
     /// A named statement.
     Name { name: Name, before: Option<Given> },
     /// The unnamed statement.
     Unnamed { before: Unnamed },
+}
+
+/// Why we refuse a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RefusedFor {
+    /// A limit is reached, as this message says.
+    Limit(&'static str),
+    /// Its statement has another shape now than the client was given.
+    Shape,
 }
 
 /// What a change is about.
@@ -292,8 +301,8 @@ impl UndoLog {
         }
     }
 
-    /// Our message about the oldest request, if we refuse it.
-    pub(crate) fn refusal_of_oldest(&self) -> Option<&'static str> {
+    /// Why we refuse the oldest request, if we do.
+    pub(crate) fn refusal_of_oldest(&self) -> Option<RefusedFor> {
         match self.entries.front()?.change {
             Change::Refused(what) => Some(what),
             _ => None,

@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::names::{Given, Name};
 use crate::prepare::make_room;
+use crate::shape::GivenShape;
 use crate::text::Text;
 
 /// Answers a `DEALLOCATE` of a statement that the client prepared by a Parse. Returns whether it was one.
@@ -52,7 +53,7 @@ pub(crate) fn parse(client: &mut Client, ctx: &mut Context<'_>, body: &[u8]) -> 
         return false;
     }
     ctx.counts.client_parses += 1;
-    let given = Given { statement, by: client.count_change() };
+    let given = Given { statement, by: client.count_change(), shape: GivenShape::default() };
     client.statements_mut().insert(Name::new(parse.name), given);
     true
 }

@@ -63,7 +63,7 @@ impl Shared {
             client_statements: 3,
             client_memory: 1 << 13,
             messages: MessagePolicy { longest: 1 << 20, simple: SimpleQueries::Allowed },
-            state: StatePolicy { warn: true, refuse: self.max_prepared % 3 == 2 },
+            state: StatePolicy { warn: true, refuse: self.max_prepared % 3 == 2, start_values: true },
             client_pid: 0,
             max_pending_segments: 2,
             watch: None,
@@ -326,7 +326,7 @@ impl<'a> World<'a> {
             return false;
         }
         if asks {
-            param_sync::finish(&self.servers[ix].server, &mut self.clients[index].client, None);
+            param_sync::finish(&mut self.servers[ix].server, &mut self.clients[index].client, None);
         }
         self.servers[ix].rows.clear();
         self.clients[index].link = Some(ix);

@@ -196,6 +196,7 @@ pub(crate) fn finish<I: Io>(
     if let Some(known) = slot.welcome.as_ref().filter(|_| !dedicated) {
         up.share_params(&known.params);
     }
+    up.begin();
     let (params, table) = (up.params().clone(), &cx.sessions.params);
     for (name, value) in &mut reported {
         // connect_query may have changed it.
@@ -208,7 +209,10 @@ pub(crate) fn finish<I: Io>(
     match &mut server.dedicated {
         // It reports values that its client has set.
         Some(dedicated) => dedicated.welcome = welcome,
-        None => slot.welcome = welcome,
+        None => {
+            slot.welcome = welcome;
+            slot.welcome_confirmed(cx.now);
+        }
     }
     Ok(proof)
 }

@@ -12,6 +12,26 @@ pub(crate) struct Welcome {
     pub(crate) params: Arc<Params>,
 }
 
+impl Welcome {
+    /// Whether a parameter has another value in it.
+    pub(crate) fn has_other(&self, name: &str, value: &str) -> bool {
+        let mut known = self.reported.parameters.iter().filter(|known| known.name == name);
+        known.next().is_none_or(|known| known.value != value)
+    }
+
+    /// The same with another value of a parameter.
+    pub(crate) fn with(&self, table: &ParamTable, name: &str, value: &str) -> Welcome {
+        let mut reported = self.reported.list();
+        match reported.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => value.clone_into(known),
+            None => reported.push((name.to_owned(), value.to_owned())),
+        }
+        let mut params = (*self.params).clone();
+        table.take_report(&mut params, name, value);
+        Welcome { reported: Arc::new(Reported::new(table, reported)), params: Arc::new(params) }
+    }
+}
+
 /// ParameterStatus messages, encoded once: most clients of a pool receive the same.
 #[derive(Debug)]
 pub(crate) struct Reported {

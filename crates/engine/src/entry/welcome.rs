@@ -30,9 +30,16 @@ const REST: usize = 64;
 pub(crate) struct LastWelcome {
     request: Arc<StartupRequest>,
     reported: Arc<Reported>,
-    params: Arc<Params>,
+    start: StartParams,
     /// Its messages before those with its key.
     messages: Box<[u8]>,
+}
+
+/// What a client's session begins with: its parameters, and those of them that it has requested.
+#[derive(Clone)]
+pub(crate) struct StartParams {
+    pub(crate) params: Arc<Params>,
+    pub(crate) asked: Arc<Params>,
 }
 
 /// Sends the login messages to a client of a pool, and returns its session's initial parameters. `last` is what the last
@@ -46,7 +53,7 @@ pub(crate) fn send<I: Io>(
     request: &Arc<StartupRequest>,
     welcome: &Welcome,
     last: &mut Option<Box<LastWelcome>>,
-) -> Result<Arc<Params>, Refusal> {
+) -> Result<StartParams, Refusal> {
     // A name with the client's address is its own.
     let same = |last: &&LastWelcome| {
         Arc::ptr_eq(&last.request, request)
@@ -57,21 +64,23 @@ pub(crate) fn send<I: Io>(
         let mut buffer = Vec::with_capacity(last.messages.len() + REST);
         buffer.extend_from_slice(&last.messages);
         finish(cx, client, request, buffer);
-        return Ok(last.params.clone());
+        return Ok(last.start.clone());
     }
     let table = &cx.sessions.params;
     let mut wanted = wanted(cx.common, table, client, request)?;
+    let asked = Arc::new(wanted.clone());
     table.fill(&mut wanted, &welcome.params);
     let params: Arc<Params> = if wanted == *welcome.params { welcome.params.clone() } else { Arc::new(wanted) };
     let messages = begin(&welcome.reported, &params);
+    let start = StartParams { params, asked };
     *last = Some(Box::new(LastWelcome {
         request: request.clone(),
         reported: welcome.reported.clone(),
-        params: params.clone(),
+        start: start.clone(),
         messages: messages.as_slice().into(),
     }));
     finish(cx, client, request, messages);
-    Ok(params)
+    Ok(start)
 }
 
 /// The parameters that a client has requested.

@@ -274,7 +274,8 @@ impl Engine {
             return self.await_own_server(now, client, phase, io);
         }
         let slot = self.pools.get_mut(ix);
-        if let Some(welcome) = slot.welcome.clone() {
+        let asks = slot.is_welcome_stale() || (slot.pool.longest_idle().is_some() && slot.may_confirm_welcome(now));
+        if let Some(welcome) = slot.welcome.clone().filter(|_| !asks) {
             return self.welcome(now, client, phase, &welcome, io);
         }
         client.request_at = now;
@@ -316,13 +317,13 @@ impl Engine {
         self.issue_cancel_pid(&mut client);
         let cx = cx!(self, now, io);
         let slot = self.pools.get_mut(client.pool);
-        let params = match welcome::send(cx, &mut client, phase.request(), welcome, &mut slot.last_welcome) {
-            Ok(params) => params,
+        let start = match welcome::send(cx, &mut client, phase.request(), welcome, &mut slot.last_welcome) {
+            Ok(start) => start,
             Err(refusal) => return self.refuse(now, client, refusal, io),
         };
         slot.counts.tally.logins += 1;
         slot.counts.stats.client_login_count += 1;
-        client.phase = ClientPhase::Ready(Client::new(client.id, slot.mode(), params));
+        client.phase = ClientPhase::Ready(Client::logged_in(client.id, slot.mode(), start.params, start.asked));
         client.request_at = now;
         self.unpause_client(&mut client, io);
         self.insert_ready(client);

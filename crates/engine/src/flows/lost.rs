@@ -46,7 +46,7 @@ impl Engine {
         client.link = None;
         client.cut = server.up().is_some_and(|(up, _)| up.is_mid_message());
         if matches!(phase, ServerPhase::Checking | ServerPhase::SyncingParameters)
-            && matches!(client.phase, ClientPhase::Ready(_))
+            && matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_))
         {
             // Nothing of the client's was sent yet: it may get another server, at its old position in the queue.
             let (peer, since) = (client.peer, client.request_at);

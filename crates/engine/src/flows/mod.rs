@@ -53,3 +53,4 @@ mod replication;
 mod server_login;
 mod silence;
 mod waits;
+mod welcome;

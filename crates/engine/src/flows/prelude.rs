@@ -81,6 +81,10 @@ impl Engine {
         let Some(mut client) = server.link.and_then(|client| self.peers.take_client(client)) else {
             return self.peers.put_server(server);
         };
+        if let ClientPhase::Welcome(_) = client.phase {
+            self.unpause_client(&mut client, io);
+            return self.welcome_confirmed(now, client, server, io);
+        }
         let checked = server.phase() == Some(ServerPhase::Checking);
         let slot = self.pools.get(server.pool);
         let waits = checked && links::sync_parameters(cx!(self, now, io), slot, &mut client, &mut server);

@@ -172,11 +172,12 @@ impl Engine {
         &mut self,
         now: Time,
         mut server: Box<ServerSlot>,
-        client: Option<Box<ClientSlot>>,
+        mut client: Option<Box<ClientSlot>>,
         unusual: from_server::Unusual,
         io: &mut I,
     ) -> Option<(Box<ServerSlot>, Option<Box<ClientSlot>>)> {
         let link = server.link;
+        self.take_reports(now, &mut server, client.as_deref_mut(), &unusual.reported);
         if let Some(mut client) = client {
             self.requests_refused(&mut client, &unusual.refused, io);
             self.peers.put_client(client);
@@ -381,9 +382,7 @@ impl Engine {
             client.link = Some(peer);
             server.link = Some(client.peer);
             server.unused = true;
-            server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Linked);
-            self.peers.put_server(server);
-            return self.finish_welcome(now, client, io);
+            return self.confirm_welcome(now, client, server, io);
         }
         let slot = self.pools.get_mut(client.pool);
         if links::link(cx!(self, now, io), slot, &mut client, &mut server, check) {

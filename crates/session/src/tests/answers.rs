@@ -6,6 +6,7 @@ use weir_base::PoolMode;
 use weir_pgwire::{Dirty, put_back, put_front};
 
 use super::rig::*;
+use crate::params::{Has, Wanted};
 use crate::{ProtocolViolation, Refusal, ReplyWait, Server, SimpleQueries, StopReason, param_sync};
 
 #[test]
@@ -105,7 +106,7 @@ fn the_next_client_gets_its_own_parameters_before_its_first_query() {
     let outcome = link.outcome_of(&[row("x"), complete("SELECT 1"), parameter("TimeZone", "Japan"), ready()]);
     assert_eq!(outcome.unusual.unwrap().own_query_done, Some(Ok(())));
     let mut messages = Vec::new();
-    param_sync::finish(link.server.as_ref().unwrap(), &mut link.client, Some((&link.params, &mut messages)));
+    param_sync::finish(link.server.as_mut().unwrap(), &mut link.client, Some((&link.params, &mut messages)));
     assert_eq!(messages, parameter("TimeZone", "Japan"), "a spelling that differs is reported");
     assert_eq!(link.to_client, b"");
 }
@@ -458,7 +459,10 @@ fn a_reset_takes_what_was_requested_at_startup_from_the_server_and_not_from_its_
         assert_eq!(link.params.get(&link.client.params, "TimeZone"), Some("UTC"));
         let mut query = String::new();
         let mut has = link.server().params.clone();
-        assert!(link.params.agree(&asked, &mut has, &mut query));
+        let wanted = Wanted { params: &asked, own: asked.known() };
+        let base = link.params.unknown();
+        let has = Has { params: &mut has, base: &base, base_is_set: 0 };
+        assert!(link.params.agree(wanted, has, &mut query));
         assert_eq!(query, "SELECT pg_catalog.set_config('search_path','a',false)", "for the next client");
     }
 }

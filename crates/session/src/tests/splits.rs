@@ -197,7 +197,7 @@ fn converse(mode: PoolMode, batches: &[Vec<Vec<u8>>], cuts: &[usize]) -> Outcome
         .statements
         .iter()
         .flat_map(|s| s.iter())
-        .map(|(name, statement)| (name.to_vec(), statement.rest().to_vec()))
+        .map(|(name, statement)| (name.to_vec(), statement.statement.rest().to_vec()))
         .collect();
     statements.sort();
     link.client.statements = None;

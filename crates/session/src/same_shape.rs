@@ -1,0 +1,203 @@
+//! Whether a statement on a server has the shape that a client was given of it.
+//!
+//! Owns when a server is asked for a description of Weir's own. A server that has a statement from before a change of its tables
+//! says so itself (0A000), and one where it is prepared after the change does not: there the shape is compared, before the
+//! client's request is sent.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use siphasher::sip::SipHasher13;
+use weir_pgwire::{ErrorFields, Of, put_back, put_front};
+
+use crate::client::Unnamed;
+use crate::descriptions::Described;
+use crate::expected::Expected;
+use crate::link::{Link, Rewrite};
+use crate::names::Given;
+use crate::prepared::OnServer;
+use crate::shape::{Compared, GivenShape, Shape};
+use crate::statements::{Key, Statement};
+use crate::stop::{ReplyWait, StopReason};
+
+/// PostgreSQL's error for a statement whose shape has changed, and the function by which drivers recognise it.
+const CHANGED: ErrorFields<'static> = ErrorFields {
+    severity: "ERROR",
+    sqlstate: "0A000",
+    message: "cached plan must not change result type",
+    detail: None,
+    hint: None,
+};
+pub(crate) const CHANGED_CODE: &[u8; 5] = b"0A000";
+pub(crate) const CHANGED_BY: &str = "RevalidateCachedQuery";
+
+/// Writes the error for a client whose statement has another shape than it was given.
+pub(crate) fn write_changed(buffer: &mut Vec<u8>) {
+    put_back::error_from(buffer, &CHANGED, CHANGED_BY);
+}
+
+/// What follows from a comparison.
+enum Next {
+    /// The request is sent, or refused.
+    Go(bool),
+    /// The server is asked; where this says so, once the statement has been prepared again.
+    Ask { again: bool },
+}
+
+/// Compares what a client was given with what its server has, of this preparation; `anew`: it was prepared for this request.
+fn next(given: GivenShape, (of, shape): (u64, Shape), anew: bool) -> Next {
+    match given.shape.compared_with(shape) {
+        Compared::Same => Next::Go(true),
+        // The client may know a later definition than a server that has not used the statement since.
+        Compared::Other if given.of < of => Next::Go(false),
+        Compared::Other | Compared::Unknown => Next::Ask { again: !anew },
+    }
+}
+
+impl Link<'_, '_> {
+    /// What the server has of a statement, which becomes the most recently used one.
+    #[inline]
+    pub(crate) fn touch(&mut self, key: Key) -> OnServer {
+        let on_server = self.server.statements.touch(key);
+        if on_server == OnServer::Ready && self.ctx.statements.is_outdated(key, self.server.statements.newest().0) {
+            return OnServer::Stale;
+        }
+        on_server
+    }
+
+    /// Whether the statement that was just touched or prepared (`anew`) on the server has the shape that the client was given.
+    #[inline]
+    pub(crate) fn has_given_shape(
+        &mut self,
+        given: GivenShape,
+        statement: &Arc<Statement>,
+        anew: bool,
+    ) -> Result<bool, StopReason> {
+        let has = self.server.statements.newest();
+        if given.shape.is_unknown() || given.of == has.0 { Ok(true) } else { self.compare(given, has, statement, anew) }
+    }
+
+    fn compare(
+        &mut self,
+        given: GivenShape,
+        has: (u64, Shape),
+        statement: &Arc<Statement>,
+        anew: bool,
+    ) -> Result<bool, StopReason> {
+        if self.server.descriptions.asks_itself() {
+            return Err(ReplyWait::Description.into());
+        }
+        let again = match next(given, has, anew) {
+            Next::Go(same) => return Ok(same),
+            Next::Ask { again } => again,
+        };
+        if again {
+            self.server.statements.mark_doubtful(statement.key());
+            self.prepare(statement, None);
+        }
+        let of = self.server.statements.newest().0;
+        self.ask_shape(Described::Named { key: statement.key(), of, by: 0 }, statement.name());
+        Err(ReplyWait::Description.into())
+    }
+
+    /// The same for the client's unnamed statement, which is in the server's unnamed slot; `anew`: it was put there for this
+    /// request.
+    pub(crate) fn unnamed_has_given_shape(&mut self, anew: bool) -> Result<bool, StopReason> {
+        let Unnamed::Held(held) = &self.client.unnamed else { return Ok(true) };
+        let (given, has) = (held.shape(), self.server.slot);
+        if given.shape.is_unknown() || given.of == has.0 {
+            return Ok(true);
+        }
+        if self.server.descriptions.asks_itself() {
+            return Err(ReplyWait::Description.into());
+        }
+        let again = match next(given, has, anew) {
+            Next::Go(same) => return Ok(same),
+            Next::Ask { again } => again,
+        };
+        if again {
+            self.put_unnamed();
+        }
+        let about = self.unnamed_described();
+        self.ask_shape(about, b"");
+        Err(ReplyWait::Description.into())
+    }
+
+    /// Asks the server to describe a statement to us, at once.
+    fn ask_shape(&mut self, about: Described, name: &[u8]) {
+        self.server.descriptions.ask(about, true);
+        self.server.pending.request(Expected::OwnDescribe);
+        put_front::describe(self.ctx.scratch, Of::Statement, name);
+        self.server.pending.flush();
+        put_front::flush(self.ctx.scratch);
+    }
+
+    /// The client's Describe of a statement is being sent. It is read if the client does not know everything yet.
+    pub(crate) fn expect_description(&mut self, given: &Given) {
+        if given.shape.shape.is_whole() {
+            self.server.pending.request(Expected::DescribeStatement);
+            return;
+        }
+        self.server.descriptions.ask(self.described(given), false);
+        self.server.pending.request(Expected::DescribeKnown);
+    }
+
+    /// The same for its unnamed statement.
+    pub(crate) fn describe_unnamed(&mut self) -> Rewrite {
+        let Unnamed::Held(held) = &self.client.unnamed else { return self.forward(Expected::DescribeStatement) };
+        if held.shape().shape.is_whole() {
+            return self.forward(Expected::DescribeStatement);
+        }
+        let about = self.unnamed_described();
+        self.server.descriptions.ask(about, false);
+        self.forward(Expected::DescribeKnown)
+    }
+
+    /// The same for a portal.
+    pub(crate) fn describe_portal(&mut self, name: &[u8]) -> Rewrite {
+        let about = self.server.descriptions.portal(self.portal_hash(name));
+        if about == Described::Unknown {
+            return self.forward(Expected::DescribeRows);
+        }
+        self.server.descriptions.ask(about, false);
+        self.forward(Expected::DescribeKnownRows)
+    }
+
+    /// A portal is bound to a statement of the client's that was just touched. Its description is read where the client does
+    /// not know the statement's rows.
+    #[inline]
+    pub(crate) fn note_bound(&mut self, portal: &[u8], given: &Given) {
+        let about = if given.shape.shape.has_rows() { Described::Unknown } else { self.described(given) };
+        let portal = self.portal_hash(portal);
+        self.server.descriptions.bind(portal, about, Some(given.statement.key()));
+    }
+
+    /// A portal is bound to something else.
+    #[inline]
+    pub(crate) fn note_bound_unknown(&mut self, portal: &[u8]) {
+        let portal = self.portal_hash(portal);
+        self.server.descriptions.bind(portal, Described::Unknown, None);
+    }
+
+    fn described(&self, given: &Given) -> Described {
+        Described::Named { key: given.statement.key(), of: self.server.statements.newest().0, by: given.by }
+    }
+
+    /// What is in the unnamed slot. It gets the number of its preparation when it is first described: most are not.
+    fn unnamed_described(&mut self) -> Described {
+        if self.server.slot.0 == 0 {
+            self.server.slot.0 = self.ctx.statements.next_preparation();
+        }
+        Described::Unnamed { id: self.client.unnamed_id(), of: self.server.slot.0 }
+    }
+
+    #[inline]
+    fn portal_hash(&self, name: &[u8]) -> u64 {
+        if name.is_empty() {
+            return 0;
+        }
+        let mut hasher = SipHasher13::new_with_key(self.ctx.interner.hash_key());
+        hasher.write(name);
+        hasher.finish()
+    }
+}

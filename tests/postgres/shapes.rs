@@ -1,0 +1,218 @@
+//! A statement whose tables change between its Describe and its Bind: what clients get directly, and over few servers.
+
+use weir_pgclient::Connection;
+use weir_tests::{Batch, Site, ask, users};
+
+/// A change of what a statement names.
+struct Change {
+    what: &'static str,
+    before: &'static str,
+    statement: &'static str,
+    values: &'static [&'static str],
+    change: &'static str,
+}
+
+const CHANGES: [Change; 11] = [
+    Change {
+        what: "drop and create with other columns",
+        before: "CREATE TABLE t (id int, email text); INSERT INTO t VALUES (1, 'a@b.c')",
+        statement: "SELECT * FROM t",
+        values: &[],
+        change: "DROP TABLE t; CREATE TABLE t (email text, name text, id int); INSERT INTO t VALUES ('b', 'Ann', 555)",
+    },
+    Change {
+        what: "drop and create with the same columns",
+        before: "CREATE TABLE t (id int, email text); INSERT INTO t VALUES (1, 'a@b.c')",
+        statement: "SELECT * FROM t",
+        values: &[],
+        change: "DROP TABLE t; CREATE TABLE t (id int, email text); INSERT INTO t VALUES (2, 'd')",
+    },
+    Change {
+        what: "a column more",
+        before: "CREATE TABLE t (id int); INSERT INTO t VALUES (1)",
+        statement: "SELECT * FROM t",
+        values: &[],
+        change: "ALTER TABLE t ADD COLUMN name text DEFAULT 'x'",
+    },
+    Change {
+        what: "a column less",
+        before: "CREATE TABLE t (id int, name text, mail text); INSERT INTO t VALUES (1, 'Ann', 'm')",
+        statement: "SELECT * FROM t WHERE id = $1",
+        values: &["1"],
+        change: "ALTER TABLE t DROP COLUMN name",
+    },
+    Change {
+        what: "another type",
+        before: "CREATE TABLE t (id int, name text); INSERT INTO t VALUES (1, '7')",
+        statement: "SELECT name FROM t",
+        values: &[],
+        change: "ALTER TABLE t ALTER COLUMN name TYPE int USING name::int",
+    },
+    Change {
+        what: "another modifier",
+        before: "CREATE TABLE t (name varchar(10)); INSERT INTO t VALUES ('7')",
+        statement: "SELECT name FROM t",
+        values: &[],
+        change: "ALTER TABLE t ALTER COLUMN name TYPE varchar(20)",
+    },
+    Change {
+        what: "another name",
+        before: "CREATE TABLE t (name text); INSERT INTO t VALUES ('7')",
+        statement: "SELECT * FROM t",
+        values: &[],
+        change: "ALTER TABLE t RENAME COLUMN name TO title",
+    },
+    Change {
+        what: "a replaced view",
+        before: "CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 2); CREATE VIEW v AS SELECT a FROM t",
+        statement: "SELECT * FROM v",
+        values: &[],
+        change: "CREATE OR REPLACE VIEW v AS SELECT a, b FROM t",
+    },
+    Change {
+        what: "another type of the same name",
+        before: "CREATE TYPE mood AS ENUM ('ok'); CREATE TABLE t (m mood); INSERT INTO t VALUES ('ok')",
+        statement: "SELECT m FROM t",
+        values: &[],
+        change: "DROP TABLE t; DROP TYPE mood; CREATE TYPE mood AS ENUM ('ok', 'bad'); CREATE TABLE t (m mood); \
+                 INSERT INTO t VALUES ('bad')",
+    },
+    Change {
+        what: "the columns that an INSERT returns",
+        before: "CREATE TABLE t (id int)",
+        statement: "INSERT INTO t VALUES (5) RETURNING *",
+        values: &[],
+        change: "ALTER TABLE t ADD COLUMN name text DEFAULT 'x'",
+    },
+    Change {
+        what: "an index and a default only",
+        before: "CREATE TABLE t (id int); INSERT INTO t VALUES (1)",
+        statement: "SELECT * FROM t",
+        values: &[],
+        change: "CREATE INDEX i ON t (id); ALTER TABLE t ALTER COLUMN id SET DEFAULT 7",
+    },
+];
+
+const CLEAR: &str = "DROP VIEW IF EXISTS v; DROP TABLE IF EXISTS t; DROP TYPE IF EXISTS mood";
+
+/// How a client uses its statement.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Uses {
+    /// It describes the statement once, and executes it then.
+    Once,
+    /// It has the description of its first portal, and describes none later.
+    FirstPortal,
+    /// It describes every portal.
+    EveryPortal,
+    /// The same as the first, with its unnamed statement.
+    Unnamed,
+}
+
+const ALL: [Uses; 4] = [Uses::Once, Uses::FirstPortal, Uses::EveryPortal, Uses::Unnamed];
+
+impl Uses {
+    fn name(self) -> &'static str {
+        if self == Uses::Unnamed { "" } else { "s" }
+    }
+
+    fn prepare(self, change: &Change) -> Batch {
+        let batch = Batch::new().parse(self.name(), change.statement);
+        match self {
+            Uses::Once | Uses::Unnamed => batch.describe_statement(self.name()).sync(),
+            Uses::FirstPortal | Uses::EveryPortal => {
+                batch.bind("", "s", change.values).describe_portal("").execute("", 0).sync()
+            }
+        }
+    }
+
+    fn run(self, change: &Change) -> Batch {
+        let batch = Batch::new().bind("", self.name(), change.values);
+        if self == Uses::EveryPortal {
+            batch.describe_portal("").execute("", 0).sync()
+        } else {
+            batch.execute("", 0).sync()
+        }
+    }
+}
+
+/// Who makes a change.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum By {
+    /// A client of the pool.
+    Client,
+    /// A connection past the pool.
+    Other,
+}
+
+fn past_the_pool(site: &Site) -> Connection {
+    let database = site.database();
+    Connection::connect(&database.postgres().params(users::APP, database.name())).unwrap()
+}
+
+/// What every client receives before a change and after it, with this many servers taken by others meanwhile.
+fn play(site: &Site, change: &Change, by: By, taken: [usize; 3]) -> Vec<String> {
+    site.connect().query_all(CLEAR).unwrap();
+    site.connect().query_all(change.before).unwrap();
+    let mut seen = Vec::new();
+    let mut clients: Vec<(Uses, Connection)> = ALL.into_iter().map(|uses| (uses, site.connect())).collect();
+    for (uses, client) in &mut clients {
+        seen.extend(ask(client, &uses.prepare(change), 1));
+    }
+    match by {
+        By::Client => site.connect().query_all(change.change).unwrap(),
+        By::Other => past_the_pool(site).query_all(change.change).unwrap(),
+    };
+    let mut new: Vec<(Uses, Connection)> = Vec::new();
+    for (round, taken) in taken.into_iter().enumerate() {
+        let others: Vec<_> = (0..taken).map(|_| site.connect()).collect();
+        let others: Vec<_> = others.into_iter().map(|mut other| other.query("BEGIN").map(|_| other).unwrap()).collect();
+        for (uses, client) in clients.iter_mut().chain(&mut new) {
+            seen.push(format!("round {round} {uses:?}"));
+            seen.extend(ask(client, &uses.run(change), 1));
+        }
+        // Those who come later know the new definition only.
+        for uses in ALL {
+            let mut client = site.connect();
+            seen.push(format!("round {round}, new {uses:?}"));
+            seen.extend(ask(&mut client, &uses.prepare(change), 1));
+            seen.extend(ask(&mut client, &uses.run(change), 1));
+            new.push((uses, client));
+        }
+        drop(others);
+    }
+    seen
+}
+
+#[test]
+fn a_client_gets_no_rows_of_another_shape_than_it_was_given() {
+    let (direct, pooled) = (Site::direct(), Site::transaction(3));
+    for change in &CHANGES {
+        for (by, taken) in [(By::Client, [2, 0, 1]), (By::Other, [0, 1, 2])] {
+            let expected = play(&direct, change, by, taken);
+            let seen = play(&pooled, change, by, taken);
+            assert_eq!(seen, expected, "{} by {by:?}, {taken:?}", change.what);
+        }
+    }
+}
+
+#[test]
+fn a_search_path_of_ones_own_is_not_a_change_for_others() {
+    let site = Site::transaction(1);
+    let set = "CREATE SCHEMA IF NOT EXISTS apart; CREATE TABLE t (id int); CREATE TABLE apart.t (id int, name text)";
+    site.connect().query_all(set).unwrap();
+    let change = &Change { what: "", before: "", statement: "SELECT * FROM t", values: &[], change: "" };
+    let mut others: Vec<_> = (0..3).map(|_| site.connect()).collect();
+    for other in &mut others {
+        ask(other, &Uses::Once.prepare(change), 1);
+    }
+    let mut client = site.connect();
+    ask(&mut client, &Uses::Once.prepare(change), 1);
+    let batch = Batch::new().query("BEGIN").query("SET LOCAL search_path = apart");
+    ask(&mut client, &batch, 2);
+    assert!(ask(&mut client, &Uses::Once.run(change), 1)[0].starts_with("Error 0A000"));
+    ask(&mut client, &Batch::new().query("ROLLBACK"), 1);
+    others.push(client);
+    for other in &mut others {
+        assert_eq!(ask(other, &Uses::Once.run(change), 1), ["BindComplete", "Complete SELECT 0", "Ready I"]);
+    }
+}
