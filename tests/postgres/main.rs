@@ -63,6 +63,7 @@ mod server_tls;
 mod settings;
 mod simple;
 mod spread;
+mod sql_statements;
 mod startup;
 mod statements;
 mod tls;

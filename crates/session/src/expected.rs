@@ -59,6 +59,8 @@ pub(crate) enum Expected {
     OwnParseUnnamed,
     /// Our own Close; swallowed.
     OwnClose,
+    /// Our own Sync behind a simple query that Parse messages of ours precede; swallowed. If one of these fails, it ends the query.
+    OwnSync,
     /// A request that the server can only refuse, in place of one that we refuse: its error ends the transaction and
     /// makes the server skip to the next Sync, and our message replaces the server's; logged.
     Refused,
@@ -67,7 +69,14 @@ pub(crate) enum Expected {
 impl Expected {
     /// Whether the reply is for us and not for the client.
     pub(crate) fn is_own(self) -> bool {
-        matches!(self, Expected::OwnQuery | Expected::OwnParse | Expected::OwnParseUnnamed | Expected::OwnClose)
+        matches!(
+            self,
+            Expected::OwnQuery
+                | Expected::OwnParse
+                | Expected::OwnParseUnnamed
+                | Expected::OwnClose
+                | Expected::OwnSync
+        )
     }
 
     /// Whether we answer it.
@@ -133,6 +142,7 @@ impl Expected {
                 | Expected::FunctionCall
                 | Expected::Sync
                 | Expected::OwnQuery
+                | Expected::OwnSync
         )
     }
 

@@ -7,11 +7,12 @@
 
 use weir_base::PoolMode;
 use weir_pgwire::tag::back;
-use weir_pgwire::{Dirty, Effects, HEAD, Head, Scope, TxStatus, backend};
+use weir_pgwire::{Dirty, Effects, HEAD, Head, Scope, TxStatus, backend, put_back};
 
 use crate::client::Client;
 use crate::context::Context;
-use crate::error_names::in_clients_words;
+use crate::deallocating::{Deallocating, NOTHING_TAG};
+use crate::error_names::{in_clients_words, shared_name};
 use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
 use crate::out::{Out, View};
@@ -19,9 +20,10 @@ use crate::params::Reported;
 use crate::pending::Reply;
 use crate::refusal::Refusal;
 use crate::server::{ProtocolViolation, Server};
-use crate::server_error::{ErrorRead, ServerError, read_error};
+use crate::server_error::{ErrorRead, ServerError, Statements, read_error};
 use crate::skip::skip_to_sync;
 use crate::state_messages;
+use crate::statements::Key;
 
 /// How much of an error is held: its first fields always, and in practice all of it.
 pub(crate) const ERROR_PREFIX: usize = 8 << 10;
@@ -215,6 +217,9 @@ impl<O: Out> Walk<'_, '_, O> {
             }
         }
         match tag {
+            back::COMMAND_COMPLETE if !self.server.deallocating.is_empty() && self.deallocated(reply, view) => {
+                return Ok(Disposition::Discard);
+            }
             back::COMMAND_COMPLETE => self.command_complete(reply, view),
             back::COPY_IN if self.server.pending.is_breached() => self.outcome.unusual().copy_violated = true,
             back::PARSE_COMPLETE | back::BIND_COMPLETE if reply.effects == Effects::NONE => {}
@@ -260,6 +265,25 @@ impl<O: Out> Walk<'_, '_, O> {
         }
     }
 
+    /// A command of a query that names statements is complete. Whether it stood in place of a DEALLOCATE: the name is dropped,
+    /// and the client receives the tag of that.
+    #[cold]
+    fn deallocated(&mut self, reply: Reply, view: View<'_>) -> bool {
+        let tag = view.bytes[HEAD..].strip_suffix(&[0]).unwrap_or_default();
+        if !matches!(reply.to, Expected::Query | Expected::QueryLogged) || tag != NOTHING_TAG {
+            return false;
+        }
+        let Some(name) = self.server.deallocating.next() else { return false };
+        self.unusual_tag(b"DEALLOCATE", reply.effects);
+        if let Some(client) = self.client.as_deref_mut() {
+            client.forget_statement(name.whole());
+            self.ctx.scratch.clear();
+            put_back::command_complete(self.ctx.scratch, "DEALLOCATE");
+            self.out.client(self.ctx.scratch);
+        }
+        true
+    }
+
     #[cold]
     fn unusual_tag(&mut self, tag: &[u8], effects: Effects) {
         let state = &mut self.server.state;
@@ -303,6 +327,9 @@ impl<O: Out> Walk<'_, '_, O> {
         let to = reply.map_err(|_| ProtocolViolation("a ReadyForQuery that no request explains"))?.to;
         self.server.status = status;
         self.server.unknown_name = None;
+        if !self.server.deallocating.is_empty() {
+            self.server.deallocating = Deallocating::default();
+        }
         if self.server.schema_changed && status == TxStatus::Idle {
             // The change may have been rolled back.
             self.server.schema_changed = false;
@@ -310,6 +337,9 @@ impl<O: Out> Walk<'_, '_, O> {
         }
         if !self.server.pending.is_ahead() {
             self.server.dropping_all = None;
+        }
+        if to == Expected::OwnSync {
+            return Ok(Disposition::Discard);
         }
         if to.is_own() {
             self.outcome.unusual().own_query_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
@@ -405,14 +435,14 @@ impl<O: Out> Walk<'_, '_, O> {
 
     #[cold]
     fn error(&mut self, view: View<'_>, head: Head) {
-        let ErrorRead { error, fatal, code, statements_doubtful } = read_error(&view.bytes[HEAD..]);
+        let ErrorRead { error, fatal, code, statements } = read_error(&view.bytes[HEAD..]);
         if fatal {
             self.outcome.unusual().fatal = Some(error.clone());
             self.server.unusable = true;
         }
         let refused = self.refused().filter(|_| !fatal);
-        if statements_doubtful && refused.is_none() {
-            self.server.statements.invalidate_all();
+        if refused.is_none() {
+            self.doubt_statements(statements, view);
         }
         if let Some(watch) = self.ctx.watch.as_deref_mut() {
             self.server.watch_error(fatal, self.end).into_iter().for_each(|executed| watch.executed(executed));
@@ -435,6 +465,23 @@ impl<O: Out> Walk<'_, '_, O> {
             }
         }
         self.pass(disposition, view, head);
+    }
+
+    /// What an error says of the server's statements.
+    fn doubt_statements(&mut self, says: Statements, view: View<'_>) {
+        if says == Statements::AsBelieved {
+            return;
+        }
+        let ours = shared_name(&view.bytes[HEAD..]);
+        let believed = ours.and_then(Key::of_name).is_some_and(|key| self.server.statements.is_ready(key));
+        match says {
+            Statements::Missing | Statements::Taken if ours.is_none() => return,
+            Statements::Taken if believed => return,
+            // It was there: a function has dropped it, and maybe others. This server is not given to another client.
+            Statements::Missing => self.server.unusable |= believed,
+            _ => {}
+        }
+        self.server.statements.invalidate_all();
     }
 
     /// The request that an error answers has failed.

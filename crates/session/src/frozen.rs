@@ -14,6 +14,7 @@ use weir_pgwire::Dirty;
 
 use crate::client::{Client, HeldText, Unnamed};
 use crate::frame_reader::FrameReader;
+use crate::judged::Judged;
 use crate::names::{Given, Name};
 use crate::params::ParamTable;
 use crate::statements::{Interner, ParseEnvironment, PoolStatements};
@@ -122,7 +123,10 @@ pub fn thaw(
     client.statements.as_deref_mut().into_iter().for_each(|statements| statements.charge_anyway(pool.account()));
     client.stream.charge(pool.account());
     client.unnamed = match (frozen.unnamed, frozen.streamed) {
-        (Some(rest), _) => HeldText::new(rest, pool.account()).map_or(Unnamed::Streamed, Unnamed::Held),
+        (Some(rest), _) => {
+            let judged = Judged::of(&rest);
+            HeldText::new(rest, judged, pool.account()).map_or(Unnamed::Streamed, Unnamed::Held)
+        }
         (None, true) => Unnamed::Streamed,
         (None, false) => Unnamed::None,
     };
@@ -149,7 +153,7 @@ mod tests {
         client.statements_mut().make_room(b"s", pool.account()).unwrap();
         client.statements_mut().insert(Name::new(b"s"), Given { statement: statement.clone(), by: 0 });
         let text = [b"select 2".to_vec(), vec![b' '; 5_000], vec![0; 3]].concat();
-        client.put_unnamed(Unnamed::Held(HeldText::new(text.clone(), pool.account()).unwrap()));
+        client.put_unnamed(Unnamed::Held(HeldText::new(text.clone(), Judged::of(&text), pool.account()).unwrap()));
         client.skipping = true;
         let (held, unnamed) = (pool.used(), client.unnamed_id());
         assert!(held > 5_000);

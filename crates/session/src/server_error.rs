@@ -11,6 +11,19 @@ pub struct ServerError {
     pub message: String,
 }
 
+/// What an error says of the statements on a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Statements {
+    /// Nothing.
+    AsBelieved,
+    /// They were prepared under other definitions ("cached plan must not change result type").
+    Outdated,
+    /// One is gone.
+    Missing,
+    /// One is there already.
+    Taken,
+}
+
 /// What matters of an ErrorResponse.
 pub(crate) struct ErrorRead {
     pub(crate) error: ServerError,
@@ -18,8 +31,8 @@ pub(crate) struct ErrorRead {
     pub(crate) fatal: bool,
     /// The SQLSTATE, which is letters and digits.
     pub(crate) code: [u8; 5],
-    /// The statements on the server may not be those that we believe to be there.
-    pub(crate) statements_doubtful: bool,
+    /// What it says of the server's statements.
+    pub(crate) statements: Statements,
 }
 
 /// Reads an error as far as it is there; a missing field is nothing worse than missing (CVE-2026-6666).
@@ -29,10 +42,14 @@ pub(crate) fn read_error(body: &[u8]) -> ErrorRead {
     let severity = get(b'V').or_else(|| get(b'S')).unwrap_or_default();
     let sqlstate = get(b'C').filter(|s| s.len() == 5).unwrap_or_else(|| "XX000".into());
     let message = get(b'M').unwrap_or_else(|| "the server sent an error without a text".into());
-    // "cached plan must not change result type"; a statement that is gone; one that is there already.
-    let statements_doubtful = matches!(sqlstate.as_str(), "0A000" | "26000" | "42P05");
+    let statements = match sqlstate.as_str() {
+        "0A000" => Statements::Outdated,
+        "26000" => Statements::Missing,
+        "42P05" => Statements::Taken,
+        _ => Statements::AsBelieved,
+    };
     let fatal = matches!(severity.as_str(), "FATAL" | "PANIC");
     let letters = sqlstate.as_bytes().first_chunk().filter(|code| code.iter().all(u8::is_ascii_alphanumeric));
     let code = *letters.unwrap_or(b"XX000");
-    ErrorRead { fatal, code, statements_doubtful, error: ServerError { sqlstate, message } }
+    ErrorRead { fatal, code, statements, error: ServerError { sqlstate, message } }
 }
