@@ -61,6 +61,7 @@ mod replication;
 mod scale;
 mod server_tls;
 mod settings;
+mod shared_plans;
 mod simple;
 mod spread;
 mod sql_statements;
