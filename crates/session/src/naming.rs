@@ -15,7 +15,7 @@ use crate::link::{Link, Rewrite};
 use crate::names::Name;
 use crate::prepare::make_room;
 use crate::refusal::Refusal;
-use crate::sql_names::Edited;
+use crate::sql_names::{Edited, renamed};
 use crate::statements::{NAME_LEN, NAME_PREFIX, Statement, UNKNOWN_NAME};
 use crate::stop::StopReason;
 use crate::text::Text;
@@ -360,20 +360,22 @@ impl Link<'_, '_> {
     }
 
     /// Prepares a statement of the client's that names another in its text, in the server's words. Returns what both do; `None`
-    /// where it is the same in the server's words.
+    /// where it is the same in the server's words: then its text is not read.
     fn prepare_named_by(&mut self, name: &[u8]) -> Result<Option<Effects>, StopReason> {
+        let Some(naming) = self.naming_of(name).cloned() else { return Ok(None) };
+        self.must_be_settled(Subject::Name(&naming.name))?;
+        let Some((called, executed)) = self.called_by_server(&naming)? else { return Ok(None) };
         let known = self.client.statement(name).cloned();
         let (rest, judged) = match (&self.client.unnamed, &known) {
             (Unnamed::Held(held), _) if name.is_empty() => (held.bytes(), held.judged()),
             (_, Some(known)) => (known.rest(), known.judged()),
             _ => return Ok(None),
         };
-        let Some(naming) = judged.naming.as_deref().cloned() else { return Ok(None) };
-        self.must_be_settled(Subject::Name(&naming.name))?;
+        let effects = judged.effects.either(executed);
         let (text, types) = rest.split_at(judged.text(rest).len());
-        let (text, types, effects) = (text.to_vec(), types.to_vec(), judged.effects);
-        let executed = self.prepare_naming(&naming, &text, &types)?;
-        Ok(executed.map(|executed| effects.either(executed)))
+        let edited = [&*renamed(text, &naming, &called), types].concat();
+        self.prepare_edited(&edited);
+        Ok(Some(effects))
     }
 
     /// Binds a `DEALLOCATE name` of a statement that only we know by that name: to one that the server can carry out, and

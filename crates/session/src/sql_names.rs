@@ -61,9 +61,8 @@ impl Link<'_, '_> {
                     gone.insert(Name::new(&name));
                 }
                 _ => {
-                    let begin = if verb == Verb::Deallocate { Some(&b"DEALLOCATE "[..]) } else { None };
                     if let Called::Otherwise(called, does) = self.called(&name, known, cut)? {
-                        edit.rename(at, begin, &called);
+                        edit.rename(verb, at, &called);
                         effects = if verb == Verb::Execute { effects.either(does) } else { effects };
                     }
                 }
@@ -104,32 +103,28 @@ impl Link<'_, '_> {
         }
     }
 
-    /// Prepares a text that names a statement of the client's, in the server's words, as the unnamed statement, for a Bind or
-    /// Describe. Returns what the statement that it executes does; `None` where it needs no other words.
-    pub(crate) fn prepare_naming(
-        &mut self,
-        naming: &Naming,
-        text: &[u8],
-        types: &[u8],
-    ) -> Result<Option<Effects>, StopReason> {
+    /// What the server calls a statement that is named by another, and what it does where that executes it. `None`: as in the text.
+    pub(crate) fn called_by_server(&mut self, naming: &Naming) -> Result<Option<(Vec<u8>, Effects)>, StopReason> {
         let known = self.client.has_statement(&naming.name);
         if naming.verb == Verb::Deallocate && known {
             return Ok(None);
         }
-        let Called::Otherwise(called, does) = self.called(&naming.name, known, false)? else { return Ok(None) };
-        let begin = if naming.verb == Verb::Deallocate { Some(&b"DEALLOCATE "[..]) } else { None };
-        let mut edit = Edit { text, upto: 0, edited: Vec::new() };
-        edit.rename(naming.at.clone(), begin, &called);
-        let Some(mut edited) = edit.finish() else { return Ok(None) };
-        edited.extend_from_slice(types);
+        Ok(match self.called(&naming.name, known, false)? {
+            Called::Otherwise(called, does) if naming.verb == Verb::Execute => Some((called, does)),
+            Called::Otherwise(called, _) => Some((called, Effects::NONE)),
+            Called::Alike => None,
+        })
+    }
+
+    /// Prepares an edited text as the unnamed statement, for a Bind or Describe. `rest`: with what follows it in a Parse.
+    pub(crate) fn prepare_edited(&mut self, rest: &[u8]) {
         // The unnamed slot is not the client's own from here on.
         self.server.unnamed = None;
         self.server.pending.request(Expected::OwnParseUnnamed);
-        self.compose_parse(b"", &edited);
-        Ok(Some(if naming.verb == Verb::Execute { does } else { Effects::NONE }))
+        self.compose_parse(b"", rest);
     }
 
-    /// Describes the statement that was prepared last by [`Link::prepare_naming`].
+    /// Describes the statement that was prepared last by [`Link::prepare_edited`].
     pub(crate) fn describe_edited(&mut self) {
         self.server.pending.request(Expected::DescribeStatement);
         put_front::describe(self.ctx.scratch, Of::Statement, b"");
@@ -139,6 +134,13 @@ impl Link<'_, '_> {
 /// A name that begins like ours, as one that none of ours is.
 fn hidden(name: &[u8]) -> Vec<u8> {
     [HIDDEN_PREFIX, &name[NAME_PREFIX.len()..]].concat()
+}
+
+/// A text that names a statement, with another name for it.
+pub(crate) fn renamed(text: &[u8], naming: &Naming, name: &[u8]) -> Vec<u8> {
+    let mut edit = Edit { text, upto: 0, edited: Vec::new() };
+    edit.rename(naming.verb, naming.at.clone(), name);
+    edit.finish().unwrap_or_default()
 }
 
 /// A text that is being edited, from its beginning to its end.
@@ -161,9 +163,10 @@ impl Edit<'_> {
         self.edited.extend(std::iter::repeat_n(b' ', at.len().saturating_sub(NOTHING.len())));
     }
 
-    fn rename(&mut self, at: std::ops::Range<usize>, begin: Option<&[u8]>, name: &[u8]) {
+    fn rename(&mut self, verb: Verb, at: std::ops::Range<usize>, name: &[u8]) {
         self.put(&at);
-        self.edited.extend_from_slice(begin.unwrap_or_default());
+        let begin: &[u8] = if verb == Verb::Deallocate { b"DEALLOCATE " } else { b"" };
+        self.edited.extend_from_slice(begin);
         self.edited.push(b'"');
         for byte in name {
             self.edited.extend(std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
