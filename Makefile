@@ -109,6 +109,10 @@ planted: ## Plant bugs in a copy of the engine; the simulator must find each wit
 fuzz: ## Every fuzz target for a short time (SECONDS=10; TARGET=session is one; ARGS=--keep keeps the corpus)
 	@scripts/fuzz.sh --seconds $(or $(SECONDS),10) $(ARGS) $(TARGET)
 
+.PHONY: growth
+growth: ## Instructions of texts and of messages about stored texts (valgrind): no more than in proportion
+	@scripts/growth.sh
+
 .PHONY: differential
 differential: ## The same sessions directly and through Weir, compared (COUNT=10000, SEED=1, HOURS=1)
 	@SEED=$(SEED) COUNT=$(COUNT) HOURS=$(HOURS) CARGO=$(CARGO) scripts/differential.sh $(ARGS)

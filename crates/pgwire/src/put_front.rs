@@ -47,6 +47,12 @@ pub fn query(buf: &mut Vec<u8>, text: impl AsRef<[u8]>) {
     message(buf, tag::QUERY, |buf| cstr(buf, text.as_ref()));
 }
 
+/// Query up to and with the beginning of its text; `rest_len` bytes must follow.
+pub fn query_head(buf: &mut Vec<u8>, beginning: &[u8], rest_len: usize) {
+    head(buf, tag::QUERY, beginning.len().saturating_add(rest_len));
+    buf.extend_from_slice(beginning);
+}
+
 /// Parse; `rest` is all that follows the name, as in [`crate::frontend::Parse::rest`].
 pub fn parse(buf: &mut Vec<u8>, name: &[u8], rest: &[u8]) {
     parse_head(buf, name, rest.len());

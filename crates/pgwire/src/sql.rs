@@ -7,9 +7,11 @@
 //!   [`SqlHead::DiscardAll`]), requires a text that certainly is one statement.
 //! - [`Effects`] is the state that a text *may* leave, found anywhere in it; in doubt it says "may leave".
 //! - [`kept`] is the state that a text *certainly* leaves beyond its transaction; in doubt it says "nothing".
+//! - [`names`] finds the prepared statements that a text names.
 //! - Not seen: effects of functions whose text is not in the query.
 //!
-//! [`head`] and [`Effects::of`] run for every query, so the common case is decided without an allocation.
+//! [`head`] and [`Judgement::of`] run for every query, so the common case is decided without an allocation. Every function takes
+//! time in proportion to the text.
 //!
 //! Source: PostgreSQL's documentation, "SQL Syntax", "Lexical Structure", and the pages of the commands.
 
@@ -18,18 +20,22 @@ mod effects;
 mod fingerprint;
 mod kept;
 mod mentions;
+mod names;
+mod planned;
 mod resets;
 mod scan;
+mod steps;
 
 use std::borrow::Cow;
 
 use self::scan::{Scan, Token};
 
 pub use dirty::{Dirty, left_by_tag};
-pub use effects::{Effects, Scope};
+pub use effects::{Effects, Judgement, Plans, Scope};
 pub use fingerprint::{MAX_READ, fingerprint, normalize};
 pub use kept::kept;
 pub use mentions::Mentions;
+pub use names::{Naming, Verb, names};
 pub use resets::{Reset, resets};
 
 /// The kind of a statement, by its first words.
@@ -205,5 +211,7 @@ fn prepare(mut scan: Scan<'_>) -> SqlHead<'_> {
     if two_phase { SqlHead::Other } else { SqlHead::Prepare }
 }
 
+#[cfg(test)]
+mod growth;
 #[cfg(test)]
 mod tests;

@@ -11,11 +11,12 @@ use weir_pgwire::tag::front;
 
 use crate::budget::{Account, Charge};
 use crate::frame_reader::FrameReader;
+use crate::judged::Judged;
 use crate::names::{ChangeNumber, ClientStatements, Given};
 use crate::params::{ParamTable, Params, Wanted};
 use crate::shape::{GivenShape, Shape};
 use crate::start_values::StartValues;
-use crate::statements::{Statement, text_in};
+use crate::statements::Statement;
 
 /// One client's state between and within requests.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub struct Client {
     pub(crate) skipping: bool,
     /// The client's next request is to be refused: it was cancelled while it waited for a server.
     pub(crate) cancelled: bool,
+    /// The client's next message was looked at, and waits for the replies to all earlier segments: it is not looked at again before.
+    pub(crate) waits_for_segments: bool,
 }
 
 /// The longest unnamed statement that is a part of its client's own memory; a longer one is charged.
@@ -62,17 +65,18 @@ pub(crate) enum Unnamed {
 #[derive(Debug)]
 pub(crate) struct HeldText {
     bytes: Vec<u8>,
+    judged: Judged,
     charge: Option<Charge>,
     /// The shape that the client was given of it.
     shape: GivenShape,
 }
 
 impl HeldText {
-    /// Holds `bytes`, charged to `account`; `None` if there is no room.
-    pub(crate) fn new(bytes: Vec<u8>, account: &Arc<Account>) -> Option<HeldText> {
+    /// Holds `bytes`, of which `judged` is known, charged to `account`; `None` if there is no room.
+    pub(crate) fn new(bytes: Vec<u8>, judged: Judged, account: &Arc<Account>) -> Option<HeldText> {
         let size = bytes.capacity();
         let charge = if size > UNCHARGED { Some(Charge::real(account, size as u64).ok()?) } else { None };
-        Some(HeldText { bytes, charge, shape: GivenShape::default() })
+        Some(HeldText { bytes, judged, charge, shape: GivenShape::default() })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -87,6 +91,14 @@ impl HeldText {
     /// The client has this shape of it.
     pub(crate) fn set_shape(&mut self, shape: GivenShape) {
         self.shape = shape;
+    }
+
+    pub(crate) fn judged(&self) -> &Judged {
+        &self.judged
+    }
+
+    pub(crate) fn text(&self) -> &[u8] {
+        self.judged.text(&self.bytes)
     }
 }
 
@@ -137,6 +149,7 @@ impl Client {
             changes: 0,
             skipping: false,
             cancelled: false,
+            waits_for_segments: false,
         }
     }
 
@@ -200,11 +213,10 @@ impl Client {
 
     /// The text that it has prepared by this name; the empty one is that of the unnamed statement.
     pub(crate) fn text_of(&self, name: &[u8]) -> Option<&[u8]> {
-        let rest = match &self.unnamed {
-            Unnamed::Held(held) if name.is_empty() => held.bytes(),
-            _ => self.statement(name)?.rest(),
-        };
-        Some(text_in(rest))
+        match &self.unnamed {
+            Unnamed::Held(held) if name.is_empty() => Some(held.text()),
+            _ => Some(self.statement(name)?.text()),
+        }
     }
 
     /// Whether it has prepared a statement by this name.

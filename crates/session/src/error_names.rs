@@ -5,19 +5,39 @@ use weir_pgwire::tag::back;
 use crate::client::Client;
 use crate::expected::Expected;
 use crate::server::Server;
-use crate::statements::{Key, NAME_LEN, NAME_PREFIX, UNKNOWN_NAME};
+use crate::statements::{HIDDEN_PREFIX, Key, NAME_LEN, NAME_PREFIX, UNKNOWN_NAME};
 
 /// The ErrorResponse with this body, with the client's name in the place of ours; `None` where it names no statement of the
 /// client's. Costs one search of the body; the name is looked up by the statement.
 pub(crate) fn in_clients_words(server: &Server, client: &Client, body: &[u8]) -> Option<Vec<u8>> {
-    let at = body.windows(NAME_PREFIX.len()).position(|w| w == NAME_PREFIX)?;
-    let ours = body.get(at..at + NAME_LEN)?;
-    let name = name_for(server, client, ours)?;
-    let body = [&body[..at], name, &body[at + NAME_LEN..]].concat();
+    let body = shared(server, client, body).or_else(|| hidden(body))?;
     let mut message = vec![back::ERROR];
     message.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
     message.extend_from_slice(&body);
     Some(message)
+}
+
+/// The name of a shared statement becomes the client's.
+fn shared(server: &Server, client: &Client, body: &[u8]) -> Option<Vec<u8>> {
+    let at = place_of_ours(body)?;
+    let name = name_for(server, client, &body[at..at + NAME_LEN])?;
+    Some([&body[..at], name, &body[at + NAME_LEN..]].concat())
+}
+
+/// The first name in an error's body that begins like ours and is as long.
+pub(crate) fn shared_name(body: &[u8]) -> Option<&[u8]> {
+    place_of_ours(body).map(|at| &body[at..at + NAME_LEN])
+}
+
+fn place_of_ours(body: &[u8]) -> Option<usize> {
+    let at = body.windows(NAME_PREFIX.len()).position(|w| w == NAME_PREFIX)?;
+    (at + NAME_LEN <= body.len()).then_some(at)
+}
+
+/// A name of the client's own that was changed, since it begins like ours, has its own beginning again.
+fn hidden(body: &[u8]) -> Option<Vec<u8>> {
+    let at = body.windows(HIDDEN_PREFIX.len()).position(|w| w == HIDDEN_PREFIX)?;
+    Some([&body[..at], NAME_PREFIX, &body[at + HIDDEN_PREFIX.len()..]].concat())
 }
 
 /// What the client calls a statement, or called it when it sent the request that failed.

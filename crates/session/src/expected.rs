@@ -70,6 +70,8 @@ pub(crate) enum Expected {
     OwnParseUnnamed,
     /// Our own Close; swallowed.
     OwnClose,
+    /// Our own Sync behind a simple query that Parse messages of ours precede; swallowed. If one of these fails, it ends the query.
+    OwnSync,
     /// A request that the server can only refuse, in place of one that we refuse: its error ends the transaction and
     /// makes the server skip to the next Sync, and our message replaces the server's; logged.
     Refused,
@@ -82,6 +84,7 @@ impl Expected {
             self,
             Expected::OwnQuery
                 | Expected::OwnSet
+                | Expected::OwnSync
                 | Expected::OwnParse
                 | Expected::OwnParseUnnamed
                 | Expected::OwnClose
@@ -180,6 +183,7 @@ impl Expected {
                 | Expected::Sync
                 | Expected::OwnQuery
                 | Expected::OwnSet
+                | Expected::OwnSync
         )
     }
 

@@ -15,20 +15,16 @@ use crate::client::Client;
 use crate::context::{Context, MessagePolicy, SimpleQueries, WithoutCache};
 use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
-use crate::link::{Link, Rewrite};
+use crate::link::{Link, MAX_COMPOSED, Rewrite};
 use crate::naming::{MAX_NAMES, is_too_long};
 use crate::out::{Out, View};
 use crate::refusal::Refusal;
 use crate::server::Server;
 use crate::session_state::StreamingText;
 use crate::stop::{ReplyWait, StopReason};
-use crate::text::{QUERY_PREFIX, Text};
+use crate::text::{QUERY_PREFIX, SEARCHED, Text};
 use crate::undo_log::RefusedFor;
 use crate::{start_values, unlinked};
-
-/// The most bytes of Parse messages that are written to a server at once; one more may go beyond it. A Bind of a few bytes may
-/// ask for a Parse of a megabyte.
-const MAX_COMPOSED: usize = 1 << 20;
 
 /// The error for a request that was cancelled while it waited for a server: PostgreSQL's message.
 const CANCELLED: ErrorFields<'static> = ErrorFields {
@@ -192,8 +188,15 @@ impl<O: Out> Walk<'_, '_, O> {
             return self.in_copy(view, head);
         }
         self.must_have_room(head.tag)?;
+        self.must_not_wait_any_more()?;
         self.set_again(head.tag);
-        let rewrite = self.linked(view, head)?;
+        let rewrite = match self.linked(view, head) {
+            Err(StopReason::AwaitReplies(wait)) => {
+                self.client.waits_for_segments = true;
+                return Err(wait.into());
+            }
+            decided => decided?,
+        };
         if self.ctx.watch.is_some() {
             self.watch(view, head);
         }
@@ -237,7 +240,7 @@ impl<O: Out> Walk<'_, '_, O> {
     #[inline]
     fn set_again(&mut self, tag: u8) {
         let Some(server) = self.server.as_deref_mut().filter(|server| server.resync) else { return };
-        if server.pending.is_at_boundary() && is_request(tag) && server.status != TxStatus::Failed {
+        if server.pending.is_at_boundary() && front::is_request(tag) && server.status != TxStatus::Failed {
             start_values::set_again(self.client, server, self.ctx, self.out);
         }
     }
@@ -256,6 +259,18 @@ impl<O: Out> Walk<'_, '_, O> {
             self.out.server(self.ctx.scratch);
         }
         Err(ReplyWait::QueueFull.into())
+    }
+
+    /// A message that waits for replies is not looked at again with each of them: whatever it waits for has come with the last one.
+    #[inline]
+    fn must_not_wait_any_more(&mut self) -> Result<(), StopReason> {
+        if self.client.waits_for_segments {
+            if self.server.as_deref().is_some_and(|server| server.pending.is_ahead()) {
+                return Err(ReplyWait::EarlierSegment.into());
+            }
+            self.client.waits_for_segments = false;
+        }
+        Ok(())
     }
 
     /// A message of a client without a server.
@@ -504,6 +519,7 @@ fn need(reads: Reads, bytes: &[u8], head: Head, room: impl Fn() -> usize) -> usi
         _ => {}
     }
     match head.tag {
+        front::QUERY if texts == Texts::Rename => total.min(HEAD + SEARCHED + 1),
         front::QUERY => total.min(HEAD + QUERY_PREFIX),
         front::EXECUTE => total.min(HEAD + 1),
         front::FUNCTION_CALL => total.min(HEAD + 4),
@@ -541,7 +557,7 @@ fn need_watched(texts: Texts, bytes: &[u8], head: Head) -> Option<usize> {
         _ => HEAD,
     };
     match head.tag {
-        front::QUERY => Some(total.min(HEAD + sql::MAX_READ + 1)),
+        front::QUERY => Some(total.min(HEAD + sql::MAX_READ.max(SEARCHED) + 1)),
         front::EXECUTE => Some(total.min(HEAD + MAX_NAMES)),
         front::PARSE if texts != Texts::Rename => Some(total.min(HEAD + sql::MAX_READ + 65)),
         front::BIND if texts != Texts::Rename && bytes.len() < total => Some(names()),

@@ -7,12 +7,13 @@
 
 use weir_base::PoolMode;
 use weir_pgwire::tag::back;
-use weir_pgwire::{Dirty, Effects, HEAD, Head, Scope, TxStatus, backend};
+use weir_pgwire::{Dirty, Effects, HEAD, Head, Scope, TxStatus, backend, put_back};
 
 use crate::client::Client;
 use crate::context::Context;
+use crate::deallocating::{Deallocating, NOTHING_TAG};
 use crate::descriptions::Described;
-use crate::error_names::in_clients_words;
+use crate::error_names::{in_clients_words, shared_name};
 use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
 use crate::out::{Out, View};
@@ -21,11 +22,12 @@ use crate::pending::Reply;
 use crate::refusal::Refusal;
 use crate::same_shape::{CHANGED_CODE, write_changed};
 use crate::server::{IN_HOT_STANDBY, ProtocolViolation, Server};
-use crate::server_error::{DoubtfulStatements, ErrorRead, ServerError, read_error};
+use crate::server_error::{ErrorRead, ServerError, Statements, read_error};
 use crate::shape::Part;
 use crate::skip::skip_to_sync;
 use crate::start_values::{self, Resets};
 use crate::state_messages;
+use crate::statements::Key;
 use crate::undo_log::RefusedFor;
 
 /// How much of an error is held: its first fields always, and in practice all of it.
@@ -234,6 +236,9 @@ impl<O: Out> Walk<'_, '_, O> {
             self.server.descriptions.feed(&view.bytes[HEAD..]);
         }
         match tag {
+            back::COMMAND_COMPLETE if !self.server.deallocating.is_empty() && self.deallocated(reply, view) => {
+                return Ok(Disposition::Discard);
+            }
             back::COMMAND_COMPLETE => self.command_complete(reply, view),
             back::COPY_IN if self.server.pending.is_breached() => self.outcome.unusual().copy_violated = true,
             back::PARSE_COMPLETE | back::BIND_COMPLETE if reply.effects == Effects::NONE => {}
@@ -304,6 +309,25 @@ impl<O: Out> Walk<'_, '_, O> {
         }
     }
 
+    /// A command of a query that names statements is complete. Whether it stood in place of a DEALLOCATE: the name is dropped,
+    /// and the client receives the tag of that.
+    #[cold]
+    fn deallocated(&mut self, reply: Reply, view: View<'_>) -> bool {
+        let tag = view.bytes[HEAD..].strip_suffix(&[0]).unwrap_or_default();
+        if !matches!(reply.to, Expected::Query | Expected::QueryLogged) || tag != NOTHING_TAG {
+            return false;
+        }
+        let Some(name) = self.server.deallocating.next() else { return false };
+        self.unusual_tag(b"DEALLOCATE", reply.effects);
+        if let Some(client) = self.client.as_deref_mut() {
+            client.forget_statement(name.whole());
+            self.ctx.scratch.clear();
+            put_back::command_complete(self.ctx.scratch, "DEALLOCATE");
+            self.out.client(self.ctx.scratch);
+        }
+        true
+    }
+
     #[cold]
     fn unusual_tag(&mut self, tag: &[u8], effects: Effects) {
         self.server.resets.answered(tag);
@@ -348,6 +372,9 @@ impl<O: Out> Walk<'_, '_, O> {
         let to = reply.map_err(|_| ProtocolViolation("a ReadyForQuery that no request explains"))?.to;
         self.server.status = status;
         self.server.unknown_name = None;
+        if !self.server.deallocating.is_empty() {
+            self.server.deallocating = Deallocating::default();
+        }
         if self.server.schema_changed && status == TxStatus::Idle {
             // The change may have been rolled back.
             self.server.schema_changed = false;
@@ -358,6 +385,9 @@ impl<O: Out> Walk<'_, '_, O> {
             self.server.descriptions.all_answered();
         }
         if to == Expected::OwnSet {
+            return Ok(Disposition::Discard);
+        }
+        if to == Expected::OwnSync {
             return Ok(Disposition::Discard);
         }
         if to.is_own() {
@@ -482,7 +512,7 @@ impl<O: Out> Walk<'_, '_, O> {
 
     #[cold]
     fn error(&mut self, view: View<'_>, head: Head) {
-        let ErrorRead { error, fatal, code, doubtful } = read_error(&view.bytes[HEAD..]);
+        let ErrorRead { error, fatal, code, statements } = read_error(&view.bytes[HEAD..]);
         self.server.resets = Resets::default();
         if fatal {
             self.outcome.unusual().fatal = Some(error.clone());
@@ -490,7 +520,7 @@ impl<O: Out> Walk<'_, '_, O> {
         }
         let refused = self.refused().filter(|_| !fatal);
         if refused.is_none() {
-            self.doubt_statements(doubtful);
+            self.doubt_statements(statements, view);
         }
         if let Some(watch) = self.ctx.watch.as_deref_mut() {
             self.server.watch_error(fatal, self.end).into_iter().for_each(|executed| watch.executed(executed));
@@ -521,22 +551,44 @@ impl<O: Out> Walk<'_, '_, O> {
         self.pass(disposition, view, head);
     }
 
-    /// What an error says about the statements on the server.
-    fn doubt_statements(&mut self, doubtful: DoubtfulStatements) {
+    /// What an error says of the server's statements.
+    fn doubt_statements(&mut self, says: Statements, view: View<'_>) {
+        match says {
+            Statements::AsBelieved => {}
+            Statements::Outdated => self.statement_is_outdated(),
+            Statements::Missing | Statements::Taken => self.statements_are_others(says, view),
+        }
+    }
+
+    /// What the statement that was used names has changed since it was prepared.
+    fn statement_is_outdated(&mut self) {
         let failed = match self.server.pending.head() {
             Some(Expected::Bind) => self.server.descriptions.bound(),
             Some(head) if head.is_noted() => self.server.descriptions.oldest().and_then(Described::key),
             _ => None,
         };
-        match (doubtful, failed) {
-            (DoubtfulStatements::None, _) => {}
+        match failed {
             // Its other servers have it from before the change, too.
-            (DoubtfulStatements::Outdated, Some(key)) => {
+            Some(key) => {
                 self.server.statements.mark_doubtful(key);
                 self.ctx.statements.outdate(key);
             }
-            _ => self.server.statements.invalidate_all(),
+            None => self.server.statements.invalidate_all(),
         }
+    }
+
+    /// A statement is gone, or one is there already.
+    fn statements_are_others(&mut self, says: Statements, view: View<'_>) {
+        let ours = shared_name(&view.bytes[HEAD..]);
+        let believed = ours.and_then(Key::of_name).is_some_and(|key| self.server.statements.is_ready(key));
+        match says {
+            _ if ours.is_none() => return,
+            Statements::Taken if believed => return,
+            // It was there: a function has dropped it, and maybe others. This server is not given to another client.
+            Statements::Missing => self.server.unusable |= believed,
+            _ => {}
+        }
+        self.server.statements.invalidate_all();
     }
 
     /// The request that an error answers has failed.

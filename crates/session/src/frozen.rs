@@ -14,6 +14,7 @@ use weir_pgwire::Dirty;
 
 use crate::client::{Client, HeldText, Unnamed};
 use crate::frame_reader::FrameReader;
+use crate::judged::Judged;
 use crate::names::{Given, Name};
 use crate::params::ParamTable;
 use crate::shape::{GivenShape, Shape};
@@ -153,13 +154,16 @@ pub fn thaw(
     client.statements.as_deref_mut().into_iter().for_each(|statements| statements.charge_anyway(pool.account()));
     client.stream.charge(pool.account());
     client.unnamed = match (frozen.unnamed, frozen.streamed) {
-        (Some((rest, shape)), _) => match HeldText::new(rest, pool.account()) {
-            Some(mut held) => {
-                held.set_shape(thaw_shape(shape, pool));
-                Unnamed::Held(held)
+        (Some((rest, shape)), _) => {
+            let judged = Judged::of(&rest);
+            match HeldText::new(rest, judged, pool.account()) {
+                Some(mut held) => {
+                    held.set_shape(thaw_shape(shape, pool));
+                    Unnamed::Held(held)
+                }
+                None => Unnamed::Streamed,
             }
-            None => Unnamed::Streamed,
-        },
+        }
         (None, true) => Unnamed::Streamed,
         (None, false) => Unnamed::None,
     };
@@ -187,7 +191,7 @@ mod tests {
         let shape = GivenShape { shape: Shape::of_hashes((0, 77)), of: 5 };
         client.statements_mut().insert(Name::new(b"s"), Given { statement: statement.clone(), by: 0, shape });
         let text = [b"select 2".to_vec(), vec![b' '; 5_000], vec![0; 3]].concat();
-        client.put_unnamed(Unnamed::Held(HeldText::new(text.clone(), pool.account()).unwrap()));
+        client.put_unnamed(Unnamed::Held(HeldText::new(text.clone(), Judged::of(&text), pool.account()).unwrap()));
         client.skipping = true;
         let (held, unnamed) = (pool.used(), client.unnamed_id());
         assert!(held > 5_000);

@@ -20,6 +20,10 @@ use crate::stop::{ReplyWait, StopReason};
 use crate::text::Text;
 use crate::undo_log::{Change, RefusedFor, Subject};
 
+/// The most bytes of Parse messages that are written to a server at once; one more may go beyond it. A Bind of a few bytes may
+/// ask for a Parse of a megabyte.
+pub(crate) const MAX_COMPOSED: usize = 1 << 20;
+
 /// What the server receives for a message of the client: what was composed, and then this part of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rewrite {
@@ -118,7 +122,7 @@ impl Link<'_, '_> {
     /// The effects of a text on this server.
     #[inline]
     pub(crate) fn text_effects(&self, text: Text<'_>) -> Effects {
-        text.effects(&text.head(), self.ctx, &self.server.params)
+        text.judge(&text.head(), self.ctx, &self.server.params).effects
     }
 
     /// Whether the pool refuses a text.

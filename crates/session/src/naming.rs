@@ -5,8 +5,9 @@
 //! log, in case the server skips it.
 
 use weir_pgwire::frontend::BindHead;
+use weir_pgwire::sql::Naming;
 use weir_pgwire::tag::front;
-use weir_pgwire::{Dealloc, Dirty, Effects, HEAD, Head, Of, SqlHead, TxStatus, frontend, put_front, sql};
+use weir_pgwire::{Dealloc, Effects, HEAD, Head, Of, SqlHead, TxStatus, frontend, put_front, sql};
 
 use crate::client::Unnamed;
 use crate::expected::Expected;
@@ -14,10 +15,11 @@ use crate::link::{Link, Rewrite};
 use crate::names::Name;
 use crate::prepare::make_room;
 use crate::refusal::Refusal;
+use crate::sql_names::{Edited, renamed};
 use crate::start_values;
-use crate::statements::{NAME_LEN, NAME_PREFIX, Statement, UNKNOWN_NAME, text_in};
+use crate::statements::{NAME_LEN, NAME_PREFIX, Statement, UNKNOWN_NAME};
 use crate::stop::StopReason;
-use crate::text::{Text, certainly_left};
+use crate::text::Text;
 use crate::undo_log::{Change, RefusedFor, Subject};
 
 /// The longest Parse of a named statement; a longer one is refused.
@@ -34,13 +36,6 @@ const SHOWN_NAME: usize = 63;
 
 /// A statement that exists only to be deallocated, in place of one that the server knows by another name.
 const GONE: &[u8] = b"weir_gone";
-
-/// A `DEALLOCATE name` that is about to be bound.
-struct Deallocation {
-    name: Box<[u8]>,
-    /// What follows the text in its Parse: a NUL, the count of types, the types.
-    types: Box<[u8]>,
-}
 
 /// Whether a Parse of this many bytes, whose name begins with `first`, is too long to be held.
 #[inline]
@@ -74,8 +69,16 @@ impl Link<'_, '_> {
         {
             return Ok(rewrite);
         }
-        let effects = text.effects(&what, self.ctx, &self.server.params);
         start_values::note(self.client, self.server, self.ctx.params, text.bytes());
+        let judged = text.judge(&what, self.ctx, &self.server.params);
+        let mut effects = judged.effects;
+        let edited = if judged.names && !self.refuses(effects) {
+            let (searched, cut) = text.searched();
+            self.edit_query(searched, cut)?
+        } else {
+            None
+        };
+        effects = edited.as_ref().map_or(effects, |edited| effects.either(edited.effects));
         let had_unnamed = self.has_unnamed();
         self.server.unnamed = None;
         if self.refuses(effects) {
@@ -84,16 +87,32 @@ impl Link<'_, '_> {
             }
             return Ok(self.refuse_query(effects));
         }
-        if drops_all(&what) {
+        if judged.drops_all {
             self.drop_all();
         }
         self.server.text_sent(effects);
-        if !had_unnamed {
-            return Ok(self.forward_with(Expected::Query, effects));
+        if had_unnamed {
+            self.change_unnamed(Expected::QueryLogged, Unnamed::None);
+            self.server.pending.set_newest(effects);
+        } else {
+            self.server.pending.request_with(Expected::Query, effects);
         }
-        self.change_unnamed(Expected::QueryLogged, Unnamed::None);
-        self.server.pending.set_newest(effects);
-        Ok(Rewrite::Unchanged)
+        Ok(edited.map_or(Rewrite::Unchanged, |edited| self.send_edited(message, head, text, &edited)))
+    }
+
+    /// Sends a query with another beginning.
+    #[cold]
+    fn send_edited(&mut self, message: &[u8], head: Head, text: Text<'_>, edited: &Edited) -> Rewrite {
+        let before = HEAD + text.searched().0.len();
+        put_front::query_head(self.ctx.scratch, &edited.text, head.total() - before);
+        if !edited.prepares {
+            return Rewrite::After(before);
+        }
+        // If a statement can't be prepared, the server skips the query, up to this Sync.
+        self.ctx.scratch.extend_from_slice(&message[before..]);
+        self.server.pending.request(Expected::OwnSync);
+        put_front::sync(self.ctx.scratch);
+        Rewrite::Replaced
     }
 
     /// A `DEALLOCATE name` by a simple query: ours to answer where the name is one of the client's, unless the transaction
@@ -126,27 +145,34 @@ impl Link<'_, '_> {
             return Ok(self.stream_unnamed());
         }
         let parse = frontend::parse(&message[HEAD..])?;
-        let effects = self.text_effects(Text::whole(text_in(parse.rest)));
-        if self.refuses(effects) {
-            let change = if parse.name.is_empty() {
-                Change::Unnamed { before: self.client.replace_unnamed(Unnamed::None) }
-            } else {
-                Change::None
-            };
-            return Ok(self.refuse_parse(effects, change));
-        }
         if parse.name.is_empty() {
-            let Some(held) = self.hold(parse.rest) else { return Ok(self.stream_unnamed()) };
-            self.change_unnamed(Expected::ParseUnnamed, Unnamed::Held(held));
-            self.fill_unnamed_slot(effects);
-            return Ok(Rewrite::Unchanged);
+            return Ok(self.parse_unnamed(parse.rest));
+        }
+        self.must_be_settled(Subject::Name(parse.name))?;
+        if self.ctx.state.refuse {
+            let effects = self.judge(parse.rest).effects;
+            if self.refuses(effects) {
+                return Ok(self.refuse_parse(effects, Change::None));
+            }
         }
         self.parse_named(parse.name, parse.rest)?;
         Ok(Rewrite::Replaced)
     }
 
+    fn parse_unnamed(&mut self, rest: &[u8]) -> Rewrite {
+        let judged = self.judge(rest);
+        let effects = judged.effects;
+        if self.refuses(effects) {
+            let before = self.client.replace_unnamed(Unnamed::None);
+            return self.refuse_parse(effects, Change::Unnamed { before });
+        }
+        let Some(held) = self.hold(rest, judged) else { return self.stream_unnamed() };
+        self.change_unnamed(Expected::ParseUnnamed, Unnamed::Held(held));
+        self.fill_unnamed_slot(effects);
+        Rewrite::Unchanged
+    }
+
     fn parse_named(&mut self, name: &[u8], rest: &[u8]) -> Result<(), StopReason> {
-        self.must_be_settled(Subject::Name(name))?;
         if let Some(mut known) = self.client.given(name).cloned() {
             // The server itself says that the name is taken: under our name for it, it is.
             self.ensure(name, &mut known)?;
@@ -181,8 +207,9 @@ impl Link<'_, '_> {
         };
         self.must_be_settled(Subject::of(bind.statement))?;
         let known = self.client.given(bind.statement).cloned();
-        if let Some(gone) = self.ends_statements(bind.statement, known.as_ref().map(|given| &*given.statement)) {
-            return self.bind_deallocation(head, bind, &gone);
+        let named = known.as_ref().map(|given| &*given.statement);
+        if let Some(rewrite) = self.bind_about_statements(head, bind, named)? {
+            return Ok(rewrite);
         }
         if bind.statement.is_empty() {
             if !self.ensure_unnamed()? {
@@ -199,10 +226,7 @@ impl Link<'_, '_> {
         }
         self.note_bound(bind.portal, &known);
         let statement = &known.statement;
-        let mut effects = statement.effects();
-        if self.ctx.state.warn && !statement.is_harmless() {
-            effects.leaves = certainly_left(text_in(statement.rest()), self.ctx, &self.server.params);
-        }
+        let effects = self.effects_of(statement);
         self.bind_portal(bind.portal, effects);
         Ok(self.renamed_bind(head, bind, statement.name()))
     }
@@ -222,8 +246,9 @@ impl Link<'_, '_> {
     /// `cursor_to_xml()`), so that its state counts from the reply to the Bind.
     fn bind_portal(&mut self, portal: &[u8], effects: Effects) {
         self.server.bind(portal, effects);
-        let by_sql = if portal.is_empty() { Dirty::NONE } else { effects.may_leave };
-        self.server.pending.request_with(Expected::Bind, Effects { may_leave: by_sql, ..Effects::NONE });
+        let Effects { may_leave, plans, .. } = effects;
+        let by_sql = if portal.is_empty() { Effects::NONE } else { Effects { may_leave, plans, ..Effects::NONE } };
+        self.server.pending.request_with(Expected::Bind, by_sql);
     }
 
     /// A Bind with another name for its statement.
@@ -247,6 +272,13 @@ impl Link<'_, '_> {
     }
 
     fn describe_statement(&mut self, name: &[u8]) -> Result<Rewrite, StopReason> {
+        if self.naming_of(name).is_some() {
+            self.must_be_settled(Subject::of(name))?;
+            if self.prepare_named_by(name)?.is_some() {
+                self.describe_edited();
+                return Ok(Rewrite::Replaced);
+            }
+        }
         if name.is_empty() {
             let same = self.ensure_unnamed()?;
             return Ok(if same { self.describe_unnamed() } else { self.fail(RefusedFor::Shape) });
@@ -293,59 +325,102 @@ impl Link<'_, '_> {
         Ok(Some(UNKNOWN_NAME))
     }
 
-    /// What a statement that is about to be bound does to others: one that drops all is remembered, and a `DEALLOCATE name`
-    /// of one that only we know by that name is returned.
-    fn ends_statements(&mut self, name: &[u8], named: Option<&Statement>) -> Option<Deallocation> {
-        let rest = match &self.client.unnamed {
-            Unnamed::Held(held) if name.is_empty() => held.bytes(),
-            _ => named?.rest(),
+    /// Binds a statement that is about others. One that drops all is remembered. One that names a statement of the client's is
+    /// bound in the server's words for it. `None` where it is bound as any other.
+    #[inline]
+    fn bind_about_statements(
+        &mut self,
+        head: Head,
+        bind: BindHead<'_>,
+        known: Option<&Statement>,
+    ) -> Result<Option<Rewrite>, StopReason> {
+        let judged = match &self.client.unnamed {
+            Unnamed::Held(held) if bind.statement.is_empty() => held.judged(),
+            _ => match known {
+                Some(known) => known.judged(),
+                None => return Ok(None),
+            },
         };
-        start_values::note(self.client, self.server, self.ctx.params, text_in(rest));
-        // Nearly all begin with another letter, and are not read further.
-        if rest.first().is_some_and(|first| first.is_ascii_alphabetic() && !first.eq_ignore_ascii_case(&b'd')) {
-            return None;
+        start_values::note_reset(self.client, self.server, self.ctx.params, judged.reset.as_deref());
+        if judged.concerns_no_statement() {
+            return Ok(None);
         }
-        let text = text_in(rest);
-        match sql::head(text) {
-            SqlHead::Deallocate(Dealloc::Name(name)) if self.client.has_statement(&name) => {
-                let failed = self.server.status == TxStatus::Failed;
-                (!failed).then(|| Deallocation { name: name.into(), types: rest[text.len()..].into() })
-            }
-            what if drops_all(&what) => {
-                self.drop_all();
-                None
-            }
-            _ => None,
+        if judged.drops_all {
+            self.drop_all();
+            return Ok(None);
         }
+        self.bind_naming(head, bind)
+    }
+
+    /// The statement that one of the client's, or its unnamed one, names in its text.
+    fn naming_of(&self, name: &[u8]) -> Option<&Naming> {
+        match &self.client.unnamed {
+            Unnamed::Held(held) if name.is_empty() => held.judged().naming.as_deref(),
+            _ => self.client.statement(name)?.judged().naming.as_deref(),
+        }
+    }
+
+    #[cold]
+    fn bind_naming(&mut self, head: Head, bind: BindHead<'_>) -> Result<Option<Rewrite>, StopReason> {
+        let Some(naming) = self.naming_of(bind.statement) else { return Ok(None) };
+        if naming.verb == sql::Verb::Deallocate && self.client.has_statement(&naming.name) {
+            let name = naming.name.clone();
+            let failed = self.server.status == TxStatus::Failed;
+            return if failed { Ok(None) } else { self.bind_deallocation(head, bind, &name).map(Some) };
+        }
+        let Some(effects) = self.prepare_named_by(bind.statement)? else { return Ok(None) };
+        self.bind_portal(bind.portal, effects);
+        Ok(Some(self.renamed_bind(head, bind, b"")))
+    }
+
+    /// Prepares a statement of the client's that names another in its text, in the server's words. Returns what both do; `None`
+    /// where it is the same in the server's words: then its text is not read.
+    fn prepare_named_by(&mut self, name: &[u8]) -> Result<Option<Effects>, StopReason> {
+        let Some(naming) = self.naming_of(name).cloned() else { return Ok(None) };
+        self.must_be_settled(Subject::Name(&naming.name))?;
+        let Some((called, executed)) = self.called_by_server(&naming)? else { return Ok(None) };
+        let known = self.client.statement(name).cloned();
+        let (rest, judged) = match (&self.client.unnamed, &known) {
+            (Unnamed::Held(held), _) if name.is_empty() => (held.bytes(), held.judged()),
+            (_, Some(known)) => (known.rest(), known.judged()),
+            _ => return Ok(None),
+        };
+        let effects = judged.effects.either(executed);
+        let (text, types) = rest.split_at(judged.text(rest).len());
+        let edited = [&*renamed(text, &naming, &called), types].concat();
+        self.prepare_edited(&edited);
+        Ok(Some(effects))
     }
 
     /// Binds a `DEALLOCATE name` of a statement that only we know by that name: to one that the server can carry out, and
     /// that says the same. The name is the client's no more once it is bound; a portal that is bound is run.
-    fn bind_deallocation(
-        &mut self,
-        head: Head,
-        bind: BindHead<'_>,
-        gone: &Deallocation,
-    ) -> Result<Rewrite, StopReason> {
-        self.must_be_settled(Subject::Name(&gone.name))?;
+    fn bind_deallocation(&mut self, head: Head, bind: BindHead<'_>, gone: &[u8]) -> Result<Rewrite, StopReason> {
+        self.must_be_settled(Subject::Name(gone))?;
+        let types = self.types_of(bind.statement);
         self.close(GONE, None);
         self.server.pending.request(Expected::OwnParseUnnamed);
         self.compose_parse(GONE, b"SELECT 1\0\0\0");
         // The unnamed slot is not the client's own from here on.
         self.server.pending.request(Expected::OwnParseUnnamed);
-        self.compose_parse(b"", &[b"DEALLOCATE ", GONE, &gone.types].concat());
+        self.compose_parse(b"", &[b"DEALLOCATE ", GONE, &types].concat());
         self.server.unnamed = None;
-        self.rename(Expected::BindLogged, None, &gone.name, None);
+        self.rename(Expected::BindLogged, None, gone, None);
         self.note_bound_unknown(bind.portal);
         Ok(self.renamed_bind(head, bind, b""))
     }
 
+    /// What follows the text in the Parse of a statement: a NUL, the count of types, the types.
+    fn types_of(&self, name: &[u8]) -> Box<[u8]> {
+        let types = match (&self.client.unnamed, self.client.statement(name)) {
+            (Unnamed::Held(held), _) if name.is_empty() => held.bytes().get(held.text().len()..),
+            (_, Some(known)) => known.rest().get(known.text().len()..),
+            _ => None,
+        };
+        types.unwrap_or(b"\0\0\0").into()
+    }
+
     /// A statement drops all others: what follows it in another segment waits, as what it names may not exist by then.
-    fn drop_all(&mut self) {
+    pub(crate) fn drop_all(&mut self) {
         self.server.dropping_all = Some(self.server.pending.segment());
     }
-}
-
-fn drops_all(what: &SqlHead<'_>) -> bool {
-    matches!(what, SqlHead::DiscardAll | SqlHead::Deallocate(Dealloc::All))
 }

@@ -21,23 +21,24 @@ const TRACKED: [&str; 19] = [
     "standard_conforming_strings",
     "IntervalStyle",
     "search_path",
-    "application_name",
     "extra_float_digits",
+    "bytea_output",
+    "geqo",
+    "jit",
+    "application_name",
     "statement_timeout",
     "lock_timeout",
     "idle_in_transaction_session_timeout",
-    "bytea_output",
     "default_transaction_isolation",
     "default_transaction_read_only",
     "default_transaction_deferrable",
     "lc_messages",
-    "geqo",
-    "jit",
     "row_security",
 ];
 
-/// The first of [`TRACKED`], which decide how a statement's literals and names are read when it is parsed.
-const READ_BY: usize = 6;
+/// The first of [`TRACKED`], which decide how a statement's literals and names are read when it is parsed, what its constants are
+/// folded to, or how it is planned. So does, for all that is known, every other one but the rest of [`TRACKED`].
+const READ_BY: usize = 10;
 
 /// Reported from PostgreSQL 14 on, and yet never adopted from a report: it describes a server as well as a session.
 /// When an operator makes a primary read-only, every session of it reports so. A client that adopted the report would
@@ -167,9 +168,9 @@ impl ParamTable {
         self.index(name).is_some()
     }
 
-    /// Whether a changed parameter follows its client to its next server: this server reports it.
-    pub(crate) fn follows(&self, server: &Params, name: &str) -> bool {
-        self.index_of_report(name).is_some_and(|index| server.reports(index))
+    /// The place of a parameter that follows its client to its next server once it is changed, if its server reports it.
+    pub(crate) fn place_of_report(&self, name: &str) -> Option<usize> {
+        self.index_of_report(name)
     }
 
     /// The value of a parameter, if it is known.
@@ -203,9 +204,10 @@ impl ParamTable {
         known.filter_map(|(name, value)| Some((&**name, value.as_deref()?))).chain(params.untracked.iter())
     }
 
-    /// The values by which the literals and the names of a text are parsed.
+    /// The values by which a text is parsed and planned.
     pub(crate) fn read_by<'p>(&self, params: &'p Params) -> impl Iterator<Item = &'p str> {
-        let tracked = params.values.iter().take(READ_BY).map(|value| value.as_deref().unwrap_or_default());
+        let values = params.values.iter().enumerate().filter(|(index, _)| is_read_by(*index));
+        let tracked = values.map(|(_, value)| value.as_deref().unwrap_or_default());
         tracked.chain(params.untracked.iter().flat_map(|(name, value)| [name, value]))
     }
 
@@ -295,7 +297,7 @@ impl ParamTable {
             server.values[index] = Some(value.into());
             server.reported |= 1 << index;
         }
-        if index < READ_BY { Reported::ParseEnvironment } else { Reported::Tracked }
+        if is_read_by(index) { Reported::ParseEnvironment } else { Reported::Tracked }
     }
 
     /// Takes a ParameterStatus of a login into a set of its own.
@@ -360,7 +362,17 @@ impl ParamTable {
     }
 }
 
+/// Whether the parameter at this place decides how a text is parsed or planned.
+fn is_read_by(index: usize) -> bool {
+    index < READ_BY || index >= TRACKED.len()
+}
+
 impl Params {
+    /// Whether its server reports all parameters at these places, a bit each.
+    pub(crate) fn reports_all(&self, places: u64) -> bool {
+        places & !self.reported == 0
+    }
+
     /// The value at a place of the table, if it is known.
     pub fn at(&self, place: usize) -> Option<&str> {
         self.values.get(place)?.as_deref()

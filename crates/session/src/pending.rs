@@ -226,7 +226,8 @@ impl PendingReplies {
             | Expected::QueryRefused
             | Expected::FunctionCall
             | Expected::OwnQuery
-            | Expected::OwnSet => {
+            | Expected::OwnSet
+            | Expected::OwnSync => {
                 self.unsynced = false;
                 self.segment = self.segment.wrapping_add(1);
             }
@@ -269,7 +270,7 @@ impl PendingReplies {
     /// The text of the newest request has been read to its end, and may leave this, too. Returns what was known before.
     pub(crate) fn add_to_newest(&mut self, may_leave: Dirty) -> Dirty {
         let Some(effects) = self.runs.back().map(|run| run.effects) else { return Dirty::NONE };
-        self.set_newest(Effects { may_leave: effects.may_leave.union(may_leave), ..effects });
+        self.set_newest(effects.with(may_leave));
         effects.may_leave
     }
 
@@ -445,6 +446,11 @@ impl PendingReplies {
             if next == Expected::Sync {
                 return Some(head);
             }
+            if let Some(run) = self.runs.front_mut().filter(|run| run.what == Expected::OwnSync) {
+                // The query in front of it is skipped: the reply to our Sync ends it for the client.
+                run.what = Expected::Sync;
+                return Some(head);
+            }
             self.pop();
             dropped(next);
         }
@@ -485,7 +491,7 @@ impl PendingReplies {
         }
         while let Some(&Run { what: next, count, .. }) = self.runs.get(1) {
             match next {
-                Expected::Sync => {
+                Expected::Sync | Expected::OwnSync => {
                     self.sync_in_copy = true;
                     self.unsynced |= self.head() == Some(Expected::Execute) && self.runs.len() == 2;
                     self.ends -= count;

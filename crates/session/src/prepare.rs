@@ -4,17 +4,18 @@
 
 use std::sync::Arc;
 
-use weir_pgwire::{Effects, Of, TxStatus, put_front};
+use weir_pgwire::{Dirty, Effects, Of, TxStatus, put_front};
 
 use crate::budget::NoRoom;
 use crate::client::{Client, HeldText, Unnamed};
 use crate::context::Context;
 use crate::expected::Expected;
+use crate::judged::{Judged, Kept};
 use crate::link::Link;
 use crate::names::{ClientStatements, Given};
 use crate::prepared::OnServer;
 use crate::refusal::Refusal;
-use crate::statements::{Key, NotInterned, Statement, cost, text_in};
+use crate::statements::{Key, NotInterned, Statement, cost};
 use crate::stop::StopReason;
 use crate::undo_log::{Change, Subject};
 
@@ -37,6 +38,8 @@ impl Link<'_, '_> {
             return Ok(false);
         }
         if given.statement.environment() != self.ctx.parse_environment(&self.client.params) {
+            // Its text is read for that, however short the message that asks for it.
+            *self.composed += given.statement.rest().len();
             given.statement = self.intern(given.statement.rest())?;
             self.client.statements_mut().replace(name, given.statement.clone());
             self.must_be_known_on_server(given.statement.key())?;
@@ -127,7 +130,7 @@ impl Link<'_, '_> {
             return;
         };
         let rest = held.bytes();
-        self.server.state.set_unnamed(Effects::of(text_in(rest)));
+        self.server.state.set_unnamed(held.judged().effects);
         self.server.unnamed = Some(id);
         self.server.unnamed_at = self.server.pending.segment();
         self.server.slot = Default::default();
@@ -146,15 +149,31 @@ impl Link<'_, '_> {
         self.server.state.set_unnamed(effects);
     }
 
+    /// Judges what follows the name in a Parse, on this server.
+    pub(crate) fn judge(&self, rest: &[u8]) -> Judged {
+        let mut judged = Judged::of(rest);
+        if !judged.harmless && self.ctx.state.judges() {
+            judged.effects.leaves = Kept::of(judged.text(rest), self.ctx.params).lost_with(&self.server.params);
+        }
+        judged
+    }
+
+    /// What running a statement does on this server.
+    pub(crate) fn effects_of(&self, statement: &Statement) -> Effects {
+        let warns = self.ctx.state.warn;
+        let leaves = if warns { statement.certainly_left(self.ctx.params, &self.server.params) } else { Dirty::NONE };
+        Effects { leaves, ..statement.effects() }
+    }
+
     /// An unnamed statement's text, to be parsed again on the client's next server; nothing if there is no room for it.
-    pub(crate) fn hold(&mut self, rest: &[u8]) -> Option<HeldText> {
+    pub(crate) fn hold(&mut self, rest: &[u8], judged: Judged) -> Option<HeldText> {
         let mut buffer = self.ctx.spare_buffer();
         buffer.extend_from_slice(rest);
         let held = self.client.statements.as_ref().map_or(0, |statements| statements.cost());
         if held + buffer.capacity() as u64 > self.ctx.client_memory {
             return None;
         }
-        HeldText::new(buffer, self.ctx.statements.account())
+        HeldText::new(buffer, judged, self.ctx.statements.account())
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct ServerStatements {
     free: Vec<u32>,
     /// Counts how often all were distrusted: none that was prepared before the last time is trusted.
     epoch: u64,
+    /// Counts the uses of the server by clients.
+    use_count: u64,
 }
 
 #[derive(Debug)]
@@ -34,6 +36,8 @@ struct Node {
     of: u64,
     /// What is known of its shape there.
     shape: Shape,
+    /// The use of the server in which it was last used.
+    used: u64,
 }
 
 /// What a server knows of a statement.
@@ -59,7 +63,14 @@ impl ServerStatements {
             self.unlink(slot);
             self.link_newest(slot);
         }
-        if self.nodes[slot as usize].prepared == Some(self.epoch) { OnServer::Ready } else { OnServer::Stale }
+        let node = &mut self.nodes[slot as usize];
+        node.used = self.use_count;
+        if node.prepared == Some(self.epoch) { OnServer::Ready } else { OnServer::Stale }
+    }
+
+    /// Whether a statement is prepared, and good.
+    pub(crate) fn is_ready(&self, key: Key) -> bool {
+        self.slots.get(&key).is_some_and(|slot| self.nodes[*slot as usize].prepared == Some(self.epoch))
     }
 
     /// Which preparation the statement that was last touched, or added, is of, and its shape.
@@ -91,7 +102,7 @@ impl ServerStatements {
     pub(crate) fn insert(&mut self, key: Key, limit: usize) -> Vec<Key> {
         if let Some(&slot) = self.slots.get(&key) {
             let node = &mut self.nodes[slot as usize];
-            (node.prepared, node.of, node.shape) = (Some(self.epoch), 0, Shape::default());
+            (node.prepared, node.of, node.shape, node.used) = (Some(self.epoch), 0, Shape::default(), self.use_count);
             return Vec::new();
         }
         let mut evicted = Vec::new();
@@ -100,7 +111,15 @@ impl ServerStatements {
             self.remove(oldest);
             evicted.push(oldest);
         }
-        let node = Node { key, newer: 0, older: 0, prepared: Some(self.epoch), of: 0, shape: Shape::default() };
+        let node = Node {
+            key,
+            newer: 0,
+            older: 0,
+            prepared: Some(self.epoch),
+            of: 0,
+            shape: Shape::default(),
+            used: self.use_count,
+        };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.nodes[slot as usize] = node;
@@ -164,6 +183,28 @@ impl ServerStatements {
         self.epoch += 1;
     }
 
+    /// A client's use of the server has ended. `distrusted`: none that was used in it is to be trusted any more; they are at the
+    /// newest end of the list.
+    pub(crate) fn end_use(&mut self, distrusted: bool) {
+        let ended = self.use_count;
+        self.use_count += 1;
+        if !distrusted || self.slots.is_empty() {
+            return;
+        }
+        let mut at = self.newest;
+        loop {
+            let node = &mut self.nodes[at as usize];
+            if node.used != ended {
+                return;
+            }
+            node.prepared = None;
+            if at == self.oldest {
+                return;
+            }
+            at = node.older;
+        }
+    }
+
     /// Puts a slot that is in no list at the newest end. There is at least one in the list.
     fn link_newest(&mut self, slot: u32) {
         let before = self.newest;
@@ -211,6 +252,19 @@ mod tests {
         assert_eq!(lru.touch(key(2)), OnServer::Stale);
         assert_eq!(lru.insert(key(2), 3), []);
         assert_eq!(lru.touch(key(2)), OnServer::Ready);
+    }
+
+    #[test]
+    fn what_was_used_is_distrusted_and_nothing_else() {
+        let mut lru = ServerStatements::default();
+        lru.end_use(true);
+        (0..4).for_each(|n| assert_eq!(lru.insert(key(n), 9), []));
+        lru.end_use(false);
+        lru.touch(key(1));
+        assert_eq!(lru.insert(key(7), 9), []);
+        lru.end_use(true);
+        let ready = [0, 2, 3, 1, 7].map(|n| lru.touch(key(n)) == OnServer::Ready);
+        assert_eq!(ready, [true, true, true, false, false]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weir_pgwire::{Dirty, Effects, Malformed, TxStatus};
 
 use crate::closes::Closes;
+use crate::deallocating::Deallocating;
 use crate::descriptions::Descriptions;
 use crate::expected::Expected;
 use crate::frame_reader::FrameReader;
@@ -33,6 +34,8 @@ pub struct Server {
     pub(crate) statements: ServerStatements,
     /// The segment in which all statements are being dropped (`DISCARD ALL`, `DEALLOCATE ALL`): later ones must wait for it.
     pub(crate) dropping_all: Option<u32>,
+    /// What the query under way deallocates of its client's.
+    pub(crate) deallocating: Deallocating,
     /// Whose unnamed statement is in the server's unnamed slot, if it is known to be good.
     pub(crate) unnamed: Option<(u64, u32)>,
     /// The segment in which we put it there ourselves.
@@ -125,6 +128,7 @@ impl Server {
             closes: Closes::default(),
             statements: ServerStatements::default(),
             dropping_all: None,
+            deallocating: Deallocating::default(),
             unnamed: None,
             unnamed_at: 0,
             slot: Default::default(),
@@ -224,7 +228,15 @@ impl Server {
 
     /// The state that its client left is not cleaned: the next client takes it over, as with PgBouncer.
     pub fn clear_dirty(&mut self) {
+        self.end_use();
         self.state.clear_dirty();
+    }
+
+    /// Its client has released it. Statements that it has used may have plans, and constants, that were made with its settings: they
+    /// are prepared again before their next use.
+    #[inline]
+    fn end_use(&mut self) {
+        self.statements.end_use(self.state.take_plans_changed());
     }
 
     /// The key for cancelling its query.
@@ -389,6 +401,7 @@ impl Server {
     }
 
     fn cleaned(&mut self) {
+        self.end_use();
         if self.state.cleaned() {
             // Statements prepared while temporary objects were present may refer to them.
             self.statements.invalidate_all();

@@ -13,6 +13,19 @@ pub struct ServerError {
     pub message: String,
 }
 
+/// What an error says of the statements on a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Statements {
+    /// Nothing.
+    AsBelieved,
+    /// They were prepared under other definitions ("cached plan must not change result type").
+    Outdated,
+    /// One is gone.
+    Missing,
+    /// One is there already.
+    Taken,
+}
+
 /// What matters of an ErrorResponse.
 pub(crate) struct ErrorRead {
     pub(crate) error: ServerError,
@@ -20,18 +33,8 @@ pub(crate) struct ErrorRead {
     pub(crate) fatal: bool,
     /// The SQLSTATE, which is letters and digits.
     pub(crate) code: [u8; 5],
-    pub(crate) doubtful: DoubtfulStatements,
-}
-
-/// Which statements on a server may not be those that we believe to be there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DoubtfulStatements {
-    /// None.
-    None,
-    /// The one that was used: what it names has changed since it was prepared.
-    Outdated,
-    /// All.
-    All,
+    /// What it says of the server's statements.
+    pub(crate) statements: Statements,
 }
 
 /// Reads an error as far as it is there; a missing field is nothing worse than missing (CVE-2026-6666).
@@ -41,15 +44,15 @@ pub(crate) fn read_error(body: &[u8]) -> ErrorRead {
     let severity = get(b'V').or_else(|| get(b'S')).unwrap_or_default();
     let sqlstate = get(b'C').filter(|s| s.len() == 5).unwrap_or_else(|| "XX000".into());
     let message = get(b'M').unwrap_or_else(|| "the server sent an error without a text".into());
-    let doubtful = match sqlstate.as_str() {
+    let statements = match sqlstate.as_str() {
         // "cached plan must not change result type", in the language of the server; others have the same code.
-        "0A000" if get(b'R').is_none_or(|routine| routine == CHANGED_BY) => DoubtfulStatements::Outdated,
-        // A statement that is gone; one that is there already.
-        "26000" | "42P05" => DoubtfulStatements::All,
-        _ => DoubtfulStatements::None,
+        "0A000" if get(b'R').is_none_or(|routine| routine == CHANGED_BY) => Statements::Outdated,
+        "26000" => Statements::Missing,
+        "42P05" => Statements::Taken,
+        _ => Statements::AsBelieved,
     };
     let fatal = matches!(severity.as_str(), "FATAL" | "PANIC");
     let letters = sqlstate.as_bytes().first_chunk().filter(|code| code.iter().all(u8::is_ascii_alphanumeric));
     let code = *letters.unwrap_or(b"XX000");
-    ErrorRead { fatal, code, doubtful, error: ServerError { sqlstate, message } }
+    ErrorRead { fatal, code, statements, error: ServerError { sqlstate, message } }
 }

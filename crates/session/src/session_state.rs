@@ -16,6 +16,8 @@ pub(crate) struct SessionState {
     lost: Dirty,
     /// A temporary object may be there, or may just have been dropped.
     temporary: bool,
+    /// A setting was changed on which plans depend, if only for a transaction.
+    plans_changed: bool,
     /// What the text in the unnamed statement does.
     unnamed: Effects,
     /// What the text bound to the unnamed portal does.
@@ -142,13 +144,15 @@ impl SessionState {
 
     /// What a Parse may do of which more was read. Returns what was known before.
     pub(crate) fn add_to_parsed(&mut self, may_leave: Dirty) -> Dirty {
-        let parsed = &mut self.parsed.may_leave;
-        std::mem::replace(parsed, parsed.union(may_leave))
+        let before = self.parsed;
+        self.parsed = before.with(may_leave);
+        before.may_leave
     }
 
     /// A command of the client's has ended with this tag; none where it ended otherwise.
     pub(crate) fn answered(&mut self, effects: Effects, tag: Option<&[u8]>) {
         self.dirty.insert(effects.after(tag));
+        self.plans_changed |= effects.changes_plans(tag);
         if tag.is_some() {
             self.lost.insert(effects.leaves);
         }
@@ -157,6 +161,7 @@ impl SessionState {
     /// A command failed: what it did within its transaction is undone.
     pub(crate) fn failed(&mut self, effects: Effects) {
         self.dirty.insert(effects.after(None));
+        self.plans_changed |= effects.changes_plans(None);
         self.rolled_back();
     }
 
@@ -192,6 +197,12 @@ impl SessionState {
             self.named_portals = Effects::NONE;
         }
         TransactionEnd { lost: std::mem::take(&mut self.lost), temporary: self.temporary }
+    }
+
+    /// Whether a setting was changed since the last use of the server on which plans depend. Asked once a use.
+    #[inline]
+    pub(crate) fn take_plans_changed(&mut self) -> bool {
+        std::mem::take(&mut self.plans_changed)
     }
 
     /// The server was cleaned. Returns whether temporary objects may have gone with it.

@@ -78,15 +78,37 @@ fn may_reset(text: &[u8]) -> bool {
 pub(crate) fn note(client: &Client, server: &mut Server, table: &ParamTable, text: &[u8]) {
     let asked = client.start.asked.known();
     if asked != 0 && may_reset(text) {
+        sql::resets(text, |reset| server.resets.places |= places(table, &reset) & asked);
+    }
+}
+
+/// The same for a stored text, of which `reset` is known.
+#[inline]
+pub(crate) fn note_reset(client: &Client, server: &mut Server, table: &ParamTable, reset: Option<&sql::Reset<'_>>) {
+    if let Some(reset) = reset {
+        server.resets.places |= places(table, reset) & client.start.asked.known();
+    }
+}
+
+/// What a prepared statement resets: it is a single command.
+pub(crate) fn reset_by(text: &[u8]) -> Option<sql::Reset<'static>> {
+    let mut first = None;
+    if may_reset(text) {
         sql::resets(text, |reset| {
-            let places = match reset {
-                sql::Reset::All => u64::MAX,
-                sql::Reset::Name(name) => {
-                    std::str::from_utf8(name).ok().and_then(|name| table.place(name)).map_or(0, |at| 1 << at)
-                }
-            };
-            server.resets.places |= places & asked;
+            if first.is_none() {
+                first = Some(reset.into_owned());
+            }
         });
+    }
+    first
+}
+
+fn places(table: &ParamTable, reset: &sql::Reset<'_>) -> u64 {
+    match reset {
+        sql::Reset::All => u64::MAX,
+        sql::Reset::Name(name) => {
+            std::str::from_utf8(name).ok().and_then(|name| table.place(name)).map_or(0, |at| 1 << at)
+        }
     }
 }
 

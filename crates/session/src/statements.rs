@@ -18,15 +18,21 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
-use weir_pgwire::{Effects, sql};
+use weir_pgwire::{Dirty, Effects};
 
 use crate::budget::{Account, Charge, NoRoom, StatementMemory};
+use crate::judged::{Judged, Kept};
+use crate::params::{ParamTable, Params};
 
 /// The prefix of every name of ours on a server.
 pub const NAME_PREFIX: &[u8] = b"weir_";
+
+/// What the prefix becomes where a client's SQL gives a name to a statement that begins so: as long, and in no name that people
+/// use.
+pub(crate) const HIDDEN_PREFIX: &[u8; NAME_PREFIX.len()] = b"weir\x01";
 
 /// A name of ours that no statement has. An error that shows it shows the client's name in its place.
 pub(crate) const UNKNOWN_NAME: &[u8; NAME_LEN] = b"weir_of_nobody_0000000000000000000000";
@@ -69,10 +75,9 @@ struct Text {
     key: Key,
     /// The text, its NUL, the count and the types, as in the message.
     rest: Box<[u8]>,
-    /// What running it may leave on a server.
-    effects: Effects,
-    /// It certainly leaves nothing beyond its transaction.
-    harmless: bool,
+    judged: Judged,
+    /// What it certainly leaves, once that was needed.
+    kept: OnceLock<Kept>,
     /// The table that lists it, from which the last holder removes it.
     listed: Arc<Table<Text>>,
     _charge: Charge,
@@ -104,13 +109,25 @@ impl Statement {
         self.environment
     }
 
-    pub(crate) fn effects(&self) -> Effects {
-        self.text.effects
+    /// What is known of its text.
+    pub(crate) fn judged(&self) -> &Judged {
+        &self.text.judged
     }
 
-    /// Whether running it certainly leaves nothing beyond its transaction.
-    pub(crate) fn is_harmless(&self) -> bool {
-        self.text.harmless
+    pub(crate) fn effects(&self) -> Effects {
+        self.text.judged.effects
+    }
+
+    /// What running it certainly leaves, as far as its client loses it with a server.
+    pub(crate) fn certainly_left(&self, table: &ParamTable, server: &Params) -> Dirty {
+        if self.text.judged.harmless {
+            return Dirty::NONE;
+        }
+        self.text.kept.get_or_init(|| Kept::of(self.text(), table)).lost_with(server)
+    }
+
+    pub(crate) fn text(&self) -> &[u8] {
+        self.text.judged.text(&self.text.rest)
     }
 
     pub(crate) fn rest(&self) -> &[u8] {
@@ -304,10 +321,8 @@ impl Interner {
         }
         let account = self.account.clone();
         let charge = self.make_room(|| Charge::real(&account, cost(rest)))?;
-        let statement = text_in(rest);
-        let (effects, harmless) = Effects::with_head(statement, &sql::head(statement));
-        let listed = self.texts.clone();
-        let text = Arc::new(Text { key, rest: rest.into(), effects, harmless, listed, _charge: charge });
+        let (judged, listed) = (Judged::of(rest), self.texts.clone());
+        let text = Arc::new(Text { key, rest: rest.into(), judged, kept: OnceLock::new(), listed, _charge: charge });
         self.texts.insert(key, &text);
         self.recent_bytes += cost(rest);
         self.recent.push_back(text.clone());
@@ -347,11 +362,6 @@ impl Interner {
         hasher.write(rest);
         Key(hasher.finish128().as_u128())
     }
-}
-
-/// The text in what follows the name in a Parse.
-pub(crate) fn text_in(rest: &[u8]) -> &[u8] {
-    rest.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 /// The memory of a statement: its text and the tables' share.

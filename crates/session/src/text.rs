@@ -3,13 +3,19 @@
 //! Of a long simple query, and of any text of a pool that does not rename statements, only the beginning is looked at when the
 //! message arrives; the rest is searched as it streams ([`crate::session_state`]).
 
-use weir_pgwire::{Dirty, Effects, HEAD, Head, SqlHead, sql};
+use weir_pgwire::sql::{self, Judgement};
+use weir_pgwire::{HEAD, Head, SqlHead};
 
 use crate::context::Context;
+use crate::judged::Kept;
 use crate::params::Params;
 
 /// How many bytes of a simple query are inspected: enough for any head that matters.
 pub(crate) const QUERY_PREFIX: usize = 512;
+
+/// How much of a simple query is searched for names of statements: more than any driver sends in front of what a program asks
+/// for. What follows is searched as it streams; if it may name one, all are prepared again.
+pub(crate) const SEARCHED: usize = 8 << 10;
 
 /// A text as far as it is there.
 #[derive(Clone, Copy)]
@@ -58,22 +64,26 @@ impl<'a> Text<'a> {
         if self.cut.is_none() { sql::head(self.bytes) } else { sql::head_of_prefix(self.bytes) }
     }
 
-    /// What it does on a server whose parameters are `server`. `head` is its own.
+    /// What is known of it, on a server whose parameters are `server`. `head` is its own.
     #[inline]
-    pub(crate) fn effects(self, head: &SqlHead<'_>, ctx: &Context<'_>, server: &Params) -> Effects {
-        let (mut effects, harmless) = match self.cut {
-            None => Effects::with_head(self.bytes, head),
-            Some(seen) => Effects::of_prefix(self.bytes, seen),
+    pub(crate) fn judge(self, head: &SqlHead<'_>, ctx: &Context<'_>, server: &Params) -> Judgement {
+        let mut judged = match self.cut {
+            None => Judgement::of(self.bytes, head),
+            Some(seen) => Judgement::of_prefix(self.bytes, seen),
         };
-        if !harmless && ctx.state.judges() {
-            effects.leaves = certainly_left(self.bytes, ctx, server);
+        if !judged.harmless && ctx.state.judges() {
+            judged.effects.leaves = Kept::of(self.bytes, ctx.params).lost_with(server);
         }
-        effects
+        judged
     }
-}
 
-/// What a text certainly leaves, as far as its client loses it.
-#[cold]
-pub(crate) fn certainly_left(text: &[u8], ctx: &Context<'_>, server: &Params) -> Dirty {
-    sql::kept(text, |name| std::str::from_utf8(name).is_ok_and(|name| ctx.params.follows(server, name)))
+    /// The part of it that is searched for names of statements, and whether it continues. However its bytes arrive, it is the
+    /// same part.
+    pub(crate) fn searched(self) -> (&'a [u8], bool) {
+        match self.cut {
+            None => (self.bytes, false),
+            Some(body) if body.len() <= SEARCHED && body.last() == Some(&0) => (&body[..body.len() - 1], false),
+            Some(body) => (&body[..body.len().min(SEARCHED)], true),
+        }
+    }
 }

@@ -24,9 +24,29 @@ pub(crate) fn statement_heads(data: &[u8]) {
     let mut mentions = Mentions::begin(pieces.next().unwrap_or_default());
     pieces.for_each(|piece| mentions.feed(piece));
     assert!(mentions.found().contains(Mentions::of(data)), "a cut hid a word");
+    statement_names(data);
     for end in (0..=data.len()).step_by(data.len() / 60 + 1) {
         let early = sql::head_of_prefix(&data[..end]);
         assert!(!makes_claims(&early), "a claim about text that was not seen: {early:?}");
+    }
+}
+
+/// The names of statements in a text: in order, within it, and the same wherever the text is cut behind them.
+fn statement_names(data: &[u8]) {
+    for conforming in [true, false] {
+        let whole = sql::names(data, false, conforming, usize::MAX);
+        let mut end = 0;
+        for naming in &whole {
+            assert!(end <= naming.at.start && naming.at.end <= data.len(), "{naming:?}");
+            assert!(naming.name.len() <= 63);
+            end = naming.at.end;
+        }
+        for cut in (0..=data.len()).step_by(data.len() / 20 + 1) {
+            let early = sql::names(&data[..cut], true, conforming, usize::MAX);
+            let named = |naming: &&sql::Naming| !naming.name.is_empty();
+            let pairs = early.iter().filter(named).zip(whole.iter().filter(named));
+            pairs.for_each(|(early, late)| assert_eq!(early, late, "what follows changed a name"));
+        }
     }
 }
 

@@ -59,8 +59,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
             file: EFFECTS,
-            from: "        let (mut may_leave, several) = Mentions::and_semicolon(trimmed.strip_suffix(b\";\").unwrap_or(trimmed));\n",
-            to: "        let (mut may_leave, several) = Mentions::and_semicolon(trimmed.strip_suffix(b\";\").unwrap_or(trimmed));
+            from: "        let Mentioned { found: mut may_leave, semicolon: several, names } = seen;\n",
+            to: "        let Mentioned { found: mut may_leave, semicolon: several, names } = seen;
         if PLANTED {
             may_leave = Dirty::NONE;
         }\n",

@@ -66,12 +66,12 @@ const SILENT: [Way; 9] = [
     }),
     ("a Parse without Flush or Sync", |world, client, _| world.bytes(client, &parse())),
     ("half a query", |world, client, _| {
-        let text = query(&format!("select '{}'", "x".repeat(2000)));
-        world.bytes(client, &text[..1000]);
+        let text = query(&format!("select '{}'", "x".repeat(20_000)));
+        world.bytes(client, &text[..10_000]);
     }),
     ("half a query behind a Parse", |world, client, _| {
-        let text = query(&format!("select '{}'", "x".repeat(2000)));
-        world.bytes(client, &[&parse()[..], &text[..1000]].concat());
+        let text = query(&format!("select '{}'", "x".repeat(20_000)));
+        world.bytes(client, &[&parse()[..], &text[..10_000]].concat());
     }),
     ("a transaction", |world, client, server| {
         world.bytes(client, &query("begin"));
@@ -191,7 +191,7 @@ fn each_transaction_and_each_query_of_a_pipeline_is_timed_by_itself() {
 #[test]
 fn a_byte_now_and_then_is_no_progress_but_data_is() {
     for (behind, what) in
-        [(query(&format!("select '{}'", "x".repeat(2000))), "a query"), (copy_data(2000), "COPY data")]
+        [(query(&format!("select '{}'", "x".repeat(20_000))), "a query"), (copy_data(20_000), "COPY data")]
     {
         let mut world = timed(PoolMode::Transaction, [0, LIMIT, 0]);
         let (client, server) = linked(&mut world);
@@ -199,8 +199,8 @@ fn a_byte_now_and_then_is_no_progress_but_data_is() {
             world.bytes(client, &query("copy t from stdin"));
             world.bytes(server, &copy_in_response());
         }
-        world.bytes(client, &behind[..1000]);
-        for byte in &behind[1000..1000 + LIMIT as usize + 1] {
+        world.bytes(client, &behind[..10_000]);
+        for byte in &behind[10_000..10_000 + LIMIT as usize + 1] {
             if world.is_open(client) {
                 world.bytes(client, &[*byte]);
             }

@@ -1,8 +1,9 @@
 //! The session state that a text may leave, as far as it must be remembered until the server has replied.
 
-use super::kept::sets_locally;
+use super::kept::{SetConfigs, set_configs};
+use super::mentions::Mentioned;
 use super::scan::begins_with;
-use super::{Dirty, Mentions, SqlHead, head, left_by_tag};
+use super::{Dealloc, Dirty, Mentions, SqlHead, head, left_by_tag, planned};
 
 /// The state that a text may leave on its server.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -14,6 +15,35 @@ pub struct Effects {
     pub leaves: Dirty,
     /// How to read its command tags.
     pub scope: Scope,
+    /// Whether it changes what plans depend on.
+    pub plans: Plans,
+}
+
+/// Whether a text may change a setting, until the end of its transaction or for longer, on which the plans of prepared
+/// statements depend.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Plans {
+    /// If one of its command tags is SET.
+    #[default]
+    ByTag,
+    /// Whatever its command tags.
+    Changed,
+    /// No.
+    Kept,
+}
+
+/// What is known of a text once it was read.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Judgement {
+    /// What it may leave.
+    pub effects: Effects,
+    /// [`kept`](super::kept()) would find nothing in it: it is a single statement of a kind that leaves only what its words
+    /// mention, and mentions nothing. Nearly all are.
+    pub harmless: bool,
+    /// It certainly is one statement, which drops all prepared statements.
+    pub drops_all: bool,
+    /// It may name prepared statements: [`names`](super::names()) tells.
+    pub names: bool,
 }
 
 /// How to read the command tags of a text.
@@ -30,49 +60,50 @@ pub enum Scope {
 
 impl Effects {
     /// No state beyond what the command tags imply.
-    pub const NONE: Effects = Effects { may_leave: Dirty::NONE, leaves: Dirty::NONE, scope: Scope::Session };
+    pub const NONE: Effects =
+        Effects { may_leave: Dirty::NONE, leaves: Dirty::NONE, scope: Scope::Session, plans: Plans::ByTag };
     /// The text is unknown.
-    pub const UNKNOWN: Effects = Effects { may_leave: Dirty::ALL, leaves: Dirty::NONE, scope: Scope::Session };
+    pub const UNKNOWN: Effects = Effects { may_leave: Dirty::ALL, plans: Plans::Changed, ..Effects::NONE };
 
     /// The effects of a whole text.
     #[inline]
     pub fn of(text: &[u8]) -> Effects {
-        Effects::with_head(text, &head(text)).0
+        Judgement::of(text, &head(text)).effects
     }
 
-    /// Those of a whole text whose head is known, and whether [`kept`](super::kept()) would find nothing in it: it is a single
-    /// statement of a kind that leaves only what its words mention, and mentions nothing. Nearly all are.
-    #[inline]
-    pub fn with_head(text: &[u8], head: &SqlHead<'_>) -> (Effects, bool) {
-        let scope = match head {
-            SqlHead::SetLocal | SqlHead::DeclareCursor { hold: false } => Scope::Transaction,
-            SqlHead::CreateTemp => Scope::Temporary,
-            _ => Scope::Session,
-        };
-        let trimmed = text.trim_ascii_end();
-        // A semicolon at the end of a single statement is none between two.
-        let (mut may_leave, several) = Mentions::and_semicolon(trimmed.strip_suffix(b";").unwrap_or(trimmed));
-        if may_leave.contains(Dirty::SETTINGS) && may_leave != Dirty::ALL && sets_locally(text) {
-            may_leave = may_leave.without(Dirty::SETTINGS);
-        }
-        let harmless = !several && may_leave.is_empty() && leaves_only_mentions(text);
-        (Effects { may_leave, leaves: Dirty::NONE, scope }, harmless)
-    }
-
-    /// Those of a text of which only the beginning is there, and whether [`kept`](super::kept()) would find nothing in that.
-    /// `seen` is what there is of its message's body.
-    #[inline]
-    pub fn of_prefix(prefix: &[u8], seen: &[u8]) -> (Effects, bool) {
-        let may_leave = Mentions::of(seen.strip_suffix(&[0]).unwrap_or(seen));
-        let harmless = may_leave.is_empty() && leaves_only_mentions(prefix) && !prefix.contains(&b';');
-        (Effects { may_leave, ..Effects::NONE }, harmless)
+    /// The same with what else the text may leave, of which more was read.
+    #[must_use]
+    pub fn with(self, more: Dirty) -> Effects {
+        let plans = if more.contains(Dirty::SETTINGS) { Plans::Changed } else { self.plans };
+        Effects { may_leave: self.may_leave.union(more), plans, ..self }
     }
 
     /// The union of the effects of two texts.
     #[must_use]
     pub fn either(self, other: Effects) -> Effects {
         let scope = if self.scope == other.scope { self.scope } else { Scope::Session };
-        Effects { may_leave: self.may_leave.union(other.may_leave), leaves: self.leaves.union(other.leaves), scope }
+        let plans = match (self.plans, other.plans) {
+            (one, another) if one == another => one,
+            (Plans::Changed, _) | (_, Plans::Changed) => Plans::Changed,
+            _ => Plans::ByTag,
+        };
+        Effects {
+            may_leave: self.may_leave.union(other.may_leave),
+            leaves: self.leaves.union(other.leaves),
+            scope,
+            plans,
+        }
+    }
+
+    /// Whether plans may depend on what was set when a command of the text has ended with this tag; none where it ended
+    /// otherwise.
+    #[inline]
+    pub fn changes_plans(self, tag: Option<&[u8]>) -> bool {
+        match self.plans {
+            Plans::ByTag => tag == Some(b"SET"),
+            Plans::Changed => true,
+            Plans::Kept => false,
+        }
     }
 
     /// What may have been left when a command of the text has ended with this tag; none where it ended otherwise.
@@ -83,6 +114,47 @@ impl Effects {
         // These never create objects. A function that they call may still change settings.
         let writes = [&b"INSERT "[..], b"UPDATE ", b"DELETE ", b"MERGE "].iter().any(|verb| tag.starts_with(verb));
         by_tag.union(if writes { self.may_leave.without(Dirty::TEMP) } else { self.may_leave })
+    }
+}
+
+impl Judgement {
+    /// What is known of a whole text, whose head is `head`.
+    #[inline]
+    pub fn of(text: &[u8], head: &SqlHead<'_>) -> Judgement {
+        let scope = match head {
+            SqlHead::SetLocal | SqlHead::DeclareCursor { hold: false } => Scope::Transaction,
+            SqlHead::CreateTemp => Scope::Temporary,
+            _ => Scope::Session,
+        };
+        let trimmed = text.trim_ascii_end();
+        // A semicolon at the end of a single statement is none between two.
+        let seen = Mentions::of_whole(trimmed.strip_suffix(b";").unwrap_or(trimmed));
+        let Mentioned { found: mut may_leave, semicolon: several, names } = seen;
+        let mut plans = match head {
+            SqlHead::Set | SqlHead::SetLocal if !several && !planned::set_decides(text) => Plans::Kept,
+            _ => Plans::ByTag,
+        };
+        if may_leave == Dirty::ALL {
+            plans = Plans::Changed;
+        } else if may_leave.contains(Dirty::SETTINGS) {
+            let SetConfigs { local, harmless } = set_configs(text);
+            may_leave = if local { may_leave.without(Dirty::SETTINGS) } else { may_leave };
+            plans = if harmless { plans } else { Plans::Changed };
+        }
+        Judgement {
+            effects: Effects { may_leave, leaves: Dirty::NONE, scope, plans },
+            harmless: !several && may_leave.is_empty() && leaves_only_mentions(text),
+            drops_all: matches!(head, SqlHead::DiscardAll | SqlHead::Deallocate(Dealloc::All)),
+            names,
+        }
+    }
+
+    /// What is known of a text of which only the beginning is there. `seen` is what there is of its message's body.
+    #[inline]
+    pub fn of_prefix(prefix: &[u8], seen: &[u8]) -> Judgement {
+        let seen = Mentions::of_whole(seen.strip_suffix(&[0]).unwrap_or(seen));
+        let harmless = seen.found.is_empty() && leaves_only_mentions(prefix) && !prefix.contains(&b';');
+        Judgement { effects: Effects::NONE.with(seen.found), harmless, drops_all: false, names: seen.names }
     }
 }
 
@@ -126,6 +198,18 @@ mod tests {
             ("select set_config('a', 'b', true); update pg_settings set setting = 'b'", "UPDATE 0", Dirty::SETTINGS),
         ] {
             assert_eq!(after(text, tag), want, "{text}");
+        }
+        for (text, tag, want) in [
+            ("select 1", "SELECT 1", false),
+            ("set local work_mem = '1MB'", "SET", true),
+            ("set statement_timeout = 0", "SET", false),
+            ("begin; set local statement_timeout = 0", "BEGIN", false),
+            ("begin; set local statement_timeout = 0", "SET", true),
+            ("select set_config('work_mem', '1MB', true)", "SELECT 1", true),
+            ("select set_config('my.own', '1', false)", "SELECT 1", false),
+            ("update pg_settings set setting = 'b' where name = 'a'", "UPDATE 0", true),
+        ] {
+            assert_eq!(Effects::of(text.as_bytes()).changes_plans(Some(tag.as_bytes())), want, "{text}");
         }
         assert_eq!(Effects::of(b"select pg_advisory_lock(1), 1/0").after(None), Dirty::LOCKS, "it failed, and is held");
         let failed = Effects::of(b"do $$begin prepare a as select 1; raise 'x'; end$$").after(None);

@@ -10,12 +10,14 @@
 use super::Dirty;
 use super::mentions::{is_name, updates_settings};
 use super::scan::{Scan, Token};
+use super::steps::count;
 
 /// How many bytes of a text are read; nothing is certain of the rest.
 const MAX_JUDGED: usize = 64 << 10;
 
 /// The kinds of state that `text` certainly leaves. `follows` returns for a setting (its name in lower case) whether the
-/// client keeps it on its next server. Cost: one pass over at most [`MAX_JUDGED`] bytes.
+/// client keeps it on its next server; it is called for each setting that is left where it returns false. Cost: one pass over
+/// at most [`MAX_JUDGED`] bytes.
 pub fn kept(text: &[u8], follows: impl Fn(&[u8]) -> bool) -> Dirty {
     let mut scan = match text.get(..MAX_JUDGED) {
         Some(beginning) if beginning.len() < text.len() => Scan::prefix(beginning),
@@ -37,28 +39,47 @@ pub fn kept(text: &[u8], follows: impl Fn(&[u8]) -> bool) -> Dirty {
     }
 }
 
-/// Whether each mention of `set_config` in a text is certainly a call whose setting ends with its transaction:
-/// `set_config(…, …, true)`. Cost: one pass, and another one for each of [`MAX_CALL_DEPTH`] calls within each other.
-pub(super) fn sets_locally(text: &[u8]) -> bool {
+/// What is certain of the calls of `set_config` in a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct SetConfigs {
+    /// Each mention of it is a call whose setting ends with its transaction: `set_config(…, …, true)`.
+    pub(super) local: bool,
+    /// None of them sets what plans may depend on.
+    pub(super) harmless: bool,
+}
+
+/// Reads the calls of `set_config`. Cost: one pass, and another one for each of [`MAX_CALL_DEPTH`] calls within each other.
+pub(super) fn set_configs(text: &[u8]) -> SetConfigs {
+    let unknown = SetConfigs { local: false, harmless: false };
     let name = b"set_config";
     if updates_settings(text) {
-        return false;
+        return unknown;
     }
+    count(text.len());
     let mentions = (0..text.len()).filter(|at| is_name(&text[*at..], name)).count();
-    let (mut scan, mut local) = (Scan::whole(text), 0);
+    let (mut scan, mut calls, mut of_all) = (Scan::whole(text), 0, SetConfigs { local: true, harmless: true });
     loop {
         match scan.token() {
-            Token::End => return local == mentions,
-            Token::Unclear => return false,
+            Token::End => return if calls == mentions { of_all } else { unknown },
+            Token::Unclear => return unknown,
             Token::Word(word) | Token::Quoted(word) if *word == name[..] => {
-                if !ends_with_true(scan) {
-                    return false;
+                of_all.local &= ends_with_true(scan);
+                of_all.harmless &= sets_no_plan(scan);
+                if !of_all.local && !of_all.harmless {
+                    return unknown;
                 }
-                local += 1;
+                calls += 1;
             }
             _ => {}
         }
     }
+}
+
+/// Whether the arguments that begin here begin with the name of a setting that no plan depends on.
+fn sets_no_plan(mut scan: Scan<'_>) -> bool {
+    scan.token() == Token::Other(b'(')
+        && matches!(scan.token(), Token::Literal(name) if !super::planned::decides(name))
+        && scan.token() == Token::Other(b',')
 }
 
 /// Parentheses within each other in the arguments of a call that is understood.
@@ -186,11 +207,10 @@ fn by_words(words: &Words<'_>, follows: &impl Fn(&[u8]) -> bool) -> Dirty {
     }
     if let Some(at) = words.call("set_config")
         && let Some(Token::Literal(name)) = words.0.get(at + 1)
-        && !follows(&name.to_ascii_lowercase())
     {
         let end =
             words.0[at..].iter().position(|token| *token == Token::Other(b')')).map_or(words.0.len(), |end| at + end);
-        if end > 0 && words.at(end - 1) == Some(b"false") {
+        if end > 0 && words.at(end - 1) == Some(b"false") && !follows(&name.to_ascii_lowercase()) {
             kept.insert(Dirty::SETTINGS);
         }
     }
@@ -261,7 +281,22 @@ mod tests {
             ("select set_config('a', (((((((1))))))), true)", true),
             ("select set_config('a', ((((((((1)))))))), true)", false),
         ] {
-            assert_eq!(sets_locally(text.as_bytes()), local, "{text}");
+            assert_eq!(set_configs(text.as_bytes()).local, local, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_setting_by_a_function_decides_no_plan_only_where_the_text_names_it_each_time() {
+        for (text, harmless) in [
+            ("select set_config('statement_timeout', $1, false)", true),
+            ("select set_config('my.own', $1, true), set_config('ROLE', $2, true)", true),
+            ("select set_config('my.own', $1, true), set_config('work_mem', $2, true)", false),
+            ("select set_config($1, 'b', true)", false),
+            ("select set_config('my.own' || 'x', 'b', true)", false),
+            ("select set_config(case when true then 'work_mem' end, 'b', true)", false),
+            ("select 'set_config', set_config('my.own', 'b', true)", false),
+        ] {
+            assert_eq!(set_configs(text.as_bytes()).harmless, harmless, "{text}");
         }
     }
 

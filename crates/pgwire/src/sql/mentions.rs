@@ -7,8 +7,8 @@
 //! - `create`, `into`: `CREATE TABLE … AS`, `SELECT … INTO`, also under EXPLAIN ANALYZE. Their tag is that of a query.
 //! - `set_config`, `advisory_lock`: parts of the functions' names. Transaction-level locks have other names.
 //! - `pg_settings`, where the text also says `update`: its rule calls `set_config`.
-//! - `execute`, where the text also says `weir_`: SQL's EXECUTE of a statement that a pooler has prepared, under the name that it
-//!   has on the server, whose text is not there.
+//! - `execute` and `deallocate` in a text whose rest is still to come: of a statement that a pooler has prepared, under the name that
+//!   it has on the server. In a whole text [`super::names`] finds them.
 //! - `u&"`: a quoted name with escapes, which may stand for any of these.
 //! - `do`, where a statement may begin with it: a block runs any commands, also some that the text does not show, and what it
 //!   has prepared stays if it fails.
@@ -16,11 +16,17 @@
 //! In a Turkish locale with an encoding of single bytes, PostgreSQL folds `İ` in a name to `i`, so any bytes beyond ASCII may stand
 //! for the `i` of a function or a view. Keywords are folded as ASCII.
 //!
+//! It also says whether a text may name prepared statements (`prepare`, `execute`, `deallocate`), which [`super::names`] reads then.
+//!
+//! Every function takes time in proportion to the text, whatever words are in it and however often: what depends on the whole text
+//! is searched for once.
+//!
 //! Source: PostgreSQL's documentation, "Lexical Structure", "Advisory Lock Functions", "Configuration Settings Functions",
 //! "pg_settings", "DO".
 
 use super::Dirty;
 use super::scan::{Scan, begins_with};
+use super::steps::count;
 
 /// The longest word, and the byte after it.
 const KEPT: usize = 14;
@@ -40,20 +46,21 @@ impl Mentions {
     /// The words of a whole text.
     #[inline]
     pub fn of(text: &[u8]) -> Dirty {
-        Mentions::and_semicolon(text).0
+        Mentions::of_whole(text).found
     }
 
-    /// What a whole text mentions, and whether it holds a semicolon. One pass over the text.
+    /// What a whole text mentions. One pass over the text.
     #[inline]
-    pub(super) fn and_semicolon(text: &[u8]) -> (Dirty, bool) {
+    pub(super) fn of_whole(text: &[u8]) -> Mentioned {
         let block = may_begin_block(text, Ends::Here);
         let text = after_insert_into(text);
         // Most texts end with a semicolon, which begins no second statement.
         let body = without_end(text);
         let seen = look_at(body);
         let blocks = seen.semicolon || block;
-        let found = if seen.suspicious || blocks { search(text, Ends::Here, blocks) } else { Dirty::NONE };
-        (found, seen.semicolon || text[body.len()..].contains(&b';'))
+        let (found, names) =
+            if seen.suspicious || blocks { search(text, Ends::Here, blocks) } else { (Dirty::NONE, false) };
+        Mentioned { found, names, semicolon: seen.semicolon || text[body.len()..].contains(&b';') }
     }
 
     /// Starts with the first piece of a longer text.
@@ -61,7 +68,7 @@ impl Mentions {
         let text = after_insert_into(piece);
         let seen = look_at(text);
         let blocks = seen.semicolon || may_begin_block(piece, Ends::Later);
-        let found = if seen.suspicious || blocks { search(text, Ends::Later, blocks) } else { Dirty::NONE };
+        let found = if seen.suspicious || blocks { search(text, Ends::Later, blocks).0 } else { Dirty::NONE };
         let mut mentions = Mentions { found, blocks, ..Mentions::default() };
         mentions.keep_tail(piece);
         mentions
@@ -76,9 +83,9 @@ impl Mentions {
         len += first.len();
         let seen = look_at(piece);
         self.blocks |= seen.semicolon;
-        self.found.insert(search(&seam[..len], Ends::Later, self.blocks));
+        self.found.insert(search(&seam[..len], Ends::Later, self.blocks).0);
         if piece.len() > KEPT && (seen.suspicious || self.blocks) {
-            self.found.insert(search(piece, Ends::Later, self.blocks));
+            self.found.insert(search(piece, Ends::Later, self.blocks).0);
         }
         if piece.len() >= KEPT { self.keep_tail(piece) } else { self.keep_tail(&seam[..len]) }
     }
@@ -95,6 +102,15 @@ impl Mentions {
     }
 }
 
+/// What a whole text mentions.
+pub(super) struct Mentioned {
+    pub(super) found: Dirty,
+    /// It holds a semicolon.
+    pub(super) semicolon: bool,
+    /// It may name prepared statements.
+    pub(super) names: bool,
+}
+
 /// What a first look at a text finds.
 struct Look {
     /// It holds some letters of one of the words. Nearly all texts do not.
@@ -104,7 +120,7 @@ struct Look {
 }
 
 /// What the first look searches for, without regard to case: parts of the words that are rare elsewhere, then a semicolon.
-const PARTS: [&[u8]; 8] = [b"cre", b"nto", b"ry_lo", b"t_c", b"g_set", b"xecut", b"&", b";"];
+const PARTS: [&[u8]; 10] = [b"cre", b"nto", b"y_lo", b"t_c", b"g_se", b"xecu", b"lloc", b"repa", b"&", b";"];
 
 /// The search by shift and mask (Baeza-Yates and Gonnet, 1992): a bit for each byte of each part, which is set while the part
 /// matches up to there. Six instructions a byte on x86-64, however many the parts.
@@ -144,6 +160,7 @@ impl Bits {
 
 #[inline]
 fn look_at(text: &[u8]) -> Look {
+    count(text.len());
     let (mut matching, mut seen) = (0, 0);
     for byte in text {
         matching = ((matching << 1) | BITS.first) & BITS.of[usize::from(*byte)];
@@ -161,11 +178,13 @@ enum Ends {
     Later,
 }
 
-/// Searches a piece. `blocks`: a statement of it may be DO.
+/// Searches a piece. `blocks`: a statement of it may be DO. Returns what it may leave, and whether it may name prepared
+/// statements.
 #[cold]
-fn search(text: &[u8], ends: Ends, blocks: bool) -> Dirty {
-    let mut found = Dirty::NONE;
+fn search(text: &[u8], ends: Ends, blocks: bool) -> (Dirty, bool) {
+    let (mut found, mut names) = (Dirty::NONE, false);
     let mut updates = None;
+    count(text.len());
     for at in 0..text.len() {
         let rest = &text[at..];
         let starts = |word: &[u8]| rest.get(..word.len()).is_some_and(|next| next.eq_ignore_ascii_case(word));
@@ -177,16 +196,22 @@ fn search(text: &[u8], ends: Ends, blocks: bool) -> Dirty {
             b'i' if alone(b"into") => found.insert(Dirty::TEMP),
             b's' if is_name(rest, b"set_config") => found.insert(Dirty::SETTINGS),
             b'a' if is_name(rest, b"advisory_lock") => found.insert(Dirty::LOCKS),
+            b'p' if alone(b"prepare") => names = true,
             b'p' if is_name(rest, b"pg_settings") && *updates.get_or_insert_with(|| may_update(text, ends)) => {
                 found.insert(Dirty::SETTINGS);
             }
-            b'e' if alone(b"execute") && (ends != Ends::Here || holds_name(text, b"weir_")) => return Dirty::ALL,
-            b'u' if starts(b"u&\"") => return Dirty::ALL,
-            b'd' if blocks && alone(b"do") && begins_block(&rest[2..], ends) => return Dirty::ALL,
+            b'u' if starts(b"u&\"") => found = Dirty::ALL,
+            b'e' | b'd' if alone(b"execute") || alone(b"deallocate") => {
+                names = true;
+                if ends != Ends::Here {
+                    found = Dirty::ALL;
+                }
+            }
+            b'd' if blocks && alone(b"do") && begins_block(&rest[2..], ends) => found = Dirty::ALL,
             _ => {}
         }
     }
-    found
+    (found, names)
 }
 
 /// A text without the semicolons and the white space at its end.
@@ -215,6 +240,7 @@ fn may_begin_block(text: &[u8], ends: Ends) -> bool {
 /// Whether what follows the word DO is the beginning of a block: its text or its language, or a comment before these. `ON
 /// CONFLICT DO NOTHING`, a rule's `DO INSTEAD` and the like are none.
 fn begins_block(after: &[u8], ends: Ends) -> bool {
+    count(after.len() - after.trim_ascii_start().len());
     let after = after.trim_ascii_start();
     let language = &b"language"[..after.len().min(8)];
     match after.first() {
@@ -244,6 +270,7 @@ pub(super) fn is_name(text: &[u8], name: &[u8]) -> bool {
             false if *letter == b'i' => left.iter().take_while(|byte| !byte.is_ascii()).count(),
             false => 0,
         };
+        count(length);
         left = &left[length..];
         length > 0
     })
@@ -251,6 +278,7 @@ pub(super) fn is_name(text: &[u8], name: &[u8]) -> bool {
 
 /// Whether a name is anywhere in a text.
 fn holds_name(text: &[u8], name: &[u8]) -> bool {
+    count(text.len());
     (0..text.len()).any(|at| is_name(&text[at..], name))
 }
 
@@ -259,6 +287,7 @@ fn may_update(text: &[u8], ends: Ends) -> bool {
 }
 
 fn says_update(text: &[u8]) -> bool {
+    count(text.len());
     text.windows(6).any(|word| word.eq_ignore_ascii_case(b"update"))
 }
 
@@ -295,7 +324,7 @@ mod tests {
 
     const NONE: Dirty = Dirty::NONE;
 
-    const CASES: [(&str, Dirty); 70] = [
+    const CASES: [(&str, Dirty); 68] = [
         ("", NONE),
         ("select 1", NONE),
         ("select abalance from pgbench_accounts where aid = 123", NONE),
@@ -357,8 +386,6 @@ mod tests {
         ("select SET_CONFİG('work_mem', '1MB', false)", Dirty::SETTINGS),
         ("select pg_advİsory_lock(1)", Dirty::LOCKS),
         ("update PG_SETTİNGS set setting = ''", Dirty::SETTINGS),
-        ("execute weir_0123456789abcdef0123456789abcdef", Dirty::ALL),
-        ("explain analyze\texecute/**/\"weir_0123\"(1)", Dirty::ALL),
         ("execute mine(1)", NONE),
         ("select executed, state = 'execute' from runs", NONE),
         ("select weir_height from rivers", NONE),
@@ -398,9 +425,27 @@ mod tests {
         for (text, want) in
             [("select 1", false), ("select 1; ", true), ("select 1;;\n", true), (";", true), ("a;b", true), ("", false)]
         {
-            assert_eq!(Mentions::and_semicolon(text.as_bytes()), (NONE, want), "{text}");
+            let seen = Mentions::of_whole(text.as_bytes());
+            assert_eq!((seen.found, seen.semicolon, seen.names), (NONE, want, false), "{text}");
         }
-        assert_eq!(Mentions::and_semicolon(b"do $$begin end$$; "), (Dirty::ALL, true));
+        let block = Mentions::of_whole(b"do $$begin end$$; ");
+        assert_eq!((block.found, block.semicolon), (Dirty::ALL, true));
+    }
+
+    #[test]
+    fn a_text_that_may_name_prepared_statements_is_seen() {
+        for (text, want) in [
+            ("prepare a as select 1", true),
+            ("EXECUTE a", true),
+            ("select 1;deallocate\"a\"", true),
+            ("select prepared, repair, allocated, deallocated from t", false),
+            ("select 'deallocate'", true),
+        ] {
+            assert_eq!(Mentions::of_whole(text.as_bytes()).names, want, "{text}");
+        }
+        let mut cut = Mentions::begin(b"select 1; dealloc");
+        cut.feed(b"ate a");
+        assert_eq!(cut.found(), Dirty::ALL, "it may be a statement of others");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Which parameters a text returns to the values that its session began with: RESET, `SET … TO DEFAULT`, DISCARD ALL.
 
+use std::borrow::Cow;
+
 use super::scan::{Scan, Token};
 
 /// A parameter that is reset.
@@ -8,7 +10,17 @@ pub enum Reset<'a> {
     /// All of them.
     All,
     /// The one of this name, in lower case unless it was quoted.
-    Name(&'a [u8]),
+    Name(Cow<'a, [u8]>),
+}
+
+impl Reset<'_> {
+    /// The same apart from the text.
+    pub fn into_owned(self) -> Reset<'static> {
+        match self {
+            Reset::All => Reset::All,
+            Reset::Name(name) => Reset::Name(Cow::Owned(name.into_owned())),
+        }
+    }
 }
 
 /// Calls `found` for each parameter that a text resets. What follows a part that is not understood is not read.
@@ -43,22 +55,23 @@ fn of_statement(words: &[Token<'_>], found: &mut impl FnMut(Reset<'_>)) {
         Some(Token::Word(name) | Token::Quoted(name)) => Some(&**name),
         _ => None,
     };
+    let named = |name| Reset::Name(Cow::Borrowed(name));
     match (word(0), word(1)) {
         (Some(b"discard" | b"reset"), Some(b"all")) if words.len() == 2 => found(Reset::All),
-        (Some(b"reset"), Some(b"time")) if word(2) == Some(b"zone") => found(Reset::Name(b"timezone")),
-        (Some(b"reset"), _) if words.len() == 2 => name(1).into_iter().for_each(|name| found(Reset::Name(name))),
+        (Some(b"reset"), Some(b"time")) if word(2) == Some(b"zone") => found(named(b"timezone")),
+        (Some(b"reset"), _) if words.len() == 2 => name(1).into_iter().for_each(|name| found(named(name))),
         (Some(b"set"), first) => {
             let at = if first == Some(b"session") { 2 } else { 1 };
             let is_default = |at: usize| word(at) == Some(b"default") && words.len() == at + 1;
             let assigns = word(at + 1) == Some(b"to") || words.get(at + 1) == Some(&Token::Other(b'='));
             if word(at) == Some(b"time") && word(at + 1) == Some(b"zone") {
                 if is_default(at + 2) || word(at + 2) == Some(b"local") {
-                    found(Reset::Name(b"timezone"));
+                    found(named(b"timezone"));
                 }
             } else if word(at) == Some(b"names") && (is_default(at + 1) || words.len() == at + 1) {
-                found(Reset::Name(b"client_encoding"));
+                found(named(b"client_encoding"));
             } else if assigns && is_default(at + 2) {
-                name(at).into_iter().for_each(|name| found(Reset::Name(name)));
+                name(at).into_iter().for_each(|name| found(named(name)));
             }
         }
         _ => {}
@@ -76,7 +89,7 @@ mod tests {
             resets(text.as_bytes(), |reset| {
                 names.push(match reset {
                     Reset::All => "*".to_owned(),
-                    Reset::Name(name) => String::from_utf8_lossy(name).into_owned(),
+                    Reset::Name(name) => String::from_utf8_lossy(&name).into_owned(),
                 });
             });
             names.join(" ")

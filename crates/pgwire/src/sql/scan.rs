@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use super::steps::count;
+
 /// A piece of a text.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Token<'a> {
@@ -90,7 +92,9 @@ impl<'a> Scan<'a> {
         let mut length = 0;
         let mut doubled = false;
         loop {
-            length += all.get(length..)?.iter().position(|byte| *byte == b'"')?;
+            let next = all.get(length..)?.iter().position(|byte| *byte == b'"');
+            count(next.unwrap_or(all.len() - length));
+            length += next?;
             if all.get(length + 1) != Some(&b'"') {
                 break;
             }
@@ -161,6 +165,7 @@ impl<'a> Scan<'a> {
     /// Skips white space and comments; one that does not end takes the rest.
     pub(super) fn blank(&mut self) {
         loop {
+            count(1);
             self.left = match self.left {
                 [b' ' | b'\t' | b'\n' | b'\r' | b'\x0b' | b'\x0c', left @ ..] => left,
                 [b'-', b'-', left @ ..] => after_line(left),
@@ -174,22 +179,28 @@ impl<'a> Scan<'a> {
     /// ends at the same place.
     fn string(&mut self) -> bool {
         let inside = self.left.get(1..).unwrap_or_default();
-        match inside.iter().position(|byte| matches!(byte, b'\'' | b'\\')) {
+        let end = inside.iter().position(|byte| matches!(byte, b'\'' | b'\\'));
+        count(end.unwrap_or(inside.len()));
+        match end {
             Some(at) if inside.get(at) == Some(&b'\'') => self.skip(at + 2),
             _ => false,
         }
     }
 
     /// Skips a dollar-quoted string, or a parameter's dollar; false if the string does not end.
-    fn dollar(&mut self) -> bool {
+    pub(super) fn dollar(&mut self) -> bool {
         let inside = self.left.get(1..).unwrap_or_default();
         let tag = inside.iter().position(|byte| *byte == b'$' || !continues_name(*byte));
+        count(tag.unwrap_or(inside.len()));
         let Some(tag) = tag.filter(|at| inside.get(*at) == Some(&b'$')) else { return self.skip(1) };
         if inside.first().is_some_and(u8::is_ascii_digit) {
             return self.skip(1);
         }
         let Some((quote, body)) = self.left.split_at_checked(tag + 2) else { return false };
-        match body.windows(quote.len()).position(|window| window == quote) {
+        // A tag holds no dollar, so that no byte is compared with more than two of the quote's.
+        let end = body.windows(quote.len()).position(|window| window == quote);
+        count(end.unwrap_or(body.len()));
+        match end {
             Some(at) => self.skip(quote.len() + at + quote.len()),
             None => false,
         }
@@ -268,6 +279,7 @@ impl<'a> Scan<'a> {
 
     fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> &'a [u8] {
         let length = self.left.iter().position(|byte| !wanted(*byte)).unwrap_or(self.left.len());
+        count(length);
         let (taken, left) = self.left.split_at_checked(length).unwrap_or_default();
         self.left = left;
         taken
@@ -287,10 +299,12 @@ pub(super) fn begins_with(text: &[u8], &[a, b, c, d, e, f]: &[u8; 6]) -> bool {
 pub(super) const MAX_NAME: usize = 63;
 
 /// Where the string in single quotes ends with which a text begins: behind its last quote. A doubled quote is a part of it.
-fn end_of_string(text: &[u8], escapes: bool) -> Option<usize> {
+pub(super) fn end_of_string(text: &[u8], escapes: bool) -> Option<usize> {
     let mut at = 1;
     loop {
-        at += text.get(at..)?.iter().position(|byte| *byte == b'\'' || (escapes && *byte == b'\\'))?;
+        let next = text.get(at..)?.iter().position(|byte| *byte == b'\'' || (escapes && *byte == b'\\'));
+        count(next.unwrap_or(text.len() - at));
+        at += next?;
         if text[at] == b'\\' || text.get(at + 1) == Some(&b'\'') {
             at += 2;
         } else {
@@ -327,6 +341,7 @@ fn unquote(name: &[u8]) -> Cow<'_, [u8]> {
 
 fn after_line(text: &[u8]) -> &[u8] {
     let end = text.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(text.len());
+    count(end);
     text.get(end..).unwrap_or_default()
 }
 
@@ -334,6 +349,7 @@ fn after_line(text: &[u8]) -> &[u8] {
 fn after_comment(mut text: &[u8]) -> &[u8] {
     let mut depth = 1usize;
     while depth > 0 {
+        count(1);
         text = match text {
             [b'*', b'/', left @ ..] => {
                 depth -= 1;

@@ -5,5 +5,6 @@ mod limits;
 mod logins;
 mod rig;
 mod splits;
+mod sql_names;
 mod statements;
 mod watched;

@@ -1,0 +1,101 @@
+//! What is known of a text that is stored: read once, when it is stored.
+//!
+//! A message of a few bytes may refer to a text of megabytes, again and again, so no message reads a stored text: it finds here what
+//! it needs to know. A text is only read again to be sent.
+
+use weir_pgwire::sql::{self, Judgement, Naming};
+use weir_pgwire::{Dirty, Effects};
+
+use crate::params::{ParamTable, Params};
+use crate::start_values;
+
+/// What is known of a stored text.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    /// What running it may leave on a server.
+    pub(crate) effects: Effects,
+    /// It certainly leaves nothing beyond its transaction.
+    pub(crate) harmless: bool,
+    /// It drops all prepared statements.
+    pub(crate) drops_all: bool,
+    /// What it returns to the value that its client's session began with.
+    pub(crate) reset: Option<Box<sql::Reset<'static>>>,
+    /// Which statement it names. It can name only one: a prepared statement is a single command.
+    pub(crate) naming: Option<Box<Naming>>,
+    /// The length of the text in what follows the name in a Parse.
+    len: usize,
+}
+
+impl Judged {
+    /// Judges the text in what follows the name in a Parse.
+    pub(crate) fn of(rest: &[u8]) -> Judged {
+        let text = text_in(rest);
+        let Judgement { effects, harmless, drops_all, names } = Judgement::of(text, &sql::head(text));
+        // Only options of an EXPLAIN or of a table are strings in front of the name: no backslash matters in them.
+        let naming = if names { sql::names(text, false, true, 1).into_iter().next() } else { None };
+        let naming = naming.filter(|naming| !naming.name.is_empty()).map(Box::new);
+        let reset = start_values::reset_by(text).map(Box::new);
+        Judged { effects, harmless, drops_all, reset, naming, len: text.len() }
+    }
+
+    /// The text in the bytes that were judged.
+    pub(crate) fn text<'r>(&self, rest: &'r [u8]) -> &'r [u8] {
+        rest.get(..self.len).unwrap_or(rest)
+    }
+
+    /// Whether it concerns no prepared statement: nearly all texts.
+    #[inline]
+    pub(crate) fn concerns_no_statement(&self) -> bool {
+        self.naming.is_none() && !self.drops_all
+    }
+}
+
+/// The text in what follows the name in a Parse.
+fn text_in(rest: &[u8]) -> &[u8] {
+    rest.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// The state that a text certainly leaves, for any server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    leaves: Dirty,
+    /// Tracked settings that it changes for good, by their places: they follow the client from servers that report them.
+    settings: u64,
+}
+
+impl Kept {
+    pub(crate) fn of(text: &[u8], table: &ParamTable) -> Kept {
+        let settings = std::cell::Cell::new(0);
+        let leaves = sql::kept(text, |name| {
+            let place = std::str::from_utf8(name).ok().and_then(|name| table.place_of_report(name));
+            place.is_some_and(|place| {
+                settings.set(settings.get() | 1 << place);
+                true
+            })
+        });
+        Kept { leaves, settings: settings.get() }
+    }
+
+    /// Those of them that its client loses with a server.
+    pub(crate) fn lost_with(self, server: &Params) -> Dirty {
+        if server.reports_all(self.settings) { self.leaves } else { self.leaves.union(Dirty::SETTINGS) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_text_leaves_depends_on_what_its_server_reports() {
+        let table = ParamTable::new([]);
+        let (mut reports, silent) = (table.unknown(), table.unknown());
+        table.take_report(&mut reports, "TimeZone", "UTC");
+        let lost = |text: &str, server: &Params| Kept::of(text.as_bytes(), &table).lost_with(server);
+        assert_eq!(lost("set timezone = 'UTC'", &reports), Dirty::NONE);
+        assert_eq!(lost("set timezone = 'UTC'", &silent), Dirty::SETTINGS);
+        assert_eq!(lost("select set_config('TimeZone', 'UTC', true)", &silent), Dirty::NONE);
+        assert_eq!(lost("set timezone = 'UTC'; set work_mem = '1MB'", &reports), Dirty::SETTINGS);
+        assert_eq!(lost("listen a", &silent), Dirty::LISTEN);
+    }
+}
