@@ -3,6 +3,7 @@
 //! Any client may ask, as often as it likes. Concurrent requests share one question to the workers, and the rate of
 //! questions is limited. An answer is never older than the request.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use weir_admin::ServiceState;
 
 use crate::ask::Workers;
 
-type Answer = (StatusCode, &'static str);
+type Answer = (StatusCode, Cow<'static, str>);
 
 /// The minimum between two questions to the workers.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -27,10 +28,19 @@ pub(crate) struct Probe {
 }
 
 /// When the workers were asked, and their answer; none if they gave none.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Finding {
     asked: Instant,
-    answer: Option<(ServiceState, bool)>,
+    answer: Option<Service>,
+}
+
+/// What the process does.
+#[derive(Clone)]
+struct Service {
+    serving: ServiceState,
+    draining: bool,
+    /// Why it can't open a server connection.
+    obstacle: Option<String>,
 }
 
 impl Probe {
@@ -38,19 +48,22 @@ impl Probe {
         Probe { workers, last: Arc::default() }
     }
 
-    /// Whether the workers serve, and whether they shut down.
-    async fn ask(&self) -> Option<(ServiceState, bool)> {
+    async fn ask(&self) -> Option<Service> {
         let came = Instant::now();
         let mut last = self.last.lock().await;
-        if let Some(found) = *last {
+        if let Some(found) = &*last {
             if found.asked >= came {
-                return found.answer;
+                return found.answer.clone();
             }
             sleep_until(found.asked + PAUSE).await;
         }
         let asked = Instant::now();
-        let answer = self.workers.report().await.ok().map(|(report, _)| (report.serving, report.draining));
-        *last = Some(Finding { asked, answer });
+        let answer = self.workers.report().await.ok().map(|(report, _)| Service {
+            serving: report.serving,
+            draining: report.draining,
+            obstacle: report.cluster.as_ref().and_then(|view| view.obstacle()),
+        });
+        *last = Some(Finding { asked, answer: answer.clone() });
         answer
     }
 }
@@ -58,18 +71,21 @@ impl Probe {
 /// Alive: the workers answer.
 pub(crate) async fn alive(State(probe): State<Probe>) -> Answer {
     match probe.ask().await {
-        Some(_) => (StatusCode::OK, "alive\n"),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "the workers do not answer\n"),
+        Some(_) => (StatusCode::OK, "alive\n".into()),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the workers do not answer\n".into()),
     }
 }
 
 /// Ready: new clients are accepted and served.
 pub(crate) async fn ready(State(probe): State<Probe>) -> Answer {
-    let no = |why| (StatusCode::SERVICE_UNAVAILABLE, why);
-    let Some((serving, draining)) = probe.ask().await else { return no("the workers do not answer\n") };
-    match serving {
-        _ if draining => no("shutting down\n"),
-        ServiceState::Active => (StatusCode::OK, "ready\n"),
+    let no = |why: &'static str| (StatusCode::SERVICE_UNAVAILABLE, why.into());
+    let Some(service) = probe.ask().await else { return no("the workers do not answer\n") };
+    match service.serving {
+        _ if service.draining => no("shutting down\n"),
+        ServiceState::Active => match service.obstacle {
+            Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n").into()),
+            None => (StatusCode::OK, "ready\n".into()),
+        },
         ServiceState::Paused => no("paused\n"),
         ServiceState::Suspended => no("suspended\n"),
     }
