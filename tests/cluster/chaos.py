@@ -145,7 +145,8 @@ class Postgres:
         query(self.space.address, 5432, "app", "create table written (number int primary key)", "app")
 
     def start(self):
-        self.process = self.space.start("postgres", "setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups",
+        # Its process ids begin anew with each start, as in a container.
+        self.process = self.space.start("postgres", "unshare", "--pid", "--fork", "--kill-child", "setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups",
                                         f"{POSTGRES}/postgres", "-D", self.data, "-c", "listen_addresses=10.99.0.10", "-c",
                                         "unix_socket_directories=", "-c", "max_connections=100", "-c", "fsync=off")
         until(30, lambda: self.query("select 1"), "PostgreSQL does not start")
@@ -153,21 +154,50 @@ class Postgres:
     def query(self, text):
         return query(self.space.address, 5432, "postgres", text, "postgres")
 
+    def main(self):
+        return int(subprocess.run(["pgrep", "-P", str(self.process.pid)], text=True, capture_output=True, check=True).stdout.split()[0])
+
     def restart(self, by):
-        self.process.send_signal(by)
+        os.kill(self.main(), by)
         self.process.wait(30)
         self.start()
 
     def signal(self, number):
         """To all its processes."""
-        children = subprocess.run(["pgrep", "-P", str(self.process.pid)], text=True, capture_output=True).stdout.split()
-        [os.kill(int(pid), number) for pid in [self.process.pid, *children] if os.path.exists(f"/proc/{pid}")]
+        main = self.main()
+        children = subprocess.run(["pgrep", "-P", str(main)], text=True, capture_output=True).stdout.split()
+        [os.kill(int(pid), number) for pid in [main, *children] if os.path.exists(f"/proc/{pid}")]
 
     def others(self, count):
         """Connections of another program."""
         command = [f"{POSTGRES}/pgbench", "-n", "-h", self.space.address, "-U", "others", "-c", str(count), "-T", "600", "-f",
                    f"{folder}/long.sql", "postgres"]
         return start("others", *command)
+
+
+class Session:
+    """A session of the pool's user that is not of the cluster."""
+
+    def __init__(self, server):
+        command = [f"{POSTGRES}/psql", "-h", server.space.address, "-U", "app", "-At", "-q", "-d", "app"]
+        with open(f"{folder}/sessions.log", "ab") as log:
+            self.psql = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1)
+        processes.append(self.psql)
+        self.pid = self.ask("select pg_backend_pid();")
+
+    def ask(self, text):
+        self.psql.stdin.write(text + "\n")
+        return self.psql.stdout.readline().strip()
+
+    def lives(self):
+        try:
+            return self.ask("select pg_backend_pid();") == self.pid
+        except OSError:
+            return False
+
+    def end(self):
+        self.psql.kill()
+        self.psql.wait()
 
 
 class Node:
@@ -416,6 +446,44 @@ class World:
             node.reload()
         self.healed("the reductions")
 
+    def etcd_emptied(self):
+        """All etcds come back empty, within a lease and after it, also while nodes are frozen: the budget is not given out twice."""
+        for seconds, frozen in ((0, []), (0, self.nodes[:2]), (1.5 * LEASE, [])):
+            [node.process.send_signal(signal.SIGSTOP) for node in frozen]
+            [etcd.kill() for etcd in self.etcds]
+            time.sleep(seconds)
+            for etcd in self.etcds:
+                shutil.rmtree(f"{etcd.disk}/data", ignore_errors=True)
+                etcd.start()
+            until(30, self.leader, "etcd has no leader")
+            time.sleep(2 * LEASE if frozen else 0)
+            [node.process.send_signal(signal.SIGCONT) for node in frozen]
+            self.healed(f"etcd came back empty after {seconds:.0f} s, {len(frozen)} nodes frozen", 40)
+
+    def pids_again(self):
+        """A node is lost, and its process ids are other programs' after a restart of the server: those are not ended."""
+        self.server.restart(signal.SIGQUIT)
+        self.healed("the server was restarted")
+        lost, others = self.nodes[0], self.nodes[1:]
+        time.sleep(1)
+        lost.process.kill()
+        lost.process.wait()
+        [node.process.send_signal(signal.SIGSTOP) for node in others]
+        self.sampler.budget += 40
+        self.server.restart(signal.SIGQUIT)
+        sessions = [Session(self.server) for _ in range(40)]
+        [node.process.send_signal(signal.SIGCONT) for node in others]
+        # The lost node's share is reclaimed, or stays reserved: nobody knows that those sessions are not its.
+        time.sleep(5 * LEASE)
+        dead = [session.pid for session in sessions if not session.lives()]
+        print(f"  sessions {sessions[0].pid} to {sessions[-1].pid} are there, but for {dead}", flush=True)
+        if dead:
+            failures.append(f"sessions of another program were ended: {dead}")
+        [session.end() for session in sessions]
+        lost.start()
+        self.healed("other sessions had the process ids of a lost node", 60)
+        self.sampler.budget -= 40
+
     def views(self):
         """What the console, the API and the metrics of a node show while another is frozen, and afterwards."""
         seen, frozen = self.nodes[0], self.nodes[4]
@@ -475,7 +543,7 @@ class World:
         self.sampler.judge()
 
 
-STEPS = ["leader_killed", "minority_cut", "nodes_frozen", "budget_reduced", "views", "disk_full"]
+STEPS = ["leader_killed", "minority_cut", "nodes_frozen", "budget_reduced", "etcd_emptied", "pids_again", "views", "disk_full"]
 
 
 def run():

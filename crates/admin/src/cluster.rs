@@ -21,6 +21,18 @@ pub struct ClusterView {
     pub pools: Vec<ClusterPool>,
 }
 
+impl ClusterView {
+    /// What a node does whose name another process has; it may open nothing.
+    pub const NAME_IN_USE: &str = "name in use";
+
+    /// Why this process may open no server connection of a pool that nodes share, and clients can't be served; `None`: it may.
+    pub fn obstacle(&self) -> Option<String> {
+        let ClusterView { cluster, node, standing, .. } = self;
+        let has_name = *standing == ClusterView::NAME_IN_USE;
+        has_name.then(|| format!("another process has this node's name \"{node}\" in the cluster \"{cluster}\""))
+    }
+}
+
 /// A node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClusterNode {
@@ -28,7 +40,7 @@ pub struct ClusterNode {
     pub name: String,
     /// The program's version.
     pub version: String,
-    /// `member`, `silent` (its heartbeat is late), `lost` or `left`.
+    /// `member`, `silent` (its heartbeat is late), `lost` or `left`; of this process, `name in use` if another one has its name.
     pub state: &'static str,
     /// The revision of the cluster's configuration that it runs; 0: its own file only.
     pub config: i64,

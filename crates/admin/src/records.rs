@@ -274,6 +274,9 @@ pub struct SocketRecord {
     pub link: Option<u64>,
     /// The process id at the other end: of a Unix socket's client, or of the server; 0 if unknown.
     pub remote_pid: u32,
+    /// Of a server of a pool that nodes share: when its backend began, microseconds since 1970 by the server's clock. With the
+    /// process id, which is used again, it identifies the backend.
+    pub remote_started: Option<u64>,
     /// The TLS version and cipher; empty without TLS.
     pub tls: String,
     /// The application_name; empty if it gave none.

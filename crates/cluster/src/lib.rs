@@ -9,6 +9,7 @@
 //! open and what lost nodes may still have open is, for each pool, at most its budget.
 
 mod adoption;
+mod ending;
 mod fair;
 mod members;
 mod node;
@@ -17,10 +18,11 @@ mod request;
 mod timing;
 
 pub use adoption::{Adoption, Outcome};
+pub use ending::{Ending, Ends, Open};
 pub use fair::Usage;
-pub use members::{Ending, Lost};
+pub use members::Lost;
 pub use node::{Budget, BudgetRule, Grant, Grants, Node, Standing};
-pub use record::{Entry, Member, PeerAddress, PoolRecord, Wait};
+pub use record::{Backend, Entry, Member, PeerAddress, PoolRecord, Store, Wait};
 pub use request::{Key, Reply, Request, Revision, Stored, Txn, Value};
 pub use timing::Timing;
 

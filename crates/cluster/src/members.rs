@@ -1,10 +1,11 @@
 //! The other members' heartbeats: since when each is unchanged. A node judges by its own clock, from the moment when it has
 //! seen the heartbeat, which is after the heartbeat was sent.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use weir_base::{Span, Time};
 
+use crate::ending::Ending;
 use crate::record::Member;
 use crate::request::Revision;
 
@@ -19,17 +20,6 @@ pub struct Lost {
     pub revision: Revision,
 }
 
-/// What is known of a lost node's connections of a pool, for the one who ends them at the server.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ending {
-    /// It may keep this many.
-    pub floor: u32,
-    /// The process ids that the lost node has recorded.
-    pub theirs: BTreeSet<u32>,
-    /// Those that other nodes have recorded.
-    pub others: BTreeSet<u32>,
-}
-
 #[derive(Debug)]
 struct Seen {
     revision: Revision,
@@ -41,6 +31,8 @@ struct Seen {
 #[derive(Default, Debug)]
 pub(crate) struct Members {
     seen: BTreeMap<String, Seen>,
+    /// Those that a store had before it was lost, as they were last seen.
+    gone: BTreeMap<String, Member>,
     /// When they were read last.
     read: Option<Time>,
 }
@@ -70,6 +62,22 @@ impl Members {
             }
             self.seen.insert(name, Seen { revision, since, member });
         }
+        self.gone.extend(old.into_iter().map(|(name, seen)| (name, seen.member)));
+    }
+
+    /// All heartbeats count from now on.
+    pub(crate) fn seen_anew(&mut self, now: Time) {
+        self.seen.values_mut().for_each(|seen| seen.since = now);
+    }
+
+    /// Members of a store that was lost, which have not come back.
+    pub(crate) fn gone(&self) -> impl Iterator<Item = (&String, &Member)> {
+        self.gone.iter().filter(|(name, member)| !member.left && !self.seen.contains_key(*name))
+    }
+
+    /// Nobody is expected back any more.
+    pub(crate) fn forget_gone(&mut self) {
+        self.gone.clear();
     }
 
     /// Whether they were read so shortly ago: a node that has returned since is taken for a lost one.
@@ -92,13 +100,15 @@ impl Members {
 
     /// What the members have recorded about a lost node's connections. `me` knows its own better.
     pub(crate) fn ending(&self, lost: &Lost, me: &str, floor: u32) -> Ending {
-        let recorded = |seen: &Seen| seen.member.backends.values().flatten().copied().collect::<Vec<_>>();
+        let recorded = |seen: &Seen| seen.member.connections.values().flatten().copied().collect::<Vec<_>>();
         let others = self.seen.iter().filter(|(name, _)| **name != lost.node && **name != me);
-        let theirs = self.seen.get(&lost.node).and_then(|seen| seen.member.backends.get(&lost.pool));
+        let theirs = self.seen.get(&lost.node).and_then(|seen| seen.member.connections.get(&lost.pool));
         Ending {
             floor,
             theirs: theirs.into_iter().flatten().copied().collect(),
             others: others.flat_map(|(_, seen)| recorded(seen)).collect(),
+            #[cfg(test)]
+            by_pid: false,
         }
     }
 

@@ -6,17 +6,22 @@
 //! A share is recorded before it is used, and is used no more before it is released.
 //! A lost node's share is reduced to what its connections at the server, as counted there, can still be. A process that is
 //! started with the name of one that was killed does the same with that one's connections, before it uses their part of its share.
+//! What happens in another store of etcd is in `rest`.
+
+mod rest;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::{Span, Time};
 
+use crate::ending::Ending;
 use crate::fair::{Plan, Usage, View};
-use crate::members::{Ending, Lease, Lost, Members};
-use crate::record::{Entry, Member, PeerAddress, PoolRecord};
+use crate::members::{Lease, Lost, Members};
+use crate::record::{Backend, Entry, Member, PeerAddress, PoolRecord};
 use crate::request::{Key, Reply, Request, Revision, Stored, Txn, Value};
 use crate::timing::Timing;
+use rest::{Carried, Known};
 
 /// The most pools that one transaction changes; etcd allows 128 operations.
 const MOST_POOLS: usize = 32;
@@ -111,6 +116,8 @@ struct Pool {
     configured: bool,
     /// The configured budget is to be written: this node was started, or its configuration has changed.
     write_budget: bool,
+    /// While the store is not ready.
+    carried: Option<Carried>,
 }
 
 struct Sent {
@@ -123,8 +130,8 @@ struct Sent {
 /// Connections of a killed process with this node's name.
 #[derive(Default)]
 struct Orphans {
-    /// The process ids that it recorded.
-    backends: BTreeMap<String, Vec<u32>>,
+    /// Those that it recorded.
+    connections: BTreeMap<String, Vec<Backend>>,
     /// The shares that are read next are those that it had.
     unread: bool,
     /// They count until then, at most.
@@ -166,6 +173,7 @@ pub struct Node {
     /// The incarnation that this process takes over from: see [`Node::succeed`].
     predecessor: Option<u64>,
     orphans: Orphans,
+    known: Known,
     #[cfg(test)]
     pub(crate) bug: Option<crate::sim::Bug>,
 }
@@ -202,6 +210,7 @@ impl Node {
             vacated: false,
             predecessor: None,
             orphans: Orphans { until: Some(now + timing.orphans()), ..Orphans::default() },
+            known: Known::default(),
             #[cfg(test)]
             bug: None,
         }
@@ -333,14 +342,16 @@ impl Node {
         begins.then(|| (self.ending(lost), rest))
     }
 
-    /// What is known of a lost node's connections.
-    fn ending(&self, lost: &Lost) -> Ending {
+    /// What is known of a lost node's connections by now.
+    pub fn ending(&self, lost: &Lost) -> Ending {
         let entry = self.pools.get(&lost.pool).map_or_else(Entry::default, |pool| pool.record.entry(&lost.node));
         let ending = self.members.ending(lost, &self.name, self.floor_after(&lost.node, entry));
+        #[cfg(test)]
+        let ending = Ending { by_pid: self.bug == Some(crate::sim::Bug::PidIsIdentity), ..ending };
         if lost.node != self.name {
             return ending;
         }
-        let theirs = self.orphans.backends.get(&lost.pool).into_iter().flatten().copied().collect();
+        let theirs = self.orphans.connections.get(&lost.pool).into_iter().flatten().copied().collect();
         Ending { floor: 0, theirs, ..ending }
     }
 
@@ -365,10 +376,10 @@ impl Node {
         if self.members.get(node).is_some_and(|(_, member)| member.left) { 0 } else { entry.floor }
     }
 
-    /// The process ids of the server connections, by pool. They are recorded for the node that has to end them.
-    pub fn set_backends(&mut self, backends: BTreeMap<String, Vec<u32>>) {
-        self.unrecorded |= self.member.backends != backends;
-        self.member.backends = backends;
+    /// The server connections, by pool. They are recorded for the node that has to end them.
+    pub fn set_connections(&mut self, connections: BTreeMap<String, Vec<Backend>>) {
+        self.unrecorded |= self.member.connections != connections;
+        self.member.connections = connections;
     }
 
     /// Where other nodes find this one's clients. It is recorded with the next heartbeat.
@@ -486,7 +497,9 @@ impl Node {
         self.renewed = None;
         let member = Member { fenced: true, left: true, beat: self.member.beat + 1, ..self.member.clone() };
         let put = (Key::Member(self.name.clone()), Some(Value::Member(member)));
-        Some(Txn { compares: vec![self.me()], puts: vec![put] })
+        let mut txn = Txn { compares: vec![self.me()], store: None, puts: vec![put] };
+        self.guard(&mut txn);
+        Some(txn)
     }
 
     fn me(&self) -> (Key, Revision) {
@@ -511,12 +524,18 @@ impl Node {
         self.unrecorded = false;
         let member = Member { fenced: false, ..self.member.clone() };
         let put = (Key::Member(self.name.clone()), Some(Value::Member(member)));
-        Txn { compares: vec![self.me()], puts: vec![put] }
+        let mut txn = Txn { compares: vec![self.me()], store: None, puts: vec![put] };
+        self.guard(&mut txn);
+        txn
     }
 
     fn run(&mut self, now: Time) -> Option<(Request, Vec<(String, PoolRecord)>)> {
         if now >= self.next_change || self.vacated {
-            let changes = if self.vacated { self.releases() } else { self.changes(now) };
+            let changes = match () {
+                () if self.vacated => self.releases(),
+                () if self.is_resting() => self.restatements(),
+                () => self.changes(now),
+            };
             if !changes.is_empty() {
                 let round = self.timing.round.micros();
                 self.next_change = now + Span::from_micros(if self.conflicts == 0 { round } else { round / 4 });
@@ -532,6 +551,17 @@ impl Node {
         if self.vacated {
             return None;
         }
+        if self.is_resting()
+            && !self.vacated
+            && now >= self.next_change
+            && let Some(txn) = self.restate_member()
+        {
+            self.next_change = now + self.timing.round;
+            return Some((Request::Commit(txn), Vec::new()));
+        }
+        if let Some(txn) = self.end_rest(now) {
+            return Some((Request::Commit(txn), Vec::new()));
+        }
         let pause = if self.unrecorded { self.timing.round } else { self.timing.beat() };
         if self.renewed.is_none_or(|sent| now >= sent + pause) {
             return Some((Request::Commit(self.heartbeat()), Vec::new()));
@@ -541,7 +571,7 @@ impl Node {
             self.next_read = now + if waits { self.timing.round } else { self.timing.idle_round };
             return Some((Request::ReadPools(self.read_to), Vec::new()));
         }
-        let lacks = self.pools.values().any(|pool| pool.waits(&self.name));
+        let lacks = !self.is_resting() && self.pools.values().any(|pool| pool.waits(&self.name));
         if now >= self.next_look || lacks && !self.members.is_recent(now, LOOK_AT_MEMBERS) {
             self.next_look = if lacks { now + LOOK_AT_MEMBERS } else { Time::NEVER };
             return Some((Request::ReadMembers, Vec::new()));
@@ -632,6 +662,11 @@ impl Node {
     }
 
     #[cfg(not(test))]
+    fn trusts_new_store(&self) -> bool {
+        false
+    }
+
+    #[cfg(not(test))]
     fn kept_left(&self, left: u32) -> u32 {
         left
     }
@@ -670,11 +705,16 @@ impl Node {
             self.next_read = now + RETRY;
             return;
         }
+        if self.meet_store(now, &all, mine.then_some(&member)) {
+            self.phase = Phase::Claim(at);
+            return;
+        }
         if !mine || member.fenced {
             if at != 0 && !mine && !succeeds && self.counts_orphans() {
-                self.orphans = Orphans { backends: member.backends.clone(), unread: true, until: None };
+                self.orphans = Orphans { connections: member.connections.clone(), unread: true, until: None };
             }
-            if self.forgets_on_fence() {
+            // What it had in the store before has a lease there.
+            if self.forgets_on_fence() && !self.is_resting() {
                 self.end_shares();
             }
             self.phase = Phase::Claim(at);
@@ -698,7 +738,7 @@ impl Node {
         let lives = |name: &str| name != self.name && self.members.lease(now, name, lost_after) == Lease::Valid;
         let ends = |(name, entry): (&String, &Entry)| entry.share > 0 && entry.wait.is_some() && lives(name);
         let gives = |stored: &Stored| match &stored.value {
-            Value::Member(_) => false,
+            Value::Member(_) | Value::Store(_) => false,
             Value::Pool(record) => {
                 let mine = record.entry(&self.name);
                 mine.share > mine.floor && record.nodes.iter().any(ends)
@@ -723,15 +763,19 @@ impl Node {
     fn take_over(&mut self, now: Time, all: Vec<Stored>) {
         let mut records: BTreeMap<String, (Revision, PoolRecord)> =
             pools(all).into_iter().map(|(name, revision, record)| (name, (revision, record))).collect();
+        let rests = self.is_resting();
+        if !rests {
+            self.members.forget_gone();
+        }
         for (name, pool) in &mut self.pools {
             let (revision, record) = records.remove(name).unwrap_or_default();
             pool.see(now, revision, record);
-            pool.obey(now, &self.name);
+            pool.take(now, &self.name, rests);
         }
         for (name, (revision, record)) in records {
             let mut pool = Pool::new(Budget::default(), now);
             pool.see(now, revision, record);
-            pool.obey(now, &self.name);
+            pool.take(now, &self.name, rests);
             self.pools.insert(name, pool);
         }
         if std::mem::take(&mut self.orphans.unread) {
@@ -742,18 +786,23 @@ impl Node {
 
     /// A pool's record was read while the node runs.
     fn seen(&mut self, now: Time, name: &str, revision: Revision, record: PoolRecord) {
+        let rests = self.is_resting();
         let pool = self.pools.entry(name.to_owned()).or_insert_with(|| Pool::new(Budget::default(), now));
         if revision > pool.revision {
             pool.see(now, revision, record);
-            pool.limit = pool.limit.min(pool.record.entry(&self.name).share);
+            if !rests {
+                pool.limit = pool.limit.min(pool.record.entry(&self.name).share);
+            }
         }
     }
 
     fn committed(&mut self, now: Time, txn: &Txn, revision: Revision, sent: Time, shares: Vec<(String, PoolRecord)>) {
-        self.renewed = Some(self.renewal(now, sent));
         self.revision = revision;
         self.conflicts = 0;
+        let rests = self.is_resting();
+        self.wrote_store(now, txn);
         if let Phase::Claim(_) = self.phase {
+            self.renew(now, sent);
             self.phase = Phase::Read { certain: true };
             self.next_read = now;
             return;
@@ -766,12 +815,20 @@ impl Node {
         for (name, record) in written {
             if let Some(pool) = self.pools.get_mut(&name) {
                 pool.see(now, revision, record);
-                pool.obey(now, &self.name);
-                pool.write_budget = false;
+                pool.take(now, &self.name, rests);
+                pool.write_budget &= rests;
             }
         }
         if txn.puts.iter().any(|(key, _)| matches!(key, Key::Member(name) if *name != self.name)) {
             self.next_look = now;
+        }
+        self.renew(now, sent);
+    }
+
+    /// A heartbeat was written.
+    fn renew(&mut self, now: Time, sent: Time) {
+        if !self.is_resting() || self.is_restated() {
+            self.renewed = Some(self.renewal(now, sent));
         }
     }
 
@@ -795,6 +852,10 @@ impl Node {
 
     fn kept_floor(&self, floor: u32) -> u32 {
         if self.bug == Some(crate::sim::Bug::FloorGivenAway) { 0 } else { floor }
+    }
+
+    fn trusts_new_store(&self) -> bool {
+        self.bug == Some(crate::sim::Bug::EmptyStoreTrusted)
     }
 
     fn kept_left(&self, left: u32) -> u32 {
@@ -835,6 +896,7 @@ impl Pool {
             budget,
             configured: false,
             write_budget: budget.size > 0,
+            carried: None,
         }
     }
 
@@ -867,6 +929,15 @@ impl Pool {
         let (open, active, limit) = (open + self.orphans, active + self.orphans, limit.saturating_add(self.orphans));
         let waiting = waiting.max(u32::from(self.must_end_orphans() && active == self.orphans));
         Usage { open, active, waiting, limit, ..self.usage }
+    }
+
+    /// Takes over the record, or, from a store that is not ready, nothing.
+    fn take(&mut self, now: Time, me: &str, rests: bool) {
+        if rests {
+            return self.stays();
+        }
+        self.carried = None;
+        self.obey(now, me);
     }
 
     /// Takes over the recorded share, less what the node is about to give: a limit that rises meanwhile delays that.

@@ -56,9 +56,10 @@ pub struct Member {
     /// The process has ended in order: it keeps no floors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left: bool,
-    /// By pool: the process ids of its server connections, in order. The last changes may be missing.
+    /// By pool: its server connections, in order. The last changes may be missing. Earlier versions wrote process ids only, as
+    /// `backends`, which identify nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub backends: BTreeMap<String, Vec<u32>>,
+    pub connections: BTreeMap<String, Vec<Backend>>,
     /// The program's version.
     #[serde(default)]
     pub version: String,
@@ -71,6 +72,50 @@ pub struct Member {
     /// Where requests to cancel find its clients; `None`: other nodes pass none on to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<PeerAddress>,
+}
+
+/// A backend of the database server. The server uses process ids again: only with the time of its start it is this one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(from = "(u32, u64)", into = "(u32, u64)")]
+pub struct Backend {
+    /// Its process id.
+    pub pid: u32,
+    /// When it began: microseconds since 1970, by the server's clock.
+    pub started: u64,
+}
+
+impl From<(u32, u64)> for Backend {
+    fn from((pid, started): (u32, u64)) -> Backend {
+        Backend { pid, started }
+    }
+}
+
+impl From<Backend> for (u32, u64) {
+    fn from(Backend { pid, started }: Backend) -> (u32, u64) {
+        (pid, started)
+    }
+}
+
+/// What tells a store of etcd from another one at the same addresses: one that was made anew, or restored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Store {
+    /// A random number.
+    pub id: u64,
+    /// All leases that nodes had in another store have ended: shares are given out.
+    pub ready: bool,
+}
+
+impl Store {
+    /// The key's value, which transactions compare.
+    pub fn text(self) -> String {
+        format!("{:016x} {}", self.id, if self.ready { "ready" } else { "new" })
+    }
+
+    /// Reads a key's value.
+    pub fn parse(text: &str) -> Option<Store> {
+        let (id, state) = text.split_once(' ')?;
+        Some(Store { id: u64::from_str_radix(id, 16).ok()?, ready: state == "ready" })
+    }
 }
 
 /// Where requests to cancel find a node's clients.
@@ -107,5 +152,30 @@ impl PoolRecord {
         } else {
             self.nodes.insert(node.to_owned(), entry);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recorded_connection_has_a_process_id_and_the_time_of_its_start() {
+        let connections = [("app".to_owned(), vec![Backend { pid: 20, started: 1_700_000_000_000_000 }])].into();
+        let text = serde_json::to_string(&Member { connections, ..Member::default() }).unwrap();
+        assert!(text.contains(r#""connections":{"app":[[20,1700000000000000]]}"#), "{text}");
+        let old = r#"{"incarnation":1,"beat":2,"backends":{"app":[20]}}"#;
+        assert!(
+            serde_json::from_str::<Member>(old).unwrap().connections.is_empty(),
+            "process ids alone identify nothing"
+        );
+    }
+
+    #[test]
+    fn a_store_is_read_as_it_was_written() {
+        for store in [Store { id: u64::MAX, ready: true }, Store { id: 7, ready: false }] {
+            assert_eq!(Store::parse(&store.text()), Some(store));
+        }
+        assert_eq!(Store::parse("x new"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! What a node asks of etcd, and etcd's replies. Values only; the caller encodes them.
 
-use crate::record::{Member, PoolRecord};
+use crate::record::{Member, PoolRecord, Store};
 
 /// A revision of etcd: of a key's last change, or of the whole store. 0: the key does not exist.
 pub type Revision = i64;
@@ -8,6 +8,8 @@ pub type Revision = i64;
 /// A key below the cluster's prefix.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Key {
+    /// `generation`.
+    Store,
     /// `node/NAME`.
     Member(String),
     /// `pool/NAME`.
@@ -17,6 +19,8 @@ pub enum Key {
 /// A key's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
+    /// Of the [`Key::Store`].
+    Store(Store),
     /// Of a [`Key::Member`].
     Member(Member),
     /// Of a [`Key::Pool`].
@@ -37,7 +41,7 @@ pub struct Stored {
 /// One request. Each is linearizable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// Reads all members and all pools, at one revision.
+    /// Reads the store's identity, all members and all pools, at one revision.
     ReadAll,
     /// Reads all members.
     ReadMembers,
@@ -47,11 +51,13 @@ pub enum Request {
     Commit(Txn),
 }
 
-/// A transaction: writes all, if each of these keys still has its revision, and otherwise nothing.
+/// A transaction: writes all, if each of these keys still has its revision, in this store, and otherwise nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Txn {
     /// The keys, and their expected revisions.
     pub compares: Vec<(Key, Revision)>,
+    /// The value of [`Key::Store`]: revisions of another store may be the same.
+    pub store: Option<Store>,
     /// The new values; `None` deletes.
     pub puts: Vec<(Key, Option<Value>)>,
 }

@@ -171,7 +171,7 @@ impl Engine {
             (Payload::LookedUp { id, answer }, _) => self.secret_answered(now, id, &answer, io),
             (Payload::Command { id, command }, _) => self.carry_out(now, from, id, command, io),
             (Payload::CloseServers(database), _) => self.close_servers_of(now, &database, io),
-            (Payload::Lease(until), _) => self.cluster.lapse.set(now, until),
+            (Payload::Lease(until, obstacle), _) => self.cluster.lapse.set(now, until, obstacle),
             (Payload::Peers(peers), _) => self.cluster.peering.set_nodes(peers),
             (Payload::ServerEnding(database), _) => self.cluster.budget.ending(&database),
             (Payload::ServerGoes(database), _) => self.cluster.budget.server_goes(&database),

@@ -189,6 +189,8 @@ pub(crate) enum ServerState {
 pub(crate) enum ServerPhase {
     /// Answers whether it is fit for the pool. For its pool it is still logging in.
     CheckingRole,
+    /// Says which backend it is. For its pool it is still logging in.
+    Identifying,
     /// Runs connect_query. For its pool it is still logging in.
     ConnectQuery,
     /// Idle in the pool.
@@ -420,7 +422,10 @@ impl ServerSlot {
 
     /// Whether it is still logging in for its pool.
     pub(crate) fn is_new(&self) -> bool {
-        matches!(self.phase(), None | Some(ServerPhase::CheckingRole | ServerPhase::ConnectQuery))
+        matches!(
+            self.phase(),
+            None | Some(ServerPhase::CheckingRole | ServerPhase::Identifying | ServerPhase::ConnectQuery)
+        )
     }
 }
 

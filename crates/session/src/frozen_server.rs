@@ -24,6 +24,7 @@ struct FrozenServer {
     read_only: Option<bool>,
     pid: u32,
     secret: Vec<u8>,
+    started: Option<u64>,
 }
 
 /// Writes a server. `None` if it is not clean.
@@ -49,6 +50,7 @@ pub fn freeze(server: &Server, table: &ParamTable) -> Option<Vec<u8>> {
         read_only: role.read_only,
         pid: server.cancel_key().pid,
         secret: server.cancel_key().secret.to_vec(),
+        started: server.started(),
     };
     postcard::to_stdvec(&frozen).ok()
 }
@@ -81,6 +83,7 @@ pub fn thaw(bytes: &[u8], table: &ParamTable) -> Option<Server> {
             server.statements.mark_doubtful(Key(key));
         }
     }
+    server.set_started(frozen.started);
     server.state.set_temporary(frozen.temporary);
     server.restore_role(Role { standby: frozen.standby, read_only: frozen.read_only });
     Some(server)
@@ -104,10 +107,11 @@ mod tests {
         }
         server.statements.touch(Key(1));
         server.statements.mark_doubtful(Key(2));
+        server.set_started(Some(5));
         let bytes = freeze(&server, &table).unwrap();
         let mut thawed = thaw(&bytes, &table).unwrap();
         assert_eq!((thawed.params(), thawed.cancel_key()), (server.params(), &key));
-        assert!(thawed.prove_clean().is_some());
+        assert!(thawed.prove_clean().is_some() && thawed.started() == Some(5));
         let order: Vec<u128> = thawed.statements.by_use().map(|(key, _)| key.0).collect();
         assert_eq!(order, [2, 3, 1]);
         assert_eq!(thawed.statements.touch(Key(1)), OnServer::Ready);

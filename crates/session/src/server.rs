@@ -72,6 +72,7 @@ pub struct Server {
     pub(crate) watched: Watched,
     role: Role,
     key: CancelKey,
+    started: Option<u64>,
 }
 
 /// The contents of the answers to our own query.
@@ -150,6 +151,7 @@ impl Server {
             watched: Watched::default(),
             role: Role::default(),
             key,
+            started: None,
         }
     }
 
@@ -242,6 +244,17 @@ impl Server {
     /// The key for cancelling its query.
     pub fn cancel_key(&self) -> &CancelKey {
         &self.key
+    }
+
+    /// When its backend began, in microseconds since 1970 by the server's clock; `None`: not known. With the process id, which
+    /// the server uses again, it identifies the backend.
+    pub fn started(&self) -> Option<u64> {
+        self.started
+    }
+
+    /// Its backend began then.
+    pub fn set_started(&mut self, started: Option<u64>) {
+        self.started = started;
     }
 
     /// Its part in replication, as it reports it.

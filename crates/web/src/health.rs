@@ -38,18 +38,24 @@ struct Known {
     /// When the workers were asked last, and what came of it.
     last: Option<(Instant, Finding)>,
     /// Their last answer.
-    answer: Option<ServiceAnswer>,
+    answer: Option<Service>,
 }
 
-/// The workers' own answer: whether they serve, and whether they shut down.
-type ServiceAnswer = (ServiceState, bool);
+/// The workers' own answer.
+#[derive(Clone)]
+struct Service {
+    serving: ServiceState,
+    draining: bool,
+    /// Why the process can't open a server connection.
+    obstacle: Option<String>,
+}
 
 /// What came of a question to the workers.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Finding {
-    Answered(ServiceAnswer),
+    Answered(Service),
     /// A worker is busy; the answer before, if there was one.
-    Busy(BusyWorker, Option<ServiceAnswer>),
+    Busy(BusyWorker, Option<Service>),
     Silent,
 }
 
@@ -61,23 +67,27 @@ impl Probe {
     async fn ask(&self) -> Finding {
         let came = Instant::now();
         let mut known = self.known.lock().await;
-        if let Some((asked, finding)) = known.last {
-            if asked >= came {
-                return finding;
+        if let Some((asked, finding)) = &known.last {
+            if *asked >= came {
+                return finding.clone();
             }
-            sleep_until(asked + PAUSE).await;
+            sleep_until(*asked + PAUSE).await;
         }
         let asked = Instant::now();
         let finding = match self.workers.prompt_report().await {
-            Ok((report, _)) => Finding::Answered((report.serving, report.draining)),
-            Err(ApiError::Busy(busy)) if busy.busy < MOST_BUSY => Finding::Busy(busy, known.answer),
+            Ok((report, _)) => Finding::Answered(Service {
+                serving: report.serving,
+                draining: report.draining,
+                obstacle: report.cluster.as_ref().and_then(|view| view.obstacle()),
+            }),
+            Err(ApiError::Busy(busy)) if busy.busy < MOST_BUSY => Finding::Busy(busy, known.answer.clone()),
             Err(ApiError::Busy(busy)) => Finding::Busy(busy, None),
             Err(_) => Finding::Silent,
         };
-        if let Finding::Answered(answer) = finding {
-            known.answer = Some(answer);
+        if let Finding::Answered(answer) = &finding {
+            known.answer = Some(answer.clone());
         }
-        known.last = Some((asked, finding));
+        known.last = Some((asked, finding.clone()));
         finding
     }
 }
@@ -94,14 +104,14 @@ pub(crate) async fn alive(State(probe): State<Probe>) -> Answer {
 
 /// Ready: new clients are accepted and served.
 pub(crate) async fn ready(State(probe): State<Probe>) -> Answer {
-    let (serving, draining) = match probe.ask().await {
+    let service = match probe.ask().await {
         Finding::Answered(answer) | Finding::Busy(_, Some(answer)) => answer,
         Finding::Busy(busy, None) => return no(&busy.to_string()),
         Finding::Silent => return no("the workers do not answer"),
     };
-    match serving {
-        _ if draining => no("shutting down"),
-        ServiceState::Active => ok("ready"),
+    match service.serving {
+        _ if service.draining => no("shutting down"),
+        ServiceState::Active => service.obstacle.map_or_else(|| ok("ready"), |why| no(&why)),
         ServiceState::Paused => no("paused"),
         ServiceState::Suspended => no("suspended"),
     }

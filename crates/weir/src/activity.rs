@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use weir_admin::{Activity, Backend, BackendKey, Signal};
 use weir_config::{Config, Pool};
-use weir_pgclient::{Answer, Connection};
+use weir_pgclient::{Answer, Connection, Error};
 use weir_pgwire::sql;
 
+use crate::cluster::Permit;
 use crate::pool_test::{Login, connect, login};
 
 /// How long connecting, logging in and the query may take together.
@@ -47,10 +48,10 @@ fn activity_query() -> String {
 }
 
 /// Reads what the backends of a pool's server do.
-pub(crate) fn read(config: &Config, pool: &Pool) -> Result<Activity, String> {
-    let (mut connection, user) = open(config, pool, APPLICATION)?;
-    let answer = connection.query(&activity_query()).map_err(|error| error.to_string())?;
-    let _ = connection.close();
+pub(crate) fn read(config: &Config, pool: &Pool, permit: Option<Permit>) -> Result<Activity, String> {
+    let mut look = open(config, pool, APPLICATION, permit)?;
+    let answer = look.query(&activity_query()).map_err(|error| error.to_string())?;
+    let user = look.end();
     let mut backends: Vec<Backend> = (0..answer.rows.len()).filter_map(|row| backend(&answer, row)).collect();
     let cut = backends.len() > ROWS;
     backends.truncate(ROWS);
@@ -59,7 +60,13 @@ pub(crate) fn read(config: &Config, pool: &Pool) -> Result<Activity, String> {
 }
 
 /// Sends a signal to a backend that still does what the key says.
-pub(crate) fn signal(config: &Config, pool: &Pool, backend: BackendKey, signal: Signal) -> Result<bool, String> {
+pub(crate) fn signal(
+    config: &Config,
+    pool: &Pool,
+    permit: Option<Permit>,
+    backend: BackendKey,
+    signal: Signal,
+) -> Result<bool, String> {
     let BackendKey { process_id, started: Some(started), transaction, query } = backend else {
         return Err("the pool's user may not see this process, so it can't be told from a later one".to_owned());
     };
@@ -82,9 +89,10 @@ pub(crate) fn signal(config: &Config, pool: &Pool, backend: BackendKey, signal: 
         "with found as materialized (select pid from pg_catalog.pg_stat_activity where pid = {process_id} and {began} \
          and {transacts} and {runs}) select pg_catalog.{function}(pid) from found"
     );
-    let (mut connection, _) = open(config, pool, APPLICATION)?;
-    let sent = connection.value(&text.replace(" as materialized", materialized(&connection)));
-    let _ = connection.close();
+    let mut look = open(config, pool, APPLICATION, permit)?;
+    let text = text.replace(" as materialized", materialized(&look.connection));
+    let sent = look.connection.value(&text);
+    look.end();
     sent.map(|value| value.as_deref() == Some("t")).map_err(|error| error.to_string())
 }
 
@@ -96,8 +104,30 @@ fn materialized(connection: &Connection) -> &'static str {
     if version.is_some_and(|major| major < 12) { " as" } else { " as materialized" }
 }
 
-/// A read-only connection with the pool's own login, and its user.
-pub(crate) fn open(config: &Config, pool: &Pool, application: &str) -> Result<(Connection, String), String> {
+/// A short read-only connection with the pool's own login.
+pub(crate) struct Look {
+    connection: Connection,
+    user: String,
+    permit: Option<Permit>,
+}
+
+impl Look {
+    pub(crate) fn query(&mut self, text: &str) -> Result<Answer, Error> {
+        self.connection.query(text)
+    }
+
+    /// Ends the connection; returns its user.
+    pub(crate) fn end(self) -> String {
+        // A permit is for another connection when the server counts this one no more.
+        if self.connection.end().is_ok() {
+            self.permit.into_iter().for_each(Permit::ended);
+        }
+        self.user
+    }
+}
+
+/// Opens such a connection. `permit`: it is one of this node's share, which ends with the node's lease.
+pub(crate) fn open(config: &Config, pool: &Pool, application: &str, permit: Option<Permit>) -> Result<Look, String> {
     let Login::As { user, password } = login(config, pool) else {
         return Err("the pool logs in with each client's own password, and Weir knows none of them".to_owned());
     };
@@ -107,8 +137,9 @@ pub(crate) fn open(config: &Config, pool: &Pool, application: &str) -> Result<(C
         ("statement_timeout", STATEMENT_TIMEOUT),
         ("default_transaction_read_only", "on"),
     ];
-    let opened = connect(TIMEOUT, config, pool, (&user, password.as_deref()), &options);
-    opened.map(|connection| (connection, user)).map_err(|error| error.text)
+    let timeout = permit.as_ref().map_or(TIMEOUT, |permit| permit.limit(TIMEOUT));
+    let opened = connect(timeout, config, pool, (&user, password.as_deref()), &options);
+    opened.map(|connection| Look { connection, user, permit }).map_err(|error| error.text)
 }
 
 /// A backend; none if the row is incomplete.

@@ -8,6 +8,7 @@ use weir_config::{Config, Pool};
 use weir_pgclient::{Answer, Error};
 
 use crate::activity::open;
+use crate::cluster::Permit;
 use crate::pool_test::OF_CLIENTS;
 
 /// The name by which the connection is recognised at the server.
@@ -16,9 +17,9 @@ const APPLICATION: &str = "weir capacity";
 const ROLES: usize = 50;
 
 /// Reads the limit and the connections of the pool's first server.
-pub(crate) fn read(config: &Config, pool: &Pool) -> Result<ServerCapacity, String> {
-    let (mut connection, user) = open(config, pool, APPLICATION)?;
-    let mut ask = |query: &str| connection.query(query).map_err(|error: Error| error.to_string());
+pub(crate) fn read(config: &Config, pool: &Pool, permit: Option<Permit>) -> Result<ServerCapacity, String> {
+    let mut look = open(config, pool, APPLICATION, permit)?;
+    let mut ask = |query: &str| look.query(query).map_err(|error: Error| error.to_string());
     let limits = ask("select pg_catalog.current_setting('max_connections') as most, (select sum(setting::int) from \
          pg_catalog.pg_settings where name in ('superuser_reserved_connections', 'reserved_connections')) as reserved")?;
     let roles = ask(&format!(
@@ -26,7 +27,7 @@ pub(crate) fn read(config: &Config, pool: &Pool) -> Result<ServerCapacity, Strin
          from pg_catalog.pg_stat_activity where pid <> pg_catalog.pg_backend_pid() and {OF_CLIENTS} \
          group by datname, usename order by count(*) desc, datname, usename limit {ROLES}"
     ))?;
-    let _ = connection.close();
+    let user = look.end();
     let limit = |name: &str| number(&limits, 0, name).ok_or_else(|| format!("the server did not show its {name}"));
     Ok(ServerCapacity {
         max_connections: limit("most")?,

@@ -27,6 +27,7 @@ use weir_config::{
 use weir_runtime::{Fit, Reread};
 use weir_web::Versions;
 
+use crate::cluster::{Permit, Permits};
 use crate::replace::{ReplaceError, replace};
 use crate::shared_config::{Revised, Shared};
 use crate::{activity, capacity, load, pool_test, readable_secrets};
@@ -46,6 +47,8 @@ pub(crate) struct ConfigStore {
     accounts: Mutex<Arc<Accounts>>,
     /// The history of the configuration; none before serving.
     versions: OnceLock<Versions>,
+    /// Connections beside the pools' servers.
+    permits: Permits,
 }
 
 struct Current {
@@ -123,7 +126,18 @@ impl ConfigStore {
         let current = Current { file: text, text: in_force, running, former, edits, config: Arc::new(config.clone()) };
         let (current, accounts) = (Mutex::new(current), Mutex::new(config.web.accounts.clone()));
         let (file, adjust) = (file.to_owned(), Box::new(adjust));
-        Ok((ConfigStore { file, adjust, current, shared, accounts, versions: OnceLock::new() }, config))
+        Ok((
+            ConfigStore {
+                file,
+                adjust,
+                current,
+                shared,
+                accounts,
+                versions: OnceLock::new(),
+                permits: Permits::default(),
+            },
+            config,
+        ))
     }
 
     /// Reads the file again, or only those that it names, and applies the changes that could not be written.
@@ -297,6 +311,17 @@ impl ConfigStore {
         Ok(Arc::new(config))
     }
 
+    /// A connection beside a pool's servers, if nodes share that pool.
+    fn permit(&self, pool: &str) -> Result<Option<Permit>, String> {
+        let is_shared = self.in_force().shared_budget(pool).is_some();
+        is_shared.then(|| self.permits.take(pool)).transpose()
+    }
+
+    /// Connections beside the pools' servers.
+    pub(crate) fn permits(&self) -> &Permits {
+        &self.permits
+    }
+
     fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -342,23 +367,29 @@ impl ConfigAccess for ConfigStore {
         let fallback = config.fallback.as_ref().filter(|pool| pool.name == name);
         let pool = config.pools.get(name).or(fallback);
         let pool = pool.ok_or_else(|| ChangeError::Missing(EntryKind::Pool, name.to_owned()))?;
-        Ok(pool_test::test_pool(&config, pool))
+        let permit = match self.permit(name) {
+            Ok(permit) => permit,
+            Err(why) => return Ok(Err(why)),
+        };
+        let tested = pool_test::test_pool(&config, pool, permit.as_ref());
+        permit.filter(|_| tested.is_ok()).into_iter().for_each(Permit::ended);
+        Ok(tested)
     }
 
     fn activity(&self, pool: &str) -> Result<Activity, String> {
         let config = self.current().config.clone();
-        activity::read(&config, &served(&config, pool)?)
+        activity::read(&config, &served(&config, pool)?, self.permit(pool)?)
     }
 
     fn capacity(&self, pool: &str, server: &Target) -> Result<ServerCapacity, String> {
         let config = self.current().config.clone();
-        let pool = Pool { targets: vec![server.clone()], ..served(&config, pool)? };
-        capacity::read(&config, &pool)
+        let at = Pool { targets: vec![server.clone()], ..served(&config, pool)? };
+        capacity::read(&config, &at, self.permit(pool)?)
     }
 
     fn signal(&self, pool: &str, backend: BackendKey, signal: Signal) -> Result<bool, String> {
         let config = self.current().config.clone();
-        activity::signal(&config, &served(&config, pool)?, backend, signal)
+        activity::signal(&config, &served(&config, pool)?, self.permit(pool)?, backend, signal)
     }
 }
 

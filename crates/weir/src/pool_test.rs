@@ -13,6 +13,8 @@ use weir_config::{Config, Encryption, LoginFailure, Pool};
 use weir_pgclient::{Bounds, Connection, DeadlineSocket, Error, Params, Transport};
 use weir_runtime::ServerTls;
 
+use crate::cluster::Permit;
+
 /// How long connecting, logging in and the queries may take together.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes that a server may send; the answers of a test take a few thousand.
@@ -36,10 +38,14 @@ pub(crate) enum Login {
     Unknown,
 }
 
-/// Tests one pool: what its server reports, or why it failed.
-pub(crate) fn test_pool(config: &Config, pool: &Pool) -> Result<PoolTestResult, String> {
+/// Tests one pool: what its server reports, or why it failed. `permit`: the connection is one of this node's share.
+pub(crate) fn test_pool(config: &Config, pool: &Pool, permit: Option<&Permit>) -> Result<PoolTestResult, String> {
+    let timeout = permit.map_or(TIMEOUT, |permit| permit.limit(TIMEOUT));
     match login(config, pool) {
-        Login::As { user, password } => ask(config, pool, &user, password.as_deref()).map_err(|error| error.text),
+        Login::As { user, password } => {
+            let login = (user.as_str(), password.as_deref());
+            ask_with_timeout(timeout, config, pool, login).map_err(|error| error.text)
+        }
         Login::Unknown => {
             Err("it logs in with each client's own password, and none is known: give a user and a password".into())
         }
@@ -191,7 +197,7 @@ fn query_server(mut connection: Connection, encrypted: bool, begun: Instant) -> 
     let superuser_reserved_connections = number(setting("superuser_reserved_connections")?);
     let open = format!("select count(*) from pg_catalog.pg_stat_activity where {OF_CLIENTS}");
     let connections = number(connection.value(&open)?.unwrap_or_default());
-    connection.close()?;
+    connection.end()?;
     let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
     Ok(PoolTestResult {
         encrypted,

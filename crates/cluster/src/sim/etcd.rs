@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::record::Store;
 use crate::request::{Key, Reply, Request, Revision, Stored, Value};
 
 #[derive(Default)]
@@ -18,7 +19,8 @@ impl Etcd {
             Request::ReadPools(after) => self.read(|key, revision| matches!(key, Key::Pool(_)) && revision > *after),
             Request::Commit(txn) => {
                 let at = |key: &Key| self.keys.get(key).map_or(0, |(revision, _)| *revision);
-                if txn.compares.iter().any(|(key, revision)| at(key) != *revision) {
+                let is_other = txn.store.is_some_and(|store| self.store() != Some(store));
+                if is_other || txn.compares.iter().any(|(key, revision)| at(key) != *revision) {
                     return Reply::Conflict;
                 }
                 self.revision += 1;
@@ -40,6 +42,18 @@ impl Etcd {
             value: value.clone(),
         };
         Reply::Read(self.revision, self.keys.iter().filter(|(key, (at, _))| wanted(key, *at)).map(stored).collect())
+    }
+
+    /// It comes back without anything.
+    pub(super) fn lose_all(&mut self) {
+        *self = Etcd::default();
+    }
+
+    pub(super) fn store(&self) -> Option<Store> {
+        match self.keys.get(&Key::Store) {
+            Some((_, Value::Store(store))) => Some(*store),
+            _ => None,
+        }
     }
 
     pub(super) fn pool(&self, name: &str) -> Option<&crate::record::PoolRecord> {

@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use weir_base::{Span, Time};
 
+use crate::ending::Ending;
 use crate::fair::Usage;
-use crate::members::{Ending, Lost};
+use crate::members::Lost;
 use crate::node::{Budget, Grants, Node};
 use crate::sim::Bug;
 use crate::sim::random::Random;
@@ -195,6 +196,17 @@ impl Host {
             let most = if random.chance(30) { 15_000_000 } else { 500_000 };
             (0..open).for_each(|_| pool.orphans.push(now + random.below(most)));
         }
+    }
+
+    /// The database server was started again: it has nothing of this node any more.
+    pub(super) fn server_ended(&mut self, now: u64) {
+        for pool in self.pools.values_mut() {
+            (pool.open, pool.active) = (0, 0);
+            pool.ending.clear();
+            pool.orphans.clear();
+        }
+        self.ender.iter_mut().filter(|ender| ender.result.is_none()).for_each(|ender| ender.result = Some((None, now)));
+        self.old_server_ended();
     }
 
     /// The process closes its connections, waits for their ends, and gives its shares away then.

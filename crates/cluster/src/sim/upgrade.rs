@@ -85,6 +85,14 @@ impl Host {
         old.pools.values_mut().for_each(|pool| pool.open = 0);
     }
 
+    /// The database server has ended the old process's connections.
+    pub(super) fn old_server_ended(&mut self) {
+        for pool in self.old.iter_mut().flat_map(|old| old.pools.values_mut()) {
+            pool.open = 0;
+            pool.ending.clear();
+        }
+    }
+
     /// What the new process leaves to the old one.
     pub(super) fn left(&self, pool: &str) -> u32 {
         if self.node.bug == Some(Bug::BothCountShare) {

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::node::{Budget, Standing};
-use crate::record::PoolRecord;
+use crate::record::{Entry, PoolRecord};
 use crate::request::{Reply, Request};
 use crate::sim::Bug;
 use crate::sim::etcd::Etcd;
 use crate::sim::host::{Departure, Ender, Host, end_of};
 use crate::sim::random::Random;
+use crate::sim::server::Server;
 
 /// True time is in microseconds; this is a step.
 const STEP: u64 = 50_000;
@@ -55,6 +56,9 @@ pub(super) struct Seen {
     pub(super) budgets: u64,
     /// Dead processes whose connections were ended by the one that followed.
     pub(super) orphans: u64,
+    /// Restarts of the database server, and losses of all that etcd had.
+    pub(super) restarts: u64,
+    pub(super) losses: u64,
 }
 
 impl Seen {
@@ -71,6 +75,8 @@ impl Seen {
         self.upgrades_failed += other.upgrades_failed;
         self.budgets += other.budgets;
         self.orphans += other.orphans;
+        self.restarts += other.restarts;
+        self.losses += other.losses;
     }
 }
 
@@ -84,7 +90,14 @@ pub(super) struct World {
     random: Random,
     /// Of the changes of the configuration.
     changes: Random,
+    /// Of restarts of the server and of etcd.
+    restarts: Random,
+    server: Server,
     etcd: Etcd,
+    /// What was recorded of pools when etcd lost it, until its new store is ready.
+    lost_shares: BTreeMap<String, u32>,
+    /// By node and pool: see [`World::note_unknown_floors`].
+    unknown_floors: BTreeMap<(String, String), u32>,
     etcd_down_until: u64,
     slow_until: u64,
     hosts: Vec<Host>,
@@ -114,7 +127,11 @@ impl World {
             now: 0,
             random,
             changes: Random(seed ^ 0x00c0_ffee),
+            restarts: Random(seed ^ 0x0ddb_a115),
+            server: Server::new(),
             etcd: Etcd::default(),
+            lost_shares: BTreeMap::new(),
+            unknown_floors: BTreeMap::new(),
             etcd_down_until: 0,
             slow_until: 0,
             processes: vec![0; hosts.len()],
@@ -134,6 +151,7 @@ impl World {
             if self.now < FAULTS {
                 self.fail();
                 self.change_budgets();
+                self.begin_anew();
             }
             if self.now < FAULTS + 10_000_000 && self.random.chance(2) {
                 self.change_demand();
@@ -146,7 +164,8 @@ impl World {
             if let Some(kept) = self.kept.take() {
                 return Err(kept);
             }
-            self.end_lost();
+            self.record_connections();
+            self.end_lost()?;
             self.check_budgets()?;
             if self.now > QUIET && !moved {
                 let progress = self.check_progress();
@@ -226,6 +245,44 @@ impl World {
         self.budgets.values_mut().for_each(|old| *old = budget(&mut self.changes));
         for host in &mut self.hosts {
             host.adopts = Some((self.now + self.changes.below(5_000_000), self.budgets.clone()));
+        }
+    }
+
+    /// The database server is started again, or etcd comes back empty; each in about every other seed.
+    fn begin_anew(&mut self) {
+        if self.restarts.below(2 * FAULTS / STEP) == 0 {
+            self.seen.restarts += 1;
+            let pools: Vec<String> = self.budgets.keys().cloned().collect();
+            self.server.restart(self.now, &pools, &mut self.restarts);
+            self.hosts.iter_mut().for_each(|host| host.server_ended(self.now));
+        }
+        if self.restarts.below(2 * FAULTS / STEP) == 0 {
+            self.seen.losses += 1;
+            for name in self.budgets.keys() {
+                let shared = self.etcd.pool(name).map_or(0, PoolRecord::shared);
+                let before = self.lost_shares.entry(name.clone()).or_default();
+                *before = shared.max(*before);
+            }
+            self.etcd.lose_all();
+        }
+    }
+
+    /// Nodes know which backends they have.
+    fn record_connections(&mut self) {
+        for host in &mut self.hosts {
+            if !host.runs(self.now) {
+                continue;
+            }
+            let open = |pool: &String| host.pools[pool].open + host.of_old(self.now, pool).0;
+            let counts: Vec<(String, u32)> = host.pools.keys().map(|pool| (pool.clone(), open(pool))).collect();
+            let mut connections = BTreeMap::new();
+            for (pool, count) in counts {
+                let has = self.server.connections(self.now, (&host.name, &pool), count);
+                if !has.is_empty() {
+                    connections.insert(pool, has);
+                }
+            }
+            host.node.set_connections(connections);
         }
     }
 
@@ -324,7 +381,9 @@ impl World {
                 let has = self.etcd.pool(pool).is_some_and(|record| record.nodes.contains_key(&host.name));
                 has && !orphans.contains_key(*pool)
             };
-            let kept = self.budgets.keys().find(record).filter(|_| last.is_some());
+            // Others restate what they know of the floors in a store that was lost.
+            let is_calm = self.seen.losses == 0;
+            let kept = self.budgets.keys().find(record).filter(|_| last.is_some() && is_calm);
             self.kept = kept.map(|pool| format!("{} has left, and has a share of {pool}", host.name));
         } else {
             self.seen.left_hastily += u64::from(last.is_some());
@@ -384,7 +443,7 @@ impl World {
                     crate::request::Value::Member(member) => {
                         member.fenced && stored.key == crate::request::Key::Member(self.hosts[at].name.clone())
                     }
-                    crate::request::Value::Pool(_) => false,
+                    crate::request::Value::Pool(_) | crate::request::Value::Store(_) => false,
                 };
                 if let Reply::Read(_, all) = &reply {
                     self.seen.fenced_returns += u64::from(all.iter().any(fenced));
@@ -400,7 +459,7 @@ impl World {
     }
 
     /// Lost nodes' connections are ended at the server.
-    fn end_lost(&mut self) {
+    fn end_lost(&mut self) -> Result<(), String> {
         for at in 0..self.hosts.len() {
             let (now, host) = (self.now, &mut self.hosts[at]);
             if !host.runs(now) {
@@ -410,6 +469,9 @@ impl World {
                 Some(ender) if ender.result.is_none() && ender.done <= now => {
                     let (name, pool, floor) = (ender.lost.node.clone(), ender.lost.pool.clone(), ender.ending.floor);
                     let own = name == host.name;
+                    if let Some(victim) = self.server.foreign_victim(&pool, &ender.ending) {
+                        return Err(format!("an end of {}: {victim:?} of {pool}, which is not of the cluster", &name));
+                    }
                     let left =
                         if own { self.end_orphans(at, &pool) } else { self.end_connections_of(&name, &pool, floor) };
                     let left = (!self.random.chance(10)).then_some(left);
@@ -426,6 +488,7 @@ impl World {
                 _ => {}
             }
         }
+        Ok(())
     }
 
     /// Returns how many are left.
@@ -457,13 +520,42 @@ impl World {
         has.orphans(self.now)
     }
 
+    /// What a killed process had, and the floors on its disk: nobody may know of them when etcd has lost everything, until the node has closed
+    /// those connections.
+    fn note_unknown_floors(&mut self) {
+        for host in self.hosts.iter().filter(|_| self.seen.losses > 0) {
+            for (name, pool) in &host.pools {
+                let entry = self.etcd.pool(name).map_or_else(Entry::default, |record| record.entry(&host.name));
+                let floor = host.grants.pools.get(name).map_or(0, |grant| grant.floor).saturating_sub(entry.floor);
+                let orphans = pool.orphans(self.now);
+                let before = self.unknown_floors.entry((host.name.clone(), name.clone())).or_default();
+                let rest = (*before).min(host.at_server(self.now, name) + orphans);
+                // One that is frozen, and whose share no other node has read before.
+                let is_silent =
+                    host.node.store() != self.etcd.store() && entry == Entry::default() && !host.runs(self.now);
+                let silent = if is_silent { host.used(self.now, name) } else { 0 };
+                *before = rest.max(floor + orphans.saturating_sub(entry.share)).max(silent);
+            }
+        }
+    }
+
     /// What all have, or may open, is at most the sum of their shares, which is at most the budget, but for one that was reduced.
-    fn check_budgets(&self) -> Result<(), String> {
+    fn check_budgets(&mut self) -> Result<(), String> {
+        if self.etcd.store().is_some_and(|store| store.ready) {
+            self.lost_shares.clear();
+        }
+        self.note_unknown_floors();
         for (name, budget) in &self.budgets {
-            let used = |host: &Host| host.used(self.now, name);
-            let sum: u32 = self.hosts.iter().map(used).sum();
             let record = self.etcd.pool(name);
-            let shared = record.map_or(0, PoolRecord::shared);
+            let unknown = &self.unknown_floors;
+            let used = |host: &Host| {
+                let unknown = unknown.get(&(host.name.clone(), name.clone())).copied().unwrap_or(0);
+                host.used(self.now, name).saturating_sub(unknown)
+            };
+            let sum: u32 = self.hosts.iter().map(used).sum();
+            // Before a new store is ready, what was shared in the one before counts.
+            let before = self.lost_shares.get(name).copied().unwrap_or(0);
+            let shared = record.map_or(0, PoolRecord::shared).max(before);
             if sum > shared {
                 let all: Vec<u32> = self.hosts.iter().map(used).collect();
                 return Err(format!(

@@ -31,6 +31,8 @@ pub(crate) struct Diagnosis<'a> {
     pub(crate) pool: &'a PoolSlot,
     /// The host that the pool waits for, if that is away.
     pub(crate) away: Option<&'a AwayHost>,
+    /// Why this process may open no server of a pool that nodes share.
+    pub(crate) obstacle: Option<&'a str>,
     /// Whether a server of the pool is lent to another worker.
     pub(crate) is_lent: &'a dyn Fn(Peer) -> bool,
 }
@@ -87,7 +89,8 @@ impl Diagnosis<'_> {
             return (Cause::ServerSlow, text);
         }
         if now_in.login == 0 && slot.quota.is_limited() {
-            return (Cause::LimitReached, format!("{} {holders}", self.shared_limits()));
+            let why = self.obstacle.map_or_else(|| self.shared_limits(), |why| format!("No server is allowed: {why}."));
+            return (Cause::LimitReached, format!("{why} {holders}"));
         }
         (Cause::ServerSlow, format!("A server's login has not finished. {holders}"))
     }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use weir_base::{Host, Target, Time};
+use weir_session::auth_query::AuthQuery;
 
 use crate::backends::hosts::Attempt;
 use crate::secured::Secured;
@@ -30,6 +31,8 @@ pub(crate) struct Connection {
     pub(super) reported: Vec<(String, String)>,
     /// What a helper hashes for its login.
     hashing: Option<SaltedKey>,
+    /// The query by which it identifies its backend.
+    pub(super) identifying: Option<AuthQuery>,
 }
 
 impl Connection {
@@ -45,6 +48,7 @@ impl Connection {
             connected_at: now,
             reported: Vec::new(),
             hashing: None,
+            identifying: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The steps of our login at a server: encryption, the login itself, and the queries before its first client.
 //!
 //! ```text
-//! connecting → (SSL request → TLS handshake) → login → (checking role) → (connect query) → idle
+//! connecting → (SSL request → TLS handshake) → login → (checking role) → (identifying) → (connect query) → idle
 //! idle → (checking) → (syncing parameters) → linked → (resetting → (connect query again)) → idle → … → closed
 //! ```
 //!
@@ -14,9 +14,10 @@ use weir_auth::{Secret, Trust};
 use weir_base::{Host, Peer};
 use weir_config::Encryption;
 use weir_pgwire::put_front;
+use weir_session::auth_query::{AuthQuery, AuthQueryResult};
 use weir_session::server_login::{Credentials, ServerLogin, ServerLoginStep};
 use weir_session::startup::Replication;
-use weir_session::{Clean, Refusal, ServerError};
+use weir_session::{Clean, ProtocolViolation, Refusal, ServerError};
 
 use crate::backends::hosts::{Fitness, fitness};
 use crate::common::Cx;
@@ -28,6 +29,11 @@ use crate::traffic::wire::Wire;
 
 /// The protocol that PostgreSQL registered for ALPN.
 const ALPN: &[u8] = b"postgresql";
+
+/// When a backend began, if it is the one whose process id the server has reported: another pooler between reports its own.
+const BACKEND_START: &str = "SELECT pid::pg_catalog.text, (extract(epoch from backend_start) * 1000000)::pg_catalog.int8\
+                             ::pg_catalog.text FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) \
+                             WHERE pid::pg_catalog.text = $1";
 
 /// What follows a step of a login.
 pub(crate) enum NextStep {
@@ -176,6 +182,37 @@ pub(crate) fn ask<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot, query: &st
         *phase = next;
         up.own_query(query, &mut cx.sessions.scratch, &mut Wire::new(cx.io, Peer::NONE, peer, &[], None));
     }
+}
+
+/// Asks a server which backend it is; `server_connect_timeout` covers it.
+pub(crate) fn identify<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot) {
+    let peer = server.peer;
+    let Some((up, phase)) = server.up() else { return };
+    *phase = ServerPhase::Identifying;
+    let pid = up.cancel_key().pid.to_string();
+    let mut wire = Wire::new(cx.io, Peer::NONE, peer, &[], None);
+    let query = AuthQuery::begin(up, BACKEND_START, &pid, &mut cx.sessions.scratch, &mut wire);
+    server.connection.identifying = Some(query);
+}
+
+/// Handles input of a server that says which backend it is. Returns the answer, once it is complete.
+///
+/// # Errors
+/// When the server can't be trusted any more.
+pub(crate) fn identified<I: Io>(
+    cx: &Cx<'_, I>,
+    server: &mut ServerSlot,
+    bytes: &[u8],
+) -> Result<Option<AuthQueryResult>, ProtocolViolation> {
+    let Some(mut query) = server.connection.identifying.take() else { return Ok(None) };
+    let Some((up, _)) = server.up() else { return Ok(None) };
+    let answer = query.feed(up, bytes, &cx.sessions.params)?;
+    match &answer {
+        None => server.connection.identifying = Some(query),
+        Some(Ok(Some(found))) => up.set_started(found.secret.as_deref().and_then(|text| text.parse().ok())),
+        Some(_) => {}
+    }
+    Ok(answer)
 }
 
 /// A server is ready for its first client: clients of the pool get its reported parameters from now on.

@@ -38,7 +38,8 @@ impl Default for NodeBudget {
 }
 
 impl NodeBudget {
-    /// Takes over other limits; `servers` counts those of a database. Returns whether the limits end at another time.
+    /// Takes over other limits; `servers` counts those of a database. Returns whether the limits end at another time,
+    /// or another reason keeps this node from having any.
     pub(crate) fn set(&mut self, mut limits: SharedLimits, servers: impl Fn(&str) -> u32) -> bool {
         if let Some(left) = limits.left_to_other.take() {
             self.left_to_other = left;
@@ -52,7 +53,7 @@ impl NodeBudget {
         if limits.until > self.limits.until {
             self.forced = false;
         }
-        let differs = limits.until != self.limits.until;
+        let differs = limits.until != self.limits.until || limits.view.obstacle() != self.limits.view.obstacle();
         self.limits = limits;
         differs
     }

@@ -51,8 +51,8 @@ pub(crate) enum Payload {
     CloseServers(Arc<str>),
     /// A database that nodes share has this many servers too many: those in use are closed when they are released.
     CloseReleased(Arc<str>, u32),
-    /// The node's lease ends then.
-    Lease(Time),
+    /// The node's lease ends then; why it can't get one.
+    Lease(Time, Option<Arc<str>>),
     /// Where requests to cancel find the clients of each node.
     Peers(Arc<NodePeers>),
     /// To worker 0: a server of this database, which nodes share, is closed, and counts until the server has ended it.

@@ -141,6 +141,7 @@ impl Engine {
         server.clock.received(now);
         match server.phase() {
             None => return self.login_bytes(now, server, bytes, io),
+            Some(ServerPhase::Identifying) => return self.identity_bytes(now, server, bytes, io),
             Some(ServerPhase::AuthQuery(query)) => return self.auth_query_bytes(now, server, query, bytes, io),
             Some(ServerPhase::Streaming) => return self.stream_to_client(now, server, bytes, io),
             Some(_) => {}

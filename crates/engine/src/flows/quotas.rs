@@ -51,13 +51,15 @@ impl Engine {
         io: &mut I,
     ) -> Vec<(String, u32, u32)> {
         let (until, peers) = (limits.until, limits.peers.clone());
+        let obstacle: Option<Arc<str>> = limits.view.obstacle().map(Arc::from);
         if *self.cluster.budget.peers() != peers {
             let message = || Message(Payload::Peers(peers.clone()));
             (0..self.common.workers()).for_each(|to| io.post(WorkerId(to), message(), None));
         }
         let counter = &self.cluster.counter;
         if self.cluster.budget.set(limits, |name| counter.servers_of(name)) {
-            (0..self.common.workers()).for_each(|to| io.post(WorkerId(to), Message(Payload::Lease(until)), None));
+            let message = || Message(Payload::Lease(until, obstacle.clone()));
+            (0..self.common.workers()).for_each(|to| io.post(WorkerId(to), message(), None));
         }
         self.shrink_shared(now, io);
         let (counter, budget) = (&self.cluster.counter, &self.cluster.budget);

@@ -169,7 +169,7 @@ impl Engine {
     /// A server has logged in: checks whether it is fit for its pool.
     fn check_role<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         match login::check_role(self.pools.get(server.pool), &mut server) {
-            Fitness::Fits => self.run_connect_query(now, server, io),
+            Fitness::Fits => self.identify(now, server, io),
             Fitness::Unfit(why) => self.unfit(now, server, why, io),
             Fitness::Ask { query, .. } => {
                 login::ask(cx!(self, now, io), &mut server, query, ServerPhase::CheckingRole);
@@ -181,6 +181,40 @@ impl Engine {
     fn unfit<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
         self.end_connection(&server, io);
         self.login_failed(now, server, FailedLogin::not_ready(own_error(why.to_owned())), io);
+    }
+
+    /// A server is fit for its pool. If nodes share that, another node may have to find its backend: it is asked for what
+    /// identifies that.
+    fn identify<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+        let is_shared = self.common.config().shared_budget(&self.pools.get(server.pool).name).is_some();
+        // A walsender knows no extended protocol.
+        if !is_shared || server.dedicated.is_some() {
+            return self.run_connect_query(now, server, io);
+        }
+        login::identify(cx!(self, now, io), &mut server);
+        self.peers.put_server(server);
+    }
+
+    /// Handles bytes of a server that says which backend it is.
+    pub(crate) fn identity_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
+        if self.grant_is_void(now, server.pool, server.granted_at) {
+            return self.login_lapsed(now, server, io);
+        }
+        match login::identified(cx!(self, now, io), &mut server, bytes) {
+            Ok(None) => self.peers.put_server(server),
+            Ok(Some(answer)) => {
+                if let Err(error) = answer {
+                    let text = format_args!("the server does not say when its backend began: {}", error.message);
+                    self.log_server(Level::Info, &server, text, io);
+                }
+                self.run_connect_query(now, server, io);
+            }
+            Err(weir_session::ProtocolViolation(what)) => {
+                self.end_connection(&server, io);
+                let error = own_error(format!("unexpected response from server: {what}"));
+                self.login_failed(now, server, FailedLogin::lasting(error), io);
+            }
+        }
     }
 
     /// A server is fit for its pool: runs connect_query, if there is one.
@@ -212,7 +246,7 @@ impl Engine {
                 match login::check_role(self.pools.get(server.pool), &mut server) {
                     Fitness::Ask { row, why, .. } if row != found => self.unfit(now, server, why, io),
                     Fitness::Unfit(why) => self.unfit(now, server, why, io),
-                    _ => self.run_connect_query(now, server, io),
+                    _ => self.identify(now, server, io),
                 }
             }
             outcome => {

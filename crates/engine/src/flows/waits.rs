@@ -12,12 +12,14 @@ use crate::port::Io;
 impl Engine {
     /// Calls `make` with the input of a pool's diagnosis.
     fn diagnose<R>(&self, now: Time, ix: PoolIx, make: impl FnOnce(&Diagnosis<'_>) -> R) -> R {
+        let is_shared = self.common.config().shared_budget(&self.pools.get(ix).name).is_some();
         make(&Diagnosis {
             now,
             config: self.common.config(),
             peers: &self.peers,
             pool: self.pools.get(ix),
             away: self.pools.get(ix).login.waits_at().and_then(|target| self.backends.throttle.away(target)),
+            obstacle: self.cluster.lapse.obstacle().filter(|_| is_shared),
             is_lent: &|server| self.is_lent(server),
         })
     }

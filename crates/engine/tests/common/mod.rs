@@ -13,7 +13,7 @@ use weir_config::{Config, Method, Pool, SslMode};
 use weir_engine::Message;
 use weir_engine::port::{About, Answer, Gone, Handshake, Input, Io, Level, Response, Signal, Work};
 use weir_engine::{Engine, Setup, StatementMemory};
-use weir_pgwire::{put_back, put_front};
+use weir_pgwire::{Column, ColumnType, put_back, put_front};
 
 /// A call of the engine other than a send.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -401,6 +401,15 @@ impl World {
 
     /// A server accepts the login.
     pub(crate) fn log_in(&mut self, server: Peer) {
+        self.begin_login(server);
+        if says(self.port.sent.get(&server).map_or(&[][..], Vec::as_slice), "pg_stat_get_activity") {
+            self.received(server);
+            self.bytes(server, &backend_start(Some("1700000000000000")));
+        }
+    }
+
+    /// A server connects and logs in; it is not asked yet which backend it is.
+    pub(crate) fn begin_login(&mut self, server: Peer) {
         self.input(Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote: None });
         let mut bytes = Vec::new();
         put_back::auth_ok(&mut bytes);
@@ -434,6 +443,20 @@ impl World {
         let job = self.requested_help().expect("a helper was asked");
         self.input(Input::Helped { job, answer: Answer::Config(Ok(Arc::new(config))) });
     }
+}
+
+/// A server says when its backend began, or that it does not know.
+pub(crate) fn backend_start(start: Option<&str>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_back::parse_complete(&mut bytes);
+    put_back::bind_complete(&mut bytes);
+    let column = |name| Column { name, kind: ColumnType::Text };
+    put_back::row_description(&mut bytes, &[column("pid"), column("start")]);
+    if let Some(start) = start {
+        put_back::data_row(&mut bytes, &[Some(b"77"), Some(start.as_bytes())]);
+    }
+    bytes.extend(done(if start.is_some() { "SELECT 1" } else { "SELECT 0" }, b'I'));
+    bytes
 }
 
 pub(crate) fn query(text: &str) -> Vec<u8> {

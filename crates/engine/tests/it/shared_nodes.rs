@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use crate::common::*;
-use weir_admin::{SharedLimit, SharedLimits};
+use weir_admin::{ClusterView, Connections, Cursor, Reply, SharedLimit, SharedLimits, SocketRecord};
 use weir_base::{Peer, Span};
 use weir_config::Config;
 use weir_engine::port::{Input, Request, Signal};
+use weir_pgwire::{ErrorFields, put_back};
 
 /// One pool that nodes share, with a budget of five over all users.
 fn shared() -> Config {
@@ -192,4 +193,63 @@ fn a_server_in_use_is_closed_after_the_lease_and_its_client_gets_an_error() {
     world.pass(Span::from_secs(8));
     assert!(world.received(server).ends_with(&[b'X', 0, 0, 0, 4]), "a Terminate");
     assert!(says(&world.received(ann), "server conn crashed?") && !world.is_open(ann));
+}
+
+/// The servers, as the workers report them.
+fn servers(world: &mut World) -> Vec<SocketRecord> {
+    world.input(Input::Asked { number: 7, request: Request::Connections(Connections::Servers, Cursor::START) });
+    let at = world.port.answers.iter().position(|(number, _)| *number == 7).expect("an answer");
+    match world.port.answers.remove(at).1 {
+        Ok(Reply::Connections(records, _)) => records,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_server_of_a_shared_pool_is_known_by_its_process_id_and_when_its_backend_began() {
+    let mut world = world(2, 0);
+    world.arrival("ann", "db");
+    let server = world.server();
+    let record = servers(&mut world).remove(0);
+    assert_eq!((record.remote_pid, record.remote_started), (77, Some(1_700_000_000_000_000)));
+    assert!(world.is_open(server));
+}
+
+#[test]
+fn a_server_that_does_not_say_when_its_backend_began_serves_all_the_same() {
+    let refusal = || {
+        let mut bytes = Vec::new();
+        let fields =
+            ErrorFields { severity: "ERROR", sqlstate: "42883", message: "no such function", detail: None, hint: None };
+        put_back::error(&mut bytes, &fields);
+        put_back::ready(&mut bytes, b'I');
+        bytes
+    };
+    for answer in [backend_start(None), refusal()] {
+        let mut world = world(2, 0);
+        let ann = world.arrival("ann", "db");
+        let server = world.connecting().expect("a server is requested");
+        world.begin_login(server);
+        assert!(!world.received(ann).ends_with(&ready(b'I')), "it is asked first");
+        world.bytes(server, &answer);
+        assert!(world.received(ann).ends_with(&ready(b'I')));
+        assert_eq!(servers(&mut world)[0].remote_started, None);
+    }
+}
+
+#[test]
+fn a_client_of_a_process_whose_node_name_another_one_has_is_told_so() {
+    let mut config = shared();
+    let pool = Arc::make_mut(config.pools.get_mut("db").expect("the pool"));
+    pool.limits.query_wait_timeout = Span::from_secs(5);
+    let mut world = World::new(config);
+    let standing = ClusterView::NAME_IN_USE;
+    let view = ClusterView { cluster: "c".into(), node: "one".into(), standing, ..ClusterView::default() };
+    let limits = SharedLimits { view: Arc::new(view), ..SharedLimits::default() };
+    world.input(Input::Asked { number: 1, request: Request::SetShared(limits) });
+    let ann = world.arrival("ann", "db");
+    world.pass(Span::from_secs(6));
+    let said = world.received(ann);
+    let wanted = "another process has this node's name \"one\" in the cluster \"c\"";
+    assert!(says(&said, wanted), "{:?}", String::from_utf8_lossy(&said));
 }

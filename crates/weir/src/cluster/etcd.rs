@@ -17,7 +17,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value as Json, json};
 use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem};
-use weir_cluster::{Key, Member, PoolRecord, Reply, Request, Revision, Stored, Txn, Value};
+use weir_cluster::{Key, Member, PoolRecord, Reply, Request, Revision, Store, Stored, Txn, Value};
 use weir_config::Cluster;
 
 use crate::shared_config::Source;
@@ -32,6 +32,9 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The key of the shared configuration, the last one below the prefix, and where its range ends.
 const SETTINGS: &str = "settings";
 const END: &str = "settings\0";
+
+/// The key of the store's identity.
+const GENERATION: &str = "generation";
 
 /// The keys of the nodes' numbers begin with this, and their range ends there.
 const PEER: &str = "peer/";
@@ -126,7 +129,7 @@ impl Etcd {
         Ok(Reply::Read(self.revision, stored))
     }
 
-    /// A key with its value; `None` for keys that are not a node's or a pool's.
+    /// A key with its value; `None` for keys that are not the store's, a node's or a pool's.
     fn stored(&self, entry: &Json) -> Option<Result<Stored, String>> {
         let key = String::from_utf8(decoded(&entry["key"])?).ok()?;
         let value = decoded(&entry["value"]).unwrap_or_default();
@@ -137,6 +140,11 @@ impl Etcd {
         if let Some(name) = below.strip_prefix("node/") {
             let member = serde_json::from_slice::<Member>(&value).map_err(failed);
             return Some(member.map(|member| stored(Key::Member(name.to_owned()), Value::Member(member))));
+        }
+        if below == GENERATION {
+            let store =
+                std::str::from_utf8(&value).ok().and_then(Store::parse).ok_or_else(|| format!("{key}: it is damaged"));
+            return Some(store.map(|store| stored(Key::Store, Value::Store(store))));
         }
         let name = below.strip_prefix("pool/")?;
         let record = serde_json::from_slice::<PoolRecord>(&value).map_err(failed);
@@ -164,12 +172,17 @@ impl Etcd {
             let key = self.encoded(key);
             let value = match value {
                 None => return json!({ "request_delete_range": { "key": key } }),
+                Some(Value::Store(store)) => Ok(store.text().into_bytes()),
                 Some(Value::Member(member)) => serde_json::to_vec(member),
                 Some(Value::Pool(record)) => serde_json::to_vec(record),
             };
             json!({ "request_put": { "key": key, "value": STANDARD.encode(value.unwrap_or_default()) } })
         };
-        let compares: Vec<Json> = txn.compares.iter().map(compare).collect();
+        let is_store = |store: Store| {
+            let value = STANDARD.encode(store.text());
+            json!({ "key": self.encoded(&Key::Store), "target": "VALUE", "result": "EQUAL", "value": value })
+        };
+        let compares: Vec<Json> = txn.compares.iter().map(compare).chain(txn.store.map(is_store)).collect();
         let puts: Vec<Json> = txn.puts.iter().map(put).collect();
         let answer = self.call("kv/txn", &json!({ "compare": compares, "success": puts }))?;
         if answer["succeeded"] == json!(true) {
@@ -180,6 +193,7 @@ impl Etcd {
 
     fn encoded(&self, key: &Key) -> String {
         match key {
+            Key::Store => STANDARD.encode(format!("{}{GENERATION}", self.prefix)),
             Key::Member(name) => STANDARD.encode(format!("{}node/{name}", self.prefix)),
             Key::Pool(name) => STANDARD.encode(format!("{}pool/{name}", self.prefix)),
         }

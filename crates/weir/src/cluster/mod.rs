@@ -9,6 +9,7 @@ mod ending;
 mod etcd;
 mod floors;
 mod peers;
+mod permit;
 mod succession;
 mod usage;
 mod view;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 use weir_admin::{Connections, Control, Cursor, Reply, Request, SharedLimit, SharedLimits};
 use weir_base::{Span, Time};
-use weir_cluster::{Budget, Grants, Lost, Node, Standing, Timing};
+use weir_cluster::{Backend, Budget, Grants, Lost, Node, Standing, Timing};
 use weir_config::Config;
 use weir_runtime::{Beside, Handle, Running, StartError};
 
@@ -33,6 +34,7 @@ use crate::shared_config::Shared;
 use crate::shared_secrets::Secrets;
 
 pub(crate) use commands::{Arguments, HELP, run};
+pub(crate) use permit::{Permit, Permits};
 
 use adopt::Adopting;
 use ending::Run;
@@ -99,6 +101,7 @@ impl Nodes {
         let mut round = Round {
             node,
             etcd,
+            permits: store.permits().clone(),
             adopting: Adopting::new(store, handle.control()),
             peers: Peers::new(),
             control: handle.control(),
@@ -109,11 +112,13 @@ impl Nodes {
             config: config.clone(),
             own: BTreeSet::new(),
             open: BTreeMap::new(),
-            reserved: None,
+            reserved: BTreeMap::new(),
+            ends: None,
             run: None,
             next_end: Time::START,
             sent: None,
             standing: None,
+            rests: false,
             last_error: String::new(),
             number: 0,
             stopped: stop.clone(),
@@ -159,17 +164,23 @@ struct Round {
     stored: BTreeMap<String, u32>,
     usages: Usages,
     config: Arc<Config>,
-    /// The process ids of this node's server connections.
-    own: BTreeSet<u32>,
+    /// This node's server connections.
+    own: BTreeSet<Backend>,
     /// How many connections the workers have of each pool.
     open: BTreeMap<String, u32>,
-    /// The pool of whose share the workers leave a connection unused: it ends those of a lost node.
-    reserved: Option<String>,
+    /// How many connections of a pool's share the workers leave unused: for one that ends those of a lost node, and for one that looks at
+    /// the server.
+    reserved: BTreeMap<String, u32>,
+    /// The pool of whose share one is for the end of a lost node's.
+    ends: Option<String>,
+    permits: Permits,
+    /// Whether the rest after a loss of etcd's store was reported.
+    rests: bool,
     run: Option<Run>,
     /// No end is begun before.
     next_end: Time,
     /// What the workers have.
-    sent: Option<(Grants, Option<String>)>,
+    sent: Option<(Grants, BTreeMap<String, u32>)>,
     standing: Option<Standing>,
     last_error: String,
     number: u32,
@@ -200,6 +211,7 @@ impl Round {
             self.read_backends();
         }
         self.end_lost();
+        self.report_rest();
         if self.number.is_multiple_of(VIEW_ROUNDS) {
             self.node.look_at_members(self.handle.now());
         }
@@ -220,6 +232,7 @@ impl Round {
             }
         }
         self.send_limits();
+        self.grant_permits();
         self.speak();
         self.report_standing();
     }
@@ -256,8 +269,10 @@ impl Round {
             }
         }
         let limit = |grant: &weir_cluster::Grant| SharedLimit { limit: grant.limit, floor: grant.floor };
-        if let Some(grant) = self.reserved.as_ref().and_then(|name| grants.pools.get_mut(name)) {
-            (grant.limit, grant.floor) = (grant.limit.saturating_sub(1), grant.floor.saturating_sub(1));
+        for (name, count) in &self.reserved {
+            if let Some(grant) = grants.pools.get_mut(name) {
+                (grant.limit, grant.floor) = (grant.limit.saturating_sub(*count), grant.floor.saturating_sub(*count));
+            }
         }
         let pools = grants.pools.iter().map(|(name, grant)| (name.clone(), limit(grant))).collect();
         let view = Arc::new(view::view(&self.node, &self.config.cluster, self.handle.now()));
@@ -280,9 +295,14 @@ impl Round {
                     // The process that was to take over may have had the rest.
                     usage.open = usage.open.max(limit);
                 }
-                if self.reserved.as_ref() == Some(&name) {
-                    (usage.open, usage.active, usage.limit) = (usage.open + 1, usage.active + 1, usage.limit + 1);
-                }
+                let reserved = self.reserved.get(&name).copied().unwrap_or(0);
+                let whole = decided.pools.get(&name).copied().unwrap_or_default();
+                let whole = if now < until { whole.limit } else { whole.floor };
+                let has = reserved.min(whole);
+                usage.open += has;
+                usage.active += has;
+                usage.limit += has;
+                usage.waiting = usage.waiting.max(reserved - has);
                 self.node.set_usage(&name, usage);
                 self.open.insert(name, open);
             }
@@ -290,30 +310,35 @@ impl Round {
         }
     }
 
-    /// Reads which server connections there are, for the node that has to end them if this one is lost.
+    /// Reads which server connections there are, for the node that has to end them if this one is lost. One whose backend is not known
+    /// is not recorded: it is counted at the server, and not ended.
     fn read_backends(&mut self) {
-        let (mut cursor, mut backends) = (Some(Cursor::START), BTreeMap::<String, Vec<u32>>::new());
+        let (mut cursor, mut backends) = (Some(Cursor::START), BTreeMap::<String, Vec<Backend>>::new());
         while let Some(from) = cursor {
             let Some(Reply::Connections(page, next)) = self.ask(Request::Connections(Connections::Servers, from))
             else {
                 return;
             };
-            for server in page.into_iter().filter(|server| server.remote_pid > 0) {
+            for server in page {
+                let Some(started) = server.remote_started.filter(|_| server.remote_pid > 0) else { continue };
                 if self.config.shared_budget(&server.database).is_some() {
-                    backends.entry(server.database).or_default().push(server.remote_pid);
+                    backends.entry(server.database).or_default().push(Backend { pid: server.remote_pid, started });
                 }
             }
             cursor = next;
         }
-        backends.values_mut().for_each(|pids| pids.sort_unstable());
-        for (name, pids) in self.succession.backends() {
-            let all = backends.entry(name.clone()).or_default();
-            all.extend(pids);
+        for (name, other) in self.succession.backends() {
+            backends.entry(name.clone()).or_default().extend(other);
+        }
+        if let Some((run, own)) = self.run.as_ref().and_then(|run| Some((run, run.own()?))) {
+            backends.entry(run.lost.pool.clone()).or_default().push(own);
+        }
+        for all in backends.values_mut() {
             all.sort_unstable();
             all.dedup();
         }
         self.own = backends.values().flatten().copied().collect();
-        self.node.set_backends(backends);
+        self.node.set_connections(backends);
     }
 
     /// Ends the connections of lost nodes at the server, one pool of one node at a time. That needs a connection of the
@@ -321,14 +346,18 @@ impl Round {
     fn end_lost(&mut self) {
         if let Some(run) = self.run.take() {
             match run.result() {
-                None => return self.run = Some(run),
+                None => {
+                    run.learn(self.ending(&run.lost));
+                    self.reserve(Some(&run.lost));
+                    return self.run = Some(run);
+                }
                 Some(result) => self.run_ended(&run.lost, result),
             }
         }
         let now = self.handle.now();
         let may = now >= self.next_end && !self.succession.is_asked();
         let lost = self.node.next_end(now).filter(|_| may);
-        self.reserved = lost.as_ref().map(|lost| lost.pool.clone());
+        self.reserve(lost.as_ref());
         let Some(lost) = lost else { return };
         if self.node.grants().pools.get(&lost.pool).is_none_or(|grant| grant.limit == 0) {
             self.next_end = now + END_AGAIN;
@@ -337,10 +366,58 @@ impl Round {
         self.send_limits();
         // The workers' answer may have taken its time.
         let open = self.open.get(&lost.pool).copied().filter(|_| self.sent.is_some()).unwrap_or(u32::MAX);
-        if let Some((ending, lease)) = self.node.begin_end(self.handle.now(), &lost, open) {
-            match Run::start(self.config.clone(), lost, (ending, self.own.clone()), lease) {
+        // One at a time: both may outlast the lease within the floor.
+        let is_alone = self.reserved.get(&lost.pool) == Some(&1);
+        if let Some((_, lease)) = self.node.begin_end(self.handle.now(), &lost, open).filter(|_| is_alone) {
+            let ending = self.ending(&lost);
+            match Run::start(self.config.clone(), lost, ending, lease) {
                 Ok(run) => self.run = Some(run),
                 Err(error) => self.report_error(error),
+            }
+        }
+    }
+
+    /// What is known of a lost node's connections: those of this node are none.
+    fn ending(&self, lost: &Lost) -> weir_cluster::Ending {
+        let mut ending = self.node.ending(lost);
+        ending.others.extend(&self.own);
+        ending
+    }
+
+    /// The workers leave connections of the share to those that are not theirs.
+    fn reserve(&mut self, lost: Option<&Lost>) {
+        self.ends = lost.map(|lost| lost.pool.clone());
+        let wanted = self.permits.wanted().into_iter();
+        // The end of a lost node's comes first.
+        let reserved = wanted.filter(|(name, waits)| !waits || self.ends.as_ref() != Some(name));
+        self.reserved = reserved.map(|(name, _)| (name, 1)).collect();
+        if let Some(name) = &self.ends {
+            *self.reserved.entry(name.clone()).or_default() += 1;
+        }
+    }
+
+    /// Grants a connection of the share to those that want to look at a server, where the workers have left one.
+    fn grant_permits(&mut self) {
+        let wanted: Vec<String> =
+            self.permits.wanted().into_iter().filter_map(|(name, waits)| waits.then_some(name)).collect();
+        let may = !self.succession.is_asked() && self.succession.gives.is_none();
+        if wanted.is_empty() || !may {
+            return;
+        }
+        let (now, grants) = (self.handle.now(), self.node.grants());
+        let sent = self.sent.as_ref();
+        if sent.is_none_or(|(sent, reserved)| *sent != grants || *reserved != self.reserved) {
+            return;
+        }
+        for name in wanted.into_iter().filter(|name| self.ends.as_ref() != Some(name)) {
+            let Some(reserved) = self.reserved.get(&name).copied() else { continue };
+            let weir_cluster::Grant { limit, floor } = grants.pools.get(&name).copied().unwrap_or_default();
+            let limit = if now < grants.until { limit } else { floor };
+            let open = self.open.get(&name).copied().unwrap_or(u32::MAX);
+            if open.saturating_add(reserved) <= limit {
+                // Within a floor the connection may outlast the lease.
+                let lease = (floor == 0).then(|| Duration::from_micros(grants.until.since(now).micros()));
+                self.permits.grant(&name, lease);
             }
         }
     }
@@ -370,8 +447,9 @@ impl Round {
             return eprintln!("weir: warning: {error}");
         }
         let begun = Instant::now();
-        // The connection that ends a lost node's is one of the share.
-        while begun.elapsed() < LEAVE && self.run.as_ref().is_some_and(|run| run.result().is_none()) {
+        // The connections that end a lost node's, and that look at a server, are of the share.
+        let is_busy = || self.run.as_ref().is_some_and(|run| run.result().is_none()) || self.permits.are_used();
+        while begun.elapsed() < LEAVE && is_busy() {
             thread::sleep(PAUSE);
         }
         if vacated && begun.elapsed() < LEAVE {
@@ -427,6 +505,19 @@ impl Round {
         }
     }
 
+    /// Shares are not given out for a while after etcd came back empty, and at the first start of a cluster.
+    fn report_rest(&mut self) {
+        let rest = self.node.rest(self.handle.now());
+        if let Some(rest) = rest.filter(|_| !self.rests) {
+            let seconds = rest.micros() / 1_000_000 + 1;
+            self.log(format!(
+                "cluster: etcd has a new store: each node keeps what it has, and shares are given out in {seconds} s, when leases of \
+                 an earlier store have ended"
+            ));
+        }
+        self.rests = rest.is_some();
+    }
+
     fn report_standing(&mut self) {
         let standing = self.node.standing(self.handle.now());
         if self.standing != Some(standing) {
@@ -456,6 +547,7 @@ impl Round {
     /// To be called in each round; returns whether this process has a part in the cluster now.
     fn step_succession(&mut self) -> bool {
         if self.run.is_none()
+            && !self.permits.are_used()
             && let Some((pid, reply)) = self.succession.asked.take()
         {
             let _ = reply.try_send(self.give(pid));
@@ -518,7 +610,7 @@ impl Round {
         let member = self.node.member();
         let said = json!({
             "incarnation": member.incarnation, "successor": successor, "pid": std::process::id(),
-            "backends": member.backends, "left": left, "orphans": self.node.orphans(),
+            "connections": member.connections, "left": left, "orphans": self.node.orphans(),
         });
         self.succession.gives = Some(Giving { to: Process::new(pid), successor, limits, stays: false, back: false });
         said.to_string().into_bytes()
@@ -554,7 +646,7 @@ impl Round {
         self.succession.left = Some(serde_json::from_value(map("left")).unwrap_or_default());
         self.succession.takes = Some(Taking {
             from: Process::new(u32::try_from(number("pid")).unwrap_or(0)),
-            backends: serde_json::from_value(map("backends")).unwrap_or_default(),
+            connections: serde_json::from_value(map("connections")).unwrap_or_default(),
             answer: Some((reply, now + CLAIM)),
             lost: false,
             ended: false,

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use weir_admin::SharedLimits;
 use weir_base::{Span, Time};
+use weir_cluster::Backend;
 use weir_runtime::Beside;
 
 /// How long the thread may take to answer: an end of a lost node's connections may be under way.
@@ -138,7 +139,7 @@ pub(super) struct Giving {
 /// This process takes over.
 pub(super) struct Taking {
     pub(super) from: Process,
-    pub(super) backends: BTreeMap<String, Vec<u32>>,
+    pub(super) connections: BTreeMap<String, Vec<Backend>>,
     /// For when the record is claimed, and until when that is tried.
     pub(super) answer: Option<(SyncSender<Vec<u8>>, Time)>,
     pub(super) lost: bool,
@@ -180,9 +181,9 @@ impl Succession {
         self.waits.is_some() || self.gives.as_ref().is_some_and(|giving| !giving.back)
     }
 
-    /// The process ids of the old process's servers.
-    pub(super) fn backends(&self) -> impl Iterator<Item = (&String, &Vec<u32>)> {
-        self.takes.iter().flat_map(|taking| &taking.backends)
+    /// The old process's server connections.
+    pub(super) fn backends(&self) -> impl Iterator<Item = (&String, &Vec<Backend>)> {
+        self.takes.iter().flat_map(|taking| &taking.connections)
     }
 }
 

@@ -29,7 +29,11 @@ pub(super) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
             version: member.version.clone(),
             config: member.config,
             refused: member.refused.clone(),
-            state: if own { "member" } else { state(member, unchanged, rules.lease) },
+            state: match standing {
+                _ if own => "member",
+                Standing::NameInUse if name == rules.node => ClusterView::NAME_IN_USE,
+                _ => state(member, unchanged, rules.lease),
+            },
             unchanged: if own { Span::ZERO } else { unchanged },
             peer: member.peer.as_ref().map(|peer| (peer.id, target(peer))),
         }
@@ -60,7 +64,7 @@ fn state(member: &Member, unchanged: Span, lease: Span) -> &'static str {
 fn word(standing: Standing) -> &'static str {
     match standing {
         Standing::Joining => "joining",
-        Standing::NameInUse => "name in use",
+        Standing::NameInUse => ClusterView::NAME_IN_USE,
         Standing::Member => "member",
         Standing::Floor => "floor",
     }
