@@ -223,8 +223,8 @@ mod tests {
     fn a_key_names_its_process_and_may_be_passed_on_three_times() {
         let secret: [u8; 16] = std::array::from_fn(|i| 0x40 + i as u8);
         let key = PeerKey::new((5, 9), 0x1234, &secret);
-        assert_eq!(key.0, [5, 0x34, 0x12, 0x4f, 0x40, 0x41, 0x42, 0x43]);
-        assert_eq!((key.peer_id(), key.pid()), (0x1234, 0x0534_124f));
+        assert_eq!(key.0, [5, 0x34, 0x12, 9, 0x40, 0x41, 0x42, 0x43]);
+        assert_eq!((key.peer_id(), key.pid()), (0x1234, 0x0534_1209));
         let mut request = key.0[4..].to_vec();
         for left in [2, 1, 0] {
             assert!(take_hop(&mut request));
