@@ -102,6 +102,10 @@ impl Pause {
 }
 
 /// The phase of a client.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are ready, and a box would be one access more for each message"
+)]
 pub(crate) enum ClientPhase {
     /// It is a load balancer: a PROXY header must follow.
     Header,

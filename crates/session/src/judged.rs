@@ -22,8 +22,8 @@ pub(crate) struct Judged {
     pub(crate) reset: Option<Box<sql::Reset<'static>>>,
     /// Which statement it names. It can name only one: a prepared statement is a single command.
     pub(crate) naming: Option<Box<Naming>>,
-    /// The length of the text in what follows the name in a Parse.
-    len: usize,
+    /// The length of the text in what follows the name in a Parse, of which no more than 16 MiB is stored.
+    len: u32,
 }
 
 impl Judged {
@@ -35,12 +35,12 @@ impl Judged {
         let naming = if names { sql::names(text, false, true, 1).into_iter().next() } else { None };
         let naming = naming.filter(|naming| !naming.name.is_empty()).map(Box::new);
         let reset = start_values::reset_by(text).map(Box::new);
-        Judged { effects, harmless, drops_all, reset, naming, len: text.len() }
+        Judged { effects, harmless, drops_all, reset, naming, len: text.len() as u32 }
     }
 
     /// The text in the bytes that were judged.
     pub(crate) fn text<'r>(&self, rest: &'r [u8]) -> &'r [u8] {
-        rest.get(..self.len).unwrap_or(rest)
+        rest.get(..self.len as usize).unwrap_or(rest)
     }
 
     /// Whether it concerns no prepared statement: nearly all texts.

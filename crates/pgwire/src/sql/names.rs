@@ -53,6 +53,9 @@ struct Walk<'a> {
     found: Vec<Naming>,
 }
 
+/// A name, and where it is written.
+type Named = (Box<[u8]>, Range<usize>);
+
 /// The next piece of a text, as far as it matters.
 #[derive(PartialEq, Eq)]
 enum Piece {
@@ -226,8 +229,7 @@ impl Walk<'_> {
     }
 
     /// Takes a name and the blanks after it: what it is, and where. The inner `None`: there is none. The outer: it can't be read.
-    #[expect(clippy::option_option, reason = "see above")]
-    fn name(&mut self) -> Option<Option<(Box<[u8]>, Range<usize>)>> {
+    fn name(&mut self) -> Option<Option<Named>> {
         let begin = self.at();
         let Some(first) = self.scan.peek() else { return Some(None) };
         let (name, end) = match (first, self.scan.left()) {

@@ -34,8 +34,7 @@ const NOT_PLANNED_BY: [&str; 20] = [
 
 /// Whether plans may depend on a setting, whatever the case of its name.
 pub(super) fn decides(name: &[u8]) -> bool {
-    let harmless = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
-    !name.contains(&b'.') && !NOT_PLANNED_BY.iter().any(|known| harmless(&known))
+    !name.contains(&b'.') && !NOT_PLANNED_BY.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// Whether plans may depend on what a single statement sets that begins with SET.
