@@ -70,7 +70,7 @@ impl Drop for Replaced {
 }
 
 /// The format of this version.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 fn setup(size: u32) -> Setup {
     Setup::new(Mode::Transaction).size(size)
