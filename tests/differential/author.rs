@@ -21,8 +21,7 @@ use crate::script::{Script, Step, Wait};
 
 /// A session for this seed and mode.
 pub(crate) fn session(seed: u64, mode: Mode) -> Script {
-    let mut author =
-        Author { rng: Rng::new(seed), mode, steps: Vec::new(), prepared: BTreeMap::new(), keeps_startup: false };
+    let mut author = Author { rng: Rng::new(seed), mode, steps: Vec::new(), prepared: BTreeMap::new() };
     author.login();
     for _ in 0..author.rng.below(24) + 4 {
         author.turn();
@@ -40,8 +39,6 @@ pub(crate) struct Author {
     steps: Vec<Step>,
     /// The texts of the named statements, assuming that their Parse succeeded.
     prepared: BTreeMap<Vec<u8>, Text>,
-    /// The startup packet had parameters: through Weir, RESET would not return to their values.
-    keeps_startup: bool,
 }
 
 /// A text and values for its parameters.
@@ -78,8 +75,7 @@ impl Author {
 
     fn login(&mut self) {
         let mut params = Vec::new();
-        self.keeps_startup = self.rng.one_in(5);
-        if self.keeps_startup {
+        if self.rng.one_in(5) {
             let given = [
                 ("application_name", "given at startup"),
                 ("TimeZone", "Pacific/Auckland"),
@@ -96,7 +92,7 @@ impl Author {
     /// One random exchange, up to the end of its answers.
     fn turn(&mut self) {
         let blocks = self.guaranteed(Guarantee::Blocks);
-        match self.rng.below(40) {
+        match self.rng.below(42) {
             0..=3 => self.simple(),
             4..=7 => {
                 self.extended();
@@ -120,6 +116,7 @@ impl Author {
             36 => self.suspended(),
             37 => self.flushed(),
             38 if self.mode == Mode::Session => self.own_server(),
+            39 | 40 => self.reshaped(),
             _ => {
                 let sql: &str = self.rng.pick::<&str>(&DDL);
                 self.run(&Text::plain(sql));
@@ -371,8 +368,7 @@ impl Author {
 
     fn parameter(&mut self) {
         let sql = *self.rng.pick(&PARAMETERS);
-        let recodes = sql.contains("client_encoding") && !self.guaranteed(Guarantee::EncodedNames);
-        if recodes || self.keeps_startup && (sql.contains("RESET") || sql.contains("DEFAULT")) {
+        if sql.contains("client_encoding") && !self.guaranteed(Guarantee::EncodedNames) {
             return;
         }
         self.run(&Text::plain(sql));
@@ -386,16 +382,13 @@ impl Author {
 
     fn end_of_statements(&mut self) {
         let sql = *self.rng.pick(&ENDS);
-        if self.keeps_startup && sql == "DISCARD ALL" {
-            return;
-        }
         self.run(&Text::plain(sql));
     }
 
     fn own_server(&mut self) {
         for _ in 0..self.rng.below(4) + 1 {
             let (sql, guarantee) = *self.rng.pick(&SESSION);
-            if self.guaranteed(guarantee) && !(self.keeps_startup && sql.contains("RESET")) {
+            if self.guaranteed(guarantee) {
                 self.run(&Text::plain(sql));
             }
         }

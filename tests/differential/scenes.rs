@@ -5,6 +5,7 @@ use weir_pgwire::{Of, tag::back};
 
 use crate::author::{Author, Text};
 use crate::catalog::{COPY_DATA, LARGE_OBJECT};
+use crate::guarantees::Guarantee;
 use crate::message::Message;
 
 /// The messages that end an Execute.
@@ -288,6 +289,53 @@ impl Author {
         self.wait();
         let end = *self.rng.pick(&["COMMIT PREPARED 'tx@#'", "ROLLBACK PREPARED 'tx@#'"]);
         self.send(Message::query(end));
+        self.wait();
+    }
+
+    /// A table changes between the description of a statement and its use.
+    pub(crate) fn reshaped(&mut self) {
+        if self.guaranteed(Guarantee::Blocks) {
+            self.sql("ROLLBACK");
+        }
+        for sql in ["DROP TABLE IF EXISTS @.shaped", "CREATE TABLE @.shaped (a int, b text)"] {
+            self.send(Message::query(sql));
+            self.wait();
+        }
+        let name: &[u8] = if self.rng.one_in(4) { b"" } else { b"shaped" };
+        self.send(Message::Close(Of::Statement, name.to_vec()));
+        let text = format!("SELECT * FROM @.shaped /* {} */", self.rng.bits());
+        self.send(Message::Parse { name: name.to_vec(), text: text.into_bytes(), types: Vec::new() });
+        self.send(Message::Describe(Of::Statement, name.to_vec()));
+        self.send(Message::Sync);
+        self.wait();
+        let change = *self.rng.pick(&[
+            "ALTER TABLE @.shaped ADD COLUMN c int DEFAULT 9",
+            "ALTER TABLE @.shaped DROP COLUMN b",
+            "ALTER TABLE @.shaped ALTER COLUMN a TYPE bigint",
+            "ALTER TABLE @.shaped RENAME COLUMN a TO renamed",
+            "CREATE INDEX ON @.shaped (a)",
+            "ALTER TABLE @.shaped RENAME TO gone",
+        ]);
+        // A simple query would drop the unnamed statement.
+        for sql in [change, "ALTER TABLE IF EXISTS @.gone RENAME TO shaped"] {
+            self.send(Message::Parse { name: b"changes".to_vec(), text: sql.as_bytes().to_vec(), types: Vec::new() });
+            self.send(Message::bind(b"", b"changes", Vec::new()));
+            self.send(Message::execute(b"", 0));
+            self.send(Message::Close(Of::Statement, b"changes".to_vec()));
+            self.send(Message::Sync);
+            self.wait();
+        }
+        for _ in 0..self.rng.below(3) + 1 {
+            self.send(Message::bind(b"", name, Vec::new()));
+            if self.rng.one_in(2) {
+                self.send(Message::Describe(Of::Portal, Vec::new()));
+            }
+            self.send(Message::execute(b"", 0));
+            self.send(Message::Sync);
+            self.wait();
+        }
+        self.send(Message::Close(Of::Statement, name.to_vec()));
+        self.send(Message::Sync);
         self.wait();
     }
 

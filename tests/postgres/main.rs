@@ -49,6 +49,7 @@ mod holding;
 mod hosts;
 mod limits_servers;
 mod login;
+mod malformed;
 mod memory;
 mod modes;
 mod outage;

@@ -26,6 +26,9 @@ use crate::text::{QUERY_PREFIX, SEARCHED, Text};
 use crate::undo_log::RefusedFor;
 use crate::{start_values, unlinked};
 
+/// The longest body of a Sync, which has none, that the server is left to refuse.
+const MAX_SYNC: usize = 64;
+
 /// The error for a request that was cancelled while it waited for a server: PostgreSQL's message.
 const CANCELLED: ErrorFields<'static> = ErrorFields {
     severity: "ERROR",
@@ -162,7 +165,14 @@ impl<O: Out> Walk<'_, '_, O> {
             let own = ctx.client_memory.saturating_sub(statements);
             own.min(ctx.statements.account().left() + held) as usize
         };
-        Ok(stream.next(input, at, |bytes, head| need(reads, bytes, head, room))?)
+        stream.next(input, at, |bytes, head| need(reads, bytes, head, room)).map_err(|_| self.ends())
+    }
+
+    /// What a client is owed that ends its stream, or where no message can be found in it: earlier requests are answered first,
+    /// as a server does it, and nothing more is said.
+    fn ends(&self) -> StopReason {
+        let answers = self.server.as_deref().is_some_and(|server| server.pending.will_be_ready());
+        if answers { ReplyWait::Termination.into() } else { StopReason::Terminate }
     }
 
     /// Decides on the message whose beginning is in `view`.
@@ -178,7 +188,7 @@ impl<O: Out> Walk<'_, '_, O> {
             return Ok(());
         }
         let Some(server) = self.server.as_deref_mut() else { return self.unlinked(view, head) };
-        if server.pending.is_skipping() && head.tag != front::SYNC {
+        if server.pending.is_skipping() && head.tag != front::SYNC && is_known(head.tag) {
             // The server would read and ignore it.
             self.discard(view, head);
             return Ok(());
@@ -208,9 +218,7 @@ impl<O: Out> Walk<'_, '_, O> {
     #[inline]
     fn admit(&self, head: Head) -> Result<(), StopReason> {
         if head.tag == front::TERMINATE {
-            // Earlier requests are answered first, as a server does it.
-            let answers = self.server.as_deref().is_some_and(|server| server.pending.will_be_ready());
-            return Err(if answers { ReplyWait::Termination.into() } else { StopReason::Terminate });
+            return Err(self.ends());
         }
         if self.ctx.messages.excludes(head) {
             return Err(StopReason::refuse(Refusal::MessageTooLong));
@@ -278,12 +286,13 @@ impl<O: Out> Walk<'_, '_, O> {
         let reply = &mut *self.ctx.scratch;
         reply.clear();
         match head.tag {
-            front::SYNC if head.total() > HEAD => return Err(StopReason::protocol("a Sync with a body")),
-            front::SYNC => put_back::ready(reply, b'I'),
+            front::SYNC if head.total() == HEAD => put_back::ready(reply, b'I'),
+            front::SYNC if view.bytes.len() < head.total() => return Err(long_sync()),
             // Late COPY data after an error, and a Flush with nothing to flush, are ignored by a server too.
             front::FLUSH | front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL => {}
             tag if front::is_request(tag) && self.texts == Texts::Rename && self.answer_alone(view, head) => {}
-            tag if front::is_request(tag) => return Err(StopReason::NeedServer),
+            // The server says what is wrong with a Sync that has a body.
+            tag if front::is_request(tag) || tag == front::SYNC => return Err(StopReason::NeedServer),
             tag => return Err(unexpected(tag)),
         }
         if !self.ctx.scratch.is_empty() {
@@ -357,8 +366,27 @@ impl<O: Out> Walk<'_, '_, O> {
                 other => Err(StopReason::refuse(other)),
             },
             Some(rewrite) => rewrite,
-            None => control(link.server, head.tag),
+            None if head.tag == front::SYNC && view.bytes.len() < head.total() => Err(long_sync()),
+            None => match control(link.server, head.tag) {
+                Some(rewrite) => Ok(rewrite),
+                None => Err(self.unknown(head.tag)),
+            },
         }
+    }
+
+    /// A message of an unknown kind ends the connection, once what came before it is answered.
+    #[cold]
+    fn unknown(&mut self, tag: u8) -> StopReason {
+        let Some(server) = self.server.as_deref_mut().filter(|server| !server.pending.is_empty()) else {
+            return unexpected(tag);
+        };
+        if server.pending.needs_flush() {
+            self.ctx.scratch.clear();
+            put_front::flush(self.ctx.scratch);
+            self.out.server(self.ctx.scratch);
+            server.pending.flush();
+        }
+        ReplyWait::Termination.into()
     }
 
     /// The request that was decided runs a statement that is counted.
@@ -486,17 +514,17 @@ impl<O: Out> Walk<'_, '_, O> {
     }
 }
 
-/// A message that refers to no text, statement or portal.
+/// A message that refers to no text, statement or portal; `None` for one of an unknown kind.
 #[inline]
-fn control(server: &mut Server, tag: u8) -> Result<Rewrite, StopReason> {
+fn control(server: &mut Server, tag: u8) -> Option<Rewrite> {
     match tag {
         front::SYNC => drop(server.pending.request(Expected::Sync)),
         front::COPY_DONE | front::COPY_FAIL => drop(server.pending.request(Expected::CopyEnd)),
         front::COPY_DATA => {}
         front::FLUSH => server.pending.flush(),
-        tag => return Err(unexpected(tag)),
+        _ => return None,
     }
-    Ok(Rewrite::Unchanged)
+    Some(Rewrite::Unchanged)
 }
 
 /// How many bytes of a message must be present before [`Walk::message`] may read it. `room`: how many bytes may be held
@@ -504,6 +532,9 @@ fn control(server: &mut Server, tag: u8) -> Result<Rewrite, StopReason> {
 #[inline]
 fn need(reads: Reads, bytes: &[u8], head: Head, room: impl Fn() -> usize) -> usize {
     let (texts, total) = (reads.texts, head.total());
+    if head.tag == front::SYNC {
+        return total.min(HEAD + MAX_SYNC);
+    }
     if reads.watched
         && let Some(need) = need_watched(texts, bytes, head)
     {
@@ -576,7 +607,19 @@ fn first_byte(view: View<'_>) -> u8 {
     view.bytes.get(HEAD).copied().unwrap_or_default()
 }
 
+/// Whether there is a message of this kind that a client may send, beside Terminate.
+fn is_known(tag: u8) -> bool {
+    front::is_request(tag)
+        || matches!(tag, front::SYNC | front::FLUSH | front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL)
+}
+
+/// A server that is sent the beginning of a Sync waits for its end.
+#[cold]
+fn long_sync() -> StopReason {
+    StopReason::protocol("a Sync with a long body")
+}
+
 #[cold]
 fn unexpected(tag: u8) -> StopReason {
-    StopReason::protocol(format!("unknown message type {:?} from the client", char::from(tag)))
+    StopReason::protocol(format!("invalid frontend message type {tag}"))
 }

@@ -144,7 +144,7 @@ impl Link<'_, '_> {
         if message.len() < head.total() || too_long {
             return Ok(self.stream_unnamed());
         }
-        let parse = frontend::parse(&message[HEAD..])?;
+        let Ok(parse) = frontend::parse(&message[HEAD..]) else { return Ok(self.forward_malformed(Expected::Parse)) };
         if parse.name.is_empty() {
             return Ok(self.parse_unnamed(parse.rest));
         }
@@ -194,6 +194,13 @@ impl Link<'_, '_> {
         Ok(())
     }
 
+    /// A message that is not laid out as its kind is forwarded: the server says what is wrong with it, and goes on.
+    #[cold]
+    fn forward_malformed(&mut self, what: Expected) -> Rewrite {
+        self.server.unnamed = None;
+        self.forward(what)
+    }
+
     /// The client's unnamed statement will exist only on the server that it has now.
     fn stream_unnamed(&mut self) -> Rewrite {
         self.change_unnamed(Expected::ParseUnnamed, Unnamed::Streamed);
@@ -203,7 +210,10 @@ impl Link<'_, '_> {
 
     fn bind(&mut self, message: &[u8], head: Head) -> Result<Rewrite, StopReason> {
         let Some(bind) = frontend::bind_head(&message[HEAD..])? else {
-            return Err(StopReason::protocol("a Bind without names, or with very long ones"));
+            if message.len() == head.total() {
+                return Ok(self.forward_malformed(Expected::Bind));
+            }
+            return Err(StopReason::protocol("a Bind with very long names"));
         };
         self.must_be_settled(Subject::of(bind.statement))?;
         let known = self.client.given(bind.statement).cloned();
@@ -262,7 +272,10 @@ impl Link<'_, '_> {
         if head.total() > HEAD + MAX_NAMES {
             return Err(StopReason::protocol("a very long name"));
         }
-        let named = frontend::named(&message[HEAD..])?;
+        let Ok(named) = frontend::named(&message[HEAD..]) else {
+            let closes = head.tag == front::CLOSE;
+            return Ok(self.forward_malformed(if closes { Expected::Close } else { Expected::DescribeRows }));
+        };
         match (named.of, head.tag == front::CLOSE) {
             (Of::Portal, true) => Ok(self.forward(Expected::Close)),
             (Of::Portal, false) => Ok(self.describe_portal(named.name)),

@@ -21,6 +21,8 @@ const NEWEST_MINOR: u16 = 2;
 pub enum FirstPacket {
     /// More bytes are needed.
     More,
+    /// Its length is impossible: PostgreSQL closes without an answer, as whoever sent it does not speak the protocol.
+    NoPacket(&'static str),
     /// TLS (SSLRequest): one byte answers `used` bytes, `S` or `N`; after `S` comes the handshake.
     Tls {
         /// How many bytes of the input that was.
@@ -179,6 +181,7 @@ pub fn read(input: &[u8], encryption: EncryptionRequests) -> FirstPacket {
             Ok(request) => FirstPacket::Startup { request: Arc::new(request), used },
             Err(refusal) => FirstPacket::Refuse(refusal),
         },
+        Err(Malformed(what)) if what.starts_with("invalid length") => FirstPacket::NoPacket(what),
         Err(malformed) => refuse_protocol(malformed.0),
     }
 }
@@ -420,7 +423,7 @@ mod tests {
         assert!(matches!(read(&bytes, EncryptionRequests::Exhausted), FirstPacket::Refuse(_)));
         assert!(matches!(read(&bytes, EncryptionRequests::Encrypted), FirstPacket::Refuse(_)));
         assert!(matches!(read(&[0x16, 3, 1], EncryptionRequests::Allowed), FirstPacket::DirectTls));
-        assert!(matches!(read(&[0x16, 3, 1, 0, 0, 0, 0, 0], EncryptionRequests::Encrypted), FirstPacket::Refuse(_)));
+        assert!(matches!(read(&[0x16, 3, 1, 0, 0, 0, 0, 0], EncryptionRequests::Encrypted), FirstPacket::NoPacket(_)));
     }
 
     #[test]

@@ -76,6 +76,7 @@ pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, packets: &mut StartupPackets, c
     }
     match startup::read(&client.waiting, asking(client, asks_left)) {
         FirstPacket::More => EntryStep::Read,
+        FirstPacket::NoPacket(what) => EntryStep::Drop(what),
         FirstPacket::Tls { used } => {
             client.waiting.drain(..used);
             client.phase = ClientPhase::Opening { asks_left: asks_left - 1 };

@@ -238,11 +238,12 @@ fn a_client_without_a_server_asks_for_one_only_when_it_must() {
     for asked in [query("select 1"), parse("", "select 1"), bind(""), execute(), function_call(), describe("s")] {
         assert_eq!(link.stopped(&[asked]), StopReason::NeedServer);
     }
+    let long_sync = [&[b'S', 0, 0, 1, 0][..], &[0; 80]].concat();
     assert!(
         matches!(link.stopped(&[vec![b'?', 0, 0, 0, 4]]), StopReason::Refuse(why) if matches!(*why, Refusal::Protocol(_)))
     );
     assert!(
-        matches!(link.stopped(&[vec![b'S', 0, 0, 0, 8]]), StopReason::Refuse(why) if matches!(*why, Refusal::Protocol(_))),
+        matches!(link.stopped(&[long_sync]), StopReason::Refuse(why) if matches!(*why, Refusal::Protocol(_))),
         "half a Sync"
     );
     assert_eq!(link.stopped(&[vec![b'X', 0, 0, 0, 4]]), StopReason::Terminate);
