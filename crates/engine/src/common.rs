@@ -60,6 +60,8 @@ pub(crate) enum FollowUp {
     PollPool(PoolIx),
     /// This client or server may be free to leave for another process.
     HandOver(Peer),
+    /// The client has lost its place in a queue for helpers, to one of an origin with fewer there.
+    Displaced(Peer),
 }
 
 /// The purpose of a helper's work.

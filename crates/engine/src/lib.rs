@@ -112,6 +112,9 @@ impl Engine {
                 FollowUp::Feed(client) => self.feed_waiting(now, client, io),
                 FollowUp::PollPool(pool) => self.poll_pool(now, pool, io),
                 FollowUp::HandOver(peer) => self.give(now, peer, io),
+                FollowUp::Displaced(client) => {
+                    self.refuse_handle(now, client, weir_session::Refusal::TooManyLogins, io)
+                }
             }
         }
     }

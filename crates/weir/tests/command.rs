@@ -302,7 +302,7 @@ fn check_tries_no_user_of_the_console_and_none_need_be_known_at_each_server() {
     assert!(said(&output).contains("pool app could not be tried"), "{}", said(&output));
     assert!(!server.log().contains("\"admin\"") && !server.log().contains("a_monitor"), "{}", server.log());
     // Nor is it if the server refuses the first one: it may accept others, whose passwords it does not get.
-    let output = check(&write(&folder, &config("another = \"elsewhere\"\nann = \"secret\"\n")), &["--connect"]);
+    let output = check(&write(&folder, &config("aaron = \"elsewhere\"\nann = \"secret\"\n")), &["--connect"]);
     assert!(output.status.success(), "{}", said(&output));
     assert!(said(&output).contains("does not let in the listed user"), "{}", said(&output));
     // A missing database is an error for every user.

@@ -1,19 +1,20 @@
 //! Passwords of clients that LDAP or PAM checks, on helpers.
 //!
-//! Owns who waits for a helper, first come, first served. Nothing is kept: each login is checked anew, so a password that
+//! Owns who waits for a helper, in turn by origin. Nothing is kept: each login is checked anew, so a password that
 //! was changed or taken away counts at once.
 //!
 //! Bounds: [`MAX_RUNNING`] checks are with helpers at once, of them [`MAX_RUNNING_ONE`] of one server or service, so that one
 //! that hangs leaves room for others; [`MAX_WAITING`] clients wait for theirs, [`MAX_WAITING_ONE`] of them for one, and
-//! further ones are refused. A check ends within its limit, and a wait with `client_login_timeout`.
+//! further ones are refused, or the last one of an origin with more of them. A check ends within its limit, and a wait with `client_login_timeout`.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weir_base::{Peer, Span};
 use weir_config::Config;
 
-use crate::common::{Cx, Job};
+use crate::common::{Cx, FollowUp, Job};
+use crate::entry::fair_queue::FairQueue;
+use crate::entry::origin::Origin;
 use crate::port::{Io, PasswordCheck, Work};
 
 /// Checks of this worker that helpers have at once. They wait for others most of the time.
@@ -37,11 +38,10 @@ pub(super) fn limit(config: &Config) -> Span {
 #[derive(Default)]
 pub(super) struct PasswordChecks {
     running: Vec<(Peer, Arc<str>)>,
-    waiting: VecDeque<Waiting>,
+    waiting: FairQueue<Waiting>,
 }
 
 struct Waiting {
-    client: Peer,
     /// Which server or service ([`Authority::key`](crate::port::Authority::key)).
     at: Arc<str>,
     check: Box<PasswordCheck>,
@@ -49,13 +49,20 @@ struct Waiting {
 
 impl PasswordChecks {
     /// A client's password is to be checked. Whether there is room for it.
-    pub(super) fn request<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: Peer, check: PasswordCheck) -> bool {
+    pub(super) fn request<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        (client, from): (Peer, Origin),
+        check: PasswordCheck,
+    ) -> bool {
         let at = check.by.key();
-        let there = self.waiting.iter().filter(|waiting| waiting.at == at).count();
-        if self.waiting.len() >= MAX_WAITING || there >= MAX_WAITING_ONE {
-            return false;
+        let full = self.waiting.len() >= MAX_WAITING;
+        if full || self.waiting.count(|waiting| waiting.at == at) >= MAX_WAITING_ONE {
+            let displaced = self.waiting.displace(from, |waiting| full || waiting.at == at);
+            let Some(displaced) = displaced else { return false };
+            cx.common.follow_up(FollowUp::Displaced(displaced));
         }
-        self.waiting.push_back(Waiting { client, at, check: Box::new(check) });
+        self.waiting.push(from, client, Waiting { at, check: Box::new(check) });
         self.start(cx);
         true
     }
@@ -68,20 +75,20 @@ impl PasswordChecks {
 
     /// A client does not wait any more. A check that has begun continues, and its answer is ignored.
     pub(super) fn leave(&mut self, client: Peer) {
-        self.waiting.retain(|waiting| waiting.client != client);
+        self.waiting.leave(client);
     }
 
     fn start<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
         while self.running.len() < MAX_RUNNING {
-            let Some(next) = self.next() else { return };
-            self.running.push((next.client, next.at));
-            let job = cx.common.begin_job(Job::CheckPassword(next.client));
+            let Some((client, next)) = self.next() else { return };
+            self.running.push((client, next.at));
+            let job = cx.common.begin_job(Job::CheckPassword(client));
             cx.io.help(job, Work::CheckPassword(next.check));
         }
     }
 
-    /// The first of those that wait whose server or service may have one more.
-    fn next(&mut self) -> Option<Waiting> {
+    /// The next one of those that wait whose server or service may have one more.
+    fn next(&mut self) -> Option<(Peer, Waiting)> {
         let mut full: Vec<&str> = Vec::new();
         for (i, (_, at)) in self.running.iter().enumerate() {
             let before = self.running[..i].iter().filter(|(_, other)| other == at).count();
@@ -89,7 +96,6 @@ impl PasswordChecks {
                 full.push(at);
             }
         }
-        let first = self.waiting.iter().position(|waiting| !full.contains(&&*waiting.at))?;
-        self.waiting.remove(first)
+        self.waiting.take(|waiting| !full.contains(&&*waiting.at))
     }
 }

@@ -1,18 +1,20 @@
 //! Passwords of clients that helpers hash, and a cache of the results.
 //!
-//! Owns the queue for helpers, in order of arrival, and the cache, so that each password is hashed once.
+//! Owns the queue for helpers, in turn by origin, and the cache, so that each password is hashed once.
 //! `weir-session` and `weir-auth` decide what is hashed.
 //!
 //! Bounds: [`MAX_RUNNING`] jobs are with helpers at the same time, [`MAX_WAITING`] clients wait, and further ones are
-//! refused; a wait ends with `client_login_timeout`. [`MAX_KEPT`] results are cached, of stored passwords and of given
+//! refused, or the last one of an origin with more of them; a wait ends with `client_login_timeout`. [`MAX_KEPT`] results are cached, of stored passwords and of given
 //! ones that proved right: unauthenticated clients can't replace any.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use weir_base::Peer;
 
 use crate::backends::connection::SaltedKey;
-use crate::common::{Cx, Job};
+use crate::common::{Cx, FollowUp, Job};
+use crate::entry::fair_queue::FairQueue;
+use crate::entry::origin::Origin;
 use crate::port::{Io, Work};
 
 /// The limit of cached results, unless more users are listed.
@@ -37,19 +39,25 @@ pub(crate) enum Requested {
 pub(crate) struct PasswordHashing {
     kept: HashMap<SaltedKey, [u8; 32]>,
     running: usize,
-    waiting: VecDeque<(Peer, SaltedKey)>,
+    waiting: FairQueue<SaltedKey>,
 }
 
 impl PasswordHashing {
     /// A client's login needs a password hashed.
-    pub(crate) fn request<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: Peer, key: &SaltedKey) -> Requested {
+    pub(crate) fn request<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        (client, from): (Peer, Origin),
+        key: &SaltedKey,
+    ) -> Requested {
         if let Some(salted) = self.kept.get(key) {
             return Requested::Known(*salted);
         }
         if self.waiting.len() >= MAX_WAITING {
-            return Requested::Full;
+            let Some(displaced) = self.waiting.displace(from, |_| true) else { return Requested::Full };
+            cx.common.follow_up(FollowUp::Displaced(displaced));
         }
-        self.waiting.push_back((client, key.clone()));
+        self.waiting.push(from, client, key.clone());
         self.start(cx);
         Requested::Queued
     }
@@ -62,7 +70,7 @@ impl PasswordHashing {
 
     /// A client no longer waits.
     pub(crate) fn leave(&mut self, client: Peer) {
-        self.waiting.retain(|(waiting, _)| *waiting != client);
+        self.waiting.leave(client);
     }
 
     /// Caches a result. Beyond the limit it replaces any other.
@@ -83,7 +91,7 @@ impl PasswordHashing {
     /// Passes as many jobs to helpers as allowed.
     fn start<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
         while self.running < MAX_RUNNING {
-            let Some((client, (password, salt, iterations))) = self.waiting.pop_front() else { return };
+            let Some((client, (password, salt, iterations))) = self.waiting.take(|_| true) else { return };
             self.running += 1;
             let job = cx.common.begin_job(Job::ClientSalt(client));
             cx.io.help(job, Work::SaltClient { password, salt, iterations });

@@ -23,6 +23,7 @@ use crate::entry::auth_lookups::AuthLookups;
 use crate::entry::checks::{self, PasswordChecks};
 use crate::entry::hashing::{PasswordHashing, Requested};
 use crate::entry::login_log;
+use crate::entry::origin::Origin;
 use crate::entry::recent::Recent;
 use crate::entry::secret_query::UserSecret;
 use crate::entry::state::{Awaits, Hashing, LoginPhase, Whereabouts, Why, subject};
@@ -391,7 +392,7 @@ impl Logins {
     }
 
     fn hash<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, key: SaltedKey, stored: bool) -> EntryStep {
-        match self.hashing.request(cx, client.peer, &key) {
+        match self.hashing.request(cx, (client.peer, Origin::of(&client.addr)), &key) {
             Requested::Known(salted) => self.use_hash(cx, client, &salted),
             Requested::Full => EntryStep::Refuse(Refusal::TooManyLogins),
             Requested::Queued => {
@@ -444,7 +445,7 @@ impl Logins {
         };
         let limit = checks::limit(cx.common.config());
         let check = PasswordCheck { by, user: client.user.clone(), password, from, limit };
-        if !self.checks.request(cx, client.peer, check) {
+        if !self.checks.request(cx, (client.peer, Origin::of(&client.addr)), check) {
             return EntryStep::Refuse(Refusal::TooManyLogins);
         }
         phase.awaits = Awaits::Check;

@@ -268,8 +268,12 @@ fn costly() -> Config {
 }
 
 fn guess(world: &mut World, text: &str) -> Peer {
+    guess_from(world, tcp(), text)
+}
+
+fn guess_from(world: &mut World, from: ClientAddr, text: &str) -> Peer {
     let peer = world.socket();
-    world.input_only(Input::Accepted { peer, from: tcp() });
+    world.input_only(Input::Accepted { peer, from });
     world.bytes_only(peer, &startup("ann", "db"));
     world.received(peer);
     world.bytes_only(peer, &password(text));
@@ -299,6 +303,27 @@ fn passwords_that_wait_for_a_helper_are_bounded_and_one_more_is_refused() {
     assert_eq!(next.len(), 1, "only who is still there");
     world.input_only(Input::Helped { job: next[0], answer: Answer::Salted([1; 32]) });
     assert!(world.connecting().is_some(), "it is in, and its server is requested");
+}
+
+#[test]
+fn a_flood_of_passwords_does_not_delay_other_origins() {
+    let mut world = World::new(costly());
+    let flood: Vec<Peer> = (0..1_016).map(|number| guess(&mut world, &format!("guess {number}"))).collect();
+    let other = guess_from(&mut world, tcp_from(9), "right");
+    assert!(world.is_open(other) && !world.is_open(flood[1_015]) && world.is_open(flood[1_014]));
+    assert!(says(&world.received(flood[1_015]), "too many clients are logging in at once"));
+    let jobs: Vec<u64> = std::iter::from_fn(|| world.requested_help()).collect();
+    // Two more begin: one of the flood, which was first, and the other.
+    for job in &jobs[..2] {
+        world.input_only(Input::Helped { job: *job, answer: Answer::Salted([9; 32]) });
+    }
+    let next: Vec<u64> = std::iter::from_fn(|| world.requested_help()).collect();
+    assert_eq!(next.len(), 2);
+    world.input_only(Input::Helped { job: next[0], answer: Answer::Salted([9; 32]) });
+    assert!(world.connecting().is_none(), "a wrong guess");
+    world.input_only(Input::Helped { job: next[1], answer: Answer::Salted([1; 32]) });
+    assert!(world.connecting().is_some(), "it is in, and its server is requested");
+    assert!(!says(&world.received(other), "password authentication failed"));
 }
 
 #[test]

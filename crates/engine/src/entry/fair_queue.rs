@@ -1,0 +1,130 @@
+//! Clients that wait for one of few helpers, in turn by origin: a flood of one origin delays the others by one client each.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weir_base::Peer;
+
+use crate::entry::origin::Origin;
+
+/// Those that wait, each with what it waits for.
+pub(crate) struct FairQueue<T> {
+    waiting: BTreeMap<Origin, VecDeque<(Peer, T)>>,
+    /// The origins of those that wait, the next one first.
+    turns: VecDeque<Origin>,
+    length: usize,
+}
+
+impl<T> Default for FairQueue<T> {
+    fn default() -> Self {
+        FairQueue { waiting: BTreeMap::new(), turns: VecDeque::new(), length: 0 }
+    }
+}
+
+impl<T> FairQueue<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// How many wait for something of this kind.
+    pub(crate) fn count(&self, is_one: impl Fn(&T) -> bool) -> usize {
+        self.waiting.values().flatten().filter(|(_, item)| is_one(item)).count()
+    }
+
+    /// A client waits.
+    pub(crate) fn push(&mut self, origin: Origin, client: Peer, item: T) {
+        let of_origin = self.waiting.entry(origin).or_default();
+        if of_origin.is_empty() {
+            self.turns.push_back(origin);
+        }
+        of_origin.push_back((client, item));
+        self.length += 1;
+    }
+
+    /// The next one whose turn it is, of those that fit: of each origin the first.
+    pub(crate) fn take(&mut self, fits: impl Fn(&T) -> bool) -> Option<(Peer, T)> {
+        let found = self.turns.iter().enumerate().find_map(|(turn, origin)| {
+            let at = self.waiting.get(origin)?.iter().position(|(_, item)| fits(item))?;
+            Some((turn, *origin, at))
+        });
+        let (turn, origin, at) = found?;
+        self.turns.remove(turn);
+        // Removed below, if it was the last one.
+        self.turns.push_back(origin);
+        self.remove(origin, at)
+    }
+
+    /// Where there is no room for a client of `from`: removes the last one of the origin with the most, if that has more; it
+    /// must be refused. Only those count that wait for something of this kind.
+    pub(crate) fn displace(&mut self, from: Origin, is_one: impl Fn(&T) -> bool) -> Option<Peer> {
+        let count = |of_origin: &VecDeque<(Peer, T)>| of_origin.iter().filter(|(_, item)| is_one(item)).count();
+        let own = self.waiting.get(&from).map_or(0, count);
+        let counts = self.waiting.iter().map(|(origin, of_origin)| (count(of_origin), *origin));
+        let (_, busiest) = counts.max().filter(|(most, _)| *most > own + 1)?;
+        let at = self.waiting.get(&busiest)?.iter().rposition(|(_, item)| is_one(item))?;
+        self.remove(busiest, at).map(|(client, _)| client)
+    }
+
+    /// A client no longer waits.
+    pub(crate) fn leave(&mut self, client: Peer) {
+        let position = |of_origin: &VecDeque<(Peer, T)>| of_origin.iter().position(|(waiting, _)| *waiting == client);
+        let found = self.waiting.iter().find_map(|(origin, of_origin)| Some((*origin, position(of_origin)?)));
+        found.and_then(|(origin, at)| self.remove(origin, at));
+    }
+
+    fn remove(&mut self, origin: Origin, at: usize) -> Option<(Peer, T)> {
+        let of_origin = self.waiting.get_mut(&origin)?;
+        let removed = of_origin.remove(at)?;
+        self.length -= 1;
+        if of_origin.is_empty() {
+            self.waiting.remove(&origin);
+            self.turns.retain(|turn| *turn != origin);
+        }
+        Some(removed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOOD: Origin = Origin::V4(1);
+    const QUIET: Origin = Origin::V4(2);
+
+    fn queue() -> FairQueue<u32> {
+        let mut queue = FairQueue::default();
+        (0..5).for_each(|n| queue.push(FLOOD, Peer::new(n, 1), n));
+        queue.push(QUIET, Peer::new(9, 1), 9);
+        queue
+    }
+
+    fn taken(queue: &mut FairQueue<u32>, fits: impl Fn(&u32) -> bool + Copy) -> Vec<u32> {
+        std::iter::from_fn(|| queue.take(fits).map(|(_, item)| item)).collect()
+    }
+
+    #[test]
+    fn origins_take_turns_and_each_keeps_its_order() {
+        let mut queue = queue();
+        assert_eq!((queue.len(), taken(&mut queue, |_| true)), (6, vec![0, 9, 1, 2, 3, 4]));
+        assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn those_that_do_not_fit_wait_on() {
+        let mut queue = queue();
+        assert_eq!(taken(&mut queue, |item| item % 2 == 0), [0, 2, 4]);
+        assert_eq!(taken(&mut queue, |_| true), [9, 1, 3]);
+    }
+
+    #[test]
+    fn the_last_of_the_busiest_makes_room_for_a_quieter_origin_only() {
+        let mut queue = queue();
+        assert_eq!(queue.displace(FLOOD, |_| true), None);
+        assert_eq!(queue.displace(Origin::V4(3), |_| true), Some(Peer::new(4, 1)));
+        assert_eq!(queue.displace(QUIET, |item| item % 2 == 0), Some(Peer::new(2, 1)));
+        queue.leave(Peer::new(0, 1));
+        queue.leave(Peer::new(0, 1));
+        assert_eq!(queue.displace(QUIET, |_| true), None, "none has so many more");
+        assert_eq!((queue.count(|item| *item > 2), queue.len()), (2, 3));
+        assert_eq!(taken(&mut queue, |_| true), [1, 9, 3]);
+    }
+}
