@@ -124,6 +124,18 @@ fn a_client_in_a_transaction_stays_with_the_old_process_until_it_is_over() {
 }
 
 #[test]
+fn a_client_that_stays_in_a_transaction_gets_an_error_after_upgrade_timeout() {
+    let mut weir = Replaced::new(setup(2).general("upgrade_timeout = \"300ms\""));
+    let (mut busy, mut idle) = (weir.site.connect(), weir.site.connect());
+    busy.query("BEGIN").unwrap();
+    weir.upgrade();
+    assert!(weir.site.weir().wait_for_exit().success(), "it does not wait for that client");
+    let error = busy.query("COMMIT").unwrap_err();
+    assert_eq!(error.sqlstate(), Some("57P01"), "{error}");
+    assert_eq!(idle.value("SELECT 1").unwrap().as_deref(), Some("1"), "it has moved");
+}
+
+#[test]
 fn upgrades_under_load_cost_no_error() {
     let mut weir = Replaced::new(setup(5).auth("md5").workers(2));
     let params = weir.site.params();
@@ -307,19 +319,18 @@ fn a_process_that_hangs_in_a_take_over_ends_and_the_old_one_accepts_again() {
 
 #[test]
 fn a_process_whose_predecessor_is_killed_stays() {
-    let mut weir = Replaced::new(setup(1));
+    let weir = Replaced::new(setup(1));
     let folder = weir.site.weir().folder();
     let log = File::create(folder.join("new.log")).unwrap();
     let mut command = Command::new(weir_binary());
     command.args(["upgrade", "--foreground"]).arg(folder.join("weir.toml")).stderr(log);
-    let new = command.spawn().unwrap();
+    let mut new = command.spawn().unwrap();
     Postgres::shared().server().caretaker().watch(new.id());
     eventually("it has the sockets", || {
         let log = weir.site.weir().log();
         if log.contains("asks to take over") { Ok(()) } else { Err(log) }
     });
     weir.site.weir().kill9();
-    weir.pid = new.id();
     let log = folder.join("new.log");
     eventually("the new process knows", || {
         let said = fs::read_to_string(&log).unwrap();
@@ -331,6 +342,8 @@ fn a_process_whose_predecessor_is_killed_stays() {
     if said.contains("ready on") {
         assert!(weir.site.connect().query("SELECT 1").is_ok(), "{said}");
     }
+    new.kill().unwrap();
+    new.wait().unwrap();
 }
 
 #[test]
