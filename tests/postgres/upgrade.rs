@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -128,6 +128,18 @@ fn a_client_in_a_transaction_stays_with_the_old_process_until_it_is_over() {
     client.query("COMMIT").unwrap();
     assert!(weir.site.weir().wait_for_exit().success());
     assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+#[test]
+fn a_client_that_stays_in_a_transaction_gets_an_error_after_upgrade_timeout() {
+    let mut weir = Replaced::new(setup(2).general("upgrade_timeout = \"300ms\""));
+    let (mut busy, mut idle) = (weir.site.connect(), weir.site.connect());
+    busy.query("BEGIN").unwrap();
+    weir.upgrade();
+    assert!(weir.site.weir().wait_for_exit().success(), "it does not wait for that client");
+    let error = busy.query("COMMIT").unwrap_err();
+    assert_eq!(error.sqlstate(), Some("57P01"), "{error}");
+    assert_eq!(idle.value("SELECT 1").unwrap().as_deref(), Some("1"), "it has moved");
 }
 
 #[test]
@@ -287,6 +299,97 @@ fn a_process_that_dies_in_a_take_over_leaves_the_old_one_serving_and_the_next_on
     weir.upgrade();
     assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
     assert!(weir.site.weir().wait_for_exit().success());
+}
+
+#[test]
+fn a_process_that_hangs_in_a_take_over_ends_and_the_old_one_accepts_again() {
+    let mut weir = Replaced::new(setup(2));
+    let mut busy = weir.site.connect();
+    busy.query("BEGIN").unwrap();
+    weir.upgrade();
+    let new = weir.pid;
+    send_signal(new, Signal::SIGSTOP);
+    // The frozen one may have taken connections from the queue: those wait until it ends.
+    eventually("a client is served while the new process hangs", || {
+        let log = weir.site.weir().log();
+        if log.contains("serving on") { Ok(()) } else { Err(log) }
+    });
+    assert!(weir.site.connect().query("SELECT 1").is_ok());
+    send_signal(new, Signal::SIGCONT);
+    wait_for_end(new);
+    weir.pid = weir.site.weir().pid();
+    assert_eq!(busy.query("COMMIT").unwrap().tag, "COMMIT");
+    assert!(weir.site.connect().query("SELECT 1").is_ok());
+    weir.upgrade_all();
+    assert_eq!(busy.value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+#[test]
+fn a_process_whose_predecessor_is_killed_stays() {
+    let weir = Replaced::new(setup(1));
+    let folder = weir.site.weir().folder();
+    let log = File::create(folder.join("new.log")).unwrap();
+    let mut command = Command::new(weir_binary());
+    command.args(["upgrade", "--foreground"]).arg(folder.join("weir.toml")).stderr(log);
+    let mut new = command.spawn().unwrap();
+    Postgres::shared().server().caretaker().watch(new.id());
+    eventually("it has the sockets", || {
+        let log = weir.site.weir().log();
+        if log.contains("asks to take over") { Ok(()) } else { Err(log) }
+    });
+    weir.site.weir().kill9();
+    let log = folder.join("new.log");
+    eventually("the new process knows", || {
+        let said = fs::read_to_string(&log).unwrap();
+        // It may have been killed before it had offered anything, or when all had moved.
+        let known = ["the old process ended early", "the old process has ended", "can't take over"];
+        if known.iter().any(|text| said.contains(text)) { Ok(()) } else { Err(said) }
+    });
+    let said = fs::read_to_string(&log).unwrap();
+    if said.contains("ready on") {
+        assert!(weir.site.connect().query("SELECT 1").is_ok(), "{said}");
+    }
+    new.kill().unwrap();
+    new.wait().unwrap();
+}
+
+#[test]
+fn the_command_returns_to_a_caller_that_reads_its_errors_to_the_end_and_the_log_goes_on_where_it_was() {
+    let mut weir = Replaced::new(setup(1));
+    let folder = weir.site.weir().folder();
+    let mut command = Command::new(weir_binary());
+    let output = command.arg("upgrade").arg(folder.join("weir.toml")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    weir.pid = said.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap();
+    Postgres::shared().server().caretaker().watch(weir.pid);
+    weir.site.weir().wait_for_exit();
+    assert!(weir.site.connect().query("SELECT 1").is_ok());
+    eventually("the new process writes into the old one's log", || {
+        let log = weir.site.weir().log();
+        if log.contains("the old process has ended") { Ok(()) } else { Err(log) }
+    });
+}
+
+#[test]
+fn a_supervisor_hears_of_the_new_main_process_before_that_is_ready() {
+    let mut weir = Replaced::new(setup(1));
+    let folder = weir.site.weir().folder();
+    let path = folder.join("notify");
+    let supervisor = UnixDatagram::bind(&path).unwrap();
+    let mut command = Command::new(weir_binary());
+    command.arg("upgrade").arg(folder.join("weir.toml")).env("NOTIFY_SOCKET", &path);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    weir.pid = said.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap();
+    Postgres::shared().server().caretaker().watch(weir.pid);
+    let hear = || {
+        let mut buffer = [0; 256];
+        let length = supervisor.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..length]).trim().to_owned()
+    };
+    assert_eq!(hear(), format!("MAINPID={}", weir.pid));
+    assert_eq!(hear(), "READY=1");
 }
 
 #[test]

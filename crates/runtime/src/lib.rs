@@ -62,6 +62,6 @@ pub use serve::{Options, Ready, VERSION, serve, start_engines};
 pub use signals::Signals;
 pub use start::{Handle, Plan, Running, start};
 pub use start_error::StartError;
-pub use takeover::{Beside, NotTaken, Predecessor, UpgradeSocket, upgrade_socket};
+pub use takeover::{Beside, NotTaken, OtherProcess, Predecessor, UpgradeSocket, upgrade_socket};
 pub use tls::{ServerTls, TlsFiles, TlsFinding, certificate_expiries, check_tls};
 pub use weir_engine::port::{Reread, Signal};

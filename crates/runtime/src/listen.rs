@@ -76,7 +76,7 @@ impl Inherited {
                     inherited.files.extend(ours.then_some(path));
                 }
                 ListenerKind::Upgrade(path) => upgrade = Some(UpgradeSocket::inherited(fd.into(), &path, users)?),
-                ListenerKind::Web => {}
+                ListenerKind::Web | ListenerKind::Errors => {}
             }
         }
         Ok((inherited, upgrade))

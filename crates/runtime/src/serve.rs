@@ -77,7 +77,10 @@ pub fn serve(options: Options) -> Result<i32, StartError> {
     };
     let mut running = start_with(options.config, reload, (options.change, options.record), process)?;
     let beside = ready(&mut running)?;
-    running.take_over()?;
+    if running.take_over()? {
+        // Before it is ready: a supervisor that hears of that asks no process that ends.
+        supervisor::main_process(std::process::id());
+    }
     (options.serving)();
     supervisor::ready();
     let gone = running.is_gone();

@@ -370,17 +370,18 @@ impl Running {
         move |said| inflow.say(said)
     }
 
-    /// Everything serves: takes over from the other process, if there is one.
+    /// Everything serves: takes over from the other process, if there is one, and returns whether there is.
     ///
     /// # Errors
     /// The other process is gone, or gave up waiting.
-    pub(crate) fn take_over(&mut self) -> Result<(), StartError> {
-        let (Some(old), Some(log)) = (self.predecessor.take(), self.plain_log.clone()) else { return Ok(()) };
+    pub(crate) fn take_over(&mut self) -> Result<bool, StartError> {
+        let (Some(old), Some(log)) = (self.predecessor.take(), self.plain_log.clone()) else { return Ok(false) };
         let file_users = self.file_users.clone();
         let taken = move || file_users.remove();
         let (mailboxes, beside) = (self.handle.mailboxes.clone(), self.beside.clone());
         old.take_over(mailboxes, log, (self.inflow.clone(), beside), taken)
-            .map_err(StartError::because("can't take over"))
+            .map_err(StartError::because("can't take over"))?;
+        Ok(true)
     }
 
     /// Whether another process has taken over.

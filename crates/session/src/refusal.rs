@@ -155,6 +155,8 @@ pub enum Refusal {
     AuthDatabaseDisabled(String),
     /// The client did not take what was sent to it while everything was suspended.
     SuspendTimeout,
+    /// Another process has taken over, and the client stayed with this one for too long (`upgrade_timeout`).
+    UpgradeTimeout,
     /// The pool was removed, or its user changed.
     PoolGone,
     /// An invariant of Weir does not hold; the link is closed because it can't be trusted.
@@ -224,7 +226,8 @@ impl Refusal {
             | Refusal::ServersShuttingDown
             | Refusal::Killed
             | Refusal::DatabaseKilled
-            | Refusal::SuspendTimeout => "57P01",
+            | Refusal::SuspendTimeout
+            | Refusal::UpgradeTimeout => "57P01",
             Refusal::DatabaseDisabled(_) | Refusal::AuthDatabaseDisabled(_) => "57P03",
             Refusal::Broken(_) => "XX000",
         }
@@ -406,6 +409,7 @@ impl fmt::Display for Refusal {
             Refusal::AuthDatabaseDisabled(name) => write!(f, "authentication database {name:?} is disabled"),
             Refusal::DatabaseDisabled(name) => write!(f, "database {name:?} is disabled"),
             Refusal::SuspendTimeout => f.write_str("suspend_timeout"),
+            Refusal::UpgradeTimeout => f.write_str("upgrade_timeout"),
             Refusal::PoolGone => f.write_str("database configuration changed"),
             Refusal::Broken(what) => write!(f, "internal error: {what}"),
         }

@@ -6,7 +6,10 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use clap::Args;
 use weir_config::Config;
@@ -27,6 +30,8 @@ Examples:
   ExecReload=/usr/bin/weir upgrade /etc/weir/weir.toml
                                                  in a unit of systemd, with NotifyAccess=all";
 
+/// How long the new process may take until it serves; the old one waits as long.
+const START: Duration = Duration::from_secs(60);
 /// What the new process writes when it serves.
 const SERVES: &[u8] = b"serves\n";
 
@@ -68,9 +73,14 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         let start = if matches!(why, NotTaken::Absent) { "; start one with: weir serve FILE" } else { "" };
         Failure::Message(format!("can't take over from the process that serves, at {}: {why}{start}", socket.display()))
     })?;
-    let report = arguments.report;
+    let (report, mut old) = (arguments.report, old);
+    let errors = old.take_errors();
     let serving = move || {
         if report {
+            // The log goes on where the old process wrote it: who has called the command may read its standard error to the end.
+            if let Some(errors) = errors {
+                let _ = nix::unistd::dup2_stderr(errors);
+            }
             let mut out = std::io::stdout();
             // The command that waits may have been ended; its pipe must not be kept from others.
             let _ = out.write_all(SERVES).and_then(|()| out.flush());
@@ -90,23 +100,38 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
     command.arg("upgrade").arg("--foreground").arg("--report").arg(&arguments.file);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(|e| Failure::at("can't start the new process", e))?;
-    let mut said = Vec::new();
-    if let Some(mut out) = child.stdout.take() {
-        let mut buffer = [0; 64];
+    let said = hear(&mut child);
+    if said.as_deref() == Some(SERVES) {
+        weir_terminal::print_line(format!("process {} has taken over", child.id()));
+        return Ok(());
+    }
+    if said.is_none() {
+        let _ = child.kill();
+        let _ = child.wait();
+        let seconds = START.as_secs();
+        return Err(Failure::Message(format!("the new process did not serve within {seconds} s, and was ended")));
+    }
+    // It has said why.
+    let _ = child.wait();
+    Err(Failure::Reported)
+}
+
+/// What the new process says, until it serves or ends; `None`: nothing in time.
+fn hear(child: &mut Child) -> Option<Vec<u8>> {
+    let mut out = child.stdout.take()?;
+    let (sender, said) = mpsc::sync_channel(1);
+    // It ends with the process, or with this one.
+    thread::spawn(move || {
+        let (mut said, mut buffer) = (Vec::new(), [0; 64]);
         while said != SERVES {
             match out.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(length) => said.extend_from_slice(&buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Failure::at("can't hear of the new process", error)),
+                Err(_) => break,
             }
         }
-    }
-    if said == SERVES {
-        weir_terminal::print_line(format!("process {} has taken over", child.id()));
-        return Ok(());
-    }
-    // It has said why.
-    let _ = child.wait();
-    Err(Failure::Reported)
+        let _ = sender.send(said);
+    });
+    said.recv_timeout(START).ok()
 }

@@ -212,6 +212,7 @@ const OWN: &[(&str, Effect)] = &[
     ("auth_query_cache", Seen("clients_of_one_user_wait_for_one_query_and_the_answer_is_kept")),
     ("log_format", Seen("lines_are_json_where_the_file_says_so")),
     ("shutdown_timeout", Seen("shutdown_timeout_ends_a_shutdown_that_waits")),
+    ("upgrade_timeout", Seen("a_client_that_stays_in_a_transaction_gets_an_error_after_upgrade_timeout")),
     ("max_logins_per_host", Seen("a_host_gets_so_many_logins_at_once_whatever_the_number_of_pools")),
     ("require_auth", Seen("a_server_may_request_only_methods_of_require_auth")),
     ("untracked_startup_parameters", Seen("parameters_that_are_not_tracked_are_refused_or_dropped")),

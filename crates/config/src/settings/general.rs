@@ -287,6 +287,16 @@ pub(super) static SETTINGS: &[Setting] = &[
     .ini_own("shutdown_delay"),
     Setting::new(
         General,
+        "upgrade_timeout",
+        Kind::ANY_TIME,
+        "0",
+        Field::Config(|c| FieldMut::Span(&mut c.upgrade_timeout)),
+        "After another process has taken over (`weir upgrade`), clients in a transaction, or in session mode with a \
+         server, stay with the old process for so long; then they get an error, and it ends. 0: no limit.",
+    )
+    .ini_own("upgrade_timeout"),
+    Setting::new(
+        General,
         "suspend_timeout",
         Kind::ANY_TIME,
         "10s",

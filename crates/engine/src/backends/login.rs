@@ -17,7 +17,7 @@ use weir_pgwire::put_front;
 use weir_session::auth_query::{AuthQuery, AuthQueryResult};
 use weir_session::server_login::{Credentials, ServerLogin, ServerLoginStep};
 use weir_session::startup::Replication;
-use weir_session::{Clean, ProtocolViolation, Refusal, ServerError};
+use weir_session::{Clean, ParamTable, ProtocolViolation, Refusal, ServerError};
 
 use crate::backends::hosts::{Fitness, fitness};
 use crate::common::Cx;
@@ -199,14 +199,14 @@ pub(crate) fn identify<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot) {
 ///
 /// # Errors
 /// When the server can't be trusted any more.
-pub(crate) fn identified<I: Io>(
-    cx: &Cx<'_, I>,
+pub(crate) fn identified(
+    table: &ParamTable,
     server: &mut ServerSlot,
     bytes: &[u8],
 ) -> Result<Option<AuthQueryResult>, ProtocolViolation> {
     let Some(mut query) = server.connection.identifying.take() else { return Ok(None) };
     let Some((up, _)) = server.up() else { return Ok(None) };
-    let answer = query.feed(up, bytes, &cx.sessions.params)?;
+    let answer = query.feed(up, bytes, table)?;
     match &answer {
         None => server.connection.identifying = Some(query),
         Some(Ok(Some(found))) => up.set_started(found.secret.as_deref().and_then(|text| text.parse().ok())),

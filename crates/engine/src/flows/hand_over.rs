@@ -5,7 +5,7 @@
 //! a server is served here first. During the take-over, a server is opened only for clients that wait.
 
 use weir_base::{Peer, Time, WorkerId};
-use weir_session::{frozen, frozen_server};
+use weir_session::{Refusal, frozen, frozen_server};
 
 use crate::cluster::messages::{Message, Payload};
 use crate::common::FollowUp;
@@ -22,10 +22,13 @@ impl Engine {
         match step {
             HandOver::Ask => io.hand_over_begins(self.may_hand_over()),
             HandOver::Give => {
-                if self.takeover.begin() {
+                if self.takeover.begin(now) {
                     self.give_pools(io);
                 }
                 self.give_all(now, io);
+                if self.takeover.is_over(now, self.common.config().upgrade_timeout) {
+                    self.refuse_rest(now, io);
+                }
                 io.hand_over_left(self.left_to_give());
             }
             HandOver::Stay => {
@@ -33,6 +36,13 @@ impl Engine {
                 self.pools.indices().into_iter().for_each(|ix| self.common.follow_up(FollowUp::PollPool(ix)));
             }
         }
+    }
+
+    /// `upgrade_timeout` is over: the clients that did not become free are not served any more.
+    fn refuse_rest<I: Io>(&mut self, now: Time, io: &mut I) {
+        let waited_for = self.peers.clients().filter(|client| client.is_waited_for());
+        let rest: Vec<Peer> = waited_for.map(|client| client.peer).collect();
+        rest.into_iter().for_each(|client| self.refuse_handle(now, client, Refusal::UpgradeTimeout, io));
     }
 
     /// The highest number of a peer so far, or why another process may not take over now.

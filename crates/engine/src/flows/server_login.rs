@@ -200,7 +200,7 @@ impl Engine {
         if self.grant_is_void(now, server.pool, server.granted_at) {
             return self.login_lapsed(now, server, io);
         }
-        match login::identified(cx!(self, now, io), &mut server, bytes) {
+        match login::identified(&self.sessions.params, &mut server, bytes) {
             Ok(None) => self.peers.put_server(server),
             Ok(Some(answer)) => {
                 if let Err(error) = answer {

@@ -11,7 +11,7 @@ pub(crate) mod moved;
 
 use std::collections::HashMap;
 
-use weir_base::Peer;
+use weir_base::{Peer, Span, Time};
 
 use crate::takeover::keys::MovedKeys;
 
@@ -19,6 +19,8 @@ use crate::takeover::keys::MovedKeys;
 #[derive(Default)]
 pub(crate) struct TakeOver {
     giving: bool,
+    /// Since when.
+    since: Time,
     /// Servers and clients that leave as soon as their sockets are free: where each goes, and what it is.
     leaving: HashMap<Peer, (u64, Vec<u8>)>,
     /// The keys of clients that came from another process.
@@ -33,8 +35,17 @@ impl TakeOver {
     }
 
     /// From now on it does. Whether that is new.
-    pub(crate) fn begin(&mut self) -> bool {
-        !std::mem::replace(&mut self.giving, true)
+    pub(crate) fn begin(&mut self, now: Time) -> bool {
+        let is_new = !std::mem::replace(&mut self.giving, true);
+        if is_new {
+            self.since = now;
+        }
+        is_new
+    }
+
+    /// Whether what is not free has stayed for this time.
+    pub(crate) fn is_over(&self, now: Time, timeout: Span) -> bool {
+        self.giving && now >= self.since.deadline(timeout)
     }
 
     /// The other process is gone.

@@ -34,6 +34,8 @@ use crate::tls::Tls;
 const HELLO: Duration = Duration::from_secs(2);
 /// How long the other side may be silent before it serves, and within a frame.
 const SILENCE: Duration = Duration::from_secs(60);
+/// How long the other side may be silent while it takes over: nobody accepts if it hangs.
+const HANGS: Duration = Duration::from_millis(1_800);
 /// How long workers may take to answer a request.
 const WORKERS: Duration = Duration::from_secs(10);
 /// How long the thread may take to end with the process; if it waits for another process, it is not joined.
@@ -217,6 +219,9 @@ impl Giving {
         }
         let path = self.socket.file.path().to_owned();
         listeners.push((ListenerKind::Upgrade(path), self.socket.listener.try_clone()?.into()));
+        if let Ok(errors) = io::stderr().as_fd().try_clone_to_owned() {
+            listeners.push((ListenerKind::Errors, errors));
+        }
         Ok(listeners)
     }
 
@@ -226,11 +231,15 @@ impl Giving {
         self.log
             .line(Level::Info, format_args!("process {pid} takes over: clients move to it between two transactions"));
         self.file_users.add();
-        self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(false));
-        let given = self.agree_beside(stream, pid).and_then(|()| self.give_all(stream));
+        let mut stopped = false;
+        let given = self.agree_beside(stream, pid).and_then(|()| {
+            // It runs, and accepts.
+            stopped = true;
+            self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(false));
+            self.give_all(stream)
+        });
         match given {
             Ok(()) => {
-                supervisor::main_process(pid);
                 self.log.line(Level::Info, format_args!("process {pid} has taken over, exiting"));
                 true
             }
@@ -239,10 +248,15 @@ impl Giving {
             Err(error) => {
                 self.file_users.remove();
                 self.tell_workers(HandOver::Stay);
-                self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(true));
+                if stopped {
+                    self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(true));
+                }
                 self.beside.get().iter().for_each(|beside| beside.stay());
-                self.log
-                    .line(Level::Error, format_args!("process {pid}, which took over, is gone: {error}; serving on"));
+                supervisor::main_process(std::process::id());
+                self.log.line(
+                    Level::Error,
+                    format_args!("process {pid}, which took over, is gone or hangs: {error}; serving on"),
+                );
                 self.keep_rest();
                 false
             }
@@ -252,6 +266,8 @@ impl Giving {
     /// What runs beside the workers agrees with its like in the other process, before anything is given.
     fn agree_beside(&self, stream: &UnixStream, pid: u32) -> io::Result<()> {
         let said = self.beside.get().map(|beside| beside.give(pid)).unwrap_or_default();
+        stream.set_read_timeout(Some(HANGS))?;
+        stream.set_write_timeout(Some(HANGS))?;
         wire::send_value(stream, Kind::Beside, &said, &[])?;
         while !self.listen(stream)? {}
         Ok(())
@@ -260,8 +276,13 @@ impl Giving {
     fn give_all(&self, stream: &UnixStream) -> io::Result<()> {
         self.forget_answers();
         // Two rounds in which no worker has anything left: what one sent to another has arrived by the second.
-        let mut quiet = 0;
+        let (mut quiet, mut heard) = (0, Instant::now());
         while quiet < 2 {
+            if self.listen_to(stream)? {
+                heard = Instant::now();
+            } else if heard.elapsed() > HANGS {
+                return Err(ErrorKind::TimedOut.into());
+            }
             // What this process still takes over is forwarded to the other one. Checked before the workers.
             let taking = self.inflow.lasts();
             self.tell_workers(HandOver::Give);
@@ -284,18 +305,20 @@ impl Giving {
             match wire::receive(stream)?.kind {
                 Kind::Bye => return Ok(()),
                 // No peer that it could mean is left here.
-                Kind::Cancel | Kind::Beside => {}
+                Kind::Cancel | Kind::Beside | Kind::Alive => {}
                 _ => return Err(ErrorKind::InvalidData.into()),
             }
         }
     }
 
-    /// Hands messages that the other process has sent since then to the workers.
-    fn listen_to(&self, stream: &UnixStream) -> io::Result<()> {
+    /// Hands messages that the other process has sent since then to the workers; returns whether there were any.
+    fn listen_to(&self, stream: &UnixStream) -> io::Result<bool> {
+        let mut heard = false;
         while says_something(stream) {
             self.listen(stream)?;
+            heard = true;
         }
-        Ok(())
+        Ok(heard)
     }
 
     /// Hands on one message; returns whether it is for what runs beside the workers.
@@ -313,6 +336,7 @@ impl Giving {
                 self.beside.get().iter().for_each(|beside| beside.heard(&said));
                 Ok(true)
             }
+            Kind::Alive => Ok(false),
             _ => Err(ErrorKind::InvalidData.into()),
         }
     }
@@ -323,7 +347,7 @@ impl Giving {
             match self.given.recv_timeout(round.saturating_duration_since(Instant::now())) {
                 Ok(given) => drop(self.pass_on(stream, given)?),
                 Err(RecvTimeoutError::Disconnected) => return Err(ErrorKind::BrokenPipe.into()),
-                Err(RecvTimeoutError::Timeout) => return self.listen_to(stream),
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
             }
         }
     }

@@ -53,6 +53,11 @@ impl Inflow {
         self.send(Kind::Cancel, &CancelRequest { pid, secret: secret.to_vec() });
     }
 
+    /// This process runs.
+    pub(super) fn alive(&self) {
+        self.send(Kind::Alive, &());
+    }
+
     /// Says something to what runs beside the other process's workers.
     pub(crate) fn say(&self, said: &[u8]) {
         self.send(Kind::Beside, &said.to_vec());

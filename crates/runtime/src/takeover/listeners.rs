@@ -16,6 +16,8 @@ pub(crate) enum ListenerKind {
     Web,
     /// The next take-over.
     Upgrade(PathBuf),
+    /// No socket: where the old process's standard error goes.
+    Errors,
 }
 
 /// Listening sockets that are offered, or were.

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use weir_base::WorkerId;
 use weir_engine::TAKEOVER_FORMAT;
-use weir_engine::port::Level;
+use weir_engine::port::{Level, Signal};
 
 use super::beside::BesideSlot;
 use super::inflow::Inflow;
 use super::listeners::{ListenerKind, Offered};
+use super::process::OtherProcess;
 use super::socket::{is_trusted, server_user};
 use super::wire::{self, Item, Kind, Offer, Serving};
 use crate::log::Log;
@@ -26,9 +27,15 @@ use crate::tls::{Session, Tls};
 /// How long the old process may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long an old process that ends may take until it is gone.
+const ENDING: Duration = Duration::from_secs(5);
+/// The time between two signs of life.
+const ALIVE: Duration = Duration::from_millis(200);
+
 /// A process that offers to be taken over from, with its listening sockets.
 pub struct Predecessor {
     stream: UnixStream,
+    process: OtherProcess,
     offer: Offer,
     listeners: Offered,
 }
@@ -81,7 +88,8 @@ impl Predecessor {
             Kind::Offer => {
                 let offer: Offer = wire::value(&frame)?;
                 let listeners = offer.listeners.iter().cloned().zip(frame.descriptors).collect();
-                Ok(Predecessor { stream, offer, listeners })
+                let process = OtherProcess::new(offer.pid);
+                Ok(Predecessor { stream, process, offer, listeners })
             }
             Kind::Refused => Err(io::Error::other(String::from_utf8_lossy(&frame.bytes).into_owned())),
             _ => Err(ErrorKind::InvalidData.into()),
@@ -105,6 +113,12 @@ impl Predecessor {
         self.offer.last_id
     }
 
+    /// Where its standard error goes.
+    pub fn take_errors(&mut self) -> Option<OwnedFd> {
+        let at = self.listeners.iter().position(|(kind, _)| *kind == ListenerKind::Errors)?;
+        Some(self.listeners.remove(at).1)
+    }
+
     /// Its listening sockets for clients and for the next take-over.
     pub(crate) fn take_listeners(&mut self) -> Offered {
         let (web, others) = self.listeners.drain(..).partition(|(kind, _)| *kind == ListenerKind::Web);
@@ -114,11 +128,12 @@ impl Predecessor {
 
     /// Its listening sockets for HTTP.
     pub(crate) fn take_web(&mut self) -> Vec<TcpListener> {
-        self.listeners.drain(..).map(|(_, fd)| TcpListener::from(fd)).collect()
+        let web = self.listeners.extract_if(.., |(kind, _)| *kind == ListenerKind::Web);
+        web.map(|(_, fd)| TcpListener::from(fd)).collect()
     }
 
     /// This process serves: informs the old one, and takes in what it sends on a thread, until it has no more; then
-    /// calls `taken`.
+    /// calls `taken`; not if that one serves on, whose the sockets' files are then.
     pub(crate) fn take_over(
         self,
         mailboxes: Mailboxes,
@@ -127,14 +142,30 @@ impl Predecessor {
         taken: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
         self.stream.set_read_timeout(None)?;
-        wire::send_value(&self.stream, Kind::Serving, &Serving { pid: std::process::id() }, &[])?;
+        let said = wire::send_value(&self.stream, Kind::Serving, &Serving { pid: std::process::id() }, &[]);
+        if let Err(error) = said
+            && !self.process.has_ended()
+        {
+            return Err(error);
+        }
+        // If the old process has ended, this one has the listening sockets, and nobody else does.
         inflow.serves(self.stream.try_clone().ok());
+        let lives = inflow.clone();
+        thread::Builder::new().name("weir-alive".into()).spawn(move || {
+            while lives.lasts() {
+                lives.alive();
+                thread::sleep(ALIVE);
+            }
+        })?;
         thread::Builder::new().name("weir-takeover".into()).spawn(move || {
             let (mut clients, began) = (0_u64, std::time::Instant::now());
             let ended = take_in(&self.stream, &mailboxes, (&inflow, &beside), &mut clients);
             inflow.end();
             beside.get().iter().for_each(|beside| if ended.is_ok() { beside.taken() } else { beside.lost() });
-            taken();
+            let serves_on = ended.is_err() && !self.process.ends_within(ENDING);
+            if !serves_on {
+                taken();
+            }
             match ended {
                 Ok(()) => {
                     let took = began.elapsed().as_secs_f64();
@@ -142,6 +173,15 @@ impl Predecessor {
                         Level::Info,
                         format_args!("took over {clients} connections in {took:.3} s; the old process has ended"),
                     );
+                }
+                Err(error) if serves_on => {
+                    log.line(
+                        Level::Error,
+                        format_args!("the old process has given up waiting, and serves on: {error}; ending"),
+                    );
+                    // One of the two accepts.
+                    mailboxes.send(WorkerId(0), WorkerMessage::Listen(false));
+                    mailboxes.send(WorkerId(0), WorkerMessage::Signal(Signal::ShutdownClients));
                 }
                 Err(error) => {
                     log.line(

@@ -45,12 +45,16 @@ pub(super) enum Kind {
     /// From either, after [`Kind::Serving`]: what those beside the workers say to each other, see [`Beside`](super::Beside). The old
     /// process begins, and gives nothing before it has the answer.
     Beside = 9,
+    /// From the new one, several times a second between [`Kind::Serving`] and [`Kind::Bye`]: it runs.
+    Alive = 10,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        use Kind::{Beside, Bye, Cancel, Done, Hello, Item, Offer, Refused, Serving};
-        [Hello, Refused, Offer, Serving, Item, Done, Bye, Cancel, Beside].into_iter().find(|kind| *kind as u8 == byte)
+        use Kind::{Alive, Beside, Bye, Cancel, Done, Hello, Item, Offer, Refused, Serving};
+        [Hello, Refused, Offer, Serving, Item, Done, Bye, Cancel, Beside, Alive]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
     }
 }
 

@@ -133,7 +133,9 @@ impl Nodes {
                 round.run();
                 listen(&mut round, &said);
             }
-            if !taken_over.load(Ordering::Acquire) && !round.succession.has_no_part() {
+            // What the old process still has is not this one's to give away.
+            let is_alone = !round.succession.has_no_part() && round.succession.takes.is_none();
+            if !taken_over.load(Ordering::Acquire) && is_alone {
                 round.leave(vacated.load(Ordering::Acquire));
             }
         };

@@ -5,7 +5,6 @@
 //! Always true: what a process keeps is the other's only when that one has given it, or is dead for longer than a lease.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use weir_admin::SharedLimits;
 use weir_base::{Span, Time};
 use weir_cluster::Backend;
-use weir_runtime::Beside;
+use weir_runtime::{Beside, OtherProcess};
 
 /// How long the thread may take to answer: an end of a lost node's connections may be under way.
 const ANSWER: Duration = Duration::from_secs(12);
@@ -76,34 +75,25 @@ impl Beside for Link {
     }
 }
 
-/// Another process, by what no later one with its number has.
+/// Another process, and since when it is dead.
 pub(super) struct Process {
-    pid: u32,
-    started: Option<u64>,
+    process: OtherProcess,
     /// It was seen to be dead.
     dead: Option<Time>,
 }
 
 impl Process {
     pub(super) fn new(pid: u32) -> Process {
-        Process { pid, started: started(pid), dead: None }
+        Process { process: OtherProcess::new(pid), dead: None }
     }
 
     /// Since when it has been dead.
     pub(super) fn dead_since(&mut self, now: Time) -> Option<Time> {
-        if self.dead.is_none() && started(self.pid).is_none_or(|at| Some(at) != self.started) {
+        if self.dead.is_none() && self.process.is_gone() {
             self.dead = Some(now);
         }
         self.dead
     }
-}
-
-/// When a process was started, by the system's clock; `None` if it has ended.
-fn started(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut rest = text.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = rest.next()?;
-    if matches!(state, "Z" | "X") { None } else { rest.nth(18)?.parse().ok() }
 }
 
 /// Says something to the process that this one takes over from.
