@@ -12,8 +12,8 @@ use crate::budget::{Account, Charge};
 use crate::frame_reader::FrameReader;
 use crate::names::{ChangeNumber, ClientStatements, Given};
 use crate::params::{ParamTable, Params, Wanted};
+use crate::resets::StartValues;
 use crate::shape::{GivenShape, Shape};
-use crate::start_values::StartValues;
 use crate::statements::{Statement, text_in};
 
 /// One client's state between and within requests.
