@@ -120,7 +120,7 @@ const ASKED: [(&str, &str, &str); 9] = [
 ];
 
 fn asking(site: &Site) -> Connection {
-    let params = ASKED.iter().fold(site.params(), |params, (name, value, _)| params.option(name, *value));
+    let params = ASKED.iter().fold(site.params(), |params, (name, value, _)| params.option(name, value));
     Connection::connect(&params).unwrap()
 }
 
@@ -141,7 +141,7 @@ fn resets(name: &str) -> Vec<Vec<Batch>> {
     for command in
         [format!("RESET {name}"), format!("SET {name} TO DEFAULT"), "RESET ALL".to_owned(), "DISCARD ALL".to_owned()]
     {
-        all.push(simple(&[command.clone()]));
+        all.push(simple(std::slice::from_ref(&command)));
         all.push(extended(&command));
         if command != "DISCARD ALL" {
             all.push(simple(&[format!("SELECT 1; CLOSE ALL; {command};")]));

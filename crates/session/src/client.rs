@@ -14,8 +14,8 @@ use crate::frame_reader::FrameReader;
 use crate::judged::Judged;
 use crate::names::{ChangeNumber, ClientStatements, Given};
 use crate::params::{ParamTable, Params, Wanted};
+use crate::resets::StartValues;
 use crate::shape::{GivenShape, Shape};
-use crate::start_values::StartValues;
 use crate::statements::Statement;
 
 /// One client's state between and within requests.

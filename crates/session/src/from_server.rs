@@ -20,12 +20,12 @@ use crate::out::{Out, View};
 use crate::params::Reported;
 use crate::pending::Reply;
 use crate::refusal::Refusal;
-use crate::same_shape::{CHANGED_CODE, write_changed};
+use crate::resets::Resets;
 use crate::server::{IN_HOT_STANDBY, ProtocolViolation, Server};
-use crate::server_error::{ErrorRead, ServerError, Statements, read_error};
+use crate::server_error::{CHANGED_CODE, ErrorRead, ServerError, Statements, read_error, write_changed};
 use crate::shape::Part;
 use crate::skip::skip_to_sync;
-use crate::start_values::{self, Resets};
+use crate::start_values;
 use crate::state_messages;
 use crate::statements::Key;
 use crate::undo_log::RefusedFor;
@@ -497,6 +497,12 @@ impl<O: Out> Walk<'_, '_, O> {
         client.start.reported(place, value, &self.server.base);
         if is_reset {
             // It has the value from its login once all is answered.
+            self.server.resets.tell(place);
+            if let Some(asked) = client.start.asked.at(place).filter(|asked| client.params.at(place) != Some(*asked)) {
+                self.ctx.scratch.clear();
+                put_back::parameter_status(self.ctx.scratch, name, asked);
+                self.out.client(self.ctx.scratch);
+            }
             return Disposition::Discard;
         }
         self.adopt_params();

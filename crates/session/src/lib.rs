@@ -31,6 +31,7 @@ mod pending;
 mod prepare;
 mod prepared;
 mod refusal;
+mod resets;
 mod same_shape;
 mod server;
 mod server_error;

@@ -391,8 +391,8 @@ impl Params {
 
     /// The places at which it differs from another, a bit each.
     pub(crate) fn differs(&self, other: &Params) -> u64 {
-        let bit = |(index, (a, b)): (usize, (&Option<Arc<str>>, &Option<Arc<str>>))| u64::from(a != b) << index;
-        self.values.iter().zip(&other.values).enumerate().map(bit).sum()
+        let pairs = self.values.iter().zip(&other.values).enumerate();
+        pairs.map(|(index, (own, other))| u64::from(own != other) << index).sum()
     }
 
     pub(crate) fn reports(&self, index: usize) -> bool {

@@ -8,7 +8,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
-use weir_pgwire::{ErrorFields, Of, put_back, put_front};
+use weir_pgwire::{Of, put_front};
 
 use crate::client::Unnamed;
 use crate::descriptions::Described;
@@ -19,22 +19,6 @@ use crate::prepared::OnServer;
 use crate::shape::{Compared, GivenShape, Shape};
 use crate::statements::{Key, Statement};
 use crate::stop::{ReplyWait, StopReason};
-
-/// PostgreSQL's error for a statement whose shape has changed, and the function by which drivers recognise it.
-const CHANGED: ErrorFields<'static> = ErrorFields {
-    severity: "ERROR",
-    sqlstate: "0A000",
-    message: "cached plan must not change result type",
-    detail: None,
-    hint: None,
-};
-pub(crate) const CHANGED_CODE: &[u8; 5] = b"0A000";
-pub(crate) const CHANGED_BY: &str = "RevalidateCachedQuery";
-
-/// Writes the error for a client whose statement has another shape than it was given.
-pub(crate) fn write_changed(buffer: &mut Vec<u8>) {
-    put_back::error_from(buffer, &CHANGED, CHANGED_BY);
-}
 
 /// What follows from a comparison.
 enum Next {

@@ -16,10 +16,10 @@ use crate::out::Out;
 use crate::params::{Has, ParamTable, Params};
 use crate::pending::PendingReplies;
 use crate::prepared::ServerStatements;
+use crate::resets::Resets;
 use crate::server_error::ServerError;
 use crate::session_state::{SessionState, StreamingText};
 use crate::shape::Shape;
-use crate::start_values::Resets;
 use crate::undo_log::UndoLog;
 use crate::watched::Watched;
 

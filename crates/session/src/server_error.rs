@@ -1,8 +1,22 @@
 //! An error of a server, as it is read from an ErrorResponse.
 
-use weir_pgwire::backend;
+use weir_pgwire::{ErrorFields, backend, put_back};
 
-use crate::same_shape::CHANGED_BY;
+/// PostgreSQL's error for a statement whose shape has changed, and the function by which drivers recognise it.
+const CHANGED: ErrorFields<'static> = ErrorFields {
+    severity: "ERROR",
+    sqlstate: "0A000",
+    message: "cached plan must not change result type",
+    detail: None,
+    hint: None,
+};
+pub(crate) const CHANGED_CODE: &[u8; 5] = b"0A000";
+pub(crate) const CHANGED_BY: &str = "RevalidateCachedQuery";
+
+/// Writes the error for a client whose statement has another shape than it was given.
+pub(crate) fn write_changed(buffer: &mut Vec<u8>) {
+    put_back::error_from(buffer, &CHANGED, CHANGED_BY);
+}
 
 /// An error of a server: the SQLSTATE and the message that it gave, or ours where there was no answer.
 #[derive(Clone, PartialEq, Eq, Debug)]

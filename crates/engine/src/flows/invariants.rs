@@ -52,7 +52,12 @@ impl Engine {
             let Some(server) = client.link else { continue };
             let owner = self.peers.servers().find(|s| s.peer == server).map(|s| s.link);
             assert_eq!(owner, Some(Some(client.peer)), "a client's server does not know it");
-            let linked = matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Streaming(_));
+            let asked = self.peers.servers().any(|s| s.peer == server && s.phase() == Some(ServerPhase::Checking));
+            let linked = match client.phase {
+                ClientPhase::Ready(_) | ClientPhase::Streaming(_) => true,
+                ClientPhase::Welcome(_) => asked,
+                _ => false,
+            };
             assert!(linked, "a client that may not ask has a server");
         }
         for server in self.peers.servers() {

@@ -1,0 +1,77 @@
+//! Which parameters are a client's own, and which the requests under way reset.
+
+use std::sync::Arc;
+
+use crate::params::Params;
+
+/// Which parameters the requests under way on a server reset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Resets {
+    /// A bit for each tracked parameter.
+    places: u64,
+    /// A command that may be one of them was answered.
+    done: bool,
+    /// Those whose value after it the client has been sent, where it was another before.
+    told: u64,
+}
+
+/// The parameters of a client's session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct StartValues {
+    /// What the client asked for at its login.
+    pub(crate) asked: Arc<Params>,
+    /// Which parameters are the client's own: it asked for them, or has changed them. The others are its server's.
+    pub(crate) own: u64,
+}
+
+impl StartValues {
+    /// Those of a client that asked for these.
+    pub(crate) fn new(asked: Arc<Params>) -> StartValues {
+        let own = asked.known();
+        StartValues { asked, own }
+    }
+
+    /// Its server has reported a value of the parameter at this place.
+    pub(crate) fn reported(&mut self, place: usize, value: &str, base: &Params) {
+        let own = self.asked.at(place).is_some() || base.at(place) != Some(value);
+        self.own = self.own & !(1 << place) | u64::from(own) << place;
+    }
+}
+
+impl Resets {
+    /// Requests reset the parameters at these places, a bit each.
+    pub(crate) fn add(&mut self, places: u64) {
+        self.places |= places;
+    }
+
+    /// Whether a command that may be one of them was answered.
+    pub(crate) fn is_done(self) -> bool {
+        self.done
+    }
+
+    /// The client knows the value of the parameter at this place.
+    pub(crate) fn tell(&mut self, place: usize) {
+        self.told |= 1 << place;
+    }
+
+    /// Whether it does.
+    pub(crate) fn is_told(self, place: usize) -> bool {
+        self.told >> place & 1 == 1
+    }
+
+    /// Whether a request under way resets something.
+    #[inline]
+    pub(crate) fn is_pending(self) -> bool {
+        self.places != 0
+    }
+
+    /// Whether the parameter at this place is reset.
+    pub(crate) fn has(self, place: usize) -> bool {
+        self.places >> place & 1 == 1
+    }
+
+    /// A command of this tag was answered.
+    pub(crate) fn answered(&mut self, tag: &[u8]) {
+        self.done |= matches!(tag, b"RESET" | b"SET" | b"DISCARD ALL");
+    }
+}
