@@ -6,22 +6,22 @@
 //! A share is recorded before it is used, and is used no more before it is released.
 //! A lost node's share is reduced to what its connections at the server, as counted there, can still be. A process that is
 //! started with the name of one that was killed does the same with that one's connections, before it uses their part of its share.
-//! What happens in another store of etcd is in `rest`.
+//! In another store of etcd, which came back empty or from a backup, nobody knows what the nodes have, so nobody takes anything: each node
+//! writes down what it has, and what it knows of the others: a frozen one has its connections, whatever etcd has lost. When every lease of the
+//! time before has ended, the store is ready, and shares move as usual; those of nodes that have not come back are reclaimed as ever.
 
-mod rest;
-
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::{Span, Time};
 
 use crate::ending::Ending;
-use crate::fair::{Plan, Usage, View};
+use crate::fair::Usage;
 use crate::members::{Lease, Lost, Members};
-use crate::record::{Backend, Entry, Member, PeerAddress, PoolRecord};
+use crate::pool::{Budget, BudgetRule, Carried, Pool};
+use crate::record::{Backend, Entry, Member, PeerAddress, PoolRecord, Store};
 use crate::request::{Key, Reply, Request, Revision, Stored, Txn, Value};
+use crate::store::Known;
 use crate::timing::Timing;
-use rest::{Carried, Known};
 
 /// The most pools that one transaction changes; etcd allows 128 operations.
 const MOST_POOLS: usize = 32;
@@ -34,15 +34,6 @@ const MOST_CONFLICTS: u32 = 1;
 const LOOK_AT_MEMBERS: Span = Span::from_secs(1);
 /// The same, before its connections are ended.
 const LOOK_BEFORE_END: Span = Span::from_secs(2);
-
-/// A pool's budget in the configuration.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Budget {
-    /// The most server connections of all nodes.
-    pub size: u32,
-    /// What each node keeps without a lease.
-    pub floor: u32,
-}
 
 /// What a pool may open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -75,19 +66,6 @@ pub enum Standing {
     Floor,
 }
 
-/// Which of its configured budgets a node writes into etcd.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum BudgetRule {
-    /// Those that have changed, and all after the start: nodes have files of their own, and the one that was started or
-    /// reloaded last decides.
-    #[default]
-    OwnFile,
-    /// Each that differs from etcd's: the node runs the newest configuration of the cluster.
-    Newest,
-    /// None: the cluster has a newer configuration than the node.
-    Outdated,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// Reads everything. `certain`: no transaction of this node can still be committed.
@@ -96,28 +74,6 @@ enum Phase {
     Claim(Revision),
     /// Shares are known.
     Run,
-}
-
-struct Pool {
-    record: PoolRecord,
-    revision: Revision,
-    /// When it was first seen like this.
-    seen: Time,
-    /// What this node's pool may open while the lease is valid: at most its recorded share.
-    limit: u32,
-    /// What it may open without a lease.
-    floor: u32,
-    /// What it reported, without orphaned connections.
-    usage: Usage,
-    /// Connections that a killed process of this node may still have at the server: a part of the share.
-    orphans: u32,
-    budget: Budget,
-    /// The budget is known, also that it has none.
-    configured: bool,
-    /// The configured budget is to be written: this node was started, or its configuration has changed.
-    write_budget: bool,
-    /// While the store is not ready.
-    carried: Option<Carried>,
 }
 
 struct Sent {
@@ -843,6 +799,140 @@ impl Node {
     }
 }
 
+/// Another store.
+impl Node {
+    /// How long it takes until shares of the store can be given out; `None`: they are.
+    pub fn rest(&self, now: Time) -> Option<Span> {
+        let left =
+            Span::from_micros(self.timing.lost_after().micros().saturating_sub(now.since(self.known.since).micros()));
+        self.is_resting().then_some(left)
+    }
+
+    fn is_resting(&self) -> bool {
+        self.known.store.is_some_and(|store| !store.ready)
+    }
+
+    /// Compares the store that was read with the one that this node knows. `mine`: this process's heartbeat in it, if there is one.
+    /// Returns whether the store has to be written first.
+    fn meet_store(&mut self, now: Time, all: &[Stored], mine: Option<&Member>) -> bool {
+        let found = all.iter().find_map(|stored| match stored.value {
+            Value::Store(store) => Some((stored.revision, store)),
+            _ => None,
+        });
+        // A backup, from before heartbeats that were written.
+        let is_known = |store: Store| self.known.store.is_some_and(|known| known.id == store.id);
+        let is_older = mine.is_some_and(|member| member.beat < self.known.beat);
+        let went_back = is_older && found.is_some_and(|(_, store)| is_known(store));
+        let Some((_, store)) = found.filter(|_| !went_back) else {
+            let chance = self.member.incarnation.rotate_left(17) ^ self.member.beat.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let store = Store { id: chance, ready: self.trusts_new_store() };
+            self.known.make = Some((found.map_or(0, |(revision, _)| revision), store));
+            self.carry(now);
+            return true;
+        };
+        if !is_known(store) {
+            self.known.since = now;
+            // Revisions of another store may be the same by chance.
+            self.members.seen_anew(now);
+            self.lost.clear();
+            self.ended.clear();
+            if !store.ready {
+                self.carry(now);
+            }
+        }
+        (self.known.store, self.known.make) = (Some(store), None);
+        false
+    }
+
+    /// What the pools have now goes on in another store. Without a lease that is the floors.
+    fn carry(&mut self, now: Time) {
+        let is_own = self.renewed.is_some();
+        let is_valid = self.renewed.is_some_and(|sent| now < self.timing.shrink_at(sent));
+        self.known.beat = 0;
+        for pool in self.pools.values_mut() {
+            if !is_valid {
+                pool.limit = pool.floor;
+            }
+            // Without a lease it may still close the rest.
+            let share = pool.limit.max(pool.floor).max(pool.used().open);
+            let record = std::mem::take(&mut pool.record);
+            let record = pool.carried.take().map_or(record, |carried| carried.record);
+            pool.carried = Some(Carried { share, floor: pool.floor, is_own, record });
+            pool.revision = 0;
+        }
+    }
+
+    /// Whether what the node has of its pools is written in a store that is not ready. Until then a heartbeat there is no lease: the
+    /// others do not know what this one has.
+    fn is_restated(&self) -> bool {
+        self.known.make.is_none() && self.pools.values().all(|pool| pool.is_restated(&self.name))
+    }
+
+    /// The records to write before the store is ready.
+    fn restatements(&mut self) -> Vec<(String, PoolRecord)> {
+        let (me, members) = (&self.name, &self.members);
+        let has_left = |name: &str| members.get(name).is_some_and(|(_, member)| member.left);
+        let pools = self.pools.iter();
+        let changed = pools.filter_map(|(name, pool)| Some((name.clone(), pool.restatement(me, &has_left)?)));
+        changed.take(MOST_POOLS).collect()
+    }
+
+    /// The transaction with what is known of another node that has not come back: it may be frozen, and is fenced.
+    fn restate_member(&mut self) -> Option<Txn> {
+        let (name, member) = self.members.gone().find(|(name, _)| **name != self.name)?;
+        let (key, member) = (Key::Member(name.clone()), Member { fenced: true, ..member.clone() });
+        let mut txn = self.heartbeat();
+        txn.compares.push((key.clone(), 0));
+        txn.puts.push((key, Some(Value::Member(member))));
+        Some(txn)
+    }
+
+    /// The transaction after which shares of the store are given out, if it is time.
+    fn end_rest(&mut self, now: Time) -> Option<Txn> {
+        let store = self.known.store.filter(|store| !store.ready)?;
+        if now.since(self.known.since) <= self.timing.lost_after() {
+            return None;
+        }
+        let mut txn = self.heartbeat();
+        txn.puts.push((Key::Store, Some(Value::Store(Store { ready: true, ..store }))));
+        Some(txn)
+    }
+
+    /// What each transaction compares and writes of the store.
+    fn guard(&self, txn: &mut Txn) {
+        match self.known.make {
+            Some((revision, store)) => {
+                txn.compares.push((Key::Store, revision));
+                txn.puts.push((Key::Store, Some(Value::Store(store))));
+            }
+            None => txn.store = self.known.store,
+        }
+    }
+
+    /// A transaction of this node was written.
+    fn wrote_store(&mut self, now: Time, txn: &Txn) {
+        self.known.beat = self.known.beat.max(self.member.beat);
+        let written = txn.puts.iter().find_map(|(_, value)| match value {
+            Some(Value::Store(store)) => Some(*store),
+            _ => None,
+        });
+        let Some(store) = written else { return };
+        if self.known.store.is_none_or(|known| known.id != store.id) {
+            self.known.since = now;
+        }
+        (self.known.store, self.known.make) = (Some(store), None);
+        // The shares are read again.
+        self.phase = Phase::Read { certain: true };
+        self.next_read = now;
+    }
+
+    /// The store that the node knows.
+    #[cfg(test)]
+    pub(crate) fn store(&self) -> Option<Store> {
+        self.known.store
+    }
+}
+
 /// The faults that the simulator plants.
 #[cfg(test)]
 impl Node {
@@ -880,110 +970,6 @@ impl Node {
 
     fn ends_without_lease(&self) -> bool {
         self.bug == Some(crate::sim::Bug::EndedWithoutLease)
-    }
-}
-
-impl Pool {
-    fn new(budget: Budget, now: Time) -> Pool {
-        Pool {
-            record: PoolRecord::default(),
-            revision: 0,
-            seen: now,
-            limit: 0,
-            floor: 0,
-            usage: Usage { floor: u32::MAX, ..Usage::default() },
-            orphans: 0,
-            budget,
-            configured: false,
-            write_budget: budget.size > 0,
-            carried: None,
-        }
-    }
-
-    fn see(&mut self, now: Time, revision: Revision, record: PoolRecord) {
-        if revision != self.revision {
-            self.seen = now;
-        }
-        (self.revision, self.record) = (revision, record);
-    }
-
-    /// Clients of this node wait for more, and others know it.
-    fn waits(&self, me: &str) -> bool {
-        self.record.entry(me).wait.is_some()
-    }
-
-    fn plan(&self, now: Time, me: &str, record: &PoolRecord) -> Plan {
-        let seen = now.since(self.seen);
-        let floor = if self.configured { self.budget.floor } else { record.entry(me).floor };
-        View { record, me, usage: &self.used(), seen, floor }.plan()
-    }
-
-    /// A killed process's connections are to be ended: a pool that is not configured has no way to do that.
-    fn must_end_orphans(&self) -> bool {
-        self.orphans > 0 && self.budget.size > 0
-    }
-
-    /// The usage with the orphaned connections. One connection more than those is needed to end them.
-    fn used(&self) -> Usage {
-        let Usage { open, active, waiting, limit, .. } = self.usage;
-        let (open, active, limit) = (open + self.orphans, active + self.orphans, limit.saturating_add(self.orphans));
-        let waiting = waiting.max(u32::from(self.must_end_orphans() && active == self.orphans));
-        Usage { open, active, waiting, limit, ..self.usage }
-    }
-
-    /// Takes over the record, or, from a store that is not ready, nothing.
-    fn take(&mut self, now: Time, me: &str, rests: bool) {
-        if rests {
-            return self.stays();
-        }
-        self.carried = None;
-        self.obey(now, me);
-    }
-
-    /// Takes over the recorded share, less what the node is about to give: a limit that rises meanwhile delays that.
-    fn obey(&mut self, now: Time, me: &str) {
-        let entry = self.record.entry(me);
-        let plan = self.plan(now, me, &self.record);
-        self.floor = entry.floor.min(plan.entry.floor);
-        self.limit = plan.limit.min(entry.share);
-    }
-
-    /// The record to write, if one is. Sets the limit and the floor at once if they become lower.
-    fn change(&mut self, now: Time, me: &str, rule: BudgetRule, early: bool) -> Option<PoolRecord> {
-        // What is so already is not written later, over another node's.
-        self.write_budget &= self.revision == 0 || self.record.budget != self.budget.size;
-        let writes = match rule {
-            // A store that was made anew has none.
-            BudgetRule::OwnFile => self.write_budget || self.record.budget == 0 && self.budget.size > 0,
-            BudgetRule::Newest => self.budget.size > 0,
-            BudgetRule::Outdated => false,
-        };
-        let mut record = Cow::Borrowed(&self.record);
-        if writes && record.budget != self.budget.size {
-            record.to_mut().budget = self.budget.size;
-        }
-        let Plan { mut entry, limit } = self.plan(now, me, &record);
-        let before = record.entry(me);
-        self.limit = limit.min(before.share);
-        if entry.floor < before.floor {
-            self.floor = self.floor.min(entry.floor);
-            // Until it is in force, a loss of the lease leaves the one before.
-            entry.floor = entry.floor.max(self.usage.floor.min(before.floor));
-            entry.share = entry.share.max(entry.floor);
-        }
-        if entry.share < before.share && !early {
-            // Released is what is closed. The pool opens none beyond the limit that it has seen.
-            let used = self.used();
-            let closed = if used.limit <= self.limit { used.open } else { before.share };
-            entry.share = entry.share.max(closed).min(before.share);
-        }
-        if entry != before {
-            record.to_mut().set(me, entry);
-        }
-        match record {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(record) => Some(record),
-        }
     }
 }
 

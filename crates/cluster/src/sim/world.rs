@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::node::{Budget, Standing};
+use crate::node::Standing;
+use crate::pool::Budget;
 use crate::record::{Entry, PoolRecord};
 use crate::request::{Reply, Request};
 use crate::sim::Bug;

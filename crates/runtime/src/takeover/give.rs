@@ -263,11 +263,17 @@ impl Giving {
         }
     }
 
+    /// How long the other process may be silent. What runs beside the workers has given its part away, and gets it back only after that
+    /// process's end.
+    fn patience(&self) -> Duration {
+        if self.beside.get().is_some() { SILENCE } else { HANGS }
+    }
+
     /// What runs beside the workers agrees with its like in the other process, before anything is given.
     fn agree_beside(&self, stream: &UnixStream, pid: u32) -> io::Result<()> {
         let said = self.beside.get().map(|beside| beside.give(pid)).unwrap_or_default();
-        stream.set_read_timeout(Some(HANGS))?;
-        stream.set_write_timeout(Some(HANGS))?;
+        stream.set_read_timeout(Some(self.patience()))?;
+        stream.set_write_timeout(Some(self.patience()))?;
         wire::send_value(stream, Kind::Beside, &said, &[])?;
         while !self.listen(stream)? {}
         Ok(())
@@ -280,7 +286,7 @@ impl Giving {
         while quiet < 2 {
             if self.listen_to(stream)? {
                 heard = Instant::now();
-            } else if heard.elapsed() > HANGS {
+            } else if heard.elapsed() > self.patience() {
                 return Err(ErrorKind::TimedOut.into());
             }
             // What this process still takes over is forwarded to the other one. Checked before the workers.

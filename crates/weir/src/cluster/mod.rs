@@ -40,7 +40,7 @@ use adopt::Adopting;
 use ending::Run;
 use etcd::Etcd;
 use peers::Peers;
-use succession::{CLAIM, Giving, Link, Process, Said, Succession, Taking};
+use succession::{CLAIM, Giving, Link, Process, SERVES_FIRST, Said, Succession, Taking};
 use usage::Usages;
 
 /// The pause between two rounds.
@@ -537,7 +537,7 @@ impl Round {
 impl Round {
     fn hear(&mut self, said: Said) {
         match said {
-            Said::Give(pid, reply) => self.succession.asked = Some((pid, reply)),
+            Said::Give(pid, reply) => self.succession.asked = Some((pid, reply, self.handle.now())),
             Said::Heard(said) => self.renewed_for_us(&said),
             Said::Stay => self.succession.gives.iter_mut().for_each(|giving| giving.stays = true),
             Said::Take(said, reply) => self.take(&said, reply),
@@ -548,13 +548,13 @@ impl Round {
 
     /// To be called in each round; returns whether this process has a part in the cluster now.
     fn step_succession(&mut self) -> bool {
-        if self.run.is_none()
-            && !self.permits.are_used()
-            && let Some((pid, reply)) = self.succession.asked.take()
-        {
+        let now = self.handle.now();
+        let is_free = self.run.is_none() && !self.permits.are_used();
+        let is_starved = self.is_starved();
+        let is_due = |since: Time| is_free && (!is_starved || now.since(since) > SERVES_FIRST);
+        if let Some((pid, reply, _)) = self.succession.asked.take_if(|(.., since)| is_due(*since)) {
             let _ = reply.try_send(self.give(pid));
         }
-        let now = self.handle.now();
         let lost_after = Span::from_micros(2 * self.config.cluster.lease.micros());
         let is_over = |dead: Option<Time>| dead.is_some_and(|at| now.since(at) > lost_after);
         if let Some(giving) = self.succession.gives.as_mut().filter(|giving| giving.stays) {
@@ -601,6 +601,12 @@ impl Round {
             taking.said = until;
             (self.succession.say)(&said);
         }
+    }
+
+    /// Clients wait for a server of a pool of which there is none. They move between two requests only, and a process that hands over opens
+    /// no more servers than it has.
+    fn is_starved(&self) -> bool {
+        self.open.iter().any(|(name, open)| *open == 0 && self.usages.usage(name, 0, 0).waiting > 0)
     }
 
     /// Another process takes over: this one makes no request any more, and keeps what it has.

@@ -16,6 +16,8 @@ use weir_runtime::{Beside, OtherProcess};
 
 /// How long the thread may take to answer: an end of a lost node's connections may be under way.
 const ANSWER: Duration = Duration::from_secs(12);
+/// How long this process waits, before it hands over, for a server that serves clients which wait.
+pub(super) const SERVES_FIRST: Span = Span::from_secs(8);
 /// How long the new process tries to claim the old one's record before clients move all the same.
 pub(super) const CLAIM: Span = Span::from_secs(2);
 
@@ -105,8 +107,8 @@ pub(super) struct Succession {
     pub(super) waits: Option<Process>,
     /// The connection to that one is lost.
     is_lost: bool,
-    /// Another process asks to take over.
-    pub(super) asked: Option<(u32, SyncSender<Vec<u8>>)>,
+    /// Another process asks to take over, since then.
+    pub(super) asked: Option<(u32, SyncSender<Vec<u8>>, Time)>,
     pub(super) gives: Option<Giving>,
     pub(super) takes: Option<Taking>,
     /// What the workers are to leave to the old process, until they know.
