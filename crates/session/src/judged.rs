@@ -7,7 +7,6 @@ use weir_pgwire::sql::{self, Judgement, Naming};
 use weir_pgwire::{Dirty, Effects};
 
 use crate::params::{ParamTable, Params};
-use crate::start_values;
 
 /// What is known of a stored text.
 #[derive(Debug, Default)]
@@ -34,7 +33,7 @@ impl Judged {
         // Only options of an EXPLAIN or of a table are strings in front of the name: no backslash matters in them.
         let naming = if names { sql::names(text, false, true, 1).into_iter().next() } else { None };
         let naming = naming.filter(|naming| !naming.name.is_empty()).map(Box::new);
-        let reset = start_values::reset_by(text).map(Box::new);
+        let reset = reset_by(text).map(Box::new);
         Judged { effects, harmless, drops_all, reset, naming, len: text.len() as u32 }
     }
 
@@ -53,6 +52,28 @@ impl Judged {
 /// The text in what follows the name in a Parse.
 fn text_in(rest: &[u8]) -> &[u8] {
     rest.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// What a prepared statement resets: it is a single command.
+fn reset_by(text: &[u8]) -> Option<sql::Reset<'static>> {
+    let mut first = None;
+    if may_reset(text) {
+        sql::resets(text, |reset| {
+            if first.is_none() {
+                first = Some(reset.into_owned());
+            }
+        });
+    }
+    first
+}
+
+/// Whether a text is worth reading: it begins with such a command, or is more than one.
+#[inline]
+pub(crate) fn may_reset(text: &[u8]) -> bool {
+    let begins = |word: &[u8]| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
+    let alone = text.first().is_some_and(|first| first.is_ascii_alphabetic())
+        && text.iter().position(|byte| *byte == b';').is_none_or(|at| at + 1 == text.len());
+    !alone || begins(b"reset") || begins(b"discard") || begins(b"set")
 }
 
 /// The state that a text certainly leaves, for any server.

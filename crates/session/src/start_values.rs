@@ -8,18 +8,10 @@ use weir_pgwire::{put_back, put_front, sql};
 use crate::client::Client;
 use crate::context::Context;
 use crate::expected::Expected;
+use crate::judged::may_reset;
 use crate::out::Out;
 use crate::params::ParamTable;
 use crate::server::Server;
-
-/// Whether a text is worth reading: it begins with such a command, or is more than one.
-#[inline]
-fn may_reset(text: &[u8]) -> bool {
-    let begins = |word: &[u8]| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
-    let alone = text.first().is_some_and(|first| first.is_ascii_alphabetic())
-        && text.iter().position(|byte| *byte == b';').is_none_or(|at| at + 1 == text.len());
-    !alone || begins(b"reset") || begins(b"discard") || begins(b"set")
-}
 
 /// A text of the client's is being sent: notes what it resets of that which the client asked for at its login.
 #[inline]
@@ -36,19 +28,6 @@ pub(crate) fn note_reset(client: &Client, server: &mut Server, table: &ParamTabl
     if let Some(reset) = reset {
         server.resets.add(places(table, reset) & client.start.asked.known());
     }
-}
-
-/// What a prepared statement resets: it is a single command.
-pub(crate) fn reset_by(text: &[u8]) -> Option<sql::Reset<'static>> {
-    let mut first = None;
-    if may_reset(text) {
-        sql::resets(text, |reset| {
-            if first.is_none() {
-                first = Some(reset.into_owned());
-            }
-        });
-    }
-    first
 }
 
 fn places(table: &ParamTable, reset: &sql::Reset<'_>) -> u64 {
