@@ -292,9 +292,12 @@ impl Engine {
             return self.lent_not_taken(now, from, pool, id, lent, io);
         };
         let slot = self.pools.get_mut(ix);
+        if welcome.is_some() {
+            slot.welcome = welcome;
+            slot.welcome_confirmed(now);
+        }
         let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
         slot.accepted.share_schema_version(schema);
-        slot.welcome = welcome.or(slot.welcome.take());
         slot.failures.succeed();
         let mut answer = borrowing.borrower.received(&mut slot.pool, id, (peer, lent), ages, proof, now);
         if let Release::Next { check: checked, .. } = &mut answer {
