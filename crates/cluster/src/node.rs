@@ -855,8 +855,11 @@ impl Node {
             }
             // Without a lease it may still close the rest.
             let share = pool.limit.max(pool.floor).max(pool.used().open);
-            let record = std::mem::take(&mut pool.record);
-            let record = pool.carried.take().map_or(record, |carried| carried.record);
+            // Of a store that was not ready either, what the others have written there is newer.
+            let newer = std::mem::take(&mut pool.record);
+            let mut record = pool.carried.take().map(|carried| carried.record).unwrap_or_default();
+            record.nodes.extend(newer.nodes);
+            record.budget = if newer.budget > 0 { newer.budget } else { record.budget };
             pool.carried = Some(Carried { share, floor: pool.floor, is_own, record });
             pool.revision = 0;
         }
