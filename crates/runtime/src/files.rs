@@ -47,7 +47,7 @@ fn is_ordinary(about: &Metadata) -> io::Result<()> {
     if about.is_dir() {
         return Err(unfit("it is a folder".to_owned()));
     }
-    if about.is_file() { Ok(()) } else { Err(unfit("it is no ordinary file".to_owned())) }
+    if about.is_file() { Ok(()) } else { Err(unfit("not a regular file".to_owned())) }
 }
 
 fn unfit(why: String) -> io::Error {
@@ -71,11 +71,11 @@ mod tests {
     #[test]
     fn what_has_no_end_is_refused() {
         let refused = |path: &str| read_ordinary(Path::new(path), 1 << 20).unwrap_err().to_string();
-        assert_eq!(refused("/dev/zero"), "it is no ordinary file");
+        assert_eq!(refused("/dev/zero"), "not a regular file");
         assert_eq!(refused("/"), "it is a folder");
         let path = std::env::temp_dir().join(format!("weir-file-{}", std::process::id()));
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(refused(path.to_str().unwrap()), "it is no ordinary file");
+        assert_eq!(refused(path.to_str().unwrap()), "not a regular file");
         fs::remove_file(&path).unwrap();
         let this = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/files.rs");
         assert!(read_ordinary(&this, 1 << 20).unwrap().starts_with(b"//! "));

@@ -156,11 +156,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let (log, log_thread) = Log::start(plan.log, &plan.logging).map_err(StartError::because("can't open the log"))?;
     let by_ring = choose_io(plan.io, &plan.greeting, &log);
     plan.warnings.iter().for_each(|text| log.line(Level::Warning, format_args!("{text}")));
-    listening.skipped().iter().for_each(|error| log.line(Level::Warning, format_args!("{error}")));
-    let places = bound.tcp.iter().map(ToString::to_string);
-    for place in places.chain(bound.unix.iter().map(|path| format!("unix:{}", path.display()))) {
-        log.line(Level::Info, format_args!("listening on {place}"));
-    }
+    log_places(&listening, &log);
     let upgrade = upgrade.or_else(|| bind_upgrade_socket(plan.upgrade_socket.as_deref()?, &file_users, &log));
     let process_key = predecessor.as_ref().map_or_else(random, Predecessor::process_key);
     let ids_after = predecessor.as_ref().map_or(0, Predecessor::last_id);
@@ -234,6 +230,16 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     let keys = (process_key, ids_after);
     running.workers = spawn(ports.collect(), handler, keys, by_ring.then_some(plan.ring))?;
     Ok(running)
+}
+
+/// Where clients connect, and where they were to and can't.
+fn log_places(listening: &Listening, log: &Log) {
+    let bound = listening.bound();
+    listening.skipped().iter().for_each(|error| log.line(Level::Warning, format_args!("{error}")));
+    let places = bound.tcp.iter().map(ToString::to_string);
+    for place in places.chain(bound.unix.iter().map(|path| format!("unix:{}", path.display()))) {
+        log.line(Level::Info, format_args!("listening on {place}"));
+    }
 }
 
 /// The socket where another process asks to take over. Clients are served without it, too.

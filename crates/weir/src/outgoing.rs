@@ -99,6 +99,6 @@ mod tests {
             HttpRequest { url: "https://127.0.0.1:1/".into(), ca_file: Some(file.clone()), ..Default::default() };
         let refused = sender()(&request).unwrap_err();
         std::fs::remove_file(&file).unwrap();
-        assert_eq!(refused, format!("{}: it is no ordinary file", file.display()));
+        assert_eq!(refused, format!("{}: not a regular file", file.display()));
     }
 }

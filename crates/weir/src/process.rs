@@ -190,7 +190,7 @@ mod tests {
         let Err(Failure::Message(text)) = prepare(&config(&path), RunMode::Foreground, Other::None) else {
             panic!("a pipe was taken for a pidfile")
         };
-        assert!(text.ends_with("it is no ordinary file") && path.exists(), "{text}");
+        assert!(text.ends_with("not a regular file") && path.exists(), "{text}");
         fs::remove_file(&path).unwrap();
     }
 

@@ -155,8 +155,8 @@ fn a_file_that_is_no_text_or_never_ends_is_refused_in_a_line() {
     };
     refused(folder.path(), "it is a folder");
     refused(&link, "symbolic links");
-    refused(&pipe, "it is no ordinary file");
-    refused(Path::new("/dev/zero"), "it is no ordinary file");
+    refused(&pipe, "not a regular file");
+    refused(Path::new("/dev/zero"), "not a regular file");
     fs::write(&path, b"[listen]\nport = 1\0\n").unwrap();
     refused(&path, "line 2 holds a zero byte");
     fs::write(&path, b"[listen]\n# caf\xe9\n").unwrap();
@@ -173,7 +173,7 @@ fn a_file_that_is_no_text_or_never_ends_is_refused_in_a_line() {
         let files = format!("cert_file = \"pipe.toml\"\n{key} = \"pipe.toml\"\n");
         fs::write(&path, format!("[auth]\ntype = \"trust\"\n{side}{files}")).unwrap();
         let complaint = complaint(&weir(&["serve", path.to_str().unwrap()]));
-        assert!(complaint.contains("pipe.toml: it is no ordinary file"), "{complaint}");
+        assert!(complaint.contains("pipe.toml: not a regular file"), "{complaint}");
     }
 }
 

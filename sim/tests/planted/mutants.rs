@@ -197,8 +197,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: ANSWERS,
         edits: &[Edit {
             file: "crates/session/src/params.rs",
-            from: "            if wanted == has || (wanted.is_none() && reported) {",
-            to: "            if wanted == has
+            from: "            if *wanted == server.values[index] || (wanted.is_none() && reported) {",
+            to: "            if *wanted == server.values[index]
                 || (wanted.is_none() && reported)
                 || (PLANTED && name.eq_ignore_ascii_case(\"TimeZone\"))
             {",
