@@ -1,7 +1,8 @@
 //! Databases without a section: pools made on demand of `*`.
 
 use weir_pgclient::Connection;
-use weir_tests::{Mode, Postgres, Setup, Site, eventually, users};
+use weir_pgwire::{put_front, tag};
+use weir_tests::{Mode, Postgres, Setup, Site, eventually, read_until_ready, users};
 
 fn site(workers: u32) -> Site {
     let star = format!("[pools.\"*\"]\nhost = \"127.0.0.1\"\nport = {}\n", Postgres::shared().port());
@@ -46,5 +47,35 @@ fn a_missing_database_is_reported_and_leaves_no_pool() {
             let left: Vec<_> = left.filter(|name| name.starts_with("invented")).collect();
             if left.is_empty() { Ok(()) } else { Err(left) }
         });
+    }
+}
+
+#[test]
+fn a_database_is_copied_renamed_and_dropped_although_its_pool_has_idle_servers() {
+    let server = Postgres::private();
+    server.superuser("postgres").query(&format!("ALTER ROLE {} CREATEDB", users::APP.name)).unwrap();
+    for workers in [1, 3] {
+        let star = format!("[pools.\"*\"]\nhost = \"127.0.0.1\"\nport = {}\n", server.port());
+        let setup = Setup::new(Mode::Transaction).workers(workers).no_server_user();
+        let site = Site::with(setup.more(&star), Mode::Transaction);
+        let mut client = connect(&site, "postgres").unwrap();
+        let use_once = |name: &str| drop(connect(&site, name).unwrap().query("SELECT 1").unwrap());
+        client.query("CREATE DATABASE made").unwrap();
+        use_once("made");
+        client.query("CREATE DATABASE copied TEMPLATE made").unwrap();
+        use_once("made");
+        client.query("ALTER DATABASE made RENAME TO renamed").unwrap();
+        use_once("renamed");
+        use_once("copied");
+        client.query("DROP DATABASE renamed").unwrap();
+        // By the extended protocol, too.
+        let mut dropping = Vec::new();
+        put_front::parse(&mut dropping, b"", b"drop database if exists copied\0\0\0");
+        put_front::bind_no_params(&mut dropping, b"", b"");
+        put_front::execute(&mut dropping, b"", 0);
+        put_front::sync(&mut dropping);
+        client.send_bytes(&dropping).unwrap();
+        let frames = read_until_ready(&mut client, 1);
+        assert!(frames.iter().all(|frame| frame.tag != tag::back::ERROR), "{frames:?}");
     }
 }

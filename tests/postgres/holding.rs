@@ -15,7 +15,7 @@ fn site(setup: impl FnOnce(Setup) -> Setup) -> Site {
 /// Ways to hold a server in which nothing happens until the client acts.
 fn silences() -> Vec<(&'static str, Vec<u8>)> {
     let batch = Batch::new;
-    let long = batch().query(&format!("SELECT '{}'", "x".repeat(4000))).bytes()[..2000].to_vec();
+    let long = batch().query(&format!("SELECT '{}'", "x".repeat(20_000))).bytes()[..10_000].to_vec();
     let unread = "SELECT repeat('x', 1000) FROM generate_series(1, 100000)";
     vec![
         ("Parse, Describe, Flush", batch().parse("", "SELECT 1").describe_statement("").flush().bytes().to_vec()),

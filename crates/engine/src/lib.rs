@@ -112,6 +112,7 @@ impl Engine {
                 FollowUp::Feed(client) => self.feed_waiting(now, client, io),
                 FollowUp::PollPool(pool) => self.poll_pool(now, pool, io),
                 FollowUp::HandOver(peer) => self.give(now, peer, io),
+                FollowUp::NeededAlone => self.free_databases(now, io),
                 FollowUp::Displaced(client) => {
                     self.refuse_handle(now, client, weir_session::Refusal::TooManyLogins, io)
                 }
@@ -180,6 +181,7 @@ impl Engine {
             (Payload::ServerGoes(database), _) => self.cluster.budget.server_goes(&database),
             (Payload::ServerCame(database), _) => self.cluster.budget.server_came(&database),
             (Payload::ServerEnded(database), _) => self.shared_server_ended(now, &database, io),
+            (Payload::FreeDatabase(server, database), _) => self.free_database(now, &server, &database, io),
             (Payload::CloseReleased(database, excess), _) => self.close_released(now, &database, excess),
             (Payload::Trouble, _) => self.trouble_reported(now, io),
             (Payload::CommandAnswer { id, answer }, _) => self.answered(now, id, answer, io),

@@ -15,6 +15,7 @@
 //!
 //! Source: PostgreSQL's documentation, "SQL Syntax", "Lexical Structure", and the pages of the commands.
 
+mod database;
 mod dirty;
 mod effects;
 mod fingerprint;
@@ -30,6 +31,7 @@ use std::borrow::Cow;
 
 use self::scan::{Scan, Token};
 
+pub use database::needed_alone;
 pub use dirty::{Dirty, left_by_tag};
 pub use effects::{Effects, Judgement, Plans, Scope};
 pub use fingerprint::{MAX_READ, fingerprint, normalize};

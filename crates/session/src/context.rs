@@ -99,6 +99,8 @@ pub struct StatementCounts {
     pub binds: u64,
     /// The beginning of the last name that a client gave to a second statement, which its server refuses.
     pub name_taken: Option<Box<str>>,
+    /// The last database to which no others may be connected while a client's statement runs.
+    pub needed_alone: Option<Box<str>>,
 }
 
 impl MessagePolicy {

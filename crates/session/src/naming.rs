@@ -71,6 +71,9 @@ impl Link<'_, '_> {
         }
         start_values::note(self.client, self.server, self.ctx.params, text.bytes());
         let judged = text.judge(&what, self.ctx, &self.server.params);
+        if !judged.harmless {
+            self.note_needed_alone(text.bytes());
+        }
         let mut effects = judged.effects;
         let edited = if judged.names && !self.refuses(effects) {
             let (searched, cut) = text.searched();
@@ -98,6 +101,14 @@ impl Link<'_, '_> {
             self.server.pending.request_with(Expected::Query, effects);
         }
         Ok(edited.map_or(Rewrite::Unchanged, |edited| self.send_edited(message, head, text, &edited)))
+    }
+
+    /// A text that may be a command for which a database must be free of other connections.
+    #[cold]
+    pub(crate) fn note_needed_alone(&mut self, text: &[u8]) {
+        if let Some(database) = sql::needed_alone(text) {
+            self.ctx.counts.needed_alone = Some(String::from_utf8_lossy(&database).into());
+        }
     }
 
     /// Sends a query with another beginning.
@@ -166,6 +177,9 @@ impl Link<'_, '_> {
             let before = self.client.replace_unnamed(Unnamed::None);
             return self.refuse_parse(effects, Change::Unnamed { before });
         }
+        if !judged.harmless {
+            self.note_needed_alone(judged.text(rest));
+        }
         let Some(held) = self.hold(rest, judged) else { return self.stream_unnamed() };
         self.change_unnamed(Expected::ParseUnnamed, Unnamed::Held(held));
         self.fill_unnamed_slot(effects);
@@ -190,6 +204,9 @@ impl Link<'_, '_> {
         make_room(self.client, self.ctx, name, rest)?;
         let statement = self.intern(rest)?;
         self.must_be_known_on_server(statement.key())?;
+        if !statement.judged().harmless {
+            self.note_needed_alone(statement.text());
+        }
         self.prepare(&statement, Some(name));
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_admin::{CommandError, NodePeers, Report};
-use weir_base::{ClientAddr, Time};
+use weir_base::{ClientAddr, Target, Time};
 use weir_config::Config;
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
@@ -47,6 +47,8 @@ pub(crate) enum Payload {
     Failed(Origin),
     /// About a pool that spans workers, between its owner and a borrower; may come with a server's socket.
     Lending(Box<LendingMessage>),
+    /// A client is about to drop, rename or copy a database of this server: idle connections to it are closed.
+    FreeDatabase(Target, Arc<str>),
     /// All servers of a database that nodes share are closed: this node's lease has ended.
     CloseServers(Arc<str>),
     /// A database that nodes share has this many servers too many: those in use are closed when they are released.

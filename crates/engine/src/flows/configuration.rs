@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use weir_admin::{ALL_DATABASES, CommandError};
-use weir_base::{PoolMode, Time, WorkerId};
+use weir_base::{PoolMode, Target, Time, WorkerId};
 use weir_config::{Config, SslMode};
 use weir_pool::Pool;
 use weir_session::{Cause, Refusal};
 
 use crate::backends::login::{self, own_error};
 use crate::cluster::lending::LendingRole;
+use crate::cluster::messages::Payload;
 use crate::cluster::quota::servers::PoolQuota;
-use crate::common::FollowUp;
+use crate::common::{FollowUp, cx};
 use crate::engine::Engine;
 use crate::handles::PoolIx;
 use crate::peers::ClientSlot;
@@ -144,14 +145,38 @@ impl Engine {
         self.count_client(client.pool, 1);
     }
 
+    /// Clients are about to drop, rename or copy databases, which PostgreSQL refuses while others are connected. It waits five
+    /// seconds for connections that are being closed.
+    pub(crate) fn free_databases<I: Io>(&mut self, now: Time, io: &mut I) {
+        while let Some((ix, database)) = self.common.next_needed_alone() {
+            let (server, database) = (self.pools.get(ix).config.target().clone(), Arc::<str>::from(database));
+            cx!(self, now, io).post_to_others(|| Payload::FreeDatabase(server.clone(), database.clone()));
+            self.free_database(now, &server, &database, io);
+        }
+    }
+
+    /// Closes what is idle of the pools whose connections go to this database, as RECONNECT does, and the rest when it is released.
+    pub(crate) fn free_database<I: Io>(&mut self, now: Time, server: &Target, database: &str, io: &mut I) {
+        for ix in self.pools.indices() {
+            let config = &self.pools.get(ix).config;
+            if config.database == database && config.targets.contains(server) {
+                self.reconnect_pool(now, ix, io);
+            }
+        }
+    }
+
     /// RECONNECT of the pools that `name` selects.
     pub(crate) fn pools_reconnect<I: Io>(&mut self, now: Time, name: Option<&str>, io: &mut I) {
         for ix in self.pools.named(name) {
-            self.recall(ix, io);
-            self.pools.get_mut(ix).pool.reconnect(now);
-            self.common.follow_up(FollowUp::PollPool(ix));
-            self.recheck_linked(ix);
+            self.reconnect_pool(now, ix, io);
         }
+    }
+
+    fn reconnect_pool<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+        self.recall(ix, io);
+        self.pools.get_mut(ix).pool.reconnect(now);
+        self.common.follow_up(FollowUp::PollPool(ix));
+        self.recheck_linked(ix);
     }
 
     /// Servers of a pool were marked for close. With `server_fast_close`, those that sessions hold are checked now.

@@ -60,6 +60,9 @@ pub(crate) fn feed_client<I: Io>(
         let text = format_args!("prepared statement '{name}' was already prepared");
         log::log_client(Level::Error, cx.common.config(), client, &slot.name, text, cx.io);
     }
+    if let Some(database) = counts.needed_alone {
+        cx.common.need_alone(client.pool, database);
+    }
     if let Some(server) = server {
         if cx.sessions.statements.is_on() && server.up().is_some_and(|(up, _)| up.is_busy()) {
             server.clock.statement_sent(cx.now, client.request_at);

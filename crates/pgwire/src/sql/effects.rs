@@ -164,7 +164,9 @@ fn leaves_only_mentions(text: &[u8]) -> bool {
     // 0x20 turns upper case into lower case, and turns no other byte into a letter.
     match text.first().map_or(b' ', |byte| byte | 0x20) {
         b's' => begins_with(text, b"select"),
-        b'l' | b'p' | b'd' | b'c' => false,
+        b'c' => begins_with(text, b"commit"),
+        b'd' => begins_with(text, b"delete"),
+        b'a' | b'l' | b'p' => false,
         first => first.is_ascii_lowercase(),
     }
 }
