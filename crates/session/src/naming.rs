@@ -69,15 +69,15 @@ impl Link<'_, '_> {
         {
             return Ok(rewrite);
         }
-        start_values::note(self.client, self.server, self.ctx.params, text.bytes());
         let judged = text.judge(&what, self.ctx, &self.server.params);
         if !judged.harmless {
+            start_values::note(self.client, self.server, self.ctx.params, text.bytes());
             self.note_needed_alone(text.bytes());
         }
         let mut effects = judged.effects;
         let edited = if judged.names && !self.refuses(effects) {
             let (searched, cut) = text.searched();
-            self.edit_query(searched, cut)?
+            self.edit_query(searched, cut)?.map(Box::new)
         } else {
             None
         };

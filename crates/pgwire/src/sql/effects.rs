@@ -37,8 +37,9 @@ pub enum Plans {
 pub struct Judgement {
     /// What it may leave.
     pub effects: Effects,
-    /// [`kept`](super::kept()) would find nothing in it: it is a single statement of a kind that leaves only what its words
-    /// mention, and mentions nothing. Nearly all are.
+    /// [`kept`](super::kept()) would find nothing in it, nor [`resets`](super::resets()) or
+    /// [`needed_alone`](super::needed_alone()): it is a single statement of a kind that leaves only what its words mention, and
+    /// mentions nothing. Nearly all are.
     pub harmless: bool,
     /// It certainly is one statement, which drops all prepared statements.
     pub drops_all: bool,
@@ -166,6 +167,8 @@ fn leaves_only_mentions(text: &[u8]) -> bool {
         b's' => begins_with(text, b"select"),
         b'c' => begins_with(text, b"commit"),
         b'd' => begins_with(text, b"delete"),
+        // ROLLBACK, and no RESET.
+        b'r' => begins_with(text, b"rollba"),
         b'a' | b'l' | b'p' => false,
         first => first.is_ascii_lowercase(),
     }
