@@ -249,7 +249,7 @@ fn behaviour_18_clients_of_a_new_pool_wait_for_the_first_servers_parameters() {
             assert_eq!(client.parameter("server_encoding"), Some("UTF8"));
         }
     });
-    // Once they are known, no client waits for a server login.
+    // Once they are known, no client waits for a server's login for longer than a second.
     tap.hold_logins(true);
     super::end_servers(&site);
     let client = site.connect();

@@ -99,6 +99,12 @@ impl Engine {
             }
             ClientPhase::Ready(_) => self.refuse(now, client, Refusal::ClientIdleTimeout, io),
             ClientPhase::Canceller => self.client_leaves(now, client, io),
+            ClientPhase::Welcome(_)
+                if deadlines::may_take_last_welcome(&self.pools, &client)
+                    && deadlines::login_due(&self.common, &client) > now =>
+            {
+                self.take_last_welcome(now, client, io);
+            }
             ClientPhase::Welcome(_) => self.refuse(now, client, Refusal::LoginTimeoutServerDown, io),
             _ => self.refuse(now, client, Refusal::LoginTimeout, io),
         }

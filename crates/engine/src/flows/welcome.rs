@@ -31,6 +31,13 @@ impl Engine {
         self.finish_welcome(now, client, io);
     }
 
+    /// No new server has logged in for some time: the client is sent the login messages of the last one.
+    pub(crate) fn take_last_welcome<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, io: &mut I) {
+        self.pools.get_mut(client.pool).pool.leave(client.peer, now);
+        self.common.follow_up(FollowUp::PollPool(client.pool));
+        self.finish_welcome(now, client, io);
+    }
+
     /// A server has answered that query.
     pub(crate) fn welcome_confirmed<I: Io>(
         &mut self,

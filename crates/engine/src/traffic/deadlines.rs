@@ -100,6 +100,9 @@ pub(crate) fn server_deadline(slot: &PoolSlot, server: &ServerSlot) -> (Time, Re
     }
 }
 
+/// How long a client waits for a new server's login messages, where there are those of the last one.
+const NEW_WELCOME_WAIT: Span = Span::from_secs(1);
+
 /// The deadline of a client.
 pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, client: &ClientSlot) -> Time {
     match &client.phase {
@@ -108,8 +111,11 @@ pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, cli
         | ClientPhase::Handshake(_)
         | ClientPhase::Moving(_)
         | ClientPhase::AuthLookup(_)
-        | ClientPhase::Login(_)
-        | ClientPhase::Welcome(_) => client.connected_at.deadline(common.config().client_login_timeout),
+        | ClientPhase::Login(_) => login_due(common, client),
+        ClientPhase::Welcome(_) if may_take_last_welcome(pools, client) => {
+            login_due(common, client).min(client.request_at.deadline(NEW_WELCOME_WAIT))
+        }
+        ClientPhase::Welcome(_) => login_due(common, client),
         ClientPhase::Ready(_) if client.link.is_none() && !client.pause.waits => {
             client.request_at.deadline(idle_timeout(common, pools, client))
         }
@@ -118,6 +124,17 @@ pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, cli
         ClientPhase::Canceller => client.connected_at.deadline(common.config().limits.cancel_wait_timeout),
         _ => Time::NEVER,
     }
+}
+
+/// Until when a client must have logged in.
+pub(crate) fn login_due(common: &Common, client: &ClientSlot) -> Time {
+    client.connected_at.deadline(common.config().client_login_timeout)
+}
+
+/// Whether a client that waits for the login messages of a new server may be sent those of the last one.
+pub(crate) fn may_take_last_welcome(pools: &Pools, client: &ClientSlot) -> bool {
+    let ClientPhase::Welcome(phase) = &client.phase else { return false };
+    client.link.is_none() && !phase.request().replication.is_some() && pools.get(client.pool).welcome.is_some()
 }
 
 /// Until when the server of a client that has closed its side must have sent something. Its silence does not count
