@@ -49,10 +49,16 @@ impl Link<'_, '_> {
     pub(crate) fn rewrite(&mut self, message: &[u8], head: Head) -> Option<Result<Rewrite, StopReason>> {
         Some(match head.tag {
             front::QUERY => self.query(message, head),
-            front::PARSE => self.parse(message, head),
+            // One that waits is read again.
+            front::PARSE => {
+                let parsed = self.parse(message, head);
+                self.ctx.counts.client_parses += u64::from(parsed.is_ok());
+                parsed
+            }
             front::BIND => {
-                self.ctx.counts.binds += 1;
-                self.bind(message, head)
+                let bound = self.bind(message, head);
+                self.ctx.counts.binds += u64::from(bound.is_ok());
+                bound
             }
             front::DESCRIBE | front::CLOSE => self.describe_or_close(message, head),
             front::EXECUTE => Ok(self.execute(message)),
@@ -150,7 +156,6 @@ impl Link<'_, '_> {
     }
 
     fn parse(&mut self, message: &[u8], head: Head) -> Result<Rewrite, StopReason> {
-        self.ctx.counts.client_parses += 1;
         let too_long = message.get(HEAD).is_some_and(|first| is_too_long(*first, head.total()));
         if message.len() < head.total() || too_long {
             return Ok(self.stream_unnamed());
