@@ -40,6 +40,7 @@ pub use cluster::messages::Message;
 pub use engine::{Engine, Setup};
 pub use flows::lending::PoolQueue;
 pub use takeover::moved::FORMAT as TAKEOVER_FORMAT;
+pub use traffic::cancel_pids::worker_of as worker_of_cancel_pid;
 
 pub mod port;
 

@@ -38,7 +38,21 @@ fn next(given: GivenShape, (of, shape): (u64, Shape), anew: bool) -> Next {
     }
 }
 
+/// Whether a comparison would find nothing: the client was given no shape, or the one of this preparation.
+#[inline]
+fn is_certain(given: GivenShape, (of, _): (u64, Shape)) -> bool {
+    given.shape.is_unknown() || given.of == of
+}
+
 impl Link<'_, '_> {
+    /// What follows from a comparison; waits for a description that the server was asked for before.
+    fn next(&self, given: GivenShape, has: (u64, Shape), anew: bool) -> Result<Next, StopReason> {
+        if self.server.descriptions.asks_itself() {
+            return Err(ReplyWait::Description.into());
+        }
+        Ok(next(given, has, anew))
+    }
+
     /// What the server has of a statement, which becomes the most recently used one.
     #[inline]
     pub(crate) fn touch(&mut self, key: Key) -> OnServer {
@@ -58,7 +72,7 @@ impl Link<'_, '_> {
         anew: bool,
     ) -> Result<bool, StopReason> {
         let has = self.server.statements.newest();
-        if given.shape.is_unknown() || given.of == has.0 { Ok(true) } else { self.compare(given, has, statement, anew) }
+        if is_certain(given, has) { Ok(true) } else { self.compare(given, has, statement, anew) }
     }
 
     fn compare(
@@ -68,10 +82,7 @@ impl Link<'_, '_> {
         statement: &Arc<Statement>,
         anew: bool,
     ) -> Result<bool, StopReason> {
-        if self.server.descriptions.asks_itself() {
-            return Err(ReplyWait::Description.into());
-        }
-        let again = match next(given, has, anew) {
+        let again = match self.next(given, has, anew)? {
             Next::Go(same) => return Ok(same),
             Next::Ask { again } => again,
         };
@@ -89,13 +100,10 @@ impl Link<'_, '_> {
     pub(crate) fn unnamed_has_given_shape(&mut self, anew: bool) -> Result<bool, StopReason> {
         let Unnamed::Held(held) = &self.client.unnamed else { return Ok(true) };
         let (given, has) = (held.shape(), self.server.slot);
-        if given.shape.is_unknown() || given.of == has.0 {
+        if is_certain(given, has) {
             return Ok(true);
         }
-        if self.server.descriptions.asks_itself() {
-            return Err(ReplyWait::Description.into());
-        }
-        let again = match next(given, has, anew) {
+        let again = match self.next(given, has, anew)? {
             Next::Go(same) => return Ok(same),
             Next::Ask { again } => again,
         };

@@ -56,6 +56,8 @@ enum Finding {
     Answered(Service),
     /// A worker is busy; the answer before, if there was one.
     Busy(BusyWorker, Option<Service>),
+    /// A worker has been busy for too long.
+    Stuck(BusyWorker),
     Silent,
 }
 
@@ -81,7 +83,7 @@ impl Probe {
                 obstacle: report.cluster.as_ref().and_then(|view| view.obstacle()),
             }),
             Err(ApiError::Busy(busy)) if busy.busy < MOST_BUSY => Finding::Busy(busy, known.answer.clone()),
-            Err(ApiError::Busy(busy)) => Finding::Busy(busy, None),
+            Err(ApiError::Busy(busy)) => Finding::Stuck(busy),
             Err(_) => Finding::Silent,
         };
         if let Finding::Answered(answer) = &finding {
@@ -96,8 +98,8 @@ impl Probe {
 pub(crate) async fn alive(State(probe): State<Probe>) -> Answer {
     match probe.ask().await {
         Finding::Answered(_) => ok("alive"),
-        Finding::Busy(busy, _) if busy.busy < MOST_BUSY => (StatusCode::OK, format!("alive; {busy}\n")),
-        Finding::Busy(busy, _) => no(&busy.to_string()),
+        Finding::Busy(busy, _) => ok(&format!("alive; {busy}")),
+        Finding::Stuck(busy) => no(&busy.to_string()),
         Finding::Silent => no("the workers do not answer"),
     }
 }
@@ -106,7 +108,7 @@ pub(crate) async fn alive(State(probe): State<Probe>) -> Answer {
 pub(crate) async fn ready(State(probe): State<Probe>) -> Answer {
     let service = match probe.ask().await {
         Finding::Answered(answer) | Finding::Busy(_, Some(answer)) => answer,
-        Finding::Busy(busy, None) => return no(&busy.to_string()),
+        Finding::Busy(busy, None) | Finding::Stuck(busy) => return no(&busy.to_string()),
         Finding::Silent => return no("the workers do not answer"),
     };
     match service.serving {

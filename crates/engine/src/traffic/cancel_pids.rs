@@ -14,8 +14,9 @@ const LOW_BITS: u32 = 24;
 /// The smallest table.
 const SMALLEST: usize = 64;
 
-/// The worker of a process id in a process of `workers`, which may not be the process that issued it.
-pub(crate) fn worker_of(pid: u32, workers: u16) -> WorkerId {
+/// The worker to which a request to cancel with this process id goes, in a process of `workers`. Another process may have issued
+/// it. The rule is also that of the runtime, which has requests of a process that took over.
+pub fn worker_of(pid: u32, workers: u16) -> WorkerId {
     WorkerId((pid >> LOW_BITS) as u16 % workers.max(1))
 }
 

@@ -303,8 +303,8 @@ fn unescape(raw: &[u8], escape: u8) -> Option<Vec<u8>> {
             (Some(high), 0xDC00..=0xDFFF) => 0x10000 + ((high - 0xD800) << 10) + (code - 0xDC00),
             (_, code) => code,
         };
-        let letter = char::from_u32(code)?;
-        name.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+        let character = char::from_u32(code)?;
+        name.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
     }
     Some(name)
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use mio::net::UnixListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use weir_base::WorkerId;
-use weir_engine::TAKEOVER_FORMAT;
 use weir_engine::port::{HandOver, Level};
+use weir_engine::{TAKEOVER_FORMAT, worker_of_cancel_pid};
 
 use super::beside::BesideSlot;
 use super::given::Given;
@@ -333,7 +333,7 @@ impl Giving {
         match frame.kind {
             Kind::Cancel => {
                 let CancelRequest { pid, secret } = wire::value(&frame)?;
-                let worker = WorkerId((pid >> 24) as u16 % self.mailboxes.workers());
+                let worker = worker_of_cancel_pid(pid, self.mailboxes.workers());
                 self.mailboxes.send(worker, WorkerMessage::CancelRequest { pid, secret });
                 Ok(false)
             }
