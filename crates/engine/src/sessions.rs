@@ -1,6 +1,5 @@
 //! State that all sessions of a worker share: statements, parameters, buffers.
 
-use weir_base::OnDirty;
 use weir_config::{Config, FileFormat};
 use weir_session::{
     Client, Context, Interner, MessagePolicy, ParamTable, PoolStatements, SimpleQueries, StatePolicy, StatementCounts,
@@ -85,11 +84,7 @@ impl Sessions {
             client_statements: limits.client_statements as usize,
             client_memory: limits.client_share(),
             messages: self.messages,
-            state: StatePolicy {
-                warn: pool.warn_on_dirty,
-                refuse: pool.on_dirty == OnDirty::Refuse,
-                start_values: self.without_cache == WithoutCache::Kept || pool.on_dirty != OnDirty::Keep,
-            },
+            state: StatePolicy { warn: pool.warn_on_dirty, on_dirty: pool.on_dirty },
             client_pid: 0,
             max_pending_segments: ahead,
             watch: self.statements.watch(),

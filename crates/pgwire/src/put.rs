@@ -3,6 +3,8 @@
 //! The frame is correct for all contents: strings are cut at their first NUL, lists at the largest count, and a length
 //! beyond 32 bits is written as the largest one, which every reader refuses.
 
+use std::ffi::CStr;
+
 /// A message; `body` appends its body.
 pub(crate) fn message(buf: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     buf.push(tag);
@@ -45,13 +47,19 @@ pub(crate) fn i32(buf: &mut Vec<u8>, value: i32) {
 
 /// A string and its NUL.
 pub(crate) fn cstr(buf: &mut Vec<u8>, string: &[u8]) {
-    buf.extend_from_slice(until_nul(string));
+    cut_cstr(buf, until_nul(string));
+}
+
+/// A string that [`until_nul`] has cut, and its NUL.
+pub(crate) fn cut_cstr(buf: &mut Vec<u8>, string: &[u8]) {
+    buf.extend_from_slice(string);
     buf.push(0);
 }
 
 /// A string up to its first NUL.
 pub(crate) fn until_nul(string: &[u8]) -> &[u8] {
-    string.split(|byte| *byte == 0).next().unwrap_or_default()
+    // This searches a word at a time.
+    CStr::from_bytes_until_nul(string).map_or(string, CStr::to_bytes)
 }
 
 /// A length and as many bytes; -1 for NULL.

@@ -4,7 +4,7 @@
 //! length they get, so that the caller can stream that part.
 
 use crate::frontend::Of;
-use crate::put::{bare, cstr, head, i32, list, message, u16, u32, untagged, until_nul, value};
+use crate::put::{bare, cstr, cut_cstr, head, i32, list, message, u16, u32, untagged, until_nul, value};
 use crate::startup::{CANCEL_CODE, GSS_CODE, SSL_CODE};
 use crate::tag::front as tag;
 
@@ -79,8 +79,8 @@ pub fn parse_text(buf: &mut Vec<u8>, name: &[u8], text: impl AsRef<[u8]>, types:
 pub fn bind_head(buf: &mut Vec<u8>, portal: &[u8], statement: &[u8], rest_len: usize) {
     let (portal, statement) = (until_nul(portal), until_nul(statement));
     head(buf, tag::BIND, (portal.len() + statement.len() + 2).saturating_add(rest_len));
-    cstr(buf, portal);
-    cstr(buf, statement);
+    cut_cstr(buf, portal);
+    cut_cstr(buf, statement);
 }
 
 /// Bind of a statement without parameters; results come as text.

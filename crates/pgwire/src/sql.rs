@@ -10,7 +10,7 @@
 //! - [`names`] finds the prepared statements that a text names.
 //! - Not seen: effects of functions whose text is not in the query.
 //!
-//! [`head`] and [`Judgement::of`] run for every query, so the common case is decided without an allocation. Every function takes
+//! [`is_harmless`] runs for every query, and decides the common case without an allocation. Every function takes
 //! time in proportion to the text.
 //!
 //! Source: PostgreSQL's documentation, "SQL Syntax", "Lexical Structure", and the pages of the commands.
@@ -33,7 +33,7 @@ use self::scan::{Scan, Token};
 
 pub use database::needed_alone;
 pub use dirty::{Dirty, left_by_tag};
-pub use effects::{Effects, Judgement, Plans, Scope};
+pub use effects::{Effects, Judgement, Plans, Scope, is_harmless};
 pub use fingerprint::{MAX_READ, fingerprint, normalize};
 pub use kept::kept;
 pub use mentions::Mentions;

@@ -2,6 +2,7 @@
 //!
 //! The caller makes a [`Context`] for each feeding; it costs the copy of a few words and references.
 
+use weir_base::OnDirty;
 use weir_pgwire::Head;
 
 use crate::params::{ParamTable, Params};
@@ -82,10 +83,8 @@ pub enum SimpleQueries {
 pub struct StatePolicy {
     /// The client gets a WARNING, once for each kind (`warn_on_dirty`).
     pub warn: bool,
-    /// The client gets an ERROR instead (`on_dirty = refuse`).
-    pub refuse: bool,
-    /// A RESET returns to what the client asked for at its login, and not to the server's default (PgBouncer's `on_dirty = keep`).
-    pub start_values: bool,
+    /// What happens to the server; with [`OnDirty::Refuse`] the client gets an ERROR instead.
+    pub on_dirty: OnDirty,
 }
 
 /// How many messages about statements a feeding passed on.
@@ -115,7 +114,13 @@ impl StatePolicy {
     /// Whether it matters what a text certainly leaves.
     #[inline]
     pub(crate) fn judges(self) -> bool {
-        self.warn || self.refuse
+        self.warn || self.refuses()
+    }
+
+    /// Whether statements that would leave state are refused.
+    #[inline]
+    pub(crate) fn refuses(self) -> bool {
+        self.on_dirty == OnDirty::Refuse
     }
 }
 
@@ -132,6 +137,12 @@ impl Context<'_> {
         if self.spare.len() < MAX_SPARE && buffer.capacity() <= MAX_SPARE_SIZE {
             self.spare.push(buffer);
         }
+    }
+
+    /// Whether a RESET returns to what the client asked for at its login, and not to the server's default, as with PgBouncer where
+    /// servers are not reset.
+    pub(crate) fn returns_to_start_values(&self) -> bool {
+        self.without_cache == WithoutCache::Kept || self.state.on_dirty != OnDirty::Keep
     }
 
     /// By what a text is parsed that a client with these parameters sends now, as far as that is known.

@@ -62,7 +62,7 @@ pub(crate) struct Descriptions {
     reader: Option<DescriptionReader>,
     /// What is known so far of the oldest one.
     shape: Shape,
-    /// The newest portal, by a hash of its name, and its statement.
+    /// The newest portal, by a hash of its name, and its statement, where that is known.
     portal: Option<(u64, Described)>,
     bound: Bound,
 }
@@ -133,7 +133,7 @@ impl Descriptions {
     /// A portal is bound.
     #[inline]
     pub(crate) fn bind(&mut self, portal: u64, about: Described, statement: Option<Key>) {
-        self.portal = Some((portal, about));
+        self.portal = if about == Described::Unknown { None } else { Some((portal, about)) };
         self.bound = match (statement, self.bound) {
             (Some(key), Bound::None) => Bound::One(key),
             (Some(key), Bound::One(known)) if known == key => Bound::One(key),

@@ -190,9 +190,28 @@ impl<O: Out> Walk<'_, '_, O> {
             back::NOTIFICATION => Disposition::Forward,
             back::PARAMETER_STATUS => self.parameter(view, head),
             back::READY => self.ready(view)?,
-            tag => self.reply(tag, view)?,
+            tag @ (back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA) => {
+                return self.description(tag, view, head);
+            }
+            tag => {
+                let reply = self.take_reply(tag, view)?;
+                self.reply(reply, tag, view)
+            }
         };
         self.pass(disposition, view, head);
+        Ok(())
+    }
+
+    /// A part of the answer to a Describe, or the columns of a query.
+    #[inline]
+    fn description(&mut self, tag: u8, view: View<'_>, head: Head) -> Result<(), ProtocolViolation> {
+        let reply = self.take_reply(tag, view)?;
+        if reply.to.is_noted() {
+            let part = if tag == back::PARAMETER_DESCRIPTION { Part::Parameters } else { Part::Rows };
+            self.server.descriptions.begin(part, self.ctx.interner.hash_key());
+            self.server.descriptions.feed(&view.bytes[HEAD..]);
+        }
+        self.pass(disposition_of(reply), view, head);
         if self.server.descriptions.is_reading() {
             self.described();
         }
@@ -216,9 +235,9 @@ impl<O: Out> Walk<'_, '_, O> {
         self.emit_local_replies();
     }
 
-    /// A reply that reports little more than its arrival.
-    #[inline]
-    fn reply(&mut self, tag: u8, view: View<'_>) -> Result<Disposition, ProtocolViolation> {
+    /// Finds out which request a reply answers. Inlined: it is on the way of each message.
+    #[inline(always)]
+    fn take_reply(&mut self, tag: u8, view: View<'_>) -> Result<Reply, ProtocolViolation> {
         self.watch_reply(tag, view);
         let reply =
             self.server.pending.reply(tag).map_err(|_| ProtocolViolation("a reply that no request explains"))?;
@@ -230,14 +249,15 @@ impl<O: Out> Walk<'_, '_, O> {
                 self.server.closes.take();
             }
         }
-        if reply.to.is_noted() {
-            let part = if tag == back::PARAMETER_DESCRIPTION { Part::Parameters } else { Part::Rows };
-            self.server.descriptions.begin(part, self.ctx.interner.hash_key());
-            self.server.descriptions.feed(&view.bytes[HEAD..]);
-        }
+        Ok(reply)
+    }
+
+    /// A reply that reports little more than its arrival.
+    #[inline]
+    fn reply(&mut self, reply: Reply, tag: u8, view: View<'_>) -> Disposition {
         match tag {
             back::COMMAND_COMPLETE if !self.server.deallocating.is_empty() && self.deallocated(reply, view) => {
-                return Ok(Disposition::Discard);
+                return Disposition::Discard;
             }
             back::COMMAND_COMPLETE => self.command_complete(reply, view),
             back::COPY_IN if self.server.pending.is_breached() => self.outcome.unusual().copy_violated = true,
@@ -248,7 +268,7 @@ impl<O: Out> Walk<'_, '_, O> {
             }
             _ => {}
         }
-        Ok(if reply.to.is_own() { Disposition::Discard } else { Disposition::Forward })
+        disposition_of(reply)
     }
 
     /// Counts the statement whose execution a reply ends.
@@ -380,24 +400,15 @@ impl<O: Out> Walk<'_, '_, O> {
             self.server.schema_changed = false;
             self.ctx.statements.schema_changed();
         }
-        if !self.server.pending.is_ahead() {
+        let ahead = self.server.pending.is_ahead();
+        if !ahead {
             self.server.dropping_all = None;
             self.server.descriptions.all_answered();
         }
-        if to == Expected::OwnSet {
+        if !matches!(to, Expected::Query | Expected::Sync) && self.is_own_ready(to) {
             return Ok(Disposition::Discard);
         }
-        if to == Expected::OwnSync {
-            return Ok(Disposition::Discard);
-        }
-        if to.is_own() {
-            self.outcome.unusual().own_query_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
-            return Ok(Disposition::Discard);
-        }
-        if to == Expected::QueryLogged {
-            self.keep_change();
-        }
-        if self.server.resets.is_pending() && !self.server.pending.is_ahead() {
+        if !ahead && self.server.resets.is_pending() {
             self.restore_start_values();
         }
         self.outcome.queries += 1;
@@ -411,6 +422,18 @@ impl<O: Out> Walk<'_, '_, O> {
             return Ok(Disposition::Discard);
         }
         Ok(Disposition::Forward)
+    }
+
+    /// Whether a ReadyForQuery answers a request of our own; if not, it may have settled a change.
+    #[cold]
+    fn is_own_ready(&mut self, to: Expected) -> bool {
+        if to == Expected::OwnQuery {
+            self.outcome.unusual().own_query_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
+        }
+        if to == Expected::QueryLogged {
+            self.keep_change();
+        }
+        to.is_own()
     }
 
     #[cold]
@@ -492,8 +515,9 @@ impl<O: Out> Walk<'_, '_, O> {
             self.outcome.unusual().reported.push((name.to_owned(), value.to_owned()));
         }
         let Some(place) = place.filter(|_| reported != Reported::Untracked) else { return Disposition::Forward };
-        let is_reset =
-            self.server.resets.has(place) && self.ctx.state.start_values && self.server.base.at(place) == Some(value);
+        let is_reset = self.server.resets.has(place)
+            && self.ctx.returns_to_start_values()
+            && self.server.base.at(place) == Some(value);
         client.start.reported(place, value, &self.server.base);
         if is_reset {
             // It has the value from its login once all is answered.
@@ -656,6 +680,12 @@ impl<O: Out> Walk<'_, '_, O> {
             self.server.emit_local_replies(self.ctx.scratch, self.out);
         }
     }
+}
+
+/// Whether the client receives a reply.
+#[inline]
+fn disposition_of(reply: Reply) -> Disposition {
+    if reply.to.is_own() { Disposition::Discard } else { Disposition::Forward }
 }
 
 /// The error for a request that we refuse.

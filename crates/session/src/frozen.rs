@@ -155,7 +155,7 @@ pub fn thaw(
     client.stream.charge(pool.account());
     client.unnamed = match (frozen.unnamed, frozen.streamed) {
         (Some((rest, shape)), _) => {
-            let judged = Judged::of(&rest);
+            let judged = Judged::in_parse(&rest);
             match HeldText::new(rest, judged, pool.account()) {
                 Some(mut held) => {
                     held.set_shape(thaw_shape(shape, pool));
@@ -191,7 +191,8 @@ mod tests {
         let shape = GivenShape { shape: Shape::of_hashes((0, 77)), of: 5 };
         client.statements_mut().insert(Name::new(b"s"), Given { statement: statement.clone(), by: 0, shape });
         let text = [b"select 2".to_vec(), vec![b' '; 5_000], vec![0; 3]].concat();
-        client.put_unnamed(Unnamed::Held(HeldText::new(text.clone(), Judged::of(&text), pool.account()).unwrap()));
+        client
+            .put_unnamed(Unnamed::Held(HeldText::new(text.clone(), Judged::in_parse(&text), pool.account()).unwrap()));
         client.skipping = true;
         let (held, unnamed) = (pool.used(), client.unnamed_id());
         assert!(held > 5_000);

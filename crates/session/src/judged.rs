@@ -27,8 +27,18 @@ pub(crate) struct Judged {
 
 impl Judged {
     /// Judges the text in what follows the name in a Parse.
-    pub(crate) fn of(rest: &[u8]) -> Judged {
-        let text = text_in(rest);
+    pub(crate) fn in_parse(rest: &[u8]) -> Judged {
+        Judged::of(rest.split(|byte| *byte == 0).next().unwrap_or_default())
+    }
+
+    /// Judges a text.
+    #[inline]
+    pub(crate) fn of(text: &[u8]) -> Judged {
+        let len = text.len() as u32;
+        if sql::is_harmless(text) { Judged { harmless: true, len, ..Judged::default() } } else { Judged::unusual(text) }
+    }
+
+    fn unusual(text: &[u8]) -> Judged {
         let Judgement { effects, harmless, drops_all, names } = Judgement::of(text, &sql::head(text));
         // Only options of an EXPLAIN or of a table are strings in front of the name: no backslash matters in them.
         let naming = if names { sql::names(text, false, true, 1).into_iter().next() } else { None };
@@ -47,11 +57,6 @@ impl Judged {
     pub(crate) fn concerns_no_statement(&self) -> bool {
         self.naming.is_none() && !self.drops_all
     }
-}
-
-/// The text in what follows the name in a Parse.
-fn text_in(rest: &[u8]) -> &[u8] {
-    rest.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 /// What a prepared statement resets: it is a single command.

@@ -128,7 +128,7 @@ impl Link<'_, '_> {
     /// Whether the pool refuses a text.
     #[inline]
     pub(crate) fn refuses(&self, effects: Effects) -> bool {
-        self.ctx.state.refuse && !effects.leaves.is_empty()
+        !effects.leaves.is_empty() && self.ctx.state.refuses()
     }
 
     /// Replaces the client's query with one that fails.

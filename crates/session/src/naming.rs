@@ -67,8 +67,18 @@ impl Link<'_, '_> {
         })
     }
 
+    #[inline]
     fn query(&mut self, message: &[u8], head: Head) -> Result<Rewrite, StopReason> {
         let text = Text::of_query(message, head);
+        if !text.is_harmless() {
+            return self.unusual_query(message, head, text);
+        }
+        self.expect_query(Effects::NONE);
+        Ok(Rewrite::Unchanged)
+    }
+
+    /// A query of which more must be known.
+    fn unusual_query(&mut self, message: &[u8], head: Head, text: Text<'_>) -> Result<Rewrite, StopReason> {
         let what = text.head();
         if let SqlHead::Deallocate(Dealloc::Name(name)) = &what
             && let Some(rewrite) = self.deallocate(name)?
@@ -88,17 +98,25 @@ impl Link<'_, '_> {
             None
         };
         effects = edited.as_ref().map_or(effects, |edited| effects.either(edited.effects));
-        let had_unnamed = self.has_unnamed();
-        self.server.unnamed = None;
         if self.refuses(effects) {
-            if had_unnamed {
+            if self.has_unnamed() {
                 self.change_unnamed(Expected::LocalForget, Unnamed::None);
             }
+            self.server.unnamed = None;
             return Ok(self.refuse_query(effects));
         }
         if judged.drops_all {
             self.drop_all();
         }
+        self.expect_query(effects);
+        Ok(edited.map_or(Rewrite::Unchanged, |edited| self.send_edited(message, head, text, &edited)))
+    }
+
+    /// A query with these effects is sent: it ends the client's unnamed statement.
+    #[inline]
+    fn expect_query(&mut self, effects: Effects) {
+        let had_unnamed = self.has_unnamed();
+        self.server.unnamed = None;
         self.server.text_sent(effects);
         if had_unnamed {
             self.change_unnamed(Expected::QueryLogged, Unnamed::None);
@@ -106,7 +124,6 @@ impl Link<'_, '_> {
         } else {
             self.server.pending.request_with(Expected::Query, effects);
         }
-        Ok(edited.map_or(Rewrite::Unchanged, |edited| self.send_edited(message, head, text, &edited)))
     }
 
     /// A text that may be a command for which a database must be free of other connections.
@@ -162,11 +179,11 @@ impl Link<'_, '_> {
         }
         let Ok(parse) = frontend::parse(&message[HEAD..]) else { return Ok(self.forward_malformed(Expected::Parse)) };
         if parse.name.is_empty() {
-            return Ok(self.parse_unnamed(parse.rest));
+            return Ok(self.parse_unnamed(parse.text, parse.rest));
         }
         self.must_be_settled(Subject::Name(parse.name))?;
-        if self.ctx.state.refuse {
-            let effects = self.judge(parse.rest).effects;
+        if self.ctx.state.refuses() {
+            let effects = self.judge(parse.text).effects;
             if self.refuses(effects) {
                 return Ok(self.refuse_parse(effects, Change::None));
             }
@@ -175,15 +192,15 @@ impl Link<'_, '_> {
         Ok(Rewrite::Replaced)
     }
 
-    fn parse_unnamed(&mut self, rest: &[u8]) -> Rewrite {
-        let judged = self.judge(rest);
+    fn parse_unnamed(&mut self, text: &[u8], rest: &[u8]) -> Rewrite {
+        let judged = self.judge(text);
         let effects = judged.effects;
         if self.refuses(effects) {
             let before = self.client.replace_unnamed(Unnamed::None);
             return self.refuse_parse(effects, Change::Unnamed { before });
         }
         if !judged.harmless {
-            self.note_needed_alone(judged.text(rest));
+            self.note_needed_alone(text);
         }
         let Some(held) = self.hold(rest, judged) else { return self.stream_unnamed() };
         self.change_unnamed(Expected::ParseUnnamed, Unnamed::Held(held));
@@ -276,6 +293,7 @@ impl Link<'_, '_> {
 
     /// A portal is bound to a text with these effects. A named one is a cursor, which SQL can run without an Execute (FETCH,
     /// `cursor_to_xml()`), so that its state counts from the reply to the Bind.
+    #[inline]
     fn bind_portal(&mut self, portal: &[u8], effects: Effects) {
         self.server.bind(portal, effects);
         let Effects { may_leave, plans, .. } = effects;
@@ -376,6 +394,9 @@ impl Link<'_, '_> {
                 None => return Ok(None),
             },
         };
+        if judged.harmless {
+            return Ok(None);
+        }
         start_values::note_reset(self.client, self.server, self.ctx.params, judged.reset.as_deref());
         if judged.concerns_no_statement() {
             return Ok(None);

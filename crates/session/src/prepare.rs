@@ -32,11 +32,13 @@ impl Link<'_, '_> {
     /// Makes sure that the server has what the client calls `name`, with requests of our own. Where it must be prepared,
     /// its text is read by the parameters and definitions of now; if these are others than before, it is another statement
     /// from here on. Returns whether it was prepared.
+    #[inline]
     pub(crate) fn ensure(&mut self, name: &[u8], given: &mut Given) -> Result<bool, StopReason> {
         self.must_be_known_on_server(given.statement.key())?;
-        if self.is_ready(given.statement.key()) {
-            return Ok(false);
-        }
+        if self.is_ready(given.statement.key()) { Ok(false) } else { self.make_ready(name, given) }
+    }
+
+    fn make_ready(&mut self, name: &[u8], given: &mut Given) -> Result<bool, StopReason> {
         if given.statement.environment() != self.ctx.parse_environment(&self.client.params) {
             // Its text is read for that, however short the message that asks for it.
             *self.composed += given.statement.rest().len();
@@ -149,16 +151,18 @@ impl Link<'_, '_> {
         self.server.state.set_unnamed(effects);
     }
 
-    /// Judges what follows the name in a Parse, on this server.
-    pub(crate) fn judge(&self, rest: &[u8]) -> Judged {
-        let mut judged = Judged::of(rest);
+    /// Judges the text of a Parse, on this server.
+    #[inline]
+    pub(crate) fn judge(&self, text: &[u8]) -> Judged {
+        let mut judged = Judged::of(text);
         if !judged.harmless && self.ctx.state.judges() {
-            judged.effects.leaves = Kept::of(judged.text(rest), self.ctx.params).lost_with(&self.server.params);
+            judged.effects.leaves = Kept::of(text, self.ctx.params).lost_with(&self.server.params);
         }
         judged
     }
 
     /// What running a statement does on this server.
+    #[inline]
     pub(crate) fn effects_of(&self, statement: &Statement) -> Effects {
         let warns = self.ctx.state.warn;
         let leaves = if warns { statement.certainly_left(self.ctx.params, &self.server.params) } else { Dirty::NONE };

@@ -42,7 +42,7 @@ fn places(table: &ParamTable, reset: &sql::Reset<'_>) -> u64 {
 /// All requests are answered: what was reset has the client's value again, which it is sent where it had another.
 pub(crate) fn restore(client: &mut Client, server: &mut Server, ctx: &mut Context<'_>, out: &mut impl Out) {
     let resets = std::mem::take(&mut server.resets);
-    if !resets.is_done() || !ctx.state.start_values {
+    if !resets.is_done() || !ctx.returns_to_start_values() {
         return;
     }
     server.resync = true;

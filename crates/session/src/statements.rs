@@ -321,7 +321,7 @@ impl Interner {
         }
         let account = self.account.clone();
         let charge = self.make_room(|| Charge::real(&account, cost(rest)))?;
-        let (judged, listed) = (Judged::of(rest), self.texts.clone());
+        let (judged, listed) = (Judged::in_parse(rest), self.texts.clone());
         let text = Arc::new(Text { key, rest: rest.into(), judged, kept: OnceLock::new(), listed, _charge: charge });
         self.texts.insert(key, &text);
         self.recent_bytes += cost(rest);

@@ -58,14 +58,18 @@ impl<'a> Text<'a> {
         self.bytes
     }
 
-    /// What command it is. Inlined: for most texts the compiler sees that it is another one than those which matter.
-    #[inline(always)]
+    /// Whether it is known at first sight that it leaves nothing, resets nothing and names no statement: nearly all of them.
+    #[inline]
+    pub(crate) fn is_harmless(self) -> bool {
+        self.cut.is_none() && sql::is_harmless(self.bytes)
+    }
+
+    /// What command it is.
     pub(crate) fn head(self) -> SqlHead<'a> {
         if self.cut.is_none() { sql::head(self.bytes) } else { sql::head_of_prefix(self.bytes) }
     }
 
     /// What is known of it, on a server whose parameters are `server`. `head` is its own.
-    #[inline]
     pub(crate) fn judge(self, head: &SqlHead<'_>, ctx: &Context<'_>, server: &Params) -> Judgement {
         let mut judged = match self.cut {
             None => Judgement::of(self.bytes, head),

@@ -93,7 +93,7 @@ impl Pair {
             client_statements: 100,
             client_memory: MEMORY,
             messages: MessagePolicy { longest: u32::MAX, simple: SimpleQueries::Allowed },
-            state: StatePolicy { start_values: true, warn: true, refuse: false },
+            state: StatePolicy { warn: true, ..StatePolicy::default() },
             client_pid: 0,
             max_pending_segments: u32::MAX,
             watch: None,

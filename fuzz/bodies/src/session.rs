@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_base::PoolMode;
+use weir_base::{OnDirty, PoolMode};
 use weir_session::from_server::{self, ServerOutcome};
 use weir_session::{
     CancelKey, Client, Context, Interner, MessagePolicy, Out, ParamTable, PoolStatements, Server, SimpleQueries,
@@ -63,7 +63,10 @@ impl Shared {
             client_statements: 3,
             client_memory: 1 << 13,
             messages: MessagePolicy { longest: 1 << 20, simple: SimpleQueries::Allowed },
-            state: StatePolicy { warn: true, refuse: self.max_prepared % 3 == 2, start_values: true },
+            state: StatePolicy {
+                warn: true,
+                on_dirty: if self.max_prepared % 3 == 2 { OnDirty::Refuse } else { OnDirty::Reset },
+            },
             client_pid: 0,
             max_pending_segments: 2,
             watch: None,

@@ -112,10 +112,7 @@ pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, cli
         | ClientPhase::Moving(_)
         | ClientPhase::AuthLookup(_)
         | ClientPhase::Login(_) => login_due(common, client),
-        ClientPhase::Welcome(_) if may_take_last_welcome(pools, client) => {
-            login_due(common, client).min(client.request_at.deadline(NEW_WELCOME_WAIT))
-        }
-        ClientPhase::Welcome(_) => login_due(common, client),
+        ClientPhase::Welcome(_) => welcome_due(common, pools, client),
         ClientPhase::Ready(_) if client.link.is_none() && !client.pause.waits => {
             client.request_at.deadline(idle_timeout(common, pools, client))
         }
@@ -124,6 +121,13 @@ pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, cli
         ClientPhase::Canceller => client.connected_at.deadline(common.config().limits.cancel_wait_timeout),
         _ => Time::NEVER,
     }
+}
+
+/// Until when a client waits for login messages.
+#[cold]
+fn welcome_due(common: &Common, pools: &Pools, client: &ClientSlot) -> Time {
+    let due = login_due(common, client);
+    if may_take_last_welcome(pools, client) { due.min(client.request_at.deadline(NEW_WELCOME_WAIT)) } else { due }
 }
 
 /// Until when a client must have logged in.

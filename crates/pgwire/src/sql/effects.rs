@@ -119,18 +119,21 @@ impl Effects {
 }
 
 impl Judgement {
+    /// Of a text that [`is_harmless`] at first sight.
+    pub const HARMLESS: Judgement =
+        Judgement { effects: Effects::NONE, harmless: true, drops_all: false, names: false };
+
     /// What is known of a whole text, whose head is `head`.
-    #[inline]
     pub fn of(text: &[u8], head: &SqlHead<'_>) -> Judgement {
+        if is_harmless(text) {
+            return Judgement::HARMLESS;
+        }
         let scope = match head {
             SqlHead::SetLocal | SqlHead::DeclareCursor { hold: false } => Scope::Transaction,
             SqlHead::CreateTemp => Scope::Temporary,
             _ => Scope::Session,
         };
-        let trimmed = text.trim_ascii_end();
-        // A semicolon at the end of a single statement is none between two.
-        let seen = Mentions::of_whole(trimmed.strip_suffix(b";").unwrap_or(trimmed));
-        let Mentioned { found: mut may_leave, semicolon: several, names } = seen;
+        let Mentioned { found: mut may_leave, semicolon: several, names } = Mentions::of_whole(text);
         let mut plans = match head {
             SqlHead::Set | SqlHead::SetLocal if !several && !planned::set_decides(text) => Plans::Kept,
             _ => Plans::ByTag,
@@ -157,6 +160,13 @@ impl Judgement {
         let harmless = seen.found.is_empty() && leaves_only_mentions(prefix) && !prefix.contains(&b';');
         Judgement { effects: Effects::NONE.with(seen.found), harmless, drops_all: false, names: seen.names }
     }
+}
+
+/// Whether a whole text is a single statement of a kind that leaves only what its words mention, and holds nothing of such words.
+/// Nearly all are, and for them nothing else is asked. A few instructions a byte.
+#[inline]
+pub fn is_harmless(text: &[u8]) -> bool {
+    leaves_only_mentions(text) && Mentions::are_none(text)
 }
 
 /// Whether a single statement is of a kind that leaves nothing but what its words mention, by its first letters.
