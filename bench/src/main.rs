@@ -53,7 +53,7 @@ is marked NOISY or UNSTEADY.";
 const EXAMPLES: &str = "\
 Examples:
   weir-bench all                                      every group, then the budgets: a quarter of an hour
-  weir-bench all --page                               the same, and docs/performance.md has it
+  weir-bench all --page                               the same, and bench/MEASURED.md has it
   weir-bench all --groups tail,idle
   weir-bench rounds --only simple                     -S by simple queries, 1 to 1,000 clients
   weir-bench rounds --only simple-50 --rounds 9

@@ -41,7 +41,7 @@ pub(crate) struct Output {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// A page in which the output takes the place of the last one, between its marks
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/performance.md")]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "bench/MEASURED.md")]
     page: Option<PathBuf>,
     /// End with status 1 when a budget is missed
     #[arg(long)]

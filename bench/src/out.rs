@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use crate::error::{Error, Outcome};
 
@@ -49,12 +50,31 @@ impl Out {
     /// Puts what was said into a page, between the two marks of this group, in place of what stood there.
     pub(crate) fn write_into(&self, page: &Path, group: &str) -> Outcome<()> {
         let text = fs::read_to_string(page).map_err(|e| Error::at(format!("read {}", page.display()), e))?;
-        let replaced = replaced(&text, group, &self.text).ok_or_else(|| {
+        let said = format!("{}\n\n{}", stamp(), self.text.trim());
+        let replaced = replaced(&text, group, &said).ok_or_else(|| {
             let (begin, end) = marks(group);
             Error::new(format!("{} has no place for it: the lines {begin} and {end}", page.display()))
         })?;
         fs::write(page, replaced).map_err(|e| Error::at(format!("write {}", page.display()), e))
     }
+}
+
+/// When, where and by which command a group was measured.
+fn stamp() -> String {
+    let date = Command::new("date").arg("+%F").output().map(|output| output.stdout).unwrap_or_default();
+    let file = |path| fs::read_to_string(path).unwrap_or_default();
+    let processors = file("/proc/cpuinfo");
+    let model =
+        processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map(|(_, name)| name);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    format!(
+        "{}, {cores} × {}, Linux {}: make bench ARGS='{}'",
+        String::from_utf8_lossy(&date).trim(),
+        model.unwrap_or(std::env::consts::ARCH),
+        file("/proc/sys/kernel/osrelease").trim(),
+        arguments.join(" ")
+    )
 }
 
 fn marks(group: &str) -> (String, String) {

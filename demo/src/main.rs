@@ -36,7 +36,8 @@ Examples:
 
 #[derive(Parser)]
 #[command(
-    name = "weir demo",
+    name = "weir-demo",
+    bin_name = "weir demo",
     version,
     about = "Show Weir at work in half a minute, on a temporary server",
     after_help = EXAMPLES

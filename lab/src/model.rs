@@ -183,6 +183,11 @@ pub(crate) enum Origin {
     Calculated,
 }
 
+/// From this change on, in per cent, there is one.
+pub(crate) const NO_CHANGE: f64 = 0.1;
+/// What is said of a smaller one.
+pub(crate) const NO_DIFFERENCE: &str = "no difference";
+
 /// A claim of the article, or of ours, and this run's verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claim {
@@ -190,7 +195,14 @@ pub(crate) struct Claim {
     pub(crate) verdict: Verdict,
     /// With the figures that decided it.
     pub(crate) why: String,
+    /// How near the deciding ratio was to its limit, in thousandths, where the verdict rests on a comparison.
+    #[serde(skip)]
+    nearness: Option<u32>,
 }
+
+/// A ratio of figures from seconds of load, without repetitions, decides nothing nearer to its limit than this, in thousandths: two
+/// such runs of the same program differ by as much.
+const UNDECIDED: u32 = 250;
 
 /// The verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,7 +210,7 @@ pub(crate) struct Claim {
 pub(crate) enum Verdict {
     Held,
     NotHeld,
-    /// The figures that decide it were not measured.
+    /// The figures that decide it were not measured, or can't decide it.
     Open,
 }
 
@@ -248,6 +260,11 @@ impl Value {
         if value.is_finite() { Value::Number { value, spread: None } } else { Value::text("no figure") }
     }
 
+    /// A change in per cent; none is said in words.
+    pub(crate) fn change(percent: f64) -> Value {
+        if percent.abs() < NO_CHANGE { Value::text(NO_DIFFERENCE) } else { Value::number(percent) }
+    }
+
     /// Words in place of a figure.
     pub(crate) fn text(text: impl Into<String>) -> Value {
         Value::Text(text.into())
@@ -293,7 +310,29 @@ impl Claim {
             Some(false) => Verdict::NotHeld,
             None => Verdict::Open,
         };
-        Claim { text: text.into(), verdict, why: why.into() }
+        Claim { text: text.into(), verdict, why: why.into(), nearness: None }
+    }
+
+    /// That the verdict rests on a comparison: whether this ratio is beyond the limit. Of several ratios the nearest counts.
+    pub(crate) fn by(self, ratio: f64, limit: f64) -> Claim {
+        // A cast from a float saturates; what is no number is as near as can be.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let away = ((ratio / limit - 1.0).abs() * 1000.0) as u32;
+        Claim { nearness: Some(self.nearness.map_or(away, |nearness| nearness.min(away))), ..self }
+    }
+
+    /// As a run of this length can decide it: a short one leaves close comparisons open, whichever way they went.
+    pub(crate) fn settled(self, length: Length) -> Claim {
+        let undecided = match length {
+            Length::Smoke => u32::MAX,
+            Length::Quick => UNDECIDED,
+            Length::Standard | Length::Article | Length::File => 0,
+        };
+        if self.verdict == Verdict::Open || self.nearness.is_none_or(|nearness| nearness >= undecided) {
+            return self;
+        }
+        let why = format!("{} One short run can't decide this: try --standard.", self.why.trim_end());
+        Claim { verdict: Verdict::Open, why, ..self }
     }
 }
 
@@ -306,6 +345,33 @@ mod tests {
         assert_eq!(Value::median(&[4.0, 1.0, 3.0, 2.0]), Some(Value::Number { value: 2.5, spread: Some((1.0, 4.0)) }));
         assert_eq!(Value::median(&[7.0]), Some(Value::number(7.0)));
         assert_eq!(Value::median(&[]), None);
+    }
+
+    #[test]
+    fn a_short_run_leaves_close_comparisons_open_whichever_way_they_went() {
+        let claim = |held, ratio| Claim::decided("a", Some(held), "why.").by(ratio, 1.0);
+        for (length, held, ratio, verdict) in [
+            (Length::Quick, false, 0.97, Verdict::Open),
+            (Length::Quick, true, 1.03, Verdict::Open),
+            (Length::Quick, true, f64::NAN, Verdict::Open),
+            (Length::Quick, false, 0.5, Verdict::NotHeld),
+            (Length::Quick, true, 2.0, Verdict::Held),
+            (Length::Smoke, true, 9.0, Verdict::Open),
+            (Length::Standard, false, 0.97, Verdict::NotHeld),
+        ] {
+            assert_eq!(claim(held, ratio).settled(length).verdict, verdict, "{length} {held} {ratio}");
+        }
+        let open = claim(false, 0.97).settled(Length::Quick);
+        assert_eq!(open.why, "why. One short run can't decide this: try --standard.");
+        assert_eq!(claim(false, 0.5).by(0.9, 1.0).settled(Length::Quick).verdict, Verdict::Open, "the nearest counts");
+        let counted = Claim::decided("a", Some(false), "");
+        assert_eq!(counted.settled(Length::Quick).verdict, Verdict::NotHeld, "what is counted is decided by one run");
+    }
+
+    #[test]
+    fn a_change_of_nothing_is_no_difference() {
+        assert_eq!(Value::change(-0.05), Value::text("no difference"));
+        assert_eq!(Value::change(-0.7), Value::number(-0.7));
     }
 
     #[test]

@@ -175,7 +175,11 @@ pub(crate) fn finish(options: &RunOptions, journal: &mut Journal) -> Result<(Pat
         ended,
         machine: machine::here(),
         versions: journal.run.versions.clone(),
-        experiments: options.experiments.iter().map(|experiment| evaluated(experiment.as_ref(), journal)).collect(),
+        experiments: options
+            .experiments
+            .iter()
+            .map(|experiment| evaluated(experiment.as_ref(), options.length, journal))
+            .collect(),
     };
     report::write(journal.folder(), &report)?;
     journal.save()?;
@@ -183,9 +187,10 @@ pub(crate) fn finish(options: &RunOptions, journal: &mut Journal) -> Result<(Pat
 }
 
 /// An experiment's evaluation, with what all steps have in common.
-fn evaluated(experiment: &dyn Experiment, journal: &Journal) -> model::Experiment {
+fn evaluated(experiment: &dyn Experiment, length: Length, journal: &Journal) -> model::Experiment {
     let results = Results::new(journal.outcomes_of(experiment.id()).cloned().unwrap_or_default());
     let mut evaluation = experiment.evaluate(&results);
+    evaluation.claims = evaluation.claims.into_iter().map(|claim| claim.settled(length)).collect();
     if journal.run.versions.get("Weir").is_some_and(|version| version.contains(DEBUG)) {
         evaluation.warnings.push("Weir is a debug build here, several times slower than what one runs".to_owned());
     }

@@ -43,7 +43,7 @@ fn a_stopped_server_cannot_be_connected_to_and_is_found_again_though_no_client_a
     );
     eventually("the log has it", || {
         let log = site.weir().log();
-        if log.contains("app/app: health is cannot connect since") { Ok(()) } else { Err(log) }
+        if log.contains("app/app: health: cannot connect since") { Ok(()) } else { Err(log) }
     });
     postgres.server().start_again().unwrap();
     becomes(&site, "healthy");
@@ -243,7 +243,7 @@ fn a_lock_that_queries_wait_for_blocks_a_pool_that_has_free_servers_until_it_is_
         assert!(metrics.contains("weir_pool_health{database=\"app\",user=\"app\",state=\"blocked\"} 1"), "{metrics}");
         eventually("the log has the holder", || {
             let log = site.weir().log();
-            let found = log.contains("app/app: health is blocked since") && log.contains(": Blocked by process ");
+            let found = log.contains("app/app: health: blocked since") && log.contains(": Blocked by process ");
             if found { Ok(()) } else { Err(log) }
         });
         holder.query("COMMIT").unwrap();

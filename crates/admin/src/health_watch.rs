@@ -65,7 +65,7 @@ impl HealthChange {
 impl fmt::Display for HealthChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ((database, user), PoolHealth { state, since, .. }) = (&self.pool, &self.health);
-        write!(f, "{database}/{user}: health is {state} since {} (was {})", timestamp(*since), self.from)?;
+        write!(f, "{database}/{user}: health: {state} since {} (was {})", timestamp(*since), self.from)?;
         if self.health.clients() > 0 {
             write!(f, ", clients affected: {}", self.health.clients())?;
         }
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!((health.state, health.since, health.clients()), (Health::CannotConnect, 5 * SECOND, 4));
         assert_eq!(
             changes.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["app/owner: health is cannot connect since 1970-01-01 00:00:05 UTC (was healthy), clients affected: 4: \
+            ["app/owner: health: cannot connect since 1970-01-01 00:00:05 UTC (was healthy), clients affected: 4: \
               Connection refused (08006)"]
         );
         assert!(watch.is_alert() && changes[0].is_problem());

@@ -191,7 +191,7 @@ impl LogQuery {
 }
 
 /// Whether a line is about a pool: of one of its peers, or of the process with the pool's name in front, as in
-/// `app/owner: health is …` or `pool app was changed …`.
+/// `app/owner: health: …` or `pool app was changed …`.
 fn is_about(line: &LogLine, pool: &str) -> bool {
     let named = |rest: Option<&str>, end: char| rest.is_some_and(|rest| rest.starts_with(end));
     match line.peer {
@@ -257,7 +257,7 @@ mod tests {
     fn lines_are_selected_by_level_pool_client_and_text() {
         let log = log([
             line(2, 0, "", "process up"),
-            line(3, 0, "", "app/owner: health is stalled"),
+            line(3, 0, "", "app/owner: health: stalled"),
             line(2, 7, "app", "login attempt"),
             line(4, 8, "apple", "no such user"),
             line(2, 0, "", "pool app was changed by the control plane"),

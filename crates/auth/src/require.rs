@@ -85,7 +85,7 @@ impl RequireAuth {
             ServerMethod::Password => "the server asks for the password in clear text",
             ServerMethod::Md5 => "the server asks for an md5 hash",
             ServerMethod::ScramSha256 => "the server asks for SCRAM-SHA-256",
-            ServerMethod::None => "the server asks for no proof of who we are",
+            ServerMethod::None => "the server requests no authentication",
         };
         let (allowed, advice) = match self {
             RequireAuth::Any => return Ok(()),
@@ -217,8 +217,8 @@ mod tests {
         };
         let clear = refused("auto", ServerMethod::Password);
         assert!(clear.contains("clear text") && clear.contains("require_auth = \"password\""), "{clear}");
-        let no_proof = refused("auto", ServerMethod::None);
-        assert!(no_proof.contains("no proof") && no_proof.contains("require_auth = \"none\""), "{no_proof}");
+        let none = refused("auto", ServerMethod::None);
+        assert!(none.contains("no authentication") && none.contains("require_auth = \"none\""), "{none}");
         let not_listed = refused("scram-sha-256", ServerMethod::Md5);
         assert!(not_listed.contains("require_auth does not allow"), "{not_listed}");
     }

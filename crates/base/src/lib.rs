@@ -1,9 +1,11 @@
-//! Types that several crates of Weir share: handles of peers, time as a value, addresses, a slab, and printable text.
+//! Types that several crates of Weir share: handles of peers, time as a value, addresses, a slab, printable text, and
+//! numbers with their nouns.
 //!
 //! Owns no policy and no protocol. Nothing here does I/O or calls the operating system.
 
 mod addr;
 mod ids;
+mod plural;
 mod policy;
 mod printable;
 mod slab;
@@ -11,6 +13,7 @@ mod time;
 
 pub use addr::{ClientAddr, Host, Target};
 pub use ids::{Peer, WorkerId};
+pub use plural::plural;
 pub use policy::{OnDirty, PoolMode, UnknownPolicy};
 pub use printable::{Printable, is_hidden, prefix};
 pub use slab::Slab;

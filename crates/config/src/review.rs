@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use weir_base::plural;
+
 use crate::error::ConfigError;
 use crate::model::{Config, Pool};
 use crate::origin::FileFormat;
@@ -155,7 +157,7 @@ impl Review<'_> {
             self.warn("pools", format!("there are no {what}: only the console can be reached")).help(help);
         }
         if usize::from(config.workers) > facts.cores {
-            let cores = counted(facts.cores as u64, "core");
+            let cores = plural(facts.cores as u64, "core", "cores");
             let text = format!("{} workers share {cores}", config.workers);
             self.warn("general.workers", text).help("more workers than cores cost time");
         }
@@ -272,10 +274,6 @@ fn servers_of(config: &Config, pool: &Pool) -> u64 {
         most if size == 0 => most,
         most => most.min(users * size),
     }
-}
-
-fn counted(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn plain(name: &str) -> String {

@@ -60,7 +60,7 @@ impl Cause {
         match self {
             Cause::PoolFull => "All servers of the pool were in use. A retry is safe.",
             Cause::ServerSlow => "The server did not take another login in time. A retry is safe.",
-            Cause::ServerDown => "No server could be had. A retry is safe.",
+            Cause::ServerDown => "No server connection could be opened. A retry is safe.",
             Cause::LimitReached => {
                 "Other pools had all server connections that max_db_connections or max_user_connections allows. A \
                  retry is safe."

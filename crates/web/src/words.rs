@@ -25,11 +25,6 @@ fn trimmed(value: f64) -> String {
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
-/// A number and its noun: `1 query`, `4 queries`.
-pub(crate) fn plural(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +36,5 @@ mod tests {
             said,
             ["0 ms", "4.2 ms", "250 ms", "1 s", "1.2 s", "12 s", "2 min 14 s", "1 h", "3 h 5 min", "1 d 1 h"]
         );
-        assert_eq!([plural(1, "query", "queries"), plural(4, "query", "queries")], ["1 query", "4 queries"]);
     }
 }

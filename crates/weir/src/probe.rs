@@ -70,7 +70,10 @@ fn try_login(config: &Config, pool: &Pool) -> Option<Tried> {
     let Login::As { user, password } = login(config, pool) else { return None };
     let tried = ask(config, pool, &user, password.as_deref()).map_err(|TestError { text, about_user }| {
         if about_user && pool.user.is_none() {
-            (Severity::Warning, format!("pool {} does not let in the listed user that was tried: {text}", pool.name))
+            (
+                Severity::Warning,
+                format!("pool {}: the server refused the listed user that was tried: {text}", pool.name),
+            )
         } else {
             (Severity::Error, format!("pool {}: {text}", pool.name))
         }

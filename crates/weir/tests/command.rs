@@ -304,7 +304,7 @@ fn check_tries_no_user_of_the_console_and_none_need_be_known_at_each_server() {
     // Nor is it if the server refuses the first one: it may accept others, whose passwords it does not get.
     let output = check(&write(&folder, &config("aaron = \"elsewhere\"\nann = \"secret\"\n")), &["--connect"]);
     assert!(output.status.success(), "{}", said(&output));
-    assert!(said(&output).contains("does not let in the listed user"), "{}", said(&output));
+    assert!(said(&output).contains("refused the listed user"), "{}", said(&output));
     // A missing database is an error for every user.
     let text = config("ann = \"secret\"\n").replace("\"postgres\"", "\"nowhere\"");
     let output = check(&write(&folder, &text), &["--connect"]);

@@ -332,7 +332,7 @@ fn read(path: &str) -> String {
 
 /// The pages of the project, in English. The list of the site's pages is not one of them.
 fn pages() -> Vec<PathBuf> {
-    let folders = ["", "docs", "docs/articles", "docs/howto", "monitoring"];
+    let folders = ["", "docs", "docs/articles", "docs/howto", "monitoring", "bench"];
     let all = folders.map(in_folder).concat();
     all.into_iter().filter(|page| !page.ends_with("docs/SUMMARY.md")).collect()
 }

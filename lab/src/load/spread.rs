@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::model::Value;
+use crate::model::{NO_CHANGE, NO_DIFFERENCE, Value};
 
 /// The median of repetitions between their minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,8 +79,11 @@ pub(crate) fn shuffle<T>(items: &mut [T], dice: &mut u64) {
     }
 }
 
-/// `+33.4%`, `−8.5%`.
+/// `+33.4%`, `−8.5%`, `no difference`.
 pub(crate) fn percent(share: f64) -> String {
+    if (share * 100.0).abs() < NO_CHANGE {
+        return NO_DIFFERENCE.to_owned();
+    }
     let sign = if share < 0.0 { '−' } else { '+' };
     format!("{sign}{:.1}%", (share * 100.0).abs())
 }
@@ -115,6 +118,6 @@ mod tests {
     fn spreads_and_shares_in_words() {
         assert_eq!(Spread::of(&[344.24]).unwrap().to_string(), "344.2");
         assert_eq!(Spread::of(&[5010.0, 5000.4, 5020.2]).unwrap().to_string(), "5010 (5000–5020)");
-        assert_eq!((percent(0.334), percent(-0.085)), ("+33.4%".to_owned(), "−8.5%".to_owned()));
+        assert_eq!([0.334, -0.085, -0.0005].map(percent), ["+33.4%", "−8.5%", "no difference"]);
     }
 }

@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 
-use crate::model::Value;
+use crate::model::{NO_CHANGE, NO_DIFFERENCE, Value};
 
 /// The separator of thousands.
 const THIN: char = '\u{202f}';
@@ -73,9 +73,38 @@ pub(super) fn published(value: &Value) -> String {
 
 /// A change in per cent with its sign, such as `+33%`.
 pub(super) fn percent(change: f64) -> String {
+    if change.abs() < NO_CHANGE {
+        return NO_DIFFERENCE.to_owned();
+    }
     let places = if change.abs() < 10.0 { 1 } else { 0 };
     let sign = if change > 0.0 { "+" } else { "" };
     format!("{sign}{}%", write(change, places))
+}
+
+/// A sentence whose numbers have the separator of thousands that tables have: `12169` and `24,624` become `12 169` and `24 624`.
+pub(super) fn in_sentence(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, from) = rest.split_at(start);
+        let end = from.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(from.len());
+        let (number, after) = from.split_at(from[..end].trim_end_matches(',').len());
+        out.push_str(before);
+        out.push_str(&grouped(before, number, after).unwrap_or_else(|| number.to_owned()));
+        rest = after;
+    }
+    out + rest
+}
+
+/// The digits between these texts in groups, if they are a number of their own: no port, date, version or decimals.
+fn grouped(before: &str, number: &str, after: &str) -> Option<String> {
+    let digits: String = number.split(',').collect();
+    let groups_of_three = number.split(',').skip(1).all(|group| group.len() == 3);
+    let alone = before.chars().next_back().is_none_or(|c| c.is_whitespace() || "(–+−".contains(c));
+    let ends = !after.starts_with(|c: char| c == '-' || c == ':' || c == '_' || c.is_alphabetic());
+    let port = before.trim_end().ends_with("port");
+    let counts = digits.len() > 3 && !digits.starts_with('0') && groups_of_three && alone && ends && !port;
+    if counts { digits.parse().ok().map(|number| write(number, 0)) } else { None }
 }
 
 /// A number of bytes: `3.9 GiB`.
@@ -222,6 +251,22 @@ mod tests {
     }
 
     #[test]
+    fn numbers_in_sentences_are_written_as_those_in_tables() {
+        for (text, written) in [
+            ("served 12169 (11000–13000), 24,624 lost.", "served 12 169 (11 000–13 000), 24 624 lost."),
+            ("3843 and 3848 TPS", "3 843 and 3 848 TPS"),
+            ("4880 TPS; 1234.5 ms; 12,345/s", "4 880 TPS; 1 234.5 ms; 12 345/s"),
+            ("999, 100, 20 at once", "999, 100, 20 at once"),
+            (
+                "port 6432, 127.0.0.1:54321, 2026-11-21, PgBouncer 1.25, 0.1234",
+                "port 6432, 127.0.0.1:54321, 2026-11-21, PgBouncer 1.25, 0.1234",
+            ),
+        ] {
+            assert_eq!(plain(&in_sentence(text)), written, "{text}");
+        }
+    }
+
+    #[test]
     fn times_read_as_people_say_them() {
         assert_eq!(moment("2026-11-21T06:24:06Z"), "2026-11-21 06:24 UTC");
         assert_eq!(moment("<yesterday>"), "<yesterday>");
@@ -230,5 +275,6 @@ mod tests {
         assert_eq!(between("2026-11-21T06:24:06Z", "2026-11-21T06:24:05Z"), None);
         assert_eq!(plain(&percent(33.41)), "+33%");
         assert_eq!(plain(&percent(-0.52)), "−0.5%");
+        assert_eq!(percent(-0.05), "no difference");
     }
 }

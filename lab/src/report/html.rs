@@ -30,6 +30,7 @@ enum Company {
 pub(super) fn page(report: &Report) -> Markup {
     let company = if report.experiments.len() == 1 { Company::Alone } else { Company::Others };
     let title = words::title(report);
+    let hues = chart::Hues::of_all(report.experiments.iter().flat_map(|experiment| &experiment.charts));
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -46,7 +47,7 @@ pub(super) fn page(report: &Report) -> Markup {
                 main {
                     (head(report, &title))
                     (verdicts(report, company))
-                    @for experiment in &report.experiments { (experiment_section(experiment, company)) }
+                    @for experiment in &report.experiments { (experiment_section(experiment, company, &hues)) }
                     (foot())
                 }
             }
@@ -126,7 +127,7 @@ fn entry(experiment: &Experiment, company: Company) -> Markup {
     }
 }
 
-fn experiment_section(experiment: &Experiment, company: Company) -> Markup {
+fn experiment_section(experiment: &Experiment, company: Company, hues: &chart::Hues) -> Markup {
     let id = anchor(&experiment.id);
     html! {
         article id=(id) {
@@ -151,7 +152,7 @@ fn experiment_section(experiment: &Experiment, company: Company) -> Markup {
                 section class="figures" {
                     h3 { "Figures" }
                     @for one in &experiment.tables { (table(one)) }
-                    (chart::figures(&experiment.charts))
+                    (chart::figures(&experiment.charts, hues))
                 }
             }
             (sentences("Set-up", "setup", &experiment.setup))
@@ -167,7 +168,7 @@ fn claim(id: &str, number: usize, claim: &Claim) -> Markup {
             p class="badge" { (sign(claim.verdict)) (words::verdict(claim.verdict)) }
             div {
                 p class="text" { (prose(&claim.text)) }
-                @if !claim.why.is_empty() { p class="why" { (prose(&claim.why)) } }
+                @if !claim.why.is_empty() { p class="why" { (prose(&figures::in_sentence(&claim.why))) } }
             }
         }
     }
@@ -258,7 +259,7 @@ fn table(table: &Table) -> Markup {
                     }
                 }
             }
-            @if !table.note.is_empty() { p class="note" { (prose(&table.note)) } }
+            @if !table.note.is_empty() { p class="note" { (prose(&figures::in_sentence(&table.note))) } }
         }
     }
 }

@@ -104,7 +104,7 @@ fn table(table: &Table) -> String {
         let _ = writeln!(text, "| {} | {} |", escape(&row.label), cells.join(" | "));
     }
     if !table.note.is_empty() {
-        let _ = writeln!(text, "\n{}", escape(&table.note));
+        let _ = writeln!(text, "\n{}", escape(&figures::in_sentence(&table.note)));
     }
     text + "\n"
 }
@@ -130,7 +130,12 @@ fn claims(experiment: &Experiment) -> String {
             Verdict::NotHeld => "**Did not hold.**",
             Verdict::Open => "**Open.**",
         };
-        let _ = writeln!(text, "- {verdict} {}: {}", escape(claim.text.trim_end_matches('.')), escape(&claim.why));
+        let _ = writeln!(
+            text,
+            "- {verdict} {}: {}",
+            escape(claim.text.trim_end_matches('.')),
+            escape(&figures::in_sentence(&claim.why))
+        );
     }
     text + "\n"
 }

@@ -183,7 +183,7 @@ fn claim(out: &mut String, claim: &Claim, paper: Paper) {
     let sign = format!("{} {:<14}", words::sign(claim.verdict), words::verdict(claim.verdict));
     paper.paragraph(out, (ink, &sign), Ink::Plain, &claim.text);
     let indent = " ".repeat(sign.chars().count());
-    paper.paragraph(out, (Ink::Plain, &indent), Ink::Faint, &claim.why);
+    paper.paragraph(out, (Ink::Plain, &indent), Ink::Faint, &figures::in_sentence(&claim.why));
 }
 
 fn missing(out: &mut String, missing: &Missing, paper: Paper) {
@@ -249,7 +249,7 @@ fn table(out: &mut String, table: &Table, paper: Paper) {
     let more = if spread_lost { "Too wide for spreads: report.html has them." } else { "" };
     let note = [table.note.as_str(), more].join(" ");
     if !note.trim().is_empty() {
-        paper.paragraph(out, (Ink::Plain, ""), Ink::Faint, note.trim());
+        paper.paragraph(out, (Ink::Plain, ""), Ink::Faint, &figures::in_sentence(note.trim()));
     }
 }
 

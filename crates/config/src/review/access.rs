@@ -1,8 +1,9 @@
 //! Findings about logins: users and their secrets, rules, auth_query, TLS.
 
 use weir_auth::Method;
+use weir_base::plural;
 
-use super::{Review, counted, plain};
+use super::{Review, plain};
 use crate::accounts::web_listen_error;
 use crate::model::{SslMode, TlsSide};
 use crate::table::Section;
@@ -150,7 +151,7 @@ impl Review<'_> {
         let (suites, unmappable) = side.suites();
         if !unmappable.is_empty() {
             let setting = self.name(section, "ciphers");
-            let left = counted(suites.len() as u64, "cipher suite");
+            let left = plural(suites.len() as u64, "cipher suite", "cipher suites");
             let names: Vec<_> = unmappable.iter().take(5).map(|name| plain(name)).collect();
             let more = if unmappable.len() > 5 { " …" } else { "" };
             let text = format!("not supported in {setting}: {}{more}; left: {left}", names.join(", "));

@@ -1,8 +1,8 @@
 //! Notes on what was understood, so that a person can compare it with the intention.
 
-use weir_base::Target;
+use weir_base::{Target, plural};
 
-use super::{Review, counted};
+use super::Review;
 use crate::model::{Pool, SslMode};
 
 impl Review<'_> {
@@ -30,7 +30,7 @@ impl Review<'_> {
             self.note("listen.proxy_from", text);
         }
         let tls = &self.config.tls;
-        let count = |suites: usize| counted(suites as u64, "cipher suite");
+        let count = |suites: usize| plural(suites as u64, "cipher suite", "cipher suites");
         if tls.client.mode != SslMode::Disable {
             let suites = count(tls.client.suites().0.len());
             self.note("tls.client.mode", format!("clients: TLS {}, {suites}", tls.client.mode));
@@ -45,10 +45,10 @@ impl Review<'_> {
         let config = self.config;
         let auth = &config.auth;
         let from = auth.file.as_ref().map(|file| format!(" from {}", file.display())).unwrap_or_default();
-        let users = counted(auth.users.len() as u64, "user");
+        let users = plural(auth.users.len() as u64, "user", "users");
         self.note("auth.type", format!("{users}{from}, login by {}", auth.method));
         if let (Some(hba), Some(file)) = (&auth.hba, &auth.hba_file) {
-            let rules = counted(hba.rules().len() as u64, "rule");
+            let rules = plural(hba.rules().len() as u64, "rule", "rules");
             self.note("auth.hba_file", format!("{rules} of who may come in from {}", file.display()));
         }
         if let Some(user) = &auth.query_user {
@@ -66,7 +66,7 @@ impl Review<'_> {
         }
         if !config.users.is_empty() {
             let names: Vec<_> = config.users.keys().map(|name| super::plain(name)).collect();
-            let count = counted(names.len() as u64, "user");
+            let count = plural(names.len() as u64, "user", "users");
             let listed = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
             let more = if names.len() > 5 { " …" } else { "" };
             self.note("users", format!("{count} with rules of their own: {listed}{more}"));
@@ -78,7 +78,7 @@ impl Review<'_> {
         let each = if pool.user.is_some() { "at most" } else { "for each user at most" };
         let servers = match pool.limits.size {
             0 => "any number of servers".to_owned(),
-            size => format!("{each} {}", counted(u64::from(size), "server")),
+            size => format!("{each} {}", plural(u64::from(size), "server", "servers")),
         };
         let own = pool.database.is_empty();
         let database =

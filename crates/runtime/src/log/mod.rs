@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_admin::{LogPage, LogQuery, RecentLog};
-use weir_base::prefix;
+use weir_base::{plural, prefix};
 use weir_config::Log as Settings;
 use weir_engine::port::{About, Level};
 
@@ -247,7 +247,10 @@ fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, counts: &Counts, (progr
         }
         let lost = counts.dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let text = format!("{lost} lines of the log were dropped: it could not keep up");
+            let text = format!(
+                "{} dropped: it could not keep up",
+                plural(lost, "line of the log was", "lines of the log were")
+            );
             sinks.put(&Line { level: Level::Warning, at: unix_micros(), who: Who::Process, text });
         }
         sinks.flush();

@@ -16,6 +16,7 @@ use jiff::tz::TimeZone;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use rustix::io::ioctl_fionbio;
+use weir_base::plural;
 use weir_config::{Log as Settings, LogFormat};
 use weir_engine::port::Level;
 
@@ -205,7 +206,10 @@ impl Stream {
 
     /// Whether the target has accepted the line with the number of lost ones.
     fn tell_loss(&mut self, zone: &TimeZone) -> bool {
-        let text = format!("{} lines of the log were lost: they could not be written here", self.lost);
+        let text = format!(
+            "{} lost: they could not be written here",
+            plural(self.lost, "line of the log was", "lines of the log were")
+        );
         let mut report = Vec::new();
         if self.torn {
             report.push(b'\n');
@@ -326,7 +330,7 @@ impl Syslog {
         let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let lost = std::mem::take(&mut self.lost);
         if lost > 0 {
-            let report = socket.send(format!("{lost} lines were lost here\n").as_bytes());
+            let report = socket.send(format!("{} lost here\n", plural(lost, "line was", "lines were")).as_bytes());
             self.lost = if report.is_ok() { 0 } else { lost };
         }
         socket.send(text.as_bytes()).map(drop)
@@ -464,7 +468,7 @@ mod tests {
         syslog.send("found");
         let mut buffer = [0; 100];
         let length = daemon.recv(&mut buffer).unwrap();
-        assert_eq!(&buffer[..length], b"1 lines were lost here\n");
+        assert_eq!(&buffer[..length], b"1 line was lost here\n");
         let length = daemon.recv(&mut buffer).unwrap();
         assert_eq!((&buffer[..length], syslog.facility), (&b"found"[..], 16));
         fs::remove_dir_all(&folder).unwrap();

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use weir_base::WorkerId;
+use weir_base::{WorkerId, plural};
 use weir_engine::TAKEOVER_FORMAT;
 use weir_engine::port::{Level, Signal};
 
@@ -171,7 +171,10 @@ impl Predecessor {
                     let took = began.elapsed().as_secs_f64();
                     log.line(
                         Level::Info,
-                        format_args!("took over {clients} connections in {took:.3} s; the old process has ended"),
+                        format_args!(
+                            "took over {} in {took:.3} s; the old process has ended",
+                            plural(clients, "connection", "connections")
+                        ),
                     );
                 }
                 Err(error) if serves_on => {

@@ -1,6 +1,7 @@
 //! The conditions of a moment: states of health, and thresholds of figures. Pure.
 
 use weir_admin::{AlertKey, Condition, Health, PoolHealth};
+use weir_base::plural;
 use weir_config::Config;
 
 use crate::faults::Fault;
@@ -79,7 +80,7 @@ fn of_thresholds(config: &Config, pool: &PoolMoment<'_>) -> Vec<Condition> {
         "clients_waiting",
         f64::from(alerts.clients_waiting),
         pool.clients_waiting,
-        format!("{waiting} clients of pool {} wait for a server.", pool.name),
+        format!("{} of pool {} for a server.", plural(waiting, "client waits", "clients wait"), pool.name),
         "See what the pool's servers do: the incidents in the panel.",
     );
     check(

@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 use weir_admin::{Activity, ClientNames, Finding, Health, LockWait, PoolHealth, SocketRecord};
-use weir_base::PoolMode;
+use weir_base::{PoolMode, plural};
 
 use crate::looks::Look;
 use crate::pool_health::Affected;
-use crate::words::{plural, span};
+use crate::words::span;
 use chains::chains;
 pub(crate) use gather::{POOLS, Suspects, current};
 pub(crate) use process::{Client, Key, Process};
@@ -258,7 +258,7 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, Str
         let text = format!(
             "{wait}; {} of {} idle in transactions, longest {}, for {}.",
             idle.len(),
-            plural(of.servers.len(), "server in use", "servers in use"),
+            plural(of.servers.len() as u64, "server in use", "servers in use"),
             first.owner(),
             span(first.seconds())
         );
@@ -269,7 +269,7 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, Str
     if of.mode == PoolMode::Session && idle > 0 && idle as f64 >= all * HALF {
         let text = format!(
             "{wait}; {idle} of {} idle in sessions.",
-            plural(of.servers.len(), "server in use", "servers in use")
+            plural(of.servers.len() as u64, "server in use", "servers in use")
         );
         return Some((Cause::IdleSessions, text));
     }
@@ -321,7 +321,7 @@ fn explained(health: &PoolHealth, waiting: usize, wait: f64) -> String {
         parts.push(format!("{} for a server, the first for {}", clients_wait(waiting), span(wait)));
     }
     if unanswered > 0 {
-        parts.push(format!("{} no answer", plural(unanswered, "client gets", "clients get")));
+        parts.push(format!("{} no answer", plural(unanswered as u64, "client gets", "clients get")));
     }
     let clients = if parts.is_empty() { String::new() } else { format!("; {}", parts.join(", ")) };
     match &health.error {
@@ -333,7 +333,7 @@ fn explained(health: &PoolHealth, waiting: usize, wait: f64) -> String {
 }
 
 fn clients_wait(count: usize) -> String {
-    format!("{} {}", plural(count, "client", "clients"), if count == 1 { "waits" } else { "wait" })
+    format!("{} {}", plural(count as u64, "client", "clients"), if count == 1 { "waits" } else { "wait" })
 }
 
 impl Holder {
@@ -388,7 +388,7 @@ impl Holder {
             (_, _, Some(seconds)) => format!(", {} into its transaction", span(seconds)),
             _ => String::new(),
         };
-        let queries = plural(self.blocks_total, "query waits", "queries wait");
+        let queries = plural(self.blocks_total as u64, "query waits", "queries wait");
         let longest = span(self.longest());
         let clients = if waiting > 0 { format!(", and {} for a server", clients_wait(waiting)) } else { String::new() };
         format!("Blocked by {what}{does}: {queries} for its locks, the first for {longest}{clients}.")

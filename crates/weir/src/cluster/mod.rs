@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use weir_admin::{Connections, Control, Cursor, Reply, Request, SharedLimit, SharedLimits};
-use weir_base::{Span, Time};
+use weir_base::{Span, Time, plural};
 use weir_cluster::{Backend, Budget, Grants, Lost, Node, Standing, Timing};
 use weir_config::Config;
 use weir_runtime::{Beside, Handle, Running, StartError};
@@ -429,7 +429,8 @@ impl Round {
         match result {
             Ok(left) => {
                 if self.node.ended(lost, left) {
-                    self.log(format!("cluster: {node} is gone, with {left} connections of {pool} left, at most"));
+                    let left = plural(u64::from(left), "connection", "connections");
+                    self.log(format!("cluster: {node} is gone, with at most {left} of {pool} left"));
                 }
             }
             Err(error) => {

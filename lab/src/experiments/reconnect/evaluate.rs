@@ -44,7 +44,7 @@ fn setup(plan: &Plan) -> Vec<String> {
         format!("PostgreSQL with max_connections = {CONNECTIONS}, autovacuum off, pgbench -i -s {scale}."),
         format!(
             "pgbench -C -j 1 -T {duration}: one thread, the default transaction, a new connection for each. Its user is \
-             a superuser, so that all {CONNECTIONS} connections can be had."
+             a superuser, so that all {CONNECTIONS} connections are available."
         ),
         "All on one machine over the loopback, without TLS and passwords (trust), in every column alike.".to_owned(),
         format!(
@@ -130,7 +130,7 @@ impl View<'_> {
             let line = published::of(*clients);
             let none = line.and_then(|line| line.none);
             let cell = |column| {
-                let ours = self.gain(column, *clients).map(Value::number);
+                let ours = self.gain(column, *clients).map(Value::change);
                 let theirs = gain(line.and_then(|line| tps_of(line, column)), none).map(Value::number);
                 Cell::both(ours, theirs)
             };
@@ -281,6 +281,7 @@ impl View<'_> {
     fn pgbouncer_gains(&self) -> [Claim; 2] {
         let gains = self.gains_of(Column::Pgbouncer);
         let why = format!("{}; the article: +58% to +62%", percents(&gains));
+        let (least, middle) = Spread::of(&gains).map_or((0.0, 0.0), |spread| (spread.least, spread.median));
         let all = (!gains.is_empty()).then(|| gains.iter().all(|gain| *gain > 0.0));
         let about = median(&gains).map(|gain| ABOUT_60.contains(&gain));
         let more = match about {
@@ -291,12 +292,14 @@ impl View<'_> {
             _ => "",
         };
         [
-            Claim::decided("PgBouncer gains, at every number of clients", all, why.clone()),
+            Claim::decided("PgBouncer gains, at every number of clients", all, why.clone()).by(times(least), 1.0),
             Claim::decided(
                 "PgBouncer's gain is about 60%",
                 about,
                 format!("{why}; from +30% to +120% would have counted as that{more}"),
-            ),
+            )
+            .by(times(middle), times(*ABOUT_60.start()))
+            .by(times(middle), times(*ABOUT_60.end())),
         ]
     }
 
@@ -311,6 +314,7 @@ impl View<'_> {
             );
         }
         Claim::decided("Pgpool-II on the server's machine loses", held, why)
+            .by(times(median(&gains).unwrap_or(0.0)), 1.0)
     }
 
     fn only_pgbouncer_serves_many(&self) -> Claim {
@@ -370,6 +374,7 @@ impl View<'_> {
             None => "they were not both measured".to_owned(),
         };
         Claim::decided("Ours: Weir gains at least what PgBouncer gains", held, why)
+            .by(median(&ratios).unwrap_or(1.0), 1.0 - NOISE)
     }
 
     /// The two in the same mode, since their defaults differ.
@@ -493,6 +498,11 @@ fn gain(with: Option<f64>, without: Option<f64>) -> Option<f64> {
     let without = without.filter(|tps| *tps > 0.0)?;
     // One decimal, as in the article; more would only look exact.
     Some(((with? / without - 1.0) * 1000.0).round() / 10.0)
+}
+
+/// A gain in per cent as a factor.
+fn times(gain: f64) -> f64 {
+    1.0 + gain / 100.0
 }
 
 fn median(values: &[f64]) -> Option<f64> {

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use plotters::prelude::*;
 
 use super::axis::Extent;
-use super::{AXIS, Drawing, Frame, GRID, HUES, Look, WORDS, inside, named, px, quantity};
+use super::{AXIS, Drawing, Frame, GRID, Look, SHAPES, WORDS, inside, named, px, quantity};
 use crate::model::{Chart, Origin};
 use crate::report::{figures, words};
 
@@ -206,7 +206,7 @@ fn block(look: Look, (x, y): (f64, f64), (width, height): (f64, f64)) -> Markup 
     };
     html! {
         (rect(&look.class("bar")))
-        @let weave = look.hue % HUES;
+        @let weave = look.hue % SHAPES;
         @if look.origin == Origin::Measured && weave > 0 {
             (rect(&format!("weave w{weave}")))
         }

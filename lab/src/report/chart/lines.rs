@@ -139,7 +139,7 @@ fn marks(chart: &Chart, series: &Series, look: Look, at: &dyn Fn((f64, f64)) -> 
 /// The outline of a mark: each series has its own shape.
 fn shape(hue: usize, (x, y): (f64, f64)) -> String {
     let from = format!("M{} {}", px(x), px(y));
-    let rest = match hue % super::HUES {
+    let rest = match hue % super::SHAPES {
         0 => "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
         1 => "m-3.6 -3.6h7.2v7.2h-7.2z",
         2 => "m0 -4.8l4.6 8h-9.2z",

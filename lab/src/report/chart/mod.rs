@@ -16,8 +16,12 @@ mod axis;
 mod bars;
 mod lines;
 
-/// The number of the style sheet's colours for series; after the last, they repeat.
-pub(super) const HUES: usize = 6;
+/// The number of the style sheet's colours for series.
+const HUES: usize = 10;
+/// The number of marks' shapes and of bars' patterns.
+const SHAPES: usize = 6;
+/// Who has a colour alone in the whole report: a series whose name contains such a word, the first of them.
+const PROGRAMS: [&[&str]; 4] = [&["weir"], &["pgbouncer"], &["pgpool"], &["no pooler", "direct", "postgresql"]];
 /// The colours of axes in light mode. The style sheet finds them by these values and replaces them.
 const GRID: RGBColor = RGBColor(0xE2, 0xE1, 0xDC);
 const AXIS: RGBColor = RGBColor(0x9A, 0x99, 0x94);
@@ -70,25 +74,19 @@ struct Look {
 impl Look {
     /// Classes for the style sheet.
     fn class(self, part: &str) -> String {
-        format!("{part} h{} {}", self.hue % HUES, origin(self.origin))
+        format!("{part} h{} {}", self.hue, origin(self.origin))
     }
 }
 
-/// An experiment's charts, each with its title, legend and note. Series of one name have one colour in all of them.
-pub(super) fn figures(charts: &[Chart]) -> Markup {
-    let mut hues = Hues::default();
-    charts.iter().flat_map(|chart| &chart.series).for_each(|series| _ = hues.of(&series.name));
-    // With more names than colours, two series of one chart might look alike: then each chart has its own order.
-    let shared = hues.0.len() <= HUES;
+/// An experiment's charts, each with its title, legend and note.
+pub(super) fn figures(charts: &[Chart], hues: &Hues) -> Markup {
     html! {
-        @for chart in charts {
-            (figure(chart, &mut if shared { hues.clone() } else { Hues::default() }))
-        }
+        @for chart in charts { (figure(chart, hues)) }
     }
 }
 
 /// One chart. A chart without points has a sentence instead.
-fn figure(chart: &Chart, hues: &mut Hues) -> Markup {
+fn figure(chart: &Chart, hues: &Hues) -> Markup {
     let chart = &clean(chart);
     let looks = looks(&chart.series, hues);
     let empty = chart.series.iter().all(|series| series.points.is_empty());
@@ -126,20 +124,41 @@ fn clean(chart: &Chart) -> Chart {
     chart
 }
 
-/// The colours of names.
-#[derive(Clone, Default)]
-struct Hues(BTreeMap<String, usize>);
+/// The colours of names, one for each in the whole report.
+#[derive(Default)]
+pub(super) struct Hues(BTreeMap<String, usize>);
 
 impl Hues {
-    /// The colour of a name: its own if it has one, or else the next.
-    fn of(&mut self, name: &str) -> usize {
-        let next = self.0.len();
-        *self.0.entry(bare(name)).or_insert(next)
+    /// The colours of these charts' series: a program's own, and for other names those of no program, in turn. Two series of one
+    /// chart have two colours, if there are enough.
+    pub(super) fn of_all<'c>(charts: impl Iterator<Item = &'c Chart> + Clone) -> Hues {
+        let mut hues = Hues::default();
+        for name in charts.clone().flat_map(names) {
+            if hues.0.contains_key(&name) {
+                continue;
+            }
+            let beside = charts.clone().map(names).filter(|names| names.contains(&name)).flatten();
+            let taken: Vec<usize> = beside.filter_map(|name| hues.0.get(&name).copied()).collect();
+            let program = PROGRAMS.iter().position(|words| words.iter().any(|word| name.contains(word)));
+            let uses = |hue: &usize| hues.0.values().filter(|used| *used == hue).count();
+            let free = (PROGRAMS.len()..HUES).min_by_key(|hue| (taken.contains(hue), uses(hue)));
+            let hue = program.filter(|hue| !taken.contains(hue)).or(free).unwrap_or_default();
+            hues.0.insert(name, hue);
+        }
+        hues
+    }
+
+    fn of(&self, name: &str) -> usize {
+        self.0.get(&bare(name)).copied().unwrap_or_default()
     }
 }
 
+fn names(chart: &Chart) -> Vec<String> {
+    chart.series.iter().map(|series| bare(&series.name)).collect()
+}
+
 /// A look for each series; those of one name, measured and published, have the same colour.
-fn looks(series: &[Series], hues: &mut Hues) -> Vec<Look> {
+fn looks(series: &[Series], hues: &Hues) -> Vec<Look> {
     series.iter().map(|series| Look { hue: hues.of(&series.name), origin: series.origin }).collect()
 }
 
@@ -268,21 +287,38 @@ mod tests {
     }
 
     fn drawn(chart: &Chart) -> String {
-        figures(std::slice::from_ref(chart)).into_string()
+        figures(std::slice::from_ref(chart), &Hues::of_all(std::iter::once(chart))).into_string()
     }
 
     #[test]
-    fn a_name_keeps_its_colour_from_chart_to_chart() {
+    fn a_colour_means_one_thing_in_all_charts() {
         let named = |names: &[&str]| {
             let mut all = chart(ChartKind::Lines, Scale::Linear, &vec![&[(1.0, 2.0)][..]; names.len()]);
             all.series.iter_mut().zip(names).for_each(|(series, name)| series.name = (*name).to_owned());
             all
         };
-        let text = figures(&[named(&["none", "Weir"]), named(&["Weir"])]).into_string();
-        let second = text.split_once("</figure>").unwrap().1;
-        assert!(second.contains("mark h1") && !second.contains("mark h0"), "{second}");
-        let text = figures(&[named(&["a1", "b", "c", "d", "e", "f"]), named(&["Weir"])]).into_string();
-        assert!(text.split_once("</figure>").unwrap().1.contains("mark h0"));
+        let charts = [
+            named(&["a", "b", "c", "d", "e", "f", "g"]),
+            named(&["no pooler", "PgBouncer", "150 clients through Weir"]),
+            named(&["Weir, pool", "Weir, a connection a query", "a"]),
+            named(&["Weir"]),
+        ];
+        let hues = Hues::of_all(charts.iter());
+        let of = |names: &[&str]| names.iter().map(|name| hues.of(name)).collect::<Vec<_>>();
+        assert_eq!(of(&["Weir", "PgBouncer", "150 clients through Weir", "Weir, pool", "no pooler"]), [0, 1, 0, 0, 3]);
+        assert!(
+            of(&["a", "b", "c", "d", "e", "f", "g", "Weir, a connection a query"])
+                .iter()
+                .all(|hue| *hue >= PROGRAMS.len())
+        );
+        assert_ne!(hues.of("Weir, a connection a query"), hues.of("a"), "they are in one chart");
+        let text = figures(&charts[3..], &hues).into_string();
+        assert!(text.contains("mark h0") && !text.contains("mark h1"), "{text}");
+        for hue in 0..HUES {
+            let style = include_str!("../style.css");
+            assert_eq!(style.matches(&format!("--h{hue}: #")).count(), 3, "in light, dark and on paper");
+            assert!(style.contains(&format!(".h{hue} {{ --hue: var(--h{hue}); }}")));
+        }
     }
 
     #[test]
@@ -338,8 +374,10 @@ mod tests {
             series("none (article)", Origin::Published),
             series("Weir", Origin::Measured),
         ];
-        let hues: Vec<_> = looks(&all, &mut Hues::default()).iter().map(|look| look.hue).collect();
-        assert_eq!(hues, [0, 1, 1, 0, 2]);
+        let mut drawn = chart(ChartKind::Lines, Scale::Linear, &[]);
+        drawn.series = all.to_vec();
+        let hues: Vec<_> = looks(&all, &Hues::of_all(std::iter::once(&drawn))).iter().map(|look| look.hue).collect();
+        assert_eq!(hues, [4, 1, 1, 4, 0]);
     }
 
     /// The texts of a drawing on one line, from left to right, with their positions.
@@ -365,7 +403,7 @@ mod tests {
         let own = [Scale::Linear, Scale::Log].map(|scale| chart(ChartKind::Lines, scale, &[&crowded]));
         for chart in sample::report().experiments.iter().flat_map(|e| &e.charts).chain(&own).map(clean) {
             for frame in [Frame::Wide, Frame::Narrow] {
-                let looks = looks(&chart.series, &mut Hues::default());
+                let looks = looks(&chart.series, &Hues::of_all(std::iter::once(&chart)));
                 let drawn = [lines::draw(&chart, &looks, frame), bars::draw(&chart, &looks, frame)];
                 for ticks in drawn.map(|drawn| row_of_ticks(&drawn.axes)) {
                     assert!(ticks.len() > 1, "{}", chart.title);

@@ -109,7 +109,9 @@ fn over_time(
     unit: &str,
     f: impl Fn(&RunData) -> Vec<(f64, f64)>,
 ) -> Chart {
-    let line = |load: Load| Some(measured(load.name(), f(&view.first(distance, load)?)));
+    // A chart calls the pool by its program, which has one colour in all charts.
+    let name = |load: Load| load.name().replace("pool,", "Weir,");
+    let line = |load: Load| Some(measured(name(load), f(&view.first(distance, load)?)));
     Chart {
         title: format!("{what} over time, {}", clients(view.plan, distance)),
         kind: ChartKind::Lines,

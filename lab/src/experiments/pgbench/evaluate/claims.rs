@@ -88,7 +88,7 @@ fn no_fewer(view: &View, distance: Distance) -> Claim {
     if !held && distance == Distance::Near && !view.plan.own {
         why.push_str(&competition(view));
     }
-    Claim::decided(text, Some(held), why)
+    Claim::decided(text, Some(held), why).by(1.0 + pool.gain_on(twice), 1.0).by(1.0 + pool.gain_on(most), 1.0)
 }
 
 /// Why a pooler costs throughput where all programs share the same cores.
@@ -117,7 +117,7 @@ fn no_gain(view: &View, distance: Distance) -> Claim {
     if !alike && gain < -FEW && distance == Distance::Near && !view.plan.own {
         why.push_str(&competition(view));
     }
-    Claim::decided(text, Some(alike || gain.abs() <= FEW), why)
+    Claim::decided(text, Some(alike || gain.abs() <= FEW), why).by(1.0 + gain, 1.0 - FEW).by(1.0 + gain, 1.0 + FEW)
 }
 
 fn burst(view: &View) -> Claim {
@@ -164,7 +164,7 @@ fn cheaper(view: &View) -> Claim {
         why.push_str(&format!(" Weir itself used {:.3} ms a transaction.", weir.median));
     }
     why.push_str(&smaller(view));
-    Claim::decided(text, Some(held), why)
+    Claim::decided(text, Some(held), why).by(1.0 + cpu.0.gain_on(cpu.1), 1.0)
 }
 
 /// The cost of the smallest pool that is as good as the largest.
@@ -209,5 +209,5 @@ fn cores_are_enough(view: &View, distance: Distance) -> Claim {
     );
     let held = share >= 1.0 - AS_WELL;
     let decided = if enough.is_some() || !held { Some(held) } else { None };
-    Claim::decided(text, decided, why)
+    Claim::decided(text, decided, why).by(share, 1.0 - AS_WELL)
 }

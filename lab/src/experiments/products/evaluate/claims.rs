@@ -38,6 +38,14 @@ fn claim_or_open(text: &str, decided: Option<Decided>) -> Claim {
     Claim::decided(text, held, why)
 }
 
+/// A claim that a ratio decides, with its limit.
+fn compared(text: &str, decided: Option<(bool, String, f64, f64)>) -> Claim {
+    match decided {
+        Some((held, why, ratio, limit)) => Claim::decided(text, Some(held), why).by(ratio, limit),
+        None => claim(text, None),
+    }
+}
+
 fn load(way: Way, connections: usize) -> What {
     What::Load { way, connections, tls: Tls::Off }
 }
@@ -81,9 +89,9 @@ fn pooled_is_twice_normal(view: &View<'_>) -> Claim {
         let more =
             if times > 2.6 { "; more than twice, because a connection costs more here than a query" } else { "" };
         let why = format!("{pooled:.0}/s and {normal:.0}/s: {times:.1} × (published 1.8 ×){more}.");
-        Some((times >= ABOUT_TWICE, why))
+        Some((times >= ABOUT_TWICE, why, times, ABOUT_TWICE))
     };
-    claim("The pool serves about twice as much as one idle connection does, at 20.", decide())
+    compared("The pool serves about twice as much as one idle connection does, at 20.", decide())
 }
 
 fn pooled_fails_least(view: &View<'_>) -> Claim {
@@ -133,9 +141,9 @@ fn tls_makes_it_more(view: &View<'_>) -> Claim {
             "Pooled by normal at 20: {encrypted:.1} × with TLS, {plain:.1} × without{more}. Each new connection pays \
              a handshake, a kept one does not."
         );
-        Some((encrypted > plain, why))
+        Some((encrypted > plain, why, encrypted / plain, 1.0))
     };
-    claim("With TLS to the server a pool gains more.", decide())
+    compared("With TLS to the server a pool gains more.", decide())
 }
 
 fn cores_are_enough(view: &View<'_>) -> Claim {
@@ -152,9 +160,9 @@ fn cores_are_enough(view: &View<'_>) -> Claim {
             "At 200: a pool of {cores} served {small:.0}/s, one of {OPEN} {large:.0}/s{article}; the best was \
              {best_size} with {best:.0}/s. The app and the load take their share of the same cores here."
         );
-        Some((small >= ABOUT_AS_WELL * large, why))
+        Some((small >= ABOUT_AS_WELL * large, why, small / large, ABOUT_AS_WELL))
     };
-    claim("A pool as small as the machine's cores does about as well as one of 90.", decide())
+    compared("A pool as small as the machine's cores does about as well as one of 90.", decide())
 }
 
 fn weir_serves_all_at_once(view: &View<'_>) -> Claim {
@@ -190,7 +198,9 @@ fn weir_under_load(view: &View<'_>) -> Claim {
             "At 200: {ours:.0}/s through Weir, {refused:.0} refused and {late:.0} later than 1 s; {normal:.0}/s for \
              `normal`.{share}"
         );
-        Some((refused == 0.0 && ours > normal, why))
+        // Refusals are counted, and one decides.
+        let ratio = if refused == 0.0 { ours / normal } else { 0.0 };
+        Some((refused == 0.0 && ours > normal, why, ratio, 1.0))
     };
-    claim("Ours: under load, too, none is refused, and more are served than by one idle connection.", decide())
+    compared("Ours: under load, too, none is refused, and more are served than by one idle connection.", decide())
 }

@@ -67,7 +67,7 @@ fn bursts(view: &View<'_>) -> Table {
             Cell::both(ours(|run| run.load.wall * 1e3), None),
             Cell::both(ours(|run| run.connections as f64), None),
         ];
-        Row { label: format!("{} on {connections}", way.name()), cells }
+        Row { label: format!("{}, {connections} connections", way.name()), cells }
     };
     Table {
         title: "200 requests at once".into(),
@@ -155,7 +155,7 @@ fn tls(view: &View<'_>) -> Table {
             return [view.value(plain, rate), not_run(), not_run(), not_run()].map(Cell::ours);
         }
         let change = match (view.number(plain, rate), view.number(encrypted, rate)) {
-            (Some(plain), Some(encrypted)) if plain > 0.0 => Value::number((encrypted / plain - 1.0) * 100.0),
+            (Some(plain), Some(encrypted)) if plain > 0.0 => Value::change((encrypted / plain - 1.0) * 100.0),
             _ => Value::text("–"),
         };
         [view.value(plain, rate), view.value(encrypted, rate), change, view.value(encrypted, errors)].map(Cell::ours)

@@ -10,6 +10,9 @@ const NEAR: f64 = 0.25;
 /// The machine is not saturated while the law's connections need less than this share of what the cores allow.
 const UNSATURATED: f64 = 0.7;
 
+/// Up to this share of the best, few connections are far from it.
+const FAR: f64 = 0.5;
+
 pub(super) fn claims(all: &[Sized]) -> Vec<Claim> {
     let mut claims: Vec<Claim> = all.iter().map(as_many_as_cores).collect();
     claims.push(law(all));
@@ -41,9 +44,10 @@ fn as_many_as_cores(sized: &Sized) -> Claim {
     );
     let held = match sized.workload {
         Workload::ReadOnly | Workload::ReadWrite => share >= 1.0 - AS_WELL || noise(there, most),
-        Workload::Slow => share <= 0.5,
+        Workload::Slow => share <= FAR,
     };
-    Claim::decided(text, Some(held), why)
+    let limit = if sized.workload == Workload::Slow { FAR } else { 1.0 - AS_WELL };
+    Claim::decided(text, Some(held), why).by(share, limit)
 }
 
 /// Whether repetitions differ as much among themselves as from the others; unknown for one repetition.
@@ -64,7 +68,7 @@ fn law(all: &[Sized]) -> Claim {
         misses.len(),
         percent(*miss)
     );
-    Claim::decided(text, Some(within == misses.len()), why)
+    Claim::decided(text, Some(within == misses.len()), why).by(1.0 + miss.abs(), 1.0 + NEAR)
 }
 
 /// The error of each unsaturated size's prediction; size 1 is the base of the prediction.
@@ -104,5 +108,5 @@ fn nothing_beyond(sized: &Sized) -> Claim {
         p99(*first),
         p99(*largest)
     );
-    Claim::decided(text, Some(gain <= AS_WELL || noise(*there, *most)), why)
+    Claim::decided(text, Some(gain <= AS_WELL || noise(*there, *most)), why).by(1.0 + gain, 1.0 + AS_WELL)
 }
