@@ -282,7 +282,7 @@ impl Giving {
     fn give_all(&self, stream: &UnixStream) -> io::Result<()> {
         self.forget_answers();
         // Two rounds in which no worker has anything left: what one sent to another has arrived by the second.
-        let (mut quiet, mut silence) = (0, Silence::new());
+        let (mut quiet, mut silence, mut is_known) = (0, Silence::new(), false);
         while quiet < 2 {
             if silence.hangs(self.listen_to(stream)?) {
                 return Err(ErrorKind::TimedOut.into());
@@ -298,6 +298,9 @@ impl Giving {
                     Ok(given) => values += self.pass_on(stream, given)?,
                     Err(_) => return Err(ErrorKind::TimedOut.into()),
                 }
+            }
+            if !std::mem::replace(&mut is_known, true) {
+                wire::send(stream, Kind::Known, b"", &[])?;
             }
             quiet = if left == 0 && values == 0 && !taking { quiet + 1 } else { 0 };
             if left > 0 || taking {
