@@ -16,6 +16,8 @@ use weir_tests::{Batch, Bench, Mode, Postgres, Setup, Site, ask, eventually, wei
 struct Replaced {
     site: Site,
     pid: u32,
+    /// The supervisor's socket, where the command is run by one.
+    supervisor: Option<PathBuf>,
 }
 
 impl Replaced {
@@ -23,7 +25,7 @@ impl Replaced {
         let site = Site::with(setup, Mode::Transaction);
         site.weir().skip_final_checks();
         let pid = site.weir().pid();
-        Replaced { site, pid }
+        Replaced { site, pid, supervisor: None }
     }
 
     /// What the command printed, its errors as text: the new process continues writing its log to where these go.
@@ -32,7 +34,9 @@ impl Replaced {
         let errors = folder.join("upgrade.log");
         let log = File::create(&errors).unwrap();
         let mut command = Command::new(weir_binary());
-        let output = command.arg("upgrade").arg(folder.join("weir.toml")).stderr(log).output().unwrap();
+        command.arg("upgrade").arg(folder.join("weir.toml")).stderr(log);
+        command.envs(self.supervisor.iter().map(|path| ("NOTIFY_SOCKET", path)));
+        let output = command.output().unwrap();
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         (output.status.success(), printed, fs::read_to_string(errors).unwrap())
     }
@@ -453,6 +457,24 @@ fn a_supervisor_hears_of_the_new_main_process_before_that_is_ready() {
     };
     assert_eq!(hear(), format!("MAINPID={}", weir.pid));
     assert_eq!(hear(), "READY=1");
+}
+
+#[test]
+fn a_process_that_a_supervisor_has_started_is_replaced_by_that_ones_way_only() {
+    let mut weir = Replaced::new(setup(1));
+    let path = weir.site.weir().folder().join("notify");
+    let _supervisor = UnixDatagram::bind(&path).unwrap();
+    weir.supervisor = Some(path);
+    weir.upgrade_all();
+    let supervised = weir.pid;
+    let path = weir.supervisor.take();
+    let (done, said, errors) = weir.command();
+    let expected = format!("can't take over from process {supervised}: it belongs to ");
+    assert!(!done && said.is_empty() && errors.contains(&expected) && errors.contains("systemctl"), "{said}{errors}");
+    assert!(weir.site.connect().query("SELECT 1").is_ok(), "it serves on");
+    weir.supervisor = path;
+    weir.upgrade_all();
+    assert!(weir.site.connect().query("SELECT 1").is_ok());
 }
 
 #[test]
