@@ -177,6 +177,14 @@ def take_over(node):
     return old
 
 
+def serves_after(node):
+    """When the node has served a client; the moment goes to the failures if that takes too long."""
+    command = [f"{POSTGRES}/psql", "-h", "127.0.0.1", "-p", str(node.port), "-U", "app", "-d", "app", "-c", "select 1"]
+    if subprocess.run(command, stdout=subprocess.DEVNULL, env={**os.environ, "PGCONNECT_TIMEOUT": "20"}).returncode:
+        failures.append(f"{node.name} serves no client")
+    return time.time()
+
+
 def upgrade(nodes, sampler):
     loads = [Load(node, 15) for node in nodes]
     time.sleep(3)
@@ -207,13 +215,20 @@ def upgrade(nodes, sampler):
         while " takes over" not in log_of(node.name):
             time.sleep(0.01)
         time.sleep(0.2)
-        process = old if frozen == "old" else node.process
+        new, process = node.process, old if frozen == "old" else node.process
         process.send_signal(signal.SIGSTOP)
+        if frozen == "new":
+            # The old process ends it, and accepts again; or it is ended by another one before.
+            began, node.process = time.time(), old
+            if end == signal.SIGKILL:
+                time.sleep(1)
+                new.kill()
+            new.wait(60)
+            took = time.time() - began
+            print(f"  {node.name} serves again after {serves_after(node) - began:.1f} s; the new process lived for {took:.1f} s", flush=True)
         time.sleep(2.5 * LEASE)
         process.send_signal(end)
-        if end == signal.SIGKILL:
-            node.process = old if frozen == "new" else node.process
-        else:
+        if frozen == "old" and end == signal.SIGCONT:
             old.wait(60)
         print(f"  the {frozen} process of {node.name} was frozen while it was replaced, then {end.name}; at most {sampler.most}", flush=True)
         loads[at].stop()
@@ -233,9 +248,7 @@ def upgrade(nodes, sampler):
         loads[turn].stop()
         loads[turn] = Load(node, 15)
         moves(node, nodes[(turn + 1) % len(nodes)], BUDGET // 3 - 1, 40, f"a fair share for {node.name}")
-        command = [f"{POSTGRES}/psql", "-h", "127.0.0.1", "-p", str(node.port), "-U", "app", "-d", "app", "-c", "select 1"]
-        if subprocess.run(command, stdout=subprocess.DEVNULL, env={**os.environ, "PGCONNECT_TIMEOUT": "20"}).returncode:
-            failures.append(f"{node.name} serves no client after its old process was killed")
+        serves_after(node)
         early = "ended before it handed over" in log_of(node.name)
         print(f"  the old process of {node.name} was killed {'before' if early else 'after'} it handed over; at most {sampler.most}", flush=True)
 

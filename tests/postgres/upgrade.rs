@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use weir_tests::{Batch, Bench, Mode, Postgres, Setup, Site, ask, eventually, wei
 struct Replaced {
     site: Site,
     pid: u32,
+    /// The supervisor's socket, where the command is run by one.
+    supervisor: Option<PathBuf>,
 }
 
 impl Replaced {
@@ -22,7 +25,7 @@ impl Replaced {
         let site = Site::with(setup, Mode::Transaction);
         site.weir().skip_final_checks();
         let pid = site.weir().pid();
-        Replaced { site, pid }
+        Replaced { site, pid, supervisor: None }
     }
 
     /// What the command printed, its errors as text: the new process continues writing its log to where these go.
@@ -31,7 +34,9 @@ impl Replaced {
         let errors = folder.join("upgrade.log");
         let log = File::create(&errors).unwrap();
         let mut command = Command::new(weir_binary());
-        let output = command.arg("upgrade").arg(folder.join("weir.toml")).stderr(log).output().unwrap();
+        command.arg("upgrade").arg(folder.join("weir.toml")).stderr(log);
+        command.envs(self.supervisor.iter().map(|path| ("NOTIFY_SOCKET", path)));
+        let output = command.output().unwrap();
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         (output.status.success(), printed, fs::read_to_string(errors).unwrap())
     }
@@ -77,7 +82,7 @@ impl Drop for Replaced {
 }
 
 /// The format of this version.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 
 fn setup(size: u32) -> Setup {
     Setup::new(Mode::Transaction).size(size)
@@ -170,6 +175,68 @@ fn upgrades_under_load_cost_no_error() {
             );
         }
     });
+}
+
+#[test]
+fn the_processes_of_several_upgrades_have_no_more_servers_together_than_the_pool() {
+    for workers in [1, 2] {
+        let mut weir = Replaced::new(setup(5).workers(workers));
+        let (served, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let most = AtomicUsize::new(0);
+        let mut loads: Vec<_> = (0..8).map(|_| weir.site.connect()).collect();
+        let mut sampler = weir.site.superuser();
+        thread::scope(|scope| {
+            let _ends = Ends(&stop);
+            let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'app'";
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let now = sampler.value(count).unwrap().and_then(|count| count.parse().ok()).unwrap();
+                    most.fetch_max(now, Ordering::Relaxed);
+                }
+            });
+            for client in &mut loads {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        client.query("SELECT pg_sleep(0.005)").unwrap();
+                        served.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            let progress = |what: &str| {
+                let before = served.load(Ordering::Relaxed);
+                eventually(what, || {
+                    let now = served.load(Ordering::Relaxed);
+                    if now > before + 100 { Ok(()) } else { Err(now) }
+                });
+            };
+            let mut busy = Vec::new();
+            for _ in 0..4 {
+                progress("the load is served");
+                let mut client = weir.site.connect();
+                client.query("BEGIN").unwrap();
+                busy.push(client);
+                weir.upgrade();
+            }
+            progress("the load is served by what four old processes leave");
+            assert!(weir.site.weir().exited().is_none(), "the first process serves its client still");
+            for mut client in busy {
+                client.query("COMMIT").unwrap();
+            }
+            assert!(weir.site.weir().wait_for_exit().success());
+            progress("the load is served by the last process");
+        });
+        assert_eq!(most.into_inner(), 5, "servers of all processes");
+        weir.upgrade_all();
+    }
+}
+
+/// Ends what a test has begun, also when it fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Waits until a process has ended, a zombie perhaps.
@@ -390,6 +457,24 @@ fn a_supervisor_hears_of_the_new_main_process_before_that_is_ready() {
     };
     assert_eq!(hear(), format!("MAINPID={}", weir.pid));
     assert_eq!(hear(), "READY=1");
+}
+
+#[test]
+fn a_process_that_a_supervisor_has_started_is_replaced_by_that_ones_way_only() {
+    let mut weir = Replaced::new(setup(1));
+    let path = weir.site.weir().folder().join("notify");
+    let _supervisor = UnixDatagram::bind(&path).unwrap();
+    weir.supervisor = Some(path);
+    weir.upgrade_all();
+    let supervised = weir.pid;
+    let path = weir.supervisor.take();
+    let (done, said, errors) = weir.command();
+    let expected = format!("can't take over from process {supervised}: it belongs to ");
+    assert!(!done && said.is_empty() && errors.contains(&expected) && errors.contains("systemctl"), "{said}{errors}");
+    assert!(weir.site.connect().query("SELECT 1").is_ok(), "it serves on");
+    weir.supervisor = path;
+    weir.upgrade_all();
+    assert!(weir.site.connect().query("SELECT 1").is_ok());
 }
 
 #[test]

@@ -169,7 +169,7 @@ impl World {
             config: Arc::new(config),
             seed: [1; 32],
             process_key: [2; 32],
-            ids_after: 0,
+            ids_after: None,
             statement_memory: StatementMemory::default(),
             wall_at_start: 0,
             version: "weir",

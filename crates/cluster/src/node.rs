@@ -301,7 +301,8 @@ impl Node {
     /// What is known of a lost node's connections by now.
     pub fn ending(&self, lost: &Lost) -> Ending {
         let entry = self.pools.get(&lost.pool).map_or_else(Entry::default, |pool| pool.record.entry(&lost.node));
-        let ending = self.members.ending(lost, &self.name, self.floor_after(&lost.node, entry));
+        let floor = if self.is_upgrading(&lost.node) { 0 } else { self.floor_after(&lost.node, entry) };
+        let ending = self.members.ending(lost, &self.name, floor);
         #[cfg(test)]
         let ending = Ending { by_pid: self.bug == Some(crate::sim::Bug::PidIsIdentity), ..ending };
         if lost.node != self.name {
@@ -320,7 +321,9 @@ impl Node {
             pool.orphans = before.min(left);
             return pool.orphans < before;
         }
-        let taken = left < pool.record.entry(&lost.node).share && self.lost.remove(lost);
+        let entry = pool.record.entry(&lost.node);
+        let is_less = self.kept_share(&lost.node, entry, left) < entry.share;
+        let taken = is_less && self.lost.remove(lost);
         if taken {
             self.ended.insert(lost.clone(), left);
         }
@@ -332,10 +335,30 @@ impl Node {
         if self.members.get(node).is_some_and(|(_, member)| member.left) { 0 } else { entry.floor }
     }
 
+    /// Two processes of the node may live.
+    fn is_upgrading(&self, node: &str) -> bool {
+        self.members.get(node).is_some_and(|(_, member)| member.upgrading)
+    }
+
+    /// What a lost node's share becomes, when so many of its connections are left at the server. One process has these within its floor;
+    /// of two, one may have these, which it can't close as it is frozen, and the other one the floor.
+    fn kept_share(&self, node: &str, entry: Entry, left: u32) -> u32 {
+        let floor = self.kept_floor(self.floor_after(node, entry));
+        let left = self.kept_left(left);
+        if self.is_upgrading(node) { (floor + left).min(entry.share) } else { floor.max(left) }
+    }
+
     /// The server connections, by pool. They are recorded for the node that has to end them.
     pub fn set_connections(&mut self, connections: BTreeMap<String, Vec<Backend>>) {
         self.unrecorded |= self.member.connections != connections;
         self.member.connections = connections;
+    }
+
+    /// Whether two processes have this node's part. To be called before the second one has any, and until the first one has none.
+    pub fn set_upgrading(&mut self, upgrading: bool) {
+        let upgrading = upgrading && !self.spares_floor_of_both();
+        self.unrecorded |= self.member.upgrading != upgrading;
+        self.member.upgrading = upgrading;
     }
 
     /// Where other nodes find this one's clients. It is recorded with the next heartbeat.
@@ -575,6 +598,7 @@ impl Node {
                     Lease::Fenced(revision) => {
                         let lost = Lost { pool: pool_name.clone(), node: other.clone(), revision };
                         let kept = floor(other, entry);
+                        // There is nothing to take; the wait is removed.
                         let left = if entry.share == kept { Some(kept) } else { self.ended.get(&lost).copied() };
                         if let Some(left) = left {
                             let change = Some((pool_name.clone(), left));
@@ -599,8 +623,9 @@ impl Node {
                 self.ended.remove(&Lost { pool: pool_name.clone(), node: other.clone(), revision });
                 let pool = &self.pools[&pool_name];
                 let mut record = pool.record.clone();
-                let floor = self.kept_floor(self.floor_after(&other, record.entry(&other)));
-                let share = floor.max(self.kept_left(left));
+                let entry = record.entry(&other);
+                let (floor, share) =
+                    (self.kept_floor(self.floor_after(&other, entry)), self.kept_share(&other, entry, left));
                 record.set(&other, Entry { share, floor, wait: None });
                 txn.compares.push((Key::Pool(pool_name.clone()), pool.revision));
                 txn.puts.push((Key::Pool(pool_name), Some(Value::Pool(record))));
@@ -625,6 +650,11 @@ impl Node {
     #[cfg(not(test))]
     fn kept_left(&self, left: u32) -> u32 {
         left
+    }
+
+    #[cfg(not(test))]
+    fn spares_floor_of_both(&self) -> bool {
+        false
     }
 
     #[cfg(not(test))]
@@ -953,6 +983,10 @@ impl Node {
 
     fn kept_left(&self, left: u32) -> u32 {
         if self.bug == Some(crate::sim::Bug::LeftIgnored) { 0 } else { left }
+    }
+
+    fn spares_floor_of_both(&self) -> bool {
+        self.bug == Some(crate::sim::Bug::FloorOfBoth)
     }
 
     fn counts_orphans(&self) -> bool {

@@ -56,6 +56,10 @@ pub struct Member {
     /// The process has ended in order: it keeps no floors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left: bool,
+    /// One process of the node takes over from another: each may have the floor, or connections beyond it that it can't close. So a
+    /// connection that is left at the server is not one of the floor. Versions without this knew one process.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub upgrading: bool,
     /// By pool: its server connections, in order. The last changes may be missing. Earlier versions wrote process ids only, as
     /// `backends`, which identify nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

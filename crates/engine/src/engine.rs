@@ -35,9 +35,8 @@ pub struct Setup {
     pub wall_at_start: u64,
     /// The program's name and version, as SHOW VERSION says it.
     pub version: &'static str,
-    /// The highest number that another process has given to its clients and servers, where this one takes over from it;
-    /// otherwise 0.
-    pub ids_after: u64,
+    /// The highest number that another process has given to its clients and servers, where this one takes over from it.
+    pub ids_after: Option<u64>,
     /// The operating system's user that the process runs as: the same one may administer it over the Unix socket.
     pub uid: u32,
     /// The machine's name.
@@ -82,8 +81,9 @@ impl Engine {
         };
         let first = engine.common.random_number();
         engine.peers.begin_pids_at(first);
-        if setup.ids_after > 0 {
-            engine.common.begin_ids_after(setup.ids_after);
+        if let Some(last) = setup.ids_after {
+            engine.common.begin_ids_after(last);
+            engine.takeover.held.begin();
         }
         let stats_at = Time::START + period(engine.common.config());
         engine.common.arm(Who::Stats, stats_at, &mut engine.admin.stats_at);

@@ -91,6 +91,7 @@ impl Engine {
             Input::Message { from, message, socket } => self.message(now, from, message, socket, io),
             Input::Load(percent) => self.loaded(percent, io),
             Input::HandOver(step) => self.hand_over(now, step, io),
+            Input::Predecessor(step) => self.predecessor(step),
             Input::CancelRequest { pid, secret } => self.cancel(now, None, pid, secret, io),
             Input::Inherited { value, socket } => self.inherit(now, value, socket, io),
             Input::Signal(signal) => self.signal(now, signal, io),

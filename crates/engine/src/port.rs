@@ -146,6 +146,8 @@ pub enum Input<'a> {
     },
     /// Another process takes over: this step is due.
     HandOver(HandOver),
+    /// What is known of the process that this one takes over from has changed.
+    Predecessor(Predecessor),
     /// Something of another process comes, from which this one takes over; or something that was to leave comes back.
     Inherited {
         /// What [`Io::hand_over`] was given.
@@ -205,6 +207,15 @@ pub enum HandOver {
     Give,
     /// It is gone: what is here stays.
     Stay,
+}
+
+/// The process that this one takes over from. Every worker is given each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Predecessor {
+    /// It has given what it says of each of its pools once, or is silent: no pool waits for that any more.
+    Known,
+    /// It has given all and ends, or has ended: it has no servers.
+    Over,
 }
 
 /// The signals an operator may send; PgBouncer's meanings.

@@ -26,6 +26,10 @@ pub struct Pool<P> {
     /// is known.
     pub(crate) probe: Time,
     pub(crate) servers: Table<Server<P>>,
+    /// So many of the pool's servers are another process's, from which this one takes over.
+    pub(crate) elsewhere: u32,
+    /// While another process takes over: no server is opened beyond these.
+    pub(crate) kept: Option<u32>,
     /// Idle servers, the one used last first.
     pub(crate) idle: List,
     /// Servers for which [`Pool::poll`] will return a close.
@@ -65,6 +69,8 @@ impl<P> Pool<P> {
             demand: false,
             probe: Time::NEVER,
             servers: Table::default(),
+            elsewhere: 0,
+            kept: None,
             idle: List::default(),
             closing: List::default(),
             linked: 0,
@@ -392,6 +398,28 @@ impl<P> Pool<P> {
         self.idle.last().map(|key| self.idle_since(key))
     }
 
+    /// So many of the pool's servers are in processes that this one takes over from: it opens as many less. None is closed for them.
+    pub fn set_elsewhere(&mut self, servers: u32) {
+        self.needs_poll |= self.elsewhere != servers;
+        self.elsewhere = servers;
+    }
+
+    /// Another process takes over: no server is opened beyond what the pool has; while clients wait, beyond what it had when that began, and
+    /// one can be opened for them. Returns how many the pool may have.
+    pub fn keep_servers(&mut self) -> u32 {
+        let has = self.servers.len();
+        let waits = self.oldest_wait().is_some();
+        let kept = if waits { self.kept.unwrap_or(has).max(has).max(1) } else { has };
+        self.needs_poll |= self.kept != Some(kept);
+        self.kept = Some(kept);
+        kept
+    }
+
+    /// No process takes over any more.
+    pub fn keep_no_more(&mut self) {
+        self.needs_poll |= self.kept.take().is_some();
+    }
+
     /// Whether there is demand: a client is connected, or the user is forced. Without it `min_size` is not refilled.
     pub fn set_demand(&mut self, on: bool) {
         self.needs_poll |= self.demand != on;
@@ -605,12 +633,12 @@ impl<P> Pool<P> {
 
     /// By how many servers the limits are exceeded, those that are closing aside.
     fn excess(&self) -> u32 {
-        (self.servers.len() - self.closing.len()).saturating_sub(self.limit(self.settings.reserve_size))
+        (self.servers.len() - self.closing.len()).saturating_sub(self.settings.most(self.settings.reserve_size))
     }
 
-    /// The most servers, with this many more than `size`.
+    /// Up to how many servers one is opened, with this many more than `size`.
     pub(crate) fn limit(&self, more: u32) -> u32 {
-        self.settings.most(more)
+        self.settings.most(more).saturating_sub(self.elsewhere).min(self.kept.unwrap_or(u32::MAX))
     }
 
     pub(crate) fn idle_since(&self, key: Key) -> Time {

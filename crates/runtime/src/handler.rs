@@ -24,6 +24,6 @@ pub struct WorkerSetup {
     pub seed: [u8; 32],
     /// Randomness of the operating system, the same for all workers.
     pub process_key: [u8; 32],
-    /// The highest number that another process has given, where this one takes over from it; otherwise 0.
-    pub ids_after: u64,
+    /// The highest number that another process has given, where this one takes over from it.
+    pub ids_after: Option<u64>,
 }

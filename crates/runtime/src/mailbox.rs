@@ -14,7 +14,7 @@ use mio::{Registry, Waker};
 
 use weir_base::{Peer, WorkerId};
 use weir_engine::Message;
-use weir_engine::port::{Answer, HandOver, Request, Signal};
+use weir_engine::port::{Answer, HandOver, Predecessor, Request, Signal};
 
 use crate::dns::Found;
 use crate::slots::WAKER;
@@ -42,6 +42,8 @@ pub(crate) enum WorkerMessage {
     Accept(bool),
     /// Another process takes over: this step is due.
     HandOver(HandOver),
+    /// What is known of the process that this one takes over from has changed.
+    Predecessor(Predecessor),
     /// A value of another process's engine, or one that came back; with its socket.
     Inherited { value: Vec<u8>, socket: Option<Handoff> },
     /// The process that takes over has received this request to cancel.

@@ -159,7 +159,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     log_places(&listening, &log);
     let upgrade = upgrade.or_else(|| bind_upgrade_socket(plan.upgrade_socket.as_deref()?, &file_users, &log));
     let process_key = predecessor.as_ref().map_or_else(random, Predecessor::process_key);
-    let ids_after = predecessor.as_ref().map_or(0, Predecessor::last_id);
+    let ids_after = predecessor.as_ref().map(Predecessor::last_id);
     let (giver, given) = Giver::new();
     let tls_contexts = plan.tls.0.clone();
     let configuring = Configuring { reload: plan.reload, change: plan.change, record: plan.record, tls: plan.tls };
@@ -290,7 +290,7 @@ fn probe() -> Option<RingError> {
 fn spawn<B: Handler>(
     ports: Vec<Port>,
     mut handler: impl FnMut(WorkerSetup) -> B,
-    (process_key, ids_after): ([u8; 32], u64),
+    (process_key, ids_after): ([u8; 32], Option<u64>),
     ring: Option<MakeRing>,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let workers = ports.len() as u16;

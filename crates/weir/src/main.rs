@@ -34,6 +34,7 @@ mod shared_config;
 mod shared_secrets;
 mod slow;
 mod start_failure;
+mod supervised;
 mod top;
 mod top_cluster;
 mod top_statements;

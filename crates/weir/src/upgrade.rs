@@ -18,12 +18,14 @@ use weir_runtime::{NotTaken, Predecessor, upgrade_socket};
 use crate::failure::Failure;
 use crate::process::RunMode;
 use crate::serve::{self, Console, Start};
+use crate::supervised::{self, Facts};
 
 pub(crate) const HELP: &str = "\
 Starts this program with FILE, and has it take over from the one that serves: listening sockets,
 clients between two transactions with their prepared statements and settings, TLS clients too, and
 idle servers. A client in a transaction follows when that is over; then the old process ends.
-If anything fails, the old process serves on, and the exit status is 1.
+If anything fails, the old process serves on, and the exit status is 1. A process that a supervisor
+has started, such as systemd, is replaced by way of that only: systemctl reload.
 
 Examples:
   weir upgrade /etc/weir/weir.toml               after a new version was installed
@@ -74,6 +76,10 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         Failure::Message(format!("can't take over from the process that serves, at {}: {why}{start}", socket.display()))
     })?;
     let (report, mut old) = (arguments.report, old);
+    // Who runs this one in the foreground is its supervisor.
+    if report && let Some(who) = supervised::supervisor(&Facts::of(old.pid()), &Facts::of(std::process::id())) {
+        return Err(Failure::Message(format!("can't take over from process {}: {who}", old.pid())));
+    }
     let errors = old.take_errors();
     let serving = move || {
         if report {

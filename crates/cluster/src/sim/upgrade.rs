@@ -8,6 +8,7 @@ use crate::node::{Grants, Node};
 use crate::sim::Bug;
 use crate::sim::host::{Host, end_of};
 use crate::sim::random::Random;
+use crate::sim::world::FAULTS;
 use crate::timing::Timing;
 
 /// How long a dead process's connections count: two leases.
@@ -19,6 +20,8 @@ pub(super) struct Old {
     grants: Grants,
     pools: BTreeMap<String, OldPool>,
     pub(super) frozen_until: u64,
+    /// The new process is frozen from then on, until then.
+    hangs: (u64, u64),
     pub(super) dead_since: Option<u64>,
     /// Connections that arrive at the new process then.
     moving: Vec<(u64, String)>,
@@ -28,6 +31,8 @@ pub(super) struct Old {
 #[derive(Default)]
 struct OldPool {
     open: u32,
+    /// How many of them are in use until then, and don't move.
+    busy: (u32, u64),
     ending: Vec<u64>,
     /// What it may have.
     kept: u32,
@@ -51,12 +56,16 @@ impl Host {
         for (name, pool) in &mut self.pools {
             let (open, ending) = (std::mem::take(&mut pool.open), std::mem::take(&mut pool.ending));
             let kept = open + ending.len() as u32;
+            let busy = if random.chance(50) { random.below(u64::from(open) + 1) as u32 } else { 0 };
+            let busy = (busy, now + random.below(25_000_000));
             pool.active = 0;
-            pools.insert(name.clone(), OldPool { open, ending, kept, left: kept });
+            pools.insert(name.clone(), OldPool { open, busy, ending, kept, left: kept });
         }
         let (node, grants) = (std::mem::replace(&mut self.node, node), self.grants.clone());
         let (frozen_until, dead_since, moving) = (0, None, Vec::new());
-        self.old = Some(Old { node, grants, pools, frozen_until, dead_since, moving, successor });
+        let hangs = (u64::MAX, 0);
+        self.old = Some(Old { node, grants, pools, frozen_until, hangs, dead_since, moving, successor });
+        self.node.set_upgrading(true);
         self.take_grants();
         true
     }
@@ -74,6 +83,7 @@ impl Host {
         (self.node, self.grants, self.frozen_until) = (old.node, old.grants, old.frozen_until);
         (self.kept, self.reserved, self.ender) = (Some((kept, now + GHOSTS)), None, None);
         self.node.set_budgets(clock, &self.budgets);
+        self.node.set_upgrading(true);
         self.node.succeed(clock, old.successor, None);
         self.take_grants();
         true
@@ -91,6 +101,21 @@ impl Host {
             pool.open = 0;
             pool.ending.clear();
         }
+    }
+
+    /// A node that takes this one for lost ends its connections, those of either process; returns how many may be left of the new one's.
+    pub(super) fn end_down_to(&mut self, kept: u32, pool: &str, random: &mut Random) -> u32 {
+        let Some(old) = self.old.as_mut().and_then(|old| old.pools.get_mut(pool)) else { return kept };
+        let of_old = random.below(u64::from(kept.min(old.open)) + 1) as u32;
+        old.open = of_old;
+        kept - of_old
+    }
+
+    /// The new process, which takes over, is frozen when it has the node's share, for longer than a lease.
+    pub(super) fn hang(&mut self, now: u64, random: &mut Random) {
+        let from = now + random.below(6_000_000);
+        let until = (from + 14_000_000 + random.below(10_000_000)).min(FAULTS);
+        self.old.iter_mut().for_each(|old| old.hangs = (from, until));
     }
 
     /// What the new process leaves to the old one.
@@ -116,8 +141,13 @@ impl Host {
         let (clock, runs) = (self.clock(now), self.runs(now));
         if runs && self.kept.as_ref().is_some_and(|(_, until)| now > *until) {
             self.kept = None;
+            self.node.set_upgrading(false);
         }
         let Some(old) = &mut self.old else { return };
+        if now >= old.hangs.0 {
+            self.frozen_until = self.frozen_until.max(old.hangs.1);
+            old.hangs.0 = u64::MAX;
+        }
         if runs {
             let (arrived, moving) = std::mem::take(&mut old.moving).into_iter().partition(|(at, _)| *at <= now);
             old.moving = moving;
@@ -137,6 +167,7 @@ impl Host {
         let is_empty = old.moving.is_empty() && old.pools.values().all(|pool| pool.open == 0 && pool.ending.is_empty());
         if runs && is_empty && old.dead_since.is_none_or(|since| now > since + GHOSTS) && now >= old.frozen_until {
             self.old = None;
+            self.node.set_upgrading(false);
         }
     }
 }
@@ -159,7 +190,9 @@ impl Old {
             if random.chance(10) && pool.open + (pool.ending.len() as u32) < limit {
                 pool.open += 1;
             }
-            let moved = if random.chance(20) { random.below(u64::from(pool.open) + 1) as u32 } else { 0 };
+            let busy = if now < pool.busy.1 { pool.busy.0 } else { 0 };
+            let free = pool.open.saturating_sub(busy);
+            let moved = if random.chance(20) { random.below(u64::from(free) + 1) as u32 } else { 0 };
             (pool.open, pool.kept) = (pool.open - moved, pool.kept - moved);
             (0..moved).for_each(|_| self.moving.push((now + random.below(200_000), name.clone())));
         }

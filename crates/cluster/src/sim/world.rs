@@ -53,6 +53,8 @@ pub(super) struct Seen {
     /// Processes that began to take over, and those that were killed before they had all.
     pub(super) upgrades: u64,
     pub(super) upgrades_failed: u64,
+    /// Processes that hung while they took over.
+    pub(super) hangs: u64,
     /// Changes of the configured budgets.
     pub(super) budgets: u64,
     /// Dead processes whose connections were ended by the one that followed.
@@ -74,6 +76,7 @@ impl Seen {
         self.left_hastily += other.left_hastily;
         self.upgrades += other.upgrades;
         self.upgrades_failed += other.upgrades_failed;
+        self.hangs += other.hangs;
         self.budgets += other.budgets;
         self.orphans += other.orphans;
         self.restarts += other.restarts;
@@ -93,6 +96,8 @@ pub(super) struct World {
     changes: Random,
     /// Of restarts of the server and of etcd.
     restarts: Random,
+    /// Of new processes that hang.
+    upgrades: Random,
     server: Server,
     etcd: Etcd,
     /// What was recorded of pools when etcd lost it, until its new store is ready.
@@ -129,6 +134,7 @@ impl World {
             random,
             changes: Random(seed ^ 0x00c0_ffee),
             restarts: Random(seed ^ 0x0ddb_a115),
+            upgrades: Random(seed ^ 0x00ab_5e17),
             server: Server::new(),
             etcd: Etcd::default(),
             lost_shares: BTreeMap::new(),
@@ -153,6 +159,7 @@ impl World {
                 self.fail();
                 self.change_budgets();
                 self.begin_anew();
+                self.upgrade_that_hangs();
             }
             if self.now < FAULTS + 10_000_000 && self.random.chance(2) {
                 self.change_demand();
@@ -265,6 +272,19 @@ impl World {
                 *before = shared.max(*before);
             }
             self.etcd.lose_all();
+        }
+    }
+
+    /// Another process takes over from a node's, and hangs; about once in each seed.
+    fn upgrade_that_hangs(&mut self) {
+        if self.upgrades.below(FAULTS / STEP) > 0 {
+            return;
+        }
+        let (now, at) = (self.now, self.upgrades.below(self.hosts.len() as u64) as usize);
+        if self.hosts[at].runs(now) && self.hosts[at].upgrade(now, &mut self.upgrades) {
+            self.hosts[at].hang(now, &mut self.upgrades);
+            self.processes[at] += 1;
+            self.seen.hangs += 1;
         }
     }
 
@@ -499,6 +519,7 @@ impl World {
         // Some may not be recorded: they are counted, and not ended.
         let unrecorded = if self.random.chance(40) { self.random.below(4) as u32 } else { 0 };
         let kept = floor + unrecorded;
+        let kept = host.end_down_to(kept, pool, &mut self.random);
         let is_ender = host.ender.as_ref().is_some_and(|ender| ender.lost.pool == pool) && !forgets;
         if is_ender && host.at_server(now, pool) > kept {
             host.ender = None;

@@ -48,7 +48,8 @@ impl Engine {
         let config = &self.common.config().pool_of_user(config, user);
         let lending = LendingRole::new(self.owner_of(name, user), self.common.worker());
         let limited = self.common.config().is_limited(name, user) && !lending.is_borrower();
-        let pool = Pool::new(lending.settings(self.common.config(), config), self.common.random_number(), now);
+        let mut pool = Pool::new(lending.settings(self.common.config(), config), self.common.random_number(), now);
+        pool.set_elsewhere(self.takeover.held.of(&key));
         let accepted = self.sessions.interner.pool(name, user, config.limits.pool_share());
         let slot = PoolSlot::new(key, config.clone(), pool, accepted, PoolQuota::new(limited), lending, now);
         let ix = self.pools.insert(slot);

@@ -2,7 +2,10 @@
 //! that state.
 //!
 //! Idle servers leave before clients, so that the new process need not open as many of its own. A client that waits for
-//! a server is served here first. During the take-over, a server is opened only for clients that wait.
+//! a server is served here first. During the take-over, a server is opened only for clients that wait, and as instead of one that the pool
+//! has had: the process that takes over leaves those to this one.
+
+use std::collections::BTreeMap;
 
 use weir_base::{Peer, Time, WorkerId};
 use weir_session::{Refusal, frozen, frozen_server};
@@ -14,7 +17,8 @@ use crate::entry::state::Handoff;
 use crate::peers::{ClientPhase, ClientSlot, Entry, ServerPhase, ServerSlot, ServerState};
 use crate::pools::PoolSlot;
 use crate::port::{HandOver, Io};
-use crate::takeover::moved::{Moved, MovedClient, MovedPool, MovedServer};
+use crate::takeover::held::PoolName;
+use crate::takeover::moved::{Held, Moved, MovedClient, MovedPool, MovedServer};
 
 impl Engine {
     /// A step of the take-over is due.
@@ -26,6 +30,7 @@ impl Engine {
                     self.give_pools(io);
                 }
                 self.give_all(now, io);
+                self.report_held(io);
                 if self.takeover.is_over(now, self.common.config().upgrade_timeout) {
                     self.refuse_rest(now, io);
                 }
@@ -33,7 +38,11 @@ impl Engine {
             }
             HandOver::Stay => {
                 self.takeover.end();
-                self.pools.indices().into_iter().for_each(|ix| self.common.follow_up(FollowUp::PollPool(ix)));
+                self.takeover.held.forget_reports();
+                for ix in self.pools.indices() {
+                    self.pools.get_mut(ix).pool.keep_no_more();
+                    self.common.follow_up(FollowUp::PollPool(ix));
+                }
             }
         }
     }
@@ -81,6 +90,29 @@ impl Engine {
                 schema: slot.accepted.schema_changes(),
             };
             io.hand_over(route_of(&slot.name, &slot.user), Moved::Pool(Box::new(moved)).write(), None);
+        }
+    }
+
+    /// The other process opens as many less as are here, and here no more are opened.
+    fn report_held<I: Io>(&mut self, io: &mut I) {
+        let mut own = BTreeMap::<PoolName, u32>::new();
+        for ix in self.pools.indices() {
+            let slot = self.pools.get_mut(ix);
+            if !slot.lending.is_borrower() {
+                let kept = slot.pool.keep_servers();
+                own.insert((slot.name.clone(), slot.user.clone()), kept);
+                self.common.follow_up(FollowUp::PollPool(ix));
+            }
+        }
+        let leaving = self.peers.servers().filter(|server| server.phase() == Some(ServerPhase::Leaving));
+        for slot in leaving.map(|server| self.pools.get(server.pool)) {
+            // It counts until it has arrived there.
+            *own.entry((slot.name.clone(), slot.user.clone())).or_default() += 1;
+        }
+        for ((database, user), servers) in self.takeover.held.changes(own) {
+            let route = route_of(&database, &user);
+            let held = Held { database: database.to_string(), user: user.to_string(), servers };
+            io.hand_over(route, Moved::Held(held).write(), None);
         }
     }
 

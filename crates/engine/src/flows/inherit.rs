@@ -12,14 +12,16 @@ use weir_session::{Refusal, frozen, frozen_server};
 use crate::backends::connection::Connection;
 use crate::backends::hosts::Attempt;
 use crate::cluster::messages::{Message, Payload};
+use crate::common::FollowUp;
 use crate::engine::Engine;
 use crate::entry::reported::{Reported, Welcome};
 use crate::flows::hand_over::made_for;
 use crate::handles::PoolIx;
 use crate::log::log;
 use crate::peers::{ClientPhase, ClientSlot, ServerPhase, ServerSlot, ServerState};
-use crate::port::{Io, Level};
-use crate::takeover::moved::{Moved, MovedClient, MovedPool, MovedServer};
+use crate::port::{Io, Level, Predecessor};
+use crate::takeover::held::PoolName;
+use crate::takeover::moved::{Held, Moved, MovedClient, MovedPool, MovedServer};
 use crate::traffic::cancel_key::CancelSecret;
 
 impl Engine {
@@ -27,12 +29,37 @@ impl Engine {
     pub(crate) fn inherit<I: Io>(&mut self, now: Time, value: &[u8], socket: Option<Peer>, io: &mut I) {
         match (Moved::read(value), socket) {
             (Some(Moved::Pool(pool)), _) => self.inherit_pool(now, *pool),
+            (Some(Moved::Held(held)), _) => self.held_elsewhere(held),
             (Some(Moved::Server(server)), Some(peer)) => self.inherit_server(now, *server, peer, io),
             (Some(Moved::Client(client)), Some(peer)) => self.inherit_client(now, *client, peer, io),
             (_, socket) => {
                 log(Level::Error, format_args!("what another process handed over can't be used"), io);
                 socket.into_iter().for_each(|peer| io.close(peer));
             }
+        }
+    }
+
+    /// The old process has so many servers of a pool, or those before it: fewer may be opened here.
+    fn held_elsewhere(&mut self, Held { database, user, servers }: Held) {
+        let pool: PoolName = (database.into(), user.into());
+        self.takeover.held.note(pool.clone(), servers);
+        self.leave_to_others(self.pools.find(&pool.0, &pool.1));
+    }
+
+    /// What is known of the old process's servers has changed as a whole.
+    pub(crate) fn predecessor(&mut self, step: Predecessor) {
+        match step {
+            Predecessor::Known => self.takeover.held.known(),
+            Predecessor::Over => self.takeover.held.over(),
+        }
+        self.leave_to_others(self.pools.indices());
+    }
+
+    fn leave_to_others(&mut self, pools: impl IntoIterator<Item = PoolIx>) {
+        for ix in pools {
+            let slot = self.pools.get_mut(ix);
+            slot.pool.set_elsewhere(self.takeover.held.of(&(slot.name.clone(), slot.user.clone())));
+            self.common.follow_up(FollowUp::PollPool(ix));
         }
     }
 

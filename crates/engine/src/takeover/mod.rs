@@ -1,11 +1,12 @@
 //! A process takes over from another one: what moves, and what is kept of it.
 //!
-//! - `moved`: clients, servers and pools as bytes. `keys`: the cancel keys of clients that came from another process.
+//! - `moved`: clients, servers and pools as bytes. `held`: how many servers pools have in other processes. `keys`: the cancel keys of clients that came from another process.
 //!
 //! The old process gives what is between two transactions, and serves the rest until that is so, too. What it gives is a
 //! value and a socket; what can't be taken by the new process returns as the same value. The flows are in
 //! `flows::hand_over` and `flows::inherit`.
 
+pub(crate) mod held;
 pub(crate) mod keys;
 pub(crate) mod moved;
 
@@ -13,6 +14,7 @@ use std::collections::HashMap;
 
 use weir_base::{Peer, Span, Time};
 
+use crate::takeover::held::Held;
 use crate::takeover::keys::MovedKeys;
 
 /// What a worker keeps of a take-over.
@@ -25,6 +27,7 @@ pub(crate) struct TakeOver {
     leaving: HashMap<Peer, (u64, Vec<u8>)>,
     /// The keys of clients that came from another process.
     pub(crate) keys: MovedKeys,
+    pub(crate) held: Held,
 }
 
 impl TakeOver {

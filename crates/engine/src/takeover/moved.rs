@@ -12,7 +12,7 @@ use weir_base::{ClientAddr, Target};
 use crate::secured::Secured;
 
 /// The version of what processes hand over. Another number for each change of what moves, however small.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 /// What moves.
 #[derive(Serialize, Deserialize)]
@@ -20,6 +20,15 @@ pub(crate) enum Moved {
     Pool(Box<MovedPool>),
     Server(Box<MovedServer>),
     Client(Box<MovedClient>),
+    Held(Held),
+}
+
+/// How many servers a pool has in the old process, and in those that this one takes over from.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Held {
+    pub(crate) database: String,
+    pub(crate) user: String,
+    pub(crate) servers: u32,
 }
 
 /// What is known of a pool beside its configuration.

@@ -19,6 +19,7 @@ use super::beside::BesideSlot;
 use super::given::Given;
 use super::inflow::Inflow;
 use super::listeners::{ListenerKind, Offered};
+use super::silence::{Silence, says_something};
 use super::socket::{UpgradeSocket, is_trusted};
 use super::wire::{self, CancelRequest, Item, Kind, Offer, Serving};
 use crate::clock::Clock;
@@ -34,8 +35,8 @@ use crate::tls::Tls;
 const HELLO: Duration = Duration::from_secs(2);
 /// How long the other side may be silent before it serves, and within a frame.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How long the other side may be silent while it takes over: nobody accepts if it hangs.
-const HANGS: Duration = Duration::from_millis(1_800);
+/// How long the other side may take within a frame while it takes over.
+const FRAME: Duration = Duration::from_millis(1_800);
 /// How long workers may take to answer a request.
 const WORKERS: Duration = Duration::from_secs(10);
 /// How long the thread may take to end with the process; if it waits for another process, it is not joined.
@@ -263,30 +264,27 @@ impl Giving {
         }
     }
 
-    /// How long the other process may be silent. What runs beside the workers has given its part away, and gets it back only after that
-    /// process's end.
-    fn patience(&self) -> Duration {
-        if self.beside.get().is_some() { SILENCE } else { HANGS }
-    }
-
     /// What runs beside the workers agrees with its like in the other process, before anything is given.
     fn agree_beside(&self, stream: &UnixStream, pid: u32) -> io::Result<()> {
         let said = self.beside.get().map(|beside| beside.give(pid)).unwrap_or_default();
-        stream.set_read_timeout(Some(self.patience()))?;
-        stream.set_write_timeout(Some(self.patience()))?;
+        stream.set_read_timeout(Some(FRAME))?;
+        stream.set_write_timeout(Some(FRAME))?;
         wire::send_value(stream, Kind::Beside, &said, &[])?;
-        while !self.listen(stream)? {}
-        Ok(())
+        let mut silence = Silence::new();
+        while silence.wait(stream) {
+            if self.listen(stream)? {
+                return Ok(());
+            }
+        }
+        Err(ErrorKind::TimedOut.into())
     }
 
     fn give_all(&self, stream: &UnixStream) -> io::Result<()> {
         self.forget_answers();
         // Two rounds in which no worker has anything left: what one sent to another has arrived by the second.
-        let (mut quiet, mut heard) = (0, Instant::now());
+        let (mut quiet, mut silence, mut is_known) = (0, Silence::new(), false);
         while quiet < 2 {
-            if self.listen_to(stream)? {
-                heard = Instant::now();
-            } else if heard.elapsed() > self.patience() {
+            if silence.hangs(self.listen_to(stream)?) {
                 return Err(ErrorKind::TimedOut.into());
             }
             // What this process still takes over is forwarded to the other one. Checked before the workers.
@@ -301,13 +299,17 @@ impl Giving {
                     Err(_) => return Err(ErrorKind::TimedOut.into()),
                 }
             }
+            if !std::mem::replace(&mut is_known, true) {
+                wire::send(stream, Kind::Known, b"", &[])?;
+            }
             quiet = if left == 0 && values == 0 && !taking { quiet + 1 } else { 0 };
             if left > 0 || taking {
                 self.pass_on_until(round, stream)?;
             }
         }
         wire::send(stream, Kind::Done, b"", &[])?;
-        loop {
+        let mut silence = Silence::new();
+        while silence.wait(stream) {
             match wire::receive(stream)?.kind {
                 Kind::Bye => return Ok(()),
                 // No peer that it could mean is left here.
@@ -315,6 +317,7 @@ impl Giving {
                 _ => return Err(ErrorKind::InvalidData.into()),
             }
         }
+        Err(ErrorKind::TimedOut.into())
     }
 
     /// Hands messages that the other process has sent since then to the workers; returns whether there were any.
@@ -424,11 +427,4 @@ impl Giving {
             }
         }
     }
-}
-
-/// Whether the other end has sent something, or the connection is closed.
-fn says_something(stream: &UnixStream) -> bool {
-    let mut byte = [0];
-    let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
-    !matches!(rustix::net::recv(stream, &mut byte, flags), Err(rustix::io::Errno::AGAIN))
 }

@@ -9,7 +9,7 @@
 //!
 //! - `wire`: the frames. `socket`: where the two meet. `listeners`: which sockets were given, and what for.
 //! - `give`: the old process's side. `given`: what its workers say to it. `take`: the new one's. `inflow`:
-//!   what the new one knows of the old one meanwhile. `beside`: what has a part in it beside the workers.
+//!   what the new one knows of the old one meanwhile. `silence`: when the new one hangs. `process`: whether one lives. `beside`: what has a part in it beside the workers.
 
 mod beside;
 mod give;
@@ -17,6 +17,7 @@ mod given;
 mod inflow;
 mod listeners;
 mod process;
+mod silence;
 mod socket;
 mod take;
 mod wire;

@@ -1,8 +1,11 @@
 //! Another process, by what no later one with its number has: when it was started.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// See the head of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +24,28 @@ impl OtherProcess {
     /// Whether it has ended, or is not seen from here.
     pub fn is_gone(&self) -> bool {
         started(self.pid).is_none_or(|at| Some(at) != self.started)
+    }
+
+    /// Ends it, whatever it does. Not if the number may be another program's: a process may have it from a container, where numbers differ.
+    pub fn kill(&self) -> io::Result<()> {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
+            return Err(ErrorKind::InvalidInput.into());
+        };
+        let handle = pidfd_open(pid, PidfdFlags::empty())?;
+        if self.is_gone() {
+            return Ok(());
+        }
+        let of = |pid: &str| {
+            Some((
+                fs::read_to_string(format!("/proc/{pid}/comm")).ok()?,
+                fs::read_link(format!("/proc/{pid}/ns/pid")).ok()?,
+            ))
+        };
+        let is_like_this = of(&self.pid.to_string()).is_some_and(|other| Some(other) == of("self"));
+        if !is_like_this || self.pid == std::process::id() {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
+        Ok(pidfd_send_signal(handle, Signal::KILL)?)
     }
 
     /// Waits for its end.

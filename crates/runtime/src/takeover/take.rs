@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use weir_base::{WorkerId, plural};
 use weir_engine::TAKEOVER_FORMAT;
-use weir_engine::port::{Level, Signal};
+use weir_engine::port::{Level, Predecessor as Said, Signal};
 
 use super::beside::BesideSlot;
 use super::inflow::Inflow;
@@ -31,6 +31,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const ENDING: Duration = Duration::from_secs(5);
 /// The time between two signs of life.
 const ALIVE: Duration = Duration::from_millis(200);
+/// After so many of them pools open servers though the old process has not said how many it has: it hangs.
+const SILENT: u32 = 10;
 
 /// A process that offers to be taken over from, with its listening sockets.
 pub struct Predecessor {
@@ -96,7 +98,8 @@ impl Predecessor {
         }
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
         self.offer.pid
     }
 
@@ -150,11 +153,16 @@ impl Predecessor {
         }
         // If the old process has ended, this one has the listening sockets, and nobody else does.
         inflow.serves(self.stream.try_clone().ok());
-        let lives = inflow.clone();
+        let (lives, workers) = (inflow.clone(), mailboxes.clone());
         thread::Builder::new().name("weir-alive".into()).spawn(move || {
+            let mut rounds = 0;
             while lives.lasts() {
                 lives.alive();
                 thread::sleep(ALIVE);
+                rounds += 1;
+                if rounds == SILENT {
+                    tell(&workers, Said::Known);
+                }
             }
         })?;
         thread::Builder::new().name("weir-takeover".into()).spawn(move || {
@@ -164,6 +172,7 @@ impl Predecessor {
             beside.get().iter().for_each(|beside| if ended.is_ok() { beside.taken() } else { beside.lost() });
             let serves_on = ended.is_err() && !self.process.ends_within(ENDING);
             if !serves_on {
+                tell(&mailboxes, Said::Over);
                 taken();
             }
             match ended {
@@ -198,6 +207,10 @@ impl Predecessor {
     }
 }
 
+fn tell(mailboxes: &Mailboxes, said: Said) {
+    mailboxes.send_all(|| WorkerMessage::Predecessor(said));
+}
+
 fn take_in(
     stream: &UnixStream,
     mailboxes: &Mailboxes,
@@ -225,6 +238,7 @@ fn take_in(
                 let said: Vec<u8> = wire::value(&frame)?;
                 inflow.say(&beside.get().map(|beside| beside.take(&said)).unwrap_or_default());
             }
+            Kind::Known => tell(mailboxes, Said::Known),
             Kind::Done => return wire::send(stream, Kind::Bye, b"", &[]),
             _ => return Err(ErrorKind::InvalidData.into()),
         }

@@ -47,12 +47,14 @@ pub(super) enum Kind {
     Beside = 9,
     /// From the new one, several times a second between [`Kind::Serving`] and [`Kind::Bye`]: it runs.
     Alive = 10,
+    /// From the old one, once: what it has said of its pools is about all of them.
+    Known = 11,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        use Kind::{Alive, Beside, Bye, Cancel, Done, Hello, Item, Offer, Refused, Serving};
-        [Hello, Refused, Offer, Serving, Item, Done, Bye, Cancel, Beside, Alive]
+        use Kind::{Alive, Beside, Bye, Cancel, Done, Hello, Item, Known, Offer, Refused, Serving};
+        [Hello, Refused, Offer, Serving, Item, Done, Bye, Cancel, Beside, Alive, Known]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }

@@ -457,6 +457,7 @@ impl<B: Handler> Worker<B> {
                 WorkerMessage::Signal(signal) => self.turn(Input::Signal(signal)),
                 WorkerMessage::Accept(on) => self.port.set_accepting(on),
                 WorkerMessage::HandOver(step) => self.turn(Input::HandOver(step)),
+                WorkerMessage::Predecessor(step) => self.turn(Input::Predecessor(step)),
                 WorkerMessage::CancelRequest { pid, secret } => {
                     self.turn(Input::CancelRequest { pid, secret: &secret })
                 }

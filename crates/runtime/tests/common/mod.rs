@@ -129,6 +129,7 @@ pub(crate) fn event(input: &Input<'_>) -> String {
         Input::Resolved { name, .. } => format!("resolved {name}"),
         Input::CancelRequest { pid, .. } => format!("cancel {pid}"),
         Input::HandOver(step) => format!("hand over {step:?}"),
+        Input::Predecessor(step) => format!("predecessor {step:?}"),
         Input::Inherited { .. } => "inherited".into(),
         Input::Load(percent) => format!("load {percent}"),
         Input::Asked { number, .. } => format!("asked {number}"),

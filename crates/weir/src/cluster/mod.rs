@@ -540,10 +540,24 @@ impl Round {
         match said {
             Said::Give(pid, reply) => self.succession.asked = Some((pid, reply, self.handle.now())),
             Said::Heard(said) => self.renewed_for_us(&said),
-            Said::Stay => self.succession.gives.iter_mut().for_each(|giving| giving.stays = true),
+            Said::Stay => self.stay(),
             Said::Take(said, reply) => self.take(&said, reply),
             Said::Taken => self.succession.takes.iter_mut().for_each(|taking| taking.ended = true),
             Said::Lost => self.succession.lost(),
+        }
+    }
+
+    /// The new process hangs, or is gone: this one goes on. What the new one has of the node's share it has until its end, and one that
+    /// hangs has no other.
+    fn stay(&mut self) {
+        let Some(giving) = &mut self.succession.gives else { return };
+        giving.stays = true;
+        if let Err(error) = giving.to.kill()
+            && giving.to.dead_since(self.handle.now()).is_none()
+        {
+            self.report_error(format!(
+                "the process that was to take over has a part of this node's shares until it ends: {error}"
+            ));
         }
     }
 
@@ -575,6 +589,7 @@ impl Round {
                 self.other_has_ended();
             }
         }
+        self.node.set_upgrading(self.succession.is_under_way());
         if self.succession.is_alone(now) {
             self.succession.waits = None;
             self.log(
@@ -647,6 +662,7 @@ impl Round {
         let now = self.handle.now();
         let number = |name: &str| said[name].as_u64().unwrap_or(0);
         let map = |name: &str| said[name].clone();
+        self.node.set_upgrading(true);
         self.node.succeed(now, number("incarnation"), Some(number("successor")));
         // Other versions know none.
         let orphans = said.get("orphans").cloned().unwrap_or_else(|| json!({}));

@@ -89,6 +89,11 @@ impl Process {
         Process { process: OtherProcess::new(pid), dead: None }
     }
 
+    /// It hangs, and can't give back what it has of the node's share.
+    pub(super) fn kill(&self) -> std::io::Result<()> {
+        self.process.kill()
+    }
+
     /// Since when it has been dead.
     pub(super) fn dead_since(&mut self, now: Time) -> Option<Time> {
         if self.dead.is_none() && self.process.is_gone() {
@@ -166,6 +171,11 @@ impl Succession {
     /// Another process has this one's place, or had it shortly ago: no more than what is open is kept.
     pub(super) fn hands_over(&self) -> bool {
         self.gives.is_some()
+    }
+
+    /// Two processes may have connections of the node.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.gives.is_some() || self.takes.is_some()
     }
 
     /// The node is another process's.
