@@ -26,6 +26,8 @@ pub(crate) struct Facts {
     /// `None`: it is not shown to this user.
     environment: Option<Vec<u8>>,
     cgroup: String,
+    /// Its arguments, a NUL behind each.
+    arguments: Vec<u8>,
     /// Its parent's name.
     parent: String,
 }
@@ -50,6 +52,7 @@ impl Facts {
             pid,
             environment: fs::read(format!("/proc/{pid}/environ")).ok(),
             cgroup: text("cgroup"),
+            arguments: fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default(),
             parent: fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default().trim().to_owned(),
         }
     }
@@ -58,6 +61,12 @@ impl Facts {
         let all = self.environment.as_deref()?.split(|byte| *byte == 0);
         let mut found = all.filter_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
         found.next().filter(|value| !value.is_empty())
+    }
+
+    /// Whether it has left who started it, by `weir pgbouncer -d` or `weir upgrade`: its parent now is whatever adopts orphans.
+    fn is_detached(&self) -> bool {
+        let is_short = |word: &[u8]| word.first() == Some(&b'-') && word.get(1) != Some(&b'-') && word.contains(&b'd');
+        self.arguments.split(|byte| *byte == 0).any(|word| matches!(word, b"--daemon" | b"--report") || is_short(word))
     }
 
     /// The service of systemd that it is in, and whether that is of the user's own manager.
@@ -91,7 +100,7 @@ pub(crate) fn supervisor(old: &Facts, own: &Facts) -> Option<Supervisor> {
         let (unit, of_user) = old.unit().map_or((None, false), |(unit, of_user)| (Some(unit), of_user));
         return Some(Supervisor::Systemd { unit, of_user });
     }
-    SUPERVISORS.contains(&old.parent.as_str()).then(|| Supervisor::Other(old.parent.clone()))
+    (SUPERVISORS.contains(&old.parent.as_str()) && !old.is_detached()).then(|| Supervisor::Other(old.parent.clone()))
 }
 
 impl fmt::Display for Supervisor {
@@ -123,7 +132,8 @@ mod tests {
 
     fn facts(pid: u32, environment: &str, cgroup: &str, parent: &str) -> Facts {
         let environment = Some(environment.replace(' ', "\0").into_bytes());
-        Facts { pid, environment, cgroup: cgroup.to_owned(), parent: parent.to_owned() }
+        let arguments = b"weir\0serve\0weir.toml\0".to_vec();
+        Facts { pid, environment, cgroup: cgroup.to_owned(), arguments, parent: parent.to_owned() }
     }
 
     const SERVICE: &str = "0::/system.slice/weir.service\n";
@@ -184,6 +194,10 @@ mod tests {
         for name in SUPERVISORS {
             assert_eq!(supervisor(&facts(7, "", "0::/", name), &own), Some(Supervisor::Other(name.to_owned())));
             assert!(name.len() <= 15, "{name}");
+        }
+        for arguments in ["weir\0pgbouncer\0-qd\0a.ini\0", "weir\0upgrade\0--foreground\0--report\0weir.toml\0"] {
+            let orphan = Facts { arguments: arguments.into(), ..facts(7, "", "0::/", "tini") };
+            assert_eq!(supervisor(&orphan, &own), None, "{arguments}");
         }
         for parent in ["bash", "systemd", "init", ""] {
             assert_eq!(supervisor(&facts(7, "A=1", LOGIN, parent), &own), None, "{parent}");
