@@ -303,10 +303,11 @@ fn bulk(rows: &[Row]) -> String {
     table
 }
 
-/// The memory of an idle client, of the largest number of them.
+/// The memory of an idle client, with the number of them at which it is the largest, as the budget has it.
 fn idle_bytes(measured: &str, pooler: &str) -> (String, f64) {
-    let rows = part(measured, "idle", "pooler ", "100 active");
-    let row = rows.into_iter().rfind(|row| row.pooler == pooler).unwrap_or_else(|| panic!("{pooler} is not in idle"));
+    let rows = part(measured, "idle", "pooler ", "100 active").into_iter().filter(|row| row.pooler == pooler);
+    let row =
+        rows.max_by(|a, b| a.values[1].total_cmp(&b.values[1])).unwrap_or_else(|| panic!("{pooler} is not in idle"));
     (row.name, row.values[1])
 }
 
@@ -441,7 +442,8 @@ fn short(measured: &str) -> String {
         rows.iter().filter(|row| matches!(row.pooler, OURS | EPOLL)).map(|row| row.values[1]).fold(0.0, f64::max);
     let budgets = budgets(measured).replace("#missed", "docs/performance.md#missed");
     format!(
-        "{}. Large results cost at most {most:.2} × PgBouncer's CPU time, an idle client {:.0} bytes. {budgets}",
+        "This run: {}. In runs of their own, large results cost at most {most:.2} × PgBouncer's CPU time, and an idle client {:.0} bytes. \
+         {budgets}",
         stamp(measured, "rounds").replace(": ", " ").split(" (`").next().unwrap_or_default(),
         idle_bytes(measured, OURS).1
     )
