@@ -4,7 +4,7 @@ CARGO ?= cargo
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build lab lab-deps test test-ci test-all bench soak regress incidents sim cluster-sim cluster-test cluster-chaos cluster-config-test cluster-cancel-test cluster-etcd-test cluster-demo planted fuzz drivers faults lint deny
+.PHONY: help demo build lab lab-deps test test-ci test-all bench soak regress incidents sim cluster-sim cluster-test cluster-chaos cluster-config-test cluster-cancel-test cluster-etcd-test cluster-name-test cluster-demo planted fuzz drivers faults lint deny
 
 help: ## List the targets
 	@echo "make TARGET, where TARGET is one of"
@@ -99,6 +99,9 @@ cluster-cancel-test: ## Three Weirs, etcd and PostgreSQL: a request to cancel at
 
 cluster-etcd-test: ## Weir and an etcd with TLS, client certificates and users
 	@$(CARGO) build --quiet -p weir && tests/cluster/etcd.py target/debug/weir
+
+cluster-name-test: ## Two processes with one node's name: /readyz, SHOW CLUSTER and clients' errors say so
+	@$(CARGO) build --quiet -p weir && tests/cluster/names.py target/debug/weir
 
 cluster-demo: ## Three Weirs that share a budget, with a load that moves from node to node; Ctrl-C ends it
 	@$(CARGO) build --quiet -p weir && tests/cluster/run.py target/debug/weir demo

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the Debian packages of the tree that stage.sh laid out.
-# Usage: deb.sh TREE VERSION ARCHITECTURE OUT
+# Usage: deb.sh TREE VERSION ARCHITECTURE OUT (DEB_COMPRESSION: xz)
 set -euo pipefail
 tree=$(realpath "$1") version=$2 arch=$3 out=$(realpath "$4")
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -37,7 +37,7 @@ make_package() {
     (cd "$root" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
     chmod 644 "$root"/DEBIAN/{control,md5sums} "$root"/DEBIAN/conffiles 2>/dev/null || true
     find "$root" -type d -exec chmod 755 {} +
-    dpkg-deb --root-owner-group -Zxz --build "$root" "$out" >/dev/null
+    dpkg-deb --root-owner-group "-Z${DEB_COMPRESSION:-xz}" --build "$root" "$out" >/dev/null
 }
 
 depends=$(libraries)

@@ -128,7 +128,7 @@ in_place_of_pgbouncer() {
         test -s /etc/pgbouncer/pgbouncer.ini'
     check "its unit serves the same file" is_active pgbouncer
     check "its clients are served" until_true lines "$asks"
-    check "by Weir" lines 'pgbouncer -V | grep -q "PgBouncer 1.*Weir"'
+    check "by Weir" lines 'pgbouncer -V | grep -q "^This is Weir"'
     check "its manual page is there" inside test -e /usr/share/man/man1/pgbouncer.1.gz
     check "a reload takes over" lines "systemctl reload pgbouncer && systemctl is-active pgbouncer && $asks"
     shared() { lines 'su - postgres -c "psql -Xqc \"SET debug_parallel_query = on\" -c \"SELECT count(*) FROM pg_class\""; ls /dev/shm | sort'; }

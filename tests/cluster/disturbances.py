@@ -149,8 +149,8 @@ class EtcdCompacted(Disturbance):
         while not self.over.wait(0.3):
             for etcd in self.world.etcds:
                 revision = etcd.status().get("header", {}).get("revision")
-                revision and etcd.control("compact", str(revision))
-                etcd.control("defrag")
+                revision and etcd.ask("kv/compaction", revision=revision)
+                etcd.ask("maintenance/defragment")
 
     def stop(self):
         self.over.set()

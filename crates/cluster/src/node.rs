@@ -356,7 +356,6 @@ impl Node {
 
     /// Whether two processes have this node's part. To be called before the second one has any, and until the first one has none.
     pub fn set_upgrading(&mut self, upgrading: bool) {
-        let upgrading = upgrading && !self.spares_floor_of_both();
         self.unrecorded |= self.member.upgrading != upgrading;
         self.member.upgrading = upgrading;
     }
@@ -650,11 +649,6 @@ impl Node {
     #[cfg(not(test))]
     fn kept_left(&self, left: u32) -> u32 {
         left
-    }
-
-    #[cfg(not(test))]
-    fn spares_floor_of_both(&self) -> bool {
-        false
     }
 
     #[cfg(not(test))]
@@ -985,10 +979,6 @@ impl Node {
         if self.bug == Some(crate::sim::Bug::LeftIgnored) { 0 } else { left }
     }
 
-    fn spares_floor_of_both(&self) -> bool {
-        self.bug == Some(crate::sim::Bug::FloorOfBoth)
-    }
-
     fn counts_orphans(&self) -> bool {
         self.bug != Some(crate::sim::Bug::OrphansForgotten)
     }
@@ -1024,4 +1014,34 @@ fn pools(all: Vec<Stored>) -> Vec<(String, Revision, PoolRecord)> {
         _ => None,
     };
     all.into_iter().filter_map(pool).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_lost_node_with_two_processes_no_connection_is_taken_for_its_floor() {
+        let now = Time::from_micros(1);
+        let mut node = Node::new("one", 1, Timing::default(), &BTreeMap::new(), now);
+        let mut pool = Pool::new(Budget { size: 4, floor: 1 }, now);
+        let entry = Entry { share: 3, floor: 1, wait: None };
+        pool.record.set("other", entry);
+        node.pools.insert("app".to_owned(), pool);
+        let lost = Lost { pool: "app".to_owned(), node: "other".to_owned(), revision: 5 };
+        for (upgrading, spared, shares) in [(false, 1, [1, 1, 2, 3]), (true, 0, [1, 2, 3, 3])] {
+            let member = Member { upgrading, fenced: true, ..Member::default() };
+            node.members.read(now, vec![("other".to_owned(), 5, member)]);
+            assert_eq!(
+                node.ending(&lost).floor,
+                spared,
+                "one process has these itself; of two, the other one may have the floor"
+            );
+            let left = [0, 1, 2, 3].map(|left| node.kept_share("other", entry, left));
+            assert_eq!(left, shares, "upgrading: {upgrading}");
+        }
+        node.lost.insert(lost.clone());
+        assert!(!node.ended(&lost, 2), "nothing can be taken: one process has two, and the other one the floor");
+        assert!(node.ended(&lost, 1));
+    }
 }

@@ -41,15 +41,13 @@ pub(crate) enum Bug {
     OrphansForgotten,
     /// A process that takes over has the whole share, though the old one has not given all of it.
     BothCountShare,
-    /// A lost node's connections are ended down to its floor, though one of its two processes may have those, and the other one the floor.
-    FloorOfBoth,
     /// A lost node's connections are those with its process ids, whenever they began.
     PidIsIdentity,
     /// Shares of an etcd that came back empty are given out at once, while nodes have leases of the one before.
     EmptyStoreTrusted,
 }
 
-const BUGS: [Bug; 15] = [
+const BUGS: [Bug; 14] = [
     Bug::LateRenewalBelieved,
     Bug::LeaseCountedTwice,
     Bug::FloorGivenAway,
@@ -62,7 +60,6 @@ const BUGS: [Bug; 15] = [
     Bug::EnderNotCounted,
     Bug::OrphansForgotten,
     Bug::BothCountShare,
-    Bug::FloorOfBoth,
     Bug::PidIsIdentity,
     Bug::EmptyStoreTrusted,
 ];

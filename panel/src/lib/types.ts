@@ -158,7 +158,7 @@ export interface Cluster {
 export interface ClusterNode {
   name: string;
   version: string;
-  state: 'member' | 'silent' | 'lost' | 'left';
+  state: 'member' | 'silent' | 'lost' | 'left' | 'name in use';
   config_revision: number;
   config_refused: string;
   heartbeat_unchanged_seconds: number;

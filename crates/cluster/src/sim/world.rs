@@ -283,6 +283,9 @@ impl World {
         let (now, at) = (self.now, self.upgrades.below(self.hosts.len() as u64) as usize);
         if self.hosts[at].runs(now) && self.hosts[at].upgrade(now, &mut self.upgrades) {
             self.hosts[at].hang(now, &mut self.upgrades);
+            // Others want what it has.
+            let others = self.hosts.iter_mut().enumerate().filter(|(other, _)| *other != at);
+            others.flat_map(|(_, host)| host.pools.values_mut()).for_each(|pool| pool.demand = 25);
             self.processes[at] += 1;
             self.seen.hangs += 1;
         }
@@ -551,7 +554,10 @@ impl World {
                 let floor = host.grants.pools.get(name).map_or(0, |grant| grant.floor).saturating_sub(entry.floor);
                 let orphans = pool.orphans(self.now);
                 let before = self.unknown_floors.entry((host.name.clone(), name.clone())).or_default();
-                let rest = (*before).min(host.at_server(self.now, name) + orphans);
+                let has = host.at_server(self.now, name) + orphans;
+                // What two processes have moves from one to the other.
+                let has = if host.old.is_some() { host.used(self.now, name) } else { has };
+                let rest = (*before).min(has);
                 // One that is frozen, and whose share no other node has read before.
                 let is_silent =
                     host.node.store() != self.etcd.store() && entry == Entry::default() && !host.runs(self.now);

@@ -22,7 +22,7 @@ function sum(shares: ClusterShare[]): Sum {
 export function nodesOf({ nodes, pools }: Cluster): (ClusterNode & Sum)[] {
   const shares = new Map<string, ClusterShare[]>(nodes.map(({ name }) => [name, []]));
   for (const share of pools.flatMap(({ shares }) => shares)) shares.get(share.node)?.push(share);
-  const place: Record<ClusterNode['state'], number> = { lost: 0, silent: 1, member: 2, left: 3 };
+  const place: Record<ClusterNode['state'], number> = { lost: 0, 'name in use': 0, silent: 1, member: 2, left: 3 };
   return nodes
     .map((node) => ({ ...node, ...sum(shares.get(node.name) ?? []) }))
     .sort((a, b) => place[a.state] - place[b.state]);
