@@ -34,6 +34,7 @@ mod autodb;
 mod behaviours;
 mod bulk;
 mod cancel;
+mod closing;
 mod command;
 mod console;
 mod console_commands;

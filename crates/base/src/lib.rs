@@ -1,16 +1,21 @@
-//! Types that several crates of Weir share: handles of peers, time as a value, addresses, a slab, and printable text.
+//! Types that several crates of Weir share: handles of peers, time as a value, addresses, queues in turn by address, a
+//! slab, and printable text.
 //!
 //! Owns no policy and no protocol. Nothing here does I/O or calls the operating system.
 
 mod addr;
+mod fair_queue;
 mod ids;
+mod origin;
 mod policy;
 mod printable;
 mod slab;
 mod time;
 
 pub use addr::{ClientAddr, Host, Target};
+pub use fair_queue::FairQueue;
 pub use ids::{Peer, WorkerId};
+pub use origin::Origin;
 pub use policy::{OnDirty, PoolMode, UnknownPolicy};
 pub use printable::{Printable, is_hidden, prefix};
 pub use slab::Slab;
