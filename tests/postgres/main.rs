@@ -72,6 +72,7 @@ mod spread;
 mod sql_statements;
 mod startup;
 mod statements;
+mod strangers;
 mod tls;
 mod top_statements;
 mod trial;

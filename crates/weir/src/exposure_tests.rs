@@ -279,6 +279,6 @@ fn no_set_of_the_console_sends_a_stored_secret_elsewhere_or_in_another_way() {
         assert!(bad.is_empty(), "SET {key} = {value}: {bad:?}");
     }
     assert!(accepted > 500, "{accepted} accepted");
-    let expected = ["auth_user", "require_auth", "server_tls_sslmode"];
+    let expected = ["auth_dbname", "require_auth", "server_tls_sslmode"];
     assert!(expected.iter().all(|key| refused.contains(key)), "{refused:?} refused");
 }

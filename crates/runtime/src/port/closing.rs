@@ -7,25 +7,18 @@
 //! those that have sent everything before those that have not.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weir_base::{Peer, Span, Time};
-use weir_engine::port::Gone;
 
-use super::Port;
-use crate::slots::{NONE, Ready, Slot, Stage};
+use crate::slots::{Ready, Slot};
 
 /// How long a closed peer's socket stays open while nothing happens, and at the most.
 const LINGER: Span = Span::from_secs(5);
 const LONGEST: Span = Span::from_secs(60);
-/// How long the end of the process waits for all of them, and for those that have sent everything, while nothing comes.
-const LAST: Span = Span::from_secs(2);
-const QUIET: Span = Span::from_millis(100);
 /// Fewer bytes at once don't keep it open.
 const MUCH: usize = 4096;
 /// Sockets of the process that have sent everything, and wait for the other end to close.
-const MOST_SENT: usize = weir_config::CLOSING_DESCRIPTORS as usize;
+pub(super) const MOST_SENT: usize = weir_config::CLOSING_DESCRIPTORS as usize;
 /// Sockets of a worker that have not, and the bytes that wait for them.
 const MOST_UNSENT: usize = 1000;
 const MOST_UNSENT_BYTES: usize = 64 * 1024 * 1024;
@@ -34,20 +27,20 @@ const MOST_DROPPED: usize = 16 * 1024 * 1024;
 
 /// The socket of a closed peer.
 #[derive(Clone, Copy, Debug)]
-struct Closed {
+pub(super) struct Closed {
     /// What waited for it when it was closed; `None` when all is sent.
-    unsent: Option<usize>,
+    pub(super) unsent: Option<usize>,
     /// How many further bytes of it are read.
     left: usize,
     /// Whether the other end sends no more.
-    ended: bool,
+    pub(super) ended: bool,
     since: Time,
     /// Whether it has taken bytes, or sent many, since this was asked last.
     proceeds: bool,
 }
 
 impl Closed {
-    fn new(unsent: Option<usize>, ended: bool, since: Time) -> Closed {
+    pub(super) fn new(unsent: Option<usize>, ended: bool, since: Time) -> Closed {
         Closed { unsent, left: MOST_DROPPED, ended, since, proceeds: false }
     }
 }
@@ -56,13 +49,13 @@ impl Closed {
 #[derive(Debug)]
 pub(crate) struct Closing {
     /// Peers that are closed at the end of this turn, and whether their last bytes are to be received.
-    asked: Vec<(Peer, bool)>,
+    pub(super) asked: Vec<(Peer, bool)>,
     /// By slot.
-    sockets: HashMap<u32, Closed>,
+    pub(super) sockets: HashMap<u32, Closed>,
     /// In the order of their closes, or of when they were last seen to proceed; some may be gone.
-    order: VecDeque<(Time, Peer)>,
+    pub(super) order: VecDeque<(Time, Peer)>,
     most_sent: usize,
-    sent: usize,
+    pub(super) sent: usize,
     unsent_bytes: usize,
 }
 
@@ -98,7 +91,7 @@ impl Closing {
     }
 
     /// One that is given up now; `is_one` tells those that are gone.
-    fn due(&mut self, now: Time, is_one: impl Fn(Peer) -> bool) -> Option<Peer> {
+    pub(super) fn due(&mut self, now: Time, is_one: impl Fn(Peer) -> bool) -> Option<Peer> {
         while let Some((since, peer)) = self.order.front().copied()
             && since + LINGER <= now
         {
@@ -112,7 +105,7 @@ impl Closing {
         None
     }
 
-    fn insert(&mut self, peer: Peer, closed: Closed) {
+    pub(super) fn insert(&mut self, peer: Peer, closed: Closed) {
         self.sent += usize::from(closed.unsent.is_none());
         self.unsent_bytes += closed.unsent.unwrap_or_default();
         self.sockets.insert(peer.slot, closed);
@@ -127,7 +120,7 @@ impl Closing {
     }
 
     /// Everything is sent. Returns whether the other end has ended, too; `None` if that is known already.
-    fn note_sent(&mut self, slot: u32) -> Option<bool> {
+    pub(super) fn note_sent(&mut self, slot: u32) -> Option<bool> {
         let closed = self.sockets.get_mut(&slot)?;
         self.unsent_bytes -= closed.unsent.take()?;
         self.sent += 1;
@@ -135,14 +128,14 @@ impl Closing {
     }
 
     /// The other end sends no more. Returns whether everything is sent.
-    fn note_end(&mut self, slot: u32) -> bool {
+    pub(super) fn note_end(&mut self, slot: u32) -> bool {
         let Some(closed) = self.sockets.get_mut(&slot) else { return true };
         closed.ended = true;
         closed.unsent.is_none()
     }
 
     /// Bytes have been read and dropped; `false` if no more may be read.
-    fn note_dropped(&mut self, slot: u32, length: usize) -> bool {
+    pub(super) fn note_dropped(&mut self, slot: u32, length: usize) -> bool {
         let Some(closed) = self.sockets.get_mut(&slot) else { return false };
         closed.proceeds |= length >= MUCH;
         let left = closed.left.checked_sub(length);
@@ -150,7 +143,7 @@ impl Closing {
         left.is_some()
     }
 
-    fn reads(&self, slot: u32) -> bool {
+    pub(super) fn reads(&self, slot: u32) -> bool {
         self.sockets.get(&slot).is_some_and(|closed| !closed.ended)
     }
 
@@ -162,7 +155,7 @@ impl Closing {
     }
 
     /// The one to close next, where there are too many.
-    fn surplus(&self, is_one: impl Fn(Peer) -> bool) -> Option<Peer> {
+    pub(super) fn surplus(&self, is_one: impl Fn(Peer) -> bool) -> Option<Peer> {
         let unsent = self.sockets.len() - self.sent;
         let too_much = unsent > MOST_UNSENT || unsent > 1 && self.unsent_bytes > MOST_UNSENT_BYTES;
         let sent = match (self.sent > self.most_sent, too_much) {
@@ -172,197 +165,6 @@ impl Closing {
         };
         let is = |peer: Peer| self.sockets.get(&peer.slot).is_some_and(|closed| closed.unsent.is_none() == sent);
         self.order.iter().map(|(_, peer)| *peer).find(|peer| is(*peer) && is_one(*peer))
-    }
-}
-
-impl Port {
-    /// The engine closes a peer.
-    pub(super) fn ask_close(&mut self, peer: Peer, has_last_bytes: bool) {
-        let Some(slot) = self.peers.live(peer) else { return };
-        self.closing.ask(peer, slot, has_last_bytes);
-        // A connect under way is abandoned.
-        if slot.stage == Stage::Connecting || slot.stage == Stage::Detached {
-            slot.ready = Ready::Broken;
-        }
-        slot.stage = Stage::Lingering;
-    }
-
-    /// Closes the peers that were closed in this turn.
-    #[cold]
-    pub(super) fn finish_closing(&mut self) {
-        while let Some((peer, has_last_bytes)) = self.closing.asked.pop() {
-            self.say_closed(peer);
-            self.part(peer, false, has_last_bytes);
-        }
-    }
-
-    /// Closes a peer before the engine learns of it. `false` if the engine has no such peer.
-    pub(crate) fn close_peer(&mut self, peer: Peer, cause: Gone) -> bool {
-        let Some(slot) = self.peers.live(peer) else { return false };
-        if slot.stage == Stage::Connecting {
-            slot.ready = Ready::Broken;
-        }
-        // If the connection did not break, an error is TLS's, and its last bytes are the alert.
-        self.part(peer, cause == Gone::Eof, cause == Gone::Error);
-        true
-    }
-
-    /// The one way in which a connection is closed: its last bytes are sent first. `ended`: the other end has sent all.
-    fn part(&mut self, peer: Peer, ended: bool, has_last_bytes: bool) {
-        let Some(slot) = self.peers.get(peer) else { return };
-        let waits = slot.owes() || has_last_bytes && !ended;
-        if !waits || slot.socket.is_none() || slot.ready == Ready::Broken {
-            return self.drop_peer(peer);
-        }
-        slot.stage = Stage::Lingering;
-        if std::mem::take(&mut slot.held) {
-            self.ring_io.forget_held(peer.slot);
-        }
-        let tls = std::mem::replace(&mut slot.tls, NONE);
-        self.forget_tls(peer, tls);
-        let Some(slot) = self.peers.get(peer) else { return };
-        let unsent = Some(self.backlogs.length(slot));
-        self.closing.insert(peer, Closed::new(unsent, ended, self.now));
-        if !ended {
-            self.drop_input(peer);
-        }
-        self.note_progress(peer);
-        self.close_surplus();
-    }
-
-    /// Has a closed peer's input read.
-    fn drop_input(&mut self, peer: Peer) {
-        if !self.leave_pace(peer) {
-            self.watch_by_epoll(peer);
-        }
-        if self.peers.get(peer).is_some_and(|slot| slot.ready != Ready::Nothing) {
-            self.enqueue(peer);
-        }
-    }
-
-    /// A closed peer's output may all be sent: its stream ends.
-    pub(super) fn note_progress(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.get(peer).filter(|slot| !slot.owes()) else { return };
-        match self.closing.note_sent(peer.slot) {
-            Some(false) => {
-                let ends = slot.socket.as_ref().is_some_and(|socket| socket.end_stream().is_ok());
-                if !ends || self.shared.is_starved() {
-                    self.drop_peer(peer);
-                }
-            }
-            Some(true) => self.drop_peer(peer),
-            None => {}
-        }
-    }
-
-    /// The other end of a closed peer has sent everything.
-    pub(super) fn closed_ended(&mut self, peer: Peer) {
-        if self.closing.note_end(peer.slot) {
-            self.drop_peer(peer);
-        }
-    }
-
-    /// Bytes of a closed peer have come, and are dropped.
-    pub(super) fn dropped(&mut self, peer: Peer, length: usize) {
-        if !self.closing.note_dropped(peer.slot, length) {
-            self.drop_peer(peer);
-        }
-    }
-
-    /// Reads a closed peer once.
-    pub(crate) fn read_closed(&mut self, peer: Peer, scratch: &mut [u8]) {
-        let reads = self.closing.reads(peer.slot);
-        let Some(slot) = self.peers.get(peer).filter(|_| reads) else { return };
-        let Some(socket) = slot.socket.as_mut() else { return };
-        match socket.read(scratch) {
-            Ok(0) => self.closed_ended(peer),
-            Ok(length) => {
-                let again = length == scratch.len() || slot.ready > Ready::Bytes;
-                if again {
-                    self.enqueue(peer);
-                } else {
-                    slot.ready = Ready::Nothing;
-                }
-                self.dropped(peer, length);
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => slot.ready = Ready::Nothing,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => self.enqueue(peer),
-            Err(_) => self.drop_peer(peer),
-        }
-    }
-
-    /// Closes the sockets whose time has passed.
-    pub(crate) fn close_due(&mut self) {
-        loop {
-            let Port { closing, peers, now, .. } = self;
-            let Some(peer) = closing.due(*now, |peer| peers.is_lingering(peer)) else { return };
-            self.drop_peer(peer);
-        }
-    }
-
-    /// The process ends: closed peers get their last bytes, within a short time.
-    pub(crate) fn close_last(&mut self, scratch: &mut [u8]) {
-        let until = self.shared.clock.now() + LAST;
-        loop {
-            let peers: Vec<Peer> = self.closing.order.iter().map(|(_, peer)| *peer).collect();
-            let peers: Vec<Peer> = peers.into_iter().filter(|peer| self.peers.is_lingering(*peer)).collect();
-            let left = until.since(self.shared.clock.now());
-            if peers.is_empty() || left.is_zero() {
-                return;
-            }
-            let all_sent = self.closing.sent == self.closing.sockets.len();
-            let ready = self.await_any(&peers, if all_sent { left.min(QUIET) } else { left });
-            if ready.is_empty() {
-                return;
-            }
-            for peer in ready {
-                self.drain(peer);
-                self.read_closed(peer, scratch);
-            }
-        }
-    }
-
-    /// Those of these peers whose sockets have something to read, or room for what waits.
-    fn await_any(&self, peers: &[Peer], most: Span) -> Vec<Peer> {
-        let sockets = peers.iter().filter_map(|peer| {
-            let closed = self.closing.sockets.get(&peer.slot)?;
-            let mut events = PollFlags::empty();
-            events.set(PollFlags::IN, !closed.ended);
-            events.set(PollFlags::OUT, closed.unsent.is_some());
-            Some((*peer, PollFd::from_borrowed_fd(self.peers.socket(*peer)?.fd(), events)))
-        });
-        let (peers, mut sockets): (Vec<Peer>, Vec<PollFd<'_>>) = sockets.unzip();
-        let Ok(time) = Timespec::try_from(Duration::from_micros(most.micros())) else { return Vec::new() };
-        if poll(&mut sockets, Some(&time)).is_err() {
-            return Vec::new();
-        }
-        let is_ready = |(_, socket): &(Peer, PollFd<'_>)| !socket.revents().is_empty();
-        peers.into_iter().zip(sockets).filter(is_ready).map(|(peer, _)| peer).collect()
-    }
-
-    fn close_surplus(&mut self) {
-        loop {
-            let Port { closing, peers, .. } = self;
-            let is_one = |peer: Peer| peers.is_lingering(peer);
-            let Some(peer) = closing.surplus(is_one) else { break };
-            self.drop_peer(peer);
-        }
-        // Those that are gone take no room.
-        if self.closing.order.len() > 2 * self.closing.sockets.len() + MOST_SENT {
-            let Port { closing, peers, .. } = self;
-            closing.order.retain(|(_, peer)| peers.is_lingering(*peer));
-        }
-    }
-
-    /// Descriptors are lacking: closes the sockets that have sent everything.
-    pub(super) fn close_sent(&mut self) {
-        let peers: Vec<Peer> = self.closing.order.iter().map(|(_, peer)| *peer).collect();
-        for peer in peers {
-            let sent = self.closing.sockets.get(&peer.slot).is_some_and(|closed| closed.unsent.is_none());
-            if sent && self.peers.is_lingering(peer) {
-                self.drop_peer(peer);
-            }
-        }
     }
 }
 
@@ -404,7 +206,7 @@ mod tests {
     fn what_waits_is_bounded_in_bytes_and_in_number_but_for_the_last() {
         let mut closing = Closing::new(1);
         closing.insert(Peer::new(0, 0), closed(Some(2 * MOST_UNSENT_BYTES)));
-        assert_eq!(reduce(&mut closing), []);
+        assert!(reduce(&mut closing).is_empty());
         closing.insert(Peer::new(1, 0), closed(Some(1)));
         assert_eq!(reduce(&mut closing), [0]);
         (2..MOST_UNSENT as u32 + 3).for_each(|slot| closing.insert(Peer::new(slot, 0), closed(Some(1))));

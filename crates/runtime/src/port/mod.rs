@@ -5,6 +5,7 @@
 //! is delivered in a turn of its own. Decides nothing.
 
 mod accept;
+mod closed;
 mod closing;
 mod connect;
 mod connects;
