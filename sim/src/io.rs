@@ -427,7 +427,7 @@ impl Io for SimIo<'_> {
         let worker = self.worker;
         self.ctx.note(|| format!("w{worker} starts a TLS handshake with {peer:?}"));
         let received = match handshake {
-            Handshake::Accept { received } => received,
+            Handshake::Accept { received, .. } => received,
             Handshake::Connect { .. } => Vec::new(),
         };
         let Some(socket) = self.alive(peer, "handshake") else { return };

@@ -66,8 +66,11 @@ fn set_changes_the_encryption_of_servers_at_once_and_waits_for_files_that_fit() 
     fs::write(&file, authority).unwrap();
     set("server_tls_ca_file", &file.display().to_string());
     assert!(is_encrypted(&mut client));
-    set("server_tls_sslmode", "disable");
-    assert!(!is_encrypted(&mut client));
+    for less in ["server_tls_sslmode = 'disable'", "server_tls_ca_file = '/etc/hostname'"] {
+        let refused = site.weir().command(&format!("SET {less}")).unwrap_err();
+        assert!(format!("{refused:?}").contains("with less protection than now"), "{refused:?}");
+    }
+    assert!(is_encrypted(&mut client));
     let _ = fs::remove_file(file);
 }
 

@@ -287,3 +287,15 @@ fn a_new_certificate_is_for_new_clients_and_the_old_ones_stay() {
     drop(old.stdin.take());
     assert!(old.wait().unwrap().success());
 }
+
+#[test]
+fn a_client_whose_certificate_is_refused_reads_the_alert_by_epoll_and_by_io_uring() {
+    for io in ["epoll", "io_uring"] {
+        let setup = Setup::new(Mode::Transaction).general(&format!("io = \"{io}\""));
+        let stage = Stage::with("verify-full", setup);
+        // Of an authority with the same name and another key.
+        stage.refused(&stage.certified(&Certificates::new(), users::APP.name), "tlsv1 alert decrypt error");
+        stage.refused("sslmode=require sslcert=none", "certificate required");
+        stage.refused("sslmode=disable", "SSL required");
+    }
+}

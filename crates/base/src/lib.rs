@@ -1,10 +1,12 @@
-//! Types that several crates of Weir share: handles of peers, time as a value, addresses, a slab, printable text, and
-//! numbers with their nouns.
+//! Types that several crates of Weir share: handles of peers, time as a value, addresses, queues in turn by address, a
+//! slab, printable text, and numbers with their nouns.
 //!
 //! Owns no policy and no protocol. Nothing here does I/O or calls the operating system.
 
 mod addr;
+mod fair_queue;
 mod ids;
+mod origin;
 mod plural;
 mod policy;
 mod printable;
@@ -12,7 +14,9 @@ mod slab;
 mod time;
 
 pub use addr::{ClientAddr, Host, Target};
+pub use fair_queue::FairQueue;
 pub use ids::{Peer, WorkerId};
+pub use origin::Origin;
 pub use plural::plural;
 pub use policy::{OnDirty, PoolMode, UnknownPolicy};
 pub use printable::{Printable, is_hidden, prefix};

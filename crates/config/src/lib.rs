@@ -74,7 +74,7 @@ pub use pool_keys::{PoolKey, pool_key_table};
 pub use queries::{HIDDEN_QUERY, is_query};
 pub use reference::reference_markdown;
 pub use reload::{Change, Differences, differences, keep_restart_settings};
-pub use review::{Finding, HostLimits, Severity, max_servers, reserved_descriptors, review};
+pub use review::{CLOSING_DESCRIPTORS, Finding, HostLimits, Severity, max_servers, reserved_descriptors, review};
 pub use set::{SetError, apply_tls, is_about_tls, set};
 pub use show::{ShowRow, show};
 pub use users::{UserlistError, Users};

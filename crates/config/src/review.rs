@@ -21,13 +21,15 @@ use crate::table::{Section, Setting};
 const OTHER_DESCRIPTORS: u64 = 64;
 /// Connections beyond `max_clients`: clients that are refused, cancels, operators who may log in anyway.
 const BEYOND: u64 = 140;
+/// Sockets that wait for the other end to close, after their last bytes.
+pub const CLOSING_DESCRIPTORS: u64 = 100;
 
 /// The longest path of a Unix socket, in bytes: sockaddr_un has 108 with the final zero (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
 
 /// How many of `limit` descriptors are reserved for others than `max_clients` clients and the pools' servers.
 pub fn reserved_descriptors(limit: u64) -> u64 {
-    OTHER_DESCRIPTORS + BEYOND.min(limit / 8)
+    OTHER_DESCRIPTORS + (BEYOND + CLOSING_DESCRIPTORS).min(limit / 8)
 }
 
 /// The limits of the machine.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use weir_auth::{Ldap, Method};
 
+use crate::edit::find_exposure_by_set;
 use crate::kind::Kind;
 use crate::model::{Config, Pool};
 use crate::settings;
@@ -24,12 +25,14 @@ pub enum SetError {
     Fixed(String),
     /// The value is invalid.
     Unfit(String),
+    /// It would send a stored secret where, or in a way in which, it is not sent now.
+    Exposes(String),
 }
 
 impl SetError {
     /// The reason, in one line.
     pub fn reason(&self) -> &str {
-        let (SetError::Unknown(why) | SetError::Fixed(why) | SetError::Unfit(why)) = self;
+        let (SetError::Unknown(why) | SetError::Fixed(why) | SetError::Unfit(why) | SetError::Exposes(why)) = self;
         why
     }
 }
@@ -49,8 +52,16 @@ impl std::error::Error for SetError {}
 ///
 /// # Errors
 ///
-/// There is no such setting, it can't be changed while Weir runs, or the value is invalid.
+/// There is no such setting, it can't be changed while Weir runs, the value is invalid, or it exposes a stored secret.
 pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> {
+    let after = changed(config, key, value)?;
+    match find_exposure_by_set(config, &after) {
+        None => Ok(after),
+        Some(exposure) => Err(SetError::Exposes(format!("{}: change the file, and RELOAD", exposure.message))),
+    }
+}
+
+fn changed(config: &Config, key: &str, value: &str) -> Result<Config, SetError> {
     let setting = find_changeable(key)?;
     if ["auth.file", "auth.hba_file", "auth.ident_file"].contains(&setting.key().as_str()) {
         return Err(SetError::Fixed(format!(

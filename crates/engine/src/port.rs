@@ -7,7 +7,8 @@
 //!   then the engine gets [`Input::Blocked`], and [`Input::Drained`] when all of it is written. The engine must pause
 //!   the sender of a blocked peer's bytes, so the copy is bounded by the output of one turn.
 //! - After [`Io::close`] a peer's handle is dead for the engine: no further input names it. Queued bytes are still
-//!   written to the socket for a few seconds, then the socket is closed.
+//!   written to the socket as long as it takes any, for a minute at the most, and what its other end still sends is read and dropped: a reset would destroy
+//!   bytes that it has not read. Then the socket is closed.
 //! - After [`Input::Closed`] and [`Input::ConnectFailed`] the handle is dead too, and must not be closed again.
 //! - A connect always ends in exactly one of [`Input::Connected`], [`Input::ConnectFailed`] (or in [`Io::close`]).
 //! - Bytes that arrived before an end of file are delivered before [`Input::Closed`].
@@ -21,7 +22,7 @@ use std::sync::Arc;
 
 use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
 pub use weir_admin::{Request, Response};
-use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
+use weir_base::{ClientAddr, Host, Origin, Peer, Span, Target, WorkerId};
 use weir_config::{Config, SslMode};
 
 use crate::cluster::messages::Message;
@@ -176,6 +177,8 @@ pub enum Handshake {
     Accept {
         /// Bytes of the client's that belong to the handshake.
         received: Vec<u8>,
+        /// Where it comes from: handshakes take turns by it.
+        from: Origin,
     },
     /// With a server.
     Connect {
@@ -398,6 +401,10 @@ pub trait Io {
     fn look_up(&mut self, name: &Arc<str>);
     /// Closes a connection, after its queued output.
     fn close(&mut self, peer: Peer);
+    /// The same for one that was sent its last bytes in an earlier turn: it is given time to read them.
+    fn close_after_error(&mut self, peer: Peer) {
+        self.close(peer);
+    }
     /// Pauses reading from a peer.
     fn pause(&mut self, peer: Peer);
     /// Resumes reading from a peer; what arrived meanwhile is delivered.

@@ -300,6 +300,11 @@ impl Backlogs {
         self.keep(slot, std::iter::once(bytes))
     }
 
+    /// How many bytes of the peer in `slot` wait.
+    pub(crate) fn length(&self, slot: &Slot) -> usize {
+        self.all.get(slot.backlog).map_or(0, |backlog| backlog.bytes.len() - backlog.taken)
+    }
+
     /// Writes the backlog to the socket; drops the backlog when it is empty.
     pub(crate) fn offer(&mut self, slot: &mut Slot) -> io::Result<Offer> {
         let (Some(backlog), Some(socket)) = (self.all.get_mut(slot.backlog), slot.socket.as_mut()) else {

@@ -1,6 +1,6 @@
 //! The state that all workers of a process share. No query uses it.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::clock::Clock;
@@ -32,6 +32,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Whether descriptors are lacking.
+    #[inline]
+    pub(crate) fn is_starved(&self) -> bool {
+        self.starved.load(Ordering::Relaxed)
+    }
+
     /// Ends the process with `status`, unless it is ending already.
     pub(crate) fn end(&self, status: i32) {
         self.ending.end(status);

@@ -34,7 +34,7 @@ pub(crate) enum Stage {
     Detaching,
     /// Detached from the loop, ready to move to another worker.
     Detached,
-    /// Closed by the engine; its backlog is still written.
+    /// Closed; its output is still sent, its input dropped.
     Lingering,
 }
 
@@ -149,6 +149,12 @@ impl Slot {
         }
     }
 
+    /// Whether there is output of this turn.
+    #[inline]
+    pub(crate) fn has_output(&self) -> bool {
+        self.touched != NONE
+    }
+
     /// Whether there is output that is not sent yet: then the peer can't be closed or detached.
     #[inline]
     pub(crate) fn owes(&self) -> bool {
@@ -218,6 +224,22 @@ impl Peers {
     #[inline]
     pub(crate) fn live(&mut self, peer: Peer) -> Option<&mut Slot> {
         self.get(peer).filter(|slot| slot.stage != Stage::Lingering)
+    }
+
+    /// Whether the engine has closed `peer`, and its socket is open.
+    pub(crate) fn is_lingering(&self, peer: Peer) -> bool {
+        self.peek(peer).is_some_and(|slot| slot.stage == Stage::Lingering)
+    }
+
+    /// The socket of `peer`.
+    pub(crate) fn socket(&self, peer: Peer) -> Option<&Socket> {
+        self.peek(peer)?.socket.as_ref()
+    }
+
+    fn peek(&self, peer: Peer) -> Option<&Slot> {
+        let index = peer.slot as usize;
+        let slot = self.chunks.get(index / CHUNK).map(|chunk| &chunk[index % CHUNK]);
+        slot.filter(|slot| slot.generation == peer.generation && slot.stage != Stage::Vacant)
     }
 
     /// Frees a slot; returns its state.

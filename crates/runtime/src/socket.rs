@@ -79,6 +79,14 @@ impl Socket {
         }
     }
 
+    /// Sends the end of the stream; reading continues.
+    pub(crate) fn end_stream(&self) -> io::Result<()> {
+        match self {
+            Socket::Tcp(s) => s.shutdown(Shutdown::Write),
+            Socket::Unix(s) => s.shutdown(Shutdown::Write),
+        }
+    }
+
     pub(crate) fn is_tcp(&self) -> bool {
         matches!(self, Socket::Tcp(_))
     }

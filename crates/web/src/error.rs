@@ -162,7 +162,9 @@ impl ApiError {
             ApiError::TakenBack(_) | ApiError::NotSignalled(_) | ApiError::NoAdvice => StatusCode::CONFLICT,
             ApiError::Unknown(..) | ApiError::NoSuchPath => StatusCode::NOT_FOUND,
             ApiError::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
-            ApiError::Bad(_) | ApiError::InvalidSetting(SetError::Unfit(_)) => StatusCode::BAD_REQUEST,
+            ApiError::Bad(_) | ApiError::InvalidSetting(SetError::Unfit(_) | SetError::Exposes(_)) => {
+                StatusCode::BAD_REQUEST
+            }
             ApiError::InvalidSetting(SetError::Unknown(_)) => StatusCode::NOT_FOUND,
             ApiError::InvalidSetting(SetError::Fixed(_)) => StatusCode::CONFLICT,
             ApiError::Field(_, error) => error.status(),

@@ -1,5 +1,5 @@
-//! A stored secret stays where the file sends it, whatever an admin of the control plane changes: each key of a pool and
-//! each setting, with many values. Servers that record what they get ask the logins of each accepted change for a proof.
+//! A stored secret stays where the file sends it, whatever an admin of the control plane or of the console changes: each key
+//! of a pool and each setting, with many values. Servers that record what they get ask the logins of each accepted change for a proof.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use weir_config::{
-    Assignment, Config, Edit, Edits, Keys, Operation, Pool, Value, describe, find_exposure, find_password_source,
-    is_settable, load_with, pool_key_table, show,
+    Assignment, Config, Edit, Edits, Keys, Operation, Pool, SetError, Value, apply_tls, describe, find_exposure,
+    find_password_source, is_settable, load_with, pool_key_table, set, show,
 };
 
 use crate::pool_test::{Login, ask, login};
@@ -181,18 +181,25 @@ fn edits(servers: &Servers) -> Vec<Edit> {
             ]);
         }
     }
-    for row in show(&Config::default()).iter().filter(|row| is_settable(row.key)) {
-        let words = describe(row.key).map_or(&[][..], |text| text.words);
-        let texts = values(servers, words).into_iter().filter_map(|value| match value? {
-            Value::Text(text) => Some(text),
-            Value::Number(number) => Some(number.to_string()),
-            Value::Flag(flag) => Some(flag.to_string()),
-            Value::Fraction(_) | Value::List(_) => None,
-        });
-        edits.extend(texts.filter_map(|text| Assignment::new(row.key, &text).ok()).map(Edit::Setting));
-    }
+    let settings = settings(servers).into_iter().filter(|(key, _)| is_settable(key));
+    edits.extend(settings.filter_map(|(key, text)| Assignment::new(key, &text).ok()).map(Edit::Setting));
     edits.extend(["shop", "clients", "theirs"].map(|name| Edit::Pool(name.to_owned(), Operation::Drop)));
     edits
+}
+
+/// Each setting with many values, as a console writes them.
+fn settings(servers: &Servers) -> Vec<(&'static str, String)> {
+    let text = |value: Option<Value>| match value? {
+        Value::Text(text) => Some(text),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Flag(flag) => Some(flag.to_string()),
+        Value::Fraction(_) | Value::List(_) => None,
+    };
+    let all = show(&Config::default()).into_iter().flat_map(|row| {
+        let words = describe(row.key).map_or(&[][..], |text| text.words);
+        values(servers, words).into_iter().filter_map(text).map(move |text| (row.key, text))
+    });
+    all.collect()
 }
 
 /// Tries every login that this configuration leads to, at each server, with each request for a proof.
@@ -245,4 +252,33 @@ fn no_change_sends_a_stored_secret_elsewhere_or_in_another_way() {
         assert!(bad.is_empty(), "{edit:?}: {bad:?}");
     }
     assert!(accepted > 1_000 && refused > 20, "{accepted} accepted, {refused} refused");
+}
+
+#[test]
+fn no_set_of_the_console_sends_a_stored_secret_elsewhere_or_in_another_way() {
+    let servers = Servers::start();
+    let text = file(servers.port);
+    let before = load_with(Path::new("weir.toml"), &|_| Ok(text.clone()), &|_| None, &Edits::default());
+    let before = before.ok().expect("the file is valid");
+    let mut tried = BTreeSet::new();
+    let (mut accepted, mut refused) = (0, BTreeSet::new());
+    for (key, value) in settings(&servers) {
+        let after = match set(&before, key, &value) {
+            Ok(after) => after,
+            Err(SetError::Exposes(_)) => {
+                refused.insert(key);
+                continue;
+            }
+            Err(_) => continue,
+        };
+        // Without effect as long as its files don't fit.
+        let Ok(after) = apply_tls(&after) else { continue };
+        accepted += 1;
+        try_logins(&after, &mut tried);
+        let bad: Vec<Arrived> = servers.arrived.try_iter().filter(|arrived| *arrived != ("own", SASL)).collect();
+        assert!(bad.is_empty(), "SET {key} = {value}: {bad:?}");
+    }
+    assert!(accepted > 500, "{accepted} accepted");
+    let expected = ["auth_dbname", "require_auth", "server_tls_sslmode"];
+    assert!(expected.iter().all(|key| refused.contains(key)), "{refused:?} refused");
 }

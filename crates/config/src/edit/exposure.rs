@@ -1,6 +1,6 @@
-//! Where stored secrets may be sent: no change over the control plane sends a stored secret to a new target.
+//! Where stored secrets may be sent: no change over the control plane or the console sends a stored secret to a new target.
 //!
-//! An admin of the control plane may change pools, but must not learn the passwords in the file: moving a pool, or
+//! An admin of either may change pools or settings, but must not learn the passwords in the file: moving a pool, or
 //! making another one with its secret, requires that secret. So a change is refused that gives a stored secret a new
 //! host, port or user, that lets a server ask for it in more ways, that encrypts less, or that names a file or a variable
 //! to read a password from. The file itself, read at the start or by a RELOAD, belongs to the operator and is not checked
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weir_auth::{Method, RequireAuth};
 use weir_base::{Host, Target};
 
-use crate::model::{Config, Pool};
+use crate::model::{Config, Pool, SslMode};
 
 use super::{Edit, Keys, Operation, Value};
 
@@ -67,11 +67,23 @@ pub fn find_exposure(before: &Config, after: &Config, edit: &Edit) -> Option<Exp
         // Where a dropped pool answered an auth_query, another one may do so now.
         Edit::Pool(_, Operation::Drop) | Edit::Setting(_) | Edit::Restore(_) => (None, None),
     };
+    let gives = |pool: &str| {
+        if Some(pool) == name { gives(keys) } else { restores_with(edit, &format!("pools.{pool}.password")) }
+    };
+    find(before, after, gives)
+}
+
+/// The same for a change that gives no secret: the console's SET.
+pub(crate) fn find_exposure_by_set(before: &Config, after: &Config) -> Option<Exposure> {
+    find(before, after, |_| false)
+}
+
+/// `gives`: whether the change comes with the password of a pool.
+fn find(before: &Config, after: &Config, gives: impl Fn(&str) -> bool) -> Option<Exposure> {
     let known: Vec<Way<'_>> = routes(before).into_iter().map(|route| route.way).collect();
     let routes = routes(after);
     let given = |route: &Route<'_>| match route.way.secret {
-        Secret::OfPool(pool) if Some(pool) == name => gives(keys),
-        Secret::OfPool(pool) => restores_with(edit, &format!("pools.{pool}.password")),
+        Secret::OfPool(pool) => gives(pool),
         Secret::Listed(_) | Secret::Clients => false,
     };
     let allows = |way: &Way<'_>, require: RequireAuth| way.require.is_as_strict_as(require);
@@ -208,8 +220,10 @@ fn refusal(route: &Route<'_>) -> Exposure {
 
 /// Whether secrets would be sent over a network with weaker encryption than before.
 fn weaker(before: &Config, after: &Config, routes: &[Route<'_>]) -> Option<Exposure> {
-    let (old, new) = (&before.tls.server, &after.tls.server);
-    let worse = new.mode < old.mode || new.ca_file != old.ca_file;
+    let old = &before.tls.server;
+    let new = &after.pending_tls.as_deref().unwrap_or(&after.tls).server;
+    let trusts_others = old.mode >= SslMode::VerifyCa && new.ca_file != old.ca_file;
+    let worse = new.mode < old.mode || trusts_others;
     let leaves = |route: &Route<'_>| !matches!(route.way.target.host, Host::SocketDir(_));
     if !worse || !routes.iter().any(leaves) {
         return None;

@@ -25,6 +25,7 @@ use crate::table::Section;
 
 pub use assign::{Assignment, is_settable};
 pub use changes::{KeyChange, changes};
+pub(crate) use exposure::find_exposure_by_set;
 pub use exposure::{Exposure, find_exposure, find_password_source};
 pub use outline::{NotRestored, Restore, hide_queries, outline, outline_changes, restore};
 pub(crate) use overlay::lay_over;

@@ -40,7 +40,7 @@ fn what_was_understood_is_said() {
             "pool app: database app at db:5432 as user app, transaction mode, at most 20 servers",
             "pool own: database own at [::1]:5432 as each client's own user, session mode, for each user at most 20 \
              servers",
-            "10000 clients, 40 servers and 204 others fit into 20000 open files",
+            "10000 clients, 40 servers and 304 others fit into 20000 open files",
         ]
     );
     assert_eq!(complaints(&text), [""; 0]);
@@ -306,7 +306,7 @@ fn what_was_understood_of_an_ini_is_said() {
              servers",
             "any other pool: the database that the client names at fallback.example.com:6543 as each client's own user, \
              transaction mode, for each user at most 25 servers",
-            "5000 clients, 145 servers and 204 others fit into 20000 open files",
+            "5000 clients, 145 servers and 304 others fit into 20000 open files",
             "line 66: pkt_buf has no effect: connections hold no buffer between messages, and a worker reads with one \
              that is large enough",
             "line 67: sbuf_loopcnt has no effect: each connection gets one read per iteration, so that all are served",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_admin::{CommandError, NodePeers, Report};
-use weir_base::{ClientAddr, Target, Time};
+use weir_base::{ClientAddr, Origin, Target, Time};
 use weir_config::Config;
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
@@ -11,7 +11,6 @@ use weir_session::startup::StartupRequest;
 use crate::admin::paging::Paging;
 use crate::cluster::lending::LendingMessage;
 use crate::cluster::quota::{QuotaReply, QuotaRequest};
-use crate::entry::origin::Origin;
 use crate::entry::secret_query::{SecretQuery, UserSecret};
 use crate::secured::Secured;
 

@@ -1,7 +1,10 @@
 //! Secrets of users that `auth_file` does not list, on the worker of the clients that need them (auth_query).
 //!
-//! Owns one request for all clients of the same user and database, the clients that wait for its answer, and a cache
-//! of answers for `auth_query_cache`. Another pool's worker, maybe this one, runs the query (`auth_query`).
+//! Owns one request for all clients of the same user and database, the clients that wait for its answer or for their turn,
+//! and a cache of answers for `auth_query_cache`. Another pool's worker, maybe this one, runs the query (`auth_query`).
+//!
+//! Bounds: [`MAX_RUNNING`] requests have no answer yet, and [`MAX_WAITING`] clients wait for theirs, in turn by origin; further
+//! ones are refused, or the last one of an origin with more of them. A wait ends with `client_login_timeout`.
 //!
 //! Always true: a client waits for at most one request; an answer does not reveal whether its user exists.
 
@@ -9,17 +12,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_auth::{Mocks, Shape};
-use weir_base::{Peer, Time, WorkerId};
+use weir_base::{FairQueue, Origin, Peer, Time, WorkerId};
 use weir_config::{AuthLookup, Spread};
 use weir_session::Refusal;
 
 use crate::cluster::messages::{Message, Payload};
-use crate::common::Cx;
+use crate::common::{Cx, FollowUp};
 use crate::entry::secret_query::{SecretQuery, Subject, UserSecret};
 use crate::port::Io;
 
 /// The limits of cached answers, about users that exist, and about others.
 const MAX_KEPT: usize = 4096;
+/// Requests of this worker without an answer: no more than a pool answers at once.
+const MAX_RUNNING: usize = 32;
+/// The most clients that wait for their turn.
+const MAX_WAITING: usize = 1000;
 
 /// See the head of the file.
 #[derive(Default)]
@@ -27,6 +34,8 @@ pub(crate) struct AuthLookups {
     /// Requests without an answer yet.
     pending: HashMap<u64, Pending>,
     by_subject: HashMap<Subject, u64>,
+    /// Clients whose request waits for its turn.
+    waiting: FairQueue<Wanted>,
     /// Answers about existing users. Those about others are cached as long, but separately: invented names replace no
     /// real ones.
     kept: HashMap<Subject, Kept>,
@@ -41,6 +50,14 @@ struct Pending {
     /// The worker that runs it.
     at: WorkerId,
     clients: Vec<Peer>,
+}
+
+/// What a client waits for.
+struct Wanted {
+    subject: Subject,
+    lookup: AuthLookup,
+    /// The worker that will run it.
+    at: WorkerId,
 }
 
 struct Kept {
@@ -60,23 +77,43 @@ impl AuthLookups {
         self.mocks.clone().unwrap_or_else(|| Arc::new(Mocks::of_shape(usual)))
     }
 
-    /// A client waits for a secret, which is requested from worker `at`; ends with [`AuthLookups::answered`].
+    /// A client waits for a secret, which is requested from worker `at`; ends with [`AuthLookups::answered`]. Whether there
+    /// is room for it.
     pub(crate) fn ask<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
-        client: Peer,
+        (client, from): (Peer, Origin),
         subject: Subject,
         lookup: AuthLookup,
         at: WorkerId,
-    ) {
+    ) -> bool {
         if let Some(pending) = self.by_subject.get(&subject).and_then(|id| self.pending.get_mut(id)) {
-            return pending.clients.push(client);
+            pending.clients.push(client);
+            return true;
         }
-        let id = cx.common.next_id();
-        let query = SecretQuery { id, lookup, user: subject.1.clone() };
-        self.by_subject.insert(subject.clone(), id);
-        self.pending.insert(id, Pending { subject, at, clients: vec![client] });
-        cx.io.post(at, Message(Payload::LookUp(Box::new(query))), None);
+        if self.waiting.len() >= MAX_WAITING {
+            let Some(displaced) = self.waiting.displace(from, |_| true) else { return false };
+            cx.common.follow_up(FollowUp::Displaced(displaced));
+        }
+        self.waiting.push(from, client, Wanted { subject, lookup, at });
+        self.start(cx);
+        true
+    }
+
+    /// Sends as many requests as allowed.
+    fn start<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
+        while self.pending.len() < MAX_RUNNING {
+            let Some((client, Wanted { subject, lookup, at })) = self.waiting.take(|_| true) else { return };
+            if let Some(pending) = self.by_subject.get(&subject).and_then(|id| self.pending.get_mut(id)) {
+                pending.clients.push(client);
+                continue;
+            }
+            let id = cx.common.next_id();
+            let query = SecretQuery { id, lookup, user: subject.1.clone() };
+            self.by_subject.insert(subject.clone(), id);
+            self.pending.insert(id, Pending { subject, at, clients: vec![client] });
+            cx.io.post(at, Message(Payload::LookUp(Box::new(query))), None);
+        }
     }
 
     /// A request is answered: returns the clients that waited for it, which go on or are refused.
@@ -86,8 +123,10 @@ impl AuthLookups {
         id: u64,
         answer: &Result<UserSecret, Refusal>,
     ) -> Vec<Peer> {
-        let Some(pending) = self.pending.remove(&id) else { return Vec::new() };
+        let Some(mut pending) = self.pending.remove(&id) else { return Vec::new() };
         self.by_subject.remove(&pending.subject);
+        pending.clients.extend(self.waiting.take_all(|wanted| wanted.subject == pending.subject));
+        self.start(cx);
         if let Ok(answer) = answer {
             self.mocks = Some(answer.mocks.clone());
             let until = cx.now + cx.common.config().auth.query_cache;
@@ -108,6 +147,7 @@ impl AuthLookups {
 
     /// A waiting client has disconnected. A request without clients is withdrawn.
     pub(crate) fn leave<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: Peer, subject: &Subject) {
+        self.waiting.leave(client);
         let Some(id) = self.by_subject.get(subject).copied() else { return };
         let Some(pending) = self.pending.get_mut(&id) else { return };
         pending.clients.retain(|waiting| *waiting != client);
@@ -116,6 +156,7 @@ impl AuthLookups {
             self.pending.remove(&id);
             self.by_subject.remove(subject);
             cx.io.post(at, Message(Payload::LookUpNoMore(id)), None);
+            self.start(cx);
         }
     }
 

@@ -9,12 +9,11 @@
 
 use std::collections::HashMap;
 
-use weir_base::{ClientAddr, Span, Time};
+use weir_base::{ClientAddr, Origin, Span, Time};
 use weir_session::Refusal;
 
 use crate::cluster::messages::Payload;
 use crate::common::Cx;
-use crate::entry::origin::Origin;
 use crate::port::Io;
 
 /// The limit of origins.

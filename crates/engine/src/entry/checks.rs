@@ -9,12 +9,10 @@
 
 use std::sync::Arc;
 
-use weir_base::{Peer, Span};
+use weir_base::{FairQueue, Origin, Peer, Span};
 use weir_config::Config;
 
 use crate::common::{Cx, FollowUp, Job};
-use crate::entry::fair_queue::FairQueue;
-use crate::entry::origin::Origin;
 use crate::port::{Io, PasswordCheck, Work};
 
 /// Checks of this worker that helpers have at once. They wait for others most of the time.

@@ -9,12 +9,10 @@
 
 use std::collections::HashMap;
 
-use weir_base::Peer;
+use weir_base::{FairQueue, Origin, Peer};
 
 use crate::backends::connection::SaltedKey;
 use crate::common::{Cx, FollowUp, Job};
-use crate::entry::fair_queue::FairQueue;
-use crate::entry::origin::Origin;
 use crate::port::{Io, Work};
 
 /// The limit of cached results, unless more users are listed.

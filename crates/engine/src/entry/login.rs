@@ -9,7 +9,7 @@ use weir_admin::Role;
 use weir_auth::{
     Asked, ConnectionMethod, Demand, Exchange, Facts, Hba, Method, Mocks, Plan, ScramPolicy, Secret, Shape, Via, decide,
 };
-use weir_base::{ClientAddr, Peer, Time};
+use weir_base::{ClientAddr, Origin, Peer, Time};
 use weir_config::{Auth, AuthLookup, Config};
 use weir_pgwire::tag::front;
 use weir_pgwire::{HEAD, Head};
@@ -23,7 +23,6 @@ use crate::entry::auth_lookups::AuthLookups;
 use crate::entry::checks::{self, PasswordChecks};
 use crate::entry::hashing::{PasswordHashing, Requested};
 use crate::entry::login_log;
-use crate::entry::origin::Origin;
 use crate::entry::recent::Recent;
 use crate::entry::secret_query::UserSecret;
 use crate::entry::state::{Awaits, Hashing, LoginPhase, Whereabouts, Why, subject};

@@ -7,8 +7,7 @@
 //! - `auth_lookups`: secrets that are queried from a server. `auth_query`: the query.
 //! - `welcome`: what a client is sent that has logged in.
 //! - `login_log`: the log's lines about logins. `recent`: the last few values of something.
-//! - `fair_queue`: who waits for a helper.
-//! - `state`, `step`, `origin`, `secret_query`, `reported`: values that these parts take and return.
+//! - `state`, `step`, `secret_query`, `reported`: values that these parts take and return.
 //!
 //! Each part owns its fields, and returns the next step ([`step::EntryStep`]); `flows::login` carries it out.
 
@@ -17,11 +16,9 @@ pub(crate) mod auth_lookups;
 pub(crate) mod auth_query;
 pub(crate) mod auth_throttle;
 mod checks;
-mod fair_queue;
 mod hashing;
 pub(crate) mod login;
 pub(crate) mod login_log;
-pub(crate) mod origin;
 pub(crate) mod prelogin;
 mod recent;
 pub(crate) mod reported;

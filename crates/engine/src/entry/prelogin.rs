@@ -10,10 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use weir_base::{ClientAddr, Peer, Span, Time};
+use weir_base::{ClientAddr, Origin, Peer, Span, Time};
 use weir_session::Refusal;
 
-use crate::entry::origin::Origin;
 use crate::peers::{ClientPhase, ClientSlot, Peers};
 
 /// Bytes that each client may send in any case: startup packets and passwords are shorter.

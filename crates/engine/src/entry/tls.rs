@@ -2,7 +2,7 @@
 //!
 //! Clients on Unix sockets are never encrypted, and need not be (PgBouncer).
 
-use weir_base::ClientAddr;
+use weir_base::{ClientAddr, Origin};
 use weir_config::{Config, SslMode};
 
 use crate::common::Cx;
@@ -39,7 +39,7 @@ pub(super) fn requested<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> E
     }
     if offered {
         cx.io.send(client.peer, b"S");
-        cx.io.start_tls(client.peer, Handshake::Accept { received: Vec::new() });
+        cx.io.start_tls(client.peer, Handshake::Accept { received: Vec::new(), from: Origin::of(&client.addr) });
         client.phase = ClientPhase::Handshake(SslNegotiation::Request);
     } else {
         cx.io.send(client.peer, b"N");
@@ -53,7 +53,7 @@ pub(super) fn begun<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> Entry
         return EntryStep::Drop("a TLS handshake, and there is no TLS for this client");
     }
     let received = std::mem::take(&mut client.waiting);
-    cx.io.start_tls(client.peer, Handshake::Accept { received });
+    cx.io.start_tls(client.peer, Handshake::Accept { received, from: Origin::of(&client.addr) });
     client.phase = ClientPhase::Handshake(SslNegotiation::Direct);
     EntryStep::Read
 }

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use weir_base::{ClientAddr, Peer, Time};
+use weir_base::{ClientAddr, Origin, Peer, Time};
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
 
 use crate::cluster::messages::{ClientHandoff, Message, Payload};
 use crate::common::cx;
 use crate::engine::Engine;
-use crate::entry::origin::Origin;
 use crate::entry::state::Handoff;
 use crate::entry::step::EntryStep;
 use crate::entry::{arrive, tls};

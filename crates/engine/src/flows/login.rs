@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_base::{Peer, Time};
+use weir_base::{Origin, Peer, Time};
 use weir_config::{AuthLookup, FileFormat};
 use weir_pool::Acquire;
 use weir_session::startup::StartupRequest;
@@ -90,12 +90,14 @@ impl Engine {
         if self.admin.halt.is_disabled(&lookup.database) {
             return self.refuse(now, client, Refusal::AuthDatabaseDisabled(lookup.database), io);
         }
-        let (peer, subject) = (client.peer, subject(&request));
+        let (peer, from, subject) = (client.peer, Origin::of(&client.addr), subject(&request));
         client.phase = ClientPhase::AuthLookup(request);
         self.insert_waiting(client, io);
         let at = self.owner_of(&lookup.database, &lookup.user);
         let cx = cx!(self, now, io);
-        self.entry.lookups.ask(cx, peer, subject, lookup, at);
+        if !self.entry.lookups.ask(cx, (peer, from), subject, lookup, at) {
+            self.refuse_handle(now, peer, Refusal::TooManyLogins, io);
+        }
     }
 
     /// The error for a client whose user can't be looked up in a database. PgBouncer has one text for all such errors.

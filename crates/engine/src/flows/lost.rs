@@ -65,7 +65,7 @@ impl Engine {
         let seen = server.fatal_error.as_ref().is_some_and(|error| !matches!(error, Refusal::ServerUnexpected));
         if seen {
             // It has received the server's own error.
-            io.close(client.peer);
+            io.close_after_error(client.peer);
             return self.remove_client(now, client, "server conn crashed?", io);
         }
         let refusal = server.fatal_error.unwrap_or(Refusal::ServerLost);

@@ -392,3 +392,49 @@ fn a_query_runs_as_its_own_user_where_the_database_forces_another() {
     world.helped(config);
     assert!(world.is_open(server));
 }
+
+/// A client of this user from this address waits for an auth_query.
+fn stranger(world: &mut World, address: [u8; 4], user: &str) -> Peer {
+    let peer = world.visitor_from(ClientAddr::Tcp((std::net::Ipv4Addr::from(address), 5000).into()));
+    let mut startup = Vec::new();
+    put_front::startup(&mut startup, &[("user", user), ("database", "db")], 0);
+    world.bytes(peer, &startup);
+    peer
+}
+
+#[test]
+fn a_flood_of_unknown_users_from_one_address_delays_others_by_one_query_and_closes_its_own() {
+    let mut config = asking(1);
+    config.max_clients = 5_000;
+    let mut world = World::new(config);
+    let flood: Vec<Peer> = (0..1100).map(|n| stranger(&mut world, [192, 0, 2, 1], &format!("invented{n}"))).collect();
+    let refused = |world: &mut World| flood.iter().filter(|peer| !world.is_open(**peer)).count();
+    let before = refused(&mut world);
+    assert!((60..=100).contains(&before), "{before} are refused");
+    let ann = stranger(&mut world, [192, 0, 2, 2], "ann");
+    assert!(world.is_open(ann) && refused(&mut world) == before + 1, "the flood makes room");
+    let asker = world.server();
+    let mut queries = 0;
+    loop {
+        let received = world.received(asker);
+        queries += 1;
+        if says(&received, "ann") {
+            break;
+        }
+        world.bytes(asker, &no_user());
+        assert!(queries < 40, "others of its address are asked about first");
+    }
+    world.bytes(asker, &about("ann", Some("hush")));
+    assert!(!world.received(ann).is_empty(), "its password is requested");
+    // Whoever leaves makes room for the next one's query.
+    for peer in flood {
+        if world.is_open(peer) {
+            world.gone(peer);
+        }
+    }
+    stranger(&mut world, [192, 0, 2, 3], "bob");
+    // The one that was sent already has to be answered.
+    assert!(!says(&world.received(asker), "bob"));
+    world.bytes(asker, &no_user());
+    assert!(says(&world.received(asker), "bob"));
+}

@@ -17,11 +17,13 @@ impl Port {
             Ok(accepted) => accepted.map(|(socket, from)| (self.adopt(socket), from)),
             Err(error) => {
                 self.shared.starved.store(true, Ordering::Relaxed);
-                if listening.rest(self.now) {
+                let complains = listening.rest(self.now);
+                if complains {
                     let text =
                         format_args!("could not accept a client: {error}; clients wait until it is possible again");
                     self.shared.log.line(Level::Warning, text);
                 }
+                self.close_sent();
                 None
             }
         }

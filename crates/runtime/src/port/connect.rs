@@ -14,7 +14,7 @@ use weir_base::{Host, Peer, Span, Target};
 
 use super::Port;
 use super::connects::{Attempt, Connects, KnownName, MOST_KNOWN, tcp};
-use super::pending::{DueAction, PendingInput};
+use super::pending::PendingInput;
 use crate::dns::{Found, Query};
 use crate::slots::{NONE, Stage, Watch};
 use crate::socket::{Socket, connect_tcp, socket_path};
@@ -120,7 +120,7 @@ impl Port {
         match opened {
             Ok(socket) => self.connecting(peer, socket),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.later.push(Reverse((self.now + FULL_QUEUE, peer, DueAction::Connect)));
+                self.later.push(Reverse((self.now + FULL_QUEUE, peer)));
             }
             Err(error) => {
                 let error = failed.unwrap_or_else(|| error.to_string());

@@ -5,6 +5,8 @@
 //! is delivered in a turn of its own. Decides nothing.
 
 mod accept;
+mod closed;
+mod closing;
 mod connect;
 mod connects;
 mod pace;
@@ -23,10 +25,10 @@ use std::sync::atomic::Ordering;
 
 use mio::event::Event;
 use mio::{Interest, Poll};
-use weir_base::{Peer, Slab, Span, Target, Time, WorkerId};
+use weir_base::{Peer, Slab, Target, Time, WorkerId};
 use weir_config::{Config, Keepalive};
 use weir_engine::Message;
-use weir_engine::port::{About, Gone, Handshake, Io, Level, Response, Work};
+use weir_engine::port::{About, Handshake, Io, Level, Response, Work};
 
 use crate::helpers::HelperQueues;
 use crate::listen::Listening;
@@ -37,14 +39,12 @@ use crate::slots::{NONE, Outgoing, Peers, Reader, Ready, Removed, Slot, Stage, W
 use crate::socket::Socket;
 use crate::takeover::Given;
 use crate::tls::{Tls, TlsState};
+use closing::Closing;
 pub(crate) use connects::Connects;
 use pace::Pace;
-pub(crate) use pending::{DueAction, PendingInput};
+pub(crate) use pending::PendingInput;
 pub use ring_io::MakeRing;
 pub(crate) use ring_io::{EPOLL, RING_SIZE, RingIo, peer_of};
-
-/// How long the output of a closed peer is still written to its socket.
-const LINGER: Span = Span::from_secs(5);
 
 /// The sockets of one worker, and their state.
 pub(crate) struct Port {
@@ -61,11 +61,12 @@ pub(crate) struct Port {
     pub(crate) pending: VecDeque<PendingInput>,
     /// Peers to read without an event: their last read did not reach the end.
     pub(crate) runnable: VecDeque<Peer>,
-    closing: Vec<Peer>,
+    pub(crate) closing: Closing,
     /// The log must be written before this turn's output is sent.
     settles: bool,
     detaching: Vec<Peer>,
-    pub(crate) later: BinaryHeap<Reverse<(Time, Peer, DueAction)>>,
+    /// Connects to repeat.
+    pub(crate) later: BinaryHeap<Reverse<(Time, Peer)>>,
     pub(crate) ring_io: RingIo,
     pub(crate) pace: Pace,
     pub(crate) connects: Connects,
@@ -97,7 +98,7 @@ impl Port {
             tls_state: TlsState::default(),
             pending: VecDeque::new(),
             runnable: VecDeque::new(),
-            closing: Vec::new(),
+            closing: Closing::new(inbox.mailboxes.workers()),
             settles: false,
             detaching: Vec::new(),
             later: BinaryHeap::new(),
@@ -123,7 +124,7 @@ impl Port {
         if !self.tls_state.asked.is_empty() {
             self.finish_securing();
         }
-        if !self.closing.is_empty() {
+        if self.closing.is_asked() {
             self.finish_closing();
         }
         if !self.detaching.is_empty() {
@@ -227,18 +228,6 @@ impl Port {
         }
     }
 
-    fn finish_closing(&mut self) {
-        while let Some(peer) = self.closing.pop() {
-            self.say_closed(peer);
-            let Some(slot) = self.peers.get(peer) else { continue };
-            if !slot.owes() || slot.socket.is_none() || slot.ready == Ready::Broken {
-                self.drop_peer(peer);
-            } else {
-                self.later.push(Reverse((self.now + LINGER, peer, DueAction::Drop)));
-            }
-        }
-    }
-
     fn finish_detaching(&mut self) {
         let mut asked = std::mem::take(&mut self.detaching);
         asked.drain(..).for_each(|peer| self.take_out(peer));
@@ -269,8 +258,13 @@ impl Port {
         }
         let stage = slot.stage;
         match self.backlogs.offer(slot) {
-            Ok(Offer::Waits) => self.watch(peer, Watch::Both),
-            Ok(Offer::Drained) if stage == Stage::Lingering => self.drop_peer(peer),
+            Ok(Offer::Waits) => {
+                self.watch(peer, Watch::Both);
+                if stage == Stage::Lingering {
+                    self.closing.note_taken(peer.slot);
+                }
+            }
+            Ok(Offer::Drained) if stage == Stage::Lingering => self.note_progress(peer),
             Ok(Offer::Drained) => {
                 self.watch(peer, Watch::Reads);
                 self.pending.push_back(PendingInput::Drained(peer));
@@ -361,9 +355,10 @@ impl Port {
         self.forget_ring_io(peer, reader, held);
         self.backlogs.drop(backlog);
         if tls != NONE {
-            self.tls.remove(tls);
+            self.forget_tls(peer, tls);
         }
         self.connects.forget(peer);
+        self.closing.forget(peer.slot);
         if socket.is_some_and(|socket| self.close_socket(socket)) {
             self.room();
         }
@@ -375,19 +370,6 @@ impl Port {
         if starved.load(Ordering::Relaxed) && starved.swap(false, Ordering::Relaxed) {
             self.inbox.mailboxes.send(WorkerId(0), WorkerMessage::Room);
         }
-    }
-
-    /// Closes a peer before the engine learns of it. Unless its connection broke, its backlog is still written. `false`
-    /// if the engine has no such peer.
-    pub(crate) fn close_peer(&mut self, peer: Peer, cause: Gone) -> bool {
-        let Some(slot) = self.peers.live(peer) else { return false };
-        if slot.owes() && cause == Gone::Eof {
-            slot.stage = Stage::Lingering;
-            self.later.push(Reverse((self.now + LINGER, peer, DueAction::Drop)));
-        } else {
-            self.drop_peer(peer);
-        }
-        true
     }
 
     /// Notes an event of a socket; `true` if its bytes are to be read now.
@@ -409,6 +391,7 @@ impl Port {
         }
         match slot.stage {
             Stage::Lingering if event.is_error() => self.drop_peer(peer),
+            Stage::Lingering if slot.ready != Ready::Nothing => self.enqueue(peer),
             // An error is delivered to the engine also for a paused peer.
             Stage::Open | Stage::Detaching if event.is_error() => self.fail_peer(peer),
             // So is the end of its stream.
@@ -464,13 +447,11 @@ impl Io for Port {
     }
 
     fn close(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.live(peer) else { return };
-        // Output of this turn is written first, and a connect under way is abandoned.
-        if slot.stage == Stage::Connecting || slot.stage == Stage::Detached {
-            slot.ready = Ready::Broken;
-        }
-        slot.stage = Stage::Lingering;
-        self.closing.push(peer);
+        self.ask_close(peer, false);
+    }
+
+    fn close_after_error(&mut self, peer: Peer) {
+        self.ask_close(peer, true);
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Inputs that wait for the engine, and timers of peers.
+//! Inputs that wait for the engine.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,13 +18,4 @@ pub(crate) enum PendingInput {
     TlsFailed(Peer, String),
     ConnectFailed(Peer, String),
     Resolved(Arc<str>, Vec<IpAddr>, Span),
-}
-
-/// The action of a peer's timer, if the peer still exists.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum DueAction {
-    /// Drop the peer: the time for its remaining output is over.
-    Drop,
-    /// Repeat the connect to a Unix socket whose backlog was full.
-    Connect,
 }

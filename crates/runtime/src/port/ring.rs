@@ -234,6 +234,7 @@ impl Port {
         slot.reader = Reader::Epoll;
         match slot.stage {
             Stage::Lingering if slot.ready == Ready::Broken => self.drop_peer(peer),
+            Stage::Lingering => self.closed_ended(peer),
             Stage::Open if !slot.paused => self.enqueue(peer),
             Stage::Open | Stage::Detaching if slot.ready == Ready::Broken => self.fail_peer(peer),
             Stage::Open => {
@@ -256,7 +257,7 @@ impl Port {
             Stage::Open if !slot.paused && slot.ready == Ready::Nothing && !self.pace.knows(peer, self.now) => {
                 self.begin_reading(peer);
             }
-            Stage::Open => self.watch_by_epoll(peer),
+            Stage::Open | Stage::Lingering => self.watch_by_epoll(peer),
             _ => {}
         }
     }
@@ -291,17 +292,17 @@ impl Port {
         let Some(slot) = self.peers.get(peer) else { return };
         match slot.stage {
             _ if slot.backlog != NONE => self.drain(peer),
-            Stage::Lingering => self.drop_peer(peer),
+            Stage::Lingering => self.note_progress(peer),
             Stage::Detaching => self.take_out(peer),
             _ => {}
         }
     }
 
-    /// Stores bytes of a paused peer.
+    /// Stores bytes of a paused peer; drops those of a closed one.
     pub(crate) fn hold(&mut self, peer: Peer, bytes: &[u8]) {
         let Some(slot) = self.peers.get(peer) else { return };
         if slot.stage == Stage::Lingering {
-            return;
+            return self.dropped(peer, bytes.len());
         }
         if self.ring_io.hold(peer, slot, bytes) > HELD {
             self.leave_ring(peer);

@@ -35,9 +35,9 @@ impl Port {
         let contexts = self.shared.tls_contexts.now();
         let Some(slot) = self.peers.live(peer) else { return };
         let step = match handshake {
-            Handshake::Accept { received } => {
+            Handshake::Accept { received, from } => {
                 let charge = Charge::new(&self.tls_state.kept);
-                contexts.accept().map(|accept| HandshakeStep::accept(accept, received, charge))
+                contexts.accept().map(|accept| HandshakeStep::accept(accept, received, charge, from))
             }
             Handshake::Connect { host, mode, direct } => {
                 contexts.connect(mode, direct).map(|config| HandshakeStep::connect(config, host, mode))
@@ -71,35 +71,51 @@ impl Port {
     /// Queues a handshake's next step, now or when a helper has room.
     pub(crate) fn ask_step(&mut self, peer: Peer) {
         let Some(slot) = self.peers.get(peer) else { return };
-        let Some(Tls::Handshaking(Some(step))) = self.tls.get(slot.tls) else { return };
+        let Some(Tls::Handshaking(Some(step))) = self.tls.get_mut(slot.tls) else { return };
+        // More of it may have come since.
+        if std::mem::replace(&mut step.waits, true) {
+            return;
+        }
         let side = step.side();
-        let due = match side {
-            Side::Connect => &mut self.tls_state.due_servers,
-            Side::Accept => &mut self.tls_state.due_clients,
-        };
-        if due.len() >= MOST_DUE {
-            due.retain(|peer| self.peers.live(*peer).is_some());
+        match step.from() {
+            None => self.tls_state.due_servers.push_back(peer),
+            Some(from) => {
+                let due = &mut self.tls_state.due_clients;
+                let displaced = if due.len() >= MOST_DUE { due.displace(from, |()| true).or(Some(peer)) } else { None };
+                if displaced != Some(peer) {
+                    due.push(from, peer, ());
+                }
+                if let Some(displaced) = displaced {
+                    self.fail_handshake(displaced, "too many handshakes wait for their turn");
+                }
+            }
         }
-        if side == Side::Accept && due.len() >= MOST_DUE {
-            return self.fail_handshake(peer, "too many handshakes wait for their turn");
-        }
-        due.push_back(peer);
         self.ask_steps(side);
     }
 
     fn ask_steps(&mut self, side: Side) {
         while self.asking.may_step(side) {
             let due = match side {
-                Side::Connect => &mut self.tls_state.due_servers,
-                Side::Accept => &mut self.tls_state.due_clients,
+                Side::Connect => self.tls_state.due_servers.pop_front(),
+                Side::Accept => self.tls_state.due_clients.take(|()| true).map(|(peer, ())| peer),
             };
-            let Some(peer) = due.pop_front() else { return };
-            // Some may be closed meanwhile.
+            let Some(peer) = due else { return };
+            // A server may be closed meanwhile.
             let Some(slot) = self.peers.live(peer) else { continue };
             let Some(Tls::Handshaking(step)) = self.tls.get_mut(slot.tls) else { continue };
-            if let Some(step) = step.take() {
+            if let Some(mut step) = step.take() {
+                step.waits = false;
                 self.asking.step(peer, step);
             }
+        }
+    }
+
+    /// A peer's encryption is over.
+    pub(super) fn forget_tls(&mut self, peer: Peer, tls: u32) {
+        if let Some(Tls::Handshaking(Some(step))) = self.tls.remove(tls)
+            && step.waits
+        {
+            self.tls_state.due_clients.leave(peer);
         }
     }
 

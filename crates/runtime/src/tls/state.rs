@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use weir_base::Peer;
+use weir_base::{FairQueue, Peer};
 use weir_engine::port::Handshake;
 
 use super::session::Session;
@@ -31,9 +31,9 @@ impl Tls {
 pub(crate) struct TlsState {
     /// Handshakes requested in the turn.
     pub(crate) asked: Vec<(Peer, Handshake)>,
-    /// Peers whose step waits until a helper has room: servers, and clients.
+    /// Peers whose step waits until a helper has room: servers, and clients in turn by origin.
     pub(crate) due_servers: VecDeque<Peer>,
-    pub(crate) due_clients: VecDeque<Peer>,
+    pub(crate) due_clients: FairQueue<()>,
     /// The stored bytes of clients' handshakes beyond [`OWN_SHARE`].
     pub(crate) kept: Arc<AtomicUsize>,
     pub(crate) gather: Vec<u8>,

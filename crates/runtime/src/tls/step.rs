@@ -9,7 +9,7 @@ use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
 use rustls::{ClientConfig, CommonState};
-use weir_base::Host;
+use weir_base::{Host, Origin};
 use weir_config::SslMode;
 use weir_engine::port::{Certificate, Secured};
 
@@ -32,6 +32,10 @@ pub(crate) struct HandshakeStep {
     pub(crate) reply: Vec<u8>,
     /// A client's share of the limit of stored bytes.
     charge: Option<Charge>,
+    /// Where a client comes from.
+    from: Option<Origin>,
+    /// Whether it waits for a helper.
+    pub(crate) waits: bool,
 }
 
 /// The role in a handshake.
@@ -70,18 +74,39 @@ pub(crate) enum StepOutcome {
 }
 
 impl HandshakeStep {
-    pub(crate) fn accept(accept: Arc<Accept>, received: Vec<u8>, charge: Charge) -> HandshakeStep {
-        let charge = Some(charge);
-        HandshakeStep { side: Side::Accept, state: StepState::Accept(accept), received, reply: Vec::new(), charge }
+    pub(crate) fn accept(accept: Arc<Accept>, received: Vec<u8>, charge: Charge, from: Origin) -> HandshakeStep {
+        let (state, reply) = (StepState::Accept(accept), Vec::new());
+        HandshakeStep {
+            side: Side::Accept,
+            state,
+            received,
+            reply,
+            charge: Some(charge),
+            from: Some(from),
+            waits: false,
+        }
     }
 
     pub(crate) fn connect(config: Arc<ClientConfig>, host: Host, mode: SslMode) -> HandshakeStep {
         let state = StepState::Connect { config, host, mode };
-        HandshakeStep { side: Side::Connect, state, received: Vec::new(), reply: Vec::new(), charge: None }
+        HandshakeStep {
+            side: Side::Connect,
+            state,
+            received: Vec::new(),
+            reply: Vec::new(),
+            charge: None,
+            from: None,
+            waits: false,
+        }
     }
 
     pub(crate) fn side(&self) -> Side {
         self.side
+    }
+
+    /// Where a client comes from; none for a server.
+    pub(crate) fn from(&self) -> Option<Origin> {
+        self.from
     }
 
     /// Whether the stored bytes are within the limit.

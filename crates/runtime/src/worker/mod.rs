@@ -27,7 +27,7 @@ use crate::handler::Handler;
 use crate::listen::Listening;
 use crate::load::Load;
 use crate::mailbox::WorkerMessage;
-use crate::port::{self, DueAction, EPOLL, MakeRing, PendingInput, Port, RING_SIZE};
+use crate::port::{self, EPOLL, MakeRing, PendingInput, Port, RING_SIZE};
 use crate::shared::Ending;
 use crate::slots::{NONE, Ready, Stage, WAKER, peer_of};
 
@@ -69,6 +69,11 @@ impl<B: Handler> Worker<B> {
 
     /// Serves until the process ends; calls `begun` when the worker is ready.
     pub(crate) fn run(mut self, begun: impl FnOnce()) {
+        self.serve(begun);
+        self.port.close_last(&mut self.scratch);
+    }
+
+    fn serve(&mut self, begun: impl FnOnce()) {
         let Some(make_ring) = self.ring else {
             begun();
             return self.run_by_epoll();
@@ -141,6 +146,12 @@ impl<B: Handler> Worker<B> {
                 break;
             }
         }
+        ring.wait(Some(Duration::ZERO))?;
+        while let Some(completion) = ring.next() {
+            if let Completion::Sent { key, bytes, taken } = completion {
+                self.port.sent(port::peer_of(key), bytes, taken);
+            }
+        }
         Ok(())
     }
 
@@ -196,7 +207,7 @@ impl<B: Handler> Worker<B> {
         self.port.note_length(peer, bytes.len());
     }
 
-    fn run_by_epoll(mut self) {
+    fn run_by_epoll(&mut self) {
         let mut events = Events::with_capacity(EVENTS);
         let mut unheard = 0;
         while self.port.shared.ending.status().is_none() {
@@ -257,8 +268,8 @@ impl<B: Handler> Worker<B> {
         if !port.runnable.is_empty() || port.inbox.waits() || port.ring_io.unsent() > 0 {
             return Some(Duration::ZERO);
         }
-        let mut until = self.handler.next_deadline();
-        if let Some(Reverse((due, ..))) = port.later.peek() {
+        let mut until = self.handler.next_deadline().min(port.closing.deadline());
+        if let Some(Reverse((due, _))) = port.later.peek() {
             until = until.min(*due);
         }
         if let Some(listening) = &port.listening {
@@ -366,7 +377,10 @@ impl<B: Handler> Worker<B> {
                 }
             }
             ErrorKind::Interrupted => self.port.enqueue(peer),
-            _ => self.gone(peer, Gone::Error),
+            _ => {
+                slot.ready = Ready::Broken;
+                self.gone(peer, Gone::Error);
+            }
         }
     }
 
@@ -378,6 +392,8 @@ impl<B: Handler> Worker<B> {
             slot.queued = false;
             if slot.reads() && slot.ready != Ready::Nothing {
                 self.read(peer);
+            } else if slot.stage == Stage::Lingering {
+                self.port.read_closed(peer, &mut self.scratch);
             } else if slot.ready == Ready::Broken {
                 self.gone(peer, Gone::Error);
             } else if slot.ready == Ready::Ending && slot.stage == Stage::Open {
@@ -504,17 +520,15 @@ impl<B: Handler> Worker<B> {
     /// for the next round, which comes at once.
     fn keep_deadlines(&mut self, asked: Time) {
         let now = self.port.now;
-        while let Some(Reverse((due, peer, what))) = self.port.later.peek().copied() {
+        while let Some(Reverse((due, peer))) = self.port.later.peek().copied() {
             if due > now {
                 break;
             }
             self.port.later.pop();
-            match what {
-                DueAction::Drop => self.port.drop_peer(peer),
-                DueAction::Connect => self.port.try_connect(peer, None),
-            }
+            self.port.try_connect(peer, None);
             self.deliver_pending();
         }
+        self.port.close_due();
         if self.handler.next_deadline() <= asked {
             self.turn(Input::Tick);
         }

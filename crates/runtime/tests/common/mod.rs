@@ -176,6 +176,7 @@ pub(crate) trait DynIo {
     fn send(&mut self, to: Peer, bytes: &[u8]);
     fn connect(&mut self, to: &Target) -> Peer;
     fn close(&mut self, peer: Peer);
+    fn close_after_error(&mut self, peer: Peer);
     fn pause(&mut self, peer: Peer);
     fn resume(&mut self, peer: Peer);
     fn detach(&mut self, peer: Peer);
@@ -197,6 +198,9 @@ impl<I: Io> DynIo for I {
     }
     fn close(&mut self, peer: Peer) {
         Io::close(self, peer);
+    }
+    fn close_after_error(&mut self, peer: Peer) {
+        Io::close_after_error(self, peer);
     }
     fn pause(&mut self, peer: Peer) {
         Io::pause(self, peer);

@@ -9,6 +9,7 @@ mod envelopes;
 
 mod bulk;
 mod bytes;
+mod closing;
 mod deferred;
 mod edges;
 mod moving;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use weir_base::{Host, Peer, Time, WorkerId};
+use weir_base::{Host, Origin, Peer, Time, WorkerId};
 use weir_config::{Config, SslMode, TlsSide};
 use weir_engine::Message;
 use weir_engine::port::{Handshake, Input, Io, Secured};
@@ -22,14 +22,16 @@ use crate::certs::*;
 use crate::common::*;
 use crate::envelopes::Envelopes;
 
+const FROM: Origin = Origin::V4(1);
+
 /// An authority, its certificate for "localhost" and 127.0.0.1, and a configuration that uses it.
-struct Site {
+pub(crate) struct Site {
     folder: Folder,
-    authority: Authority,
-    config: Config,
+    pub(crate) authority: Authority,
+    pub(crate) config: Config,
 }
 
-fn site() -> Site {
+pub(crate) fn site() -> Site {
     let (folder, authority) = (Folder::new(), Authority::new("authority"));
     let signed = authority.sign("server", &["localhost", "127.0.0.1"], Holds::Now);
     let (key, cert) = authority.put(&folder, "server", signed);
@@ -41,7 +43,7 @@ fn site() -> Site {
 }
 
 impl Site {
-    fn plan(&self, workers: u16) -> Plan {
+    pub(crate) fn plan(&self, workers: u16) -> Plan {
         Plan { tls: TlsFiles::load(&self.config).unwrap(), ..plan(workers) }
     }
 
@@ -49,17 +51,17 @@ impl Site {
         start(self.plan(1), handler).unwrap()
     }
 
-    fn trust(&mut self) {
+    pub(crate) fn trust(&mut self) {
         self.config.tls.client.ca_file = Some(self.folder.path("ca.crt"));
     }
 
-    fn client_config(&self) -> ClientConfig {
+    pub(crate) fn client_config(&self) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.authority.pem.as_bytes()).unwrap()).unwrap();
         ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()
     }
 
-    fn client_config_with(&self, (key, cert): (String, String)) -> ClientConfig {
+    pub(crate) fn client_config_with(&self, (key, cert): (String, String)) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.authority.pem.as_bytes()).unwrap()).unwrap();
         let chain = vec![CertificateDer::from_pem_slice(cert.as_bytes()).unwrap()];
@@ -72,19 +74,19 @@ impl Site {
     }
 }
 
-fn encrypted(config: ClientConfig, stream: TcpStream) -> StreamOwned<ClientConnection, TcpStream> {
+pub(crate) fn encrypted(config: ClientConfig, stream: TcpStream) -> StreamOwned<ClientConnection, TcpStream> {
     let name = ServerName::try_from("localhost").unwrap();
     StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream)
 }
 
 /// Begins a handshake with each client, and sends back what it receives within it.
-struct Secure {
+pub(crate) struct Secure {
     event: Sender<String>,
     secured: Sender<Secured>,
 }
 
 impl Secure {
-    fn new() -> (Secure, Receiver<String>, Receiver<Secured>) {
+    pub(crate) fn new() -> (Secure, Receiver<String>, Receiver<Secured>) {
         let ((event, received), (secured, seen)) = (channel(), channel());
         (Secure { event, secured }, received, seen)
     }
@@ -94,7 +96,7 @@ impl Handler for Secure {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         let _ = self.event.send(event(&input));
         match input {
-            Input::Accepted { peer, .. } => io.start_tls(peer, Handshake::Accept { received: Vec::new() }),
+            Input::Accepted { peer, .. } => io.start_tls(peer, Handshake::Accept { received: Vec::new(), from: FROM }),
             Input::Secured { tls, .. } => drop(self.secured.send(*tls)),
             Input::Bytes { peer, bytes } if bytes == b"bye" => io.close(peer),
             Input::Bytes { peer, bytes } => io.forward(peer, 0..bytes.len()),
@@ -292,7 +294,7 @@ trait SecureIo: DynIo {
 
 impl<I: Io> SecureIo for I {
     fn accept_tls(&mut self, peer: Peer) {
-        self.start_tls(peer, Handshake::Accept { received: Vec::new() });
+        self.start_tls(peer, Handshake::Accept { received: Vec::new(), from: FROM });
     }
     fn connect_tls(&mut self, peer: Peer, host: Host, mode: SslMode, direct: bool) {
         self.start_tls(peer, Handshake::Connect { host, mode, direct });
@@ -468,7 +470,7 @@ struct Adopting {
 impl Handler for Adopting {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         match input {
-            Input::Accepted { peer, .. } => io.start_tls(peer, Handshake::Accept { received: Vec::new() }),
+            Input::Accepted { peer, .. } => io.start_tls(peer, Handshake::Accept { received: Vec::new(), from: FROM }),
             Input::Bytes { peer, bytes } => {
                 if bytes == b"adopt" {
                     io.adopt(&self.adopted);

@@ -1,13 +1,13 @@
-//! Clients that wait for one of few helpers, in turn by origin: a flood of one origin delays the others by one client each.
+//! Clients that wait for something scarce, in turn by origin: a flood of one origin delays the others by one client each.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use weir_base::Peer;
-
-use crate::entry::origin::Origin;
+use crate::ids::Peer;
+use crate::origin::Origin;
 
 /// Those that wait, each with what it waits for.
-pub(crate) struct FairQueue<T> {
+#[derive(Debug)]
+pub struct FairQueue<T> {
     waiting: BTreeMap<Origin, VecDeque<(Peer, T)>>,
     /// The origins of those that wait, the next one first.
     turns: VecDeque<Origin>,
@@ -21,17 +21,19 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    pub(crate) fn len(&self) -> usize {
+    /// How many wait.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
         self.length
     }
 
     /// How many wait for something of this kind.
-    pub(crate) fn count(&self, is_one: impl Fn(&T) -> bool) -> usize {
+    pub fn count(&self, is_one: impl Fn(&T) -> bool) -> usize {
         self.waiting.values().flatten().filter(|(_, item)| is_one(item)).count()
     }
 
     /// A client waits.
-    pub(crate) fn push(&mut self, origin: Origin, client: Peer, item: T) {
+    pub fn push(&mut self, origin: Origin, client: Peer, item: T) {
         let of_origin = self.waiting.entry(origin).or_default();
         if of_origin.is_empty() {
             self.turns.push_back(origin);
@@ -41,7 +43,7 @@ impl<T> FairQueue<T> {
     }
 
     /// The next one whose turn it is, of those that fit: of each origin the first.
-    pub(crate) fn take(&mut self, fits: impl Fn(&T) -> bool) -> Option<(Peer, T)> {
+    pub fn take(&mut self, fits: impl Fn(&T) -> bool) -> Option<(Peer, T)> {
         let found = self.turns.iter().enumerate().find_map(|(turn, origin)| {
             let at = self.waiting.get(origin)?.iter().position(|(_, item)| fits(item))?;
             Some((turn, *origin, at))
@@ -55,7 +57,7 @@ impl<T> FairQueue<T> {
 
     /// Where there is no room for a client of `from`: removes the last one of the origin with the most, if that has more; it
     /// must be refused. Only those count that wait for something of this kind.
-    pub(crate) fn displace(&mut self, from: Origin, is_one: impl Fn(&T) -> bool) -> Option<Peer> {
+    pub fn displace(&mut self, from: Origin, is_one: impl Fn(&T) -> bool) -> Option<Peer> {
         let count = |of_origin: &VecDeque<(Peer, T)>| of_origin.iter().filter(|(_, item)| is_one(item)).count();
         let own = self.waiting.get(&from).map_or(0, count);
         let counts = self.waiting.iter().map(|(origin, of_origin)| (count(of_origin), *origin));
@@ -64,8 +66,16 @@ impl<T> FairQueue<T> {
         self.remove(busiest, at).map(|(client, _)| client)
     }
 
+    /// Removes all that wait for something of this kind.
+    pub fn take_all(&mut self, is_one: impl Fn(&T) -> bool) -> Vec<Peer> {
+        let all = self.waiting.values().flatten().filter(|(_, item)| is_one(item)).map(|(client, _)| *client);
+        let all: Vec<Peer> = all.collect();
+        all.iter().for_each(|client| self.leave(*client));
+        all
+    }
+
     /// A client no longer waits.
-    pub(crate) fn leave(&mut self, client: Peer) {
+    pub fn leave(&mut self, client: Peer) {
         let position = |of_origin: &VecDeque<(Peer, T)>| of_origin.iter().position(|(waiting, _)| *waiting == client);
         let found = self.waiting.iter().find_map(|(origin, of_origin)| Some((*origin, position(of_origin)?)));
         found.and_then(|(origin, at)| self.remove(origin, at));
@@ -113,6 +123,13 @@ mod tests {
         let mut queue = queue();
         assert_eq!(taken(&mut queue, |item| item % 2 == 0), [0, 2, 4]);
         assert_eq!(taken(&mut queue, |_| true), [9, 1, 3]);
+    }
+
+    #[test]
+    fn all_of_a_kind_are_taken_whatever_their_origin() {
+        let mut queue = queue();
+        assert_eq!(queue.take_all(|item| *item > 3), [Peer::new(4, 1), Peer::new(9, 1)]);
+        assert_eq!((queue.len(), taken(&mut queue, |_| true)), (4, vec![0, 1, 2, 3]));
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use weir_base::ClientAddr;
+use crate::addr::ClientAddr;
 
 /// The unit by which failed logins, and connections without a login, are counted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// An IPv4 address.
     V4(u32),
     /// The first half of an IPv6 address: a client usually has all addresses with the same first half.
@@ -17,7 +17,7 @@ pub(crate) enum Origin {
 
 impl Origin {
     /// The origin of a client at this address.
-    pub(crate) fn of(address: &ClientAddr) -> Origin {
+    pub fn of(address: &ClientAddr) -> Origin {
         match address {
             ClientAddr::Tcp(from) => match from.ip().to_canonical() {
                 IpAddr::V4(ip) => Origin::V4(ip.to_bits()),
