@@ -10,7 +10,6 @@ mod dashboard;
 mod player;
 mod symptoms;
 
-use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use player::{play, play_on_server};
@@ -25,8 +24,7 @@ fn has(page: &str, programs: &[&str]) -> bool {
         command.status().is_ok_and(|status| status.success())
     };
     let Some(missing) = programs.iter().find(|program| !works(program)) else { return true };
-    // Not by eprintln!, which libtest hides as long as the test passes.
-    let _ = writeln!(std::io::stderr(), "{page}: skipped, `{missing}` does not work here");
+    weir_tests::skipped(&format!("{page}: `{missing}` does not work here"));
     false
 }
 
