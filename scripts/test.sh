@@ -249,7 +249,7 @@ elif [ "$ci" = no ]; then
     # Most of these tests wait for something, so more run at a time than there are processors.
     quick() { unit_tests && simulator 300; }
     beside quick
-    RUST_TEST_THREADS=$((3 * $(nproc))) postgres
+    RUST_TEST_THREADS=$((2 * $(nproc))) postgres
     beside_ends
 else
     beside step "Lints" cargo clippy --quiet "${real[@]}" --all-targets -- --deny warnings

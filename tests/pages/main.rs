@@ -48,6 +48,17 @@ fn the_pages_on_session_features_tls_sizing_and_metrics_work_when_pasted() {
 
 const SESSION_FEATURES: &str = "docs/howto/session-features.md";
 
+/// As a reader does it who has one machine, and who comes back.
+#[test]
+#[cfg_attr(not(feature = "long"), ignore = "fetches packages; runs with the feature long")]
+fn the_readme_the_tutorial_and_pages_on_frameworks_work_in_turn_and_again() {
+    let mut pages = vec!["docs/tutorial.md"];
+    let optional: [(&str, &[&str]); 2] =
+        [("docs/howto/node.md", &["node --version", "npm --version"]), ("docs/howto/go.md", &["go version"])];
+    pages.extend(optional.into_iter().filter(|(page, programs)| has(page, programs)).map(|(page, _)| page));
+    play_on_server(&[&["README.md"], &pages[..], &pages[..]].concat());
+}
+
 #[test]
 #[cfg_attr(not(feature = "long"), ignore = "fetches packages; runs with the feature long")]
 fn the_pages_on_python_work_when_pasted() {

@@ -35,7 +35,7 @@ mod wire;
 pub use build::weir_binary;
 pub use bulk::Bulk;
 pub use certificates::{Certificates, encrypting_postgres};
-pub use fault::{End, FaultProxy, Plan, Way};
+pub use fault::{End, FaultProxy, Plan, Way, may_lose_packets};
 pub use http::Api;
 pub use ini::Ini;
 pub use names::NameServer;
