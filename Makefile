@@ -12,8 +12,7 @@ help: ## List the targets
 	@echo "ARGS are passed on, as in: make demo ARGS='--seconds 5'"
 
 demo: ## Show Weir with traffic, on a temporary PostgreSQL (half a minute, then until Ctrl-C)
-	@$(CARGO) build -p weir -p weir-demo
-	@exec "$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/weir" demo $(ARGS)
+	@exec scripts/demo.sh $(ARGS)
 
 build: ## Build the optimised weir, weir-demo and weir-lab into target/release
 	WEIR_COMMIT="$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" $(CARGO) build --release -p weir -p weir-demo -p weir-lab
@@ -51,10 +50,10 @@ lab: ## Rerun the published experiments about pooling (ARGS='all --quick' is the
 lab-deps: ## Install the programs that the experiments compare: PgBouncer, Pgpool-II, MariaDB, Go, Node.js
 	@scripts/lab-deps.sh
 
-test: ## The tests that a change needs: lints, unit tests, real PostgreSQL, simulator
+test: ## The tests that a change needs: unit tests, real PostgreSQL, simulator (ARGS=--yes: may download PostgreSQL)
 	@scripts/test.sh $(ARGS)
 
-test-ci: ## The same and what CI runs: the other suites, both back ends, the panel in a browser
+test-ci: ## The same and what CI runs: lints, the other suites, both back ends, the panel in a browser
 	@scripts/test.sh --ci $(ARGS)
 
 test-all: ## All of that and the long tests: huge results, soak, more seeds

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the lab's experiments compare with, from the distribution: `make lab-deps`. What is here already is left as
-# it is. Nothing is started: a server that a package starts by itself is stopped and not started again at boot.
+# it is. No server of what is installed is started, now or at boot.
 set -uo pipefail
 
 has() {
@@ -36,6 +36,24 @@ if [ ${#missing[@]} -eq 0 ]; then
     exit 0
 fi
 
+# The services of these packages, which Debian enables.
+declare -A services=([pgbouncer]=pgbouncer [pgpool2]=pgpool2 [mariadb-server]=mariadb)
+
+# Takes a service out of the start of the machine, with systemd and without: deb-systemd-helper and update-rc.d work on files
+# alone, so it makes no difference whether systemd runs, as in a container.
+disable() {
+    if [ -x /usr/bin/deb-systemd-helper ]; then
+        as_root env DPKG_MAINTSCRIPT_PACKAGE="$2" deb-systemd-helper disable "$1.service" >/dev/null
+    fi
+    if [ -e "/etc/init.d/$1" ] && [ -x /usr/sbin/update-rc.d ]; then
+        as_root /usr/sbin/update-rc.d "$1" disable >/dev/null
+    fi
+    if command -v systemctl >/dev/null; then
+        as_root systemctl disable --quiet "$1.service" 2>/dev/null
+    fi
+    return 0
+}
+
 echo "installing ${missing[*]}"
 case $column in
 2)
@@ -46,6 +64,9 @@ case $column in
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
     status=$?
     [ "${ours-}" = yes ] && as_root rm -f $policy
+    for package in "${missing[@]}"; do
+        [ -n "${services[$package]-}" ] && disable "${services[$package]}" "$package"
+    done
     ;;
 3) as_root dnf install -y "${missing[@]}"; status=$? ;;
 4) as_root apk add "${missing[@]}"; status=$? ;;

@@ -1,36 +1,82 @@
 #!/usr/bin/env bash
-# What a change needs before it goes in. `make test`: formatting, lints, unit tests, real PostgreSQL, the simulator. Where CI is
-# set, and with --ci (`make test-ci`): the other suites, both back ends, and the panel in a browser. With --all
-# (`make test-all`): long tests and large numbers, too. It stops at the first step that fails. PostgreSQL is found, or
-# fetched, by the tests themselves. The last line says how many tests passed and failed.
+# What a change needs before it goes in. `make test`: unit tests, real PostgreSQL, the simulator. Where CI is set, and with --ci
+# (`make test-ci`): formatting, lints, slow tests, the other suites, both back ends, and the panel in a browser. With --all
+# (`make test-all`): long tests and large numbers, too. It stops at the first step that fails. What it needs is checked
+# first (scripts/needs.sh); a missing PostgreSQL is downloaded after a question, with --yes and in CI without. What can't
+# run here is left out with its reason. The last line says how many tests passed, failed and were ignored.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 all=no
 ci=no
-[ -n "${CI-}" ] && ci=yes
-case "${1-}" in
---all) all=yes ci=yes ;;
---ci) ci=yes ;;
-esac
-log=$(mktemp)
-unsteady=$(mktemp)
-beside=$(mktemp)
+yes=()
+[ -n "${CI-}" ] && ci=yes yes=(--yes)
+for word in "$@"; do
+    case $word in
+    --all) all=yes ci=yes ;;
+    --ci) ci=yes ;;
+    --yes) yes=(--yes) ;;
+    *)
+        echo "make test: ARGS are --yes, --ci and --all, not $word" >&2
+        exit 2
+        ;;
+    esac
+done
+target=test
+[ "$ci" = yes ] && target=test-ci
+[ "$all" = yes ] && target=test-all
+
+# Everything temporary is in one folder, which is looked into at the end, and removed. Other users may enter it: a root's
+# PostgreSQL runs as one.
+run=$(mktemp -d "${TMPDIR:-/tmp}/weir-run.XXXXXX")
+chmod 711 "$run"
+mkdir -m 1777 "$run/tmp"
+log=$run/log
+unsteady=$run/unsteady
+beside=$run/beside
+times=$run/times
+touch "$log" "$unsteady" "$beside" "$times"
 second=
-trap 'rm -f "$log" "$unsteady" "$beside"; [ -z "$second" ] || kill -- "-$second" 2>/dev/null' EXIT
+trap '[ -z "$second" ] || kill -- "-$second" 2>/dev/null; rm -rf "$run"' EXIT
+export TMPDIR=$run/tmp
+# There Weir makes its sockets for upgrades, which stay where a test kills it.
+export RUNTIME_DIRECTORY=$TMPDIR
 
 bold() {
     if [ -t 1 ] && [ -z "${NO_COLOR-}" ]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n%s\n' "$*"; fi
 }
 
-# The sums of what cargo's tests reported, a repeated test counted once.
+# The sums of what cargo's tests reported, a repeated test counted once. A test that can't run here passes, and prints a line
+# "skipped: what: why"; it counts as ignored.
 summary() {
     if [ -s "$unsteady" ]; then
         printf 'unsteady, having failed once and passed when repeated alone: %s\n' "$(paste -sd ' ' "$unsteady")"
     fi
+    grep -oE 'skipped: .*' "$log" | sort | uniq -c | sed -E 's/^ *1 //; s/^ *([0-9]+) (.*)/\2 (\1 times)/' || true
+    printf 'Seconds of each step: %s\n' "$(paste -sd ',' "$times" | sed 's/,/, /g')"
     awk -v again="$(wc -l <"$unsteady")" '
-         /^test result:/ { for (i = 2; i <= NF; i++) { if ($i ~ /^passed/) p += $(i-1); if ($i ~ /^failed/) f += $(i-1) } }
-         END { printf "%d passed, %d failed\n", p + again, f - again }' "$log"
+         /^test result:/ {
+             for (i = 2; i <= NF; i++) {
+                 if ($i ~ /^passed/) p += $(i-1)
+                 if ($i ~ /^failed/) f += $(i-1)
+                 if ($i ~ /^ignored/) g += $(i-1)
+             }
+         }
+         /skipped: / { s++ }
+         END { printf "%d passed, %d failed, %d ignored\n", p + again - s, f - again, g + s }' "$log"
+}
+
+# What tests have left in the temporary folder.
+leftovers() {
+    local left
+    # What ends a killed test's servers does so within a few seconds.
+    for _ in $(seq 40); do
+        left=$(find "$TMPDIR" -mindepth 1 -maxdepth 1 ! -name '*org.chromium.*' ! -name '.weir-*' | sort)
+        [ -z "$left" ] && return
+        sleep 0.25
+    done
+    printf 'Left in the temporary folder, and removed now: %s\n' "$(sed 's#.*/##' <<<"$left" | head -n 20 | paste -sd ' ')"
+    return 1
 }
 
 # The names of the tests that failed, as libtest lists them at the end of each program's output.
@@ -46,7 +92,7 @@ failed_programs() {
 give_up() {
     # What runs beside is waited for: it has something to say, too.
     [ -z "$second" ] || beside_ends || true
-    echo "make test: failed at \"$1\" after $2 s"
+    echo "make $target: failed at \"$1\" after $2 s"
     summary
     exit 1
 }
@@ -57,7 +103,12 @@ step() {
     bold "$title"
     echo "\$ $*"
     "$@" 2>&1 | tee -a "$log" || give_up "$title" $((SECONDS - began))
-    echo "($((SECONDS - began)) s)"
+    took "$title" $((SECONDS - began))
+}
+
+took() {
+    echo "($2 s)"
+    echo "$1 $2" >>"$times"
 }
 
 # `cargo test`. Up to five tests that fail are repeated once, alone: a busy machine can starve a test that waits for real
@@ -73,7 +124,7 @@ tests() {
         repeat "$output" "$@" || { rm -f "$output"; give_up "$title" $((SECONDS - began)); }
     fi
     rm -f "$output"
-    echo "($((SECONDS - began)) s)"
+    took "$title" $((SECONDS - began))
 }
 
 # Runs a step beside what follows; `beside_ends` prints its output, and fails if it has.
@@ -108,17 +159,19 @@ repeat() {
     for program in "${programs[@]}"; do
         bold "Once more, alone: $program: ${names[*]}"
         # shellcheck disable=SC2086  # a program is several words
-        cargo test --quiet ${program/#-p * --test/--workspace --test} "${features[@]}" -- --exact "${names[@]}" --test-threads=1 || return 1
+        # Of the package alone, cargo would not know the features of the others: the same selection, of that kind of program.
+        cargo test --quiet --workspace ${program#-p * } "${features[@]}" -- --exact "${names[@]}" --test-threads=1 || return 1
     done
     printf '%s\n' "${names[@]}" >>"$unsteady"
 }
 
-if ! command -v cargo >/dev/null; then
-    echo "make test: cargo is missing; install Rust from https://rustup.rs" >&2
-    exit 1
-fi
-cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
-cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+PATH="$PATH:${CARGO_HOME:-${HOME-}/.cargo}/bin"
+status=0
+scripts/needs.sh "$target" "${yes[@]}" || status=$?
+# 3: PostgreSQL can't run here, and has said why.
+case $status in 0) servers=yes ;; 3) servers=no ;; *) exit "$status" ;; esac
+# Some tests call psql and pgbench; where PostgreSQL was downloaded, they lie beside the server.
+[ "$servers" = no ] || PATH="$PATH:$("$(scripts/target.sh)/debug/weir-pglocal" --folder)"
 
 # Every build chooses the same packages and features: of a package alone, libraries would have other features, and be
 # built once more.
@@ -131,9 +184,20 @@ programs() {
         find "$folder" -mindepth 2 -maxdepth 2 -name main.rs 2>/dev/null
     done | sed -E 's#/main\.rs$##; s#\.rs$##; s#.*/#--test=#' | sort -u
 }
-# Those of every package but the two whose suites are named below.
-mapfile -t small < <(cargo metadata --format-version 1 --no-deps | grep -o '"manifest_path":"[^"]*/Cargo.toml"' |
-    sed -E 's#.*:"(.*)/Cargo.toml"#\1#' | grep -vE '/(tests|lab)$' | while read -r package; do programs "$package/tests"; done | sort -u)
+# Those of every package but the two whose suites are named below; without servers, those that start none.
+small=()
+for manifest in $(cargo metadata --format-version 1 --no-deps | grep -o '"manifest_path":"[^"]*/Cargo.toml"' | cut -d'"' -f4); do
+    package=${manifest%/Cargo.toml}
+    case $package in */tests | */lab) continue ;; esac
+    for program in $(programs "$package/tests"); do
+        file=$package/tests/${program#--test=}
+        if [ "$servers" = no ] && grep -qsE 'weir_pglocal|weir_tests' "$file.rs" "$file/main.rs"; then
+            echo "skipped: ${package##*/}/tests/${program#--test=}: PostgreSQL can't run here" | tee -a "$log"
+        else
+            small+=("$program")
+        fi
+    done
+done
 
 # The suites that run beside the largest one. PgBouncer's own is not part of this repository: a checkout of it is named by
 # PGBOUNCER_SOURCE.
@@ -146,27 +210,54 @@ other_suites() {
     fi
 }
 
-step "Formatting" cargo fmt --all --check -- --color never
-step "Build" cargo test --quiet --no-run "${real[@]}"
-WEIR_BIN=$(realpath "${CARGO_TARGET_DIR:-target}")/debug/weir
+if [ "$ci" = yes ]; then
+    cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+    cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+    step "Formatting" cargo fmt --all --check -- --color never
+fi
+step "Build" cargo test --no-run "${real[@]}"
+WEIR_BIN=$(realpath "$(scripts/target.sh)")/debug/weir
 export WEIR_BIN
-beside step "Lints" cargo clippy --quiet "${real[@]}" --all-targets -- --deny warnings
-tests "Unit tests, the simulator's, and which crate may use which" "${real[@]}" --lib --bins "${small[@]}"
-beside_ends
-simulator() {
-    step "The simulator" "$(dirname "$WEIR_BIN")/weir-sim" --seed 1 --count "${COUNT:-2000}"
+
+unit_tests() {
+    tests "Unit tests, the simulator's, and which crate may use which" "${real[@]}" --lib --bins "${small[@]}"
 }
 
-if [ "$ci" = yes ]; then
-    beside other_suites
+simulator() {
+    step "The simulator" "$(dirname "$WEIR_BIN")/weir-sim" --seed 1 --count "${COUNT:-$1}"
+}
+
+# The tests that take long are left to CI.
+postgres() {
+    local slow=() gone
+    mapfile -t slow < <(sed '/^#/d' scripts/slow-tests)
+    gone=$(cargo test --quiet "${real[@]}" --test postgres -- --list | sed -n 's/: test$//p' | sort | comm -13 - <(printf '%s\n' "${slow[@]}" | sort))
+    if [ -n "$gone" ]; then
+        echo "scripts/slow-tests names what is no test: $gone"
+        give_up "Real PostgreSQL" 0
+    fi
+    slow=("${slow[@]/#/--skip=}")
+    [ "$ci" = yes ] && slow=()
+    tests "Real PostgreSQL" "${real[@]}" --test postgres -- "${slow[@]}"
+}
+
+if [ "$servers" = no ]; then
+    unit_tests
+    simulator 300
+    echo "skipped: the tests with PostgreSQL: it can't run here" | tee -a "$log"
+elif [ "$ci" = no ]; then
+    # Most of these tests wait for something, so more run at a time than there are processors.
+    quick() { unit_tests && simulator 300; }
+    beside quick
+    RUST_TEST_THREADS=$((2 * $(nproc))) postgres
+    beside_ends
 else
-    beside simulator
-    # Alone, these tests mostly wait: twice as many at a time as there are processors.
-    export RUST_TEST_THREADS=$((2 * $(nproc)))
-fi
-tests "Real PostgreSQL" "${real[@]}" --test postgres
-beside_ends
-if [ "$ci" = yes ]; then
+    beside step "Lints" cargo clippy --quiet "${real[@]}" --all-targets -- --deny warnings
+    unit_tests
+    beside_ends
+    beside other_suites
+    RUST_TEST_THREADS=$(($(nproc) + 1)) postgres
+    beside_ends
     # Above, sockets are served by io_uring where the kernel has it. Here by epoll, as elsewhere: all of it with --all.
     export WEIR_TEST_IO=epoll
     mapfile -t runtime < <(programs crates/runtime/tests)
@@ -184,7 +275,7 @@ if [ "$ci" = yes ]; then
     if [ "$all" = yes ]; then
         step "The simulator" make --no-print-directory sim COUNT="${COUNT:-50000}"
     else
-        simulator
+        simulator 2000
     fi
     beside_ends
 fi
@@ -204,4 +295,7 @@ if [ "$all" = yes ]; then
 fi
 
 bold "All is well, after $((SECONDS / 60)) min $((SECONDS % 60)) s"
+clean=yes
+leftovers || clean=no
 summary
+[ "$clean" = yes ]

@@ -6,7 +6,6 @@
 mod bars;
 mod burst;
 mod certificate;
-mod consent;
 mod console;
 mod failure;
 mod live;
@@ -24,7 +23,8 @@ use weir_terminal::ColorWhen;
 
 const EXAMPLES: &str = "\
 Starts a temporary PostgreSQL that takes 100 connections, sends 150 clients straight at it, then
-the same 150 through Weir, and stays up for you to look at. Ctrl-C stops it; nothing is left behind.
+the same 150 through Weir, and stays up for you to look at. Ctrl-C stops it; nothing is left behind
+but a PostgreSQL that was downloaded: the last line says where.
 
 PostgreSQL's programs are looked for on this machine. Where there are none, you are asked before
 anything is downloaded or installed.

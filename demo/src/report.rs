@@ -4,6 +4,7 @@ use std::env;
 use std::path::Path;
 use std::time::Duration;
 
+use weir_pglocal::{Origin, Programs, cache_folder};
 use weir_terminal::{Term, print_line};
 
 use crate::bars::{bar, downsample, sparkline};
@@ -105,15 +106,26 @@ impl Report {
     /// Stops everything, and checks that the folder is gone before it reports that.
     pub(super) fn end(&self, servers: Servers) -> Result<(), Failure> {
         let folder = servers.folder().to_owned();
+        let stays = what_stays(servers.postgres().programs());
         drop(servers);
         if folder.exists() {
             return Err(Failure::new(format!("stopped, but {} could not be removed", folder.display())));
         }
         print_line(format_args!(
             "\n{}",
-            self.term.green("Stopped. Server, pooler and folder are gone; nothing is left behind.")
+            self.term.green(&format!("Stopped. Server, pooler and folder are gone; {stays}"))
         ));
         Ok(())
+    }
+}
+
+/// The end of the last line: a PostgreSQL that was downloaded, now or by an earlier run, is kept for the next.
+fn what_stays(programs: &Programs) -> String {
+    match (programs.origin(), cache_folder()) {
+        (Origin::Fetched, Some(folder)) => {
+            format!("what was downloaded stays for the next time. To remove it: rm -r {}", folder.display())
+        }
+        _ => "nothing is left behind.".to_owned(),
     }
 }
 

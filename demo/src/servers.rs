@@ -12,12 +12,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_pgclient::{Connection, Params};
-use weir_pglocal::{Auth, Options, Server, Signal, free_port, send_signal};
+use weir_pglocal::{Account, Auth, Consent, Options, Server, Signal, free_port, send_signal};
 
 use weir_terminal::print_line;
 
 use crate::certificate;
-use crate::consent::Consent;
 use crate::failure::Failure;
 
 /// How many clients connect at once: more than the server takes.
@@ -63,9 +62,10 @@ impl Servers {
     /// Starts PostgreSQL, on its usual port if that is free. Where it is not installed, `consent` decides whether to get it.
     pub(super) fn start(weir: Option<&Path>, consent: Consent) -> Result<Self, Failure> {
         let program = find_weir(weir)?;
+        Account::check().map_err(Failure::of)?;
         let mut announce = |line: &str| print_line(format_args!("  {line}"));
-        let programs =
-            weir_pglocal::find_with(&mut |offer| consent.decide(offer), &mut announce).map_err(Failure::of)?;
+        let programs = weir_pglocal::find_with(&mut |offer| consent.decide(offer, "weir demo --yes"), &mut announce)
+            .map_err(Failure::of)?;
         let options = Options { max_connections: MAX_CONNECTIONS, auth: Auth::ScramSha256, ..Options::default() };
         let usual = Options { port: Some(USUAL_PORT), ..options.clone() };
         let server = match is_free(USUAL_PORT).then(|| Server::start_with(programs.clone(), usual)) {
@@ -94,6 +94,8 @@ impl Servers {
             .arg(self.config())
             // The caretaker finds it by this folder if this process is killed before it has reported the process id.
             .current_dir(self.folder())
+            // Its socket for upgrades is made below this folder, and so goes with it.
+            .env("RUNTIME_DIRECTORY", self.folder())
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)

@@ -6,10 +6,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use weir_pglocal::Consent;
 use weir_terminal::{ColorWhen, Output, Term, print_line};
 
 use crate::burst;
-use crate::consent::Consent;
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::live;

@@ -14,6 +14,9 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 const SOON: Duration = Duration::from_secs(30);
 
+/// The beginning of the last line; what follows depends on whether PostgreSQL was downloaded.
+const ENDED: &str = "Stopped. Server, pooler and folder are gone;";
+
 fn start(arguments: &[&str]) -> Child {
     let mut command = Command::new(weir_tests::weir_binary());
     command.arg("demo").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -82,7 +85,7 @@ fn the_story_is_told_without_a_terminal() {
         "450 rows in the table: none lost",
         "/test-pool",
         " TPS ",
-        "nothing is left behind",
+        ENDED,
     ] {
         assert!(story.contains(said), "\"{said}\" is not in the story:\n{story}");
     }
@@ -132,7 +135,7 @@ fn the_panel_is_served_and_the_lines_to_copy_are_encrypted_beside_plain_clients(
         assert!(how.iter().any(|how| how.is_empty()), "the demo's own clients are plain: {rows:?}");
     }
     send_signal(demo.id(), Signal::SIGINT);
-    assert!(reader.lines().map_while(Result::ok).last().unwrap().contains("nothing is left behind"));
+    assert!(reader.lines().map_while(Result::ok).last().unwrap().contains(ENDED));
     assert!(demo.wait().unwrap().success());
 }
 
@@ -144,7 +147,7 @@ fn ctrl_c_ends_it_in_order() {
     send_signal(demo.id(), Signal::SIGINT);
     let rest: Vec<_> = reader.lines().map_while(Result::ok).collect();
     assert!(demo.wait().unwrap().success());
-    assert!(rest.last().unwrap().contains("nothing is left behind"), "{rest:?}");
+    assert!(rest.last().unwrap().contains(ENDED), "{rest:?}");
     assert!(!folder.exists());
     assert_eq!(processes_of(&folder), 0);
 }
@@ -174,10 +177,30 @@ fn a_demo_that_began_with_signals_ignored_ends_as_any_other() {
         let rest: Vec<_> = reader.lines().map_while(Result::ok).collect();
         let status = demo.wait().unwrap();
         if signal != Signal::SIGKILL {
-            assert!(status.success() && rest.last().unwrap().contains("nothing is left behind"), "{signal}: {rest:?}");
+            assert!(status.success() && rest.last().unwrap().contains(ENDED), "{signal}: {rest:?}");
         }
         assert!(is_gone_soon(&folder), "{signal}");
     }
+}
+
+/// `make` in a terminal window of its own leads the session: the kernel sends HUP to it alone, and it waits for the demo. Here a
+/// shell leads, which treats HUP as `make` does.
+#[test]
+fn the_end_of_the_terminal_ends_a_demo_whose_leader_waits_for_it() {
+    let _alone = ALONE.lock();
+    if Command::new("script").arg("--version").stdout(Stdio::null()).status().is_err() {
+        weir_tests::skipped("the demo whose terminal ends: there is no program `script`");
+        return;
+    }
+    let leader = format!("exec sh -c \"trap : HUP; '{}' demo --seconds 600; :\"", weir_tests::weir_binary().display());
+    let mut terminal = Command::new("script");
+    terminal.args(["--quiet", "--return", "--command", &leader, "/dev/null"]).env("NO_COLOR", "1");
+    let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (_, folder, _reader) = until_live(&mut terminal);
+    assert!(processes_of(&folder) > 1);
+    send_signal(terminal.id(), Signal::SIGKILL);
+    terminal.wait().unwrap();
+    assert!(is_gone_soon(&folder));
 }
 
 #[test]
@@ -229,7 +252,7 @@ fn a_busy_port_is_passed_by() {
     let mut demo = start(&["--seconds", "5"]);
     let (story, folder, reader) = until_live(&mut demo);
     assert!(story.contains("(5432 is taken)") && story.contains("(6432 is taken)"), "{story}");
-    assert!(reader.lines().map_while(Result::ok).last().unwrap().contains("nothing is left behind"));
+    assert!(reader.lines().map_while(Result::ok).last().unwrap().contains(ENDED));
     assert!(demo.wait().unwrap().success());
     assert!(!folder.exists());
 }

@@ -171,7 +171,7 @@ fn needed(programs: &[&str]) -> Option<(PathBuf, PathBuf)> {
     let weir = place::needed(programs)?;
     let chromium = browser::find();
     if chromium.is_none() {
-        eprintln!("skipped: this needs Chromium");
+        place::skipped("Chromium");
     }
     Some((weir, chromium?))
 }

@@ -10,7 +10,6 @@ mod dashboard;
 mod player;
 mod symptoms;
 
-use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use player::{play, play_on_server};
@@ -25,8 +24,7 @@ fn has(page: &str, programs: &[&str]) -> bool {
         command.status().is_ok_and(|status| status.success())
     };
     let Some(missing) = programs.iter().find(|program| !works(program)) else { return true };
-    // Not by eprintln!, which libtest hides as long as the test passes.
-    let _ = writeln!(std::io::stderr(), "{page}: skipped, `{missing}` does not work here");
+    weir_tests::skipped(&format!("{page}: `{missing}` does not work here"));
     false
 }
 
@@ -49,6 +47,17 @@ fn the_pages_on_session_features_tls_sizing_and_metrics_work_when_pasted() {
 }
 
 const SESSION_FEATURES: &str = "docs/howto/session-features.md";
+
+/// As a reader does it who has one machine, and who comes back.
+#[test]
+#[cfg_attr(not(feature = "long"), ignore = "fetches packages; runs with the feature long")]
+fn the_readme_the_tutorial_and_pages_on_frameworks_work_in_turn_and_again() {
+    let mut pages = vec!["docs/tutorial.md"];
+    let optional: [(&str, &[&str]); 2] =
+        [("docs/howto/node.md", &["node --version", "npm --version"]), ("docs/howto/go.md", &["go version"])];
+    pages.extend(optional.into_iter().filter(|(page, programs)| has(page, programs)).map(|(page, _)| page));
+    play_on_server(&[&["README.md"], &pages[..], &pages[..]].concat());
+}
 
 #[test]
 #[cfg_attr(not(feature = "long"), ignore = "fetches packages; runs with the feature long")]

@@ -53,7 +53,8 @@ impl Scene {
         let account = Account::to_drop_to().unwrap_or_else(|error| panic!("{error}"));
         let folder = TempFolder::owned_by(account.as_ref()).unwrap_or_else(|error| panic!("{error}"));
         let caretaker = Caretaker::of(folder.path()).unwrap_or_else(|error| panic!("{error}"));
-        let mut ports = vec![("5433", free_port()), ("6432", free_port()), ("8432", free_port())];
+        let mut ports: Vec<_> =
+            ["5433", "6432", "6433", "8432", "8433"].into_iter().map(|port| (port, free_port())).collect();
         ports.extend(server.as_ref().map(|server| ("5432", server.port().to_string())));
         Scene { folder, caretaker, account, server, ports }
     }
@@ -135,12 +136,19 @@ impl Scene {
             script += &format!("exec >{outputs}/{n} 2>&1\n{}echo $? >{outputs}/{n}.status\n", block.text);
             if block.text.contains("weir serve") {
                 // A reader takes longer to paste the next block than Weir to start.
-                let port = self.with_ports("6432");
+                let port = self.port_before(&blocks[..=n]);
                 script +=
                     &format!("for try in {{1..600}}; do (: </dev/tcp/127.0.0.1/{port}) && break; sleep 0.1; done\n");
             }
         }
         script + "exit 0\n"
+    }
+
+    /// Where the Weir listens whose file these blocks have written last.
+    fn port_before(&self, blocks: &[Block]) -> String {
+        let ports = ["6432", "6433"].map(|port| self.with_ports(port));
+        let found = |block: &Block| ports.iter().find(|port| block.text.contains(&format!("port = {port}\n"))).cloned();
+        blocks.iter().rev().find_map(found).expect("a page writes a file before it starts Weir")
     }
 
     /// What each Weir has logged where its page sends that to the terminal.

@@ -202,7 +202,7 @@ impl Drop for Alertmanager {
 fn a_real_alertmanager_takes_the_alert_and_its_end() {
     const PROGRAM: &str = "/usr/bin/prometheus-alertmanager";
     if !Path::new(PROGRAM).exists() {
-        eprintln!("skipped: there is no {PROGRAM}");
+        weir_tests::skipped(&format!("the test with Alertmanager: there is no {PROGRAM}"));
         return;
     }
     let (port, folder) =

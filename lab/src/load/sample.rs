@@ -264,14 +264,21 @@ mod tests {
         let (server, pooler) = (Some(busy.id()), Some(idle.id()));
         let sampler = Sampler::start(Watch { server, pooler, client: "sleep", ask: None, every });
         thread::sleep(Duration::from_millis(1400));
+        // On a busy machine it gets its turn later.
+        while proc::cpu(busy.id()).is_some_and(|ticks| ticks.total() < 50) {
+            thread::sleep(every);
+        }
         let samples = sampler.stop();
         for child in [&mut busy, &mut idle] {
             child.kill().unwrap();
             child.wait().unwrap();
         }
         assert!(samples.seconds > 1.0 && samples.server.cpu.len() > 3, "{samples:?}");
-        assert!(samples.server.cpu_seconds > 0.1 && samples.server.mean_cpu().unwrap() > 10.0, "{samples:?}");
-        assert!(samples.pooler.mean_cpu().unwrap() < 10.0, "{samples:?}");
+        assert!(
+            samples.server.cpu_seconds > 0.1 && samples.server.mean_cpu() > samples.pooler.mean_cpu(),
+            "{samples:?}"
+        );
+        assert!(samples.pooler.cpu_seconds < 0.1, "{samples:?}");
         assert_eq!(samples.pooler.peak_processes(), Some(1.0));
         assert!(samples.pooler.peak_memory().is_none_or(|bytes| bytes > 10_000.0), "{samples:?}");
         assert!(samples.client.peak_processes().is_some(), "{samples:?}");

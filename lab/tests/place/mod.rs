@@ -7,6 +7,7 @@ use std::collections::hash_map::RandomState;
 use std::env;
 use std::fs::{self, DirBuilder};
 use std::hash::{BuildHasher, Hasher};
+use std::io::{Write, stderr};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::{find_installed, restore_signals_for_children};
+use weir_pglocal::{find_here, restore_signals_for_children};
 
 const LAB: &str = env!("CARGO_BIN_EXE_weir-lab");
 
@@ -28,16 +29,21 @@ pub(crate) fn needed(programs: &[&str]) -> Option<PathBuf> {
     let here = |program: &&&str| env::split_paths(&path).any(|folder| folder.join(program).is_file());
     let lacking = if weir.is_none() {
         Some("a built weir (WEIR_LAB_TEST_WEIR names one)")
-    } else if find_installed().is_none() {
+    } else if find_here().is_none() {
         Some("PostgreSQL")
     } else {
         programs.iter().find(|program| !here(program)).copied()
     };
     if let Some(lacking) = lacking {
-        eprintln!("skipped: this needs {lacking}");
+        skipped(lacking);
         return None;
     }
     weir
+}
+
+/// Says that a test can't run here; not by eprintln!, which libtest hides.
+pub(crate) fn skipped(lacking: &str) {
+    let _ = writeln!(stderr(), "\nskipped: a test of the lab, which needs {lacking}");
 }
 
 /// A temporary folder for one lab, short enough for sockets, and accessible for the servers' user if we are root.

@@ -119,6 +119,10 @@ fn a_refused_connection_is_reset_and_a_stalled_one_goes_on_later() {
 
 #[test]
 fn lost_packets_are_not_acknowledged_and_arrive_later() {
+    if let Err(refused) = may_lose_packets() {
+        crate::skipped(&format!("lost packets: the kernel refuses the filter of a socket: {refused}"));
+        return;
+    }
     let proxy = FaultProxy::before(echo());
     let (mut socket, mut cut) = (connect(&proxy), connect(&proxy));
     for socket in [&mut socket, &mut cut] {

@@ -135,7 +135,7 @@ mod tests {
         for taken in [&first, &second, &third] {
             assert_eq!(make_folder(taken).unwrap_err().kind(), ErrorKind::PermissionDenied);
         }
-        assert!(is_public(&std::env::temp_dir()) && !is_public(&base.join("nowhere")));
+        assert!(is_public(&first) && !is_public(&base) && !is_public(&base.join("nowhere")));
         fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -2,11 +2,11 @@
 
 use std::io::{IsTerminal, Write, stderr, stdin};
 
-use weir_pglocal::{Error, Offer};
+use crate::{Error, HOW_TO_INSTALL, Offer};
 
 /// Who decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Consent {
+pub enum Consent {
     /// `--yes` was given: everything may be done.
     Given,
     /// A person at the terminal is asked.
@@ -16,7 +16,8 @@ pub(super) enum Consent {
 }
 
 impl Consent {
-    pub(super) fn new(yes: bool) -> Self {
+    /// `yes`: the command line has `--yes`.
+    pub fn new(yes: bool) -> Self {
         match yes {
             true => Consent::Given,
             false if stdin().is_terminal() && stderr().is_terminal() => Consent::Ask,
@@ -24,18 +25,17 @@ impl Consent {
         }
     }
 
-    /// Whether this may be done.
+    /// Whether this may be done; `with_yes` is the command that consents, for who has no terminal.
     ///
     /// # Errors
     ///
     /// There is no terminal to ask on; with what to do.
-    pub(super) fn decide(self, offer: &Offer) -> Result<bool, Error> {
+    pub fn decide(self, offer: &Offer, with_yes: &str) -> Result<bool, Error> {
         match self {
             Consent::Given => Ok(true),
             Consent::Unavailable => Err(Error::new(format!(
                 "there is no PostgreSQL on this machine, and no terminal to ask whether to get it.\n\
-                 With --yes, this would be done: {offer}.\n{}",
-                weir_pglocal::HOW_TO_INSTALL
+                 With `{with_yes}`, this would be done: {offer}.\n{HOW_TO_INSTALL}"
             ))),
             Consent::Ask => {
                 eprint!("There is no PostgreSQL on this machine. {offer}? [y/N] ");
@@ -56,6 +56,14 @@ fn is_yes(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_terminal_nothing_is_done_and_the_command_that_consents_is_named() {
+        let offer = Offer::of("Do it");
+        let error = Consent::Unavailable.decide(&offer, "make demo ARGS=--yes").unwrap_err().to_string();
+        assert!(error.contains("With `make demo ARGS=--yes`, this would be done: Do it."), "{error}");
+        assert!(Consent::Given.decide(&offer, "x").unwrap());
+    }
 
     #[test]
     fn only_a_clear_yes_is_one() {
