@@ -82,6 +82,16 @@ impl CommandError {
             _ => None,
         }
     }
+
+    /// The error's HINT field, if it has one.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            CommandError::Invalid(_) => Some("This is the pooler's console. For SQL, connect to a pool's database."),
+            CommandError::AdminNeeded => Some("Log in as a user of admin_users."),
+            CommandError::ExtendedProtocol => Some("Send commands by the simple protocol, as psql does."),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for CommandError {

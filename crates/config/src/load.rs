@@ -355,6 +355,7 @@ impl Loader<'_> {
         let host = Host::parse(text.trim());
         let hint = match &host {
             Host::Name(name) if name.starts_with('@') => "abstract Unix sockets are not supported; name a folder",
+            Host::Name(name) if names_port(name) => "write the port as \"port\", and the host alone as \"host\"",
             Host::Name(name) if name.contains(':') || name.starts_with('[') => {
                 "write the address without brackets, and the port as \"port\""
             }
@@ -446,4 +447,8 @@ fn may_do_without_users(config: &Config) -> bool {
         || !config.cluster.etcd.is_empty()
         || config.auth.query_user.is_some()
         || matches!(config.auth.method, Method::Trust | Method::Any | Method::Hba | Method::Ldap | Method::Pam)
+}
+/// Whether a text is a host and its port, as in a URL.
+fn names_port(text: &str) -> bool {
+    text.split_once(':').is_some_and(|(host, port)| !host.starts_with('[') && port.parse::<u16>().is_ok())
 }

@@ -34,6 +34,7 @@ mod mailbox;
 mod output;
 mod passwords;
 mod port;
+mod port_owner;
 mod rounds;
 mod serve;
 mod shared;

@@ -23,6 +23,7 @@ use weir_base::{ClientAddr, Span, Time};
 use weir_config::Listen;
 use weir_uring::defer_accept;
 
+use crate::port_owner;
 use crate::slots::WAKER;
 use crate::socket::{Socket, socket_path, tune};
 use crate::socket_file::{FileUsers, SocketFile, remove_stale, stream_socket, unix_address};
@@ -368,6 +369,7 @@ fn bind_tcp_all(addresses: &[SocketAddr], plan: &Listen) -> Result<(Vec<TcpListe
     for address in addresses {
         match bind_tcp(*address, plan) {
             Ok(listener) => bound.push(listener),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => skipped.push(in_use(address)),
             Err(error) => skipped.push(refused(address, &error)),
         }
     }
@@ -406,9 +408,20 @@ fn bind_unix(path: &Path, plan: &Listen, users: &FileUsers) -> io::Result<Listen
     Ok(Listener::Unix(UnixListener::from_std(socket.into()), Some(file)))
 }
 
+/// One line that says who has a port already.
+fn in_use(address: &SocketAddr) -> StartError {
+    let by = port_owner::owner(address.port());
+    let stop = if by.is_some() { "it" } else { "the program that listens there" };
+    let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+    StartError::new(format!(
+        "can't listen on {address}: the address is in use{by}; stop {stop}, or set another port ([listen] port; listen_port in an ini)"
+    ))
+}
+
 /// One line that says what could not be listened on, why, and what to do.
 fn refused(what: &dyn fmt::Display, error: &io::Error) -> StartError {
     let advice = match error.kind() {
+        // Of a Unix socket.
         ErrorKind::AddrInUse => {
             "the address is in use; stop the program that listens there, or set another port".into()
         }

@@ -61,7 +61,10 @@ pub enum Refusal {
     /// The login was not finished in time.
     LoginTimeout,
     /// The login was not finished in time, since no server of the pool has ever been reached.
-    LoginTimeoutServerDown,
+    LoginTimeoutServerDown {
+        /// The pool, its servers, and why none was reached, in sentences.
+        detail: String,
+    },
     /// More clients are logging in than can be verified in time.
     TooManyLogins,
     /// All client connections are taken.
@@ -205,7 +208,7 @@ impl Refusal {
             | Refusal::Protocol(_)
             | Refusal::TransactionInStatementMode => "08P01",
             Refusal::BadParameter(_) => "22023",
-            Refusal::LoginTimeout | Refusal::LoginTimeoutServerDown => "08P01",
+            Refusal::LoginTimeout | Refusal::LoginTimeoutServerDown { .. } => "08P01",
             Refusal::TooManyLogins
             | Refusal::TooManyClients
             | Refusal::TooManyDatabaseClients
@@ -243,7 +246,7 @@ impl Refusal {
             Refusal::ServerDown { .. }
             | Refusal::ServerLost
             | Refusal::ServerUnexpected
-            | Refusal::LoginTimeoutServerDown => Class::ServerDown,
+            | Refusal::LoginTimeoutServerDown { .. } => Class::ServerDown,
             Refusal::TooManyLogins
             | Refusal::TooManyClients
             | Refusal::TooManyDatabaseClients
@@ -289,6 +292,7 @@ impl Refusal {
             Refusal::QueryWaitTimeout { detail, .. }
             | Refusal::WaitQueryTimeout { detail, .. }
             | Refusal::ServerDown { detail, .. }
+            | Refusal::LoginTimeoutServerDown { detail }
             | Refusal::NotOwner { detail }
             | Refusal::NoConsoleUser { detail }
                 if !detail.is_empty() =>
@@ -306,6 +310,15 @@ impl Refusal {
             }
             Refusal::UnsupportedParameter(_) | Refusal::UnsupportedOption(_) => {
                 Some("Add it to ignore_startup_parameters or track_extra_parameters.")
+            }
+            Refusal::PasswordFailed | Refusal::SaslFailed | Refusal::EmptyPassword | Refusal::TrustFailed => Some(
+                "The client's own user or password is refused here, by the pooler, not by PostgreSQL: see the auth file, or \
+                 auth_query. The pooler's log has more.",
+            ),
+            Refusal::LdapFailed | Refusal::PamFailed => Some("The pooler's log has the reason."),
+            Refusal::NotAllowed => Some("The console is for users of admin_users and stats_users."),
+            Refusal::LoginTimeoutServerDown { .. } => {
+                Some("Start PostgreSQL, or correct the host and port of the pool. The pooler's log has each attempt.")
             }
             Refusal::EncryptionRequired => Some("Connect with sslmode=require, or a stricter one."),
             Refusal::TooManyLogins => Some("Try again in a moment."),
@@ -331,6 +344,10 @@ impl Refusal {
             }
             Refusal::ServerDown { sqlstate, detail, .. } if !detail.is_empty() && sqlstate == "28000" => {
                 Some("Allow the pooler's address and user in the server's pg_hba.conf.")
+            }
+            // A login that is not tried again for a waiting client.
+            Refusal::ServerDown { sqlstate, detail, .. } if !detail.is_empty() && sqlstate == NO_SERVER => {
+                Some("Correct the pool's settings if it persists. The pooler's log has each attempt.")
             }
             // What the server itself refuses (a database that does not exist, a password) stays refused.
             Refusal::ServerDown { sqlstate, .. }
@@ -373,7 +390,7 @@ impl fmt::Display for Refusal {
             Refusal::NoRule => f.write_str("no authentication method is found"),
             Refusal::NoForcedUser | Refusal::BadConfig => f.write_str("bouncer config error"),
             Refusal::LoginTimeout => f.write_str("client_login_timeout"),
-            Refusal::LoginTimeoutServerDown => f.write_str("client_login_timeout (server down)"),
+            Refusal::LoginTimeoutServerDown { .. } => f.write_str("client_login_timeout (server down)"),
             Refusal::TooManyLogins => f.write_str("too many clients are logging in at once"),
             Refusal::TooManyClients => f.write_str("no more connections allowed (max_client_conn)"),
             Refusal::TooManyDatabaseClients => f.write_str("client connections exceeded (max_db_client_connections)"),

@@ -27,6 +27,27 @@ pub struct ServerError {
     pub message: String,
 }
 
+/// What a client reads before the reason of a login that failed without an answer of the server's (PgBouncer).
+const LOGIN_FAILED: &str = "server login failed: ";
+
+impl ServerError {
+    /// Of a login, for which the server has sent no error: its SQLSTATE is that of a connection that failed.
+    pub(crate) fn of_login(why: &str) -> ServerError {
+        ServerError { sqlstate: "08006".into(), message: format!("{LOGIN_FAILED}{why}") }
+    }
+
+    /// Why a login failed, where what failed is said already.
+    pub fn reason(&self) -> &str {
+        self.message.strip_prefix(LOGIN_FAILED).unwrap_or(&self.message)
+    }
+
+    /// The same with what failed, said once.
+    pub fn of_own_login(self) -> ServerError {
+        let message = format!("{LOGIN_FAILED}{}", self.reason());
+        ServerError { message, ..self }
+    }
+}
+
 /// What an error says of the statements on a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Statements {

@@ -302,5 +302,5 @@ fn method_of(auth: Auth<'_>) -> Option<ServerMethod> {
 }
 
 fn failed(why: &str) -> ServerLoginStep {
-    ServerLoginStep::Failed(ServerError { sqlstate: "08006".into(), message: format!("server login failed: {why}") })
+    ServerLoginStep::Failed(ServerError::of_login(why))
 }

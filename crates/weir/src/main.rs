@@ -5,6 +5,7 @@
 
 mod account;
 mod activity;
+mod api_address;
 mod capacity;
 mod check;
 mod cluster;

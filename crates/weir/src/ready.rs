@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use weir_base::Printable;
 use weir_web::HttpRequest;
 
+use crate::api_address;
 use crate::failure::Failure;
 use crate::outgoing;
 
@@ -16,6 +17,7 @@ weir.toml, and no login.
 
 Examples:
   weir ready                          new clients are accepted: /readyz
+  weir ready weir.toml                the same, at the address under [web] of the file
   weir ready --alive                  it runs, even if paused or about to end: /healthz
   weir ready https://db1:8432 --ca-file ca.crt
                                       an encrypted API, with a certificate of your own authority";
@@ -23,8 +25,8 @@ Examples:
 /// The arguments of `weir ready`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
-    /// Where the API is ([web] address and port)
-    #[arg(default_value = "http://127.0.0.1:8432")]
+    /// Where the API is: its URL, or the file of its Weir
+    #[arg(value_name = "URL|FILE", default_value = "http://127.0.0.1:8432")]
     url: String,
     /// Ask only whether it runs
     #[arg(long)]
@@ -36,7 +38,7 @@ pub(crate) struct Arguments {
 
 /// Asks once.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let url = arguments.url.trim_end_matches('/');
+    let url = api_address::url(&arguments.url)?;
     let path = if arguments.alive { "healthz" } else { "readyz" };
     let request = HttpRequest {
         url: format!("{url}/{path}"),
@@ -44,11 +46,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         body: None,
         ca_file: arguments.ca_file.clone(),
     };
-    let answer = outgoing::sender()(&request).map_err(|error| Failure::at(url, error))?;
+    let answer = outgoing::sender()(&request).map_err(|error| Failure::at(&url, error))?;
     let said = String::from_utf8_lossy(&answer.body);
     let first = Printable(said.lines().next().unwrap_or_default());
     if answer.status != 200 {
-        return Err(Failure::at(url, format!("{}: {first}", answer.status)));
+        return Err(Failure::at(&url, format!("{}: {first}", answer.status)));
     }
     println!("{first}");
     Ok(())

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::api_address;
 use crate::color::Color;
 use crate::events::Stream;
 use crate::failure::Failure;
@@ -26,8 +27,8 @@ const REQUEST_PAUSE: Duration = Duration::from_secs(2);
 /// The arguments of `weir top`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
-    /// Where the API is ([web] address and port)
-    #[arg(default_value = "http://127.0.0.1:8432")]
+    /// Where the API is: its URL, or the file of its Weir
+    #[arg(value_name = "URL|FILE", default_value = "http://127.0.0.1:8432")]
     url: String,
     /// The authority of its certificate, PEM [default: those of this machine]
     #[arg(long, value_name = "FILE")]
@@ -53,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let term = arguments.color.term();
     let once = arguments.once || !stdout().is_terminal();
     let paints = term.output == Output::Terminal && !once;
-    let (base, ca_file) = (&arguments.url, arguments.ca_file.as_deref());
+    let (base, ca_file) = (&api_address::url(&arguments.url)?, arguments.ca_file.as_deref());
     if arguments.statements {
         let source = Statements::new(base, ca_file, arguments.pools).map_err(Failure::Message)?;
         return repeat(base, paints, once, |width| source.lines(width));
@@ -62,9 +63,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let source = Cluster::new(base, ca_file, arguments.pools).map_err(Failure::Message)?;
         return repeat(base, paints, once, |width| source.lines(width));
     }
-    let url = format!("{}/api/v1/events?limit={}", arguments.url.trim_end_matches('/'), arguments.pools);
+    let url = format!("{base}/api/v1/events?limit={}", arguments.pools);
     let stream = Stream::new(&url, arguments.ca_file.as_deref()).map_err(Failure::Message)?;
-    let slow = paints.then(|| Slow::watch(&arguments.url, arguments.ca_file.as_deref())).transpose();
+    let slow = paints.then(|| Slow::watch(base, arguments.ca_file.as_deref())).transpose();
     let slow = slow.map_err(Failure::Message)?;
     let mut shown = false;
     loop {
@@ -76,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                     show(&with_incidents(&event, &incidents, term, room(paints)), paints);
                     if slow.is_none() {
                         // Each may ask the server of a pool, which may not answer: what is known does not wait for it.
-                        let incidents = slow::now(&arguments.url, arguments.ca_file.as_deref()).unwrap_or_default();
+                        let incidents = slow::now(base, arguments.ca_file.as_deref()).unwrap_or_default();
                         show(&below(&incidents, term, usize::MAX), paints);
                     }
                     (shown, received) = (true, true);
@@ -94,9 +95,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         };
         // After the first figures it retries; before them an error, such as a wrong address, ends it.
         if !shown || once {
-            return Err(unreachable(&arguments.url, &problem));
+            return Err(unreachable(base, &problem));
         }
-        show(&[term.yellow(&format!("{}: {problem}; trying again", arguments.url))], paints);
+        show(&[term.yellow(&format!("{base}: {problem}; trying again"))], paints);
         sleep(RETRY_PAUSE);
     }
 }

@@ -492,7 +492,7 @@ fn mistakes_of_the_first_hour_are_named_with_a_way_out() {
         ),
         (
             format!("[listen]\nport = {port}\n{good}"),
-            format!("can't listen on 127.0.0.1:{port}: the address is in use; stop the program"),
+            format!("can't listen on 127.0.0.1:{port}: the address is in use by "),
         ),
         (
             format!("[listen]\nport = {port}\naddress = []\nunix_socket_dir = \"{}\"\n{good}", long.display()),

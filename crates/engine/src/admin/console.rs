@@ -188,6 +188,6 @@ fn with_notice(message: &str, detail: Option<&str>, tag: &str) -> Vec<u8> {
 
 fn put_error(buffer: &mut Vec<u8>, error: &CommandError) {
     let message = error.to_string();
-    let (sqlstate, detail) = (error.sqlstate(), error.detail());
-    put_back::error(buffer, &ErrorFields { severity: "ERROR", sqlstate, message: &message, detail, hint: None });
+    let (sqlstate, detail, hint) = (error.sqlstate(), error.detail(), error.hint());
+    put_back::error(buffer, &ErrorFields { severity: "ERROR", sqlstate, message: &message, detail, hint });
 }

@@ -283,14 +283,18 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<bool, &'static str> {
 /// The error for a client of a pool whose login at a server failed: it also names the login, since the client knows
 /// neither the server nor the user there.
 pub(crate) fn refusal(slot: &PoolSlot, error: ServerError) -> Refusal {
+    Refusal::ServerDown { sqlstate: error.sqlstate, message: error.message, detail: failed_for(slot) }
+}
+
+/// Which login failed, in a sentence.
+pub(crate) fn failed_for(slot: &PoolSlot) -> String {
     let (config, user) = (&slot.config, &slot.user);
-    let detail = format!(
+    format!(
         "The pooler could not log in for pool \"{}\": server {}, database \"{}\", user \"{user}\".",
         slot.name,
         config.places(),
         config.database
-    );
-    Refusal::ServerDown { sqlstate: error.sqlstate, message: error.message, detail }
+    )
 }
 
 /// An error of Weir, where the server has sent none.

@@ -5,6 +5,7 @@ use weir_base::{Peer, Time, WorkerId};
 use weir_session::Refusal;
 
 use crate::admin::gather::Caller;
+use crate::backends::login;
 use crate::cluster::messages::WorkerCommand;
 use crate::common::FollowUp;
 use crate::engine::{Engine, period};
@@ -105,7 +106,11 @@ impl Engine {
             {
                 self.take_last_welcome(now, client, io);
             }
-            ClientPhase::Welcome(_) => self.refuse(now, client, Refusal::LoginTimeoutServerDown, io),
+            ClientPhase::Welcome(_) => {
+                let (_, why) = self.cause_of_wait(now, client.pool);
+                let detail = format!("{} {why}", login::failed_for(self.pools.get(client.pool)));
+                self.refuse(now, client, Refusal::LoginTimeoutServerDown { detail }, io);
+            }
             _ => self.refuse(now, client, Refusal::LoginTimeout, io),
         }
     }

@@ -139,8 +139,7 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(server.pool));
         self.log_server_end(now, server, LOGIN_FAILED, io);
         let Some(client) = self.peers.take_client(owner) else { return };
-        let message = format!("server login failed: {}", error.message);
-        let refusal = login::refusal(self.pools.get(server.pool), ServerError { message, ..error });
+        let refusal = login::refusal(self.pools.get(server.pool), error.of_own_login());
         self.refuse_because(now, client, refusal, LOGIN_FAILED, io);
     }
 

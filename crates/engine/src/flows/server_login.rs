@@ -320,7 +320,11 @@ impl Engine {
     ) {
         let slot = self.pools.get(server.pool);
         let (name, user, host) = (&slot.name, &slot.user, server.connection.target());
-        log(Level::Warning, format_args!("{name}/{user}@{host}: server login failed: {severity}{}", error.message), io);
+        log(
+            Level::Warning,
+            format_args!("{name}/{user}@{host}: server login failed: {severity}{}", error.reason()),
+            io,
+        );
         if self.common.config().log.disconnections {
             let age = self.common.now().since(server.connection.connected_at()).micros() / 1_000_000;
             let why = match reached {

@@ -188,7 +188,9 @@ fn a_client_that_logs_in_waits_no_longer_than_a_login_may_take() {
     let mut world = World::new(config);
     let client = world.arrival("ann", "db");
     away_for(&mut world, Span::from_secs(5));
-    assert!(says(&world.received(client), "client_login_timeout (server down)"));
+    let received = world.received(client);
+    assert!(says(&received, "client_login_timeout (server down)") && says(&received, "HStart PostgreSQL, or correct"));
+    assert!(says(&received, "DThe pooler could not log in for pool \"db\"") && says(&received, "connection refused"));
 }
 
 #[test]

@@ -71,7 +71,10 @@ impl Contexts {
                 Some(file) => Some(Arc::new(trust(file)?)),
                 None if verifies(server.mode) => {
                     let mode = server.mode;
-                    return Err(format!("server_tls_sslmode = {mode} needs server_tls_ca_file; set it"));
+                    return Err(format!(
+                        "{mode} needs an authority to verify the server by: set ca_file under [tls.server] (server_tls_ca_file \
+                         in an ini)"
+                    ));
                 }
                 None => None,
             };

@@ -196,10 +196,14 @@ fn a_port_in_use_starts_nothing_and_says_what_to_do() {
     plan.listen.port = taken.local_addr().unwrap().port();
     let text = start(plan, |_| script(|_, _, _| Time::NEVER)).err().unwrap().to_string();
     let address = taken.local_addr().unwrap();
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap();
+    let name = name.trim();
     assert_eq!(
         text,
         format!(
-            "can't listen on {address}: the address is in use; stop the program that listens there, or set another port"
+            "can't listen on {address}: the address is in use by {name} (process {}); stop it, or set another port \
+             ([listen] port; listen_port in an ini)",
+            std::process::id()
         )
     );
 }

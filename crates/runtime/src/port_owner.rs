@@ -1,0 +1,66 @@
+//! Which program listens on a port of this machine, for the message that the port is in use.
+//!
+//! Source: proc(5), /proc/net/tcp and /proc/PID/fd. Of programs of other users only root sees the sockets.
+
+use std::fs;
+
+/// The state of a listening socket in /proc/net/tcp (TCP_LISTEN).
+const LISTENS: &str = "0A";
+
+/// The program that listens on a port, as "NAME (process PID)"; `None`: not found, or not shown to this user.
+/// Reads the descriptors of all processes: for an error at the start.
+pub(crate) fn owner(port: u16) -> Option<String> {
+    let sockets: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .flat_map(|table| listening(&table, port))
+        .map(|inode| format!("socket:[{inode}]"))
+        .collect();
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).find_map(|pid| {
+        let links = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+        let mut links = links.filter_map(|link| fs::read_link(link.path()).ok());
+        links.any(|link| sockets.iter().any(|socket| link.as_os_str() == socket.as_str())).then(|| {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            format!("{} (process {pid})", name.trim())
+        })
+    })
+}
+
+/// The inodes of the sockets in a table that listen on a port.
+fn listening(table: &str, port: u16) -> Vec<String> {
+    let of = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let (local, state) = (fields.nth(1)?, fields.nth(1)?);
+        let (_, at) = local.rsplit_once(':')?;
+        let matches = state == LISTENS && u16::from_str_radix(at, 16) == Ok(port);
+        matches.then(|| fields.nth(5).map(str::to_owned))?
+    };
+    table.lines().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn the_owner_of_a_port_is_the_process_that_listens_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let own = format!("(process {})", std::process::id());
+        assert!(owner(port).is_some_and(|owner| owner.ends_with(&own)), "{:?}", owner(port));
+        drop(listener);
+        assert!(!owner(port).is_some_and(|owner| owner.ends_with(&own)));
+    }
+
+    #[test]
+    fn only_listening_sockets_of_the_port_count() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
+                     0: 0100007F:1920 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 100\n   \
+                     1: 0100007F:1920 0100007F:D431 01 00000000:00000000 00:00000000 00000000  1000        0 4712 1 0 100\n   \
+                     2: 0100007F:1921 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4713 1 0 100\n";
+        assert_eq!(listening(table, 0x1920), ["4711"]);
+        assert_eq!(listening(table, 0x1922), Vec::<String>::new());
+    }
+}
