@@ -72,11 +72,10 @@ leftovers() {
     # What ends a killed test's servers does so within a few seconds.
     for _ in $(seq 40); do
         left=$(find "$TMPDIR" -mindepth 1 -maxdepth 1 ! -name '*org.chromium.*' ! -name '.weir-*' | sort)
-        [ -z "$left" ] && return
+        [ -n "$left" ] || return 0
         sleep 0.25
     done
     printf 'Left in the temporary folder, and removed now: %s\n' "$(sed 's#.*/##' <<<"$left" | head -n 20 | paste -sd ' ')"
-    return 1
 }
 
 # The names of the tests that failed, as libtest lists them at the end of each program's output.
@@ -295,7 +294,5 @@ if [ "$all" = yes ]; then
 fi
 
 bold "All is well, after $((SECONDS / 60)) min $((SECONDS % 60)) s"
-clean=yes
-leftovers || clean=no
+leftovers
 summary
-[ "$clean" = yes ]

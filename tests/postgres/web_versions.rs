@@ -12,12 +12,15 @@ use weir_tests::{Api, Ini, Mode, Setup, Site, eventually, users};
 struct Stage {
     site: Site,
     api: Api,
-    folder: PathBuf,
+    folder: Folder,
 }
 
-impl Drop for Stage {
+/// A folder that is removed after Weir, which is dropped before it and still writes into it.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -29,7 +32,7 @@ impl Stage {
         let api = Api::default();
         let more = format!("{}history = {folder:?}\n", api.section());
         let site = Site::with(Setup::new(Mode::Transaction).size(2).more(&more), Mode::Transaction);
-        Stage { site, api, folder }
+        Stage { site, api, folder: Folder(folder) }
     }
 
     fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
@@ -126,7 +129,7 @@ fn versions_and_audit_survive_a_restart_and_a_damaged_file_and_have_no_secret() 
     stage.versions(3);
     stage.site.weir().kill9();
     // A line that a crash cut off, and one that is nonsense.
-    let path = stage.folder.join("config.versions");
+    let path = stage.folder.0.join("config.versions");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, format!("{text}nonsense\n{{\"number\": 9")).unwrap();
     stage.site.weir().start_again();
@@ -140,7 +143,7 @@ fn versions_and_audit_survive_a_restart_and_a_damaged_file_and_have_no_secret() 
     let (status, csv) = stage.api.ask("GET", "/api/v1/audit?format=csv&search=SIZE", "");
     assert!(status == 200 && csv.contains("pool app size: 2 → 5") && csv.lines().count() == 3, "{csv}");
     assert_eq!(stage.restore(1, &json!({})).0, 200);
-    let kept = all_files(&stage.folder);
+    let kept = all_files(&stage.folder.0);
     let secrets = [users::APP.password, "app's"];
     assert!(secrets.iter().all(|secret| !kept.contains(secret)), "a secret is on the disk");
 }
@@ -244,7 +247,7 @@ fn a_disk_that_refuses_costs_no_change_and_is_reported() {
     stage.size(3, "");
     stage.versions(2);
     // A folder in the place of the file refuses everybody.
-    let path = stage.folder.join("config.versions");
+    let path = stage.folder.0.join("config.versions");
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     stage.size(4, "");
@@ -263,7 +266,7 @@ fn a_disk_that_refuses_the_audit_log_is_a_fault_until_a_write_succeeds() {
     let stage = Stage::new("audit");
     stage.size(3, "");
     let faults = || stage.api.get("/api/v1/status")["faults"].clone();
-    let path = stage.folder.join("audit.done");
+    let path = stage.folder.0.join("audit.done");
     eventually("the entry is there", || if path.exists() { Ok(()) } else { Err(()) });
     assert_eq!(faults(), json!([]));
     // A folder in the place of the file refuses everybody.
