@@ -405,14 +405,14 @@ impl<P> Pool<P> {
     }
 
     /// Another process takes over: no server is opened beyond what the pool has; while clients wait, beyond what it had when that began, and
-    /// one can be opened for them. Returns how many the pool may have.
-    pub fn keep_servers(&mut self) -> u32 {
+    /// one can be opened for them. Returns how many the pool may have, and whether that is another number than before.
+    pub fn keep_servers(&mut self) -> (u32, bool) {
         let has = self.servers.len();
         let waits = self.oldest_wait().is_some();
         let kept = if waits { self.kept.unwrap_or(has).max(has).max(1) } else { has };
-        self.needs_poll |= self.kept != Some(kept);
-        self.kept = Some(kept);
-        kept
+        let differs = self.kept.replace(kept) != Some(kept);
+        self.needs_poll |= differs;
+        (kept, differs)
     }
 
     /// No process takes over any more.

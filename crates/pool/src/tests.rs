@@ -659,3 +659,48 @@ fn a_pool_that_keeps_trying_opens_one_server_though_no_client_waits_until_that_i
     full.try_now(START);
     assert_eq!(effects(&mut full, START), [], "there is no room for one more");
 }
+
+#[test]
+fn a_pool_opens_as_many_less_as_are_elsewhere_and_closes_none_for_them() {
+    let mut pool = filled(defaults(), 1);
+    pool.set_elsewhere(1);
+    let first = take(&mut pool, 1, START);
+    queue(&mut pool, 2, START);
+    assert_eq!(effects(&mut pool, START), [], "the other one of two is elsewhere");
+    pool.set_elsewhere(u32::MAX);
+    assert_eq!(effects(&mut pool, START), [], "it is not known how many are elsewhere");
+    pool.set_elsewhere(0);
+    assert_eq!(effects(&mut pool, START), [Effect::Open]);
+    pool.opening(server(9), START);
+    pool.connected(server(9), (), START);
+    pool.set_elsewhere(2);
+    assert_eq!((pool.release(first, (), START), effects(&mut pool, START)), (Release::Idle, vec![]), "both stay");
+}
+
+#[test]
+fn a_pool_that_is_handed_over_opens_servers_only_in_place_of_those_it_had() {
+    let mut pool = filled(Settings { size: 5, ..defaults() }, 2);
+    assert_eq!(pool.keep_servers(), (2, true));
+    assert_eq!(pool.keep_servers(), (2, false));
+    let (first, second) = (take(&mut pool, 1, START), take(&mut pool, 2, START));
+    queue(&mut pool, 3, START);
+    assert_eq!(effects(&mut pool, START), [], "it has two");
+    pool.lost(first, START);
+    assert_eq!((pool.keep_servers(), effects(&mut pool, START)), ((2, false), vec![Effect::Open]), "a client waits");
+    pool.cancel_open();
+    pool.leave(client(3), START);
+    assert_eq!((pool.keep_servers(), effects(&mut pool, START)), ((1, true), vec![]), "none waits any more");
+    pool.lost(second, START);
+    queue(&mut pool, 4, START);
+    assert_eq!(
+        (pool.keep_servers(), effects(&mut pool, START)),
+        ((1, false), vec![Effect::Open]),
+        "one is for those who wait"
+    );
+    pool.opening(server(8), START);
+    queue(&mut pool, 5, START);
+    assert_eq!(effects(&mut pool, START), []);
+    pool.keep_no_more();
+    pool.connected(server(8), (), START);
+    assert_eq!(effects(&mut pool, START), [Effect::Open], "nobody takes over");
+}

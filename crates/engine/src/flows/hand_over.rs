@@ -98,9 +98,14 @@ impl Engine {
         let mut own = BTreeMap::<PoolName, u32>::new();
         for ix in self.pools.indices() {
             let slot = self.pools.get_mut(ix);
-            if !slot.lending.is_borrower() {
-                let kept = slot.pool.keep_servers();
+            if slot.lending.is_borrower() {
+                continue;
+            }
+            let (kept, differs) = slot.pool.keep_servers();
+            if kept > 0 {
                 own.insert((slot.name.clone(), slot.user.clone()), kept);
+            }
+            if differs {
                 self.common.follow_up(FollowUp::PollPool(ix));
             }
         }
