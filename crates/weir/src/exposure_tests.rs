@@ -259,7 +259,7 @@ fn no_set_of_the_console_sends_a_stored_secret_elsewhere_or_in_another_way() {
     let servers = Servers::start();
     let text = file(servers.port);
     let before = load_with(Path::new("weir.toml"), &|_| Ok(text.clone()), &|_| None, &Edits::default());
-    let before = before.ok().expect("the file is valid");
+    let before = before.expect("the file is valid");
     let mut tried = BTreeSet::new();
     let (mut accepted, mut refused) = (0, BTreeSet::new());
     for (key, value) in settings(&servers) {
