@@ -62,8 +62,7 @@ impl Cause {
             Cause::ServerSlow => "The server did not take another login in time. A retry is safe.",
             Cause::ServerDown => "No server connection could be opened. A retry is safe.",
             Cause::LimitReached => {
-                "Other pools had all server connections that max_db_connections or max_user_connections allows. A \
-                 retry is safe."
+                "A limit allows the pool no other server connection now: see the detail. A retry is safe."
             }
             Cause::Paused => "The operator has paused the pool. A retry is safe.",
         }
