@@ -39,12 +39,14 @@ enum Next {
     Ask { again: bool },
 }
 
-/// Compares what a client was given with what its server has, of this preparation; `anew`: it was prepared for this request.
-fn next(given: GivenShape, (of, shape): (u64, Shape), anew: bool) -> Next {
+/// Compares what a client was given with what its server has, of this preparation; `anew`: it was prepared for this request;
+/// `asked`: the server was asked for this request.
+fn next(given: GivenShape, (of, shape): (u64, Shape), anew: bool, asked: bool) -> Next {
     match given.shape.compared_with(shape) {
         Compared::Same => Next::Go(true),
-        // The client may know a later definition than a server that has not used the statement since.
-        Compared::Other if given.of < of => Next::Go(false),
+        // The client may know a later definition than a server that has not used the statement since; and a definition may have become
+        // again what it was.
+        Compared::Other if asked && given.of < of => Next::Go(false),
         Compared::Other | Compared::Unknown => Next::Ask { again: !anew },
     }
 }
@@ -58,11 +60,12 @@ fn is_certain(given: GivenShape, has: Known) -> bool {
 
 impl Link<'_, '_> {
     /// What follows from a comparison; waits for a description that the server was asked for before.
-    fn next(&self, given: GivenShape, has: (u64, Shape), anew: bool) -> Result<Next, StopReason> {
+    fn next(&mut self, given: GivenShape, has: (u64, Shape), anew: bool) -> Result<Next, StopReason> {
         if self.server.descriptions.asks_itself() {
             return Err(ReplyWait::Description.into());
         }
-        Ok(next(given, has, anew))
+        let asked = self.server.descriptions.was_asked(has.0);
+        Ok(next(given, has, anew, asked))
     }
 
     /// What the server has of a statement, which becomes the most recently used one.
@@ -140,7 +143,7 @@ impl Link<'_, '_> {
 
     /// Asks the server to describe a statement to us, at once.
     fn ask_shape(&mut self, about: Described, name: &[u8]) {
-        self.server.descriptions.ask(about, true);
+        self.server.descriptions.ask_for_request(about);
         self.server.pending.request(Expected::OwnDescribe);
         put_front::describe(self.ctx.scratch, Of::Statement, name);
         self.server.pending.flush();
