@@ -37,6 +37,8 @@ pub enum Checker {
     AwayServersAreWaitedFor,
     /// Each refusal is counted once, under its cause.
     RefusalsAreCounted,
+    /// A turn of a worker reads texts in proportion to what arrived.
+    TurnsAreShort,
     /// The engine keeps the port's rules.
     PortIsKept,
     /// The engine's own invariants.
@@ -61,6 +63,7 @@ impl fmt::Display for Checker {
             Checker::NoErrorWithoutFault => "no error without a fault",
             Checker::AwayServersAreWaitedFor => "servers that are away are waited for",
             Checker::RefusalsAreCounted => "refusals are counted",
+            Checker::TurnsAreShort => "turns are short",
             Checker::PortIsKept => "the port's rules are kept",
             Checker::Invariant => "the engine's invariants",
         })

@@ -82,6 +82,8 @@ pub(crate) struct Context {
     pub(crate) violation: Option<Violation>,
     pub(crate) counts: Counts,
     pub(crate) affected: Affected,
+    /// The longest batch with a statement that is stored, in bytes: a server is sent it whole.
+    pub(crate) longest_stored: usize,
     pub(crate) refused: Refused,
     /// The ends of clients that have logged in.
     logged_in: Vec<End>,
@@ -169,6 +171,7 @@ impl Context {
             violation: None,
             counts: Counts::default(),
             affected: Affected::default(),
+            longest_stored: 0,
             refused: Refused::default(),
             logged_in: Vec::new(),
         }

@@ -28,6 +28,9 @@ const READY: &[u8] = b"Z\0\0\0\x05I";
 /// Bytes waiting at a blocked peer must stay below this: their source has been paused.
 const MOST_WAITING: usize = 512 * 1024;
 
+/// Messages that are made of stored statements may be as many more, and one beyond that.
+const MOST_COMPOSED: usize = 1 << 20;
+
 /// A socket, and what the present input queued for it.
 #[derive(Debug, Default)]
 pub(crate) struct Socket {
@@ -254,7 +257,8 @@ impl<'a> SimIo<'a> {
             self.requests.blocked.push(peer);
         }
         let waiting = self.ctx.net.backlog(end);
-        if waiting > MOST_WAITING {
+        let stored = self.ctx.longest_stored;
+        if waiting > MOST_WAITING + if stored > 0 { 2 * stored + MOST_COMPOSED } else { 0 } {
             let worker = self.worker;
             self.ctx.violated(Checker::LimitsHold, || format!("{waiting} bytes wait for w{worker}'s {peer:?}"));
         }

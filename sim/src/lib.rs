@@ -4,6 +4,7 @@
 //! rule, if any ([`Checker`] lists the rules). [`Baseline::Direct`] runs clients against the modelled servers without
 //! the pooler. Such a run must always pass, so a failure with the pooler is the pooler's.
 
+mod budget;
 mod check;
 mod client;
 mod conditions;

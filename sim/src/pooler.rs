@@ -14,7 +14,9 @@ use weir_config::Config;
 use weir_engine::Message;
 use weir_engine::port::{Answer, Gone, Input, Secured, Signal, Work};
 use weir_engine::{Engine, Setup, StatementMemory};
+use weir_pgwire::sql::steps_taken;
 
+use crate::budget::Budget;
 use crate::check::{Checker, Violation};
 use crate::context::{Context, Event};
 use crate::io::{Handoff, SimIo, Socket, Sockets};
@@ -45,6 +47,7 @@ pub(crate) struct LoginNames {
 struct Node {
     engine: Engine,
     sockets: Sockets,
+    budget: Budget,
     /// The deadline for which a tick is scheduled.
     tick: Time,
     /// Randomness of helpers, delays and probes.
@@ -99,6 +102,7 @@ impl Pooler {
                 host_name: "db1".into(),
             }),
             sockets: Sockets::default(),
+            budget: Budget::default(),
             tick: Time::NEVER,
             rng: rng.fork("worker", u64::from(worker)),
             loads: rng.fork("loads", u64::from(worker)),
@@ -295,8 +299,14 @@ impl Pooler {
         let node = &mut self.nodes[worker];
         let length = if let Input::Bytes { bytes, .. } = &input { bytes } else { &[][..] };
         let mut io = SimIo::new(worker as u16, ctx, &mut node.sockets, length);
+        node.budget.received(length.len());
+        let before = steps_taken();
         node.engine.handle(now, input, &mut io);
+        let steps = steps_taken() - before;
         let requests = io.finish();
+        if let Some(what) = node.budget.spent(steps) {
+            ctx.violated(Checker::TurnsAreShort, || format!("w{worker}: {what}"));
+        }
         let deadline = node.engine.next_deadline();
         ctx.trace.hash(&[now.micros(), worker as u64, deadline.micros()], &[]);
         for (job, work) in requests.helps {

@@ -1,6 +1,6 @@
 //! The same sessions directly and through Weir, compared byte for byte: drawn from seeds, and stored as transcripts.
 //!
-//! `make differential` runs many seeds; a failure prints its seed, both sides, and the shortest script that still
+//! `reshapes` draws sessions of several clients whose tables change meanwhile. `make differential` runs many seeds; a failure prints its seed, both sides, and the shortest script that still
 //! fails, for a file in `tests/transcripts`. `scripts/differential.sh --help` says more.
 
 mod author;
@@ -11,6 +11,7 @@ mod message;
 mod minimise;
 mod pending;
 mod play;
+mod reshapes;
 mod run;
 mod scenes;
 mod script;

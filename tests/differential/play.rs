@@ -19,6 +19,16 @@ use crate::script::{Script, Step, Wait};
 /// The timeout for an answer.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(40);
 
+/// The client of this name is connected to the server behind Weir, on both sides. It can't be a script's first.
+pub(crate) const PAST_THE_POOL: &str = "past";
+
+/// How a client is connected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Usual,
+    PastThePool,
+}
+
 /// Both ways to the same PostgreSQL.
 #[derive(Clone, Copy)]
 pub(crate) struct Stage<'a> {
@@ -109,8 +119,12 @@ struct Side {
 }
 
 impl Side {
-    fn open(site: &Site, timeout: Duration) -> Side {
-        let params = site.params_of(users::TRUSTED);
+    fn open(site: &Site, timeout: Duration, way: Way) -> Side {
+        let database = site.database();
+        let params = match way {
+            Way::Usual => site.params_of(users::TRUSTED),
+            Way::PastThePool => database.postgres().params(users::TRUSTED, database.name()),
+        };
         let connection = Connection::open(&params).unwrap_or_else(|error| panic!("connect: {error}"));
         Side { connection, database: params.database, oids: Oids::default(), at: 0, timeout }
     }
@@ -200,11 +214,12 @@ impl Player<'_> {
             return;
         }
         let Stage { direct, weir, timeout, .. } = self.stage;
+        let way = if name == PAST_THE_POOL { Way::PastThePool } else { Way::Usual };
         self.now = self.pairs.len();
         self.pairs.push(Pair {
             name: name.to_owned(),
-            direct: Side::open(direct, timeout),
-            weir: Side::open(weir, timeout),
+            direct: Side::open(direct, timeout, way),
+            weir: Side::open(weir, timeout, way),
             expected: PendingReplies::default(),
             pending: Vec::new(),
             closed: false,

@@ -27,8 +27,8 @@ const CLIENTS: usize = 8;
 
 /// A pool in front of a database.
 pub(crate) struct Pool {
-    name: &'static str,
-    mode: Mode,
+    pub(crate) name: &'static str,
+    pub(crate) mode: Mode,
     pub(crate) site: Site,
 }
 
@@ -123,10 +123,10 @@ impl Tally {
 
 /// How many sessions run.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
-    first: u64,
-    count: u64,
-    until: Option<Instant>,
+pub(crate) struct Plan {
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+    pub(crate) until: Option<Instant>,
     /// The number of the first client.
     number: usize,
 }
@@ -134,7 +134,7 @@ struct Plan {
 impl Plan {
     /// From `WEIR_SEED`, `WEIR_COUNT` and `WEIR_HOURS`; otherwise as many seeds as fit into the time, starting at a new
     /// one.
-    fn asked(usual: Duration) -> Plan {
+    pub(crate) fn asked(usual: Duration) -> Plan {
         let number = |name: &str| env::var(name).ok().filter(|text| !text.is_empty());
         let seed = number("WEIR_SEED").map(|text| text.parse().expect("WEIR_SEED is a number"));
         let count = number("WEIR_COUNT").map(|text| text.parse().expect("WEIR_COUNT is a number"));
@@ -155,12 +155,12 @@ impl Plan {
 }
 
 /// A failure: the seed, the pool, the script and its result.
-struct Failure {
-    seed: u64,
-    pool: usize,
-    number: usize,
-    script: Script,
-    played: Played,
+pub(crate) struct Failure {
+    pub(crate) seed: u64,
+    pub(crate) pool: usize,
+    pub(crate) number: usize,
+    pub(crate) script: Script,
+    pub(crate) played: Played,
 }
 
 /// Runs a plan over these pools. Returns the figures and the failures' texts.
@@ -214,7 +214,7 @@ fn one(direct: &Site, pools: &[Pool], seed: u64, number: usize) -> (Script, usiz
 }
 
 /// The failure as it happened, and the shortest script that repeats it.
-fn explain(direct: &Site, pools: &[Pool], failure: &Failure) -> String {
+pub(crate) fn explain(direct: &Site, pools: &[Pool], failure: &Failure) -> String {
     let Failure { seed, pool, number, script, played } = failure;
     let pool = &pools[*pool];
     let mut text = format!("seed {seed} differs, pool \"{}\"\n{}", pool.name, side_by_side(played));

@@ -195,6 +195,42 @@ fn a_client_gets_no_rows_of_another_shape_than_it_was_given() {
     }
 }
 
+/// What clients receive that come after a change past the pool, where servers have the statement from before it.
+fn come_later(site: &Site, change: &Change) -> Vec<String> {
+    site.connect().query_all(CLEAR).unwrap();
+    site.connect().query_all(change.before).unwrap();
+    let mut seen = Vec::new();
+    let mut old = site.connect();
+    ask(&mut old, &Uses::Once.prepare(change), 1);
+    for uses in ALL {
+        ask(&mut old, &Uses::Once.run(change), 1);
+        past_the_pool(site).query_all(change.change).unwrap();
+        let mut new = site.connect();
+        seen.push(format!("{uses:?}"));
+        seen.extend(ask(&mut new, &uses.prepare(change), 1));
+        seen.extend(ask(&mut new, &uses.run(change), 1));
+        // The same in one piece, by one that has a Flush in it.
+        let mut new = site.connect();
+        let batch = Batch::new().parse("f", change.statement).describe_statement("f").flush();
+        seen.extend(ask(&mut new, &batch.bind("", "f", change.values).execute("", 0).sync(), 1));
+        site.connect().query_all(CLEAR).unwrap();
+        site.connect().query_all(change.before).unwrap();
+        old = site.connect();
+        ask(&mut old, &Uses::Once.prepare(change), 1);
+    }
+    seen
+}
+
+#[test]
+fn who_comes_after_a_change_past_the_pool_gets_no_error_for_it() {
+    let (direct, pooled) = (Site::direct(), Site::transaction(1));
+    for change in &CHANGES {
+        let seen = come_later(&pooled, change);
+        assert_eq!(seen, come_later(&direct, change), "{}", change.what);
+        assert!(!seen.iter().any(|line| line.starts_with("Error")), "{seen:?}");
+    }
+}
+
 #[test]
 fn a_search_path_of_ones_own_is_not_a_change_for_others() {
     let site = Site::transaction(1);

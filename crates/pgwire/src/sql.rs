@@ -39,6 +39,7 @@ pub use kept::kept;
 pub use mentions::Mentions;
 pub use names::{Naming, Verb, names};
 pub use resets::{Reset, resets};
+pub use steps::steps_taken;
 
 /// The kind of a statement, by its first words.
 #[derive(Clone, PartialEq, Eq, Debug)]

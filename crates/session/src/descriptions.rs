@@ -65,6 +65,8 @@ pub(crate) struct Descriptions {
     /// The newest portal, by a hash of its name, and its statement, where that is known.
     portal: Option<(u64, Described)>,
     bound: Bound,
+    /// The preparation that our newest one is of, until it was compared: 0 afterwards.
+    asked_of: u64,
 }
 
 impl Descriptions {
@@ -72,6 +74,20 @@ impl Descriptions {
     pub(crate) fn ask(&mut self, about: Described, own: bool) {
         self.own += u32::from(own);
         self.asked.push_back(Asked { about, own });
+    }
+
+    /// A Describe of our own is being sent, for a request that waits for it.
+    pub(crate) fn ask_for_request(&mut self, about: Described) {
+        self.asked_of = match about {
+            Described::Named { of, .. } | Described::Unnamed { of, .. } => of,
+            Described::Unknown => 0,
+        };
+        self.ask(about, true);
+    }
+
+    /// Whether the server was asked about this preparation for the request that is compared now.
+    pub(crate) fn was_asked(&mut self, of: u64) -> bool {
+        std::mem::take(&mut self.asked_of) == of
     }
 
     /// Whether no more should be asked for until some are answered.

@@ -26,6 +26,8 @@ pub(crate) enum Expected {
     ParseRefused,
     /// Bind.
     Bind,
+    /// Bind that is kept, to be sent again ([`crate::repeat`]).
+    BindKept,
     /// Bind of a statement that deallocates one of the client's; logged.
     BindLogged,
     /// Describe of a statement: two messages.
@@ -102,6 +104,18 @@ impl Expected {
     #[inline]
     pub(crate) fn is_unanswered(self) -> bool {
         self.is_local() || self == Expected::CopyEnd
+    }
+
+    /// Whether it does nothing in its transaction, and can't fail.
+    #[inline]
+    pub(crate) fn does_nothing(self) -> bool {
+        matches!(self, Expected::Close | Expected::LocalParse | Expected::LocalClose)
+    }
+
+    /// Whether something other than the undo log remembers it until it is answered.
+    #[inline]
+    pub(crate) fn is_remembered(self) -> bool {
+        matches!(self, Expected::OwnClose | Expected::BindKept)
     }
 
     /// Whether the server's unnamed slot holds something else after it has run.

@@ -19,12 +19,13 @@ use crate::link::{Link, MAX_COMPOSED, Rewrite};
 use crate::naming::{MAX_NAMES, is_too_long};
 use crate::out::{Out, View};
 use crate::refusal::Refusal;
+use crate::repeat::MAX_KEPT;
 use crate::server::Server;
 use crate::session_state::StreamingText;
 use crate::stop::{ReplyWait, StopReason};
 use crate::text::{QUERY_PREFIX, SEARCHED, Text};
 use crate::undo_log::RefusedFor;
-use crate::{start_values, unlinked};
+use crate::{repeat, start_values, unlinked};
 
 /// The longest body of a Sync, which has none, that the server is left to refuse.
 const MAX_SYNC: usize = 64;
@@ -198,11 +199,11 @@ impl<O: Out> Walk<'_, '_, O> {
             return self.in_copy(view, head);
         }
         self.must_have_room(head.tag)?;
-        self.must_not_wait_any_more()?;
+        self.must_not_wait_any_more(view, head)?;
         self.set_again(head.tag);
         let rewrite = match self.linked(view, head) {
             Err(StopReason::AwaitReplies(wait)) => {
-                self.client.waits_for_segments = true;
+                repeat::must_wait(self.client, self.server.as_deref_mut());
                 return Err(wait.into());
             }
             decided => decided?,
@@ -271,12 +272,9 @@ impl<O: Out> Walk<'_, '_, O> {
 
     /// A message that waits for replies is not looked at again with each of them: whatever it waits for has come with the last one.
     #[inline]
-    fn must_not_wait_any_more(&mut self) -> Result<(), StopReason> {
+    fn must_not_wait_any_more(&mut self, view: View<'_>, head: Head) -> Result<(), StopReason> {
         if self.client.waits_for_segments {
-            if self.server.as_deref().is_some_and(|server| server.pending.is_ahead()) {
-                return Err(ReplyWait::EarlierSegment.into());
-            }
-            self.client.waits_for_segments = false;
+            repeat::follow(self.client, self.server.as_deref_mut(), view, head)?;
         }
         Ok(())
     }
@@ -470,6 +468,7 @@ impl<O: Out> Walk<'_, '_, O> {
     /// that never sends that end occupies none.
     #[cold]
     fn discard_parse(&mut self, view: View<'_>, head: Head) {
+        repeat::give_up(self.server.as_deref_mut());
         let too_long = is_too_long(first_byte(view), head.total());
         let why = match too_long {
             true => Refusal::StatementLimit("a prepared statement of more than 16 MiB"),
@@ -552,6 +551,8 @@ fn need(reads: Reads, bytes: &[u8], head: Head, room: impl Fn() -> usize) -> usi
     match head.tag {
         front::QUERY if texts == Texts::Rename => total.min(HEAD + SEARCHED + 1),
         front::QUERY => total.min(HEAD + QUERY_PREFIX),
+        // What may have to be sent again is held until it is whole.
+        front::BIND | front::EXECUTE if total <= MAX_KEPT => total,
         front::EXECUTE => total.min(HEAD + 1),
         front::FUNCTION_CALL => total.min(HEAD + 4),
         front::PARSE => match bytes.get(HEAD) {

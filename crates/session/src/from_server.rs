@@ -20,6 +20,7 @@ use crate::out::{Out, View};
 use crate::params::Reported;
 use crate::pending::Reply;
 use crate::refusal::Refusal;
+use crate::repeat::{self, Repeat};
 use crate::resets::Resets;
 use crate::server::{IN_HOT_STANDBY, ProtocolViolation, Server};
 use crate::server_error::{CHANGED_CODE, ErrorRead, ServerError, Statements, read_error, write_changed};
@@ -75,6 +76,8 @@ pub struct Unusual {
     pub refused_state: Dirty,
     /// Names and values of parameters that the server has reported in a query of our own, or unasked.
     pub reported: Vec<(String, String)>,
+    /// Messages of the client's that are to be read again at once.
+    pub repeat: Option<Repeat>,
 }
 
 impl ServerOutcome {
@@ -114,7 +117,8 @@ pub fn feed<O: Out>(
                     walk.out.client_range(range.clone());
                 }
                 if walk.server.descriptions.is_reading() {
-                    walk.server.descriptions.feed(&input[range]);
+                    walk.server.descriptions.feed(&input[range.clone()]);
+                    repeat::withhold_more(walk.server, &input[range]);
                     walk.described();
                 }
                 // Local replies have waited for the end of this message.
@@ -206,12 +210,8 @@ impl<O: Out> Walk<'_, '_, O> {
     #[inline]
     fn description(&mut self, tag: u8, view: View<'_>, head: Head) -> Result<(), ProtocolViolation> {
         let reply = self.take_reply(tag, view)?;
-        if reply.to.is_noted() {
-            let part = if tag == back::PARAMETER_DESCRIPTION { Part::Parameters } else { Part::Rows };
-            self.server.descriptions.begin(part, self.ctx.interner.hash_key());
-            self.server.descriptions.feed(&view.bytes[HEAD..]);
-        }
-        self.pass(disposition_of(reply), view, head);
+        let is_withheld = reply.to.is_noted() && self.describes(tag, view);
+        self.pass(if is_withheld { Disposition::Discard } else { disposition_of(reply) }, view, head);
         if self.server.descriptions.is_reading() {
             self.described();
         }
@@ -245,8 +245,8 @@ impl<O: Out> Walk<'_, '_, O> {
             self.outcome.answered = true;
             if reply.to.is_logged() {
                 self.keep_change();
-            } else if reply.to == Expected::OwnClose {
-                self.server.closes.take();
+            } else if reply.to.is_remembered() {
+                self.remembered(reply.to);
             }
         }
         Ok(reply)
@@ -269,6 +269,41 @@ impl<O: Out> Walk<'_, '_, O> {
             _ => {}
         }
         disposition_of(reply)
+    }
+
+    /// A request that is remembered was answered.
+    #[cold]
+    fn remembered(&mut self, request: Expected) {
+        if request == Expected::BindKept {
+            repeat::accepted(self.server, self.client.as_deref_mut(), self.ctx);
+        } else {
+            self.server.closes.take();
+        }
+    }
+
+    /// A part of a description that is read begins. Whether its client is not sent it yet.
+    fn describes(&mut self, tag: u8, view: View<'_>) -> bool {
+        let part = if tag == back::PARAMETER_DESCRIPTION { Part::Parameters } else { Part::Rows };
+        self.server.descriptions.begin(part, self.ctx.interner.hash_key());
+        self.server.descriptions.feed(&view.bytes[HEAD..]);
+        if self.server.repeatable.is_none() {
+            return false;
+        }
+        if repeat::withhold(self.server, tag, view.bytes) {
+            return true;
+        }
+        if part == Part::Rows {
+            let withheld = repeat::accepted(self.server, self.client.as_deref_mut(), self.ctx);
+            self.send_withheld(&withheld);
+        }
+        false
+    }
+
+    /// Sends the client what it was not sent when it came.
+    fn send_withheld(&mut self, withheld: &[u8]) {
+        if self.client.is_some() && !withheld.is_empty() {
+            self.out.client(withheld);
+        }
     }
 
     /// Counts the statement whose execution a reply ends.
@@ -427,6 +462,11 @@ impl<O: Out> Walk<'_, '_, O> {
     /// Whether a ReadyForQuery answers a request of our own; if not, it may have settled a change.
     #[cold]
     fn is_own_ready(&mut self, to: Expected) -> bool {
+        if to == Expected::OwnSync
+            && let Some(repeat) = repeat::take(self.server, self.client.as_deref_mut())
+        {
+            self.outcome.unusual().repeat = Some(repeat);
+        }
         if to == Expected::OwnQuery {
             self.outcome.unusual().own_query_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
         }
@@ -552,12 +592,21 @@ impl<O: Out> Walk<'_, '_, O> {
         if refused.is_none() {
             self.doubt_statements(statements, view);
         }
+        if !fatal
+            && repeat::is_repeated(self.server, statements)
+            && let Some(client) = self.client.as_deref_mut()
+        {
+            repeat::refused(self.server, client, self.ctx, self.out);
+            return self.pass(Disposition::Discard, view, head);
+        }
         if let Some(watch) = self.ctx.watch.as_deref_mut() {
             self.server.watch_error(fatal, self.end).into_iter().for_each(|executed| watch.executed(executed));
         }
         let asked = self.server.pending.head();
         let effects = self.server.pending.head_effects();
         self.server.state.failed(effects);
+        let withheld = repeat::failed(self.server, self.client.as_deref_mut());
+        self.send_withheld(&withheld);
         let rewritten = match asked {
             Some(asked) if asked.is_refused() => Some(self.refused_state(effects)),
             _ => refused.map(error_of).or_else(|| self.renamed_error(view, head)),
@@ -593,7 +642,7 @@ impl<O: Out> Walk<'_, '_, O> {
     /// What the statement that was used names has changed since it was prepared.
     fn statement_is_outdated(&mut self) {
         let failed = match self.server.pending.head() {
-            Some(Expected::Bind) => self.server.descriptions.bound(),
+            Some(Expected::Bind | Expected::BindKept) => self.server.descriptions.bound(),
             Some(head) if head.is_noted() => self.server.descriptions.oldest().and_then(Described::key),
             _ => None,
         };
@@ -615,7 +664,10 @@ impl<O: Out> Walk<'_, '_, O> {
             _ if ours.is_none() => return,
             Statements::Taken if believed => return,
             // It was there: a function has dropped it, and maybe others. This server is not given to another client.
-            Statements::Missing => self.server.unusable |= believed,
+            Statements::Missing if believed => {
+                self.server.unusable = true;
+                self.ctx.statements.note_dropped();
+            }
             _ => {}
         }
         self.server.statements.invalidate_all();

@@ -17,7 +17,6 @@ use crate::shape::GivenShape;
 use crate::state_messages::REFUSED_TEXT;
 use crate::statements::{Key, Statement};
 use crate::stop::{ReplyWait, StopReason};
-use crate::text::Text;
 use crate::undo_log::{Change, RefusedFor, Subject};
 
 /// The most bytes of Parse messages that are written to a server at once; one more may go beyond it. A Bind of a few bytes may
@@ -66,14 +65,20 @@ impl Link<'_, '_> {
         self.server.pending.request(what);
     }
 
-    /// Expects a reply to a request after which the client's `name` means `now`.
-    pub(crate) fn rename(&mut self, what: Expected, prepares: Option<Key>, name: &[u8], now: Option<Arc<Statement>>) {
+    /// Expects a reply to a request after which the client's `name` means `now`, which it prepares after so many preparations.
+    pub(crate) fn rename(
+        &mut self,
+        what: Expected,
+        prepares: Option<Key>,
+        name: &[u8],
+        now: Option<(Arc<Statement>, u64)>,
+    ) {
         let name = Name::new(name);
         let by = self.client.next_change();
         let statements = self.client.statements_mut();
         let before = statements.remove(name.whole());
-        if let Some(statement) = now {
-            statements.insert(name.clone(), Given { statement, by, shape: GivenShape::default() });
+        if let Some((statement, since)) = now {
+            statements.insert(name.clone(), Given { statement, by, shape: GivenShape::none(since) });
         }
         self.expect_logged(what, prepares, Change::Name { name, before });
     }
@@ -117,12 +122,6 @@ impl Link<'_, '_> {
         let unused = self.ctx.interner.unused_name();
         put_front::describe(self.ctx.scratch, Of::Statement, &unused);
         Rewrite::Replaced
-    }
-
-    /// The effects of a text on this server.
-    #[inline]
-    pub(crate) fn text_effects(&self, text: Text<'_>) -> Effects {
-        text.judge(&text.head(), self.ctx, &self.server.params).effects
     }
 
     /// Whether the pool refuses a text.

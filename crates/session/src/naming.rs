@@ -15,6 +15,7 @@ use crate::link::{Link, Rewrite};
 use crate::names::Name;
 use crate::prepare::make_room;
 use crate::refusal::Refusal;
+use crate::same_shape::Fit;
 use crate::sql_names::{Edited, renamed};
 use crate::start_values;
 use crate::statements::{NAME_LEN, NAME_PREFIX, Statement, UNKNOWN_NAME};
@@ -270,13 +271,18 @@ impl Link<'_, '_> {
             return Ok(Rewrite::Unchanged);
         }
         let Some(mut known) = known else { return self.bind_unknown(head, bind) };
-        if !self.ensure_same(bind.statement, &mut known)? {
+        let fit = self.ensure_same(bind.statement, &mut known)?;
+        if fit == Fit::Other {
             return Ok(self.fail(RefusedFor::Shape));
         }
+        let kept = self.is_to_be_kept(fit);
         self.note_bound(bind.portal, &known);
         let statement = &known.statement;
         let effects = self.effects_of(statement);
         self.bind_portal(bind.portal, effects);
+        if kept {
+            self.keep(statement.key(), message, head);
+        }
         Ok(self.renamed_bind(head, bind, statement.name()))
     }
 
@@ -320,11 +326,11 @@ impl Link<'_, '_> {
             (Of::Portal, true) => Ok(self.forward(Expected::Close)),
             (Of::Portal, false) => Ok(self.describe_portal(named.name)),
             (Of::Statement, true) => self.close_statement(named.name),
-            (Of::Statement, false) => self.describe_statement(named.name),
+            (Of::Statement, false) => self.describe_statement(message, head, named.name),
         }
     }
 
-    fn describe_statement(&mut self, name: &[u8]) -> Result<Rewrite, StopReason> {
+    fn describe_statement(&mut self, message: &[u8], head: Head, name: &[u8]) -> Result<Rewrite, StopReason> {
         if self.naming_of(name).is_some() {
             self.must_be_settled(Subject::of(name))?;
             if self.prepare_named_by(name)?.is_some() {
@@ -338,10 +344,15 @@ impl Link<'_, '_> {
         }
         self.must_be_settled(Subject::Name(name))?;
         if let Some(mut known) = self.client.given(name).cloned() {
-            if !self.ensure_same(name, &mut known)? {
+            let fit = self.ensure_same(name, &mut known)?;
+            if fit == Fit::Other {
                 return Ok(self.fail(RefusedFor::Shape));
             }
-            self.expect_description(&known);
+            let kept = self.is_to_be_kept(fit);
+            self.expect_description(&known, kept);
+            if kept {
+                self.keep(known.statement.key(), message, head);
+            }
             put_front::describe(self.ctx.scratch, Of::Statement, known.statement.name());
             return Ok(Rewrite::Replaced);
         }

@@ -20,8 +20,7 @@ impl Link<'_, '_> {
         Some(match head.tag {
             front::QUERY if reads => self.read_query(message, head),
             front::QUERY => {
-                let text = Text::of_query(message, head);
-                start_values::note(self.client, self.server, self.ctx.params, text.bytes());
+                self.note_resets(Text::of_query(message, head));
                 self.forward(Expected::Query)
             }
             front::PARSE => {
@@ -30,9 +29,12 @@ impl Link<'_, '_> {
                     // Its name stays on the server.
                     self.server.state.leave(Dirty::STATEMENTS);
                 }
-                // It is run at once, as far as is known.
-                start_values::note(self.client, self.server, self.ctx.params, Text::of_parse(message, head).bytes());
-                if reads { self.read_parse(message, head) } else { self.forward(Expected::Parse) }
+                if reads {
+                    self.read_parse(message, head)
+                } else {
+                    self.note_resets(Text::of_parse(message, head));
+                    self.forward(Expected::Parse)
+                }
             }
             front::BIND => {
                 self.count(|counts| counts.binds += 1);
@@ -62,10 +64,24 @@ impl Link<'_, '_> {
         }
     }
 
+    /// The effects of a text on this server. What it resets is noted.
+    fn read_text(&mut self, text: Text<'_>) -> Effects {
+        let judged = text.judge(&text.head(), self.ctx, &self.server.params);
+        if !judged.harmless {
+            start_values::note(self.client, self.server, self.ctx.params, text.bytes());
+        }
+        judged.effects
+    }
+
+    /// What a text resets that is not read for anything else.
+    fn note_resets(&mut self, text: Text<'_>) {
+        if start_values::are_asked_for(self.client) && !text.is_harmless() {
+            start_values::note(self.client, self.server, self.ctx.params, text.bytes());
+        }
+    }
+
     fn read_query(&mut self, message: &[u8], head: Head) -> Rewrite {
-        let text = Text::of_query(message, head);
-        start_values::note(self.client, self.server, self.ctx.params, text.bytes());
-        let effects = self.text_effects(text);
+        let effects = self.read_text(Text::of_query(message, head));
         if self.refuses(effects) {
             return self.refuse_query(effects);
         }
@@ -74,7 +90,8 @@ impl Link<'_, '_> {
     }
 
     fn read_parse(&mut self, message: &[u8], head: Head) -> Rewrite {
-        let effects = self.text_effects(Text::of_parse(message, head));
+        // It is run at once, as far as is known.
+        let effects = self.read_text(Text::of_parse(message, head));
         if self.refuses(effects) {
             return self.refuse_parse(effects, Change::None);
         }

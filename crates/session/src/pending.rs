@@ -85,6 +85,8 @@ pub(crate) struct PendingReplies {
     /// Grows with what the client sends: by each request, each message of COPY data that the server reads, and each
     /// [`PORTION`] of a longer message. Wraps around.
     progress: u32,
+    /// `progress` after the last of the requests that are the first of their segment, and do nothing.
+    idle_until: u32,
     /// What was sent of a longer message since `progress` grew, in bytes.
     streamed: u32,
 }
@@ -232,10 +234,51 @@ impl PendingReplies {
                 self.segment = self.segment.wrapping_add(1);
             }
             Expected::LocalDeallocate | Expected::LocalForget => {}
+            _ if what.does_nothing() => return self.push_idle(what),
             _ => self.unsynced = true,
         }
         self.push(what, effects);
         true
+    }
+
+    /// A request that does nothing in its transaction.
+    fn push_idle(&mut self, what: Expected) -> bool {
+        let first = self.has_done_nothing();
+        self.unsynced = true;
+        self.push(what, Effects::NONE);
+        if first {
+            self.idle_until = self.progress;
+        }
+        true
+    }
+
+    /// Whether all requests of the segment that is being sent do nothing in its transaction.
+    fn has_done_nothing(&self) -> bool {
+        !self.unsynced || self.idle_until == self.progress
+    }
+
+    /// Whether the next request is the first that does anything in its transaction, and all segments before it are answered.
+    pub(crate) fn begins_transaction(&self) -> bool {
+        let idle = self.runs.iter().all(|run| run.what.does_nothing());
+        idle && !self.skipping && !self.copy_in && self.has_done_nothing()
+    }
+
+    /// The newest request is kept by [`crate::repeat`]. Describes are noted anyway.
+    pub(crate) fn newest_is_kept(&mut self) {
+        if let Some(run) = self.runs.back_mut().filter(|run| run.what == Expected::Bind && run.count == 1) {
+            run.what = Expected::BindKept;
+        }
+    }
+
+    /// The segment whose oldest request has failed is answered to us: its Sync is ours from here on. Returns whether one must be
+    /// sent for that.
+    pub(crate) fn end_unseen(&mut self) -> bool {
+        if let Some(run) = self.runs.front_mut().filter(|run| run.what == Expected::Sync && run.count == 1) {
+            run.what = Expected::OwnSync;
+            return false;
+        }
+        self.skipping = false;
+        self.request(Expected::OwnSync)
     }
 
     /// What the newest request may leave on the server is known now.
@@ -417,7 +460,7 @@ impl PendingReplies {
             }
             (Expected::FunctionCall, back::FUNCTION_RESULT) => false,
             (_, back::PARSE_COMPLETE) if to.is_parse() => true,
-            (Expected::Bind | Expected::BindLogged, back::BIND_COMPLETE) => true,
+            (Expected::Bind | Expected::BindLogged | Expected::BindKept, back::BIND_COMPLETE) => true,
             (_, back::ROW_DESCRIPTION | back::NO_DATA) if to.is_of_rows() => true,
             (Expected::Execute, back::DATA_ROW | back::COPY_OUT | back::COPY_DATA | back::COPY_DONE) => false,
             (Expected::Execute, back::COMMAND_COMPLETE | back::EMPTY_QUERY | back::PORTAL_SUSPENDED) => true,

@@ -15,6 +15,7 @@ use crate::link::Link;
 use crate::names::{ClientStatements, Given};
 use crate::prepared::OnServer;
 use crate::refusal::Refusal;
+use crate::same_shape::Fit;
 use crate::statements::{Key, NotInterned, Statement, cost};
 use crate::stop::StopReason;
 use crate::undo_log::{Change, Subject};
@@ -31,52 +32,53 @@ impl Link<'_, '_> {
 
     /// Makes sure that the server has what the client calls `name`, with requests of our own. Where it must be prepared,
     /// its text is read by the parameters and definitions of now; if these are others than before, it is another statement
-    /// from here on. Returns whether it was prepared.
+    /// from here on. Returns what the server had of it: [`OnServer::Absent`] if it was prepared.
     #[inline]
-    pub(crate) fn ensure(&mut self, name: &[u8], given: &mut Given) -> Result<bool, StopReason> {
+    pub(crate) fn ensure(&mut self, name: &[u8], given: &mut Given) -> Result<OnServer, StopReason> {
         self.must_be_known_on_server(given.statement.key())?;
-        if self.is_ready(given.statement.key()) { Ok(false) } else { self.make_ready(name, given) }
+        let found = self.touch(given.statement.key());
+        if matches!(found, OnServer::Ready | OnServer::Unsure) { Ok(found) } else { self.make_ready(name, given) }
     }
 
-    fn make_ready(&mut self, name: &[u8], given: &mut Given) -> Result<bool, StopReason> {
+    fn make_ready(&mut self, name: &[u8], given: &mut Given) -> Result<OnServer, StopReason> {
         if given.statement.environment() != self.ctx.parse_environment(&self.client.params) {
             // Its text is read for that, however short the message that asks for it.
             *self.composed += given.statement.rest().len();
             given.statement = self.intern(given.statement.rest())?;
             self.client.statements_mut().replace(name, given.statement.clone());
             self.must_be_known_on_server(given.statement.key())?;
-            if self.is_ready(given.statement.key()) {
-                return Ok(false);
+            let found = self.touch(given.statement.key());
+            if matches!(found, OnServer::Ready | OnServer::Unsure) {
+                return Ok(found);
             }
         }
         self.prepare(&given.statement, None);
-        Ok(true)
+        Ok(OnServer::Absent)
     }
 
     /// The same where the client is about to use it: returns whether it still has the shape that the client was given.
     #[inline]
-    pub(crate) fn ensure_same(&mut self, name: &[u8], given: &mut Given) -> Result<bool, StopReason> {
-        let anew = self.ensure(name, given)?;
-        self.has_given_shape(given.shape, &given.statement, anew)
-    }
-
-    /// Whether the server has a statement, and it can be used.
-    #[inline]
-    fn is_ready(&mut self, key: Key) -> bool {
-        self.touch(key) == OnServer::Ready
+    pub(crate) fn ensure_same(&mut self, name: &[u8], given: &mut Given) -> Result<Fit, StopReason> {
+        let found = self.ensure(name, given)?;
+        self.has_given_shape(given.shape, &given.statement, found)
     }
 
     /// Prepares a statement on the server, or answers for it if the server has it. `client_name` tells a Parse of the
     /// client from one of our own.
     pub(crate) fn prepare(&mut self, statement: &Arc<Statement>, client_name: Option<&[u8]>) {
         let mut on_server = self.touch(statement.key());
+        if on_server == OnServer::Unsure {
+            // The request that uses it is kept.
+            on_server = OnServer::Ready;
+        }
         if on_server == OnServer::Ready && (self.server.status == TxStatus::Failed || self.server.pending.is_ahead()) {
             // The server shall refuse it if the transaction has failed, as it refuses all Parse then.
             on_server = OnServer::Stale;
         }
+        let since = self.ctx.statements.preparations();
         if on_server == OnServer::Ready {
             if let Some(name) = client_name {
-                self.rename(Expected::LocalParse, None, name, Some(statement.clone()));
+                self.rename(Expected::LocalParse, None, name, Some((statement.clone(), since)));
             }
             return;
         }
@@ -89,7 +91,7 @@ impl Link<'_, '_> {
         }
         let key = Some(statement.key());
         match client_name {
-            Some(name) => self.rename(Expected::ParseNamed, key, name, Some(statement.clone())),
+            Some(name) => self.rename(Expected::ParseNamed, key, name, Some((statement.clone(), since))),
             None => self.expect_logged(Expected::OwnParse, key, Change::None),
         }
         self.compose_parse(statement.name(), statement.rest());

@@ -36,8 +36,21 @@ struct Node {
     of: u64,
     /// What is known of its shape there.
     shape: Shape,
+    /// When the server was last known to take it, as it was prepared, in the order of preparations.
+    sound: u64,
     /// The use of the server in which it was last used.
     used: u64,
+}
+
+/// What is known of a statement that is on a server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Known {
+    /// Which preparation it is of.
+    pub(crate) of: u64,
+    /// Its shape, as far as it is known.
+    pub(crate) shape: Shape,
+    /// When the server was last known to take it, in the order of preparations.
+    pub(crate) sound: u64,
 }
 
 /// What a server knows of a statement.
@@ -45,6 +58,8 @@ struct Node {
 pub(crate) enum OnServer {
     /// It is prepared, and good.
     Ready,
+    /// The same, unless something that is not seen here has dropped it.
+    Unsure,
     /// It may be prepared, but must be closed and prepared again.
     Stale,
     /// It is not prepared.
@@ -73,16 +88,25 @@ impl ServerStatements {
         self.slots.get(&key).is_some_and(|slot| self.nodes[*slot as usize].prepared == Some(self.epoch))
     }
 
-    /// Which preparation the statement that was last touched, or added, is of, and its shape.
+    /// What is known of the statement that was last touched, or added.
     #[inline]
-    pub(crate) fn newest(&self) -> (u64, Shape) {
-        self.nodes.get(self.newest as usize).map_or_else(Default::default, |node| (node.of, node.shape))
+    pub(crate) fn newest(&self) -> Known {
+        let known = |node: &Node| Known { of: node.of, shape: node.shape, sound: node.sound };
+        self.nodes.get(self.newest as usize).map_or_else(Known::default, known)
+    }
+
+    /// The server has taken a statement as it was prepared, at this place in the order of preparations.
+    pub(crate) fn confirm(&mut self, key: Key, at: u64) {
+        if let Some(&slot) = self.slots.get(&key) {
+            self.nodes[slot as usize].sound = at;
+        }
     }
 
     /// A statement that was just added is of this preparation.
     pub(crate) fn set_preparation(&mut self, key: Key, of: u64) {
         if let Some(&slot) = self.slots.get(&key) {
-            self.nodes[slot as usize].of = of;
+            let node = &mut self.nodes[slot as usize];
+            (node.of, node.sound) = (of, of);
         }
     }
 
@@ -118,6 +142,7 @@ impl ServerStatements {
             prepared: Some(self.epoch),
             of: 0,
             shape: Shape::default(),
+            sound: 0,
             used: self.use_count,
         };
         let slot = match self.free.pop() {

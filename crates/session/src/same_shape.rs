@@ -15,10 +15,21 @@ use crate::descriptions::Described;
 use crate::expected::Expected;
 use crate::link::{Link, Rewrite};
 use crate::names::Given;
-use crate::prepared::OnServer;
+use crate::prepared::{Known, OnServer};
 use crate::shape::{Compared, GivenShape, Shape};
-use crate::statements::{Key, Statement};
+use crate::statements::{Key, Standing, Statement};
 use crate::stop::{ReplyWait, StopReason};
+
+/// How a statement on a server fits what its client holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fit {
+    /// It has the shape that the client was given, or is as new as what the client holds.
+    Same,
+    /// The same as far as is known: the server may say that it has changed, or is gone, to a client that can't know.
+    Unsure,
+    /// It has another shape.
+    Other,
+}
 
 /// What follows from a comparison.
 enum Next {
@@ -28,69 +39,84 @@ enum Next {
     Ask { again: bool },
 }
 
-/// Compares what a client was given with what its server has, of this preparation; `anew`: it was prepared for this request.
-fn next(given: GivenShape, (of, shape): (u64, Shape), anew: bool) -> Next {
+/// Compares what a client was given with what its server has, of this preparation; `anew`: it was prepared for this request;
+/// `asked`: the server was asked for this request.
+fn next(given: GivenShape, (of, shape): (u64, Shape), anew: bool, asked: bool) -> Next {
     match given.shape.compared_with(shape) {
         Compared::Same => Next::Go(true),
-        // The client may know a later definition than a server that has not used the statement since.
-        Compared::Other if given.of < of => Next::Go(false),
+        // The client may know a later definition than a server that has not used the statement since; and a definition may have become
+        // again what it was.
+        Compared::Other if asked && given.of < of => Next::Go(false),
         Compared::Other | Compared::Unknown => Next::Ask { again: !anew },
     }
 }
 
-/// Whether a comparison would find nothing: the client was given no shape, or the one of this preparation.
+/// Whether a comparison would find nothing: the client was given the shape of this preparation, or none, and the server has taken the
+/// statement since the client's Parse.
 #[inline]
-fn is_certain(given: GivenShape, (of, _): (u64, Shape)) -> bool {
-    given.shape.is_unknown() || given.of == of
+fn is_certain(given: GivenShape, has: Known) -> bool {
+    if given.shape.is_unknown() { given.of < has.sound } else { given.of == has.of }
 }
 
 impl Link<'_, '_> {
     /// What follows from a comparison; waits for a description that the server was asked for before.
-    fn next(&self, given: GivenShape, has: (u64, Shape), anew: bool) -> Result<Next, StopReason> {
+    fn next(&mut self, given: GivenShape, has: (u64, Shape), anew: bool) -> Result<Next, StopReason> {
         if self.server.descriptions.asks_itself() {
             return Err(ReplyWait::Description.into());
         }
-        Ok(next(given, has, anew))
+        let asked = self.server.descriptions.was_asked(has.0);
+        Ok(next(given, has, anew, asked))
     }
 
     /// What the server has of a statement, which becomes the most recently used one.
     #[inline]
     pub(crate) fn touch(&mut self, key: Key) -> OnServer {
         let on_server = self.server.statements.touch(key);
-        if on_server == OnServer::Ready && self.ctx.statements.is_outdated(key, self.server.statements.newest().0) {
-            return OnServer::Stale;
+        if on_server != OnServer::Ready {
+            return on_server;
         }
-        on_server
+        match self.ctx.statements.standing(key, self.server.statements.newest().of) {
+            Standing::Good => OnServer::Ready,
+            Standing::Unsure => OnServer::Unsure,
+            Standing::Outdated => OnServer::Stale,
+        }
     }
 
-    /// Whether the statement that was just touched or prepared (`anew`) on the server has the shape that the client was given.
+    /// Whether the statement that was just made ready on the server, as `found` says, has the shape that the client was given.
     #[inline]
     pub(crate) fn has_given_shape(
         &mut self,
         given: GivenShape,
         statement: &Arc<Statement>,
-        anew: bool,
-    ) -> Result<bool, StopReason> {
+        found: OnServer,
+    ) -> Result<Fit, StopReason> {
         let has = self.server.statements.newest();
-        if is_certain(given, has) { Ok(true) } else { self.compare(given, has, statement, anew) }
+        if is_certain(given, has) && found != OnServer::Unsure {
+            return Ok(Fit::Same);
+        }
+        self.compare(given, has, statement, found)
     }
 
     fn compare(
         &mut self,
         given: GivenShape,
-        has: (u64, Shape),
+        has: Known,
         statement: &Arc<Statement>,
-        anew: bool,
-    ) -> Result<bool, StopReason> {
-        let again = match self.next(given, has, anew)? {
-            Next::Go(same) => return Ok(same),
+        found: OnServer,
+    ) -> Result<Fit, StopReason> {
+        let anew = found == OnServer::Absent;
+        let again = match self.next(given, (has.of, has.shape), anew)? {
+            Next::Go(true) if !anew && (given.shape.is_unknown() || found == OnServer::Unsure) => {
+                return Ok(Fit::Unsure);
+            }
+            Next::Go(same) => return Ok(if same { Fit::Same } else { Fit::Other }),
             Next::Ask { again } => again,
         };
         if again {
             self.server.statements.mark_doubtful(statement.key());
             self.prepare(statement, None);
         }
-        let of = self.server.statements.newest().0;
+        let of = self.server.statements.newest().of;
         self.ask_shape(Described::Named { key: statement.key(), of, by: 0 }, statement.name());
         Err(ReplyWait::Description.into())
     }
@@ -100,7 +126,7 @@ impl Link<'_, '_> {
     pub(crate) fn unnamed_has_given_shape(&mut self, anew: bool) -> Result<bool, StopReason> {
         let Unnamed::Held(held) = &self.client.unnamed else { return Ok(true) };
         let (given, has) = (held.shape(), self.server.slot);
-        if is_certain(given, has) {
+        if given.shape.is_unknown() || given.of == has.0 {
             return Ok(true);
         }
         let again = match self.next(given, has, anew)? {
@@ -117,16 +143,17 @@ impl Link<'_, '_> {
 
     /// Asks the server to describe a statement to us, at once.
     fn ask_shape(&mut self, about: Described, name: &[u8]) {
-        self.server.descriptions.ask(about, true);
+        self.server.descriptions.ask_for_request(about);
         self.server.pending.request(Expected::OwnDescribe);
         put_front::describe(self.ctx.scratch, Of::Statement, name);
         self.server.pending.flush();
         put_front::flush(self.ctx.scratch);
     }
 
-    /// The client's Describe of a statement is being sent. It is read if the client does not know everything yet.
-    pub(crate) fn expect_description(&mut self, given: &Given) {
-        if given.shape.shape.is_whole() {
+    /// The client's Describe of a statement is being sent. It is read if the client does not know everything yet, or if it may have to
+    /// be sent again.
+    pub(crate) fn expect_description(&mut self, given: &Given, unsure: bool) {
+        if given.shape.shape.is_whole() && !unsure {
             self.server.pending.request(Expected::DescribeStatement);
             return;
         }
@@ -172,7 +199,7 @@ impl Link<'_, '_> {
     }
 
     fn described(&self, given: &Given) -> Described {
-        Described::Named { key: given.statement.key(), of: self.server.statements.newest().0, by: given.by }
+        Described::Named { key: given.statement.key(), of: self.server.statements.newest().of, by: given.by }
     }
 
     /// What is in the unnamed slot. It gets the number of its preparation when it is first described: most are not.

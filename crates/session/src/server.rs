@@ -16,6 +16,7 @@ use crate::out::Out;
 use crate::params::{Has, ParamTable, Params};
 use crate::pending::PendingReplies;
 use crate::prepared::ServerStatements;
+use crate::repeat::Repeatable;
 use crate::resets::Resets;
 use crate::server_error::ServerError;
 use crate::session_state::{SessionState, StreamingText};
@@ -43,6 +44,8 @@ pub struct Server {
     /// Which preparation it is of, 0 while it has not been described there, and its shape.
     pub(crate) slot: (u64, Shape),
     pub(crate) descriptions: Descriptions,
+    /// What may be sent to it again.
+    pub(crate) repeatable: Option<Box<Repeatable>>,
     pub(crate) status: TxStatus,
     /// What clients left on it.
     pub(crate) state: SessionState,
@@ -134,6 +137,7 @@ impl Server {
             unnamed_at: 0,
             slot: Default::default(),
             descriptions: Descriptions::default(),
+            repeatable: None,
             status: TxStatus::Idle,
             state: SessionState::default(),
             unknown_name: None,

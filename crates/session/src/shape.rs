@@ -21,11 +21,17 @@ pub(crate) struct Shape {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct GivenShape {
     pub(crate) shape: Shape,
-    /// Which preparation it was given of ([`crate::PoolStatements`] counts them): a later one is of a later definition.
+    /// Which preparation it was given of ([`crate::PoolStatements`] counts them): a later one is of a later definition. While nothing of
+    /// it is known, how many there were when the client prepared the statement.
     pub(crate) of: u64,
 }
 
 impl GivenShape {
+    /// Nothing was given yet of a statement that was prepared after so many preparations.
+    pub(crate) fn none(since: u64) -> GivenShape {
+        GivenShape { shape: Shape::default(), of: since }
+    }
+
     /// The client was given a description of this preparation.
     pub(crate) fn learn(&mut self, shape: Shape, of: u64) {
         self.shape.learn(shape);

@@ -13,6 +13,12 @@ use crate::out::Out;
 use crate::params::ParamTable;
 use crate::server::Server;
 
+/// Whether a client has asked for anything that it could reset.
+#[inline]
+pub(crate) fn are_asked_for(client: &Client) -> bool {
+    client.start.asked.known() != 0
+}
+
 /// A text of the client's is being sent: notes what it resets of that which the client asked for at its login.
 #[inline]
 pub(crate) fn note(client: &Client, server: &mut Server, table: &ParamTable, text: &[u8]) {

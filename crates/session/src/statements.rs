@@ -233,6 +233,8 @@ impl Interner {
             schema_version: SchemaVersion::default(),
             outdated: HashMap::default(),
             all_outdated: 0,
+            are_dropped: false,
+            is_calm: true,
         }
     }
 
@@ -394,6 +396,21 @@ pub struct PoolStatements {
     outdated: HashMap<Key, u64, BuildHasherDefault<KeyHasher>>,
     /// The same for all statements.
     all_outdated: u64,
+    /// A function has dropped statements of ours on a server, and may do so again.
+    are_dropped: bool,
+    /// There is nothing to look up: none is in `outdated`, and none was dropped.
+    is_calm: bool,
+}
+
+/// What the pool knows of a preparation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// It is as good as any.
+    Good,
+    /// It may have been dropped.
+    Unsure,
+    /// A server has refused to plan the statement again since.
+    Outdated,
 }
 
 /// The count of changed definitions, and that of preparations, which all workers that have servers of a pool share.
@@ -452,6 +469,11 @@ impl PoolStatements {
         self.keys.clear();
     }
 
+    /// How many preparations there were, on any server.
+    pub(crate) fn preparations(&self) -> u64 {
+        self.schema_version.preparations.load(Ordering::Acquire)
+    }
+
     /// The number of a preparation that is made now, on any server.
     pub(crate) fn next_preparation(&mut self) -> u64 {
         self.schema_version.preparations.fetch_add(1, Ordering::AcqRel) + 1
@@ -471,13 +493,23 @@ impl PoolStatements {
             self.all_outdated = now;
         }
         self.outdated.insert(key, now);
+        self.is_calm = false;
     }
 
-    /// Whether a statement of this preparation is outdated.
+    /// Something that is not seen here drops statements of ours.
+    pub(crate) fn note_dropped(&mut self) {
+        (self.are_dropped, self.is_calm) = (true, false);
+    }
+
+    /// What is known of this preparation of a statement.
     #[inline]
-    pub(crate) fn is_outdated(&self, key: Key, of: u64) -> bool {
-        let own = if self.outdated.is_empty() { None } else { self.outdated.get(&key) };
-        of < own.copied().unwrap_or(self.all_outdated)
+    pub(crate) fn standing(&self, key: Key, of: u64) -> Standing {
+        let own = if self.is_calm { None } else { self.outdated.get(&key) };
+        match of < own.copied().unwrap_or(self.all_outdated) {
+            true => Standing::Outdated,
+            false if self.are_dropped => Standing::Unsure,
+            false => Standing::Good,
+        }
     }
 
     /// Forgets which statements servers accept.

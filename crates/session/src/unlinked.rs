@@ -53,7 +53,8 @@ pub(crate) fn parse(client: &mut Client, ctx: &mut Context<'_>, body: &[u8]) -> 
         return false;
     }
     ctx.counts.client_parses += 1;
-    let given = Given { statement, by: client.count_change(), shape: GivenShape::default() };
+    let shape = GivenShape::none(ctx.statements.preparations());
+    let given = Given { statement, by: client.count_change(), shape };
     client.statements_mut().insert(Name::new(parse.name), given);
     true
 }

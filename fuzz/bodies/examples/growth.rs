@@ -12,10 +12,7 @@ use std::sync::Arc;
 use weir_base::PoolMode;
 use weir_pgwire::sql::{self, Judgement, Mentions};
 use weir_pgwire::{Of, put_back, put_front};
-use weir_session::{
-    CancelKey, Client, Context, Interner, MessagePolicy, Out, ParamTable, PoolStatements, Server, SimpleQueries,
-    StatePolicy, StatementCounts, StatementMemory, WithoutCache, from_client, from_server,
-};
+use weir_session::{CancelKey, Client, Out, OwnContext, Server, StatePolicy, from_client, from_server};
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -55,50 +52,19 @@ const MEMORY: u64 = 256 << 20;
 struct Pair {
     client: Client,
     server: Server,
-    interner: Interner,
-    statements: PoolStatements,
-    params: ParamTable,
-    spare: Vec<Vec<u8>>,
-    scratch: Vec<u8>,
-    counts: StatementCounts,
+    own: OwnContext,
 }
 
 impl Pair {
     fn new() -> Pair {
-        let params = ParamTable::new([]);
-        let shared = Arc::new(params.unknown());
-        let interner = Interner::new([3; 16], &StatementMemory::default(), MEMORY);
+        let state = StatePolicy { start_values: true, warn: true, refuse: false };
+        let own = OwnContext { state, ..OwnContext::new(MEMORY) };
+        let shared = Arc::new(own.params.unknown());
         Pair {
             client: Client::new(1, PoolMode::Transaction, shared.clone()),
             server: Server::new(shared, CancelKey::default()),
-            statements: interner.pool("app", "joe", MEMORY),
-            interner,
-            params,
-            spare: Vec::new(),
-            scratch: Vec::new(),
-            counts: StatementCounts::default(),
+            own,
         }
-    }
-
-    fn with<T>(&mut self, run: impl FnOnce(&mut Client, &mut Server, &mut Context<'_>) -> T) -> T {
-        let mut context = Context {
-            interner: &mut self.interner,
-            statements: &mut self.statements,
-            params: &self.params,
-            spare: &mut self.spare,
-            scratch: &mut self.scratch,
-            counts: &mut self.counts,
-            max_prepared: 100,
-            without_cache: WithoutCache::Kept,
-            client_statements: 100,
-            client_memory: MEMORY,
-            messages: MessagePolicy { longest: u32::MAX, simple: SimpleQueries::Allowed },
-            state: StatePolicy { warn: true, ..StatePolicy::default() },
-            client_pid: 0,
-            max_pending_segments: u32::MAX,
-            watch: None,
-        };
-        run(&mut self.client, &mut self.server, &mut context)
     }
 
     fn ask(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
@@ -108,15 +74,15 @@ impl Pair {
     }
 
     fn ask_again(&mut self, message: &[u8]) {
-        self.with(|client, server, context| from_client::feed(client, Some(server), message, context, &mut Nowhere));
+        let Pair { client, server, own } = self;
+        from_client::feed(client, Some(server), message, &mut own.context(), &mut Nowhere);
     }
 
     fn tell(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut message = Vec::new();
         write(&mut message);
-        let told = self.with(|client, server, context| {
-            from_server::feed(server, Some(client), &message, context, &mut Nowhere).map(drop)
-        });
+        let Pair { client, server, own } = self;
+        let told = from_server::feed(server, Some(client), &message, &mut own.context(), &mut Nowhere).map(drop);
         told.expect("the reply was expected");
     }
 }

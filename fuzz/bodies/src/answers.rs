@@ -12,7 +12,7 @@ use crate::foreign::certificate::Certificate;
 use crate::foreign::message::{self, Kind, Reply};
 use crate::foreign::resolver::{Conf, hosts_have};
 use crate::requests::any_message;
-use crate::session::{Shared, feed_alone};
+use crate::session::{feed_alone, shared};
 use crate::tape::{Tape, pieces};
 
 /// Discards all output.
@@ -54,7 +54,7 @@ const COLUMN: weir_pgwire::Column<'_> = weir_pgwire::Column { name: "x", kind: w
 
 /// How a lookup ends, as text.
 fn ask(replies: &[u8], cuts: &[usize]) -> String {
-    let shared = Shared::new(1);
+    let shared = shared(1);
     let mut server = Server::new(Arc::new(shared.params.unknown()), CancelKey::default());
     let mut lookup = AuthQuery::begin(&mut server, "select $1", "u", &mut Vec::new(), &mut DiscardOutput);
     let mut end = String::from("nothing yet");
@@ -135,7 +135,7 @@ pub(crate) fn certificate(data: &[u8]) {
 pub(crate) fn frozen_client(data: &[u8]) {
     let mut tape = Tape::new(data);
     let asked = tape.below(32);
-    let mut shared = Shared::new(100);
+    let mut shared = shared(100);
     let bytes = tape.rest();
     let Ok(client) = frozen::thaw(bytes, &shared.params, &mut shared.interner, &shared.statements) else { return };
     let again = frozen::freeze(&client, &shared.params).expect("nothing of it is half-way");

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use weir_base::{OnDirty, PoolMode};
 use weir_session::from_server::{self, ServerOutcome};
 use weir_session::{
-    CancelKey, Client, Context, Interner, MessagePolicy, Out, ParamTable, PoolStatements, Server, SimpleQueries,
-    StatePolicy, StatementCounts, StatementMemory, StopReason, WithoutCache, from_client, param_sync,
+    CancelKey, Client, MessagePolicy, Out, OwnContext, Server, SimpleQueries, StatePolicy, StopReason, from_client,
+    param_sync,
 };
 
 use crate::backend::Backend;
@@ -25,52 +25,24 @@ const FRONT_TAGS: &[u8] = b"QPBDECSHFdcfXpz";
 /// The tags that a server may send, and some that it may not.
 const BACK_TAGS: &[u8] = b"Z12C3DEnTtGHdcSNAIVsWRKvz";
 
-/// State that the sessions of a worker share.
-pub(crate) struct Shared {
-    pub(crate) interner: Interner,
-    pub(crate) statements: PoolStatements,
-    pub(crate) params: ParamTable,
-    spare: Vec<Vec<u8>>,
-    scratch: Vec<u8>,
-    counts: StatementCounts,
-    max_prepared: usize,
-}
+/// What the session itself may send where a server says something.
+const SYNC: &[u8] = b"S\0\0\0\x04";
 
-impl Shared {
-    pub(crate) fn new(max_prepared: usize) -> Shared {
-        let interner = Interner::new([3; 16], &StatementMemory::default(), 1 << 16);
-        Shared {
-            statements: interner.pool("app", "joe", 1 << 14),
-            interner,
-            params: ParamTable::new([]),
-            spare: Vec::new(),
-            scratch: Vec::new(),
-            counts: StatementCounts::default(),
-            max_prepared,
-        }
-    }
-
-    fn context(&mut self) -> Context<'_> {
-        Context {
-            interner: &mut self.interner,
-            statements: &mut self.statements,
-            params: &self.params,
-            spare: &mut self.spare,
-            scratch: &mut self.scratch,
-            counts: &mut self.counts,
-            max_prepared: self.max_prepared,
-            without_cache: WithoutCache::Kept,
-            client_statements: 3,
-            client_memory: 1 << 13,
-            messages: MessagePolicy { longest: 1 << 20, simple: SimpleQueries::Allowed },
-            state: StatePolicy {
-                warn: true,
-                on_dirty: if self.max_prepared % 3 == 2 { OnDirty::Refuse } else { OnDirty::Reset },
-            },
-            client_pid: 0,
-            max_pending_segments: 2,
-            watch: None,
-        }
+/// What the sessions of a worker share, with limits that are soon reached.
+pub(crate) fn shared(max_prepared: usize) -> OwnContext {
+    let mut shared = OwnContext::new(1 << 16);
+    shared.statements.set_limit(1 << 14);
+    OwnContext {
+        max_prepared,
+        client_statements: 3,
+        client_memory: 1 << 13,
+        messages: MessagePolicy { longest: 1 << 20, simple: SimpleQueries::Allowed },
+        state: StatePolicy {
+            warn: true,
+            on_dirty: if max_prepared % 3 == 2 { OnDirty::Refuse } else { OnDirty::Reset },
+        },
+        max_pending_segments: 2,
+        ..shared
     }
 }
 
@@ -107,6 +79,8 @@ struct ClientEnd {
     gone: bool,
     /// Written by the client, but not yet offered or not yet taken.
     waiting: Vec<u8>,
+    /// How many of these bytes were taken before.
+    repeated: usize,
     taken: Stream,
     contract: Contract,
     received: Stream,
@@ -128,7 +102,7 @@ struct ServerEnd {
 
 struct World<'a> {
     tape: Tape<'a>,
-    shared: Shared,
+    shared: OwnContext,
     clients: Vec<ClientEnd>,
     servers: Vec<ServerEnd>,
 }
@@ -148,13 +122,14 @@ pub(crate) fn whole_session(data: &[u8]) {
 
 impl<'a> World<'a> {
     fn new(mode: PoolMode, max_prepared: usize, tape: Tape<'a>) -> Self {
-        let shared = Shared::new(max_prepared);
+        let shared = shared(max_prepared);
         let params = Arc::new(shared.params.unknown());
         let client = |id| ClientEnd {
             client: Client::new(id, mode, params.clone()),
             link: None,
             gone: false,
             waiting: Vec::new(),
+            repeated: 0,
             taken: Stream::default(),
             contract: Contract::default(),
             received: Stream::default(),
@@ -297,18 +272,29 @@ impl<'a> World<'a> {
         let client = link.map(|c| &mut self.clients[c].client);
         let outcome =
             from_server::feed(&mut self.servers[index].server, client, &piece, &mut self.shared.context(), &mut out);
-        assert!(written.server.is_empty(), "a server's bytes are not for servers");
+        assert!(written.server.is_empty() || written.server == SYNC, "a server's bytes are not for servers");
         match link {
             Some(client) => self.client_receives(client, &written.client),
             None => assert!(written.client.is_empty(), "bytes for no client"),
         }
-        if !outcome.is_ok_and(|outcome| keeps_link(&outcome)) {
-            return self.lose(index);
-        }
+        let Some(outcome) = outcome.ok().filter(keeps_link) else { return self.lose(index) };
         let server = &mut self.servers[index];
         for message in server.sent.push(&piece) {
             assert!(server.contract.reply(message.tag), "an unexpected reply {:?}", char::from(message.tag));
         }
+        self.server_receives(index, &written.server);
+        if let (Some(client), Some(repeat)) = (link, outcome.unusual.and_then(|unusual| unusual.repeat)) {
+            self.repeat(client, repeat.messages);
+        }
+    }
+
+    /// A client's messages are read again. It has asked for their replies already.
+    fn repeat(&mut self, index: usize, messages: Vec<u8>) {
+        let client = &mut self.clients[index];
+        let partly = std::mem::take(&mut client.taken);
+        client.repeated = messages.len() - partly.held().len();
+        client.waiting.splice(..0, messages);
+        self.client_sends(index, usize::MAX);
     }
 
     /// A client requests a server; `false` if there is none.
@@ -319,7 +305,7 @@ impl<'a> World<'a> {
         let mut written = Written::default();
         let asks = {
             let mut out = Recorder { input: &[], written: &mut written };
-            let Shared { params, scratch, .. } = &mut self.shared;
+            let OwnContext { params, scratch, .. } = &mut self.shared;
             param_sync::start(&mut self.servers[ix].server, &mut self.clients[index].client, params, scratch, &mut out)
         };
         assert!(written.client.is_empty());
@@ -404,6 +390,8 @@ impl<'a> World<'a> {
 
 /// Records what the session took from a client; bytes that are no message close their client.
 fn take(client: &mut ClientEnd, bytes: &[u8]) {
+    let (repeated, bytes) = bytes.split_at(client.repeated.min(bytes.len()));
+    client.repeated -= repeated.len();
     if is_readable(&[client.taken.held(), bytes].concat()) {
         client.taken.push(bytes).into_iter().for_each(|ask| client.contract.ask(ask));
     }
@@ -445,7 +433,7 @@ pub(crate) fn split_messages(data: &[u8]) {
 
 /// The bytes that both ends received, and the final state.
 fn converse(mode: PoolMode, asked: &[u8], raw: &[u8], sent: &[u8], cuts: &[usize]) -> (Vec<u8>, Vec<u8>, String) {
-    let mut shared = Shared::new(2);
+    let mut shared = shared(2);
     let params = Arc::new(shared.params.unknown());
     let (mut client, mut server) = (Client::new(1, mode, params.clone()), Server::new(params, CancelKey::default()));
     let (mut written, mut end) = (Written::default(), String::new());
@@ -466,6 +454,9 @@ fn converse(mode: PoolMode, asked: &[u8], raw: &[u8], sent: &[u8], cuts: &[usize
             // The same when an engine parts them: later bytes are not read, and how much of the last message was passed
             // on depends on the cut.
             Ok(outcome) if !keeps_link(&outcome) => return (Vec::new(), written.server, end + "parted"),
+            Ok(outcome) if outcome.unusual.as_ref().is_some_and(|unusual| unusual.repeat.is_some()) => {
+                return (Vec::new(), written.server, end + "repeated");
+            }
             Ok(_) => {}
         }
     }
@@ -474,7 +465,7 @@ fn converse(mode: PoolMode, asked: &[u8], raw: &[u8], sent: &[u8], cuts: &[usize
 }
 
 /// Feeds a client that has a new server, until a stop. Its server receives only whole messages.
-pub(crate) fn feed_alone(mut client: Client, shared: &mut Shared, input: &[u8]) {
+pub(crate) fn feed_alone(mut client: Client, shared: &mut OwnContext, input: &[u8]) {
     let mut server = Server::new(client.params().clone(), CancelKey::default());
     let mut written = Written::default();
     let mut out = Recorder { input, written: &mut written };

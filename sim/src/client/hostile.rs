@@ -16,6 +16,12 @@ use crate::network::{End, Owner, SocketEvent};
 use crate::rng::Rng;
 use crate::transcript::Bytes;
 
+/// Batches that are longer have a statement of some size.
+const STORED: usize = 60 << 10;
+
+/// About the longest statement that is stored.
+const LONGEST_STORED: usize = 15 << 20;
+
 const ARRIVE: u32 = 0;
 const SEND: u32 = 1;
 
@@ -210,6 +216,9 @@ impl Hostile {
             Attack::AfterLogin if self.rng.chance(150) => self.flood(),
             _ => self.requests(),
         };
+        if bytes.len() > STORED {
+            ctx.longest_stored = ctx.longest_stored.max(bytes.len());
+        }
         if let Some(end) = self.end {
             ctx.sent(end, Bytes(&bytes));
         }
@@ -257,7 +266,11 @@ impl Hostile {
         let token = format!("c{}.{}", self.identity.number, self.tokens);
         let text = if self.rng.chance(500) { format!("SLEEP 200000 {token}") } else { format!("ECHO {token}") };
         begin(text).iter().for_each(|message| message.put(&mut bytes));
-        let kind = self.rng.below(4);
+        let kind = self.rng.below(5);
+        if kind == 4 {
+            self.stored(&token, &mut bytes);
+            return bytes;
+        }
         for number in 0..self.rng.skewed(10, 8_000) {
             let text = format!("ECHO{}{token}", " ".repeat(if kind == 2 { 2_000 } else { 1 }));
             match kind {
@@ -282,6 +295,63 @@ impl Hostile {
             Front::Sync.put(&mut bytes);
         }
         bytes
+    }
+
+    /// A long statement that is stored, and short messages that refer to it.
+    fn stored(&mut self, token: &str, bytes: &mut Vec<u8>) {
+        let size = match self.rng.below(20) {
+            0 => LONGEST_STORED,
+            _ => *self.rng.pick(&[64 << 10, 256 << 10, 1 << 20]),
+        };
+        let word = *self.rng.pick(&[
+            "x",
+            "execute,",
+            "prepare,",
+            "deallocate,",
+            "set_config(",
+            "weir_",
+            "'",
+            "$a$",
+            "(",
+            "\"",
+        ]);
+        let comment = format!("/*{}*/", word.repeat(size / word.len()));
+        let head = *self.rng.pick(&[
+            "ECHO",
+            "SELECT",
+            "COMMIT",
+            "DISCARD ALL",
+            "RESET ALL",
+            "LISTEN",
+            "PREPARE p AS ECHO",
+            "UNLISTEN *",
+            "WRITE",
+            "DEALLOCATE",
+            "EXECUTE",
+            "BEGIN",
+        ]);
+        let head = if head.contains(' ') || head.ends_with("IT") || head.ends_with("IN") {
+            head.trim_end_matches(" ECHO").to_owned()
+        } else {
+            format!("{head} {token}")
+        };
+        let text = if self.rng.chance(500) { format!("{comment} {head}") } else { format!("{head} {comment}") };
+        let name = if self.rng.chance(200) { String::new() } else { format!("big{}", self.rng.below(2)) };
+        Front::Close(Of::Statement, name.clone()).put(bytes);
+        Front::Parse { name: name.clone(), text }.put(bytes);
+        Front::Sync.put(bytes);
+        for _ in 0..(24 << 20) / size + 4 {
+            let refers = match self.rng.below(4) {
+                0 => Front::Describe(Of::Statement, name.clone()),
+                1 => Front::Query(format!("EXECUTE {name}")),
+                _ => bind(&name),
+            };
+            refers.put(bytes);
+            if self.rng.chance(500) {
+                Front::Sync.put(bytes);
+            }
+        }
+        Front::Sync.put(bytes);
     }
 
     fn request(&mut self) -> Front {

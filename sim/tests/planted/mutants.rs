@@ -30,6 +30,7 @@ const POOL: &str = "crates/pool/src/pool.rs";
 const RELAY: &str = "crates/engine/src/traffic/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
 const EFFECTS: &str = "crates/pgwire/src/sql/effects.rs";
+const NAMING: &str = "crates/session/src/naming.rs";
 const PENDING: &str = "crates/session/src/pending.rs";
 
 /// A client's replies differ from those of a direct connection.
@@ -64,6 +65,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         if PLANTED {
             may_leave = Dirty::NONE;
         }\n",
+        }],
+    },
+    Mutant {
+        name: "read again",
+        what: "a Bind of a few bytes reads the stored text that it refers to",
+        found_by: &[Checker::TurnsAreShort],
+        edits: &[Edit {
+            file: NAMING,
+            from: "        if judged.concerns_no_statement() {\n            return Ok(None);\n        }\n        if judged.drops_all {\n",
+            to: "        if PLANTED && let Some(known) = known {
+            drop(crate::judged::Judged::of(known.rest()));
+        }
+        if judged.concerns_no_statement() {\n            return Ok(None);\n        }\n        if judged.drops_all {\n",
         }],
     },
     Mutant {

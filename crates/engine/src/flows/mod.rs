@@ -8,7 +8,7 @@
 //!   shutdowns.
 //! - `query`: one query's path, from a client to its server and back, and the server's way to the next client. `prelude`:
 //!   queries of our own on a server that its pool has. `backpressure`: full sockets. `cancel`: cancel
-//!   requests. `replication`: clients with a server of their own.
+//!   requests. `repeat`: requests that are read again. `replication`: clients with a server of their own.
 //!   `peering`: cancel requests that mean another process.
 //! - `opening`: a pool opens a server. `server_login`: a server logs in. `dns`: names of servers change.
 //!   `silence`: hosts that give no answer.
@@ -49,6 +49,7 @@ mod pool;
 mod prelude;
 mod query;
 mod quotas;
+mod repeat;
 mod replication;
 mod server_login;
 mod silence;

@@ -60,7 +60,14 @@ impl Engine {
 
     /// Feeds a client's bytes to its session, with a server as soon as it needs one. `base` is their position in the
     /// runtime's input, if they are a part of it.
-    fn feed<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, bytes: &[u8], base: Option<usize>, io: &mut I) {
+    pub(crate) fn feed<I: Io>(
+        &mut self,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        bytes: &[u8],
+        base: Option<usize>,
+        io: &mut I,
+    ) {
         let mut server = client.link.and_then(|server| self.peers.take_server(server));
         let mut at = 0;
         let stop = loop {
@@ -199,6 +206,10 @@ impl Engine {
         }
         if let Some(result) = unusual.own_query_done {
             self.own_query_done(now, server, result, io);
+            return None;
+        }
+        if let Some(repeat) = unusual.repeat {
+            self.repeat(now, server, repeat, io);
             return None;
         }
         Some((server, link.and_then(|client| self.peers.take_client(client))))

@@ -3,6 +3,7 @@
 mod answers;
 mod limits;
 mod logins;
+mod repeat;
 mod rig;
 mod splits;
 mod sql_names;

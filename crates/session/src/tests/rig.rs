@@ -1,6 +1,6 @@
 //! One link without an engine: a client, a server, what they share, and what was written to both.
 
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use weir_base::PoolMode;
@@ -9,9 +9,7 @@ use weir_pgwire::{ErrorFields, HEAD, Head, Of, put_back, put_front};
 use crate::from_client::{self, ClientOutcome};
 use crate::from_server::{self, ServerOutcome};
 use crate::{
-    CancelKey, Client, Context, Executed, Interner, MessagePolicy, Out, ParamTable, PoolStatements, ProtocolViolation,
-    Server, SimpleQueries, StatePolicy, StatementCounts, StatementId, StatementMemory, StatementWatch, StopReason,
-    WithoutCache,
+    CancelKey, Client, Executed, Out, OwnContext, ProtocolViolation, Server, StatementId, StatementWatch, StopReason,
 };
 
 /// The process ids of the server, and the one that its client received.
@@ -22,23 +20,26 @@ pub(crate) const CLIENT_PID: u32 = 0x0100_0001;
 pub(crate) struct Link {
     pub(crate) client: Client,
     pub(crate) server: Option<Server>,
-    pub(crate) interner: Interner,
-    pub(crate) statements: PoolStatements,
-    pub(crate) params: ParamTable,
-    spare: Vec<Vec<u8>>,
-    pub(crate) scratch: Vec<u8>,
-    pub(crate) counts: StatementCounts,
-    pub(crate) max_prepared: usize,
-    pub(crate) without_cache: WithoutCache,
-    pub(crate) client_statements: usize,
-    pub(crate) client_memory: u64,
-    pub(crate) messages: MessagePolicy,
-    pub(crate) state: StatePolicy,
-    pub(crate) max_pending_segments: u32,
+    pub(crate) own: OwnContext,
     /// What statements are counted by, if they are.
     pub(crate) watch: Option<Watch>,
     pub(crate) to_client: Vec<u8>,
     pub(crate) to_server: Vec<u8>,
+}
+
+/// What its sessions share, and the rules of its pool.
+impl Deref for Link {
+    type Target = OwnContext;
+
+    fn deref(&self) -> &OwnContext {
+        &self.own
+    }
+}
+
+impl DerefMut for Link {
+    fn deref_mut(&mut self) -> &mut OwnContext {
+        &mut self.own
+    }
 }
 
 /// Texts and what was executed of them, as they are.
@@ -89,25 +90,12 @@ const MEMORY: u64 = 64 << 20;
 impl Link {
     /// A client of a pool in `mode`, linked to a fresh server that has the same parameters.
     pub(crate) fn new(mode: PoolMode) -> Link {
-        let params = ParamTable::new([]);
-        let shared = Arc::new(params.unknown());
-        let interner = Interner::new([3; 16], &StatementMemory::default(), MEMORY);
+        let own = OwnContext { client_pid: CLIENT_PID, ..OwnContext::new(MEMORY) };
+        let shared = Arc::new(own.params.unknown());
         Link {
             client: Client::new(1, mode, shared.clone()),
             server: Some(Server::new(shared, CancelKey { pid: SERVER_PID, ..CancelKey::default() })),
-            statements: interner.pool("app", "joe", MEMORY),
-            interner,
-            params,
-            spare: Vec::new(),
-            scratch: Vec::new(),
-            counts: StatementCounts::default(),
-            max_prepared: 100,
-            without_cache: WithoutCache::Kept,
-            client_statements: 100,
-            client_memory: MEMORY,
-            messages: MessagePolicy { longest: u32::MAX, simple: SimpleQueries::Allowed },
-            state: StatePolicy::default(),
-            max_pending_segments: u32::MAX,
+            own,
             watch: None,
             to_client: Vec::new(),
             to_server: Vec::new(),
@@ -121,46 +109,16 @@ impl Link {
     /// The client sends; returns how far it got.
     pub(crate) fn feed_client(&mut self, input: &[u8]) -> ClientOutcome {
         let mut out = Recorder { input, client: &mut self.to_client, server: &mut self.to_server };
-        let mut ctx = Context {
-            interner: &mut self.interner,
-            statements: &mut self.statements,
-            params: &self.params,
-            spare: &mut self.spare,
-            scratch: &mut self.scratch,
-            counts: &mut self.counts,
-            max_prepared: self.max_prepared,
-            without_cache: self.without_cache,
-            client_statements: self.client_statements,
-            client_memory: self.client_memory,
-            messages: self.messages,
-            state: self.state,
-            client_pid: CLIENT_PID,
-            max_pending_segments: self.max_pending_segments,
-            watch: self.watch.as_mut().map(|watch| watch as &mut dyn StatementWatch),
-        };
+        let mut ctx = self.own.context();
+        ctx.watch = self.watch.as_mut().map(|watch| watch as &mut dyn StatementWatch);
         from_client::feed(&mut self.client, self.server.as_mut(), input, &mut ctx, &mut out)
     }
 
     /// The server sends, to its client if it has one.
     pub(crate) fn feed_server(&mut self, input: &[u8], linked: bool) -> Result<ServerOutcome, ProtocolViolation> {
         let mut out = Recorder { input, client: &mut self.to_client, server: &mut self.to_server };
-        let mut ctx = Context {
-            interner: &mut self.interner,
-            statements: &mut self.statements,
-            params: &self.params,
-            spare: &mut self.spare,
-            scratch: &mut self.scratch,
-            counts: &mut self.counts,
-            max_prepared: self.max_prepared,
-            without_cache: self.without_cache,
-            client_statements: self.client_statements,
-            client_memory: self.client_memory,
-            messages: self.messages,
-            state: self.state,
-            client_pid: CLIENT_PID,
-            max_pending_segments: self.max_pending_segments,
-            watch: self.watch.as_mut().map(|watch| watch as &mut dyn StatementWatch),
-        };
+        let mut ctx = self.own.context();
+        ctx.watch = self.watch.as_mut().map(|watch| watch as &mut dyn StatementWatch);
         let client = linked.then_some(&mut self.client);
         from_server::feed(self.server.as_mut().expect("a server"), client, input, &mut ctx, &mut out)
     }

@@ -207,7 +207,7 @@ fn converse(mode: PoolMode, batches: &[Vec<Vec<u8>>], cuts: &[usize]) -> Outcome
         statements,
         client_state: format!("{:?}", link.client),
         server_state: format!("{:?}", link.server),
-        counts: link.counts,
+        counts: link.counts.clone(),
         refused,
     }
 }

@@ -1,0 +1,82 @@
+//! A context for whoever feeds sessions without an engine: tests, fuzzers, and what counts instructions.
+
+use crate::StatementMemory;
+use crate::context::{Context, MessagePolicy, SimpleQueries, StatePolicy, StatementCounts, WithoutCache};
+use crate::params::ParamTable;
+use crate::statements::{Interner, PoolStatements};
+
+/// All that a [`Context`] refers to, and the rules of one pool.
+pub struct OwnContext {
+    /// The statements of the worker.
+    pub interner: Interner,
+    /// The statements of the pool.
+    pub statements: PoolStatements,
+    /// The tracked parameters.
+    pub params: ParamTable,
+    /// See [`Context::spare`].
+    pub spare: Vec<Vec<u8>>,
+    /// See [`Context::scratch`].
+    pub scratch: Vec<u8>,
+    /// See [`Context::counts`].
+    pub counts: StatementCounts,
+    /// See [`Context::max_prepared`].
+    pub max_prepared: usize,
+    /// See [`Context::without_cache`].
+    pub without_cache: WithoutCache,
+    /// See [`Context::client_statements`].
+    pub client_statements: usize,
+    /// See [`Context::client_memory`].
+    pub client_memory: u64,
+    /// See [`Context::messages`].
+    pub messages: MessagePolicy,
+    /// See [`Context::state`].
+    pub state: StatePolicy,
+    /// See [`Context::client_pid`].
+    pub client_pid: u32,
+    /// See [`Context::max_pending_segments`].
+    pub max_pending_segments: u32,
+}
+
+impl OwnContext {
+    /// A pool whose statements may take so many bytes, on one worker, with the least restrictive rules.
+    pub fn new(memory: u64) -> OwnContext {
+        let interner = Interner::new([3; 16], &StatementMemory::default(), memory);
+        OwnContext {
+            statements: interner.pool("app", "joe", memory),
+            interner,
+            params: ParamTable::new([]),
+            spare: Vec::new(),
+            scratch: Vec::new(),
+            counts: StatementCounts::default(),
+            max_prepared: 100,
+            without_cache: WithoutCache::Kept,
+            client_statements: 100,
+            client_memory: memory,
+            messages: MessagePolicy { longest: u32::MAX, simple: SimpleQueries::Allowed },
+            state: StatePolicy::default(),
+            client_pid: 0,
+            max_pending_segments: u32::MAX,
+        }
+    }
+
+    /// The context for feeding a session.
+    pub fn context(&mut self) -> Context<'_> {
+        Context {
+            interner: &mut self.interner,
+            statements: &mut self.statements,
+            params: &self.params,
+            spare: &mut self.spare,
+            scratch: &mut self.scratch,
+            counts: &mut self.counts,
+            max_prepared: self.max_prepared,
+            without_cache: self.without_cache,
+            client_statements: self.client_statements,
+            client_memory: self.client_memory,
+            messages: self.messages,
+            state: self.state,
+            client_pid: self.client_pid,
+            max_pending_segments: self.max_pending_segments,
+            watch: None,
+        }
+    }
+}

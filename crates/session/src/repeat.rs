@@ -1,0 +1,242 @@
+//! A request that is sent again where its server refuses the statement for what no client of the pool has done.
+//!
+//! A definition changes past the pool, or a function drops a statement of ours: the server says so with the next Bind or Describe, to a
+//! client that could not know it. Where that is the first request of a transaction, nothing has happened yet. So it is kept, with what
+//! follows it, until the server accepts it; where the server does not, the segment ends unseen, and its messages are read again.
+//!
+//! Owns what is kept, and until when. Kept is only what may be refused so ([`Fit::Unsure`]): a Bind or Describe of a statement whose
+//! preparation on this server is older than its client's Parse. Once one such request was accepted, no client that had prepared the
+//! statement before it has another there.
+
+use weir_pgwire::tag::{back, front};
+use weir_pgwire::{Head, TxStatus, put_front};
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::expected::Expected;
+use crate::link::Link;
+use crate::out::{Out, View};
+use crate::same_shape::Fit;
+use crate::server::Server;
+use crate::server_error::Statements;
+use crate::skip::skip_to_sync;
+use crate::statements::Key;
+use crate::stop::{ReplyWait, StopReason};
+
+/// The most bytes that are kept of a client, and of the description that its server has begun with: a part of the server's own memory.
+pub(crate) const MAX_KEPT: usize = 8 << 10;
+
+/// The first request of a transaction, and what follows it.
+#[derive(Debug)]
+pub(crate) struct Repeatable {
+    statement: Key,
+    /// The messages as the client sent them, and where the newest begins.
+    messages: Vec<u8>,
+    newest: usize,
+    /// What the server has described of its parameters: the client is sent it with the rest of the description.
+    description: Vec<u8>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Messages are kept.
+    Open,
+    /// Its Sync is kept: what follows waits.
+    Ended,
+    /// It can't be repeated: too much was sent.
+    GivenUp,
+    /// The server has refused it, and skips to the end of the segment.
+    Refused,
+}
+
+/// Messages of a client's that are to be read again, in front of what it has sent since.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Repeat {
+    /// The messages, and a part of the next one.
+    pub messages: Vec<u8>,
+    /// How many of them were counted as Bind and as Parse.
+    pub counted: (u64, u64),
+}
+
+impl Repeatable {
+    /// A message behind the first one. It waits where it is of another segment.
+    fn keep(&mut self, view: View<'_>, head: Head) -> Result<(), StopReason> {
+        match self.stage {
+            Stage::GivenUp => {}
+            Stage::Ended | Stage::Refused => return Err(ReplyWait::EarlierSegment.into()),
+            // A query may end the segment or not, and what belongs to a COPY may be there in part.
+            Stage::Open if !matches!(head.tag, b'P' | b'B' | b'D' | b'E' | b'C' | b'H' | b'S') => self.give_up(),
+            Stage::Open if view.bytes.len() < head.total() || self.messages.len() + head.total() > MAX_KEPT => {
+                self.give_up();
+            }
+            Stage::Open => {
+                self.newest = self.messages.len();
+                self.messages.extend_from_slice(view.bytes);
+                self.stage = if head.tag == front::SYNC { Stage::Ended } else { Stage::Open };
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest message waits for replies: it is read again then.
+    fn forget_newest(&mut self) {
+        if matches!(self.stage, Stage::Open | Stage::Ended) {
+            self.messages.truncate(self.newest);
+            self.stage = Stage::Open;
+        }
+    }
+
+    fn give_up(&mut self) {
+        if self.stage == Stage::Open {
+            (self.messages, self.stage) = (Vec::new(), Stage::GivenUp);
+        }
+    }
+
+    /// How many of the messages are of this kind.
+    fn count(&self, tag: u8) -> u64 {
+        let (mut rest, mut count) = (&*self.messages, 0);
+        while let Ok(Some(head)) = Head::parse(rest) {
+            count += u64::from(head.tag == tag);
+            rest = rest.get(head.total()..).unwrap_or_default();
+        }
+        count
+    }
+}
+
+impl Link<'_, '_> {
+    /// Keeps the request that was just decided, the first of a transaction, which is about this statement.
+    #[cold]
+    pub(crate) fn keep(&mut self, statement: Key, message: &[u8], head: Head) {
+        if head.total() != message.len() || message.len() > MAX_KEPT {
+            return;
+        }
+        self.server.pending.newest_is_kept();
+        let mut messages = self.ctx.spare_buffer();
+        messages.extend_from_slice(message);
+        let (description, stage) = (Vec::new(), Stage::Open);
+        self.server.repeatable = Some(Box::new(Repeatable { statement, messages, newest: 0, description, stage }));
+        // So that the next message is looked at.
+        self.client.waits_for_segments = true;
+    }
+
+    /// Whether the next request is to be kept: it may be refused for what its client can't know, and is the first of a transaction.
+    #[inline]
+    pub(crate) fn is_to_be_kept(&self, fit: Fit) -> bool {
+        fit == Fit::Unsure && self.server.status == TxStatus::Idle && self.server.pending.begins_transaction()
+    }
+}
+
+/// A message of a client that follows a kept one, or one that waits.
+#[cold]
+pub(crate) fn follow(
+    client: &mut Client,
+    server: Option<&mut Server>,
+    view: View<'_>,
+    head: Head,
+) -> Result<(), StopReason> {
+    let Some(server) = server else {
+        client.waits_for_segments = false;
+        return Ok(());
+    };
+    if let Some(kept) = server.repeatable.as_deref_mut() {
+        return kept.keep(view, head);
+    }
+    if server.pending.is_ahead() {
+        return Err(ReplyWait::EarlierSegment.into());
+    }
+    client.waits_for_segments = false;
+    Ok(())
+}
+
+/// The message that was kept last waits for replies.
+#[cold]
+pub(crate) fn must_wait(client: &mut Client, server: Option<&mut Server>) {
+    client.waits_for_segments = true;
+    server.and_then(|server| server.repeatable.as_deref_mut()).into_iter().for_each(Repeatable::forget_newest);
+}
+
+/// A message follows that is not kept.
+#[cold]
+pub(crate) fn give_up(server: Option<&mut Server>) {
+    server.and_then(|server| server.repeatable.as_deref_mut()).into_iter().for_each(Repeatable::give_up);
+}
+
+/// The server accepts the request: nothing is kept any more. Returns the beginning of a description that its client was not sent yet.
+#[cold]
+pub(crate) fn accepted(server: &mut Server, client: Option<&mut Client>, ctx: &mut Context<'_>) -> Vec<u8> {
+    let Some(kept) = server.repeatable.take() else { return Vec::new() };
+    let Repeatable { statement, messages, description, .. } = *kept;
+    server.statements.confirm(statement, ctx.statements.next_preparation());
+    ctx.keep_spare(messages);
+    client.into_iter().for_each(|client| client.waits_for_segments = false);
+    description
+}
+
+/// The server has described the parameters of a statement, and may still refuse to describe its rows. Whether its client waits for
+/// that.
+#[cold]
+pub(crate) fn withhold(server: &mut Server, tag: u8, message: &[u8]) -> bool {
+    let whole = Head::parse(message).ok().flatten().map_or(usize::MAX, |head| head.total());
+    let Some(kept) = server.repeatable.as_deref_mut().filter(|_| tag == back::PARAMETER_DESCRIPTION) else {
+        return false;
+    };
+    if whole > MAX_KEPT {
+        // It is no more than its client's first Describe.
+        kept.give_up();
+        return false;
+    }
+    kept.description.extend_from_slice(message);
+    true
+}
+
+/// More of that description.
+#[cold]
+pub(crate) fn withhold_more(server: &mut Server, piece: &[u8]) {
+    let kept = server.repeatable.as_deref_mut().filter(|kept| !kept.description.is_empty());
+    kept.into_iter().for_each(|kept| kept.description.extend_from_slice(piece));
+}
+
+/// An error answers the oldest request, which is not repeated. Returns the beginning of a description that its client was not sent yet.
+#[cold]
+pub(crate) fn failed(server: &mut Server, client: Option<&mut Client>) -> Vec<u8> {
+    if server.repeatable.is_none() {
+        return Vec::new();
+    }
+    client.into_iter().for_each(|client| client.waits_for_segments = false);
+    server.repeatable.take().map_or_else(Vec::new, |kept| kept.description)
+}
+
+/// Whether the oldest request is repeated, after an error that says this of the server's statements.
+pub(crate) fn is_repeated(server: &Server, says: Statements) -> bool {
+    let kept = server.repeatable.as_deref().filter(|_| matches!(says, Statements::Outdated | Statements::Missing));
+    let head = server.pending.head();
+    kept.is_some_and(|kept| matches!(kept.stage, Stage::Open | Stage::Ended))
+        && matches!(head, Some(Expected::BindKept | Expected::DescribeKnown | Expected::DescribeKnownRows))
+}
+
+/// The server has refused the statement of the oldest request: its segment ends without its client.
+#[cold]
+pub(crate) fn refused(server: &mut Server, client: &mut Client, ctx: &mut Context<'_>, out: &mut impl Out) {
+    let effects = server.pending.head_effects();
+    server.state.failed(effects);
+    skip_to_sync(server, Some(client), ctx);
+    let Some(kept) = server.repeatable.as_deref_mut() else { return };
+    kept.stage = Stage::Refused;
+    if server.pending.end_unseen() {
+        ctx.scratch.clear();
+        put_front::sync(ctx.scratch);
+        out.server(ctx.scratch);
+    }
+}
+
+/// A segment that no client sees has ended: what its client's next messages are, if it was refused.
+pub(crate) fn take(server: &mut Server, client: Option<&mut Client>) -> Option<Repeat> {
+    let kept = server.repeatable.take_if(|kept| kept.stage == Stage::Refused)?;
+    let client = client?;
+    client.waits_for_segments = false;
+    let counted = (kept.count(front::BIND), kept.count(front::PARSE));
+    let mut messages = kept.messages;
+    messages.append(&mut client.stream.take_held());
+    Some(Repeat { messages, counted })
+}
