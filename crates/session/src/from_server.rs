@@ -16,20 +16,21 @@ use crate::descriptions::Described;
 use crate::error_names::{in_clients_words, shared_name};
 use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
+use crate::kept_request::Repeat;
 use crate::out::{Out, View};
 use crate::params::Reported;
 use crate::pending::Reply;
 use crate::refusal::Refusal;
-use crate::repeat::{self, Repeat};
+
 use crate::resets::Resets;
 use crate::server::{IN_HOT_STANDBY, ProtocolViolation, Server};
 use crate::server_error::{CHANGED_CODE, ErrorRead, ServerError, Statements, read_error, write_changed};
 use crate::shape::Part;
 use crate::skip::skip_to_sync;
-use crate::start_values;
 use crate::state_messages;
 use crate::statements::Key;
 use crate::undo_log::RefusedFor;
+use crate::{repeat, start_values};
 
 /// How much of an error is held: its first fields always, and in practice all of it.
 pub(crate) const ERROR_PREFIX: usize = 8 << 10;

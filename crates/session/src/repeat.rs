@@ -14,6 +14,7 @@ use weir_pgwire::{Head, TxStatus, put_front};
 use crate::client::Client;
 use crate::context::Context;
 use crate::expected::Expected;
+use crate::kept_request::{MAX_KEPT, Repeat, Repeatable, Stage};
 use crate::link::Link;
 use crate::out::{Out, View};
 use crate::same_shape::Fit;
@@ -22,87 +23,6 @@ use crate::server_error::Statements;
 use crate::skip::skip_to_sync;
 use crate::statements::Key;
 use crate::stop::{ReplyWait, StopReason};
-
-/// The most bytes that are kept of a client, and of the description that its server has begun with: a part of the server's own memory.
-pub(crate) const MAX_KEPT: usize = 8 << 10;
-
-/// The first request of a transaction, and what follows it.
-#[derive(Debug)]
-pub(crate) struct Repeatable {
-    statement: Key,
-    /// The messages as the client sent them, and where the newest begins.
-    messages: Vec<u8>,
-    newest: usize,
-    /// What the server has described of its parameters: the client is sent it with the rest of the description.
-    description: Vec<u8>,
-    stage: Stage,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// Messages are kept.
-    Open,
-    /// Its Sync is kept: what follows waits.
-    Ended,
-    /// It can't be repeated: too much was sent.
-    GivenUp,
-    /// The server has refused it, and skips to the end of the segment.
-    Refused,
-}
-
-/// Messages of a client's that are to be read again, in front of what it has sent since.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Repeat {
-    /// The messages, and a part of the next one.
-    pub messages: Vec<u8>,
-    /// How many of them were counted as Bind and as Parse.
-    pub counted: (u64, u64),
-}
-
-impl Repeatable {
-    /// A message behind the first one. It waits where it is of another segment.
-    fn keep(&mut self, view: View<'_>, head: Head) -> Result<(), StopReason> {
-        match self.stage {
-            Stage::GivenUp => {}
-            Stage::Ended | Stage::Refused => return Err(ReplyWait::EarlierSegment.into()),
-            // A query may end the segment or not, and what belongs to a COPY may be there in part.
-            Stage::Open if !matches!(head.tag, b'P' | b'B' | b'D' | b'E' | b'C' | b'H' | b'S') => self.give_up(),
-            Stage::Open if view.bytes.len() < head.total() || self.messages.len() + head.total() > MAX_KEPT => {
-                self.give_up();
-            }
-            Stage::Open => {
-                self.newest = self.messages.len();
-                self.messages.extend_from_slice(view.bytes);
-                self.stage = if head.tag == front::SYNC { Stage::Ended } else { Stage::Open };
-            }
-        }
-        Ok(())
-    }
-
-    /// The newest message waits for replies: it is read again then.
-    fn forget_newest(&mut self) {
-        if matches!(self.stage, Stage::Open | Stage::Ended) {
-            self.messages.truncate(self.newest);
-            self.stage = Stage::Open;
-        }
-    }
-
-    fn give_up(&mut self) {
-        if self.stage == Stage::Open {
-            (self.messages, self.stage) = (Vec::new(), Stage::GivenUp);
-        }
-    }
-
-    /// How many of the messages are of this kind.
-    fn count(&self, tag: u8) -> u64 {
-        let (mut rest, mut count) = (&*self.messages, 0);
-        while let Ok(Some(head)) = Head::parse(rest) {
-            count += u64::from(head.tag == tag);
-            rest = rest.get(head.total()..).unwrap_or_default();
-        }
-        count
-    }
-}
 
 impl Link<'_, '_> {
     /// Keeps the request that was just decided, the first of a transaction, which is about this statement.
