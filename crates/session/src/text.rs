@@ -69,14 +69,6 @@ impl<'a> Text<'a> {
         if self.cut.is_none() { sql::head(self.bytes) } else { sql::head_of_prefix(self.bytes) }
     }
 
-    /// Whether it certainly resets nothing, nor leaves anything beyond its transaction.
-    pub(crate) fn is_harmless(self) -> bool {
-        match self.cut {
-            None => Judgement::of(self.bytes, &self.head()).harmless,
-            Some(seen) => Judgement::of_prefix(self.bytes, seen).harmless,
-        }
-    }
-
     /// What is known of it, on a server whose parameters are `server`. `head` is its own.
     pub(crate) fn judge(self, head: &SqlHead<'_>, ctx: &Context<'_>, server: &Params) -> Judgement {
         let mut judged = match self.cut {

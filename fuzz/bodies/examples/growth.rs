@@ -57,7 +57,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Pair {
-        let state = StatePolicy { start_values: true, warn: true, refuse: false };
+        let state = StatePolicy { warn: true, ..StatePolicy::default() };
         let own = OwnContext { state, ..OwnContext::new(MEMORY) };
         let shared = Arc::new(own.params.unknown());
         Pair {
