@@ -405,10 +405,9 @@ impl Link<'_, '_> {
                 None => return Ok(None),
             },
         };
-        if judged.harmless {
-            return Ok(None);
+        if !judged.harmless {
+            start_values::note_reset(self.client, self.server, self.ctx.params, judged.reset.as_deref());
         }
-        start_values::note_reset(self.client, self.server, self.ctx.params, judged.reset.as_deref());
         if judged.concerns_no_statement() {
             return Ok(None);
         }

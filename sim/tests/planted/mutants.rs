@@ -60,8 +60,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
             file: EFFECTS,
-            from: "        let Mentioned { found: mut may_leave, semicolon: several, names } = seen;\n",
-            to: "        let Mentioned { found: mut may_leave, semicolon: several, names } = seen;
+            from: "        let Mentioned { found: mut may_leave, semicolon: several, names } = Mentions::of_whole(text);\n",
+            to: "        let Mentioned { found: mut may_leave, semicolon: several, names } = Mentions::of_whole(text);
         if PLANTED {
             may_leave = Dirty::NONE;
         }\n",
