@@ -960,46 +960,6 @@ impl Node {
     }
 }
 
-/// The faults that the simulator plants.
-#[cfg(test)]
-impl Node {
-    fn renewal(&self, now: Time, sent: Time) -> Time {
-        if self.bug == Some(crate::sim::Bug::LateRenewalBelieved) { now } else { sent }
-    }
-
-    fn kept_floor(&self, floor: u32) -> u32 {
-        if self.bug == Some(crate::sim::Bug::FloorGivenAway) { 0 } else { floor }
-    }
-
-    fn trusts_new_store(&self) -> bool {
-        self.bug == Some(crate::sim::Bug::EmptyStoreTrusted)
-    }
-
-    fn kept_left(&self, left: u32) -> u32 {
-        if self.bug == Some(crate::sim::Bug::LeftIgnored) { 0 } else { left }
-    }
-
-    fn counts_orphans(&self) -> bool {
-        self.bug != Some(crate::sim::Bug::OrphansForgotten)
-    }
-
-    fn releases_early(&self) -> bool {
-        self.bug == Some(crate::sim::Bug::ReleasedBeforeClosed)
-    }
-
-    fn skips_fence(&self) -> bool {
-        self.bug == Some(crate::sim::Bug::NoFence)
-    }
-
-    fn forgets_on_fence(&self) -> bool {
-        self.bug != Some(crate::sim::Bug::LeaseCountedTwice)
-    }
-
-    fn ends_without_lease(&self) -> bool {
-        self.bug == Some(crate::sim::Bug::EndedWithoutLease)
-    }
-}
-
 fn members(all: &[Stored]) -> Vec<(String, Revision, Member)> {
     let member = |stored: &Stored| match (&stored.key, &stored.value) {
         (Key::Member(name), Value::Member(member)) => Some((name.clone(), stored.revision, member.clone())),
@@ -1017,31 +977,6 @@ fn pools(all: Vec<Stored>) -> Vec<(String, Revision, PoolRecord)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_a_lost_node_with_two_processes_no_connection_is_taken_for_its_floor() {
-        let now = Time::from_micros(1);
-        let mut node = Node::new("one", 1, Timing::default(), &BTreeMap::new(), now);
-        let mut pool = Pool::new(Budget { size: 4, floor: 1 }, now);
-        let entry = Entry { share: 3, floor: 1, wait: None };
-        pool.record.set("other", entry);
-        node.pools.insert("app".to_owned(), pool);
-        let lost = Lost { pool: "app".to_owned(), node: "other".to_owned(), revision: 5 };
-        for (upgrading, spared, shares) in [(false, 1, [1, 1, 2, 3]), (true, 0, [1, 2, 3, 3])] {
-            let member = Member { upgrading, fenced: true, ..Member::default() };
-            node.members.read(now, vec![("other".to_owned(), 5, member)]);
-            assert_eq!(
-                node.ending(&lost).floor,
-                spared,
-                "one process has these itself; of two, the other one may have the floor"
-            );
-            let left = [0, 1, 2, 3].map(|left| node.kept_share("other", entry, left));
-            assert_eq!(left, shares, "upgrading: {upgrading}");
-        }
-        node.lost.insert(lost.clone());
-        assert!(!node.ended(&lost, 2), "nothing can be taken: one process has two, and the other one the floor");
-        assert!(node.ended(&lost, 1));
-    }
-}
+mod planted;
+#[cfg(test)]
+mod tests;

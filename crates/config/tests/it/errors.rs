@@ -306,8 +306,8 @@ fn a_pool_without_a_usable_host() {
     );
     assert_eq!(
         with("host = \"db:5432\""),
-        "weir.toml:4: \"host\" in [pools.app] is not a host: \"db:5432\"; write the address without brackets, and the \
-         port as \"port\""
+        "weir.toml:4: \"host\" in [pools.app] is not a host: \"db:5432\"; write the port as \"port\", and the host \
+         alone as \"host\""
     );
     assert_eq!(
         with("host = \"a b\""),

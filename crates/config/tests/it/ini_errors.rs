@@ -118,7 +118,7 @@ fn connection_strings_that_can_not_be_read() {
     );
     assert_eq!(
         database_error("host=a:1"),
-        "3: \"host\" in database a is not a host: \"a:1\"; write the address without brackets, and the port as \"port\""
+        "3: \"host\" in database a is not a host: \"a:1\"; write the port as \"port\", and the host alone as \"host\""
     );
     assert_eq!(
         error("[pgbouncer]\n[databases]\npgbouncer = host=x"),
