@@ -268,6 +268,7 @@ else
     fi
     beside_ends
     unset WEIR_TEST_IO
+    step "Nodes and packages, in short" scripts/test-root.sh "$WEIR_BIN"
     # Beside the simulator, pages have three times the time that they have alone.
     beside step "The panel in a browser" env SLOWER="${SLOWER:-3}" tests/panel/run.sh
     step "The dashboard against Grafana's schema library" tests/grafana/run.sh
