@@ -11,6 +11,7 @@ use weir_auth::{Ldap, Method};
 use crate::edit::find_exposure_by_set;
 use crate::kind::Kind;
 use crate::model::{Config, Pool};
+use crate::origin::FileFormat;
 use crate::settings;
 use crate::suggest::nearest;
 use crate::table::{Effect, Field, Section, Setting};
@@ -52,9 +53,13 @@ impl std::error::Error for SetError {}
 ///
 /// # Errors
 ///
-/// There is no such setting, it can't be changed while Weir runs, the value is invalid, or it exposes a stored secret.
+/// There is no such setting, it can't be changed while Weir runs, the value is invalid, or it exposes a stored secret. Under an ini
+/// an administrator may expose one, as with PgBouncer.
 pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> {
     let after = changed(config, key, value)?;
+    if config.format == FileFormat::Ini {
+        return Ok(after);
+    }
     match find_exposure_by_set(config, &after) {
         None => Ok(after),
         Some(exposure) => Err(SetError::Exposes(format!("{}: change the file, and RELOAD", exposure.message))),

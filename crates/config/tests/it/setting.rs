@@ -30,6 +30,18 @@ fn toml_pools_follow_too() {
 }
 
 #[test]
+fn what_exposes_a_password_is_set_under_an_ini_only() {
+    let toml = "[auth.users]\na = \"b\"\n[pools.x]\nhost = \"h\"\nuser = \"a\"\npassword = \"p\"\n\
+                [tls.server]\nmode = \"require\"\n";
+    let ini = "[databases]\nx = host=h user=a password=p\n[pgbouncer]\nserver_tls_sslmode = require\n";
+    let set =
+        |config: &Config| set(config, "server_tls_sslmode", "disable").map(drop).map_err(|error| error.to_string());
+    let refused = set(&load_with(toml, &[], &[]).unwrap()).unwrap_err();
+    assert!(refused.contains("with less protection than now: change the file, and RELOAD"), "{refused}");
+    assert_eq!(set(&load_ini(ini, &[]).unwrap()), Ok(()), "as PgBouncer does");
+}
+
+#[test]
 fn what_can_not_be_set_is_refused_with_the_reason() {
     let error = |key: &str, value: &str| set(&config(), key, value).map(|_| ()).unwrap_err().to_string();
     assert_eq!(
