@@ -29,7 +29,7 @@ const LINKS: &str = "crates/engine/src/traffic/links.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
 const RELAY: &str = "crates/engine/src/traffic/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
-const EFFECTS: &str = "crates/pgwire/src/sql/effects.rs";
+const SESSION_STATE: &str = "crates/session/src/session_state.rs";
 const NAMING: &str = "crates/session/src/naming.rs";
 const PENDING: &str = "crates/session/src/pending.rs";
 
@@ -59,12 +59,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "state that a text leaves behind and its command tag does not show is not noticed",
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
-            file: EFFECTS,
-            from: "        let Mentioned { found: mut may_leave, semicolon: several, names } = Mentions::of_whole(text);\n",
-            to: "        let Mentioned { found: mut may_leave, semicolon: several, names } = Mentions::of_whole(text);
-        if PLANTED {
-            may_leave = Dirty::NONE;
-        }\n",
+            file: SESSION_STATE,
+            from: "        self.dirty.insert(effects.after(tag));\n",
+            to: "        let effects = if PLANTED { Effects { may_leave: Dirty::NONE, ..effects } } else { effects };
+        self.dirty.insert(effects.after(tag));\n",
         }],
     },
     Mutant {
