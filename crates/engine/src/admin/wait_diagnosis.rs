@@ -193,7 +193,9 @@ pub(crate) fn timed_out<I: Io>(
 
 /// Sends a waiting client the reason for its wait (`query_wait_notify`); logs it, too.
 pub(crate) fn notify<I: Io>(peers: &Peers, pool: &PoolSlot, client: Peer, why: &str, io: &mut I) {
-    let Some(client) = peers.get_client(client).filter(|client| client.pause.waits) else { return };
+    let Some(client) = peers.get_client(client).filter(|client| client.link.is_none() && client.pause.waits) else {
+        return;
+    };
     if client.is_ready() {
         let mut buffer = Vec::new();
         let fields = ErrorFields {

@@ -229,8 +229,9 @@ impl Client {
     /// A sleep of the client has returned its row.
     fn slept(&mut self, ctx: &mut Context, micros: u64, token: &str) {
         let Some(latency) = self.identity.cancel_run.and_then(|run| run.latency) else { return };
-        // A request may overtake the query that it is for: then the query began no later than a message takes.
-        let most = Span::from_micros(micros + 2 * latency);
+        // A request may overtake the query that it is for: then the query began no later than a message takes. The sleep's end
+        // takes two messages' time to the client, and on each way waits for what was sent before it.
+        let most = Span::from_micros(micros + 4 * latency);
         if let Some(late) = self.cancel_watch.slept(ctx.now(), token, most) {
             let (number, late) = (self.identity.number, late.micros());
             let what = || format!("c{number}'s sleep ended by itself, {late} µs after its cancel was done");
