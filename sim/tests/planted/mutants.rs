@@ -127,11 +127,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "off by one",
         what: "a pool opens one server more than it may",
         found_by: &[Checker::LimitsHold],
-        edits: &[Edit {
-            file: POOL,
-            from: "self.settings.most(more)",
-            to: "self.settings.most(more + u32::from(PLANTED))",
-        }],
+        edits: &[
+            Edit { file: POOL, from: "self.settings.most(more)", to: "self.settings.most(more + u32::from(PLANTED))" },
+            Edit {
+                file: POOL,
+                from: "self.settings.most(self.settings.reserve_size))",
+                to: "self.settings.most(self.settings.reserve_size + u32::from(PLANTED)))",
+            },
+        ],
     },
     Mutant {
         name: "uncounted refusal",
