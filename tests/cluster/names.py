@@ -81,7 +81,7 @@ def run():
            lambda: f"{second.ready()} {second.log()}")
     check("SHOW CLUSTER of the second one has it", second.states().get("same") == "name in use", second.states())
     said = second.ask("app", "select 1")
-    check("a client that waits there is told so", NAME in said, said)
+    check("the error of a client that waits there says so", NAME in said, said)
     check("it has opened no connection", psql(server, "select count(*) from pg_stat_activity where usename = 'app'") == opened)
     check("the first one is ready, a member, and serves", (first.ready()[0], first.states(), first.ask("app", "select 6 * 7")) ==
           (200, {"same": "member"}, "42"), (first.ready(), first.states()))

@@ -13,11 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_pgwire::Of;
-use weir_tests::{Mode, Rng, Setup, Site, users};
+use weir_tests::{Mode, Rng, Setup};
 
 use crate::message::Message;
 use crate::play::{End, PAST_THE_POOL, Stage, TIMEOUT, play};
-use crate::run::{Failure, Plan, Pool, apart, explain, make_schema};
+use crate::run::{self, Failure, Plan, Pool, apart, explain, make_schema};
 use crate::script::{Script, Step, Wait};
 
 /// What every session begins with.
@@ -198,15 +198,7 @@ impl Author {
 
 /// Pools, and how many of their servers may be taken.
 fn pools() -> Vec<(Pool, usize)> {
-    let pool = |name, change: fn(Setup) -> Setup| {
-        let mode = Mode::Transaction;
-        let setup = Setup::new(mode)
-            .auth("trust")
-            .server_user(users::TRUSTED)
-            .pool("warn_on_dirty = false")
-            .pool("require_auth = \"any\"");
-        Pool { name, mode, site: Site::with(change(setup), mode) }
-    };
+    let pool = |name, change: fn(Setup) -> Setup| run::pool(name, Mode::Transaction, change);
     vec![
         (pool("three servers", |setup| setup.size(3)), 2),
         (pool("one server", |setup| setup.size(1)), 0),

@@ -32,16 +32,18 @@ pub(crate) struct Pool {
     pub(crate) site: Site,
 }
 
+/// A pool of this mode that differs from a direct connection in as little as possible, with a change to it.
+pub(crate) fn pool(name: &'static str, mode: Mode, change: fn(Setup) -> Setup) -> Pool {
+    let setup = Setup::new(mode)
+        .auth("trust")
+        .server_user(users::TRUSTED)
+        .pool("warn_on_dirty = false")
+        .pool("require_auth = \"any\"");
+    Pool { name, mode, site: Site::with(change(setup), mode) }
+}
+
 /// Pools of every mode, with fewer servers than clients where the mode allows it.
 pub(crate) fn pools() -> Vec<Pool> {
-    let pool = |name, mode, change: fn(Setup) -> Setup| {
-        let setup = Setup::new(mode)
-            .auth("trust")
-            .server_user(users::TRUSTED)
-            .pool("warn_on_dirty = false")
-            .pool("require_auth = \"any\"");
-        Pool { name, mode, site: Site::with(change(setup), mode) }
-    };
     vec![
         pool("session", Mode::Session, |setup| setup.size(CLIENTS as u32 + 2)),
         pool("transaction", Mode::Transaction, |setup| setup.size(3)),

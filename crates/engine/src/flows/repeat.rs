@@ -8,8 +8,8 @@ use crate::peers::ServerSlot;
 use crate::port::Io;
 
 impl Engine {
-    /// The first messages of a client's transaction had no effect on its server, and nobody has seen the answer: they come in front of
-    /// what the client has sent since. Its server is the same.
+    /// The first messages of a client's transaction had no effect on its server, and nobody has seen the answer: they are read again,
+    /// before what the client has sent since. Its server is the same.
     #[cold]
     pub(crate) fn repeat<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, repeat: Repeat, io: &mut I) {
         let client = server.link.and_then(|client| self.peers.take_client(client));

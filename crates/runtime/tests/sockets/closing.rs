@@ -15,7 +15,7 @@ use crate::common::*;
 use crate::tls::{Secure, Site, encrypted, site};
 
 const BOTH: [SocketIo; 2] = [SocketIo::Epoll, SocketIo::IoUring];
-const LAST: &[u8] = b"the last words";
+const LAST: &[u8] = b"an error, then";
 /// More than sockets hold, and less than is read from one that is closed.
 const LONG: usize = 12 << 20;
 
@@ -26,7 +26,7 @@ enum Way {
     AtOnce,
     /// After it had stopped reading.
     Paused,
-    /// The client is told in an earlier turn than it is closed.
+    /// The error is sent in an earlier turn than the client is closed.
     Later,
 }
 
