@@ -1,6 +1,6 @@
 //! An operator's session: parses its input as commands, and encodes the replies.
 //!
-//! A console stays on the worker that accepted it. `weir-admin` parses commands, `flows::console` carries them out.
+//! A console stays on the worker that accepted it. `weir-admin` parses commands, `commands` carries them out.
 
 use std::borrow::Cow;
 

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use weir_admin::{Command, CommandError, Report};
 use weir_base::{Peer, Span, Time, WorkerId};
 
-use crate::cluster::messages::{Message, Payload, WorkerAnswer, WorkerCommand};
 use crate::common::{Common, Cx};
 use crate::port::Io;
 use crate::timers::Who;
+use crate::workers::messages::{Message, Payload, WorkerAnswer, WorkerCommand};
 
 /// How long workers may take to answer, except for commands that wait for clients or servers.
 const GATHER_TIMEOUT: Span = Span::from_secs(10);

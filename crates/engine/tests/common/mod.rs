@@ -213,7 +213,7 @@ impl World {
             let (_, message, socket) = self.port.messages.remove(at).expect("it is there");
             self.engine.handle(self.now, Input::Message { from: self.worker, message, socket }, &mut self.port);
         }
-        self.engine.check();
+        self.engine.inspect().check();
     }
 
     pub(crate) fn bytes(&mut self, peer: Peer, bytes: &[u8]) {
@@ -327,8 +327,7 @@ impl World {
         let engine = &self.engine;
         let alive = &self.port.alive;
         let asked = std::mem::take(&mut self.port.asked).into_iter();
-        let is_over =
-            |asked: &Asked| matches!(asked, Asked::Connect(peer) if engine.is_probe(*peer) || !alive.contains(peer));
+        let is_over = |asked: &Asked| matches!(asked, Asked::Connect(peer) if engine.inspect().is_probe(*peer) || !alive.contains(peer));
         self.port.asked = asked.filter(|asked| !is_over(asked)).collect();
         let at = self.port.asked.iter().position(|asked| matches!(asked, Asked::Connect(_)))?;
         let Asked::Connect(peer) = self.port.asked.remove(at) else { return None };

@@ -193,7 +193,7 @@ fn a_borrower_s_client_gets_the_owners_reason_for_its_wait() {
     assert!(says(&error, "query_wait_timeout") && says(&error, "57014"), "{}", String::from_utf8_lossy(&error));
     assert!(says(&error, "1 of 1 servers are in use: 1 by clients that idle in a transaction"));
     assert!(!pair.is_open(borrower));
-    assert_eq!(pair.worlds[pair.worker(borrower)].engine.refusals().pool_full, 1);
+    assert_eq!(pair.worlds[pair.worker(borrower)].engine.inspect().refusals().pool_full, 1);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_borrower_s_clients_error_names_a_slow_login_and_not_a_full_pool() {
     pair.pass(Span::from_secs(11));
     let error = pair.received(borrower);
     assert!(says(&error, "query_wait_timeout") && says(&error, "08001"), "{}", String::from_utf8_lossy(&error));
-    assert_eq!(pair.worlds[pair.worker(borrower)].engine.refusals().server_slow, 1);
+    assert_eq!(pair.worlds[pair.worker(borrower)].engine.inspect().refusals().server_slow, 1);
 }
 
 #[test]
