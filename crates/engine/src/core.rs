@@ -19,10 +19,10 @@ use crate::conns::ConnTable;
 use crate::lending::state::LentServer;
 use crate::pause::state::PauseState;
 use crate::pools::Pools;
-use crate::server::Backends;
+use crate::server::HostStates;
 use crate::sessions::Sessions;
-use crate::upgrade::TakeOver;
-use crate::workers::lapse::Lapse;
+use crate::upgrade::UpgradeState;
+use crate::workers::lease::LeaseState;
 use crate::workers::quota::clients::ClientQuota;
 use crate::workers::quota::servers::IdleSearch;
 
@@ -33,16 +33,16 @@ pub(crate) struct Core {
     pub(crate) peers: ConnTable,
     pub(crate) pools: Pools,
     /// What is known of the hosts of servers.
-    pub(crate) hosts: Backends,
+    pub(crate) hosts: HostStates,
     /// Lent servers of this worker's pools, by their handle here: the pool, and the borrower.
     pub(crate) lent: HashMap<Peer, LentServer>,
     /// What operators have stopped.
     pub(crate) pause: PauseState,
     pub(crate) shutdown: Shutdown,
     /// The node's lease, as this worker knows it.
-    pub(crate) lease: Lapse,
+    pub(crate) lease: LeaseState,
     /// Another process takes over from this one, or this one from another.
-    pub(crate) upgrade: TakeOver,
+    pub(crate) upgrade: UpgradeState,
     /// Clients without a login.
     pub(crate) prelogin: PreLogin,
     pub(crate) auth_queries: AuthQueries,
@@ -63,12 +63,12 @@ impl Core {
             sessions,
             peers: ConnTable::default(),
             pools: Pools::default(),
-            hosts: Backends::default(),
+            hosts: HostStates::default(),
             lent: HashMap::new(),
             pause: PauseState::default(),
             shutdown: Shutdown::default(),
-            lease: Lapse::default(),
-            upgrade: TakeOver::default(),
+            lease: LeaseState::default(),
+            upgrade: UpgradeState::default(),
             prelogin: PreLogin::default(),
             auth_queries: AuthQueries::default(),
             peering: Peering::default(),

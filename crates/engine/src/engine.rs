@@ -305,7 +305,7 @@ impl Engine {
         let ClientPhase::Moving(handoff) = client.take_phase() else { return };
         self.core.prelogin.discharge(&mut client);
         self.core.client_counts.remove(&client.phase);
-        if let Handoff::TakeOver = *handoff {
+        if let Handoff::Upgrade = *handoff {
             return give::client_leaves_process(&mut self.core, now, client, io);
         }
         let client = client.into_row();
@@ -318,7 +318,7 @@ impl Engine {
                 let payload = Payload::Cancel { pid, secret, id: client.id, addr: client.addr };
                 (worker_of(pid, self.core.common.workers()), payload)
             }
-            Handoff::TakeOver => return,
+            Handoff::Upgrade => return,
         };
         io.post(to, Message(payload), Some(peer));
     }
@@ -543,11 +543,11 @@ impl Engine {
                     }
                 }
                 Who::Dns => vanished::dns_due(&mut self.core, now, io),
-                Who::AwayHosts => open::away_hosts_due(&mut self.core, now, io),
+                Who::DownHosts => open::down_hosts_due(&mut self.core, now, io),
                 Who::Stats => self.admin.end_period(&mut self.core, now, io),
                 Who::Budget => self.workers.budget_due(&mut self.core, now, io),
                 Who::Health => self.admin.health_due(&mut self.core, now, io),
-                Who::Gather(id) => self.admin.gathered_too_late(&mut self.core, now, id, io),
+                Who::Broadcast(id) => self.admin.answers_too_late(&mut self.core, now, id, io),
                 Who::Shutdown => self.admin.shutdown_due(&mut self.core, &self.workers, now, io),
                 Who::Announcement => self.admin.announcement_due(&mut self.core, now, io),
                 Who::Dismissal => commands::dismiss_waiting(&mut self.core, now, io),

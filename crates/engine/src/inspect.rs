@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::engine::Engine;
 use crate::handles::{PoolIx, Waiter};
 use crate::lines;
-use crate::link::relay::AHEAD;
+use crate::link::relay::MAX_PIPELINED_SEGMENTS;
 use crate::reading::Reason;
 use crate::server::open;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
@@ -154,7 +154,10 @@ fn check_links(core: &Core) {
 fn check_pipeline(core: &Core, server: &ServerSlot) {
     let released = core.pools.get(server.pool).mode() != PoolMode::Session;
     let pipelined = server.clock.pipelined();
-    assert!(pipelined <= AHEAD || !released, "others wait, and a pipeline continues for {pipelined} transactions");
+    assert!(
+        pipelined <= MAX_PIPELINED_SEGMENTS || !released,
+        "others wait, and a pipeline continues for {pipelined} transactions"
+    );
 }
 
 fn check_pool(core: &Core, ix: PoolIx) {

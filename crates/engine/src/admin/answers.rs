@@ -3,7 +3,7 @@
 use weir_admin::{Command, DatabaseStats, Reply, Show, Snapshot};
 use weir_base::{Peer, Time};
 
-use crate::admin::gather::{Caller, Gathered};
+use crate::admin::broadcasts::{BroadcastAnswer, Caller};
 use crate::admin::{Admin, console, operators, tables};
 use crate::core::Core;
 use crate::log::log;
@@ -13,46 +13,46 @@ use crate::workers::messages::WorkerAnswer;
 impl Admin {
     /// A worker has answered.
     pub(crate) fn answered<I: Io>(&mut self, core: &mut Core, now: Time, id: u64, answer: WorkerAnswer, io: &mut I) {
-        if let Some(gathered) = self.gatherings.answered(id, answer) {
-            self.gathered(core, now, gathered, io);
+        if let Some(answer) = self.broadcasts.answered(id, answer) {
+            self.all_answered(core, now, answer, io);
         }
     }
 
     /// Not all workers have answered in time; the others' answers are used.
-    pub(crate) fn gathered_too_late<I: Io>(&mut self, core: &mut Core, now: Time, id: u64, io: &mut I) {
-        if let Some(gathered) = self.gatherings.finish(id) {
-            log(Level::Warning, format_args!("{} of the workers did not answer in time", gathered.left), io);
-            self.gathered(core, now, gathered, io);
+    pub(crate) fn answers_too_late<I: Io>(&mut self, core: &mut Core, now: Time, id: u64, io: &mut I) {
+        if let Some(answer) = self.broadcasts.finish(id) {
+            log(Level::Warning, format_args!("{} of the workers did not answer in time", answer.left), io);
+            self.all_answered(core, now, answer, io);
         }
     }
 
-    pub(crate) fn gathered<I: Io>(&mut self, core: &mut Core, now: Time, mut gathered: Gathered, io: &mut I) {
-        if matches!(gathered.command, Command::Show(_)) && gathered.left == 0 {
-            self.observe_health(core, now, &mut gathered.report, io);
+    pub(crate) fn all_answered<I: Io>(&mut self, core: &mut Core, now: Time, mut answer: BroadcastAnswer, io: &mut I) {
+        if matches!(answer.command, Command::Show(_)) && answer.left == 0 {
+            self.observe_health(core, now, &mut answer.report, io);
         }
-        match gathered.caller {
-            Caller::Engine => self.gathered_for_engine(core, now, &gathered, io),
-            Caller::Console(peer) => self.gathered_for_console(core, now, peer, gathered, io),
+        match answer.caller {
+            Caller::Engine => self.answer_engine(core, now, &answer, io),
+            Caller::Console(peer) => self.answer_console(core, now, peer, answer, io),
             Caller::Control(number) => {
-                let reply = match (&gathered.command, self.reloads.take_persisted(number)) {
+                let reply = match (&answer.command, self.reloads.take_persisted(number)) {
                     (_, Some(persisted)) => Reply::Changed(Ok(persisted)),
-                    (Command::Show(_), None) => Reply::Report(Box::new(gathered.report), self.reloads.newest().clone()),
+                    (Command::Show(_), None) => Reply::Report(Box::new(answer.report), self.reloads.newest().clone()),
                     _ => Reply::Done,
                 };
-                io.answer(number, gathered.result.map(|()| reply));
+                io.answer(number, answer.result.map(|()| reply));
             }
         }
     }
 
-    pub(crate) fn gathered_for_console<I: Io>(
+    pub(crate) fn answer_console<I: Io>(
         &mut self,
         core: &mut Core,
         now: Time,
         peer: Peer,
-        gathered: Gathered,
+        answer: BroadcastAnswer,
         io: &mut I,
     ) {
-        let answer = match (gathered.result, &gathered.command) {
+        let answer = match (answer.result, &answer.command) {
             (Err(error), _) => {
                 log(Level::Error, format_args!("{error}"), io);
                 console::failure(&error)
@@ -61,7 +61,7 @@ impl Admin {
                 let hides_queries = operators::console(core, peer).is_none_or(|console| !console.is_admin());
                 let config = core.common.config();
                 let snapshot = Snapshot {
-                    report: &gathered.report,
+                    report: &answer.report,
                     config,
                     version: self.version(config.format),
                     now_wall: core.common.wall(now),
@@ -75,8 +75,8 @@ impl Admin {
     }
 
     /// A command of the engine itself: the figures for the log, or whether an operator is connected.
-    pub(crate) fn gathered_for_engine<I: Io>(&mut self, core: &mut Core, now: Time, gathered: &Gathered, io: &mut I) {
-        let Gathered { command, report, left, .. } = gathered;
+    pub(crate) fn answer_engine<I: Io>(&mut self, core: &mut Core, now: Time, answer: &BroadcastAnswer, io: &mut I) {
+        let BroadcastAnswer { command, report, left, .. } = answer;
         match command {
             Command::Show(Show::Stats) => {
                 let line = DatabaseStats::sum(&report.stats).averages().line();

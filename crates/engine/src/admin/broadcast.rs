@@ -7,7 +7,7 @@ use weir_base::Time;
 use weir_config::Config;
 
 use crate::admin::Admin;
-use crate::admin::gather::{Caller, Undo};
+use crate::admin::broadcasts::{Caller, Undo};
 use crate::common::{Job, cx};
 use crate::core::Core;
 use crate::port::{Io, Work};
@@ -15,7 +15,7 @@ use crate::workers::messages::WorkerCommand;
 
 impl Admin {
     /// Sends a command to all workers; returns its number.
-    pub(crate) fn scatter<I: Io>(
+    pub(crate) fn broadcast<I: Io>(
         &mut self,
         core: &mut Core,
         now: Time,
@@ -27,17 +27,17 @@ impl Admin {
         if let WorkerCommand::Adopt(config) = to_workers {
             self.reloads.set_newest(config.clone());
         }
-        self.gatherings.scatter(cx!(core, now, io), caller, command, to_workers)
+        self.broadcasts.broadcast(cx!(core, now, io), caller, command, to_workers)
     }
 
     /// Withdraws a command that waits: what it stopped continues. Returns whether there was one.
     pub(crate) fn take_back<I: Io>(&mut self, core: &mut Core, now: Time, id: u64, io: &mut I) -> bool {
         let cx = cx!(core, now, io);
-        match self.gatherings.take_back(cx, id) {
+        match self.broadcasts.take_back(cx, id) {
             None => return false,
             Some(Undo::Nothing) => {}
             Some(Undo::Resume(name)) => {
-                self.scatter(
+                self.broadcast(
                     core,
                     now,
                     Caller::Engine,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use weir_admin::{Command, CommandError, Show, ShutdownMode};
 use weir_base::{Peer, Time};
 
+use crate::admin::broadcasts::Caller;
 use crate::admin::console::{Console, ConsoleInput};
-use crate::admin::gather::Caller;
 use crate::admin::reload::SetTls;
 use crate::admin::{Admin, console, operators, tables};
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -124,7 +124,7 @@ impl Admin {
                     self.record_config(core, now, ("SET", operators::operator(core, client)), config.clone(), io);
                     operators::note_local_set(core, client, io);
                 }
-                let id = self.scatter(core, now, Caller::Console(client.peer), command, &to_workers, io);
+                let id = self.broadcast(core, now, Caller::Console(client.peer), command, &to_workers, io);
                 operators::console_waits(client, Some(id), io);
             }
             Err(error) => {

@@ -6,7 +6,7 @@ use weir_admin::{Author, ChangeError, Command, CommandError, Persisted, Reply};
 use weir_base::Time;
 use weir_config::Config;
 
-use crate::admin::gather::Caller;
+use crate::admin::broadcasts::Caller;
 use crate::admin::reload::{Reload, SetTls};
 use crate::admin::{Admin, console, operators, reload};
 use crate::common::cx;
@@ -108,7 +108,7 @@ impl Admin {
         let SetTls { caller, author, key, value } = set;
         let next = Arc::new(next);
         self.record_config(core, now, ("SET", author), next.clone(), io);
-        let id = self.scatter(core, now, caller, Command::Set { key, value }, &WorkerCommand::Adopt(next), io);
+        let id = self.broadcast(core, now, caller, Command::Set { key, value }, &WorkerCommand::Adopt(next), io);
         operators::caller_waits(core, caller, id);
         self.reloads.start(cx!(core, now, io));
     }
@@ -151,6 +151,6 @@ impl Admin {
     ) -> u64 {
         let config = reload::without_fixed(core.common.config(), config, io);
         self.record_config(core, now, by, config.clone(), io);
-        self.scatter(core, now, caller, Command::Reload, &WorkerCommand::Adopt(config), io)
+        self.broadcast(core, now, caller, Command::Reload, &WorkerCommand::Adopt(config), io)
     }
 }

@@ -5,7 +5,7 @@ use weir_admin::{Command, Cursor, Reply, Request, Show};
 use weir_base::Time;
 
 use crate::admin::Admin;
-use crate::admin::gather::Caller;
+use crate::admin::broadcasts::Caller;
 use crate::admin::paging::Paging;
 use crate::admin::reload::Reload;
 use crate::common::cx;
@@ -28,17 +28,17 @@ impl Admin {
         match request {
             Request::Report => {
                 let to_workers = WorkerCommand::Report { counts: false };
-                self.scatter(core, now, caller, Command::Show(Show::Lists), &to_workers, io);
+                self.broadcast(core, now, caller, Command::Show(Show::Lists), &to_workers, io);
             }
             Request::Users => {
                 let to_workers = WorkerCommand::Report { counts: true };
-                self.scatter(core, now, caller, Command::Show(Show::Users), &to_workers, io);
+                self.broadcast(core, now, caller, Command::Show(Show::Users), &to_workers, io);
             }
             Request::Statements => {
-                self.scatter(core, now, caller, Command::Show(Show::Statements), &WorkerCommand::Statements, io);
+                self.broadcast(core, now, caller, Command::Show(Show::Statements), &WorkerCommand::Statements, io);
             }
             Request::Spans => {
-                self.scatter(core, now, caller, Command::Show(Show::Statements), &WorkerCommand::Spans, io);
+                self.broadcast(core, now, caller, Command::Show(Show::Statements), &WorkerCommand::Spans, io);
             }
             Request::Connections(_, Cursor { worker, .. }) if worker.0 >= core.common.workers() => {
                 io.answer(number, Ok(Reply::Connections(Vec::new(), None)));
@@ -70,7 +70,7 @@ impl Admin {
                     if let Some(what) = command.issued() {
                         log(Level::Info, format_args!("{what} command issued"), io);
                     }
-                    self.scatter(core, now, caller, command, &to_workers, io);
+                    self.broadcast(core, now, caller, command, &to_workers, io);
                 }
                 Err(error) => io.answer(number, Err(error)),
             },
@@ -79,7 +79,7 @@ impl Admin {
 
     /// A request was withdrawn: a command that still waits is withdrawn, too.
     pub(crate) fn control_request_dropped<I: Io>(&mut self, core: &mut Core, now: Time, number: u64, io: &mut I) {
-        if let Some(id) = self.gatherings.of(Caller::Control(number)) {
+        if let Some(id) = self.broadcasts.of(Caller::Control(number)) {
             self.take_back(core, now, id, io);
         }
     }

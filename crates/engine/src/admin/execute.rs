@@ -62,7 +62,7 @@ impl Admin {
     ) -> Result<Outcome, CommandError> {
         match command {
             WorkerCommand::Report { counts } => {
-                probe::look_for_silence(core, now, io);
+                probe::look_for_unresponsive(core, now, io);
                 return Ok(Outcome::Report(Box::new(self.report(core, workers, counts))));
             }
             WorkerCommand::Statements => return Ok(Outcome::Report(Box::new(self.statements_report(core, workers)))),
@@ -72,7 +72,7 @@ impl Admin {
             }
             WorkerCommand::ResetStatements => core.sessions.statements.reset(),
             WorkerCommand::Health => {
-                probe::look_for_silence(core, now, io);
+                probe::look_for_unresponsive(core, now, io);
                 return Ok(Outcome::Report(Box::new(self.health_report(core))));
             }
             WorkerCommand::Pause(name) => {

@@ -11,6 +11,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod broadcast;
+pub(crate) mod broadcasts;
 pub(crate) mod client_counts;
 pub(crate) mod commands;
 pub(crate) mod configuration;
@@ -18,7 +19,6 @@ pub(crate) mod console;
 pub(crate) mod control;
 pub(crate) mod end;
 pub(crate) mod execute;
-pub(crate) mod gather;
 pub(crate) mod health;
 pub(crate) mod logging_in;
 pub(crate) mod operators;
@@ -45,7 +45,7 @@ use weir_config::{Config, FileFormat};
 
 /// The state of this worker for operators.
 pub(crate) struct Admin {
-    gatherings: gather::Gatherings,
+    broadcasts: broadcasts::Broadcasts,
     reloads: reload::Reloads,
     health: health::PoolsHealth,
     /// What the control plane says of Weir itself; worker 0 has it.
@@ -60,7 +60,7 @@ pub(crate) struct Admin {
 impl Admin {
     pub(crate) fn new(config: Arc<Config>, version: &'static str) -> Admin {
         Admin {
-            gatherings: gather::Gatherings::default(),
+            broadcasts: broadcasts::Broadcasts::default(),
             reloads: reload::Reloads::new(config),
             health: health::PoolsHealth::default(),
             faults: Arc::default(),

@@ -3,9 +3,9 @@
 use weir_admin::{ALL_DATABASES, Author, CommandError, Via};
 use weir_base::Peer;
 
+use crate::admin::broadcasts::Caller;
 use crate::admin::console;
 use crate::admin::console::Console;
-use crate::admin::gather::Caller;
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::FollowUp;
 use crate::conns::Conn;

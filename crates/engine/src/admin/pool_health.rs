@@ -4,7 +4,7 @@ use weir_admin::{Command, Report, Show};
 use weir_base::{Time, WorkerId};
 
 use crate::admin::Admin;
-use crate::admin::gather::Caller;
+use crate::admin::broadcasts::Caller;
 use crate::common::cx;
 use crate::core::Core;
 use crate::handles::PoolIx;
@@ -26,7 +26,7 @@ impl Admin {
     /// Worker 0: looks at all pools.
     pub(crate) fn health_due<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         self.health.is_due();
-        self.scatter(core, now, Caller::Engine, Command::Show(Show::Pools), &WorkerCommand::Health, io);
+        self.broadcast(core, now, Caller::Engine, Command::Show(Show::Pools), &WorkerCommand::Health, io);
     }
 
     /// Completes a report of all workers with the pools' health; logs what has changed.

@@ -4,7 +4,7 @@ use weir_admin::{Author, Command, ServiceState, Show};
 use weir_base::{Span, Time, WorkerId};
 
 use crate::admin::Admin;
-use crate::admin::gather::Caller;
+use crate::admin::broadcasts::Caller;
 use crate::core::Core;
 use crate::log::log;
 use crate::port::{Io, Level, Signal};
@@ -13,7 +13,7 @@ use crate::workers::messages::{Drain, WorkerCommand};
 
 impl Admin {
     pub(crate) fn resume_all<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
-        self.scatter(core, now, Caller::Engine, Command::Resume(None), &WorkerCommand::Resume(None), io);
+        self.broadcast(core, now, Caller::Engine, Command::Resume(None), &WorkerCommand::Resume(None), io);
     }
 
     /// All is suspended, and no operator is connected to end it. As in PgBouncer, it ends.
@@ -28,14 +28,14 @@ impl Admin {
     pub(crate) fn check_operators<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         if core.pause.is_suspended() {
             let to_workers = WorkerCommand::Report { counts: false };
-            self.scatter(core, now, Caller::Engine, Command::Show(Show::State), &to_workers, io);
+            self.broadcast(core, now, Caller::Engine, Command::Show(Show::State), &to_workers, io);
         }
     }
 
     pub(crate) fn pause_signal<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         if core.pause.state() == ServiceState::Active {
             log(Level::Info, format_args!("got SIGUSR1, pausing all activity"), io);
-            self.scatter(core, now, Caller::Engine, Command::Pause(None), &WorkerCommand::Pause(None), io);
+            self.broadcast(core, now, Caller::Engine, Command::Pause(None), &WorkerCommand::Pause(None), io);
         } else {
             log(Level::Info, format_args!("got SIGUSR1, but already paused/suspended"), io);
         }
@@ -47,7 +47,7 @@ impl Admin {
             ServiceState::Suspended => ("got SIGUSR2, continuing from SUSPEND", true),
             ServiceState::Paused => ("got SIGUSR2, continuing from PAUSE", true),
             // The command to pause is on its way to the workers, this one included; this shutdown follows it.
-            ServiceState::Active if self.gatherings.is_pausing() => ("got SIGUSR2, continuing from PAUSE", true),
+            ServiceState::Active if self.broadcasts.is_pausing() => ("got SIGUSR2, continuing from PAUSE", true),
             ServiceState::Active => ("got SIGUSR2, but not paused/suspended", false),
         };
         log(Level::Info, format_args!("{text}"), io);
@@ -103,7 +103,7 @@ impl Admin {
         if core.common.worker() == WorkerId(0) && core.common.config().log.stats {
             // One line for the process: the counts of all workers.
             let ask = WorkerCommand::Report { counts: false };
-            self.scatter(core, now, Caller::Engine, Command::Show(Show::Stats), &ask, io);
+            self.broadcast(core, now, Caller::Engine, Command::Show(Show::Stats), &ask, io);
         }
         self.begin_period(core, now);
     }

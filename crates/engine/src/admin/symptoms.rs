@@ -84,10 +84,10 @@ impl<'p> OneHost<'p> {
 /// How the last login of a pool failed: its own, or that of another pool at the host that it waits for.
 fn failure(slot: &PoolSlot, throttle: &LoginThrottle, common: &Common) -> Option<LoginFailure> {
     let wall = |at| common.wall(at);
-    let of_host = slot.login.waits_at().and_then(|target| throttle.away(target));
-    if let Some(away) = of_host {
-        let since = slot.failures.since().min(away.since);
-        return Some(LoginFailure::new(wall(since), wall(common.now()), &away.error.sqlstate, &away.error.message));
+    let of_host = slot.login.waits_at().and_then(|target| throttle.down(target));
+    if let Some(down) = of_host {
+        let since = slot.failures.since().min(down.since);
+        return Some(LoginFailure::new(wall(since), wall(common.now()), &down.error.sqlstate, &down.error.message));
     }
     let (error, at) = slot.failures.current()?;
     Some(LoginFailure::new(wall(slot.failures.since()), wall(at), &error.sqlstate, &error.message))

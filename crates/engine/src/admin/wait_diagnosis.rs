@@ -20,7 +20,7 @@ use crate::log::log;
 use crate::pools::{PoolSlot, wait_limit};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
-use crate::server::login_throttle::AwayHost;
+use crate::server::login_throttle::DownHost;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 
 /// The shortest interval between two such lines of a pool in the log: waits fail in bursts.
@@ -32,8 +32,8 @@ pub(crate) struct Diagnosis<'a> {
     pub(crate) config: &'a Config,
     pub(crate) peers: &'a ConnTable,
     pub(crate) pool: &'a PoolSlot,
-    /// The host that the pool waits for, if that is away.
-    pub(crate) away: Option<&'a AwayHost>,
+    /// The host that the pool waits for, if that is down.
+    pub(crate) down: Option<&'a DownHost>,
     /// Why this process may open no server of a pool that nodes share.
     pub(crate) obstacle: Option<&'a str>,
     /// Whether a server of the pool is lent to another worker.
@@ -77,7 +77,7 @@ impl Diagnosis<'_> {
         if size > 0 && now_in.active + now_in.idle >= size {
             return (Cause::PoolFull, holders);
         }
-        let failures = self.away.map(|away| (&away.error, away.too_slow, away.since)).or_else(|| {
+        let failures = self.down.map(|down| (&down.error, down.too_slow, down.since)).or_else(|| {
             let (error, too_slow) = now_in.retry_at.and(slot.failures.last())?;
             Some((error, too_slow, slot.failures.since()))
         });

@@ -23,7 +23,7 @@ use crate::client_login::checks::{self, PasswordChecks};
 use crate::client_login::hashing::{PasswordHashing, Requested};
 use crate::client_login::recent::Recent;
 use crate::client_login::secret_query::UserSecret;
-use crate::client_login::state::{Awaits, Hashing, LoginPhase, Whereabouts, Why, subject};
+use crate::client_login::state::{Awaits, Hashing, LoginPhase, SecretSource, Why, subject};
 use crate::client_login::step::EntryStep;
 use crate::client_login::user_names::UserNames;
 use crate::client_login::{login_log, welcome};
@@ -64,12 +64,12 @@ struct KnownUser {
 }
 
 impl KnownUser {
-    fn whereabouts(&self) -> Whereabouts {
+    fn secret_source(&self) -> SecretSource {
         match (self.exists, self.asked.is_some()) {
-            (false, false) => Whereabouts::Unlisted,
-            (false, true) => Whereabouts::NotAtServer,
-            (true, false) => Whereabouts::Listed,
-            (true, true) => Whereabouts::AtServer,
+            (false, false) => SecretSource::Unlisted,
+            (false, true) => SecretSource::NotAtServer,
+            (true, false) => SecretSource::Listed,
+            (true, true) => SecretSource::AtServer,
         }
     }
 }
@@ -227,7 +227,7 @@ impl Logins {
         let plan = decide(&demand, &facts);
         let mut phase = Box::new(LoginPhase::new(request));
         phase.authority = authority(&config.auth, &demand);
-        let (user, line) = (known.whereabouts(), demand.rule.map(|rule| rule.line));
+        let (user, line) = (known.secret_source(), demand.rule.map(|rule| rule.line));
         phase.why = plan.reject_reason.map(|reason| Why { reason, user, line });
         self.begin_exchange(cx, client, phase, plan, known)
     }
@@ -370,13 +370,13 @@ impl Logins {
                 self.hash(cx, client, (password, salt, iterations), stored)
             }
             LoginStep::CheckPassword(password) => self.check(cx, client, password),
-            LoginStep::Accepted(learnt) => {
+            LoginStep::Accepted(captured) => {
                 if let ClientPhase::Login(phase) = client.phase_mut() {
                     if let Some(Hashing { key, stored: false, salted: Some(salted) }) = phase.hashing.take() {
                         // The client's hashed password was right.
                         self.hashing.keep(key, salted, cx.common.config().auth.users.len());
                     }
-                    phase.learnt = learnt;
+                    phase.captured = captured;
                     phase.login = None;
                 }
                 EntryStep::Proven

@@ -29,7 +29,7 @@ pub(crate) enum Handoff {
     /// To cancel what a client there runs.
     Cancel { pid: u32, secret: Vec<u8> },
     /// Another process takes over.
-    TakeOver,
+    Upgrade,
 }
 
 /// A login: the startup request and its progress.
@@ -37,7 +37,7 @@ pub(crate) struct LoginPhase {
     pub(super) request: Arc<StartupRequest>,
     /// The exchange; none before it begins and after it has succeeded.
     pub(super) login: Option<Box<Login>>,
-    pub(super) learnt: LearnedCredentials,
+    pub(super) captured: LearnedCredentials,
     /// The answer of an auth_query, if there was one.
     pub(super) secret: Option<UserSecret>,
     pub(super) awaits: Awaits,
@@ -78,7 +78,7 @@ impl LoginPhase {
         LoginPhase {
             request,
             login: None,
-            learnt: LearnedCredentials::default(),
+            captured: LearnedCredentials::default(),
             secret: None,
             awaits: Awaits::Client,
             why: None,
@@ -111,8 +111,8 @@ impl LoginPhase {
     }
 
     /// Credentials from this login, for our own logins at the server.
-    pub(crate) fn learnt(&self) -> &LearnedCredentials {
-        &self.learnt
+    pub(crate) fn captured(&self) -> &LearnedCredentials {
+        &self.captured
     }
 
     /// The answer of an auth_query, if there was one.
@@ -153,7 +153,7 @@ const NOT_AT_SERVER: &str = "no such user: it is not listed, and the server that
 
 /// What is known of a user without a usable secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Whereabouts {
+pub(crate) enum SecretSource {
     /// There is no such user in the list, and no server was asked.
     Unlisted,
     /// A server was asked, and knows no such user.
@@ -168,7 +168,7 @@ pub(crate) enum Whereabouts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Why {
     pub(super) reason: RejectReason,
-    pub(super) user: Whereabouts,
+    pub(super) user: SecretSource,
     /// The line of the HBA file that decided.
     pub(super) line: Option<usize>,
 }
@@ -176,13 +176,13 @@ pub(crate) struct Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.reason, self.user) {
-            (RejectReason::UnknownUser, Whereabouts::Listed) => {
+            (RejectReason::UnknownUser, SecretSource::Listed) => {
                 f.write_str("no password is known: the user is listed without a valid secret")
             }
-            (RejectReason::UnknownUser, Whereabouts::AtServer) => f.write_str(
+            (RejectReason::UnknownUser, SecretSource::AtServer) => f.write_str(
                 "no password is known: the server that auth_query asks has none for the user, or it has expired (VALID UNTIL)",
             ),
-            (RejectReason::UnknownUser, Whereabouts::NotAtServer) => f.write_str(NOT_AT_SERVER),
+            (RejectReason::UnknownUser, SecretSource::NotAtServer) => f.write_str(NOT_AT_SERVER),
             (reason, _) => write!(f, "{reason}"),
         }?;
         self.line.map_or(Ok(()), |line| write!(f, " (line {line} of the HBA file)"))

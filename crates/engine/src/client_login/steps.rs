@@ -19,7 +19,7 @@ use crate::client_login::{ClientLogin, greet, login_log, welcome};
 use crate::common::{FollowUp, cx};
 use crate::core::Core;
 use crate::lending::messages;
-use crate::lending::state::Learnings;
+use crate::lending::state::CapturedCredentials;
 use crate::link::{acquire, leave};
 use crate::log::log;
 use crate::pools::{create, refuse};
@@ -265,7 +265,7 @@ impl ClientLogin {
         client.joined(ix);
         create::count_client(core, ix, 1);
         if config.user.is_none() || config.user.as_deref() == Some(&request.user) {
-            self.learn(core, &phase, ix, io);
+            self.capture(core, &phase, ix, io);
         }
         if request.replication.is_some() {
             return replication::await_own_server(core, now, client, phase, io);
@@ -293,12 +293,12 @@ impl ClientLogin {
     }
 
     /// A login provided credentials for the pool's own logins at the server.
-    pub(crate) fn learn<I: Io>(&mut self, core: &mut Core, phase: &LoginPhase, ix: u32, io: &mut I) {
+    pub(crate) fn capture<I: Io>(&mut self, core: &mut Core, phase: &LoginPhase, ix: u32, io: &mut I) {
         let asked = phase.asked_secret().and_then(UserSecret::secret);
         let slot = core.pools.get_mut(ix);
-        slot.credentials.learn(phase.learnt(), &asked);
+        slot.credentials.capture(phase.captured(), &asked);
         if slot.lending.is_borrower() {
-            messages::teach(core, ix, Learnings { learnt: phase.learnt().clone(), asked }, io);
+            messages::forward_captured(core, ix, CapturedCredentials { captured: phase.captured().clone(), asked }, io);
         }
     }
 

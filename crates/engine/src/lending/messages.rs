@@ -10,7 +10,7 @@ use crate::common::FollowUp;
 use crate::conns::Conn;
 use crate::core::Core;
 use crate::handles::PoolIx;
-use crate::lending::state::{Body, Learnings, LendingMessage, LendingRole, ToInform};
+use crate::lending::state::{Body, CapturedCredentials, LendingMessage, LendingRole, ToInform};
 use crate::log::log;
 use crate::pause::hold;
 use crate::port::{Io, Level};
@@ -48,10 +48,10 @@ pub(crate) fn request_cause(core: &mut Core, ix: PoolIx, client: ToInform) {
 }
 
 /// Sends the owner credentials from a client's login.
-pub(crate) fn teach<I: Io>(core: &mut Core, ix: PoolIx, learnt: Learnings, io: &mut I) {
+pub(crate) fn forward_captured<I: Io>(core: &mut Core, ix: PoolIx, captured: CapturedCredentials, io: &mut I) {
     let slot = core.pools.get(ix);
     if let LendingRole::Borrower(borrowing) = &slot.lending {
-        send(borrowing.owner, slot.id(), Body::Learnt(Box::new(learnt)), None, io);
+        send(borrowing.owner, slot.id(), Body::Captured(Box::new(captured)), None, io);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lending::messages;
 use crate::lending::messages::{misdirected, send};
-use crate::lending::state::{Body, Learnings, LendingRole, Lent, LentServer, MovedServer};
+use crate::lending::state::{Body, CapturedCredentials, LendingRole, Lent, LentServer, MovedServer};
 use crate::link::release;
 use crate::pools::{create, refuse};
 use crate::port::Io;
@@ -125,15 +125,15 @@ pub(crate) fn lent_returned<I: Io>(
 pub(crate) fn cause_requested<I: Io>(core: &mut Core, now: Time, from: WorkerId, pool: PoolId, io: &mut I) {
     let (cause, detail) = match core.pools.find(&pool.database, &pool.user) {
         Some(ix) => refuse::cause_of_wait(core, now, ix),
-        None => (Cause::ServerDown, "A reload has taken the pool away.".to_owned()),
+        None => (Cause::ServerDown, "A reload has taken the pool down.".to_owned()),
     };
     send(from, pool, Body::WaitCause(cause, detail), None, io);
 }
 
 /// Takes over credentials from a login at a borrower.
-pub(crate) fn owner_learns(core: &mut Core, now: Time, pool: &PoolId, learnt: &Learnings) {
+pub(crate) fn capture_forwarded(core: &mut Core, now: Time, pool: &PoolId, captured: &CapturedCredentials) {
     if let Some(ix) = owned_pool(core, now, pool, true) {
-        core.pools.get_mut(ix).credentials.learn(&learnt.learnt, &learnt.asked);
+        core.pools.get_mut(ix).credentials.capture(&captured.captured, &captured.asked);
         core.common.follow_up(FollowUp::PollPool(ix));
     }
 }

@@ -71,7 +71,7 @@ pub(crate) enum Body {
         server: MovedServer,
     },
     /// To the owner: credentials from a client's login, for logins at the server.
-    Learnt(Box<Learnings>),
+    Captured(Box<CapturedCredentials>),
     /// To the owner: requests the reason for the borrower's waits.
     RequestCause,
     /// To a borrower: that reason.
@@ -94,8 +94,8 @@ pub(crate) struct Lent {
 }
 
 /// Credentials from a client's login.
-pub(crate) struct Learnings {
-    pub(crate) learnt: LearnedCredentials,
+pub(crate) struct CapturedCredentials {
+    pub(crate) captured: LearnedCredentials,
     pub(crate) asked: Option<Secret>,
 }
 
@@ -108,10 +108,10 @@ impl fmt::Debug for MovedServer {
     }
 }
 
-impl fmt::Debug for Learnings {
+impl fmt::Debug for CapturedCredentials {
     // A secret must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Learnings")
+        f.write_str("CapturedCredentials")
     }
 }
 

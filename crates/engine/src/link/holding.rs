@@ -8,7 +8,7 @@
 //!   hold and many transactions. For `transaction_timeout`.
 //! - `query`, while a reply to a completely sent request is pending; restarts with each answered request. For
 //!   `query_timeout`.
-//! - `silence`, while the client must act next: no reply is pending, or only one that the server may delay until it is
+//! - `unresponsive`, while the client must act next: no reply is pending, or only one that the server may delay until it is
 //!   requested (no Sync and no Flush); it waits for COPY data, or for the rest of a message; or it is blocked because
 //!   the client does not read. Restarts with each request, each message of COPY data, and every 8 KiB of a longer
 //!   message. For `idle_transaction_timeout`.

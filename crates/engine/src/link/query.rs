@@ -11,7 +11,7 @@ use crate::common::{FollowUp, cx};
 use crate::conns::Conn;
 use crate::core::Core;
 use crate::lines;
-use crate::link::relay::AHEAD;
+use crate::link::relay::MAX_PIPELINED_SEGMENTS;
 use crate::link::{acquire, leave, lost, lost_state, own_query, relay, release};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
@@ -228,7 +228,7 @@ pub(crate) fn replied<I: Io>(
             return release::finish_transaction(core, now, server, client, io);
         }
         if let Some(client) = client.as_deref_mut().filter(|client| client.reading.has(Reason::Waits))
-            && ahead <= AHEAD / 2
+            && ahead <= MAX_PIPELINED_SEGMENTS / 2
             && (ahead == 0 || !core.pools.get(client.pool).is_wanted())
         {
             // It was stopped because the server had too many pending requests.

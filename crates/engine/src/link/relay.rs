@@ -21,7 +21,7 @@ use crate::server::slot::ServerSlot;
 /// The limit of a client's segments (a simple query, or messages up to a Sync) that its server has pending. What is
 /// sent can't be withdrawn, so other clients may have to wait for it; and it is enough to keep a server busy. A client
 /// that was stopped at the limit continues at half of it.
-pub(crate) const AHEAD: u32 = 16;
+pub(crate) const MAX_PIPELINED_SEGMENTS: u32 = 16;
 
 /// Feeds a client's bytes to its session, with its linked server, if any. `base` is their position in the runtime's
 /// input, if they are a part of it.
@@ -93,7 +93,7 @@ fn note_request<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerS
 /// at the end of each transaction, whatever else the client has sent.
 #[inline]
 fn allowed_ahead(slot: &PoolSlot, server: Option<&ServerSlot>) -> u32 {
-    let Some(server) = server else { return AHEAD };
+    let Some(server) = server else { return MAX_PIPELINED_SEGMENTS };
     if slot.mode() == PoolMode::Session {
         return u32::MAX;
     }
@@ -101,7 +101,7 @@ fn allowed_ahead(slot: &PoolSlot, server: Option<&ServerSlot>) -> u32 {
     if wanted || (server.clock.holding().query != Time::NEVER && slot.pool.is_unwanted(server.peer)) {
         1
     } else {
-        AHEAD
+        MAX_PIPELINED_SEGMENTS
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn feed_server<I: Io>(
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
     let outcome = {
         let mut wire = Wire::new(cx.io, to, from, bytes, Some(0));
-        let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, AHEAD);
+        let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, MAX_PIPELINED_SEGMENTS);
         context.client_pid = client_pid;
         let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);
         slot.counts.stats.sent += wire.finish();

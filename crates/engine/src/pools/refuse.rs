@@ -38,7 +38,7 @@ pub(crate) fn diagnose<R>(core: &Core, now: Time, ix: PoolIx, make: impl FnOnce(
         config: core.common.config(),
         peers: &core.peers,
         pool: core.pools.get(ix),
-        away: core.pools.get(ix).login.waits_at().and_then(|target| core.hosts.throttle.away(target)),
+        down: core.pools.get(ix).login.waits_at().and_then(|target| core.hosts.throttle.down(target)),
         obstacle: core.lease.obstacle().filter(|_| is_shared),
         is_lent: &|server| messages::is_lent(core, server),
     })

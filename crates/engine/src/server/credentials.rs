@@ -9,7 +9,7 @@ use crate::server::connection::SaltedKey;
 #[derive(Default)]
 pub(crate) struct KnownCredentials {
     /// Credentials from clients' logins.
-    learned: LearnedCredentials,
+    captured: LearnedCredentials,
     /// The secret of the user from an auth_query.
     looked_up: Option<Secret>,
     /// The last hashed password: input and result.
@@ -18,20 +18,20 @@ pub(crate) struct KnownCredentials {
 
 impl KnownCredentials {
     /// Takes over credentials from a client's login. The newest are the best: a changed password replaces the old.
-    pub(crate) fn learn(&mut self, learned: &LearnedCredentials, looked_up: &Option<Secret>) {
-        self.learned.password = learned.password.clone().or(self.learned.password.take());
-        self.learned.keys = learned.keys.clone().or(self.learned.keys.take());
+    pub(crate) fn capture(&mut self, captured: &LearnedCredentials, looked_up: &Option<Secret>) {
+        self.captured.password = captured.password.clone().or(self.captured.password.take());
+        self.captured.keys = captured.keys.clone().or(self.captured.keys.take());
         self.looked_up.clone_from(looked_up);
     }
 
     /// What another process knew.
-    pub(crate) fn inherit(&mut self, learned: LearnedCredentials, looked_up: Option<Secret>) {
-        self.learn(&learned, &looked_up);
+    pub(crate) fn inherit(&mut self, captured: LearnedCredentials, looked_up: Option<Secret>) {
+        self.capture(&captured, &looked_up);
     }
 
     /// What clients' logins have taught us.
-    pub(crate) fn learned(&self) -> &LearnedCredentials {
-        &self.learned
+    pub(crate) fn captured(&self) -> &LearnedCredentials {
+        &self.captured
     }
 
     /// The secret of the user from an auth_query.

@@ -11,7 +11,7 @@ use weir_config::{Balance, Encryption, Pool, SessionAttrs, SslMode};
 use weir_pool::ConnectFailure;
 use weir_session::{Role, ServerError};
 
-use crate::server::outlook::Outlook;
+use crate::server::login_failure::LoginFailureKind;
 
 /// Where a pool's next connect goes, and how its last ones went.
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Hosts {
     /// Their errors; as many as servers at the most.
     errors: Vec<(Target, ServerError)>,
     /// What they let us expect; none before the first.
-    outlook: Option<Outlook>,
+    kind: Option<LoginFailureKind>,
 }
 
 /// One attempt.
@@ -101,16 +101,16 @@ impl Hosts {
         }
     }
 
-    /// What it counts as if the try that has just begun fails with this outlook: whether another of the round is left.
-    pub(crate) fn failure(&self, pool: &Pool, attempt: Attempt, outlook: Outlook) -> ConnectFailure {
+    /// What it counts as if the try that has just begun fails with this kind: whether another of the round is left.
+    pub(crate) fn failure(&self, pool: &Pool, attempt: Attempt, kind: LoginFailureKind) -> ConnectFailure {
         let failed = self.failed.len() + usize::from(!self.has_failed(attempt));
         if failed < tries(pool) {
             return ConnectFailure::Elsewhere;
         }
-        match self.outlook.map_or(outlook, |others| others.and(outlook)) {
-            Outlook::Away => ConnectFailure::Away,
-            Outlook::NotReady => ConnectFailure::NotReady,
-            Outlook::Lasting => ConnectFailure::Refused,
+        match self.kind.map_or(kind, |others| others.and(kind)) {
+            LoginFailureKind::Down => ConnectFailure::Away,
+            LoginFailureKind::NotReady => ConnectFailure::NotReady,
+            LoginFailureKind::Lasting => ConnectFailure::Refused,
         }
     }
 
@@ -135,15 +135,15 @@ impl Hosts {
         pool: &Pool,
         attempt: Attempt,
         error: ServerError,
-        outlook: Outlook,
+        kind: LoginFailureKind,
         again: Option<Encryption>,
     ) -> (ConnectFailure, ServerError) {
         if let Some(encryption) = again.filter(|_| !attempt.second) {
             self.again = Some(Attempt { encryption, second: true, ..attempt });
             return (ConnectFailure::Elsewhere, error);
         }
-        let verdict = self.failure(pool, attempt, outlook);
-        self.outlook = Some(self.outlook.map_or(outlook, |others| others.and(outlook)));
+        let verdict = self.failure(pool, attempt, kind);
+        self.kind = Some(self.kind.map_or(kind, |others| others.and(kind)));
         if !rotates(pool) && self.next == attempt.host {
             self.next += 1;
         }
@@ -161,12 +161,12 @@ impl Hosts {
         (verdict, error)
     }
 
-    /// The server that is next is known to be away: it counts as tried, and failed. What that means for the pool, and the
+    /// The server that is next is known to be down: it counts as tried, and failed. What that means for the pool, and the
     /// error for clients.
     pub(crate) fn skip(&mut self, pool: &Pool, mode: SslMode, error: &ServerError) -> (ConnectFailure, ServerError) {
         let (attempt, _) = self.begin(pool, mode);
-        let outlook = Outlook::Away.under(pool.limits.on_server_down, error);
-        self.failed(pool, attempt, error.clone(), outlook, None)
+        let kind = LoginFailureKind::Down.under(pool.limits.on_server_down, error);
+        self.failed(pool, attempt, error.clone(), kind, None)
     }
 
     /// A server is up: the round is over, and well.

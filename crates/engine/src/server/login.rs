@@ -16,9 +16,9 @@ use crate::log::log;
 use crate::pools::create;
 use crate::port::{Io, LOOK_UP_FAILED, Level, Work};
 use crate::server::hosts::Fitness;
+use crate::server::login_failure::{FailedLogin, LoginFailureKind};
 use crate::server::login_steps::{NextStep, own_error};
 use crate::server::open::CONNECT_FAILED;
-use crate::server::outlook::{FailedLogin, Outlook};
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 use crate::server::{close, login_steps, open};
 use crate::timers::Who;
@@ -48,13 +48,13 @@ pub(crate) fn log_failed_login<I: Io>(
 
 /// A login at the server failed; its connection is gone, or being closed.
 pub(crate) fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, failed: FailedLogin, io: &mut I) {
-    let FailedLogin { error, failure, outlook, severity } = failed;
+    let FailedLogin { error, failure, kind, severity } = failed;
     let target = server.connection.target();
     let reached = !matches!(server.state, ServerState::Connecting);
-    let logs = match outlook {
-        Outlook::Away => open::host_is_away(core, now, target, reached, (&error, false)),
-        Outlook::NotReady => true,
-        Outlook::Lasting => {
+    let logs = match kind {
+        LoginFailureKind::Down => open::host_is_down(core, now, target, reached, (&error, false)),
+        LoginFailureKind::NotReady => true,
+        LoginFailureKind::Lasting => {
             open::host_answers(core, now, target, io);
             true
         }
@@ -64,8 +64,8 @@ pub(crate) fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>,
     }
     let slot = core.pools.get_mut(server.pool);
     let again = server.connection.attempt().encryption.other(core.common.config().tls.server.mode, failure);
-    let outlook = outlook.under(slot.config.limits.on_server_down, &error);
-    let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, outlook, again);
+    let kind = kind.under(slot.config.limits.on_server_down, &error);
+    let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, kind, again);
     if failure == ConnectFailure::Refused && server.dedicated.is_some() && !error.sqlstate.starts_with("08") {
         return replication::own_login_refused(core, now, &server, error, io);
     }
@@ -337,7 +337,7 @@ pub(crate) fn first_query_done<I: Io>(
 /// A connect of ours has failed; the handle is dead.
 pub(crate) fn connect_failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, error: &str, io: &mut I) {
     let error = own_error(format!("could not connect to server {}: {error}", server.connection.target()));
-    failed(core, now, server, FailedLogin::away(error), io);
+    failed(core, now, server, FailedLogin::down(error), io);
 }
 
 /// The connection of a server that is logging in has ended, or is closed because the server can't be trusted.
@@ -346,7 +346,7 @@ pub(crate) fn lost<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot
     let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
     let login = match server.take_fatal_error() {
         Some(Refusal::ServerDown { sqlstate, message, .. }) => FailedLogin::answered(ServerError { sqlstate, message }),
-        _ => FailedLogin::away(own_error("server closed the connection during the login".to_owned())),
+        _ => FailedLogin::down(own_error("server closed the connection during the login".to_owned())),
     };
     failed(core, now, server, login.or(ending), io);
 }

@@ -133,8 +133,8 @@ fn credentials(slot: &PoolSlot, server: &ServerSlot, stored: Option<Secret>) -> 
             Some(Secret::Md5(hex)) => credentials.md5 = Some(hex),
             _ => {}
         }
-        credentials.password = credentials.password.or_else(|| slot.credentials.learned().password.clone());
-        credentials.keys.clone_from(&slot.credentials.learned().keys);
+        credentials.password = credentials.password.or_else(|| slot.credentials.captured().password.clone());
+        credentials.keys.clone_from(&slot.credentials.captured().keys);
     }
     credentials
 }

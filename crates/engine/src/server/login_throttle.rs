@@ -1,13 +1,13 @@
 //! Limits concurrent logins at one host over all pools of this worker (max_logins_per_host), and to one at a time at a
-//! host that is away.
+//! host that is down.
 //!
 //! A pool paces its own logins; a host to which thousands of pools return at once, because it was restarted, must be
-//! protected from all of them together. Owns how many logins are under way to each host, which hosts are away, and the
+//! protected from all of them together. Owns how many logins are under way to each host, which hosts are down, and the
 //! queue of pools that wait for theirs. The logins under way are compared with the pool whenever it is polled, so that
 //! every end of a login, for whatever reason, makes room for the next.
 //!
-//! A host that is away is tried by one pool after the other, each for all: after 20 ms, doubling up to
-//! [`LONGEST_AWAY`]. When it answers, all waiting pools continue. Pools that refuse their clients while a server is
+//! A host that is down is tried by one pool after the other, each for all: after 20 ms, doubling up to
+//! [`LONGEST_PAUSE`]. When it answers, all waiting pools continue. Pools that refuse their clients while a server is
 //! down pace themselves.
 
 use std::collections::{HashMap, VecDeque};
@@ -18,18 +18,18 @@ use weir_session::ServerError;
 
 use crate::handles::PoolIx;
 
-/// The pauses between attempts to reach a host that is away.
-const SHORTEST_AWAY: Span = Span::from_millis(20);
-const LONGEST_AWAY: Span = Span::from_millis(40);
+/// The pauses between attempts to reach a host that is down.
+const SHORTEST_PAUSE: Span = Span::from_millis(20);
+const LONGEST_PAUSE: Span = Span::from_millis(40);
 
-/// The interval between lines in the log about a host that is away.
+/// The interval between lines in the log about a host that is down.
 const LOG_EVERY: Span = Span::from_secs(1);
 
 /// Logins under way, and the pools that wait for one.
 #[derive(Default)]
 pub(crate) struct LoginThrottle {
     hosts: HashMap<Target, Host>,
-    /// The earliest wake-up in the timers for a host that is away and has pools waiting; none: never.
+    /// The earliest wake-up in the timers for a host that is down and has pools waiting; none: never.
     armed: Option<Time>,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct LoginThrottle {
 struct Host {
     under_way: u32,
     waiting: VecDeque<PoolIx>,
-    away: Option<AwayHost>,
+    down: Option<DownHost>,
 }
 
-/// A host that is away.
-pub(crate) struct AwayHost {
+/// A host that is down.
+pub(crate) struct DownHost {
     /// How the last attempt failed.
     pub(crate) error: ServerError,
     /// Whether it timed out.
@@ -100,13 +100,13 @@ pub(crate) fn most_logins(config: &Config, workers: u16) -> u32 {
 impl Host {
     fn attempt_due(&self) -> Time {
         let idle = self.under_way == 0 && !self.waiting.is_empty();
-        self.away.as_ref().filter(|_| idle).map_or(Time::NEVER, |away| away.opens)
+        self.down.as_ref().filter(|_| idle).map_or(Time::NEVER, |down| down.opens)
     }
 
-    /// Whether a login may begin; while the host is away, one at a time.
+    /// Whether a login may begin; while the host is down, one at a time.
     fn is_open(&self, most: u32, now: Time) -> bool {
-        let pause_over = |away: &AwayHost| self.under_way == 0 && away.opens <= now;
-        self.under_way < most && self.away.as_ref().is_none_or(pause_over)
+        let pause_over = |down: &DownHost| self.under_way == 0 && down.opens <= now;
+        self.under_way < most && self.down.as_ref().is_none_or(pause_over)
     }
 }
 
@@ -121,10 +121,10 @@ impl LoginThrottle {
         open && host.waiting.is_empty()
     }
 
-    /// A host that is away, and is not to be tried by another pool now.
-    pub(crate) fn shut(&self, target: &Target, now: Time) -> Option<&AwayHost> {
+    /// A host that is down, and is not to be tried by another pool now.
+    pub(crate) fn shut(&self, target: &Target, now: Time) -> Option<&DownHost> {
         let host = self.hosts.get(target)?;
-        host.away.as_ref().filter(|_| !host.is_open(u32::MAX, now) || !host.waiting.is_empty())
+        host.down.as_ref().filter(|_| !host.is_open(u32::MAX, now) || !host.waiting.is_empty())
     }
 
     /// A pool waits for room at a host.
@@ -175,12 +175,12 @@ impl LoginThrottle {
         taken
     }
 
-    /// A login has shown that a host is away; returns whether to log it. Logins that began before the last attempt
+    /// A login has shown that a host is down; returns whether to log it. Logins that began before the last attempt
     /// failed report nothing new.
-    pub(crate) fn is_away(&mut self, target: &Target, error: &ServerError, too_slow: bool, now: Time) -> bool {
+    pub(crate) fn is_down(&mut self, target: &Target, error: &ServerError, too_slow: bool, now: Time) -> bool {
         let host = self.hosts.entry(target.clone()).or_default();
-        let new = host.away.is_none();
-        let away = host.away.get_or_insert_with(|| AwayHost {
+        let new = host.down.is_none();
+        let down = host.down.get_or_insert_with(|| DownHost {
             error: error.clone(),
             too_slow,
             since: now,
@@ -188,40 +188,40 @@ impl LoginThrottle {
             opens: now,
             logged_at: now,
         });
-        if away.opens <= now {
-            let pause = Span::from_micros(SHORTEST_AWAY.micros() << away.failures.min(8)).min(LONGEST_AWAY);
-            away.opens = now + pause;
-            away.failures = away.failures.saturating_add(1);
+        if down.opens <= now {
+            let pause = Span::from_micros(SHORTEST_PAUSE.micros() << down.failures.min(8)).min(LONGEST_PAUSE);
+            down.opens = now + pause;
+            down.failures = down.failures.saturating_add(1);
         }
-        (away.error, away.too_slow) = (error.clone(), too_slow);
-        let logs = new || now.since(away.logged_at) >= LOG_EVERY;
+        (down.error, down.too_slow) = (error.clone(), too_slow);
+        let logs = new || now.since(down.logged_at) >= LOG_EVERY;
         if logs {
-            away.logged_at = now;
+            down.logged_at = now;
         }
         logs
     }
 
-    /// Ends the pause before the next attempt to reach a host that is away.
+    /// Ends the pause before the next attempt to reach a host that is down.
     pub(crate) fn open(&mut self, target: &Target, now: Time) {
-        if let Some(away) = self.hosts.get_mut(target).and_then(|host| host.away.as_mut()) {
-            away.opens = away.opens.min(now);
+        if let Some(down) = self.hosts.get_mut(target).and_then(|host| host.down.as_mut()) {
+            down.opens = down.opens.min(now);
         }
     }
 
-    /// A host answers; returns whether it was away.
+    /// A host answers; returns whether it was down.
     pub(crate) fn is_back(&mut self, target: &Target) -> bool {
         let Some(host) = self.hosts.get_mut(target) else { return false };
-        let was_away = host.away.take().is_some();
+        let was_down = host.down.take().is_some();
         self.change(target, |_| ());
-        was_away
+        was_down
     }
 
-    /// The state of a host that is away.
-    pub(crate) fn away(&self, target: &Target) -> Option<&AwayHost> {
-        self.hosts.get(target)?.away.as_ref()
+    /// The state of a host that is down.
+    pub(crate) fn down(&self, target: &Target) -> Option<&DownHost> {
+        self.hosts.get(target)?.down.as_ref()
     }
 
-    /// When a host that is away is to be tried for pools that wait there; never while an attempt is under way.
+    /// When a host that is down is to be tried for pools that wait there; never while an attempt is under way.
     pub(crate) fn attempt_due(&self, target: &Target) -> Time {
         self.hosts.get(target).map_or(Time::NEVER, Host::attempt_due)
     }
@@ -245,8 +245,8 @@ impl LoginThrottle {
         self.hosts.values().map(Host::attempt_due).min().unwrap_or(Time::NEVER)
     }
 
-    /// Forgets hosts that are away and that no pool needs to reach: another configuration may not have them.
-    pub(crate) fn forget_away(&mut self) {
+    /// Forgets hosts that are down and that no pool needs to reach: another configuration may not have them.
+    pub(crate) fn forget_down(&mut self) {
         self.hosts.retain(|_, host| host.under_way > 0 || !host.waiting.is_empty());
     }
 
@@ -254,7 +254,7 @@ impl LoginThrottle {
     fn change(&mut self, target: &Target, change: impl FnOnce(&mut Host)) {
         let Some(host) = self.hosts.get_mut(target) else { return };
         change(host);
-        if host.under_way == 0 && host.waiting.is_empty() && host.away.is_none() {
+        if host.under_way == 0 && host.waiting.is_empty() && host.down.is_none() {
             self.hosts.remove(target);
         }
     }

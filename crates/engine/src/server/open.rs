@@ -14,8 +14,8 @@ use crate::lines;
 use crate::link::lost;
 use crate::port::{Io, Level};
 use crate::server::close;
+use crate::server::login_failure::LoginFailureKind;
 use crate::server::login_throttle::{self, LoginThrottle};
-use crate::server::outlook::Outlook;
 use crate::server::slot::{Dedicated, ServerSlot, ServerState};
 use crate::timers::Who;
 
@@ -35,10 +35,10 @@ pub(crate) fn dedicated_to(core: &Core, owner: Peer) -> Dedicated {
     Dedicated { owner, replication, welcome: None }
 }
 
-/// Ensures that a host that is away is tried in time for the pools that wait for it.
+/// Ensures that a host that is down is tried in time for the pools that wait for it.
 pub(crate) fn arm_attempt(core: &mut Core, target: &Target) {
     let due = core.hosts.throttle.attempt_due(target);
-    core.common.arm(Who::AwayHosts, due, core.hosts.throttle.armed());
+    core.common.arm(Who::DownHosts, due, core.hosts.throttle.armed());
 }
 
 pub(crate) fn open_server<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
@@ -55,8 +55,8 @@ pub(crate) fn open_server<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mu
     let (attempt, target) = slot.hosts.begin(&slot.config, core.common.config().tls.server.mode);
     let peer = io.connect(&target);
     core.hosts.throttle.begin(&mut slot.login, &target);
-    let outlook = Outlook::Away.under(slot.config.limits.on_server_down, &too_slow(&target));
-    slot.pool.set_timeout_failure(slot.hosts.failure(&slot.config, attempt, outlook));
+    let kind = LoginFailureKind::Down.under(slot.config.limits.on_server_down, &too_slow(&target));
+    slot.pool.set_timeout_failure(slot.hosts.failure(&slot.config, attempt, kind));
     let owner = slot.pool.opening(peer, now);
     slot.counts.tally.connects += 1;
     let mut server = Box::new(ServerSlot::new(peer, id, ix, target, attempt, now));
@@ -65,7 +65,7 @@ pub(crate) fn open_server<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mu
 }
 
 /// Whether a pool may open a server now, at the first of its hosts that has room for one more login. Hosts before that one
-/// that are away count as tried, and failed. Where no host has room, the pool waits for one.
+/// that are down count as tried, and failed. Where no host has room, the pool waits for one.
 pub(crate) fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
     let (most, mode) = (most_logins(core), core.common.config().tls.server.mode);
     let throttle = &core.hosts.throttle;
@@ -82,13 +82,13 @@ pub(crate) fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
             if throttle.has_room(target, policy, most, now) {
                 return true;
             }
-            let Some(away) = shut(target) else {
+            let Some(down) = shut(target) else {
                 hosts.pass(&config);
                 continue;
             };
-            let (failure, error) = hosts.skip(&config, mode, &away.error);
+            let (failure, error) = hosts.skip(&config, mode, &down.error);
             if failure != ConnectFailure::Elsewhere {
-                slot.failures.add(error, away.too_slow, now);
+                slot.failures.add(error, down.too_slow, now);
                 slot.pool.unreachable(failure, now);
                 core.common.follow_up(FollowUp::PollPool(ix));
                 return false;
@@ -158,16 +158,16 @@ pub(crate) fn check_login<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mu
     }
 }
 
-/// Hosts that are away may have to be tried.
-pub(crate) fn away_hosts_due<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+/// Hosts that are down may have to be tried.
+pub(crate) fn down_hosts_due<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     for target in core.hosts.throttle.due(now) {
         call_waiting(core, now, &target, io);
     }
     let next = core.hosts.throttle.next_due();
-    core.common.arm(Who::AwayHosts, next, core.hosts.throttle.armed());
+    core.common.arm(Who::DownHosts, next, core.hosts.throttle.armed());
 }
 
-/// A host has answered: if it was away, the pools that wait for it continue.
+/// A host has answered: if it was down, the pools that wait for it continue.
 pub(crate) fn host_answers<I: Io>(core: &mut Core, now: Time, target: &Target, io: &mut I) {
     if !core.hosts.throttle.is_back(target) {
         return;
@@ -195,7 +195,7 @@ pub(crate) fn try_host_now<I: Io>(core: &mut Core, now: Time, target: &Target, i
 
 /// A new configuration may leave more room, and have moved waiting pools to other hosts.
 pub(crate) fn recheck_logins<I: Io>(core: &mut Core, now: Time, io: &mut I) {
-    core.hosts.throttle.forget_away();
+    core.hosts.throttle.forget_down();
     for ix in core.pools.indices() {
         let slot = core.pools.get_mut(ix);
         let Some(target) = slot.login.waits_at().cloned() else { continue };
@@ -209,9 +209,9 @@ pub(crate) fn recheck_logins<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     }
 }
 
-/// A login has shown that a host is away; returns whether to log it. Pools that refuse their clients then, and wait
+/// A login has shown that a host is down; returns whether to log it. Pools that refuse their clients then, and wait
 /// for room at the host, have failed as well, if the host was not even `reached`; the others keep waiting.
-pub(crate) fn host_is_away(
+pub(crate) fn host_is_down(
     core: &mut Core,
     now: Time,
     target: &Target,
@@ -219,7 +219,7 @@ pub(crate) fn host_is_away(
     failed: (&ServerError, bool),
 ) -> bool {
     let (error, too_slow) = failed;
-    let logs = core.hosts.throttle.is_away(target, error, too_slow, now);
+    let logs = core.hosts.throttle.is_down(target, error, too_slow, now);
     if reached {
         return logs;
     }
@@ -253,11 +253,11 @@ pub(crate) fn pool_closes<I: Io>(core: &mut Core, now: Time, server: Peer, reaso
     let reached = !matches!(server.state, ServerState::Connecting);
     let target = server.connection.target();
     let error = too_slow(target);
-    host_is_away(core, now, target, reached, (&error, true));
+    host_is_down(core, now, target, reached, (&error, true));
     let slot = core.pools.get_mut(server.pool);
-    let outlook = Outlook::Away.under(slot.config.limits.on_server_down, &error);
+    let kind = LoginFailureKind::Down.under(slot.config.limits.on_server_down, &error);
     // The pool has decided already, when the connect began.
-    let (_, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, outlook, None);
+    let (_, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, kind, None);
     slot.failures.add(all, true, now);
     close::disconnect(core, server, if reached { reason.text() } else { CONNECT_FAILED }, io);
 }

@@ -10,8 +10,8 @@ use crate::core::Core;
 use crate::pools::Pools;
 use crate::port::Io;
 use crate::server::login_steps::ask_for_encryption;
-use crate::server::silence::{Signs, Step};
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
+use crate::server::unresponsive::{Signs, Step};
 
 pub(crate) fn close_probe<I: Io>(core: &mut Core, probe: Peer, io: &mut I) {
     if let Conn::Probe(_) = core.peers.take_any(probe) {
@@ -20,25 +20,25 @@ pub(crate) fn close_probe<I: Io>(core: &mut Core, probe: Peer, io: &mut I) {
 }
 
 /// Somebody looks at the health of pools. Walks over all servers.
-pub(crate) fn look_for_silence<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+pub(crate) fn look_for_unresponsive<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     if core.pause.is_suspended() {
         return;
     }
     let mut signs = signs(&core.pools, &core.peers);
     // Without a connection nothing is seen of a host, and its pools still want to know.
-    for target in core.hosts.silence.known() {
+    for target in core.hosts.unresponsive.known() {
         let wanted = || core.pools.iter().any(|slot| slot.config.targets.contains(&target));
         if signs.iter().any(|(seen, _)| *seen == target) {
             continue;
         }
         if wanted() {
             signs.push((target.clone(), Signs::new(target)));
-        } else if let Some(probe) = core.hosts.silence.forget(&target) {
+        } else if let Some(probe) = core.hosts.unresponsive.forget(&target) {
             close_probe(core, probe, io);
         }
     }
     for (target, signs) in signs {
-        let (old, again) = match core.hosts.silence.look(&target, &signs, now) {
+        let (old, again) = match core.hosts.unresponsive.look(&target, &signs, now) {
             Step::Nothing => continue,
             Step::Probe(old) => (old, true),
             Step::Forget(old) => (old, false),
@@ -46,7 +46,7 @@ pub(crate) fn look_for_silence<I: Io>(core: &mut Core, now: Time, io: &mut I) {
         old.into_iter().for_each(|probe| close_probe(core, probe, io));
         if again {
             let probe = io.connect(&signs.machine);
-            core.hosts.silence.probed(&target, probe, now);
+            core.hosts.unresponsive.probed(&target, probe, now);
             core.peers.put_at(probe, Conn::Probe(Box::new(target)));
         }
     }
@@ -56,7 +56,7 @@ pub(crate) fn look_for_silence<I: Io>(core: &mut Core, now: Time, io: &mut I) {
 pub(crate) fn connected<I: Io>(core: &mut Core, probe: Peer, io: &mut I) {
     let now = core.common.now();
     if let Some(target) = core.peers.get::<Target>(probe) {
-        core.hosts.silence.accepted(target, now);
+        core.hosts.unresponsive.accepted(target, now);
         ask_for_encryption(probe, io);
     }
 }
@@ -64,12 +64,12 @@ pub(crate) fn connected<I: Io>(core: &mut Core, probe: Peer, io: &mut I) {
 /// A probe was answered, whatever with.
 pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, probe: Peer, target: &Target, io: &mut I) {
     io.close(probe);
-    core.hosts.silence.answered(target, now);
+    core.hosts.unresponsive.answered(target, now);
 }
 
 /// A probe has failed, or was closed; it is out of the table.
 pub(crate) fn over(core: &mut Core, target: &Target) {
-    core.hosts.silence.ended(target, core.common.now());
+    core.hosts.unresponsive.ended(target, core.common.now());
 }
 
 /// What all connections show of their hosts.

@@ -53,7 +53,7 @@ pub(crate) fn left_to_give(core: &Core) -> usize {
 
 pub(crate) fn give_pools<I: Io>(core: &mut Core, io: &mut I) {
     for slot in core.pools.iter().filter(|slot| !slot.removed && !slot.lending.is_borrower()) {
-        let learned = slot.credentials.learned();
+        let learned = slot.credentials.captured();
         let moved = MovedPool {
             database: slot.name.to_string(),
             user: slot.user.to_string(),
@@ -126,7 +126,7 @@ pub(crate) fn give_client<I: Io>(core: &mut Core, mut client: Box<ClientSlot>, i
         session,
     };
     core.upgrade.leave(client.peer, u64::from(pid >> 24), Moved::Client(Box::new(moved)).write());
-    client.enter(ClientPhase::Moving(Box::new(Handoff::TakeOver)));
+    client.enter(ClientPhase::Moving(Box::new(Handoff::Upgrade)));
     io.detach(client.peer);
     core.peers.put_client(client);
 }

@@ -20,7 +20,7 @@ use crate::upgrade::held::Held;
 
 /// What a worker keeps of a take-over.
 #[derive(Default)]
-pub(crate) struct TakeOver {
+pub(crate) struct UpgradeState {
     giving: bool,
     /// Since when.
     since: Time,
@@ -31,7 +31,7 @@ pub(crate) struct TakeOver {
     pub(crate) held: Held,
 }
 
-impl TakeOver {
+impl UpgradeState {
     /// Whether what is free goes to another process.
     #[inline]
     pub(crate) fn is_giving(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Commands for all workers: sent to each with a number, answered when all have answered (scatter and gather).
+//! Commands for all workers: sent to each with a number, answered when all have answered.
 //!
 //! Owns the commands under way, the caller of each, and their deadline. `halt` has what a command stops, `report` what
 //! it shows.
@@ -14,7 +14,7 @@ use crate::timers::Who;
 use crate::workers::messages::{Message, Payload, WorkerAnswer, WorkerCommand};
 
 /// How long workers may take to answer, except for commands that wait for clients or servers.
-const GATHER_TIMEOUT: Span = Span::from_secs(10);
+const BROADCAST_TIMEOUT: Span = Span::from_secs(10);
 
 /// The caller of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,11 +29,11 @@ pub(crate) enum Caller {
 
 /// The commands under way, by number.
 #[derive(Default)]
-pub(crate) struct Gatherings {
-    pending: HashMap<u64, Gathering>,
+pub(crate) struct Broadcasts {
+    pending: HashMap<u64, Broadcast>,
 }
 
-struct Gathering {
+struct Broadcast {
     caller: Caller,
     command: Command,
     /// The number of workers that have not answered.
@@ -46,7 +46,7 @@ struct Gathering {
 }
 
 /// The result of a command.
-pub(crate) struct Gathered {
+pub(crate) struct BroadcastAnswer {
     pub(crate) caller: Caller,
     pub(crate) command: Command,
     pub(crate) result: Result<(), CommandError>,
@@ -62,9 +62,9 @@ pub(crate) enum Undo {
     Resume(Option<String>),
 }
 
-impl Gatherings {
+impl Broadcasts {
     /// Sends a command to all workers; returns its number.
-    pub(crate) fn scatter<I: Io>(
+    pub(crate) fn broadcast<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
         caller: Caller,
@@ -74,7 +74,7 @@ impl Gatherings {
         let id = cx.common.next_id();
         let waits =
             matches!(to_workers, WorkerCommand::Pause(_) | WorkerCommand::Suspend | WorkerCommand::WaitClose(_));
-        let mut gathering = Gathering {
+        let mut broadcast = Broadcast {
             caller,
             command,
             left: cx.common.workers(),
@@ -84,9 +84,9 @@ impl Gatherings {
             armed: Time::NEVER,
         };
         if !waits {
-            cx.common.arm(Who::Gather(id), cx.now + GATHER_TIMEOUT, &mut gathering.armed);
+            cx.common.arm(Who::Broadcast(id), cx.now + BROADCAST_TIMEOUT, &mut broadcast.armed);
         }
-        self.pending.insert(id, gathering);
+        self.pending.insert(id, broadcast);
         post_to_all(cx.common, id, to_workers, cx.io);
         id
     }
@@ -98,7 +98,7 @@ impl Gatherings {
 
     /// The command of this caller that is under way.
     pub(crate) fn of(&self, caller: Caller) -> Option<u64> {
-        self.pending.iter().find(|(_, gathering)| gathering.caller == caller).map(|(id, _)| *id)
+        self.pending.iter().find(|(_, broadcast)| broadcast.caller == caller).map(|(id, _)| *id)
     }
 
     /// Withdraws a command that waits; `None` if there is no such command. The caller must undo what it stopped.
@@ -115,27 +115,27 @@ impl Gatherings {
     }
 
     /// Handles a worker's answer; returns the result of the command if it was the last one.
-    pub(crate) fn answered(&mut self, id: u64, answer: WorkerAnswer) -> Option<Gathered> {
-        let gathering = self.pending.get_mut(&id)?;
+    pub(crate) fn answered(&mut self, id: u64, answer: WorkerAnswer) -> Option<BroadcastAnswer> {
+        let broadcast = self.pending.get_mut(&id)?;
         match answer {
-            WorkerAnswer::Done => gathering.done = true,
-            WorkerAnswer::Report(report) => gathering.report.merge(*report),
-            WorkerAnswer::Failed(error) => gathering.failed = Some(error),
+            WorkerAnswer::Done => broadcast.done = true,
+            WorkerAnswer::Report(report) => broadcast.report.merge(*report),
+            WorkerAnswer::Failed(error) => broadcast.failed = Some(error),
         }
-        gathering.left -= 1;
-        if gathering.left == 0 { self.finish(id) } else { None }
+        broadcast.left -= 1;
+        if broadcast.left == 0 { self.finish(id) } else { None }
     }
 
     /// A command's deadline has passed; returns its result, unless it is answered already.
-    pub(crate) fn finish(&mut self, id: u64) -> Option<Gathered> {
-        let mut gathering = self.pending.remove(&id)?;
-        let result = gathering.result();
-        let Gathering { caller, command, report, left, .. } = gathering;
-        Some(Gathered { caller, command, result, report, left })
+    pub(crate) fn finish(&mut self, id: u64) -> Option<BroadcastAnswer> {
+        let mut broadcast = self.pending.remove(&id)?;
+        let result = broadcast.result();
+        let Broadcast { caller, command, report, left, .. } = broadcast;
+        Some(BroadcastAnswer { caller, command, result, report, left })
     }
 }
 
-impl Gathering {
+impl Broadcast {
     /// Some commands are about an object of one worker: the errors of workers that do not have it are ignored.
     fn result(&mut self) -> Result<(), CommandError> {
         let one_will_do = matches!(self.command, Command::KillClient(_) | Command::Resume(Some(_)));

@@ -9,7 +9,7 @@ use weir_base::Time;
 
 /// See the head of the file.
 #[derive(Default)]
-pub(crate) struct Lapse {
+pub(crate) struct LeaseState {
     /// The end of the lease, as far as it is known here.
     until: Time,
     /// When a lease ended last without a renewal.
@@ -18,7 +18,7 @@ pub(crate) struct Lapse {
     obstacle: Option<Arc<str>>,
 }
 
-impl Lapse {
+impl LeaseState {
     /// The lease ends then. `obstacle`: why this process can't get one.
     pub(crate) fn set(&mut self, now: Time, until: Time, obstacle: Option<Arc<str>>) {
         self.obstacle = obstacle;
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_grant_from_before_the_end_of_a_lease_is_void_after_it() {
-        let mut lapse = Lapse::default();
+        let mut lapse = LeaseState::default();
         lapse.set(at(0), at(100), None);
         lapse.set(at(50), at(200), None);
         assert!(!lapse.voids(at(90), at(150)) && lapse.voids(at(90), at(200)));

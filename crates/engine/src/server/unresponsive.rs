@@ -24,7 +24,7 @@ const LASTS: Span = Span::from_secs(30);
 
 /// The hosts from which an answer is pending, or missing.
 #[derive(Default)]
-pub(crate) struct SilentHosts(HashMap<Target, Host>);
+pub(crate) struct UnresponsiveHosts(HashMap<Target, Host>);
 
 struct Host {
     /// When it last sent something.
@@ -95,7 +95,7 @@ impl Signs {
     }
 }
 
-impl SilentHosts {
+impl UnresponsiveHosts {
     /// The hosts that something is known of, in an order that is always the same.
     pub(crate) fn known(&self) -> Vec<Target> {
         let mut known: Vec<Target> = self.0.keys().cloned().collect();
@@ -215,13 +215,13 @@ mod tests {
         signs
     }
 
-    fn silent(hosts: &SilentHosts) -> Option<(u64, bool)> {
+    fn silent(hosts: &UnresponsiveHosts) -> Option<(u64, bool)> {
         hosts.report(Time::micros).get(&db()).filter(|host| host.proved).map(|host| (host.since, host.accepts))
     }
 
     #[test]
     fn a_host_whose_probe_gets_no_answer_is_silent_since_its_last_word_until_the_next_one() {
-        let mut hosts = SilentHosts::default();
+        let mut hosts = UnresponsiveHosts::default();
         let asked = signs(10.0, &[9.0, 10.5]);
         assert_eq!(hosts.look(&db(), &asked, at(11.0)), Step::Nothing, "it may still answer");
         assert_eq!(hosts.look(&db(), &asked, at(12.0)), Step::Probe(None));
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn one_long_query_on_a_host_that_answers_is_probed_now_and_then_and_is_no_silence() {
-        let mut hosts = SilentHosts::default();
+        let mut hosts = UnresponsiveHosts::default();
         let mut probes = 0;
         for second in 0..600 {
             let now = at(100.0 + f64::from(second));
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_host_that_answers_each_probe_is_not_suspected_again_at_each() {
-        let mut hosts = SilentHosts::default();
+        let mut hosts = UnresponsiveHosts::default();
         let mut suspected = Vec::new();
         let mut asked = signs(100.0, &[100.0]);
         asked.waits = true;
@@ -297,7 +297,7 @@ mod tests {
             signs.knocked = at(knocked);
             signs
         };
-        let mut hosts = SilentHosts::default();
+        let mut hosts = UnresponsiveHosts::default();
         hosts.look(&db(), &knocks(0.0, 5.0), at(6.0));
         assert_eq!(silent(&hosts), None);
         hosts.look(&db(), &knocks(0.0, 5.0), at(6.5));
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_host_that_refuses_a_probe_is_not_silent_and_one_that_accepts_none_is() {
-        let mut hosts = SilentHosts::default();
+        let mut hosts = UnresponsiveHosts::default();
         let asked = signs(1.0, &[1.0]);
         hosts.look(&db(), &asked, at(3.0));
         hosts.probed(&db(), PROBE, at(3.0));
