@@ -144,6 +144,8 @@ pub struct Counts {
     pub cancelled: u64,
     /// Cancel requests that had a query to stop when they came to the pooler, in runs without faults.
     pub cancels_due: u64,
+    /// Refusals by the pooler whose cause the client could read.
+    pub refused: u64,
     /// Client sessions that a fault or the pooler ended.
     pub broken: u64,
     /// Events of the simulated world.
@@ -159,6 +161,7 @@ impl Counts {
         self.logins += other.logins;
         self.cancelled += other.cancelled;
         self.cancels_due += other.cancels_due;
+        self.refused += other.refused;
         self.broken += other.broken;
         self.events += other.events;
     }
