@@ -74,8 +74,6 @@ pub(crate) struct ClientSlot {
     pub(crate) request_at: Time,
     /// Its earliest timer.
     pub(crate) armed: Time,
-    /// Its charge while it is unauthenticated, in bytes.
-    pub(crate) charged: u32,
     /// Whether it counts among those without a login.
     pub(crate) counted: bool,
     /// The secret that a cancel request must contain.
@@ -321,7 +319,6 @@ impl ClientSlot {
             connected_at: now,
             request_at: now,
             armed: Time::NEVER,
-            charged: 0,
             counted: false,
             cancel: CancelSecret::new(cancel_secret),
         }

@@ -225,6 +225,15 @@ impl Engine {
         true
     }
 
+    /// Refuses clients without a login whose bytes made room for those of another origin.
+    pub(crate) fn refuse_displaced<I: Io>(&mut self, now: Time, displaced: Vec<Peer>, io: &mut I) {
+        for peer in displaced {
+            if let Some(client) = self.peers.take_client(peer) {
+                self.refuse(now, client, Refusal::TooManyLogins, io);
+            }
+        }
+    }
+
     /// The bytes that unauthenticated clients of this worker hold beyond their own shares. For tests and the
     /// simulator.
     pub fn held_before_login(&self) -> usize {

@@ -27,8 +27,9 @@ impl Engine {
         if let ClientPhase::Streaming(_) = client.phase {
             return self.stream_to_server(now, client, bytes, io);
         }
-        if let Err(refusal) = self.entry.prelogin.hold(&mut client, bytes) {
-            return self.refuse(now, client, refusal, io);
+        match self.entry.prelogin.hold(&mut client, bytes) {
+            Ok(displaced) => self.refuse_displaced(now, displaced, io),
+            Err(refusal) => return self.refuse(now, client, refusal, io),
         }
         match client.phase {
             ClientPhase::Ready(_) => self.peers.put_client(client),
