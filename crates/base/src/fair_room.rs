@@ -124,11 +124,13 @@ mod tests {
         assert_eq!(room.make(QUIET, peer(9), 15), Some(vec![peer(3)]));
         room.set(QUIET, peer(9), 15);
         assert_eq!(room.held(), 65);
-        // More than one, if the client needs more.
         room.set(FLOOD, peer(3), 35);
-        assert_eq!(room.make(QUIET, peer(8), 49), Some(vec![peer(3)]));
+        assert_eq!(room.make(QUIET, peer(8), 30), Some(vec![peer(3)]), "it is full to the last byte");
         [1, 2, 9].into_iter().for_each(|number| room.release(peer(number)));
         assert!(empty(&room));
+        // More than one, if the client needs more.
+        (0..10).for_each(|number| room.set(FLOOD, peer(number), 10));
+        assert_eq!(room.make(QUIET, peer(20), 25), Some(vec![peer(9), peer(8), peer(7)]));
     }
 
     #[test]
