@@ -17,30 +17,66 @@ use crate::log::log;
 use crate::peers::{ClientPhase, ClientSlot, Entry};
 use crate::port::{Io, Level};
 
+/// The most messages of a console that are no commands, in one turn.
+const MESSAGES: usize = 256;
+
 /// The console.
 impl Engine {
-    /// Handles input of an operator; all of it is in the client's buffer.
+    /// Handles input of an operator, all of which is in the client's buffer: a command, or a few messages that are none. What
+    /// follows waits for the worker's next round, so that a pipeline does not delay other clients.
     pub(crate) fn console_bytes<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
-        while !client.pause.waits {
+        let received = std::mem::take(&mut client.waiting);
+        let (mut at, mut left) = (0, MESSAGES);
+        while left > 0 {
+            left -= 1;
             let ClientPhase::Console(console) = &mut client.phase else { break };
-            match console.read(&mut client.waiting) {
+            match console.read(&received, &mut at) {
                 ConsoleInput::More => break,
                 ConsoleInput::Answer(answer) if answer.is_empty() => {}
                 ConsoleInput::Answer(answer) => io.send(client.peer, &answer),
                 ConsoleInput::Command(command) => {
                     self.count_command();
                     self.console_command(now, &mut client, command, io);
+                    left = 0;
                 }
                 ConsoleInput::Refused(error) => {
                     self.count_command();
                     log(Level::Error, format_args!("{error}"), io);
                     io.send(client.peer, &console::failure(&error));
+                    left = 0;
                 }
                 ConsoleInput::Broken(refusal) => return self.refuse(now, client, refusal, io),
                 ConsoleInput::Leave => return self.client_leaves(now, client, io),
             }
         }
+        client.waiting = received;
+        client.waiting.drain(..at);
+        if left == 0 && !client.pause.waits {
+            self.console_goes_on(&mut client, io);
+        }
         self.peers.put(client.peer, Entry::Client(client));
+    }
+
+    /// A command is answered, or some messages are handled: the next ones have a turn of their own.
+    fn console_goes_on<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
+        if client.waiting.is_empty() {
+            return self.unpause_client(client, io);
+        }
+        self.pause_client(client, io);
+        let next = Paging::Next { console: client.peer };
+        io.post(self.common.worker(), Message(Payload::Paging(next)), None);
+    }
+
+    /// A console's next turn; it waits while the console does not read its output.
+    fn console_turn<I: Io>(&mut self, peer: Peer, io: &mut I) {
+        let Some(client) = self.peers.client(peer) else { return };
+        let full = client.pause.full;
+        let ClientPhase::Console(console) = &mut client.phase else { return };
+        console.set_unread(full);
+        if !full {
+            self.set_pause(peer, |pause| pause.waits = false, io);
+            self.common.follow_up(FollowUp::Feed(peer));
+        }
     }
 
     /// A command is a query and a transaction in the statistics of the console's database (PgBouncer).
@@ -184,16 +220,12 @@ impl Engine {
     /// Sends a reply to a waiting console, and lets it go on.
     pub(super) fn answer_console<I: Io>(&mut self, peer: Peer, answer: &[u8], io: &mut I) {
         let Some(mut client) = self.peers.take_client(peer) else { return };
-        let waits = client.pause.waits;
         if let ClientPhase::Console(console) = &mut client.phase {
             console.answered();
             io.send(peer, answer);
-        }
-        if waits {
-            self.unpause_client(&mut client, io);
+            self.console_goes_on(&mut client, io);
         }
         self.peers.put(peer, Entry::Client(client));
-        self.common.follow_up(FollowUp::Feed(peer));
     }
 }
 
@@ -237,6 +269,7 @@ impl Engine {
                 return self.send_piece(console, piece, io);
             }
             Paging::Rows { console, id } => return self.next_rows(console, id, io),
+            Paging::Next { console } => return self.console_turn(console, io),
             Paging::PageForControl { number, records, next } => {
                 return self.page_for_control(from, number, records, next, io);
             }
@@ -267,9 +300,12 @@ impl Engine {
         }
     }
 
-    /// A console has read its output: requests the next piece of its table.
+    /// A console has read its output: requests the next piece of its table, or goes on with its next command.
     pub(crate) fn console_reads<I: Io>(&mut self, peer: Peer, io: &mut I) {
         let here = self.common.worker();
+        if self.console(peer).is_some_and(|console| console.set_unread(false)) {
+            return self.console_turn(peer, io);
+        }
         if let Some(table) = self.console(peer).and_then(Console::table).filter(|table| !table.is_asked()) {
             ask_for_piece(table, peer, here, io);
         }
