@@ -149,8 +149,11 @@ impl Engine {
         if let ClientPhase::Streaming(_) = client.phase {
             return replication::stream_to_server(&mut self.core, now, client, bytes, io);
         }
-        if let Err(refusal) = self.core.prelogin.hold(&mut client, bytes) {
-            return leave::refuse(&mut self.core, now, client, refusal, io);
+        match self.core.prelogin.hold(&mut client, bytes) {
+            Ok(displaced) => displaced.into_iter().for_each(|displaced| {
+                leave::refuse_handle(&mut self.core, now, displaced, Refusal::TooManyLogins, io);
+            }),
+            Err(refusal) => return leave::refuse(&mut self.core, now, client, refusal, io),
         }
         match client.phase {
             ClientPhase::Ready(_) => self.core.peers.put_client(client),

@@ -25,6 +25,7 @@ mod control_queue;
 mod descriptors;
 mod dns;
 mod files;
+mod freed;
 mod handler;
 mod helpers;
 mod listen;

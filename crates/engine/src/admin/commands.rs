@@ -10,13 +10,15 @@ use crate::admin::console::{Console, ConsoleInput};
 use crate::admin::reload::SetTls;
 use crate::admin::{Admin, console, operators, tables};
 use crate::client::slot::{ClientPhase, ClientSlot};
-use crate::conns::Conn;
 use crate::core::Core;
 use crate::link::leave;
 use crate::log::log;
 use crate::port::{Io, Level};
 use crate::reading::Reason;
 use crate::workers::messages::{Drain, WorkerCommand};
+
+/// The most messages of a console that are no commands, in one turn.
+const MESSAGES: usize = 256;
 
 impl Admin {
     /// A command is a query and a transaction in the statistics of the console's database (PgBouncer).
@@ -135,28 +137,39 @@ impl Admin {
         }
     }
 
-    /// Handles input of an operator; all of it is in the client's buffer.
+    /// Handles input of an operator, all of which is in the client's buffer: a command, or a few messages that are none. What
+    /// follows waits for the worker's next round, so that a pipeline does not delay other clients.
     pub(crate) fn console_bytes<I: Io>(&mut self, core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
-        while !client.reading.has(Reason::Waits) {
-            let (ClientPhase::Console(console), waiting) = client.phase_and_waiting() else { break };
-            match console.read(waiting) {
+        let received = client.take_waiting();
+        let (mut at, mut left) = (0, MESSAGES);
+        while left > 0 {
+            left -= 1;
+            let ClientPhase::Console(console) = client.phase_mut() else { break };
+            match console.read(&received, &mut at) {
                 ConsoleInput::More => break,
                 ConsoleInput::Answer(answer) if answer.is_empty() => {}
                 ConsoleInput::Answer(answer) => io.send(client.peer, &answer),
                 ConsoleInput::Command(command) => {
                     self.count_command(core);
                     self.console_command(core, now, &mut client, command, io);
+                    left = 0;
                 }
                 ConsoleInput::Refused(error) => {
                     self.count_command(core);
                     log(Level::Error, format_args!("{error}"), io);
                     io.send(client.peer, &console::failure(&error));
+                    left = 0;
                 }
                 ConsoleInput::Broken(refusal) => return leave::refuse(core, now, client, refusal, io),
                 ConsoleInput::Leave => return leave::client_leaves(core, now, client, io),
             }
         }
-        core.peers.put_at(client.peer, Conn::Client(client));
+        *client.waiting_mut() = received;
+        client.waiting_mut().drain(..at);
+        if left == 0 && !client.reading.has(Reason::Waits) {
+            operators::goes_on(core, &mut client, io);
+        }
+        core.peers.put_client(client);
     }
 
     /// An operator has disconnected: a command that still waits is withdrawn, as in PgBouncer.

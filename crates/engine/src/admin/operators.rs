@@ -6,12 +6,13 @@ use weir_base::Peer;
 use crate::admin::broadcasts::Caller;
 use crate::admin::console;
 use crate::admin::console::Console;
+use crate::admin::paging::Paging;
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::FollowUp;
-use crate::conns::Conn;
 use crate::core::Core;
 use crate::port::Io;
 use crate::reading::Reason;
+use crate::workers::messages::{Message, Payload};
 
 /// An operator's session, if the operator is connected.
 pub(crate) fn console(core: &mut Core, peer: Peer) -> Option<&mut Console> {
@@ -21,19 +22,37 @@ pub(crate) fn console(core: &mut Core, peer: Peer) -> Option<&mut Console> {
     }
 }
 
+/// A command is answered, or some messages are handled: the next ones have a turn of their own.
+pub(crate) fn goes_on<I: Io>(core: &Core, client: &mut ClientSlot, io: &mut I) {
+    if client.waiting.is_empty() {
+        return client.resume(Reason::Waits, io);
+    }
+    client.pause(Reason::Waits, io);
+    let next = Paging::Next { console: client.peer };
+    io.post(core.common.worker(), Message(Payload::Paging(next)), None);
+}
+
+/// A console's next turn; it waits while the console does not read its output.
+pub(crate) fn turn<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
+    let Some(client) = core.peers.get_mut::<ClientSlot>(peer) else { return };
+    let full = client.reading.has(Reason::OwnFull);
+    let ClientPhase::Console(console) = client.phase_mut() else { return };
+    console.set_unread(full);
+    if !full {
+        client.resume(Reason::Waits, io);
+        core.common.follow_up(FollowUp::Feed(peer));
+    }
+}
+
 /// Sends a reply to a waiting console, and lets it go on.
 pub(crate) fn answer_console<I: Io>(core: &mut Core, peer: Peer, answer: &[u8], io: &mut I) {
     let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { return };
-    let waits = client.reading.has(Reason::Waits);
     if let ClientPhase::Console(console) = client.phase_mut() {
         console.answered();
         io.send(peer, answer);
+        goes_on(core, &mut client, io);
     }
-    if waits {
-        client.resume(Reason::Waits, io);
-    }
-    core.peers.put_at(peer, Conn::Client(client));
-    core.common.follow_up(FollowUp::Feed(peer));
+    core.peers.put_client(client);
 }
 
 pub(crate) fn caller_waits(core: &mut Core, caller: Caller, id: u64) {

@@ -72,9 +72,12 @@ pub(crate) fn send_table<I: Io>(core: &mut Core, peer: Peer, show: Show, table: 
     next_rows(core, peer, id, io);
 }
 
-/// A console has read its output: requests the next piece of its table.
+/// A console has read its output: requests the next piece of its table, or goes on with its next command.
 pub(crate) fn console_reads<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
     let here = core.common.worker();
+    if operators::console(core, peer).is_some_and(|console| console.set_unread(false)) {
+        return operators::turn(core, peer, io);
+    }
     if let Some(table) = operators::console(core, peer).and_then(Console::table).filter(|table| !table.is_asked()) {
         ask_for_piece(table, peer, here, io);
     }
@@ -113,6 +116,7 @@ pub(crate) fn paging<I: Io>(core: &mut Core, from: WorkerId, paging: Paging, io:
             return send_piece(core, console, piece, io);
         }
         Paging::Rows { console, id } => return next_rows(core, console, id, io),
+        Paging::Next { console } => return operators::turn(core, console, io),
         Paging::PageForControl { number, records, next } => {
             return page_for_control(core, from, number, records, next, io);
         }

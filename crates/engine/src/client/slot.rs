@@ -63,8 +63,6 @@ pub(crate) struct ClientRow {
     pub(crate) request_at: Time,
     /// Its earliest timer.
     pub(crate) armed: Time,
-    /// Its charge while it is unauthenticated, in bytes.
-    pub(crate) charged: u32,
     /// Whether it counts among those without a login.
     pub(crate) counted: bool,
     /// The secret that a cancel request must contain.
@@ -204,7 +202,6 @@ impl ClientSlot {
             connected_at: now,
             request_at: now,
             armed: Time::NEVER,
-            charged: 0,
             counted: false,
             cancel: CancelSecret::new(cancel_secret),
         };
@@ -380,11 +377,6 @@ impl ClientSlot {
     /// It counts for nothing any more; returns what it counted for.
     pub(crate) fn counts_no_more(&mut self) -> Option<Box<ClientUse>> {
         self.row.counts_for.take()
-    }
-
-    /// Its charge while it is unauthenticated, in bytes.
-    pub(crate) fn charge(&mut self, bytes: u32) {
-        self.row.charged = bytes;
     }
 
     /// Whether it counts among those without a login.

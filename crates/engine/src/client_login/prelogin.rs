@@ -1,7 +1,7 @@
 //! Clients without a login: how much memory they may hold, and which of them are closed to make room for others.
 //!
-//! Each may send a little ahead of its login; further bytes come from a shared budget, and a client that exceeds the
-//! rest of it is refused. If all connections are in use, one makes room for a new one: the oldest of the origin with the
+//! Each may send a little ahead of its login; further bytes come from a shared budget. Where it is exhausted, those that hold
+//! the most of the origin with the most are refused to make room for another origin's, or the client itself is. If all connections are in use, one makes room for a new one: the oldest of the origin with the
 //! most, so that a flood from one origin closes its own; without such an origin the oldest of all. A client that has sent
 //! a request to cancel counts as well, as it shows no login.
 //!
@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use weir_base::{ClientAddr, Origin, Peer, Span, Time};
+use weir_base::{ClientAddr, FairRoom, Origin, Peer, Span, Time};
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -32,7 +32,6 @@ const LOOKS: usize = 64;
 const ASK_AGAIN: Span = Span::from_millis(10);
 
 /// The clients of a worker without a login.
-#[derive(Default)]
 pub(crate) struct PreLogin {
     /// By their numbers, so in order of arrival.
     clients: BTreeMap<u64, (Peer, Origin)>,
@@ -41,33 +40,44 @@ pub(crate) struct PreLogin {
     /// The origins by how many they have.
     ranks: BTreeSet<(usize, Origin)>,
     /// Bytes that they hold beyond their own shares.
-    held: usize,
+    held: FairRoom,
     asked_others: Time,
 }
 
+impl Default for PreLogin {
+    fn default() -> Self {
+        PreLogin {
+            clients: BTreeMap::new(),
+            origins: HashMap::new(),
+            ranks: BTreeSet::new(),
+            held: FairRoom::new(MAX_OF_ALL),
+            asked_others: Time::default(),
+        }
+    }
+}
+
 impl PreLogin {
-    /// Buffers input that can't be handled yet: all of it, or nothing if that exceeds a limit. Logged-in clients are
-    /// not limited here.
+    /// Buffers input that can't be handled yet: all of it, or nothing if that exceeds a limit. The result are the clients
+    /// that must be refused, as they made room. Logged-in clients are not limited here.
     ///
     /// # Errors
     /// The refusal for the client.
-    pub(crate) fn hold(&mut self, client: &mut ClientSlot, bytes: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn hold(&mut self, client: &mut ClientSlot, bytes: &[u8]) -> Result<Vec<Peer>, Refusal> {
         if !client.phase.is_unauthenticated() {
             client.waiting_mut().extend_from_slice(bytes);
-            return Ok(());
+            return Ok(Vec::new());
         }
         let length = client.waiting.len() + bytes.len();
         if length > MAX_OF_ONE {
             return Err(Refusal::Protocol("too many bytes before the login is over".into()));
         }
         let beyond = length.saturating_sub(OWN_SHARE);
-        if beyond > 0 && self.held - client.charged as usize + beyond > MAX_OF_ALL {
-            return Err(Refusal::TooManyLogins);
-        }
+        let made = self.held.make(Origin::of(&client.addr), client.peer, beyond);
+        let displaced = made.ok_or(Refusal::TooManyLogins)?;
         client.waiting_mut().reserve_exact(bytes.len());
         client.waiting_mut().extend_from_slice(bytes);
         self.charge(client);
-        Ok(())
+        Ok(displaced)
     }
 
     /// A client's buffer, address or phase has changed: updates its charge, and counts it or does so no more.
@@ -78,14 +88,12 @@ impl PreLogin {
             *client.waiting_mut() = Vec::new();
         }
         let now = if unauthenticated { client.waiting.capacity().saturating_sub(OWN_SHARE) } else { 0 };
-        self.held = self.held + now - client.charged as usize;
-        client.charge(now as u32);
+        self.held.set(Origin::of(&client.addr), client.peer, now);
     }
 
     /// A client has disconnected, or moves to another worker.
     pub(crate) fn discharge(&mut self, client: &mut ClientSlot) {
-        self.held -= client.charged as usize;
-        client.charge(0);
+        self.held.release(client.peer);
         if client.counted {
             self.remove(client.id);
             client.count(false);
@@ -177,6 +185,6 @@ impl PreLogin {
 
     /// The bytes held beyond the own shares.
     pub(crate) fn held(&self) -> usize {
-        self.held
+        self.held.held()
     }
 }

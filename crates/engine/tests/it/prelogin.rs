@@ -81,6 +81,32 @@ fn memory_of_unauthenticated_clients_is_bounded_for_each_and_for_all_and_is_rele
 }
 
 #[test]
+fn an_address_whose_clients_hold_all_of_it_makes_room_for_another_one() {
+    let mut config = config(1);
+    config.max_clients = 10_000;
+    let mut world = World::new(config);
+    let flood: Vec<Peer> = (0..MOST_OF_ALL / 7_000).filter_map(|_| accepted(&mut world, tcp())).collect();
+    flood.iter().for_each(|peer| world.bytes(*peer, &begun(9_900)));
+    let open = |world: &World| flood.iter().filter(|peer| world.is_open(**peer)).count();
+    let before = open(&world);
+    assert!(before < flood.len(), "all of it is held");
+    let other = ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::new(192, 0, 2, 2), 5000)));
+    let quiet = accepted(&mut world, other).expect("it is accepted");
+    world.bytes(quiet, &begun(9_900));
+    assert!(world.is_open(quiet) && open(&world) == before - 1, "{} of {before} are left", open(&world));
+    let gave_way = flood.iter().filter(|peer| !world.is_open(**peer));
+    let told: Vec<Peer> = gave_way.copied().collect();
+    for peer in told {
+        assert!(says(&world.received(peer), "too many clients are logging in at once"));
+    }
+    // The flood itself has no room.
+    let more = accepted(&mut world, tcp()).expect("it is accepted");
+    world.bytes(more, &begun(9_900));
+    assert!(!world.is_open(more) && world.is_open(quiet));
+    assert!(world.engine.held_before_login() <= MOST_OF_ALL);
+}
+
+#[test]
 fn an_unauthenticated_client_may_send_a_little_ahead_and_not_more() {
     let mut config = config(1);
     config.auth.method = Method::Plain;
