@@ -84,6 +84,9 @@ impl Engine {
 
     fn client_due<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
         let Some(mut client) = self.peers.take_client(peer) else { return };
+        if let Some(refusal) = self.never_reached(now, &client) {
+            return self.refuse(now, client, refusal, io);
+        }
         let deadline = self.client_deadline(&client);
         if deadline > now {
             self.common.arm(Who::Peer(peer), deadline, &mut client.armed);

@@ -4,10 +4,13 @@ use weir_base::{Peer, Time};
 use weir_session::{Cause, Refusal};
 
 use crate::admin::wait_diagnosis::{self, Diagnosis};
+use crate::backends::login;
 use crate::cluster::lending::ToInform;
 use crate::engine::Engine;
 use crate::handles::PoolIx;
+use crate::peers::{ClientPhase, ClientSlot};
 use crate::port::Io;
+use crate::traffic::deadlines;
 
 impl Engine {
     /// Calls `make` with the input of a pool's diagnosis.
@@ -33,6 +36,18 @@ impl Engine {
     pub(crate) fn wait_timed_out<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Refusal {
         let why = self.cause_of_wait(now, ix);
         wait_diagnosis::timed_out(now, self.common.config(), self.pools.get_mut(ix), why, io)
+    }
+
+    /// The error for a client that logs in, has waited long enough for the first server of its pool, and would wait on: all
+    /// attempts to reach one fail. A server that starts up is waited for.
+    pub(crate) fn never_reached(&self, now: Time, client: &ClientSlot) -> Option<Refusal> {
+        let waits =
+            matches!(client.phase, ClientPhase::Welcome(_)) && now >= deadlines::first_server_due(&self.pools, client);
+        let slot = waits.then(|| self.pools.get(client.pool))?;
+        let away = slot.login.waits_at().and_then(|target| self.backends.throttle.away(target)).map(|away| &away.error);
+        let error = away.or_else(|| slot.failures.last().map(|(error, _)| error))?;
+        let refusal = || Refusal::NeverReached { message: error.message.clone(), detail: login::failed_for(slot) };
+        error.sqlstate.starts_with("08").then(refusal)
     }
 
     /// A client has waited long enough for a notice.
