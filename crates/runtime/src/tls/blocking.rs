@@ -10,6 +10,7 @@ use weir_config::Config;
 use weir_engine::port::Secured;
 
 use super::contexts::Contexts;
+use super::reason::in_words;
 use super::step::{SessionRole, secured, server_name};
 
 /// The TLS contexts for servers, from a configuration's files.
@@ -44,7 +45,7 @@ impl ServerTls {
         let name = server_name(host, mode).map_err(io::Error::other)?;
         let mut connection = ClientConnection::new(context, name).map_err(io::Error::other)?;
         while connection.is_handshaking() {
-            connection.complete_io(&mut socket)?;
+            connection.complete_io(&mut socket).map_err(in_words)?;
         }
         let shown = secured(&connection, &SessionRole::Connected { mode });
         Ok((StreamOwned::new(connection, socket), shown))

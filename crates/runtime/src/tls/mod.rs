@@ -17,6 +17,7 @@
 //! | `records` | the records of a connection that came from another process |
 //! | `end` | whether a connection continues |
 //! | `step` | one step of a handshake, done by a helper |
+//! | `reason` | why a handshake failed, in words |
 //! | `charge` | how many bytes of handshakes are kept |
 //! | `state` | what a worker keeps for its encrypted sockets |
 //! | `blocking` | encryption to a server for who waits |
@@ -30,6 +31,7 @@ mod contexts;
 mod directory;
 mod end;
 mod identity;
+mod reason;
 mod records;
 mod session;
 mod state;

@@ -15,6 +15,7 @@ use weir_engine::port::{Certificate, Secured};
 
 use super::charge::{Charge, MOST_OF_SERVER};
 use super::contexts::{Accept, verifies};
+use super::reason::reason;
 use super::session::Session;
 use super::{suites, x509};
 
@@ -165,14 +166,6 @@ impl HandshakeStep {
     /// The connection, after the last step.
     pub(crate) fn into_session(self) -> Option<Box<Session>> {
         if let StepState::Going(session, _) = self.state { Some(session) } else { None }
-    }
-}
-
-/// Why a handshake failed, in a line; what certificates lack with OpenSSL's words, which alerts of operators look for.
-fn reason(error: &rustls::Error) -> String {
-    match error {
-        rustls::Error::InvalidCertificate(why) => format!("certificate verify failed: {why}"),
-        other => other.to_string(),
     }
 }
 
