@@ -59,12 +59,16 @@ fn listen() -> String {
 }
 
 fn config(port: u16, password: &str, size: u32) -> String {
-    let text = format!(
+    pool(port, password, size) + &listen()
+}
+
+/// The same on the default port.
+fn pool(port: u16, password: &str, size: u32) -> String {
+    format!(
         "[auth]\ntype = \"scram-sha-256\"\n[auth.users]\nann = \"secret\"\n\
          [pools.app]\nhost = \"127.0.0.1\"\nport = {port}\ndatabase = \"postgres\"\nuser = \"ann\"\n\
          password = \"{password}\"\nsize = {size}\n"
-    );
-    text + &listen()
+    )
 }
 
 #[test]
@@ -474,7 +478,7 @@ fn mistakes_of_the_first_hour_are_named_with_a_way_out() {
     let folder = TempFolder::new().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let good = config(5432, "secret", 5);
+    let good = pool(5432, "secret", 5);
     let long = folder.path().join("x".repeat(120));
     let mistakes = [
         (
