@@ -47,7 +47,7 @@ pub(crate) enum Cause {
     /// The line's value is another word for true or false.
     Switch,
     /// A comma or a semicolon follows the line's value.
-    Ended,
+    Trailing,
     /// The line has no `=`.
     NoValue,
     /// Another cause.
@@ -63,7 +63,7 @@ impl Cause {
             Cause::Unquoted => Some("add the closing quote"),
             Cause::Bare => Some("quote it, as in name = \"value\""),
             Cause::Switch => Some("write true or false"),
-            Cause::Ended => Some("remove it"),
+            Cause::Trailing => Some("remove it"),
             Cause::NoValue => Some("write name = value"),
             Cause::Other => None,
         }
@@ -113,11 +113,9 @@ fn reworded(cause: Cause, text: &str, at: usize) -> Option<String> {
         Cause::Unquoted => Some(format!("the text of \"{key}\" has no closing quote")),
         Cause::Bare => Some(format!("the value of \"{key}\" has no quotes, and is no number and not true or false")),
         Cause::Switch => Some(format!("the value of \"{key}\" is no word of TOML")),
-        Cause::Ended => Some(format!("a comma or semicolon follows the value of \"{key}\"")),
-        Cause::NoValue => {
-            let name = plain(line.split_whitespace().next().unwrap_or_default());
-            Some(format!("the line that begins with \"{name}\" has no \"=\""))
-        }
+        Cause::Trailing => Some(format!("a comma or semicolon follows the value of \"{key}\"")),
+        // It may be the rest of a secret.
+        Cause::NoValue => Some("the line has no \"=\"".to_owned()),
         Cause::Open | Cause::Other => None,
     }
 }
@@ -142,7 +140,7 @@ impl BrokenLines {
         }
         if is_wrong(line) {
             let cause = match line.split_once('=') {
-                Some(_) if is_ended(line) => Cause::Ended,
+                Some(_) if has_trailing(line) => Cause::Trailing,
                 Some((_, value)) if is_switch(value) => Cause::Switch,
                 Some(_) if is_bare(line) => Cause::Bare,
                 Some((_, value)) if is_unclosed(value.trim()) => Cause::Unquoted,
@@ -174,7 +172,7 @@ fn is_bare(line: &str) -> bool {
 }
 
 /// Whether a line is valid without the comma or semicolon at its end.
-fn is_ended(line: &str) -> bool {
+fn has_trailing(line: &str) -> bool {
     let line = line.trim_end();
     line.strip_suffix([',', ';']).is_some_and(|line| !is_wrong(line))
 }
@@ -293,7 +291,7 @@ mod tests {
             assert_eq!(cause(&format!("log = {line}")), Cause::Switch, "{line}");
         }
         for line in ["port = 5432,", "host = \"x\";", "on = true,"] {
-            assert_eq!(cause(line), Cause::Ended, "{line}");
+            assert_eq!(cause(line), Cause::Trailing, "{line}");
         }
         for line in ["port 6432", "host"] {
             assert_eq!(cause(line), Cause::NoValue, "{line}");

@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The state of a listening socket in /proc/net/tcp (TCP_LISTEN).
 const LISTENS: &str = "0A";
@@ -33,6 +33,9 @@ pub(crate) fn owner(port: u16) -> Option<String> {
 /// The commands of Weir that serve the file they name.
 const SERVING: [&str; 3] = ["serve", "pgbouncer", "upgrade"];
 
+/// The other name of the program, under which it serves without a command.
+const PGBOUNCER: &str = "pgbouncer";
+
 /// Whether a process of this machine is a Weir that serves a file, also one of another user.
 pub(crate) fn is_served(file: &Path) -> bool {
     let Ok(file) = file.canonicalize() else { return false };
@@ -43,14 +46,19 @@ pub(crate) fn is_served(file: &Path) -> bool {
     })
 }
 
+/// Whether a process is a Weir, also under PgBouncer's name: then its program shows it, to its own user and to root.
 fn is_weir(process: &Path) -> bool {
-    fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim() == "weir")
+    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    let program = || fs::read_link(process.join("exe")).ok();
+    let is_named = |program: PathBuf| program.file_name().is_some_and(|name| name.as_bytes().starts_with(b"weir"));
+    name.trim() == "weir" || name.trim() == PGBOUNCER && program().is_some_and(is_named)
 }
 
 /// Whether a command, its words with a zero byte after each, serves a file. `folder`: its working directory.
 fn serves(command: &[u8], folder: &Path, file: &Path) -> bool {
-    let mut words = command.split(|byte| *byte == 0).map(OsStr::from_bytes).skip(1);
-    let begins = words.next().is_some_and(|word| SERVING.iter().any(|command| word == *command));
+    let mut words = command.split(|byte| *byte == 0).map(OsStr::from_bytes);
+    let is_pgbouncer = words.next().is_some_and(|program| Path::new(program).ends_with(PGBOUNCER));
+    let begins = is_pgbouncer || words.next().is_some_and(|word| SERVING.iter().any(|command| word == *command));
     begins
         && words
             .filter(|word| !word.is_empty())
@@ -91,6 +99,7 @@ mod tests {
         let absolute = [b"weir\0pgbouncer\0-d\0", file.as_os_str().as_bytes(), b"\0"].concat();
         assert!(serves(&absolute, Path::new("/"), &file));
         assert!(serves(b"weir\0serve\0Cargo.toml\0", &folder, &file));
+        assert!(serves(b"/usr/bin/pgbouncer\0-d\0Cargo.toml\0", &folder, &file));
         for other in [&b"weir\0serve\0Cargo.lock\0"[..], b"weir\0check\0Cargo.toml\0", b"weir\0serve\0", b""] {
             assert!(!serves(other, &folder, &file), "{}", String::from_utf8_lossy(other));
         }
