@@ -56,7 +56,7 @@ pub use descriptors::descriptors;
 pub use files::read_ordinary;
 pub use handler::{Handler, WorkerSetup};
 pub use helpers::{Change, Fit, Record, Reload};
-pub use listen::{Bound, Inherited};
+pub use listen::{Bound, Inherited, addresses_in_use};
 pub use log::{LogTarget, check_log_file, log_start_error};
 pub use passwords::{PAM_HELPER, PamRequest};
 pub use port::MakeRing;

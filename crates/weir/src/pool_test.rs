@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use weir_admin::PoolTestResult;
 use weir_base::Host;
-use weir_config::{Config, Encryption, LoginFailure, Pool};
+use weir_config::{Config, Encryption, LoginFailure, Pool, ServerPassword};
 use weir_pgclient::{Bounds, Connection, DeadlineSocket, Error, Params, Transport};
 use weir_runtime::ServerTls;
 
@@ -56,9 +56,11 @@ pub(crate) fn test_pool(config: &Config, pool: &Pool, permit: Option<&Permit>) -
 /// of one client, not one after the other. The console's users are left out, as no server needs to know them.
 pub(crate) fn login(config: &Config, pool: &Pool) -> Login {
     if let Some(user) = &pool.user {
-        // As for the pool's connections: its own password, or the listed one of its user.
-        let password = pool.password.as_deref().or_else(|| config.auth.users.password(user));
-        return Login::As { user: user.clone(), password: password.map(str::to_owned) };
+        let password = match config.server_password(pool) {
+            ServerPassword::Known(password) => Some(password.to_owned()),
+            ServerPassword::Hash | ServerPassword::Clients | ServerPassword::None => None,
+        };
+        return Login::As { user: user.clone(), password };
     }
     let of_console = |user: &str| config.admin_users.iter().chain(&config.stats_users).any(|name| name == user);
     let users = &config.auth.users;
@@ -75,6 +77,8 @@ pub(crate) struct TestError {
     pub(crate) text: String,
     /// Whether the server refused this user, and may accept another.
     pub(crate) about_user: bool,
+    /// Whether the server requested a password, and none was known.
+    pub(crate) lacks_password: bool,
 }
 
 /// Tests a pool's server as this user. An error contains the server's address.
@@ -117,7 +121,7 @@ fn log_in(
     (user, password): (&str, Option<&str>),
     options: &[(&str, &str)],
 ) -> Result<(Connection, bool), TestError> {
-    let tls = ServerTls::load(config).map_err(|text| TestError { text, about_user: false })?;
+    let tls = ServerTls::load(config).map_err(|text| TestError { text, about_user: false, lacks_password: false })?;
     let mut params = Params::new(&pool.target().host.to_string(), pool.target().port, user, &pool.database);
     params.password = password.map(str::to_owned);
     params = params.timeout(timeout).bounds(Bounds { until: Instant::now() + timeout, bytes: MAX_BYTES });
@@ -132,7 +136,8 @@ impl TestError {
     fn new(pool: &Pool, user: &str, error: &Error) -> TestError {
         // Invalid authorization specification (PostgreSQL, appendix A).
         let about_user = error.sqlstate().is_some_and(|code| code.starts_with("28"));
-        TestError { text: format!("{} as {user}: {error}", pool.target()), about_user }
+        let lacks_password = matches!(error, Error::NoPassword(_));
+        TestError { text: format!("{} as {user}: {error}", pool.target()), about_user, lacks_password }
     }
 }
 

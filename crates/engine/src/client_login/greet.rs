@@ -104,6 +104,9 @@ pub(crate) fn confirmed<I: Io>(core: &mut Core, now: Time, client: Peer, io: &mu
 /// A client without a login, or one that asked to cancel something, may have taken too long.
 pub(crate) fn due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
     let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { return };
+    if let Some(refusal) = refuse::never_reached(core, now, &client) {
+        return leave::refuse(core, now, client, refusal, io);
+    }
     let deadline = table::deadline(core, &client);
     if deadline > now {
         core.common.arm(Who::Peer(peer), deadline, client.armed_mut());

@@ -3,6 +3,7 @@
 //! A deadline is computed from the state that it depends on, when its timer fires. `timeouts` does what follows.
 
 use weir_base::{Span, Time};
+use weir_config::OnServerDown;
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -126,11 +127,32 @@ pub(crate) fn client_deadline(common: &Common, peers: &ConnTable, pools: &Pools,
     }
 }
 
-/// Until when a client waits for login messages.
+/// The pause between two looks at why no server of a pool has been reached, where the reason is not known in time.
+const LOOK_AGAIN: Span = Span::from_secs(1);
+
+/// Until when a client waits for login messages, or for the next look at what keeps them away.
 #[cold]
 fn welcome_due(common: &Common, pools: &Pools, client: &ClientSlot) -> Time {
     let due = login_due(common, client);
-    if may_take_last_welcome(pools, client) { due.min(client.request_at.deadline(NEW_WELCOME_WAIT)) } else { due }
+    if may_take_last_welcome(pools, client) {
+        return due.min(client.request_at.deadline(NEW_WELCOME_WAIT));
+    }
+    match first_server_due(pools, client) {
+        first if first > common.now() => due.min(first),
+        _ => due.min(common.now() + LOOK_AGAIN),
+    }
+}
+
+/// Until when a client waits for the first server of its pool; never if there has been one, or if a failed login is an error
+/// at once. A borrower does not see the logins of its pool.
+pub(crate) fn first_server_due(pools: &Pools, client: &ClientSlot) -> Time {
+    let slot = pools.get(client.pool);
+    let limits = &slot.config.limits;
+    let refuses = limits.on_server_down == OnServerDown::Refuse;
+    if refuses || client.link.is_some() || slot.failures.logged_in() || slot.lending.is_borrower() {
+        return Time::NEVER;
+    }
+    client.request_at.deadline(limits.first_server_timeout)
 }
 
 /// Until when a client must have logged in.

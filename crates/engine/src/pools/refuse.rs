@@ -5,9 +5,11 @@ use weir_session::{Cause, Refusal};
 
 use crate::admin::wait_diagnosis;
 use crate::admin::wait_diagnosis::Diagnosis;
+use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lending::messages;
+use crate::link::deadlines;
 use crate::port::Io;
 use crate::server::login_steps;
 use crate::server::login_steps::own_error;
@@ -53,6 +55,18 @@ pub(crate) fn cause_of_wait(core: &Core, now: Time, ix: PoolIx) -> (Cause, Strin
 pub(crate) fn wait_timed_out<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) -> Refusal {
     let why = cause_of_wait(core, now, ix);
     wait_diagnosis::timed_out(now, core.common.config(), core.pools.get_mut(ix), why, io)
+}
+
+/// The error for a client that logs in, has waited long enough for the first server of its pool, and would wait on: all
+/// attempts to reach one fail. A server that starts up is waited for.
+pub(crate) fn never_reached(core: &Core, now: Time, client: &ClientSlot) -> Option<Refusal> {
+    let waits =
+        matches!(client.phase, ClientPhase::Welcome(_)) && now >= deadlines::first_server_due(&core.pools, client);
+    let slot = waits.then(|| core.pools.get(client.pool))?;
+    let down = slot.login.waits_at().and_then(|target| core.hosts.throttle.down(target)).map(|down| &down.error);
+    let error = down.or_else(|| slot.failures.last().map(|(error, _)| error))?;
+    let refusal = || Refusal::NeverReached { message: error.message.clone(), detail: login_steps::failed_for(slot) };
+    error.sqlstate.starts_with("08").then(refusal)
 }
 
 /// A client has waited long enough for a notice.
