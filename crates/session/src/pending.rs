@@ -335,11 +335,8 @@ impl PendingReplies {
         self.runs.len() == 1 && self.runs[0].count == 1
     }
 
-    /// A Flush was sent: it has no reply, but a Sync is due.
+    /// A Flush was sent. It has no reply, and opens no transaction: libpq sends one behind a Sync.
     pub(crate) fn flush(&mut self) {
-        if !self.skipping {
-            self.unsynced = true;
-        }
         self.unflushed = 0;
     }
 
