@@ -255,6 +255,9 @@ impl Engine {
         slot.cancels.end(cancel.peer);
         if let Some(server) = self.peers.server(cancel.server) {
             server.cancels = server.cancels.saturating_sub(1);
+            if cancel.stage == CancelStage::Sent && server.link == Some(cancel.client) {
+                server.up().into_iter().for_each(|(up, _)| up.cancel_ended());
+            }
             self.common.follow_up(FollowUp::Release(cancel.server));
         }
         for requester in &cancel.requesters {
