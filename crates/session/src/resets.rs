@@ -70,7 +70,7 @@ impl Resets {
 
     /// A request under way has failed.
     pub(crate) fn fail(&mut self) {
-        self.failed = true;
+        self.failed = self.is_pending();
     }
 
     /// Whether the parameter at this place is reset for good, as far as is known.

@@ -127,6 +127,19 @@ fn what_is_reset_and_committed_before_an_error_is_set_again() {
 }
 
 #[test]
+fn an_error_before_a_reset_is_none_of_it() {
+    let mut link = asking(PoolMode::Transaction);
+    link.ask(&[query("SET TimeZone = 'UTC'; selec")]);
+    link.tell(&[complete("SET"), error("42601", "syntax"), ready()]);
+    link.ask(&[query("SET TimeZone = 'UTC'")]);
+    link.tell(&[complete("SET"), parameter("TimeZone", "UTC"), ready()]);
+    link.ask(&[query("DISCARD ALL")]);
+    // It is the server's default, so that the server has nothing to report.
+    let told = link.tell(&[complete("DISCARD ALL"), ready()]);
+    assert_eq!(told, [complete("DISCARD ALL"), parameter("TimeZone", "Asia/Tokyo"), ready()].concat());
+}
+
+#[test]
 fn a_local_reset_is_bound_as_the_value() {
     for mode in [PoolMode::Transaction, PoolMode::Session] {
         let mut link = asking(mode);
