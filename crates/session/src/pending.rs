@@ -85,8 +85,10 @@ pub(crate) struct PendingReplies {
     /// Grows with what the client sends: by each request, each message of COPY data that the server reads, and each
     /// [`PORTION`] of a longer message. Wraps around.
     progress: u32,
-    /// `progress` after the last of the requests that are the first of their segment, and do nothing.
+    /// `progress` after the last of the requests that are the first of their segment, and do nothing, with the Sync behind them.
     idle_until: u32,
+    /// `progress` before those, and the ones before them of which the same is true.
+    idle_from: u32,
     /// What was sent of a longer message since `progress` grew, in bytes.
     streamed: u32,
 }
@@ -229,7 +231,8 @@ impl PendingReplies {
             | Expected::FunctionCall
             | Expected::OwnQuery
             | Expected::OwnSet
-            | Expected::OwnSync => {
+            | Expected::OwnSync
+            | Expected::OwnBegin => {
                 self.unsynced = false;
                 self.segment = self.segment.wrapping_add(1);
             }
@@ -244,6 +247,9 @@ impl PendingReplies {
     /// A request that does nothing in its transaction.
     fn push_idle(&mut self, what: Expected) -> bool {
         let first = self.has_done_nothing();
+        if self.idle_until != self.progress {
+            self.idle_from = self.progress;
+        }
         self.unsynced = true;
         self.push(what, Effects::NONE);
         if first {
@@ -261,6 +267,13 @@ impl PendingReplies {
     pub(crate) fn begins_transaction(&self) -> bool {
         let idle = self.runs.iter().all(|run| run.what.does_nothing());
         idle && !self.skipping && !self.copy_in && self.has_done_nothing()
+    }
+
+    /// Whether the next request is the first that does anything since `since`, where the client sent one request, and all segments before
+    /// it are answered.
+    pub(crate) fn follows_one_since(&self, since: u32) -> bool {
+        let idle_since = if self.idle_until == self.progress { self.idle_from } else { self.progress };
+        self.begins_transaction() && idle_since == since.wrapping_add(1)
     }
 
     /// The newest request is kept by [`crate::repeat`]. Describes are noted anyway.
@@ -335,11 +348,8 @@ impl PendingReplies {
         self.runs.len() == 1 && self.runs[0].count == 1
     }
 
-    /// A Flush was sent: it has no reply, but a Sync is due.
+    /// A Flush was sent. It has no reply, and opens no transaction: libpq sends one behind a Sync.
     pub(crate) fn flush(&mut self) {
-        if !self.skipping {
-            self.unsynced = true;
-        }
         self.unflushed = 0;
     }
 
@@ -445,7 +455,7 @@ impl PendingReplies {
         let last = match (to, tag) {
             (_, back::READY) if to.ends_with_ready() => true,
             (
-                Expected::Query | Expected::QueryLogged | Expected::OwnQuery | Expected::OwnSet,
+                Expected::Query | Expected::QueryLogged | Expected::OwnQuery | Expected::OwnSet | Expected::OwnBegin,
                 back::ROW_DESCRIPTION
                 | back::DATA_ROW
                 | back::COMMAND_COMPLETE
@@ -460,7 +470,10 @@ impl PendingReplies {
             }
             (Expected::FunctionCall, back::FUNCTION_RESULT) => false,
             (_, back::PARSE_COMPLETE) if to.is_parse() => true,
-            (Expected::Bind | Expected::BindLogged | Expected::BindKept, back::BIND_COMPLETE) => true,
+            (Expected::Bind | Expected::BindLogged | Expected::BindKept | Expected::OwnBind, back::BIND_COMPLETE) => {
+                true
+            }
+            (Expected::OwnExecute, back::COMMAND_COMPLETE) => true,
             (_, back::ROW_DESCRIPTION | back::NO_DATA) if to.is_of_rows() => true,
             (Expected::Execute, back::DATA_ROW | back::COPY_OUT | back::COPY_DATA | back::COPY_DONE) => false,
             (Expected::Execute, back::COMMAND_COMPLETE | back::EMPTY_QUERY | back::PORTAL_SUSPENDED) => true,
@@ -507,10 +520,14 @@ impl PendingReplies {
             self.sync_in_copy = true;
             return false;
         }
+        let idle = self.unsynced && self.idle_until == self.progress;
         self.unsynced = false;
         self.skipping = false;
         self.segment = self.segment.wrapping_add(1);
         self.push(Expected::Sync, Effects::NONE);
+        if idle {
+            self.idle_until = self.progress;
+        }
         true
     }
 

@@ -133,6 +133,9 @@ pub(crate) fn over<I: Io>(core: &mut Core, cancel: &CancelSlot, io: &mut I) {
     slot.cancels.end(cancel.peer);
     if let Some(server) = core.peers.get_mut::<ServerSlot>(cancel.server) {
         server.cancel_ends();
+        if cancel.stage == CancelStage::Sent && server.link == Some(cancel.client) {
+            server.up().into_iter().for_each(|(up, _)| up.cancel_ended());
+        }
         core.common.follow_up(FollowUp::Release(cancel.server));
     }
     for requester in &cancel.requesters {

@@ -148,21 +148,21 @@ pub(crate) fn note_violation<I: Io>(
     close::drop_connection(core, server, io);
 }
 
-/// The first messages of a client's transaction had no effect on its server, and nobody has seen the answer: they are read again,
-/// before what the client has sent since. Its server is the same.
+/// The first messages of a client's transaction, or the first in its block, had no effect on its server, and nobody has seen the
+/// answer: they are read again, before what the client has sent since. Its server is the same.
 #[cold]
 pub(crate) fn repeat<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, repeat: Repeat, io: &mut I) {
     let client = server.link.and_then(|client| core.peers.take::<ClientSlot>(client));
-    let (peer, cancelled) = (server.peer, server.cancels > 0);
+    let (peer, cancels) = (server.peer, server.cancels > 0);
     core.peers.put_server(server);
     let Some(mut client) = client else { return release::release(core, now, peer, io) };
-    let Repeat { mut messages, counted: (binds, parses) } = repeat;
+    let Repeat { mut messages, counted: (binds, parses), cancelled } = repeat;
     let stats = &mut core.pools.get_mut(client.pool).counts.stats;
     stats.received = stats.received.saturating_sub(messages.len() as u64);
     stats.bind_count = stats.bind_count.saturating_sub(binds);
     stats.client_parse_count = stats.client_parse_count.saturating_sub(parses);
     messages.append(client.waiting_mut());
-    if cancelled {
+    if cancelled || cancels {
         // The request that it means has not begun.
         client.ready().into_iter().for_each(|session| session.cancel());
     }
