@@ -329,19 +329,14 @@ impl Engine {
     /// A connect of ours has succeeded.
     fn connected<I: Io>(&mut self, peer: Peer, local: String, remote: Option<IpAddr>, io: &mut I) {
         let core = &mut self.core;
-        match core.peers.take_any(peer) {
-            Conn::Server(server) => login::connected(core, server, local, remote, io),
-            other => {
-                let (cancel, forward) = (matches!(other, Conn::Cancel(_)), matches!(other, Conn::Forward(_)));
-                core.peers.put_at(peer, other);
-                if cancel {
-                    request::connected(core, peer, io);
-                } else if forward {
-                    forward::connected(core, peer, io);
-                } else {
-                    probe::connected(core, peer, io);
-                }
-            }
+        if let Some(server) = core.peers.take::<ServerSlot>(peer) {
+            login::connected(core, server, local, remote, io);
+        } else if core.peers.get::<CancelSlot>(peer).is_some() {
+            request::connected(core, peer, io);
+        } else if core.peers.get::<ForwardSlot>(peer).is_some() {
+            forward::connected(core, peer, io);
+        } else {
+            probe::connected(core, peer, io);
         }
     }
 
