@@ -248,8 +248,7 @@ impl Operator {
             1 => format!("PAUSE {pool}"),
             2 => "RESUME".to_owned(),
             3 => format!("RESUME {pool}"),
-            // A server that is to be closed need not have been cleaned.
-            4 | 13 | 14 => format!("RECONNECT {pool}"),
+            4 => format!("RECONNECT {pool}"),
             5 if faulty => format!("KILL {pool}"),
             6 if faulty => format!("DISABLE {pool}"),
             7 if faulty => "SUSPEND".to_owned(),

@@ -16,7 +16,7 @@ use std::time::Instant;
 use mutants::{MUTANTS, Mutant};
 
 /// Fewer seeds than one core runs in a minute. A count instead of a time, so that the load of the machine does not matter.
-const SEEDS: u64 = 6_000;
+const SEEDS: u64 = 9_000;
 
 /// The result of one run of the simulator.
 struct Found {
