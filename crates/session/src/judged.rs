@@ -3,11 +3,10 @@
 //! A message of a few bytes may refer to a text of megabytes, again and again, so no message reads a stored text: it finds here what
 //! it needs to know. A text is only read again to be sent.
 
-use weir_pgwire::sql::{self, Judgement, Naming, Resetting};
+use weir_pgwire::sql::{self, Command, Judgement, Naming, Resetting};
 use weir_pgwire::{Dirty, Effects};
 
 use crate::params::{ParamTable, Params};
-use crate::start_values::reset_of;
 
 /// What is known of a stored text.
 #[derive(Debug, Default)]
@@ -58,6 +57,21 @@ impl Judged {
     pub(crate) fn concerns_no_statement(&self) -> bool {
         self.naming.is_none() && !self.drops_all
     }
+}
+
+/// Whether a text is worth reading for what it resets: it begins with such a command, or is more than one.
+#[inline]
+pub(crate) fn may_reset(text: &[u8]) -> bool {
+    let begins = |word: &[u8]| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
+    let alone = text.first().is_some_and(|first| first.is_ascii_alphabetic())
+        && text.iter().position(|byte| *byte == b';').is_none_or(|at| at + 1 == text.len());
+    !alone || begins(b"reset") || begins(b"discard") || begins(b"set")
+}
+
+/// What a text resets that is a single command.
+pub(crate) fn reset_of(text: &[u8]) -> Option<Resetting> {
+    let resets = |command| if let Command::Resets(reset) = command { Some(reset) } else { None };
+    if may_reset(text) { sql::commands(text, false, true, 1).into_iter().find_map(resets) } else { None }
 }
 
 /// The state that a text certainly leaves, for any server.

@@ -9,6 +9,7 @@ use weir_pgwire::{Dirty, Effects, HEAD, Head, frontend, put_front};
 
 use crate::context::StatementCounts;
 use crate::expected::Expected;
+use crate::judged::reset_of;
 use crate::link::{Link, Rewrite};
 use crate::start_values;
 use crate::stop::StopReason;
@@ -94,7 +95,7 @@ impl Link<'_, '_> {
             && let Ok(parse) = frontend::parse(&message[HEAD..])
             && text.is_whole()
         {
-            let reset = start_values::reset_of(parse.text);
+            let reset = reset_of(parse.text);
             if let Some(command) = self.local_reset(reset.as_ref()) {
                 let types = parse.rest.get(parse.text.len()..).unwrap_or_default();
                 put_front::parse(self.ctx.scratch, parse.name, &[command.as_bytes(), types].concat());

@@ -4,12 +4,13 @@
 //! own default; so the client's value is set there again before its next request is sent, or at once where more follows
 //! ([`crate::sql_resets`]).
 
-use weir_pgwire::sql::{self, Command, Reset, ResetBy, Resetting};
+use weir_pgwire::sql::{Reset, ResetBy, Resetting};
 use weir_pgwire::{put_back, put_front};
 
 use crate::client::Client;
 use crate::context::Context;
 use crate::expected::Expected;
+use crate::judged::may_reset;
 use crate::out::Out;
 use crate::params::{ParamTable, push_literal};
 use crate::server::Server;
@@ -33,21 +34,6 @@ pub(crate) fn are_asked_for(client: &Client) -> bool {
 #[inline]
 pub(crate) fn may_be_reset(client: &Client, text: &[u8]) -> bool {
     are_asked_for(client) && may_reset(text)
-}
-
-/// Whether a text is worth reading: it begins with such a command, or is more than one.
-#[inline]
-fn may_reset(text: &[u8]) -> bool {
-    let begins = |word: &[u8]| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
-    let alone = text.first().is_some_and(|first| first.is_ascii_alphabetic())
-        && text.iter().position(|byte| *byte == b';').is_none_or(|at| at + 1 == text.len());
-    !alone || begins(b"reset") || begins(b"discard") || begins(b"set")
-}
-
-/// What a text resets that is a single command.
-pub(crate) fn reset_of(text: &[u8]) -> Option<Resetting> {
-    let resets = |command| if let Command::Resets(reset) = command { Some(reset) } else { None };
-    if may_reset(text) { sql::commands(text, false, true, 1).into_iter().find_map(resets) } else { None }
 }
 
 /// A statement of which this is known is being sent: notes what it resets of that which the client asked for.

@@ -146,7 +146,7 @@ fn a_block_in_which_something_was_done_or_may_have_been_is_not_begun_again() {
 fn a_simple_query_and_a_long_bind_are_sent_again_too() {
     let mut link = late();
     let asked = [bind("s"), execute(), query("select 2")].concat();
-    link.ask(&[asked.clone()]);
+    link.ask(std::slice::from_ref(&asked));
     assert_eq!(link.stopped(&[bind("s")]), ReplyWait::EarlierSegment.into());
     link.outcome_of(&[changed()]);
     assert_eq!(std::mem::take(&mut link.to_server), sync(), "the server has skipped the query");
