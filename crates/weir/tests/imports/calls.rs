@@ -19,7 +19,7 @@ pub(crate) fn with_calls(sources: &Sources, imports: &mut Imports) {
     for (file, own) in &methods {
         for (of_type, called) in &own.called {
             let elsewhere = methods.iter().filter(|(other, _)| other != &file);
-            let defines = |other: &&(&&str, &Methods)| {
+            let defines = |other: &(&&str, &Methods)| {
                 other.1.defined.get(of_type).is_some_and(|defined| !defined.is_disjoint(called))
             };
             let to = elsewhere.filter(defines).map(|(other, _)| (*other).to_owned());
