@@ -103,7 +103,7 @@ fn an_address_whose_clients_hold_all_of_it_makes_room_for_another_one() {
     let more = accepted(&mut world, tcp()).expect("it is accepted");
     world.bytes(more, &begun(9_900));
     assert!(!world.is_open(more) && world.is_open(quiet));
-    assert!(world.engine.held_before_login() <= MOST_OF_ALL);
+    assert!(world.engine.inspect().held_before_login() <= MOST_OF_ALL);
 }
 
 #[test]
