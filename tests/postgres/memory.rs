@@ -188,6 +188,8 @@ fn the_memory_of_the_process_stays_below_the_sum_of_its_bounds() {
 /// What may stay of a flood, in KiB: texts and keys that are kept for the next client, and tables.
 const STAYS: u64 = 6 << 10;
 
+type Flood<'a> = &'a dyn Fn(&mut Connection);
+
 #[test]
 fn the_memory_of_a_flood_is_returned_to_the_system() {
     let site = Site::with(setup(), Mode::Transaction);
@@ -204,7 +206,7 @@ fn the_memory_of_a_flood_is_returned_to_the_system() {
     let unnamed = |client: &mut Connection| {
         (0..20).for_each(|number| assert!(prepares(client, "", &text(900_000, number))));
     };
-    let floods: [(&str, &dyn Fn(&mut Connection)); 3] =
+    let floods: [(&str, Flood<'_>); 3] =
         [("two large statements", &large), ("many statements", &many), ("unnamed statements", &unnamed)];
     for (what, flood) in floods {
         let before = site.weir().memory().now;
