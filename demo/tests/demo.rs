@@ -222,6 +222,10 @@ fn the_end_of_the_terminal_ends_a_demo_whose_leader_waits_for_it() {
         weir_tests::skipped("the demo whose terminal ends: there is no program `script`");
         return;
     }
+    if weir_pglocal::is_ignored(Signal::SIGHUP) {
+        weir_tests::skipped("the demo whose terminal ends: HUP is ignored here, as under nohup");
+        return;
+    }
     let leader = format!("exec sh -c \"trap : HUP; '{}' demo --seconds 600; :\"", weir_tests::weir_binary().display());
     let mut terminal = Command::new("script");
     terminal.args(["--quiet", "--return", "--command", &leader, "/dev/null"]).env("NO_COLOR", "1");
