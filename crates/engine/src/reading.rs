@@ -1,9 +1,5 @@
 //! Why a client or a server is not read from: one set of reasons for both.
 
-use weir_base::Peer;
-
-use crate::port::Io;
-
 /// A reason not to read from a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reason {
@@ -56,23 +52,17 @@ impl Reading {
 
     /// Adds a reason. Returns whether that is a change.
     #[inline]
-    pub(crate) fn pause<I: Io>(&mut self, reason: Reason, peer: Peer, io: &mut I) -> bool {
-        let before = *self;
+    pub(crate) fn add(&mut self, reason: Reason) -> bool {
+        let before = self.reasons;
         self.reasons |= reason as u8;
-        if self.is_paused() && !before.is_paused() {
-            io.pause(peer);
-        }
-        *self != before
+        self.reasons != before
     }
 
     /// Removes a reason. Returns whether that is a change.
     #[inline]
-    pub(crate) fn resume<I: Io>(&mut self, reason: Reason, peer: Peer, io: &mut I) -> bool {
-        let before = *self;
+    pub(crate) fn remove(&mut self, reason: Reason) -> bool {
+        let before = self.reasons;
         self.reasons &= !(reason as u8);
-        if before.is_paused() && !self.is_paused() {
-            io.resume(peer);
-        }
-        *self != before
+        self.reasons != before
     }
 }

@@ -150,7 +150,9 @@ fn no_files_of_a_crate_depend_on_each_other_in_a_circle() {
     for Crate { name, folder, .. } in crates().iter().filter(|c| PRODUCT.contains(&c.name.as_str())) {
         let sources = sources(&folder.join("src"));
         let mut imports = imports(&sources);
-        with_calls(&sources, &mut imports);
+        if CALLED_ONE_WAY.contains(&name.as_str()) {
+            with_calls(&sources, &mut imports);
+        }
         wrong.extend(circles(&imports).iter().map(|circle| format!("{name}: {}", shown(&imports, circle))));
     }
     assert!(
@@ -159,6 +161,9 @@ fn no_files_of_a_crate_depend_on_each_other_in_a_circle() {
         wrong.join("\n")
     );
 }
+
+/// The crates in which the files that extend one type may not call each other's methods in a circle, either.
+const CALLED_ONE_WAY: &[&str] = &["engine"];
 
 /// The engine's rows: where each is defined, and the folder that alone may change it.
 const ROWS: &[(&str, &str, &str)] = &[

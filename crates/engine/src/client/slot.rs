@@ -12,7 +12,6 @@ use crate::cancel::key::CancelSecret;
 use crate::client_login::state::{Delayed, Handoff, LoginPhase, SslNegotiation};
 use crate::handles::{NO_POOL, PoolIx};
 use crate::link::stream::Stream;
-use crate::port::Io;
 use crate::reading::{Reading, Reason};
 use crate::secured::Secured;
 use crate::workers::quota::ClientUse;
@@ -265,18 +264,6 @@ impl ClientSlot {
     pub(crate) fn ready(&mut self) -> Option<&mut Client> {
         if let ClientPhase::Ready(client) = &mut self.row.phase { Some(client) } else { None }
     }
-
-    /// It is not read from for this reason, too.
-    #[inline]
-    pub(crate) fn pause<I: Io>(&mut self, reason: Reason, io: &mut I) {
-        self.row.reading.pause(reason, self.row.peer, io);
-    }
-
-    /// This reason not to read from it is gone.
-    #[inline]
-    pub(crate) fn resume<I: Io>(&mut self, reason: Reason, io: &mut I) {
-        self.row.reading.resume(reason, self.row.peer, io);
-    }
 }
 
 /// What changes in a client's life.
@@ -306,6 +293,12 @@ impl ClientSlot {
     /// What is left of it, when it is out of the table for good.
     pub(crate) fn into_row(self) -> ClientRow {
         self.row
+    }
+
+    /// Why it is not read from, to be changed.
+    #[inline]
+    pub(super) fn reading_mut(&mut self) -> &mut Reading {
+        &mut self.row.reading
     }
 
     /// It has this server.

@@ -17,12 +17,16 @@ use crate::pools::refuse;
 use crate::port::Io;
 use crate::reading::Reason;
 use crate::replication;
+use crate::server::close;
 use crate::server::login_steps;
 use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::timers::Who;
 
 /// A server says what it has become when it answers a query; this one does nothing.
 const CONFIRMING: &str = ";";
+
+/// Why a server is closed for which no login messages are known.
+const UNKNOWN: &str = "its parameters are not known";
 
 /// A client has a pool whose servers' parameters are known: it is ready for queries.
 pub(crate) fn ready<I: Io>(
@@ -76,6 +80,13 @@ pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: P
     };
     if server.dedicated.is_some() {
         return replication::begin_stream(core, now, client, server, io);
+    }
+    if core.pools.get(server.pool).welcome.is_none() {
+        // It came from another process, which did not know what the server had reported.
+        let (pool, peer, since) = (server.pool, client.peer, client.request_at);
+        core.peers.put_client(client);
+        close::close_slot(core, now, server, UNKNOWN, io);
+        return acquire::requeue(core, now, pool, peer, since, io);
     }
     client.linked(server.peer);
     server.linked(client.peer);

@@ -11,8 +11,7 @@ use weir_session::{Refusal, Server};
 use crate::client_login::reported::Welcome;
 use crate::handles::PoolIx;
 use crate::link::link_clock::LinkClock;
-use crate::port::Io;
-use crate::reading::{Reading, Reason};
+use crate::reading::Reading;
 use crate::server::connection::Connection;
 use crate::server::hosts::Attempt;
 
@@ -171,26 +170,14 @@ impl ServerSlot {
             None | Some(ServerPhase::CheckingRole | ServerPhase::Identifying | ServerPhase::ConnectQuery)
         )
     }
-
-    /// Reads no more from a server whose client's socket is full. The answers to queries of Weir are not for that client.
-    /// Whether that is a change.
-    pub(crate) fn pause_for_client<I: Io>(&mut self, io: &mut I) -> bool {
-        matches!(self.phase(), Some(ServerPhase::Linked | ServerPhase::Streaming)) && self.pause(Reason::OtherFull, io)
-    }
 }
 
 /// What changes in a server's life.
 impl ServerSlot {
-    /// It is not read from for this reason, too. Whether that is a change.
+    /// Why it is not read from, to be changed.
     #[inline]
-    pub(crate) fn pause<I: Io>(&mut self, reason: Reason, io: &mut I) -> bool {
-        self.row.reading.pause(reason, self.row.peer, io)
-    }
-
-    /// This reason not to read from it is gone. Whether that is a change.
-    #[inline]
-    pub(crate) fn resume<I: Io>(&mut self, reason: Reason, io: &mut I) -> bool {
-        self.row.reading.resume(reason, self.row.peer, io)
+    pub(super) fn reading_mut(&mut self) -> &mut Reading {
+        &mut self.row.reading
     }
 
     /// Its login is at this step, or over.

@@ -52,19 +52,23 @@ pub(crate) fn left_to_give(core: &Core) -> usize {
 }
 
 pub(crate) fn give_pools<I: Io>(core: &mut Core, io: &mut I) {
-    for slot in core.pools.iter().filter(|slot| !slot.removed && !slot.lending.is_borrower()) {
-        let learned = slot.credentials.captured();
-        let moved = MovedPool {
-            database: slot.name.to_string(),
-            user: slot.user.to_string(),
-            reported: slot.welcome.as_ref().map(|welcome| welcome.reported.list()),
-            password: learned.password.as_deref().map(str::to_owned),
-            keys: learned.keys.clone(),
-            looked_up: slot.credentials.looked_up().cloned(),
-            schema: slot.accepted.schema_changes(),
-        };
-        io.hand_over(route_of(&slot.name, &slot.user), Moved::Pool(Box::new(moved)).write(), None);
-    }
+    let own = core.pools.iter().filter(|slot| !slot.removed && !slot.lending.is_borrower());
+    own.for_each(|slot| give_pool(slot, io));
+}
+
+/// Gives what is known of a pool, before its servers: what they have reported, and credentials.
+pub(crate) fn give_pool<I: Io>(slot: &PoolSlot, io: &mut I) {
+    let captured = slot.credentials.captured();
+    let moved = MovedPool {
+        database: slot.name.to_string(),
+        user: slot.user.to_string(),
+        reported: slot.welcome.as_ref().map(|welcome| welcome.reported.list()),
+        password: captured.password.as_deref().map(str::to_owned),
+        keys: captured.keys.clone(),
+        looked_up: slot.credentials.looked_up().cloned(),
+        schema: slot.accepted.schema_changes(),
+    };
+    io.hand_over(route_of(&slot.name, &slot.user), Moved::Pool(Box::new(moved)).write(), None);
 }
 
 /// The other process opens as many less as are here, and here no more are opened.

@@ -26,7 +26,7 @@ use crate::server::connection::Connection;
 use crate::server::hosts::Attempt;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 use crate::server::{close, permits};
-use crate::upgrade::give::made_for;
+use crate::upgrade::give::{self, made_for};
 use crate::upgrade::held::PoolName;
 use crate::upgrade::moved::{Held, Moved, MovedClient, MovedPool, MovedServer};
 use crate::workers::client_counts;
@@ -62,7 +62,7 @@ pub(crate) fn inherited_pool(core: &mut Core, now: Time, database: &str, user: &
     Some(create::pool_of(core, database, &config, user, now))
 }
 
-pub(crate) fn inherit_pool(core: &mut Core, now: Time, moved: MovedPool) {
+pub(crate) fn inherit_pool<I: Io>(core: &mut Core, now: Time, moved: MovedPool, io: &mut I) {
     let Some(ix) = inherited_pool(core, now, &moved.database, &moved.user) else { return };
     let table = &core.sessions.params;
     let slot = core.pools.get_mut(ix);
@@ -76,6 +76,10 @@ pub(crate) fn inherit_pool(core: &mut Core, now: Time, moved: MovedPool) {
         slot.set_welcome(Some(Welcome { params: Arc::new(params), reported }));
         // Only a server that has logged in reports something.
         slot.failures.succeed();
+    }
+    if core.upgrade.is_giving() {
+        // The next process needs it before the pool's servers, which may not have come yet.
+        give::give_pool(core.pools.get(ix), io);
     }
 }
 
@@ -151,7 +155,7 @@ pub(crate) fn inherit_client<I: Io>(core: &mut Core, now: Time, moved: MovedClie
 /// Something comes.
 pub(crate) fn inherit<I: Io>(core: &mut Core, now: Time, value: &[u8], socket: Option<Peer>, io: &mut I) {
     match (Moved::read(value), socket) {
-        (Some(Moved::Pool(pool)), _) => inherit_pool(core, now, *pool),
+        (Some(Moved::Pool(pool)), _) => inherit_pool(core, now, *pool, io),
         (Some(Moved::Held(held)), _) => held_elsewhere(core, held),
         (Some(Moved::Server(server)), Some(peer)) => inherit_server(core, now, *server, peer, io),
         (Some(Moved::Client(client)), Some(peer)) => inherit_client(core, now, *client, peer, io),

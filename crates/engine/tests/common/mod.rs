@@ -46,6 +46,8 @@ pub(crate) struct Port {
     lookups: usize,
     pub(crate) answers: Vec<(u64, Response)>,
     pub(crate) messages: VecDeque<(WorkerId, Message, Option<Peer>)>,
+    /// What was given to another process.
+    pub(crate) given: Vec<(Vec<u8>, Option<Peer>)>,
     /// The lines of the log, where a test wants them.
     pub(crate) logged: Option<Vec<String>>,
 }
@@ -127,6 +129,10 @@ impl Io for Port {
     }
     fn answer(&mut self, number: u64, response: Response) {
         self.answers.push((number, response));
+    }
+    fn hand_over(&mut self, _: u64, value: Vec<u8>, socket: Option<Peer>) {
+        socket.into_iter().for_each(|peer| self.end(peer));
+        self.given.push((value, socket));
     }
     fn vacated(&mut self) {
         self.asked.push(Asked::Vacated);
@@ -386,6 +392,11 @@ impl World {
         put_front::startup(&mut startup, &[("user", user), ("database", database)], 0);
         self.bytes(peer, &startup);
         peer
+    }
+
+    /// A socket that comes from another process, under its handle here.
+    pub(crate) fn arrived_socket(&mut self) -> Peer {
+        self.port.peer()
     }
 
     /// A client that is ready; what it received so far is dropped.

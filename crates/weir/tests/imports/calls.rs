@@ -39,10 +39,9 @@ fn methods(code: &str) -> Methods {
     let mut at = 0;
     while at < tokens.len() {
         at += 1;
-        if tokens[at - 1] != "impl"
-            || at < 2
-            || !matches!(tokens[at - 2].as_str(), "}" | ";" | "]" | "unsafe") && at > 1
-        {
+        // Not `impl Trait` in a type.
+        let is_item = at < 2 || matches!(tokens[at - 2].as_str(), "}" | ";" | "]" | "unsafe");
+        if tokens[at - 1] != "impl" || !is_item {
             continue;
         }
         let Some(open) = tokens[at..].iter().position(|token| token == "{").map(|open| at + open) else { break };
