@@ -45,5 +45,6 @@ case $target in
 demo) selection=(-p weir -p weir-demo -p weir-pglocal) ;;
 *) selection=(--workspace --features "weir-tests/postgres weir-lab/servers") ;;
 esac
-output=$(cargo build --quiet "${selection[@]}" --bin weir-pglocal 2>&1) || { echo "$output" >&2; exit 1; }
+echo "Building the program that finds PostgreSQL, a part of the build:"
+cargo build "${selection[@]}" --bin weir-pglocal || exit 1
 "$(scripts/target.sh)/debug/weir-pglocal" "${yes[@]}" "make $target"

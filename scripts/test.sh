@@ -169,8 +169,8 @@ status=0
 scripts/needs.sh "$target" "${yes[@]}" || status=$?
 # 3: PostgreSQL can't run here, and has said why.
 case $status in 0) servers=yes ;; 3) servers=no ;; *) exit "$status" ;; esac
-# Some tests call psql and pgbench; where PostgreSQL was downloaded, they lie beside the server.
-[ "$servers" = no ] || PATH="$PATH:$("$(scripts/target.sh)/debug/weir-pglocal" --folder)"
+# Some tests call psql and pgbench: those beside the server. A `psql` of Debian's may be a wrapper that finds no client.
+[ "$servers" = no ] || PATH="$("$(scripts/target.sh)/debug/weir-pglocal" --folder):$PATH"
 
 # Every build chooses the same packages and features: of a package alone, libraries would have other features, and be
 # built once more.
@@ -214,7 +214,14 @@ if [ "$ci" = yes ]; then
     cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
     step "Formatting" cargo fmt --all --check -- --color never
 fi
-step "Build" cargo test --no-run "${real[@]}"
+# What is not run is not built.
+selection=()
+if [ "$ci" = no ]; then
+    selection=(--lib --bins "${small[@]}")
+    [ "$servers" = no ] || selection+=(--test=postgres)
+fi
+step "Build" cargo test --no-run "${real[@]}" "${selection[@]}"
+step "Build of the programs" cargo build "${real[@]}" --bin weir --bin weir-sim --bin weir-pglocal
 WEIR_BIN=$(realpath "$(scripts/target.sh)")/debug/weir
 export WEIR_BIN
 

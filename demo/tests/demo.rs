@@ -1,6 +1,7 @@
 //! The demo from the outside: it tells its story without a terminal, and leaves nothing behind however it ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
@@ -17,18 +18,47 @@ const SOON: Duration = Duration::from_secs(30);
 /// The beginning of the last line; what follows depends on whether PostgreSQL was downloaded.
 const ENDED: &str = "Stopped. Server, pooler and folder are gone;";
 
-fn start(arguments: &[&str]) -> Child {
+/// A demo, which ends with its test, also with one that fails.
+struct Demo(Child);
+
+impl Deref for Demo {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Demo {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        // The caretaker clears up what it leaves.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn demo(arguments: &[&str]) -> Command {
     let mut command = Command::new(weir_tests::weir_binary());
     command.arg("demo").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().unwrap()
+    command
+}
+
+fn start(arguments: &[&str]) -> Demo {
+    Demo(demo(arguments).spawn().unwrap())
 }
 
 /// The same, as a shell starts it: `before` comes before the command, `behind` after it.
-fn start_by_shell(before: &str, arguments: &[&str], behind: &str) -> Child {
+fn start_by_shell(before: &str, arguments: &[&str], behind: &str) -> Demo {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{before} exec \"$0\" demo \"$@\" {behind}")]).arg(weir_tests::weir_binary());
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().unwrap()
+    Demo(command.spawn().unwrap())
 }
 
 /// Reads the story up to its first live line; returns it, its folder, and the reader, which keeps the pipe open.
@@ -70,7 +100,7 @@ fn is_gone_soon(folder: &Path) -> bool {
 #[test]
 fn the_story_is_told_without_a_terminal() {
     let _alone = ALONE.lock();
-    let output = start(&["--seconds", "2"]).wait_with_output().unwrap();
+    let output = demo(&["--seconds", "2"]).output().unwrap();
     let story = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{story}{}", String::from_utf8_lossy(&output.stderr));
     for said in [
@@ -192,10 +222,15 @@ fn the_end_of_the_terminal_ends_a_demo_whose_leader_waits_for_it() {
         weir_tests::skipped("the demo whose terminal ends: there is no program `script`");
         return;
     }
+    if weir_pglocal::is_ignored(Signal::SIGHUP) {
+        weir_tests::skipped("the demo whose terminal ends: HUP is ignored here, as under nohup");
+        return;
+    }
     let leader = format!("exec sh -c \"trap : HUP; '{}' demo --seconds 600; :\"", weir_tests::weir_binary().display());
     let mut terminal = Command::new("script");
     terminal.args(["--quiet", "--return", "--command", &leader, "/dev/null"]).env("NO_COLOR", "1");
-    let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut terminal = Demo(terminal.spawn().unwrap());
     let (_, folder, _reader) = until_live(&mut terminal);
     assert!(processes_of(&folder) > 1);
     send_signal(terminal.id(), Signal::SIGKILL);

@@ -7,6 +7,7 @@ use weir_base::{OnDirty, Peer, PoolMode, Span, Time, WorkerId};
 use weir_engine::Message;
 use weir_engine::port::{Answer, Signal};
 
+use crate::cancel_requests::CancelRequests;
 use crate::check::{Checker, Violation};
 use crate::conditions::Conditions;
 use crate::io::Handoff;
@@ -85,6 +86,7 @@ pub(crate) struct Context {
     /// The longest batch with a statement that is stored, in bytes: a server is sent it whole.
     pub(crate) longest_stored: usize,
     pub(crate) refused: Refused,
+    pub(crate) cancel_requests: CancelRequests,
     /// The ends of clients that have logged in.
     logged_in: Vec<End>,
 }
@@ -140,6 +142,10 @@ pub struct Counts {
     pub logins: u64,
     /// Cancels that stopped a query.
     pub cancelled: u64,
+    /// Cancel requests that had a query to stop when they came to the pooler, in runs without faults.
+    pub cancels_due: u64,
+    /// Refusals by the pooler whose cause the client could read.
+    pub refused: u64,
     /// Client sessions that a fault or the pooler ended.
     pub broken: u64,
     /// Events of the simulated world.
@@ -154,6 +160,8 @@ impl Counts {
         self.replies += other.replies;
         self.logins += other.logins;
         self.cancelled += other.cancelled;
+        self.cancels_due += other.cancels_due;
+        self.refused += other.refused;
         self.broken += other.broken;
         self.events += other.events;
     }
@@ -173,6 +181,7 @@ impl Context {
             affected: Affected::default(),
             longest_stored: 0,
             refused: Refused::default(),
+            cancel_requests: CancelRequests::default(),
             logged_in: Vec::new(),
         }
     }
@@ -186,6 +195,7 @@ impl Context {
 
     /// A client writes no more, which counts as logged out.
     pub(crate) fn left(&mut self, end: End) {
+        self.cancel_requests.closed(self.now(), end);
         self.logged_in.retain(|other| *other != end);
     }
 
@@ -245,10 +255,12 @@ impl Context {
     }
 
     pub(crate) fn close(&mut self, end: End) {
+        self.cancel_requests.closed(self.now(), end);
         self.net.close(&mut self.queue, end);
     }
 
     pub(crate) fn abort(&mut self, end: End) {
+        self.cancel_requests.closed(self.now(), end);
         self.net.abort(&mut self.queue, end);
     }
 

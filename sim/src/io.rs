@@ -286,14 +286,15 @@ impl<'a> SimIo<'a> {
         Target { host: Host::Ip(address), port: to.port }
     }
 
-    /// Counts the refusal that a log line reports. A fatal error without a log line came from the server.
+    /// Counts the refusal that a log line reports. A fatal error without such a line came from the server.
     fn note_refusal(&mut self, text: &str) {
-        self.ctx.refused.logged(text);
-        let Some((to, (class, message))) = self.fatal.take() else { return };
-        if text.strip_prefix(LOGGED) != Some(&*message) {
+        let Some(logged) = text.strip_prefix(LOGGED) else { return };
+        self.ctx.refused.logged();
+        let Some((to, (class, message))) = self.fatal.take().filter(|(_, (_, message))| message == logged) else {
             return;
-        }
+        };
         self.ctx.refused.count(class);
+        self.ctx.counts.refused += 1;
         if names_an_away_server(&message) {
             self.ctx.violated(Checker::AwayServersAreWaitedFor, || format!("a client got the error {message:?}"));
         }
@@ -468,15 +469,16 @@ impl Io for SimIo<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::Violation;
     use crate::conditions::Conditions;
     use crate::context::Rules;
+    use crate::message::put_error;
+    use crate::refused::Refused;
     use crate::trace::Detail;
 
     const PEER: Peer = Peer::new(0, 1);
 
-    /// The violation found in one input, in a context whose only socket is `PEER`.
-    fn iteration(act: impl FnOnce(&mut SimIo<'_>)) -> Option<Violation> {
+    /// A context after one input; its only socket is `PEER`.
+    fn context(act: impl FnOnce(&mut SimIo<'_>)) -> Context {
         let mut ctx = Context::new(Rules::default(), Conditions::calm(), Rng::new(1), Detail::Protocol);
         let near = ctx.connect(Owner::None, Address::Pooler);
         let end = ctx.net.accept(near.conn, Owner::Engine(0, PEER));
@@ -486,11 +488,11 @@ mod tests {
         let mut io = SimIo::new(0, &mut ctx, &mut sockets, b"input");
         act(&mut io);
         io.finish();
-        ctx.violation
+        ctx
     }
 
     fn checker(act: impl FnOnce(&mut SimIo<'_>)) -> Option<Checker> {
-        iteration(act).map(|violation| violation.checker)
+        context(act).violation.map(|violation| violation.checker)
     }
 
     #[test]
@@ -503,6 +505,24 @@ mod tests {
             io.close(PEER);
         };
         assert_eq!(checker(ordinary), None);
+    }
+
+    #[test]
+    fn a_refusal_is_counted_whatever_is_logged_before_it() {
+        let mut refusal = Vec::new();
+        put_error(&mut refusal, "FATAL", "57014", "query_wait_timeout");
+        let count = |lines: &[&str]| {
+            context(|io| {
+                io.send(PEER, &refusal);
+                lines.iter().for_each(|line| io.log(Level::Warning, About::Process, format_args!("{line}")));
+            })
+            .refused
+        };
+        let mut counted = Refused::default();
+        counted.count(Class::PoolFull);
+        counted.logged();
+        assert_eq!(count(&["closing because: query_wait_timeout", "pooler error: query_wait_timeout"]), counted);
+        assert_eq!(count(&["closing because: query_wait_timeout"]), Refused::default(), "it is the server's");
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Waits {
     pub(crate) fn observe(&mut self, worker: usize, engine: &Engine, now: Time) -> Option<Violation> {
         let mut found = None;
         self.at(worker).for_each(|at| at.seen = false);
-        for queue in engine.pool_queues() {
+        for queue in engine.inspect().pool_queues() {
             let pool = self.pools.entry((Arc::clone(queue.database), Arc::clone(queue.user))).or_default();
             if pool.at.len() <= worker {
                 pool.at.resize(worker + 1, AtWorker::default());
@@ -103,7 +103,7 @@ impl Waits {
             if head.map(|head| (head.client, head.waits)) != queue.head {
                 pool.at[worker].follows(queue.head, now);
                 pool.passed_over.retain(|passed| passed.worker != worker);
-                if let Some(head) = head.filter(|head| engine.is_served(head.client)) {
+                if let Some(head) = head.filter(|head| engine.inspect().is_served(head.client)) {
                     pool.pass_over(worker, head, now);
                 }
             }

@@ -5,6 +5,7 @@
 //! the pooler. Such a run must always pass, so a failure with the pooler is the pooler's.
 
 mod budget;
+mod cancel_requests;
 mod check;
 mod client;
 mod conditions;

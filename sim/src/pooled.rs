@@ -192,6 +192,8 @@ fn limits(rng: &mut Rng, faulty: bool) -> Limits {
         server_round_robin: rng.chance(300),
         connects_per_second: *rng.pick(&[1_000, 100, 20]),
         query_wait_timeout: Span::ZERO,
+        // It ends waits that a checker expects to go on.
+        first_server_timeout: Span::ZERO,
         query_wait_notify: *rng.pick(&[Span::ZERO, Span::from_millis(1), Span::from_secs(5)]),
         // A hostile server may swallow a cancel.
         cancel_wait_timeout: *rng.pick(&[Span::from_millis(200), Span::from_secs(1), Span::from_secs(10)]),

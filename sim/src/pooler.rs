@@ -350,9 +350,9 @@ impl Pooler {
     fn probe(&mut self, ctx: &mut Context, worker: usize) {
         let node = &mut self.nodes[worker];
         if node.rng.chance(30) {
-            node.engine.check();
+            node.engine.inspect().check();
             self.check_refusals(ctx);
-            let inside = self.nodes.iter().flat_map(|node| node.engine.inside());
+            let inside = self.nodes.iter().flat_map(|node| node.engine.inspect().inside());
             if let Some(what) = broken_client_limit(inside, &self.shared.config) {
                 ctx.violated(Checker::LimitsHold, || what);
             }
@@ -425,7 +425,7 @@ impl Pooler {
     /// Compares refusals as sent to clients with the engines' counters.
     fn check_refusals(&self, ctx: &mut Context) {
         let mut counted = Refusals::default();
-        self.nodes.iter().for_each(|node| counted.add(&node.engine.refusals()));
+        self.nodes.iter().for_each(|node| counted.add(&node.engine.inspect().refusals()));
         if let Some(what) = ctx.refused.differs(&counted) {
             ctx.violated(Checker::RefusalsAreCounted, || what);
         }

@@ -134,8 +134,7 @@ impl Scenario {
         // Two connections, a message on each, and the server's own delay.
         let latency = 4 * self.conditions.latency.1;
         let delay = latency + 2 * self.behaviour.slow_cancel;
-        let whole = self.conditions.trickle == 0;
-        let cancel_run = CancelRun { delay, latency: whole.then_some(10 * latency) };
+        let cancel_run = CancelRun { delay };
         for client in &mut self.clients {
             client.cancel_run = Some(cancel_run);
         }

@@ -194,8 +194,22 @@ impl World {
                 SocketEvent::Ending => {}
                 _ => self.postgres.gone(&mut self.ctx, number),
             },
-            Owner::Engine(worker, peer) => self.pooler.socket_event(&mut self.ctx, worker, peer, &event, bytes),
+            Owner::Engine(worker, peer) => {
+                if event == SocketEvent::Bytes {
+                    self.cancel_arrived(end.peer());
+                }
+                self.pooler.socket_event(&mut self.ctx, worker, peer, &event, bytes);
+            }
             Owner::None => {}
+        }
+    }
+
+    /// The pooler reads what was sent from this end: the end of a cancel request, perhaps.
+    fn cancel_arrived(&mut self, end: End) {
+        let Owner::Canceller(number) = self.ctx.net.owner(end) else { return };
+        let (written, read) = self.ctx.net.progress(end);
+        if let Some(client) = self.clients[number as usize - 1].as_mut().filter(|_| written == read) {
+            client.cancel_arrived(&mut self.ctx, end);
         }
     }
 

@@ -144,7 +144,7 @@ pub(crate) const DDL: [&str; 34] = [
 ];
 
 /// Several statements in one text.
-pub(crate) const MANY: [&str; 18] = [
+pub(crate) const MANY: [&str; 24] = [
     "SELECT 1; SELECT 2",
     "SELECT 1; SELECT 1/0; SELECT 2",
     ";;",
@@ -163,10 +163,16 @@ pub(crate) const MANY: [&str; 18] = [
     "SELECT 1; SAVEPOINT s",
     "COPY (SELECT generate_series(1, 3)) TO STDOUT; SELECT 'after'",
     "SET CONSTRAINTS ALL IMMEDIATE; INSERT INTO @.child VALUES (98, 'x')",
+    "RESET ALL; SHOW TimeZone; SHOW DateStyle",
+    "RESET TimeZone; SHOW TimeZone; SELECT 1/0",
+    "SET TimeZone = 'UTC'; SET TimeZone TO DEFAULT; SHOW TimeZone; UNLISTEN nobody",
+    "RESET application_name; COMMIT; SHOW application_name; SELECT 1/0",
+    "SET LOCAL DateStyle TO DEFAULT; SHOW DateStyle",
+    "SELECT E'\\';'; RESET IntervalStyle; SELECT interval '1 day'",
 ];
 
 /// The same with transaction blocks in them.
-pub(crate) const MANY_BLOCKS: [&str; 7] = [
+pub(crate) const MANY_BLOCKS: [&str; 9] = [
     "BEGIN; INSERT INTO @.t (a) VALUES (60); COMMIT",
     "BEGIN; INSERT INTO @.t (a) VALUES (61); SELECT 1/0; COMMIT",
     "INSERT INTO @.t (a) VALUES (62); BEGIN; SELECT 1/0",
@@ -174,6 +180,8 @@ pub(crate) const MANY_BLOCKS: [&str; 7] = [
     "BEGIN; SAVEPOINT a; INSERT INTO @.t (id) VALUES (1)",
     "SELECT 1; BEGIN; SELECT 2; ROLLBACK; SELECT 3",
     "BEGIN; INSERT INTO @.child VALUES (97, 'deferred'); COMMIT; SELECT 'not reached'",
+    "BEGIN; SET LOCAL TimeZone = 'UTC'; SET LOCAL TIME ZONE DEFAULT; SHOW TimeZone; COMMIT; SHOW TimeZone",
+    "BEGIN; RESET ALL; SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; SHOW TimeZone; ROLLBACK; SHOW TimeZone",
 ];
 
 /// Changes of parameters that follow the client in every mode.

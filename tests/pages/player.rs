@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use weir_pglocal::{Account, Auth, Caretaker, Options, Server, TempFolder};
 use weir_tests::weir_binary;
 
-/// How long all blocks of a test may take, packages included.
-const SECONDS: &str = "540";
+/// After this long for each page, packages included, the pages of a test are given up as stuck.
+const SECONDS: usize = 900;
 
 /// A block of a page.
 struct Block {
@@ -66,7 +66,8 @@ impl Scene {
         let script = self.folder.path().join("script");
         fs::write(&script, self.script(&blocks, &outputs)).expect("a file in our folder");
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=5", SECONDS, "bash"]).arg(&script).current_dir("/");
+        let seconds = SECONDS * pages.len();
+        command.args(["--kill-after=5", &seconds.to_string(), "bash"]).arg(&script).current_dir("/");
         command.env("PATH", self.path()).env("HOME", self.folder.path()).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
         // Java takes the home of the user, whatever HOME is. Prisma's engine for migrations is in no package.
         command.env("MAVEN_OPTS", format!("-Duser.home={}", self.folder.path().display()));
@@ -86,11 +87,12 @@ impl Scene {
             blocks.iter().enumerate().filter_map(|(n, block)| fault(block, n, &outputs)).collect();
         let logs = Scene::logs(&blocks, &outputs);
         self.caretaker.clear();
-        assert!(faults.is_empty(), "{}\n\n{logs}", faults.join("\n\n"));
-        assert!(
-            status.success(),
-            "the pages ran for more than {SECONDS} s, or the last block ended the shell: {status}"
-        );
+        let ended = if status.success() {
+            String::new()
+        } else {
+            format!("the pages ran for more than {seconds} s, or a block ended the shell: {status}\n\n")
+        };
+        assert!(faults.is_empty() && status.success(), "{ended}{}\n\n{logs}", faults.join("\n\n"));
     }
 
     /// The blocks of a page that are to be run, with this test's ports.

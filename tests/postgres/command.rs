@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::process::{Command, Output};
 
 use weir_pglocal::TempFolder;
-use weir_tests::{Mode, Postgres, Setup, users, weir_binary};
+use weir_tests::{Mode, Postgres, Setup, Site, users, weir_binary};
 
 /// Runs a weir command that ends by itself; one that serves instead is stopped after a while: status 124.
 fn run(arguments: &[&str]) -> Output {
@@ -69,6 +69,26 @@ fn a_port_in_use_is_reported_and_nothing_starts() {
 }
 
 #[test]
+fn check_warns_of_a_port_in_use_and_not_of_a_weir_that_serves_the_file() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let folder = TempFolder::new().unwrap();
+    let file = folder.path().join("weir.toml");
+    fs::write(&file, format!("[listen]\nport = {port}\n{START}user = \"app\"\n")).unwrap();
+    let checked = run(&["check", file.to_str().unwrap()]);
+    let printed = String::from_utf8(checked.stdout).unwrap();
+    let named =
+        format!("(process {}) listens on 127.0.0.1:{port} now; stop it, or set another port", std::process::id());
+    assert!(printed.contains("weir.toml:2: ") && printed.contains(&named), "{printed}");
+    assert!(printed.contains("can be served, with ") && checked.status.success(), "{printed}");
+
+    let site = Site::transaction(1);
+    let checked = run(&["check", site.weir().folder().join("weir.toml").to_str().unwrap()]);
+    let printed = String::from_utf8(checked.stdout).unwrap();
+    assert!(!printed.contains("now; stop it"), "{printed}");
+}
+
+#[test]
 fn a_wrong_command_line_exits_with_2() {
     for arguments in [&["serve"][..], &["fly"], &["serve", "a", "b"], &["--no-such-flag"]] {
         let output = run(arguments);
@@ -109,4 +129,11 @@ fn check_prints_the_configuration_and_tries_the_servers_on_request() {
     assert_eq!(status, Some(1), "{printed}");
     assert!(printed.contains("password authentication failed"), "{printed}");
     assert!(!printed.contains("secret\""), "no password is shown: {printed}");
+    // What a client's login provides is not here, and the pool can be served.
+    let stored = "SELECT rolpassword FROM pg_authid WHERE rolname = 'app'";
+    let verifier = database.postgres().superuser("postgres").value(stored).unwrap().expect("a secret");
+    let setup = Setup::new(Mode::Transaction).no_server_user().secret("app", &verifier).pool("user = \"app\"");
+    let (status, printed) = check(setup, &["--connect"]);
+    assert_eq!(status, Some(0), "{printed}");
+    assert!(printed.contains("the pool has it when this user has logged in to Weir as a client"), "{printed}");
 }

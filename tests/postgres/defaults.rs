@@ -190,3 +190,74 @@ fn a_reset_returns_to_what_the_client_asked_for_at_its_login() {
         }
     }
 }
+
+/// Texts that reset what their client asked for, and then read it.
+const READ_AFTER_RESET: [&str; 30] = [
+    "RESET ALL; SHOW TimeZone",
+    "RESET ALL;; ;SHOW DateStyle;;",
+    "/* c */ RESET ALL -- x\n; SHOW TimeZone",
+    "RESET TimeZone; SHOW TimeZone; SELECT 1",
+    "RESET \"TimeZone\"; SHOW TimeZone",
+    "SET TimeZone TO DEFAULT; SHOW TimeZone",
+    "SET SESSION TIME ZONE LOCAL; SHOW TimeZone",
+    "SET TIME ZONE DEFAULT; SELECT current_setting('TimeZone')",
+    "SET TimeZone = 'UTC'; RESET TimeZone; SHOW TimeZone",
+    "SET NAMES DEFAULT; SHOW client_encoding",
+    "RESET search_path; SHOW search_path; SELECT current_schemas(false)::text",
+    "RESET application_name; SHOW application_name; RESET statement_timeout; SHOW statement_timeout",
+    "RESET IntervalStyle; SELECT interval '1 day 2 hours'",
+    "RESET extra_float_digits; SELECT 0.1::float8 + 0.2::float8",
+    "RESET bytea_output; SELECT '\\x00'::bytea",
+    "RESET ALL; RESET ALL; SHOW TimeZone; RESET ALL",
+    "UNLISTEN x; RESET TimeZone; UNLISTEN y; SHOW TimeZone",
+    "SELECT E'\\';'; RESET TimeZone; SHOW TimeZone",
+    "SELECT ';RESET ALL;'; SHOW TimeZone",
+    "BEGIN; RESET ALL; SHOW DateStyle; ROLLBACK; SHOW DateStyle",
+    "BEGIN; SET LOCAL TimeZone TO DEFAULT; SHOW TimeZone; COMMIT; SHOW TimeZone",
+    "BEGIN; SET LOCAL TimeZone = 'UTC'; SET LOCAL TimeZone = DEFAULT; SHOW TimeZone; COMMIT",
+    "BEGIN; RESET ALL; SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; SHOW transaction_isolation; COMMIT",
+    "BEGIN; SAVEPOINT a; SET TimeZone = 'UTC'; ROLLBACK TO a; RESET TimeZone; SHOW TimeZone; COMMIT",
+    "BEGIN READ ONLY; RESET ALL; SHOW TimeZone; COMMIT",
+    "SELECT 1; RESET ALL; SELECT 1/0; SHOW TimeZone",
+    "RESET ALL; COMMIT; SELECT 1/0; SHOW TimeZone",
+    "RESET ALL; COPY (SELECT current_setting('TimeZone')) TO STDOUT",
+    "RESET work_mem; SHOW work_mem; DISCARD PLANS",
+    "DISCARD ALL; SELECT 1",
+];
+
+/// The same as pipelines, a statement each.
+const PIPELINES: [&[&str]; 8] = [
+    &["RESET TimeZone", "SHOW TimeZone"],
+    &["RESET ALL", "SHOW DateStyle", "SHOW TimeZone", "SHOW statement_timeout"],
+    &["SET TimeZone TO DEFAULT", "SHOW TimeZone"],
+    &["BEGIN", "SET LOCAL TimeZone TO DEFAULT", "SHOW TimeZone", "COMMIT", "SHOW TimeZone"],
+    &["SET TimeZone = 'UTC'", "RESET ALL", "SHOW TimeZone", "SELECT 1/0"],
+    &["DISCARD ALL", "SHOW TimeZone", "SELECT 1/0"],
+    &["BEGIN", "RESET ALL", "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SHOW TimeZone", "ROLLBACK"],
+    &["RESET search_path", "SHOW search_path", "RESET search_path", "SELECT current_schemas(false)::text"],
+];
+
+#[test]
+fn what_follows_a_reset_in_the_same_text_or_pipeline_sees_what_the_client_asked_for() {
+    let texts = READ_AFTER_RESET.map(|text| Batch::new().query(text));
+    let pipeline =
+        |statements: &&[&str]| statements.iter().fold(Batch::new(), |batch, text| batch.run(text, &[])).sync();
+    let batches: Vec<Batch> = texts.into_iter().chain(PIPELINES.iter().map(pipeline)).collect();
+    let direct = Site::direct();
+    let pools = [Site::transaction(1), Site::session(2)];
+    let play = |site: &Site, batch: &Batch| {
+        let (mut client, mut bystander) = (asking(site), site.connect());
+        bystander.query("SELECT 1").unwrap();
+        let mut seen = ask(&mut client, batch, 1);
+        client.query("ROLLBACK").unwrap();
+        bystander.query("SELECT 1").unwrap();
+        seen.extend(values(&mut client));
+        (seen, values(&mut bystander))
+    };
+    for batch in &batches {
+        let expected = play(&direct, batch);
+        for pool in &pools {
+            assert_eq!(play(pool, batch), expected, "{batch:?}");
+        }
+    }
+}

@@ -23,6 +23,20 @@ everywhere!(
     a_bind_of_many_megabytes_arrives_whole,
 );
 
+#[test]
+fn a_flush_behind_a_sync_keeps_no_server() {
+    let site = Site::transaction(1);
+    let (mut client, mut other) = (site.connect(), site.connect());
+    // As libpq ends a pipeline that has failed.
+    for run in [Batch::new().run("SELECT 1", &[]), Batch::new().run("SELECT 1/0", &[])] {
+        ask(&mut client, &run.clone().sync().flush(), 1);
+        other.query("SELECT 1").unwrap();
+        ask(&mut client, &run.sync(), 1);
+        client.send_bytes(Batch::new().flush().bytes()).unwrap();
+        other.query("SELECT 1").unwrap();
+    }
+}
+
 fn a_query_with_parameters_is_answered_message_by_message(site: &Site) {
     let mut client = site.connect();
     let transcript = ask(&mut client, &Batch::new().run("SELECT $1::int + $2::int AS sum", &["40", "2"]).sync(), 1);

@@ -184,3 +184,38 @@ fn the_memory_of_the_process_stays_below_the_sum_of_its_bounds() {
     drop(holders);
     eventually("all of it is free", || if held(&site) < 2_000 { Ok(()) } else { Err(held(&site)) });
 }
+
+/// What may stay of a flood, in KiB: texts and keys that are kept for the next client, and tables.
+const STAYS: u64 = 6 << 10;
+
+type Flood<'a> = &'a dyn Fn(&mut Connection);
+
+#[test]
+fn the_memory_of_a_flood_is_returned_to_the_system() {
+    let site = Site::with(setup(), Mode::Transaction);
+    let mut other = connect(&site, &users::OTHER);
+    other.query("SELECT 1").unwrap();
+    let large = |client: &mut Connection| {
+        (0..2).for_each(|number| assert!(prepares(client, &format!("s{number}"), &text(12 << 20, number))));
+    };
+    let many = |client: &mut Connection| {
+        for number in 0..9_000 {
+            assert!(prepares(client, &format!("s{number}"), &text(2_000, number)));
+        }
+    };
+    let unnamed = |client: &mut Connection| {
+        (0..20).for_each(|number| assert!(prepares(client, "", &text(900_000, number))));
+    };
+    let floods: [(&str, Flood<'_>); 3] =
+        [("two large statements", &large), ("many statements", &many), ("unnamed statements", &unnamed)];
+    for (what, flood) in floods {
+        let before = site.weir().memory().now;
+        let mut client = connect(&site, &users::APP);
+        flood(&mut client);
+        drop(client);
+        eventually(what, || {
+            let kept = site.weir().memory().now.saturating_sub(before);
+            if kept <= STAYS { Ok(()) } else { Err(format!("{kept} KiB are kept after {what}")) }
+        });
+    }
+}

@@ -208,7 +208,7 @@ fn nor_does_it_where_the_pool_is_spread_over_workers() {
 #[test]
 fn a_client_that_comes_while_postgresql_is_down_waits_and_is_served() {
     let postgres = Postgres::private();
-    let site = Site::on(&postgres, setup(3), Mode::Transaction);
+    let site = Site::on(&postgres, setup(3).pool("first_server_timeout = \"60s\""), Mode::Transaction);
     postgres.server().kill9();
     thread::scope(|scope| {
         let client = scope.spawn(|| site.connect().value("SELECT 'waited'"));
@@ -217,6 +217,24 @@ fn a_client_that_comes_while_postgresql_is_down_waits_and_is_served() {
         postgres.server().start_again().unwrap();
         assert_eq!(client.join().unwrap().unwrap().as_deref(), Some("waited"));
     });
+}
+
+#[test]
+fn a_client_of_a_pool_that_never_had_a_server_gets_the_reason_and_then_a_server_once_it_is_there() {
+    let postgres = Postgres::private();
+    let site = Site::on(&postgres, setup(3).pool("first_server_timeout = \"1s\""), Mode::Transaction);
+    postgres.server().kill9();
+    let error = Connection::connect(&site.params()).unwrap_err();
+    let reported = error.server().unwrap_or_else(|| panic!("{error}"));
+    assert_eq!(reported.sqlstate, "08006", "{reported:?}");
+    assert!(reported.message.contains("Connection refused"), "{reported:?}");
+    assert!(reported.detail.as_ref().is_some_and(|detail| detail.contains("for pool \"app\"")), "{reported:?}");
+    assert!(
+        reported.hint.as_ref().is_some_and(|hint| hint.starts_with("Start PostgreSQL, or correct")),
+        "{reported:?}"
+    );
+    postgres.server().start_again().unwrap();
+    recovers(&site);
 }
 
 #[test]

@@ -231,6 +231,55 @@ fn who_comes_after_a_change_past_the_pool_gets_no_error_for_it() {
     }
 }
 
+/// The same in blocks, and by a long Bind.
+fn come_later_in_a_block(site: &Site, begin: &str, length: usize) -> Vec<String> {
+    let change = &Change {
+        what: "",
+        before: "CREATE TABLE t (id int); INSERT INTO t VALUES (1)",
+        statement: "SELECT *, length($1::text) FROM t",
+        values: &[""],
+        change: "ALTER TABLE t ADD COLUMN more int DEFAULT 5",
+    };
+    let long = "v".repeat(length);
+    let run = || Batch::new().bind("", "f", &[&long]).execute("", 0);
+    let mut seen = Vec::new();
+    // The statement is prepared before the block, in it, or in one piece with its first use.
+    for way in 0..3 {
+        site.connect().query_all(CLEAR).unwrap();
+        site.connect().query_all(change.before).unwrap();
+        let mut old = site.connect();
+        ask(&mut old, &Uses::Once.prepare(change), 1);
+        ask(&mut old, &Uses::Once.run(change), 1);
+        past_the_pool(site).query_all(change.change).unwrap();
+        let mut new = site.connect();
+        let parse = || Batch::new().parse("f", change.statement).describe_statement("f");
+        let mut batches = vec![Batch::new().query(begin)];
+        match way {
+            0 => batches.insert(0, parse().sync()),
+            1 => batches.push(parse().sync()),
+            _ => {}
+        }
+        batches.push(if way == 2 {
+            parse().flush().bind("", "f", &[&long]).execute("", 0).sync()
+        } else {
+            run().sync()
+        });
+        batches.extend([run().sync(), Batch::new().query("COMMIT")]);
+        batches.iter().for_each(|batch| seen.extend(ask(&mut new, batch, 1)));
+    }
+    seen
+}
+
+#[test]
+fn who_comes_after_a_change_past_the_pool_gets_no_error_in_a_block_either() {
+    let (direct, pooled) = (Site::direct(), Site::transaction(1));
+    for (begin, length) in [("BEGIN", 1), ("begin;", 20_000), ("SELECT 1", 20_000)] {
+        let seen = come_later_in_a_block(&pooled, begin, length);
+        assert_eq!(seen, come_later_in_a_block(&direct, begin, length), "{begin} {length}");
+        assert!(!seen.iter().any(|line| line.starts_with("Error")), "{seen:?}");
+    }
+}
+
 #[test]
 fn a_search_path_of_ones_own_is_not_a_change_for_others() {
     let site = Site::transaction(1);

@@ -28,7 +28,7 @@ impl From<weir_pgclient::Error> for Trouble {
             weir_pgclient::Error::Timeout => Trouble::Stuck("no answer in time".to_owned()),
             weir_pgclient::Error::Closed | weir_pgclient::Error::Io(_) => Trouble::Lost(error.to_string()),
             weir_pgclient::Error::Protocol(text) => Trouble::Wrong(format!("broken protocol: {text}")),
-            weir_pgclient::Error::Login(text) => Trouble::Strange(text),
+            weir_pgclient::Error::Login(_) | weir_pgclient::Error::NoPassword(_) => Trouble::Strange(error.to_string()),
         }
     }
 }

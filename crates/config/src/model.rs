@@ -714,6 +714,8 @@ pub struct Limits {
     pub server_login_retry: Span,
     /// What happens to clients while no server can be reached.
     pub on_server_down: OnServerDown,
+    /// How long a client's login waits for the first server of its pool; zero: as long as a login may take.
+    pub first_server_timeout: Span,
     /// A server unused for longer is checked before it is handed out; zero: at every hand-out.
     pub server_check_delay: Span,
     /// How long a cancel request may wait.

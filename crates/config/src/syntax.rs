@@ -44,6 +44,12 @@ pub(crate) enum Cause {
     Unquoted,
     /// The line's value is text without quotes.
     Bare,
+    /// The line's value is another word for true or false.
+    Switch,
+    /// A comma or a semicolon follows the line's value.
+    Trailing,
+    /// The line has no `=`.
+    NoValue,
     /// Another cause.
     Other,
 }
@@ -56,6 +62,9 @@ impl Cause {
             Cause::Open => Some("what begins in this line must be closed"),
             Cause::Unquoted => Some("add the closing quote"),
             Cause::Bare => Some("quote it, as in name = \"value\""),
+            Cause::Switch => Some("write true or false"),
+            Cause::Trailing => Some("remove it"),
+            Cause::NoValue => Some("write name = value"),
             Cause::Other => None,
         }
     }
@@ -103,6 +112,10 @@ fn reworded(cause: Cause, text: &str, at: usize) -> Option<String> {
         Cause::Twice => Some(format!("\"{key}\" is there twice")),
         Cause::Unquoted => Some(format!("the text of \"{key}\" has no closing quote")),
         Cause::Bare => Some(format!("the value of \"{key}\" has no quotes, and is no number and not true or false")),
+        Cause::Switch => Some(format!("the value of \"{key}\" is no word of TOML")),
+        Cause::Trailing => Some(format!("a comma or semicolon follows the value of \"{key}\"")),
+        // It may be the rest of a secret.
+        Cause::NoValue => Some("the line has no \"=\"".to_owned()),
         Cause::Open | Cause::Other => None,
     }
 }
@@ -127,8 +140,11 @@ impl BrokenLines {
         }
         if is_wrong(line) {
             let cause = match line.split_once('=') {
+                Some(_) if has_trailing(line) => Cause::Trailing,
+                Some((_, value)) if is_switch(value) => Cause::Switch,
                 Some(_) if is_bare(line) => Cause::Bare,
                 Some((_, value)) if is_unclosed(value.trim()) => Cause::Unquoted,
+                None if is_word(line) => Cause::NoValue,
                 _ => cause,
             };
             return Some(BrokenLines { lines: own, cause });
@@ -153,6 +169,23 @@ fn is_wrong(line: &str) -> bool {
 fn is_bare(line: &str) -> bool {
     let value = line.split_once('=').map_or("", |(_, value)| value.trim());
     value.starts_with(|c: char| !"\"'[{#=".contains(c))
+}
+
+/// Whether a line is valid without the comma or semicolon at its end.
+fn has_trailing(line: &str) -> bool {
+    let line = line.trim_end();
+    line.strip_suffix([',', ';']).is_some_and(|line| !is_wrong(line))
+}
+
+/// Whether a value is a word that other formats have for true or false.
+fn is_switch(value: &str) -> bool {
+    let word = value.split('#').next().unwrap_or_default().trim();
+    ["yes", "no", "on", "off", "True", "False", "TRUE", "FALSE"].contains(&word)
+}
+
+/// Whether a line begins with a name.
+fn is_word(line: &str) -> bool {
+    line.trim_start().starts_with(|c: char| c.is_ascii_alphabetic())
 }
 
 /// Whether a value is text in one line without its closing quote.
@@ -254,7 +287,16 @@ mod tests {
         for line in ["host = 127.0.0.1", "type = trust", "mode = session # x", "size = 10k", "log =/var/log"] {
             assert_eq!(cause(line), Cause::Bare, "{line}");
         }
-        for line in ["host = [x", "host =", "host", "a = # x", "host = \"x\" y", "host = \"\"\"x"] {
+        for line in ["yes", "on", "off # x", "True"] {
+            assert_eq!(cause(&format!("log = {line}")), Cause::Switch, "{line}");
+        }
+        for line in ["port = 5432,", "host = \"x\";", "on = true,"] {
+            assert_eq!(cause(line), Cause::Trailing, "{line}");
+        }
+        for line in ["port 6432", "host"] {
+            assert_eq!(cause(line), Cause::NoValue, "{line}");
+        }
+        for line in ["host = [x", "host =", "a = # x", "host = \"x\" y", "host = \"\"\"x"] {
             assert_eq!(cause(line), Cause::Other, "{line}");
         }
         for line in ["host = \"x", "host = 'x", "host = \"a\\\"", "host = \"x # y"] {

@@ -127,12 +127,14 @@ impl Reader<'_> {
         if root.get(name).is_some_and(Item::is_table_like) {
             let known = Section::ALL.map(Section::title).join(", ");
             let near = nearest(name, Section::ALL.map(Section::name));
+            let theirs = ini_section(name);
             // As in [pool.app].
             let inner = root.get(name).and_then(Item::as_table_like).and_then(|table| {
                 table.iter().find(|(_, item)| item.is_table_like()).map(|(inner, _)| format!(".{}", plain(inner)))
             });
             let inner = inner.unwrap_or_default();
-            let hint = near.map_or(format!("there are {known}"), |near| format!("did you mean [{near}{inner}]?"));
+            let near = || near.map(|near| format!("did you mean [{near}{inner}]?"));
+            let hint = theirs.map(str::to_owned).or_else(near).unwrap_or_else(|| format!("there are {known}"));
             return Err(self.error(line, &format!("unknown section [{}{inner}]", plain(name)), Some(hint)));
         }
         let hint =
@@ -275,12 +277,16 @@ impl Reader<'_> {
 
     fn pools(&mut self, table: &dyn TableLike, config: &Config) -> Vec<PoolText> {
         let mut pools = Vec::new();
+        self.pool_without_name(table);
         for (name, item) in table.iter() {
             if self.found.is_full() {
                 break;
             }
             let line = self.key_line(table, name);
             let Some(keys) = item.as_table_like() else {
+                if Section::Pool.find(name).is_some() {
+                    continue;
+                }
                 let hint = wrong_section(name, Some(Section::Pool));
                 let hint =
                     hint.unwrap_or_else(|| "write [pools.NAME] on a line of its own, and its keys below it".into());
@@ -292,6 +298,15 @@ impl Reader<'_> {
             pools.push(self.pool(name, keys, config));
         }
         pools
+    }
+
+    /// Settings of a pool directly in `[pools]`: one mistake, however many there are.
+    fn pool_without_name(&mut self, table: &dyn TableLike) {
+        let is_setting = |(name, item): &(&str, &Item)| !item.is_table_like() && Section::Pool.find(name).is_some();
+        let Some((name, _)) = table.iter().find(is_setting) else { return };
+        let line = self.key_line(table, name);
+        let hint = "write [pools.NAME] in its place, with the name that clients give as their database";
+        self.found.note(self.error(line, "the pool in [pools] has no name", Some(hint.to_owned())));
     }
 
     fn pool(&mut self, name: &str, keys: &dyn TableLike, config: &Config) -> PoolText {
@@ -423,7 +438,9 @@ impl Reader<'_> {
         if let (Raw::One(text), true) = (raw, may_be_shown(setting.kind) && expected.starts_with("must")) {
             found = format!(", not {}", short(text));
             if let Kind::Word(words) = setting.kind {
-                hint = nearest(text, words.iter().copied()).map(|near| format!("did you mean \"{near}\"?")).or(hint);
+                let begins = || words.iter().copied().find(|word| text.len() >= 3 && word.starts_with(text.as_str()));
+                let near = nearest(text, words.iter().copied()).or_else(begins);
+                hint = near.map(|near| format!("did you mean \"{near}\"?")).or(hint);
             }
         }
         self.error(line, &format!("\"{}\" in {title} {expected}{found}", setting.name), hint)
@@ -464,6 +481,15 @@ impl Reader<'_> {
 
     fn error(&self, line: Option<usize>, message: &str, hint: Option<String>) -> ConfigError {
         ConfigError::new(self.file, line, message, hint)
+    }
+}
+
+/// What corresponds to a section of a pgbouncer.ini.
+fn ini_section(name: &str) -> Option<&'static str> {
+    match name {
+        "databases" => Some("PgBouncer's [databases] is [pools.NAME] here"),
+        "pgbouncer" => Some("its settings are in several sections here: `weir convert FILE.ini` translates a file"),
+        _ => None,
     }
 }
 

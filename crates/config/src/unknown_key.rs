@@ -27,9 +27,13 @@ pub(crate) fn hint_toml(key: &str, section: Section) -> String {
 
 /// Where a key of a TOML file belongs that is in no section, or in the wrong one (`here`), or has PgBouncer's name.
 pub(crate) fn wrong_section(key: &str, here: Option<Section>) -> Option<String> {
-    let same = settings::all()
-        .find(|s| Some(s.section) != here && !s.is_inert() && (s.name == key || s.aliases.contains(&key)));
-    if let Some(setting) = same {
+    let same = || {
+        settings::all()
+            .filter(|s| Some(s.section) != here && !s.is_inert() && (s.name == key || s.aliases.contains(&key)))
+    };
+    // Of the two sides of TLS a pool's is that to servers.
+    let of_servers = || same().find(|s| here == Some(Section::Pool) && s.section == Section::TlsServer);
+    if let Some(setting) = of_servers().or_else(|| same().next()) {
         return Some(format!("\"{}\" belongs in {}", setting.name, setting.section.title()));
     }
     toml_name_of(key)

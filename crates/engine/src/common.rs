@@ -11,12 +11,15 @@ use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 use weir_base::{Peer, Time, WorkerId};
 use weir_config::Config;
+use weir_session::Refusal;
 
-use crate::cluster::messages::{Message, Payload};
+use crate::client::slot::ClientSlot;
 use crate::handles::PoolIx;
+use crate::pause::waiting_command::WaitingCommand;
 use crate::port::Io;
 use crate::sessions::Sessions;
 use crate::timers::{Timers, Who};
+use crate::workers::messages::{Message, Payload};
 
 /// The context of one call: the time, the port, and what all parts share.
 pub(crate) struct Cx<'a, I> {
@@ -49,8 +52,8 @@ macro_rules! cx {
 }
 pub(crate) use cx;
 
-/// Work that is queued for the end of the input, first in, first out: so calls never nest along a chain of waiters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What one room wants of another: queued for the end of the input, first in, first out. So rooms do not call each other in
+/// circles, and calls never nest along a chain of waiters.
 pub(crate) enum FollowUp {
     /// The server may have become free.
     Release(Peer),
@@ -64,6 +67,30 @@ pub(crate) enum FollowUp {
     NeededAlone,
     /// The client has lost its place in a queue for helpers, to one of an origin with fewer there.
     Displaced(Peer),
+    /// A pool has given a server to one who does not send queries yet: a client that logs in, or an auth_query.
+    Granted {
+        /// The handle in the pool's queue.
+        waiter: Peer,
+        server: Peer,
+    },
+    /// A server has answered for a client that logs in: what the pool sends to new clients is as that server reported it.
+    WelcomeConfirmed(Peer),
+    /// An auth_query has lost its server.
+    AuthQueryLost {
+        query: Peer,
+        /// The server's last error, if that was fatal.
+        error: Option<Box<Refusal>>,
+    },
+    /// A client has gone that was logging in, or was an operator.
+    ClientGone(Box<ClientSlot>),
+    /// Ctrl-C at this console.
+    CancelConsole(Peer),
+    /// A command waits for a condition.
+    Watch(Box<WaitingCommand>),
+    /// A shutdown may have nothing left to wait for.
+    CheckDrained,
+    /// Worker 0: a server of a pool that nodes share may have been the last one of a process that exits.
+    CheckDeparted,
 }
 
 /// The purpose of a helper's work.

@@ -1,21 +1,42 @@
-//! [`Engine`]: the parts of one worker. `lib.rs` dispatches inputs to them, `flows` orders calls of several parts.
+//! [`Engine`]: the rooms of one worker. It dispatches each input to a room, and then what the rooms want of each other.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_base::{Span, Time, WorkerId};
+use weir_admin::{Reply, Request};
+use weir_base::{Peer, Time, WorkerId};
 use weir_config::Config;
-use weir_session::StatementMemory;
+use weir_session::{Refusal, StatementMemory};
 
-use crate::admin::Admin;
-use crate::backends::Backends;
-use crate::cluster::Cluster;
-use crate::common::Common;
-use crate::entry;
-use crate::peers::Peers;
-use crate::pools::Pools;
+use crate::admin::{Admin, tables};
+use crate::cancel::peering::ForwardSlot;
+use crate::cancel::pids::worker_of;
+use crate::cancel::state::CancelSlot;
+use crate::cancel::{forward, request};
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client_login::state::Handoff;
+use crate::client_login::{ClientLogin, auth_query, greet, tls};
+use crate::common::{Common, FollowUp, Job};
+use crate::conns::Conn;
+use crate::core::Core;
+use crate::handles::{PoolIx, Waiter};
+use crate::lending::{borrower, owner, received};
+use crate::link::{full, leave, lost, query, release, timeouts};
+use crate::pause::{commands, hold, watch};
+use crate::pools::{adopt, create, poll, reconnect};
+use crate::port::{Input, Io, Level};
+use crate::reading::Reason;
+use crate::secured::Secured;
+use crate::server::ending::EndingSlot;
+use crate::server::slot::{ServerPhase, ServerSlot};
+use crate::server::{close, login, open, permits, probe, vanished};
 use crate::sessions::Sessions;
-use crate::takeover::TakeOver;
 use crate::timers::Who;
+use crate::upgrade::{give, receive};
+use crate::workers::messages::{ClientHandoff, Message, Payload, WorkerCommand};
+use crate::workers::quota::{QuotaReply, Resource};
+use crate::workers::{Workers, client_counts, shares};
+use crate::{lines, log, port, replication};
 
 /// The configuration of an engine.
 pub struct Setup {
@@ -45,15 +66,10 @@ pub struct Setup {
 
 /// One worker's sessions and pools.
 pub struct Engine {
-    pub(crate) common: Common,
-    pub(crate) sessions: Sessions,
-    pub(crate) peers: Peers,
-    pub(crate) pools: Pools,
-    pub(crate) entry: entry::ClientEntry,
-    pub(crate) backends: Backends,
-    pub(crate) cluster: Cluster,
+    pub(crate) core: Core,
+    pub(crate) client_login: ClientLogin,
+    pub(crate) workers: Workers,
     pub(crate) admin: Admin,
-    pub(crate) takeover: TakeOver,
 }
 
 impl Engine {
@@ -63,36 +79,515 @@ impl Engine {
         let mut hash_key = [0; 16];
         hash_key.copy_from_slice(&setup.process_key[..16]);
         let mut engine = Engine {
-            sessions: Sessions::new(hash_key, &setup.statement_memory, &config),
-            peers: Peers::default(),
-            pools: Pools::default(),
-            entry: entry::ClientEntry::new(setup.process_key, setup.uid, &config),
-            backends: Backends::default(),
-            cluster: Cluster::default(),
-            takeover: TakeOver::default(),
+            client_login: ClientLogin::new(setup.process_key, setup.uid, &config),
+            workers: Workers::default(),
             admin: Admin::new(config.clone(), setup.version),
-            common: Common::new(
-                (setup.worker, setup.workers),
-                config,
-                setup.seed,
-                setup.wall_at_start,
-                setup.host_name,
+            core: Core::new(
+                Sessions::new(hash_key, &setup.statement_memory, &config),
+                Common::new((setup.worker, setup.workers), config, setup.seed, setup.wall_at_start, setup.host_name),
             ),
         };
-        let first = engine.common.random_number();
-        engine.peers.begin_pids_at(first);
+        let core = &mut engine.core;
+        let first = core.common.random_number();
+        core.peers.begin_pids_at(first);
         if let Some(last) = setup.ids_after {
-            engine.common.begin_ids_after(last);
-            engine.takeover.held.begin();
+            core.common.begin_ids_after(last);
+            core.upgrade.held.begin();
         }
-        let stats_at = Time::START + period(engine.common.config());
-        engine.common.arm(Who::Stats, stats_at, &mut engine.admin.stats_at);
-        engine.create_forced_pools(Time::START);
+        engine.admin.begin_period(core, Time::START);
+        create::create_forced(core, Time::START);
         engine
+    }
+
+    /// Handles one input. `now` never goes backwards. Deadlines are handled only by [`Input::Tick`], so that input
+    /// that arrived in time is handled first, however late that is.
+    pub fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
+        self.core.common.set_now(now);
+        match input {
+            Input::Bytes { peer, bytes } => self.bytes(now, peer, bytes, io),
+            other => self.event(now, other, io),
+        }
+        if !self.core.common.is_done() {
+            self.work_off(now, io);
+        }
+        if self.core.pause.is_flushing() {
+            commands::check_flushed(&mut self.core, io);
+        }
+    }
+
+    /// When [`Input::Tick`] is due.
+    pub fn next_deadline(&self) -> Time {
+        self.core.common.next_deadline()
+    }
+
+    #[inline]
+    fn bytes<I: Io>(&mut self, now: Time, peer: Peer, bytes: &[u8], io: &mut I) {
+        if self.core.pause.is_suspended() {
+            hold::hold(&mut self.core, peer, io);
+        }
+        match self.core.peers.take_any(peer) {
+            Conn::Server(server) => self.server_bytes(now, server, bytes, io),
+            Conn::Client(client) => self.client_bytes(now, client, bytes, io),
+            Conn::Cancel(cancel) => request::bytes(&mut self.core, cancel, bytes, io),
+            // A peer answers with nothing but the end of the connection.
+            Conn::Forward(forward) => self.core.peers.put_at(peer, Conn::Forward(forward)),
+            // Only its end matters.
+            Conn::Ending(ending) => self.core.peers.put_at(peer, Conn::Ending(ending)),
+            Conn::Probe(target) => probe::answered(&mut self.core, now, peer, &target, io),
+            Conn::Free => {}
+        }
+    }
+
+    /// A client sent something.
+    #[inline]
+    fn client_bytes<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, bytes: &[u8], io: &mut I) {
+        client.acts(now);
+        let ready = matches!(client.phase, ClientPhase::Ready(_));
+        if ready && !client.reading.has(Reason::Waits) && client.waiting.is_empty() {
+            return query::feed(&mut self.core, now, client, bytes, Some(0), io);
+        }
+        if let ClientPhase::Streaming(_) = client.phase {
+            return replication::stream_to_server(&mut self.core, now, client, bytes, io);
+        }
+        match self.core.prelogin.hold(&mut client, bytes) {
+            Ok(displaced) => displaced.into_iter().for_each(|displaced| {
+                leave::refuse_handle(&mut self.core, now, displaced, Refusal::TooManyLogins, io);
+            }),
+            Err(refusal) => return leave::refuse(&mut self.core, now, client, refusal, io),
+        }
+        match client.phase {
+            ClientPhase::Ready(_) => self.core.peers.put_client(client),
+            ClientPhase::Console(_) => self.admin.console_bytes(&mut self.core, now, client, io),
+            // Further input of a client that sent a cancel request is ignored.
+            ClientPhase::Canceller => {
+                client.waiting_mut().clear();
+                self.core.peers.put_client(client);
+            }
+            _ => self.client_login.login_input(&mut self.core, now, client, io),
+        }
+    }
+
+    #[inline]
+    fn server_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
+        let core = &mut self.core;
+        server.clock_mut().received(now);
+        match server.phase() {
+            None => login::bytes(core, now, server, bytes, io),
+            Some(ServerPhase::Identifying) => login::identity_bytes(core, now, server, bytes, io),
+            Some(ServerPhase::CheckingRole | ServerPhase::ConnectQuery) => {
+                login::query_bytes(core, now, server, bytes, io);
+            }
+            Some(ServerPhase::AuthQuery(query)) => auth_query::bytes(core, now, server, query, bytes, io),
+            Some(ServerPhase::Streaming) => replication::stream_to_client(core, now, server, bytes, io),
+            Some(_) => query::server_bytes(core, now, server, bytes, io),
+        }
+    }
+
+    /// Handles an input that is not [`Input::Bytes`], of which a query has none. Out of line: what it needs of the stack is
+    /// not needed for bytes.
+    #[inline(never)]
+    fn event<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
+        match input {
+            Input::Bytes { .. } => {}
+            Input::Accepted { peer, from } => self.client_login.accepted(&mut self.core, now, peer, from, io),
+            Input::Closed { peer, .. } => self.closed(now, peer, io),
+            Input::Ending { peer } => full::ending(&mut self.core, now, peer, io),
+            Input::Blocked { peer } => full::blocked(&mut self.core, peer, io),
+            Input::Drained { peer } => self.drained(peer, io),
+            Input::Connected { peer, local, remote } => self.connected(peer, local, remote, io),
+            Input::Secured { peer, tls } => self.secured(now, peer, tls, io),
+            Input::TlsFailed { peer, error } => self.tls_failed(now, peer, &error, io),
+            Input::Resolved { name, addresses, ttl } => {
+                vanished::resolved(&mut self.core, now, name, addresses, ttl, io)
+            }
+            Input::ConnectFailed { peer, error } => self.connect_failed(now, peer, &error, io),
+            Input::Detached { peer } => self.detached(now, peer, io),
+            Input::Helped { job, answer } => self.helped(now, job, answer, io),
+            Input::Message { from, message, socket } => self.message(now, from, message, socket, io),
+            Input::Load(percent) => self.client_login.loaded(&mut self.core, percent, io),
+            Input::HandOver(step) => give::hand_over(&mut self.core, now, step, io),
+            Input::Predecessor(step) => receive::predecessor(&mut self.core, step),
+            Input::CancelRequest { pid, secret } => request::cancel(&mut self.core, now, None, pid, secret, io),
+            Input::Inherited { value, socket } => receive::inherit(&mut self.core, now, value, socket, io),
+            Input::Signal(signal) => self.admin.signal(&mut self.core, now, signal, io),
+            Input::Asked { number, request } => self.asked(now, number, request, io),
+            Input::AskedNoMore { number } => self.admin.control_request_dropped(&mut self.core, now, number, io),
+            Input::Tick => self.ticks(now, io),
+        }
+    }
+
+    /// Does what is queued for this turn, until nothing is.
+    fn work_off<I: Io>(&mut self, now: Time, io: &mut I) {
+        while let Some(work) = self.core.common.next_follow_up() {
+            match work {
+                FollowUp::Release(server) => release::release(&mut self.core, now, server, io),
+                FollowUp::Feed(client) => self.feed_waiting(now, client, io),
+                FollowUp::PollPool(pool) => self.poll_pool(now, pool, io),
+                FollowUp::HandOver(peer) => give::give(&mut self.core, now, peer, io),
+                FollowUp::NeededAlone => reconnect::free_databases(&mut self.core, now, io),
+                FollowUp::Displaced(client) => {
+                    leave::refuse_handle(&mut self.core, now, client, Refusal::TooManyLogins, io);
+                }
+                FollowUp::Granted { waiter, server } => self.granted(now, waiter, server, io),
+                FollowUp::WelcomeConfirmed(client) => greet::confirmed(&mut self.core, now, client, io),
+                FollowUp::AuthQueryLost { query, error } => {
+                    auth_query::lost(&mut self.core, now, query, error.map(|error| *error), io);
+                }
+                FollowUp::ClientGone(client) => self.client_gone(now, &client, io),
+                FollowUp::CancelConsole(client) => self.admin.cancel_console(&mut self.core, now, client, io),
+                FollowUp::Watch(watch) => commands::watch(&mut self.core, *watch, io),
+                FollowUp::CheckDrained => watch::check_drained(&mut self.core, io),
+                FollowUp::CheckDeparted => self.admin.check_departed(&self.core, &self.workers, io),
+            }
+        }
+    }
+
+    /// A client continues with the input that was buffered while it waited.
+    fn feed_waiting<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        let Some(client) = self.core.peers.take::<ClientSlot>(peer) else { return };
+        match client.phase {
+            ClientPhase::Ready(_) => query::feed_waiting(&mut self.core, now, client, io),
+            ClientPhase::Console(_) if !client.reading.has(Reason::Waits) => {
+                self.admin.console_bytes(&mut self.core, now, client, io);
+            }
+            ClientPhase::Opening { .. } | ClientPhase::Login(_) => {
+                self.client_login.login_input(&mut self.core, now, client, io);
+            }
+            _ => self.core.peers.put_client(client),
+        }
+    }
+
+    /// A pool has given a server to a client that logs in, or to an auth_query.
+    fn granted<I: Io>(&mut self, now: Time, waiter: Peer, server: Peer, io: &mut I) {
+        let core = &mut self.core;
+        match Waiter::of(waiter) {
+            Waiter::AuthQuery(query) => auth_query::send(core, now, query, server, io),
+            Waiter::Client(client) => greet::granted(core, now, client, server, io),
+            Waiter::Borrower(_) => {}
+        }
+    }
+
+    fn poll_pool<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+        poll::poll_pool(&mut self.core, now, ix, io);
+        self.admin.check_trouble(&mut self.core, ix, io);
+    }
+
+    /// A client has gone that was logging in, or was an operator.
+    fn client_gone<I: Io>(&mut self, now: Time, client: &ClientSlot, io: &mut I) {
+        match &client.phase {
+            ClientPhase::Console(console) => self.admin.console_gone(&mut self.core, now, console, io),
+            _ => self.client_login.client_gone(&mut self.core, now, client, io),
+        }
+    }
+
+    /// A socket has room again.
+    fn drained<I: Io>(&mut self, peer: Peer, io: &mut I) {
+        full::drained(&mut self.core, peer, io);
+        tables::console_reads(&mut self.core, peer, io);
+    }
+
+    fn closed<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        match self.core.peers.take_any(peer) {
+            Conn::Server(server) if server.is_new() => login::lost(&mut self.core, now, server, io),
+            Conn::Server(server) => lost::server_lost(&mut self.core, now, server, io),
+            Conn::Client(client) => leave::client_gone(&mut self.core, now, client, io),
+            Conn::Cancel(cancel) => request::over(&mut self.core, &cancel, io),
+            Conn::Forward(forward) => forward::over(&mut self.core, &forward, io),
+            Conn::Ending(ending) => close::server_ended(&mut self.core, &ending, io),
+            Conn::Probe(target) => probe::over(&mut self.core, &target),
+            Conn::Free => {}
+        }
+    }
+
+    /// A socket is detached, as requested.
+    fn detached<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        if let Some(server) = self.core.peers.take::<ServerSlot>(peer) {
+            return server_detached(&mut self.core, now, server, io);
+        }
+        let Some(mut client) = self.core.peers.take::<ClientSlot>(peer) else { return };
+        let ClientPhase::Moving(handoff) = client.take_phase() else { return };
+        self.core.prelogin.discharge(&mut client);
+        self.core.client_counts.remove(&client.phase);
+        if let Handoff::Upgrade = *handoff {
+            return give::client_leaves_process(&mut self.core, now, client, io);
+        }
+        let client = client.into_row();
+        let (to, payload) = match *handoff {
+            Handoff::Startup(to, hello, leftover) => {
+                let (id, addr, connected_at, tls) = (client.id, client.addr, client.connected_at, client.tls);
+                (to, Payload::Client(ClientHandoff { hello, leftover, id, addr, tls, connected_at }))
+            }
+            Handoff::Cancel { pid, secret } => {
+                let payload = Payload::Cancel { pid, secret, id: client.id, addr: client.addr };
+                (worker_of(pid, self.core.common.workers()), payload)
+            }
+            Handoff::Upgrade => return,
+        };
+        io.post(to, Message(payload), Some(peer));
+    }
+
+    /// A connect of ours has succeeded.
+    fn connected<I: Io>(&mut self, peer: Peer, local: String, remote: Option<IpAddr>, io: &mut I) {
+        let core = &mut self.core;
+        if let Some(server) = core.peers.take::<ServerSlot>(peer) {
+            login::connected(core, server, local, remote, io);
+        } else if core.peers.get::<CancelSlot>(peer).is_some() {
+            request::connected(core, peer, io);
+        } else if core.peers.get::<ForwardSlot>(peer).is_some() {
+            forward::connected(core, peer, io);
+        } else {
+            probe::connected(core, peer, io);
+        }
+    }
+
+    /// A connect of ours has failed; the handle is dead.
+    fn connect_failed<I: Io>(&mut self, now: Time, peer: Peer, error: &str, io: &mut I) {
+        let core = &mut self.core;
+        match core.peers.take_any(peer) {
+            Conn::Server(server) => login::connect_failed(core, now, server, error, io),
+            Conn::Cancel(cancel) => request::over(core, &cancel, io),
+            Conn::Forward(slot) => forward::failed(core, &slot, error, io),
+            Conn::Client(client) => core.peers.put_client(client),
+            Conn::Probe(target) => probe::over(core, &target),
+            // It was logged in.
+            Conn::Ending(_) | Conn::Free => {}
+        }
+    }
+
+    /// A TLS handshake has succeeded.
+    fn secured<I: Io>(&mut self, now: Time, peer: Peer, secured: Box<Secured>, io: &mut I) {
+        match self.core.peers.take_any(peer) {
+            Conn::Client(mut client) => {
+                client.secured(Some(secured));
+                let step = tls::done(&mut client);
+                self.client_login.login_step(&mut self.core, now, client, step, io);
+            }
+            Conn::Server(mut server) => {
+                server.connection_mut().secured(secured);
+                login::secured(&mut self.core, server, io);
+            }
+            Conn::Cancel(cancel) => {
+                self.core.peers.put_at(peer, Conn::Cancel(cancel));
+                request::secured(&mut self.core, peer, io);
+            }
+            Conn::Forward(forward) => self.core.peers.put_at(peer, Conn::Forward(forward)),
+            Conn::Ending(ending) => self.core.peers.put_at(peer, Conn::Ending(ending)),
+            Conn::Probe(target) => self.core.peers.put_at(peer, Conn::Probe(target)),
+            Conn::Free => {}
+        }
+    }
+
+    /// A TLS handshake has failed; the handle is dead.
+    fn tls_failed<I: Io>(&mut self, now: Time, peer: Peer, error: &str, io: &mut I) {
+        match self.core.peers.take_any(peer) {
+            Conn::Client(client) => {
+                lines::about_client(
+                    &mut self.core,
+                    Level::Warning,
+                    &client,
+                    format_args!("TLS handshake failed: {error}"),
+                    io,
+                );
+                leave::client_gone(&mut self.core, now, client, io);
+            }
+            Conn::Server(server) => login::tls_failed(&mut self.core, now, server, error, io),
+            Conn::Cancel(cancel) => request::over(&mut self.core, &cancel, io),
+            Conn::Forward(forward) => forward::over(&mut self.core, &forward, io),
+            Conn::Ending(ending) => close::server_ended(&mut self.core, &ending, io),
+            Conn::Probe(target) => probe::over(&mut self.core, &target),
+            Conn::Free => {}
+        }
+    }
+
+    fn message<I: Io>(&mut self, now: Time, from: WorkerId, message: Message, socket: Option<Peer>, io: &mut I) {
+        match (message.0, socket) {
+            (Payload::Client(handoff), Some(peer)) => self.client_login.arrived(&mut self.core, now, peer, handoff, io),
+            (Payload::Cancel { pid, secret, id, addr }, Some(peer)) => {
+                self.client_login.canceller_arrived(&mut self.core, now, peer, id, addr);
+                request::cancel(&mut self.core, now, Some(peer), pid, &secret, io);
+            }
+            (Payload::ClientCame, _) => self.core.client_quota.add(),
+            (Payload::ClientGone, _) => self.core.client_quota.remove(),
+            (Payload::QuotaRequest(request), _) => {
+                self.workers.quota_requested(&mut self.core, now, from, *request, io)
+            }
+            (Payload::QuotaReply(at, reply), _) => self.quota_replied(now, at, *reply, io),
+            (Payload::LookUp(query), _) => auth_query::begin(&mut self.core, now, from, *query, io),
+            (Payload::Lending(message), _) => received::received(&mut self.core, now, from, *message, socket, io),
+            (Payload::Distrust { database, user }, _) => self.client_login.lookups.forget(&(database, user)),
+            (Payload::MakeRoom(from_origin), _) => {
+                self.client_login.evict_unauthenticated(&mut self.core, now, from_origin, io);
+            }
+            (Payload::Failed(origin), _) => {
+                self.client_login.failed_elsewhere(&mut self.core, now, origin, io);
+            }
+            (Payload::LookUpNoMore(id), _) => auth_query::withdraw(&mut self.core, now, id),
+            (Payload::LookedUp { id, answer }, _) => {
+                self.client_login.secret_answered(&mut self.core, now, id, &answer, io)
+            }
+            (Payload::Command { id, command }, _) => self.carry_out(now, from, id, command, io),
+            (Payload::CloseServers(database), _) => shares::close_servers_of(&mut self.core, now, &database, io),
+            (Payload::Lease(until, obstacle), _) => self.core.lease.set(now, until, obstacle),
+            (Payload::Peers(peers), _) => self.core.peering.set_nodes(peers),
+            (Payload::ServerEnding(database), _) => self.workers.budget.ending(&database),
+            (Payload::ServerGoes(database), _) => self.workers.budget.server_goes(&database),
+            (Payload::ServerCame(database), _) => self.workers.budget.server_came(&database),
+            (Payload::ServerEnded(database), _) => self.workers.shared_server_ended(&mut self.core, now, &database, io),
+            (Payload::FreeDatabase(server, database), _) => {
+                reconnect::free_database(&mut self.core, now, &server, &database, io)
+            }
+            (Payload::CloseReleased(database, excess), _) => {
+                shares::close_released(&mut self.core, now, &database, excess)
+            }
+            (Payload::Trouble, _) => self.admin.trouble_reported(&mut self.core, now, io),
+            (Payload::CommandAnswer { id, answer }, _) => self.admin.answered(&mut self.core, now, id, answer, io),
+            (Payload::Paging(paging), _) => tables::paging(&mut self.core, from, paging, io),
+            (Payload::Load(percent), _) => self.client_login.load_reported(&mut self.core, from, percent),
+            (Payload::Drained(drain), _) => {
+                self.admin.worker_drained(&mut self.core, &self.workers, now, from, drain, io)
+            }
+            (Payload::Client(_) | Payload::Cancel { .. }, None) => {
+                log::log(Level::Error, format_args!("a client arrived without its socket"), io);
+            }
+        }
+    }
+
+    /// Worker 0 answers a request of a client or a pool, or asks for something.
+    fn quota_replied<I: Io>(&mut self, now: Time, at: Time, reply: QuotaReply, io: &mut I) {
+        match reply {
+            QuotaReply::Answer { id, resource: Resource::Client(counts_for), full, .. } => {
+                self.client_login.client_answered(&mut self.core, now, id, counts_for, full, io);
+            }
+            reply => permits::quota_replied(&mut self.core, now, at, reply, io),
+        }
+    }
+
+    /// A helper has finished.
+    fn helped<I: Io>(&mut self, now: Time, job: u64, answer: port::Answer, io: &mut I) {
+        match (self.core.common.end_job(job), answer) {
+            (Some(Job::ClientSalt(peer)), port::Answer::Salted(salted)) => {
+                self.client_login.client_hashed(&mut self.core, now, peer, &salted, io)
+            }
+            (Some(Job::CheckPassword(peer)), port::Answer::Checked(result)) => {
+                self.client_login.password_checked(&mut self.core, now, peer, result, io);
+            }
+            (Some(Job::NameOfUser(uid)), port::Answer::UserName(name)) => {
+                self.client_login.user_named(&mut self.core, now, uid, name.as_deref(), io);
+            }
+            (Some(Job::ServerSalt(peer)), port::Answer::Salted(salted)) => {
+                login::salted(&mut self.core, now, peer, &salted, io)
+            }
+            (Some(Job::Reload), port::Answer::Config(read)) => self.admin.config_read(&mut self.core, now, read, io),
+            (Some(Job::Reload), port::Answer::Changed(made)) => {
+                self.admin.config_changed(&mut self.core, now, made, io)
+            }
+            (Some(Job::RecordConfig), port::Answer::Recorded(error)) => {
+                if let Some(why) = error {
+                    log::log(Level::Warning, format_args!("the history of the configuration can't be kept: {why}"), io);
+                }
+            }
+            _ => log::log(Level::Error, format_args!("an answer of a helper without a request"), io),
+        }
+    }
+
+    /// A request of the control plane.
+    fn asked<I: Io>(&mut self, now: Time, number: u64, request: Request, io: &mut I) {
+        match request {
+            Request::SetShared(limits) => {
+                let open = self.workers.set_shared_limits(&mut self.core, now, limits, io);
+                io.answer(number, Ok(Reply::SharedOpen(open)));
+            }
+            request => self.admin.control_request(&mut self.core, now, number, request, io),
+        }
+    }
+
+    /// Executes a command from a worker.
+    fn carry_out<I: Io>(&mut self, now: Time, from: WorkerId, id: u64, command: WorkerCommand, io: &mut I) {
+        if let WorkerCommand::Adopt(config) = &command {
+            io.adopt(config);
+            self.adopt(now, config.clone(), io);
+        }
+        self.admin.carry_out(&mut self.core, &self.workers, now, from, id, command, io);
+    }
+
+    /// Adopts a configuration. No client is disconnected; servers whose address or login changed are replaced as they
+    /// are released.
+    fn adopt<I: Io>(&mut self, now: Time, config: Arc<Config>, io: &mut I) {
+        let core = &mut self.core;
+        core.sessions.adopt(&config);
+        self.client_login.adopt(&config);
+        adopt::pools(core, now, config, io);
+        timeouts::watch_linked(core);
+        create::create_forced(core, now);
+        open::recheck_logins(core, now, io);
+        self.workers.limits_changed(core, now, io);
+        core.peering.adopt(core.common.config());
+        client_counts::count_uncounted(core, io);
+        core.pause.adopt(core.common.config());
+    }
+
+    /// Handles all timers that are due.
+    fn ticks<I: Io>(&mut self, now: Time, io: &mut I) {
+        while let Some((when, who)) = self.core.common.timers().due(now) {
+            match who {
+                Who::Peer(_) | Who::Pool(_) if self.core.pause.is_suspended() => self.core.pause.defer(when, who),
+                Who::Flush => commands::flush_due(&mut self.core, now, io),
+                Who::Peer(peer) => self.peer_due(now, when, peer, io),
+                Who::Pool(ix) => {
+                    let Some(slot) = self.core.pools.find_mut(ix) else { continue };
+                    if slot.armed == when {
+                        *slot.armed_mut() = Time::NEVER;
+                        self.core.common.follow_up(FollowUp::PollPool(ix));
+                    }
+                }
+                Who::Dns => vanished::dns_due(&mut self.core, now, io),
+                Who::DownHosts => open::down_hosts_due(&mut self.core, now, io),
+                Who::Stats => self.admin.end_period(&mut self.core, now, io),
+                Who::Budget => self.workers.budget_due(&mut self.core, now, io),
+                Who::Health => self.admin.health_due(&mut self.core, now, io),
+                Who::Broadcast(id) => self.admin.answers_too_late(&mut self.core, now, id, io),
+                Who::Shutdown => self.admin.shutdown_due(&mut self.core, &self.workers, now, io),
+                Who::Announcement => self.admin.announcement_due(&mut self.core, now, io),
+                Who::Dismissal => commands::dismiss_waiting(&mut self.core, now, io),
+            }
+        }
+    }
+
+    fn peer_due<I: Io>(&mut self, now: Time, when: Time, peer: Peer, io: &mut I) {
+        if let Some(client) = self.core.peers.get_mut::<ClientSlot>(peer) {
+            if client.armed == when {
+                *client.armed_mut() = Time::NEVER;
+                match client.phase {
+                    ClientPhase::Ready(_) | ClientPhase::Streaming(_) => {
+                        timeouts::client_due(&mut self.core, now, peer, io);
+                    }
+                    _ => greet::due(&mut self.core, now, peer, io),
+                }
+            }
+        } else if let Some(server) = self.core.peers.get_mut::<ServerSlot>(peer) {
+            if server.armed == when {
+                *server.armed_mut() = Time::NEVER;
+                match server.is_new() {
+                    true => login::due(&mut self.core, now, peer, io),
+                    false => timeouts::server_due(&mut self.core, now, peer, io),
+                }
+            }
+        } else if self.core.peers.get_mut::<CancelSlot>(peer).is_some_and(|c| c.armed == when) {
+            request::due(&mut self.core, now, peer, io);
+        } else if self.core.peers.get_mut::<ForwardSlot>(peer).is_some_and(|slot| slot.armed == when) {
+            forward::due(&mut self.core, now, peer, io);
+        } else if self.core.peers.get_mut::<EndingSlot>(peer).is_some_and(|slot| slot.armed == when) {
+            close::ending_due(&mut self.core, now, peer, io);
+        }
     }
 }
 
-/// The statistics period, never zero.
-pub(crate) fn period(config: &Config) -> Span {
-    config.stats_period.max(Span::from_secs(1))
+/// A server's socket is detached, as requested.
+fn server_detached<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, io: &mut I) {
+    match server.phase() {
+        Some(ServerPhase::Lending { request, check }) => owner::send_lent(core, server, request, check, io),
+        Some(ServerPhase::Returning) => borrower::send_returned(core, now, server, io),
+        Some(ServerPhase::Leaving) => give::server_leaves(core, server, io),
+        _ => core.peers.put_at(server.peer, Conn::Server(server)),
+    }
 }

@@ -6,8 +6,9 @@ use std::fmt;
 
 use weir_config::Config;
 
-use crate::peers::{ClientSlot, ServerSlot};
+use crate::client::slot::ClientSlot;
 use crate::port::{About, Io, Level, Side};
+use crate::server::slot::ServerSlot;
 
 /// A line about a client that has named this database.
 pub(crate) fn log_client<I: Io>(

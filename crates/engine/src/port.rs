@@ -21,11 +21,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
-pub use weir_admin::{Request, Response};
 use weir_base::{ClientAddr, Host, Origin, Peer, Span, Target, WorkerId};
 use weir_config::{Config, SslMode};
 
-use crate::cluster::messages::Message;
+use crate::workers::messages::Message;
+
+pub use weir_admin::{Request, Response};
+
 pub use crate::password_check::{Authority, PasswordCheck};
 pub use crate::secured::{Certificate, Secured};
 

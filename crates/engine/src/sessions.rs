@@ -6,7 +6,7 @@ use weir_session::{
     StatementMemory, WithoutCache, from_client,
 };
 
-use crate::traffic::statements::Statements;
+use crate::link::statements::Statements;
 
 /// The limit of spare buffers for waiting clients.
 const MAX_BLOCKS: usize = 1024;

@@ -17,14 +17,14 @@ pub(crate) enum Who {
     Pool(u32),
     /// Answers about names that have grown old.
     Dns,
-    /// Hosts that are away.
-    AwayHosts,
+    /// Hosts that are down.
+    DownHosts,
     /// The end of a statistics period.
     Stats,
     /// A look at the health of pools.
     Health,
     /// A command that waits for workers.
-    Gather(u64),
+    Broadcast(u64),
     /// A shutdown that waits for clients.
     Shutdown,
     /// A shutdown that is only announced.

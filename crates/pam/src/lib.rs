@@ -1,4 +1,4 @@
-//! PAM as a safe function. With `uring` one of the two crates that may be unsafe.
+//! PAM as a safe function. With `uring` and `heap` one of the crates that may be unsafe.
 //!
 //! libpam is loaded by `dlopen` when a password is to be checked, so the program runs on machines without it. Modules of PAM
 //! may do anything to the process that they run in: the caller is a process that does nothing else ([`authenticate`]).

@@ -57,8 +57,10 @@ pub enum Error {
     Io(io::Error),
     /// The server sent what the protocol does not allow here.
     Protocol(String),
-    /// The login needs a password or method that is not there, or the server did not prove that it knows the password.
+    /// The login needs a method that is not there, or the server did not prove that it knows the password.
     Login(String),
+    /// The server requests the password of this user, and none is known.
+    NoPassword(String),
 }
 
 impl Error {
@@ -84,6 +86,7 @@ impl fmt::Display for Error {
             Error::Timeout => f.write_str("the server did not answer in time"),
             Error::Io(error) => error.fmt(f),
             Error::Protocol(text) | Error::Login(text) => f.write_str(text),
+            Error::NoPassword(user) => write!(f, "the server asks for the password of user \"{user}\""),
         }
     }
 }

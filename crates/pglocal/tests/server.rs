@@ -51,7 +51,7 @@ fn each_way_to_log_in_takes_the_right_password_and_no_other() {
         assert_eq!(connection.value("select current_user").unwrap().as_deref(), Some("ann"), "{auth:?}");
         let refused = Connection::connect(&params.clone().password("wrong")).unwrap_err();
         assert_eq!(refused.sqlstate(), Some("28P01"), "{auth:?}");
-        assert!(matches!(Connection::connect(&params), Err(Error::Login(_))), "{auth:?}");
+        assert!(matches!(Connection::connect(&params), Err(Error::NoPassword(_))), "{auth:?}");
     }
 }
 

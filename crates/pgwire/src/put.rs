@@ -58,8 +58,9 @@ pub(crate) fn cut_cstr(buf: &mut Vec<u8>, string: &[u8]) {
 
 /// A string up to its first NUL.
 pub(crate) fn until_nul(string: &[u8]) -> &[u8] {
-    // This searches a word at a time.
-    CStr::from_bytes_until_nul(string).map_or(string, CStr::to_bytes)
+    // Without an early end the search compares many bytes at a time. Hardly any string has a NUL.
+    let has_nul = string.iter().fold(false, |found, byte| found | (*byte == 0));
+    if has_nul { CStr::from_bytes_until_nul(string).map_or(string, CStr::to_bytes) } else { string }
 }
 
 /// A length and as many bytes; -1 for NULL.

@@ -7,7 +7,7 @@
 //!   [`SqlHead::DiscardAll`]), requires a text that certainly is one statement.
 //! - [`Effects`] is the state that a text *may* leave, found anywhere in it; in doubt it says "may leave".
 //! - [`kept`] is the state that a text *certainly* leaves beyond its transaction; in doubt it says "nothing".
-//! - [`names`] finds the prepared statements that a text names.
+//! - [`commands`] finds the prepared statements that a text names, and the parameters that it resets.
 //! - Not seen: effects of functions whose text is not in the query.
 //!
 //! [`is_harmless`] runs for every query, and decides the common case without an allocation. Every function takes
@@ -33,12 +33,12 @@ use self::scan::{Scan, Token};
 
 pub use database::needed_alone;
 pub use dirty::{Dirty, left_by_tag};
-pub use effects::{Effects, Judgement, Plans, Scope, is_harmless};
+pub use effects::{Effects, Judgement, Plans, Scope, begins_with_options, is_harmless};
 pub use fingerprint::{MAX_READ, fingerprint, normalize};
 pub use kept::kept;
 pub use mentions::Mentions;
-pub use names::{Naming, Verb, names};
-pub use resets::{Reset, resets};
+pub use names::{Command, Naming, Verb, commands, names};
+pub use resets::{Reset, ResetBy, Resetting};
 pub use steps::steps_taken;
 
 /// The kind of a statement, by its first words.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -377,18 +377,37 @@ fn bind_tcp_all(addresses: &[SocketAddr], plan: &Listen) -> Result<(Vec<TcpListe
     if may_skip || skipped.is_empty() { Ok((bound, skipped)) } else { Err(skipped.swap_remove(0)) }
 }
 
-fn bind_tcp(address: SocketAddr, plan: &Listen) -> io::Result<TcpListener> {
+/// The addresses on which another program listens, so that a start would fail, each with that program if it can be seen. A
+/// Weir that serves `file` is not another program.
+pub fn addresses_in_use(addresses: &[SocketAddr], reuse_port: bool, file: &Path) -> Vec<(SocketAddr, Option<String>)> {
+    let is_taken = |address: &&SocketAddr| {
+        bound_socket(**address, reuse_port).is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
+    };
+    let taken: Vec<SocketAddr> = addresses.iter().filter(is_taken).copied().collect();
+    if taken.is_empty() || port_owner::is_served(file) {
+        return Vec::new();
+    }
+    taken.into_iter().map(|address| (address, port_owner::owner(address.port()))).collect()
+}
+
+/// A socket with this address, which does not listen yet.
+fn bound_socket(address: SocketAddr, reuse_port: bool) -> io::Result<OwnedFd> {
     let socket = stream_socket(if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET })?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
-    if plan.reuse_port {
+    if reuse_port {
         sockopt::set_socket_reuseport(&socket, true)?;
     }
+    bind(&socket, &address)?;
+    Ok(socket)
+}
+
+fn bind_tcp(address: SocketAddr, plan: &Listen) -> io::Result<TcpListener> {
+    let socket = bound_socket(address, plan.reuse_port)?;
     tune(&socket, &plan.keepalive)?;
     defer_accept(&socket, plan.defer_accept)?;
-    bind(&socket, &address)?;
     listen(&socket, i32::try_from(plan.backlog).unwrap_or(i32::MAX))?;
     Ok(TcpListener::from_std(socket.into()))
 }

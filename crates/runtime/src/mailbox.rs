@@ -5,6 +5,7 @@
 //! message closes the socket. The queue is bounded by the engines' protocol: messages are answers to a bounded number
 //! of requests.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -121,12 +122,14 @@ pub(crate) struct Inbox {
     pub(crate) me: WorkerId,
     pub(crate) mailboxes: Mailboxes,
     pub(crate) messages: Receiver<WorkerMessage>,
+    /// What the worker has sent itself: for its next round, so that work in parts lets others have theirs between.
+    own: VecDeque<WorkerMessage>,
     waiting: bool,
 }
 
 impl Inbox {
     pub(crate) fn new(me: WorkerId, mailboxes: Mailboxes, messages: Receiver<WorkerMessage>) -> Self {
-        Inbox { me, mailboxes, messages, waiting: false }
+        Inbox { me, mailboxes, messages, own: VecDeque::new(), waiting: false }
     }
 
     /// Sends a message to any worker, its own included; `false` if there is no such worker, or it has ended.
@@ -136,7 +139,8 @@ impl Inbox {
         }
         // The worker is running, so it needs no waker.
         self.waiting = true;
-        self.mailboxes.0[to.0 as usize].messages.send(message).is_ok()
+        self.own.push_back(message);
+        true
     }
 
     /// The waker was triggered.
@@ -150,12 +154,22 @@ impl Inbox {
         self.waiting
     }
 
-    /// The next message.
+    /// How many messages of its own wait.
+    pub(crate) fn own(&self) -> usize {
+        self.own.len()
+    }
+
+    /// The next message of its own.
+    pub(crate) fn next_own(&mut self) -> Option<WorkerMessage> {
+        self.own.pop_front()
+    }
+
+    /// The next message of others.
     pub(crate) fn next(&mut self) -> Option<WorkerMessage> {
         match self.messages.try_recv() {
             Ok(message) => Some(message),
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => {
-                self.waiting = false;
+                self.waiting = !self.own.is_empty();
                 None
             }
         }

@@ -1,8 +1,11 @@
-//! Which program listens on a port of this machine, for the message that the port is in use.
+//! Which program listens on a port of this machine, for the message that the port is in use; and whether a Weir serves a file.
 //!
-//! Source: proc(5), /proc/net/tcp and /proc/PID/fd. Of programs of other users only root sees the sockets.
+//! Source: proc(5), /proc/net/tcp, /proc/PID/fd and /proc/PID/cmdline. Of programs of other users only root sees the sockets.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// The state of a listening socket in /proc/net/tcp (TCP_LISTEN).
 const LISTENS: &str = "0A";
@@ -25,6 +28,41 @@ pub(crate) fn owner(port: u16) -> Option<String> {
             format!("{} (process {pid})", name.trim())
         })
     })
+}
+
+/// The commands of Weir that serve the file they name.
+const SERVING: [&str; 3] = ["serve", "pgbouncer", "upgrade"];
+
+/// The other name of the program, under which it serves without a command.
+const PGBOUNCER: &str = "pgbouncer";
+
+/// Whether a process of this machine is a Weir that serves a file, also one of another user.
+pub(crate) fn is_served(file: &Path) -> bool {
+    let Ok(file) = file.canonicalize() else { return false };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+    processes.filter(|process| is_weir(process)).any(|process| {
+        let command = fs::read(process.join("cmdline")).unwrap_or_default();
+        serves(&command, &process.join("cwd"), &file)
+    })
+}
+
+/// Whether a process is a Weir, also under PgBouncer's name: then its program shows it, to its own user and to root.
+fn is_weir(process: &Path) -> bool {
+    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    let program = || fs::read_link(process.join("exe")).ok();
+    let is_named = |program: PathBuf| program.file_name().is_some_and(|name| name.as_bytes().starts_with(b"weir"));
+    name.trim() == "weir" || name.trim() == PGBOUNCER && program().is_some_and(is_named)
+}
+
+/// Whether a command, its words with a zero byte after each, serves a file. `folder`: its working directory.
+fn serves(command: &[u8], folder: &Path, file: &Path) -> bool {
+    let mut words = command.split(|byte| *byte == 0).map(OsStr::from_bytes);
+    let is_pgbouncer = words.next().is_some_and(|program| Path::new(program).ends_with(PGBOUNCER));
+    let begins = is_pgbouncer || words.next().is_some_and(|word| SERVING.iter().any(|command| word == *command));
+    begins
+        && words
+            .filter(|word| !word.is_empty())
+            .any(|word| folder.join(word).canonicalize().is_ok_and(|path| path == file))
 }
 
 /// The inodes of the sockets in a table that listen on a port.
@@ -52,6 +90,19 @@ mod tests {
         assert!(owner(port).is_some_and(|owner| owner.ends_with(&own)), "{:?}", owner(port));
         drop(listener);
         assert!(!owner(port).is_some_and(|owner| owner.ends_with(&own)));
+    }
+
+    #[test]
+    fn a_command_serves_the_file_that_it_names_wherever_it_runs() {
+        let folder = std::env::current_dir().unwrap();
+        let file = folder.join("Cargo.toml");
+        let absolute = [b"weir\0pgbouncer\0-d\0", file.as_os_str().as_bytes(), b"\0"].concat();
+        assert!(serves(&absolute, Path::new("/"), &file));
+        assert!(serves(b"weir\0serve\0Cargo.toml\0", &folder, &file));
+        assert!(serves(b"/usr/bin/pgbouncer\0-d\0Cargo.toml\0", &folder, &file));
+        for other in [&b"weir\0serve\0Cargo.lock\0"[..], b"weir\0check\0Cargo.toml\0", b"weir\0serve\0", b""] {
+            assert!(!serves(other, &folder, &file), "{}", String::from_utf8_lossy(other));
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use weir_engine::{Engine, Setup, StatementMemory};
 use weir_uring::Ring;
 
 use crate::descriptors::{descriptors, raise_descriptors};
+use crate::freed;
 use crate::handler::{Handler, WorkerSetup};
 use crate::helpers::{Change, Record, Reload};
 use crate::listen::Inherited;
@@ -59,6 +60,7 @@ pub struct Options {
 /// Serves a configuration until it is stopped; blocks, and returns the exit status. After an error nothing is left
 /// running.
 pub fn serve(options: Options) -> Result<i32, StartError> {
+    freed::start().map_err(|error| StartError::new(format!("no thread can be started: {error}")))?;
     let ready = options.ready;
     let reload = options.reload;
     // A supervisor is notified when a reload begins and when it ends, also with an error.

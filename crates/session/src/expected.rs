@@ -66,10 +66,16 @@ pub(crate) enum Expected {
     OwnQuery,
     /// A query of our own between two requests of a client, which sets what it has reset; swallowed.
     OwnSet,
+    /// A query of our own that begins a block anew, for a request that is sent again ([`crate::repeat`]); swallowed.
+    OwnBegin,
     /// Our own Parse for a statement of the client; swallowed, unless it fails; logged.
     OwnParse,
     /// Our own Parse into the unnamed slot, or one without an entry; swallowed, unless it fails.
     OwnParseUnnamed,
+    /// Our own Bind; swallowed, unless it fails.
+    OwnBind,
+    /// Our own Execute of a command without rows; swallowed, unless it fails.
+    OwnExecute,
     /// Our own Close; swallowed.
     OwnClose,
     /// Our own Sync behind a simple query that Parse messages of ours precede; swallowed. If one of these fails, it ends the query.
@@ -87,8 +93,11 @@ impl Expected {
             Expected::OwnQuery
                 | Expected::OwnSet
                 | Expected::OwnSync
+                | Expected::OwnBegin
                 | Expected::OwnParse
                 | Expected::OwnParseUnnamed
+                | Expected::OwnBind
+                | Expected::OwnExecute
                 | Expected::OwnClose
                 | Expected::OwnDescribe
                 | Expected::OwnDescribeRows
@@ -198,6 +207,7 @@ impl Expected {
                 | Expected::OwnQuery
                 | Expected::OwnSet
                 | Expected::OwnSync
+                | Expected::OwnBegin
         )
     }
 

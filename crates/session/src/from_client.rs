@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::context::{Context, MessagePolicy, SimpleQueries, WithoutCache};
 use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
-use crate::kept_request::MAX_KEPT;
+use crate::kept_request::{MAX_KEPT, UNCHARGED};
 use crate::link::{Link, MAX_COMPOSED, Rewrite};
 use crate::naming::{MAX_NAMES, is_too_long};
 use crate::out::{Out, View};
@@ -25,7 +25,7 @@ use crate::session_state::StreamingText;
 use crate::stop::{ReplyWait, StopReason};
 use crate::text::{QUERY_PREFIX, SEARCHED, Text};
 use crate::undo_log::RefusedFor;
-use crate::{repeat, start_values, unlinked};
+use crate::{repeat, sql_resets, start_values, unlinked};
 
 /// The longest body of a Sync, which has none, that the server is left to refuse.
 const MAX_SYNC: usize = 64;
@@ -123,6 +123,7 @@ impl<O: Out> Walk<'_, '_, O> {
             Piece::Rest(range, Disposition::Forward) => {
                 if let Some(server) = self.server.as_deref_mut() {
                     server.request_streams(&input[range.clone()], !self.client.stream.is_forwarding());
+                    repeat::follow_rest(server, &input[range.clone()], self.ctx.statements.account());
                     self.out.server_range(range);
                 }
                 return Ok(());
@@ -160,13 +161,14 @@ impl<O: Out> Walk<'_, '_, O> {
         let (ctx, texts) = (&*self.ctx, self.texts);
         let held = self.client.stream.charged();
         let reads = Reads { texts, watched: ctx.watch.is_some() };
-        let Client { stream, statements, unnamed, .. } = &mut *self.client;
+        let Client { stream, statements, unnamed, waits_for_segments, .. } = &mut *self.client;
+        let kept = || *waits_for_segments;
         let room = || {
             let statements = statements.as_ref().map_or(0, |statements| statements.cost()) + unnamed.size() as u64;
             let own = ctx.client_memory.saturating_sub(statements);
             own.min(ctx.statements.account().left() + held) as usize
         };
-        stream.next(input, at, |bytes, head| need(reads, bytes, head, room)).map_err(|_| self.ends())
+        stream.next(input, at, |bytes, head| need(reads, bytes, head, (room, kept))).map_err(|_| self.ends())
     }
 
     /// What a client is owed that ends its stream, or where no message can be found in it: earlier requests are answered first,
@@ -245,11 +247,13 @@ impl<O: Out> Walk<'_, '_, O> {
         Ok(())
     }
 
-    /// What the client has reset is set again, before the first message of a segment.
+    /// What the client has reset is set again, before the first message of a segment, or what follows the reset within one.
     #[inline]
     fn set_again(&mut self, tag: u8) {
         let Some(server) = self.server.as_deref_mut().filter(|server| server.resync) else { return };
-        if server.pending.is_at_boundary() && front::is_request(tag) && server.status != TxStatus::Failed {
+        if !server.pending.is_at_boundary() {
+            self.composed += sql_resets::set_within(self.client, server, tag, self.ctx, self.out);
+        } else if front::is_request(tag) && server.status != TxStatus::Failed {
             start_values::set_again(self.client, server, self.ctx, self.out);
         }
     }
@@ -274,7 +278,8 @@ impl<O: Out> Walk<'_, '_, O> {
     #[inline]
     fn must_not_wait_any_more(&mut self, view: View<'_>, head: Head) -> Result<(), StopReason> {
         if self.client.waits_for_segments {
-            repeat::follow(self.client, self.server.as_deref_mut(), view, head)?;
+            let account = self.ctx.statements.account();
+            repeat::follow(self.client, self.server.as_deref_mut(), view, head, account)?;
         }
         Ok(())
     }
@@ -349,7 +354,7 @@ impl<O: Out> Walk<'_, '_, O> {
         let mut link = Link { client: self.client, server, ctx: self.ctx, composed: &mut self.composed };
         let about_text = match self.texts {
             Texts::Rename => link.rewrite(view.bytes, head),
-            texts => link.pass_through(view.bytes, head, texts == Texts::Read).map(Ok),
+            texts => link.pass_through(view.bytes, head, texts == Texts::Read),
         };
         match about_text {
             Some(Err(stop @ StopReason::AwaitReplies(ReplyWait::Description))) => {
@@ -527,9 +532,9 @@ fn control(server: &mut Server, tag: u8) -> Option<Rewrite> {
 }
 
 /// How many bytes of a message must be present before [`Walk::message`] may read it. `room`: how many bytes may be held
-/// of a Parse, whose text is read as a whole.
+/// of a Parse, whose text is read as a whole. `kept`: whether messages behind a kept one are kept, too.
 #[inline]
-fn need(reads: Reads, bytes: &[u8], head: Head, room: impl Fn() -> usize) -> usize {
+fn need(reads: Reads, bytes: &[u8], head: Head, (room, kept): (impl Fn() -> usize, impl Fn() -> bool)) -> usize {
     let (texts, total) = (reads.texts, head.total());
     if head.tag == front::SYNC {
         return total.min(HEAD + MAX_SYNC);
@@ -552,7 +557,8 @@ fn need(reads: Reads, bytes: &[u8], head: Head, room: impl Fn() -> usize) -> usi
         front::QUERY if texts == Texts::Rename => total.min(HEAD + SEARCHED + 1),
         front::QUERY => total.min(HEAD + QUERY_PREFIX),
         // What may have to be sent again is held until it is whole.
-        front::BIND | front::EXECUTE if total <= MAX_KEPT => total,
+        front::BIND | front::EXECUTE if total <= UNCHARGED => total,
+        front::BIND if total <= MAX_KEPT && total <= room() && kept() => total,
         front::EXECUTE => total.min(HEAD + 1),
         front::FUNCTION_CALL => total.min(HEAD + 4),
         front::PARSE => match bytes.get(HEAD) {

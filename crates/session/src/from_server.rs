@@ -11,7 +11,6 @@ use weir_pgwire::{Dirty, Effects, HEAD, Head, Scope, TxStatus, backend, put_back
 
 use crate::client::Client;
 use crate::context::Context;
-use crate::deallocating::{Deallocating, NOTHING_TAG};
 use crate::descriptions::Described;
 use crate::error_names::{in_clients_words, shared_name};
 use crate::expected::Expected;
@@ -21,7 +20,7 @@ use crate::out::{Out, View};
 use crate::params::Reported;
 use crate::pending::Reply;
 use crate::refusal::Refusal;
-
+use crate::replaced::Ended;
 use crate::resets::Resets;
 use crate::server::{IN_HOT_STANDBY, ProtocolViolation, Server};
 use crate::server_error::{CHANGED_CODE, ErrorRead, ServerError, Statements, read_error, write_changed};
@@ -257,7 +256,7 @@ impl<O: Out> Walk<'_, '_, O> {
     #[inline]
     fn reply(&mut self, reply: Reply, tag: u8, view: View<'_>) -> Disposition {
         match tag {
-            back::COMMAND_COMPLETE if !self.server.deallocating.is_empty() && self.deallocated(reply, view) => {
+            back::COMMAND_COMPLETE if self.server.replaced.is_some() && self.replaced(reply, view) => {
                 return Disposition::Discard;
             }
             back::COMMAND_COMPLETE => self.command_complete(reply, view),
@@ -365,15 +364,19 @@ impl<O: Out> Walk<'_, '_, O> {
         }
     }
 
-    /// A command of a query that names statements is complete. Whether it stood in place of a DEALLOCATE: the name is dropped,
-    /// and the client receives the tag of that.
+    /// A command of a query is complete that was sent with other commands than its client's. Whether the client receives nothing of
+    /// that: it is ours, or stood in place of a DEALLOCATE, whose name is dropped, and whose tag the client receives.
     #[cold]
-    fn deallocated(&mut self, reply: Reply, view: View<'_>) -> bool {
+    fn replaced(&mut self, reply: Reply, view: View<'_>) -> bool {
         let tag = view.bytes[HEAD..].strip_suffix(&[0]).unwrap_or_default();
-        if !matches!(reply.to, Expected::Query | Expected::QueryLogged) || tag != NOTHING_TAG {
+        if !matches!(reply.to, Expected::Query | Expected::QueryLogged) {
             return false;
         }
-        let Some(name) = self.server.deallocating.next() else { return false };
+        let name = match self.server.replaced.as_deref_mut().map_or(Ended::Clients, |replaced| replaced.ended(tag)) {
+            Ended::Clients => return false,
+            Ended::Ours => return true,
+            Ended::Deallocate(name) => name,
+        };
         self.unusual_tag(b"DEALLOCATE", reply.effects);
         if let Some(client) = self.client.as_deref_mut() {
             client.forget_statement(name.whole());
@@ -428,8 +431,8 @@ impl<O: Out> Walk<'_, '_, O> {
         let to = reply.map_err(|_| ProtocolViolation("a ReadyForQuery that no request explains"))?.to;
         self.server.status = status;
         self.server.unknown_name = None;
-        if !self.server.deallocating.is_empty() {
-            self.server.deallocating = Deallocating::default();
+        if self.server.replaced.is_some() {
+            self.server.replaced = None;
         }
         if self.server.schema_changed && status == TxStatus::Idle {
             // The change may have been rolled back.
@@ -463,8 +466,8 @@ impl<O: Out> Walk<'_, '_, O> {
     /// Whether a ReadyForQuery answers a request of our own; if not, it may have settled a change.
     #[cold]
     fn is_own_ready(&mut self, to: Expected) -> bool {
-        if to == Expected::OwnSync
-            && let Some(repeat) = repeat::take(self.server, self.client.as_deref_mut())
+        if matches!(to, Expected::OwnSync | Expected::OwnBegin)
+            && let Some(repeat) = repeat::take(self.server, self.client.as_deref_mut(), to)
         {
             self.outcome.unusual().repeat = Some(repeat);
         }
@@ -560,9 +563,9 @@ impl<O: Out> Walk<'_, '_, O> {
             && self.ctx.returns_to_start_values()
             && self.server.base.at(place) == Some(value);
         client.start.reported(place, value, &self.server.base);
+        self.server.resets.report(place, is_reset);
         if is_reset {
             // It has the value from its login once all is answered.
-            self.server.resets.tell(place);
             if let Some(asked) = client.start.asked.at(place).filter(|asked| client.params.at(place) != Some(*asked)) {
                 self.ctx.scratch.clear();
                 put_back::parameter_status(self.ctx.scratch, name, asked);
@@ -584,7 +587,7 @@ impl<O: Out> Walk<'_, '_, O> {
     #[cold]
     fn error(&mut self, view: View<'_>, head: Head) {
         let ErrorRead { error, fatal, code, statements } = read_error(&view.bytes[HEAD..]);
-        self.server.resets = Resets::default();
+        self.server.resets.fail();
         if fatal {
             self.outcome.unusual().fatal = Some(error.clone());
             self.server.unusable = true;
@@ -682,7 +685,7 @@ impl<O: Out> Walk<'_, '_, O> {
                 self.server.own_error = Some(error);
                 Disposition::Discard
             }
-            Some(Expected::OwnSet) => Disposition::Discard,
+            Some(Expected::OwnSet | Expected::OwnBegin) => Disposition::Discard,
             Some(_) => {
                 skip_to_sync(self.server, self.client.as_deref_mut(), self.ctx);
                 Disposition::Forward

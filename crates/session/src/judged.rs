@@ -3,7 +3,7 @@
 //! A message of a few bytes may refer to a text of megabytes, again and again, so no message reads a stored text: it finds here what
 //! it needs to know. A text is only read again to be sent.
 
-use weir_pgwire::sql::{self, Judgement, Naming};
+use weir_pgwire::sql::{self, Command, Judgement, Naming, Resetting};
 use weir_pgwire::{Dirty, Effects};
 
 use crate::params::{ParamTable, Params};
@@ -17,8 +17,8 @@ pub(crate) struct Judged {
     pub(crate) harmless: bool,
     /// It drops all prepared statements.
     pub(crate) drops_all: bool,
-    /// What it returns to the value that its client's session began with.
-    pub(crate) reset: Option<Box<sql::Reset<'static>>>,
+    /// What it returns to the value that its client's session began with. It is a single command.
+    pub(crate) reset: Option<Box<Resetting>>,
     /// Which statement it names. It can name only one: a prepared statement is a single command.
     pub(crate) naming: Option<Box<Naming>>,
     /// The length of the text in what follows the name in a Parse, of which no more than 16 MiB is stored.
@@ -43,7 +43,7 @@ impl Judged {
         // Only options of an EXPLAIN or of a table are strings in front of the name: no backslash matters in them.
         let naming = if names { sql::names(text, false, true, 1).into_iter().next() } else { None };
         let naming = naming.filter(|naming| !naming.name.is_empty()).map(Box::new);
-        let reset = reset_by(text).map(Box::new);
+        let reset = reset_of(text).map(Box::new);
         Judged { effects, harmless, drops_all, reset, naming, len: text.len() as u32 }
     }
 
@@ -59,26 +59,19 @@ impl Judged {
     }
 }
 
-/// What a prepared statement resets: it is a single command.
-fn reset_by(text: &[u8]) -> Option<sql::Reset<'static>> {
-    let mut first = None;
-    if may_reset(text) {
-        sql::resets(text, |reset| {
-            if first.is_none() {
-                first = Some(reset.into_owned());
-            }
-        });
-    }
-    first
-}
-
-/// Whether a text is worth reading: it begins with such a command, or is more than one.
+/// Whether a text is worth reading for what it resets: it begins with such a command, or is more than one.
 #[inline]
 pub(crate) fn may_reset(text: &[u8]) -> bool {
     let begins = |word: &[u8]| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
     let alone = text.first().is_some_and(|first| first.is_ascii_alphabetic())
         && text.iter().position(|byte| *byte == b';').is_none_or(|at| at + 1 == text.len());
     !alone || begins(b"reset") || begins(b"discard") || begins(b"set")
+}
+
+/// What a text resets that is a single command.
+pub(crate) fn reset_of(text: &[u8]) -> Option<Resetting> {
+    let resets = |command| if let Command::Resets(reset) = command { Some(reset) } else { None };
+    if may_reset(text) { sql::commands(text, false, true, 1).into_iter().find_map(resets) } else { None }
 }
 
 /// The state that a text certainly leaves, for any server.

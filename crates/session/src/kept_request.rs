@@ -2,15 +2,22 @@
 //!
 //! Owns the messages, and until when more are kept.
 
+use std::sync::Arc;
+
 use weir_pgwire::Head;
 use weir_pgwire::tag::front;
 
+use crate::budget::{Account, Charge};
 use crate::out::View;
 use crate::statements::Key;
 use crate::stop::{ReplyWait, StopReason};
 
-/// The most bytes that are kept of a client, and of the description that its server has begun with: a part of the server's own memory.
-pub(crate) const MAX_KEPT: usize = 8 << 10;
+/// The most bytes that are kept of the description that a server has begun with, and the most of a client's messages that are a part
+/// of the server's own memory; more of them is charged.
+pub(crate) const UNCHARGED: usize = 8 << 10;
+
+/// The most bytes that are kept of a client's messages.
+pub(crate) const MAX_KEPT: usize = 256 << 10;
 
 /// The first request of a transaction, and what follows it.
 #[derive(Debug)]
@@ -22,6 +29,21 @@ pub(crate) struct Repeatable {
     /// What the server has described of its parameters: the client is sent it with the rest of the description.
     pub(crate) description: Vec<u8>,
     pub(crate) stage: Stage,
+    /// What comes before it in its transaction.
+    pub(crate) begun: Begun,
+    /// A cancel request for its client has ended meanwhile: if it is repeated, that is the request that was meant.
+    pub(crate) cancelled: bool,
+    /// What the messages are charged, if they are many.
+    pub(crate) charge: Option<Charge>,
+}
+
+/// What comes before a kept request in its transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Begun {
+    /// Nothing: it begins the transaction.
+    Here,
+    /// A BEGIN, and nothing else: the block is begun again before the request is repeated.
+    Block,
 }
 
 /// What becomes of a kept request.
@@ -44,26 +66,41 @@ pub struct Repeat {
     pub messages: Vec<u8>,
     /// How many of them were counted as Bind and as Parse.
     pub counted: (u64, u64),
+    /// The client has cancelled the request meanwhile.
+    pub cancelled: bool,
 }
 
 impl Repeatable {
     /// A message behind the first one. It waits where it is of another segment.
-    pub(crate) fn keep(&mut self, view: View<'_>, head: Head) -> Result<(), StopReason> {
+    pub(crate) fn keep(&mut self, view: View<'_>, head: Head, account: &Arc<Account>) -> Result<(), StopReason> {
         match self.stage {
             Stage::GivenUp => {}
             Stage::Ended | Stage::Refused => return Err(ReplyWait::EarlierSegment.into()),
-            // A query may end the segment or not, and what belongs to a COPY may be there in part.
-            Stage::Open if !matches!(head.tag, b'P' | b'B' | b'D' | b'E' | b'C' | b'H' | b'S') => self.give_up(),
-            Stage::Open if view.bytes.len() < head.total() || self.messages.len() + head.total() > MAX_KEPT => {
-                self.give_up();
-            }
+            // What belongs to a COPY may be there in part.
+            Stage::Open if !matches!(head.tag, b'P' | b'B' | b'D' | b'E' | b'C' | b'H' | b'S' | b'Q') => self.give_up(),
+            Stage::Open if view.bytes.len() < head.total() => self.give_up(),
             Stage::Open => {
                 self.newest = self.messages.len();
-                self.messages.extend_from_slice(view.bytes);
-                self.stage = if head.tag == front::SYNC { Stage::Ended } else { Stage::Open };
+                self.add(view.bytes, account);
+                // What follows a query may be of another transaction.
+                if self.stage == Stage::Open && matches!(head.tag, front::SYNC | front::QUERY) {
+                    self.stage = Stage::Ended;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Keeps these bytes, if there is room for them.
+    pub(crate) fn add(&mut self, bytes: &[u8], account: &Arc<Account>) {
+        if self.stage != Stage::Open {
+            return;
+        }
+        let wanted = self.messages.len() + bytes.len();
+        let has_room = wanted <= UNCHARGED
+            || (wanted <= MAX_KEPT
+                && self.charge.get_or_insert_with(|| Charge::anyway(account, 0)).resize(wanted as u64).is_ok());
+        if has_room { self.messages.extend_from_slice(bytes) } else { self.give_up() }
     }
 
     /// The newest message waits for replies: it is read again then.
@@ -76,7 +113,7 @@ impl Repeatable {
 
     pub(crate) fn give_up(&mut self) {
         if self.stage == Stage::Open {
-            (self.messages, self.stage) = (Vec::new(), Stage::GivenUp);
+            (self.messages, self.stage, self.charge) = (Vec::new(), Stage::GivenUp, None);
         }
     }
 

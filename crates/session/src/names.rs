@@ -8,9 +8,9 @@
 //! drops.
 
 use std::borrow::Borrow;
-use std::collections::hash_map::RandomState;
+use std::collections::hash_map::{DefaultHasher, RandomState};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::budget::{Account, Charge, NoRoom};
@@ -78,6 +78,34 @@ pub(crate) fn key_of(name: &[u8]) -> &[u8] {
     significant(name)
 }
 
+/// The hash of one name, under a key of its map's own.
+#[derive(Clone, Debug, Default)]
+struct NameHash(RandomState);
+
+/// See [`NameHash`].
+struct NameHasher(DefaultHasher);
+
+impl BuildHasher for NameHash {
+    type Hasher = NameHasher;
+
+    fn build_hasher(&self) -> NameHasher {
+        NameHasher(self.0.build_hasher())
+    }
+}
+
+impl Hasher for NameHasher {
+    fn write(&mut self, name: &[u8]) {
+        self.0.write(name);
+    }
+
+    /// The length comes before a name, to separate it from what follows. Nothing follows.
+    fn write_usize(&mut self, _length: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0.finish()
+    }
+}
+
 /// A statement of a client's, and the change that gave it its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
@@ -90,7 +118,7 @@ pub(crate) struct Given {
 /// The statements that one client has prepared, by the names it gave them.
 #[derive(Debug, Default)]
 pub(crate) struct ClientStatements {
-    by_name: HashMap<Name, Given, RandomState>,
+    by_name: HashMap<Name, Given, NameHash>,
     /// The same by age, and by statement.
     by_age: BTreeMap<ChangeNumber, Name>,
     by_key: BTreeSet<(Key, ChangeNumber)>,

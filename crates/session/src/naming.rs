@@ -80,6 +80,11 @@ impl Link<'_, '_> {
 
     /// A query of which more must be known.
     fn unusual_query(&mut self, message: &[u8], head: Head, text: Text<'_>) -> Result<Rewrite, StopReason> {
+        if text.is_whole() && sql::begins_with_options(text.bytes()) {
+            self.expect_query(Effects::NONE);
+            self.server.unusual_at = self.server.pending.progress();
+            return Ok(Rewrite::Unchanged);
+        }
         let what = text.head();
         if let SqlHead::Deallocate(Dealloc::Name(name)) = &what
             && let Some(rewrite) = self.deallocate(name)?
@@ -87,14 +92,14 @@ impl Link<'_, '_> {
             return Ok(rewrite);
         }
         let judged = text.judge(&what, self.ctx, &self.server.params);
+        let (searched, cut) = text.searched();
+        let resets = !judged.harmless && start_values::may_be_reset(self.client, searched);
         if !judged.harmless {
-            start_values::note(self.client, self.server, self.ctx.params, text.bytes());
             self.note_needed_alone(text.bytes());
         }
         let mut effects = judged.effects;
-        let edited = if judged.names && !self.refuses(effects) {
-            let (searched, cut) = text.searched();
-            self.edit_query(searched, cut)?.map(Box::new)
+        let edited = if (judged.names || resets) && !self.refuses(effects) {
+            self.edit_query(searched, cut, judged.names)?.map(Box::new)
         } else {
             None
         };
@@ -110,7 +115,9 @@ impl Link<'_, '_> {
             self.drop_all();
         }
         self.expect_query(effects);
-        Ok(edited.map_or(Rewrite::Unchanged, |edited| self.send_edited(message, head, text, &edited)))
+        self.server.unusual_at = self.server.pending.progress();
+        let before = HEAD + searched.len();
+        Ok(edited.map_or(Rewrite::Unchanged, |edited| self.send_edited(message, head, before, &edited)))
     }
 
     /// A query with these effects is sent: it ends the client's unnamed statement.
@@ -135,10 +142,9 @@ impl Link<'_, '_> {
         }
     }
 
-    /// Sends a query with another beginning.
+    /// Sends a query with another beginning, in place of that up to `before`.
     #[cold]
-    fn send_edited(&mut self, message: &[u8], head: Head, text: Text<'_>, edited: &Edited) -> Rewrite {
-        let before = HEAD + text.searched().0.len();
+    pub(crate) fn send_edited(&mut self, message: &[u8], head: Head, before: usize, edited: &Edited) -> Rewrite {
         put_front::query_head(self.ctx.scratch, &edited.text, head.total() - before);
         if !edited.prepares {
             return Rewrite::After(before);
@@ -406,7 +412,11 @@ impl Link<'_, '_> {
             },
         };
         if !judged.harmless {
-            start_values::note_reset(self.client, self.server, self.ctx.params, judged.reset.as_deref());
+            if let Some(command) = self.local_reset(judged.reset.as_deref()) {
+                let effects = judged.effects;
+                return Ok(Some(self.bind_command(head, bind, &command, effects)));
+            }
+            start_values::note(self.client, self.server, self.ctx.params, judged.reset.as_deref());
         }
         if judged.concerns_no_statement() {
             return Ok(None);
@@ -435,8 +445,18 @@ impl Link<'_, '_> {
             return if failed { Ok(None) } else { self.bind_deallocation(head, bind, &name).map(Some) };
         }
         let Some(effects) = self.prepare_named_by(bind.statement)? else { return Ok(None) };
+        self.note_bound_unknown(bind.portal);
         self.bind_portal(bind.portal, effects);
         Ok(Some(self.renamed_bind(head, bind, b"")))
+    }
+
+    /// Binds a statement in the server's words for it.
+    fn bind_command(&mut self, head: Head, bind: BindHead<'_>, command: &str, effects: Effects) -> Rewrite {
+        let types = self.types_of(bind.statement);
+        self.prepare_edited(&[command.as_bytes(), &types].concat());
+        self.note_bound_unknown(bind.portal);
+        self.bind_portal(bind.portal, effects);
+        self.renamed_bind(head, bind, b"")
     }
 
     /// Prepares a statement of the client's that names another in its text, in the server's words. Returns what both do; `None`

@@ -48,7 +48,7 @@ impl<'a> View<'a> {
     }
 
     /// Sends a part of the message to the client.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn to_client(self, range: Range<usize>, out: &mut impl Out) {
         match self.at {
             Some(at) => out.client_range(at + range.start..at + range.end),

@@ -436,7 +436,8 @@ fn untracked_query(query: &mut String, name: &str, value: Option<&str>) {
     }
 }
 
-fn push_literal(query: &mut String, value: &str) {
+/// Writes a value so that it means the same with any settings and encoding.
+pub(crate) fn push_literal(query: &mut String, value: &str) {
     // An escape string means the same with any standard_conforming_strings, and in any encoding: the server reads the
     // text in the previous encoding.
     query.push_str(if value.contains('\\') || !value.is_ascii() { "E'" } else { "'" });

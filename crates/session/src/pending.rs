@@ -54,18 +54,12 @@ struct Run {
 #[derive(Debug, Default)]
 pub(crate) struct PendingReplies {
     runs: VecDeque<Run>,
-    /// Extended requests were sent and no Sync after them: the server has an implicit transaction open.
-    unsynced: bool,
-    /// An error came in the extended protocol, and no Sync has been sent since: the server discards what it reads.
-    skipping: bool,
-    /// The server reads COPY data, and the client has not ended it.
-    copy_in: bool,
-    /// A Sync was sent that the server may have swallowed as a part of COPY.
-    sync_in_copy: bool,
-    /// COPY failed and it is not known whether a Sync was swallowed by it: one ReadyForQuery more or less may come.
-    doubtful: bool,
-    /// A request was sent while the server reads COPY data.
-    breached: bool,
+    /// Where the extended protocol is.
+    extended: Extended,
+    /// Where the newest COPY from the client is.
+    copy: CopyIn,
+    /// Whether the replies can still be counted.
+    count: Count,
     /// The newest request has been sent in part only: only an error can answer it yet.
     half: bool,
     /// Counts the ends of segments that were sent: what is skipped after an error lies within one.
@@ -85,17 +79,56 @@ pub(crate) struct PendingReplies {
     /// Grows with what the client sends: by each request, each message of COPY data that the server reads, and each
     /// [`PORTION`] of a longer message. Wraps around.
     progress: u32,
-    /// `progress` after the last of the requests that are the first of their segment, and do nothing.
+    /// `progress` after the last of the requests that are the first of their segment, and do nothing, with the Sync behind them.
     idle_until: u32,
+    /// `progress` before those, and the ones before them of which the same is true.
+    idle_from: u32,
     /// What was sent of a longer message since `progress` grew, in bytes.
     streamed: u32,
+}
+
+/// Where the extended protocol is, by what was sent and which errors came.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Extended {
+    /// All requests that were sent are followed by a Sync, or are simple queries.
+    #[default]
+    Synced,
+    /// Requests were sent and no Sync after them: the server has an implicit transaction open.
+    Unsynced,
+    /// An error came, and no Sync has been sent since: the server discards what it reads.
+    SkippingToSync,
+}
+
+/// Where a COPY from the client is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum CopyIn {
+    /// There is none, or it has ended.
+    #[default]
+    None,
+    /// The server reads its data, and the client has not ended it.
+    Reading,
+    /// The same, and a Sync was sent, which the server may have swallowed as a part of the data.
+    ReadingPastSync,
+    /// The client has ended one in which it had sent such a Sync.
+    EndedPastSync,
+}
+
+/// Whether replies can be counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Count {
+    #[default]
+    Exact,
+    /// COPY failed and it is not known whether a Sync was swallowed by it: one ReadyForQuery more or less may come.
+    Doubtful,
+    /// A request was sent while the server reads COPY data: its answers to that can't be counted.
+    Breached,
 }
 
 impl PendingReplies {
     /// Nothing is pending and nothing is open.
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
-        self.runs.is_empty() && !self.unsynced && !self.skipping && !self.copy_in
+        self.runs.is_empty() && self.extended == Extended::Synced && !self.in_copy_in()
     }
 
     /// Whether an earlier segment is unanswered: its outcome, and the transaction status after it, are unknown.
@@ -113,7 +146,7 @@ impl PendingReplies {
     /// Whether the next request begins a segment: all before it are followed by a Sync, or are simple queries.
     #[inline]
     pub(crate) fn is_at_boundary(&self) -> bool {
-        !self.unsynced && !self.skipping
+        self.extended == Extended::Synced
     }
 
     /// Whether the server works on something: a request that was sent completely is not answered.
@@ -126,7 +159,7 @@ impl PendingReplies {
     /// server may keep back until a Flush or Sync; or it waits for COPY data, or for the rest of the only request.
     #[inline]
     pub(crate) fn awaits_client(&self) -> bool {
-        self.copy_in || self.length == self.unflushed || (self.half && self.only_half_is_pending())
+        self.in_copy_in() || self.length == self.unflushed || (self.half && self.only_half_is_pending())
     }
 
     /// A message of COPY data is being sent.
@@ -153,19 +186,19 @@ impl PendingReplies {
 
     /// Whether a ReadyForQuery is certain, without another message from the client.
     pub(crate) fn will_be_ready(&self) -> bool {
-        self.is_ahead() && !self.copy_in && !self.doubtful && !self.breached
+        self.is_ahead() && !self.in_copy_in() && self.count == Count::Exact
     }
 
     /// Whether one ReadyForQuery more or less may arrive: the server must not be used again.
     #[inline]
     pub(crate) fn is_doubtful(&self) -> bool {
-        self.doubtful
+        self.count == Count::Doubtful
     }
 
     /// Whether the client sent a request where only COPY data is allowed.
     #[inline]
     pub(crate) fn is_breached(&self) -> bool {
-        self.breached
+        self.count == Count::Breached
     }
 
     /// The segment that is being sent: after an error in it the server skips no request of another.
@@ -189,12 +222,13 @@ impl PendingReplies {
     /// Whether the server discards requests up to the next Sync.
     #[inline]
     pub(crate) fn is_skipping(&self) -> bool {
-        self.skipping
+        self.extended == Extended::SkippingToSync
     }
 
     /// Whether the server is reading COPY data from the client.
+    #[inline]
     pub(crate) fn in_copy_in(&self) -> bool {
-        self.copy_in
+        matches!(self.copy, CopyIn::Reading | CopyIn::ReadingPastSync)
     }
 
     /// The request to be answered next.
@@ -222,20 +256,21 @@ impl PendingReplies {
         match what {
             Expected::Sync => return self.sync(),
             Expected::CopyEnd => return self.copy_end(),
-            _ if self.skipping => return false,
+            _ if self.is_skipping() => return false,
             Expected::Query
             | Expected::QueryLogged
             | Expected::QueryRefused
             | Expected::FunctionCall
             | Expected::OwnQuery
             | Expected::OwnSet
-            | Expected::OwnSync => {
-                self.unsynced = false;
+            | Expected::OwnSync
+            | Expected::OwnBegin => {
+                self.extended = Extended::Synced;
                 self.segment = self.segment.wrapping_add(1);
             }
             Expected::LocalDeallocate | Expected::LocalForget => {}
             _ if what.does_nothing() => return self.push_idle(what),
-            _ => self.unsynced = true,
+            _ => self.extended = Extended::Unsynced,
         }
         self.push(what, effects);
         true
@@ -244,7 +279,10 @@ impl PendingReplies {
     /// A request that does nothing in its transaction.
     fn push_idle(&mut self, what: Expected) -> bool {
         let first = self.has_done_nothing();
-        self.unsynced = true;
+        if self.idle_until != self.progress {
+            self.idle_from = self.progress;
+        }
+        self.extended = Extended::Unsynced;
         self.push(what, Effects::NONE);
         if first {
             self.idle_until = self.progress;
@@ -254,13 +292,20 @@ impl PendingReplies {
 
     /// Whether all requests of the segment that is being sent do nothing in its transaction.
     fn has_done_nothing(&self) -> bool {
-        !self.unsynced || self.idle_until == self.progress
+        self.extended == Extended::Synced || self.idle_until == self.progress
     }
 
     /// Whether the next request is the first that does anything in its transaction, and all segments before it are answered.
     pub(crate) fn begins_transaction(&self) -> bool {
         let idle = self.runs.iter().all(|run| run.what.does_nothing());
-        idle && !self.skipping && !self.copy_in && self.has_done_nothing()
+        idle && !self.is_skipping() && !self.in_copy_in() && self.has_done_nothing()
+    }
+
+    /// Whether the next request is the first that does anything since `since`, where the client sent one request, and all segments before
+    /// it are answered.
+    pub(crate) fn follows_one_since(&self, since: u32) -> bool {
+        let idle_since = if self.idle_until == self.progress { self.idle_from } else { self.progress };
+        self.begins_transaction() && idle_since == since.wrapping_add(1)
     }
 
     /// The newest request is kept by [`crate::repeat`]. Describes are noted anyway.
@@ -277,7 +322,7 @@ impl PendingReplies {
             run.what = Expected::OwnSync;
             return false;
         }
-        self.skipping = false;
+        self.extended = Extended::Synced;
         self.request(Expected::OwnSync)
     }
 
@@ -335,11 +380,8 @@ impl PendingReplies {
         self.runs.len() == 1 && self.runs[0].count == 1
     }
 
-    /// A Flush was sent: it has no reply, but a Sync is due.
+    /// A Flush was sent. It has no reply, and opens no transaction: libpq sends one behind a Sync.
     pub(crate) fn flush(&mut self) {
-        if !self.skipping {
-            self.unsynced = true;
-        }
         self.unflushed = 0;
     }
 
@@ -398,7 +440,7 @@ impl PendingReplies {
     #[inline]
     pub(crate) fn expects_row(&self) -> bool {
         matches!(self.head(), Some(Expected::Query | Expected::QueryLogged | Expected::Execute))
-            && !self.copy_in
+            && !self.in_copy_in()
             && !(self.half && self.only_half_is_pending())
     }
 
@@ -408,7 +450,7 @@ impl PendingReplies {
         // The usual replies, decided as below.
         if let Some(&Run { what: to @ Expected::Query, effects, .. }) = self.runs.front()
             && matches!(tag, back::ROW_DESCRIPTION | back::DATA_ROW | back::COMMAND_COMPLETE | back::READY)
-            && !self.copy_in
+            && !self.in_copy_in()
             && !self.half
         {
             let last = tag == back::READY;
@@ -424,12 +466,12 @@ impl PendingReplies {
     #[inline(never)]
     fn reply_to_any(&mut self, tag: u8) -> Result<Reply, UnexpectedReply> {
         // Until the client ends the COPY, or its message, only an error can arrive.
-        if self.copy_in || (self.half && self.only_half_is_pending()) {
+        if self.in_copy_in() || (self.half && self.only_half_is_pending()) {
             return Err(UnexpectedReply);
         }
         let Some(&Run { what: to, effects, .. }) = self.runs.front() else {
             // After a COPY that failed in doubt, a second ReadyForQuery is possible and harmless.
-            let spare = tag == back::READY && self.doubtful;
+            let spare = tag == back::READY && self.is_doubtful();
             let reply = Reply { to: Expected::Sync, last: true, effects: Effects::NONE };
             return if spare { Ok(reply) } else { Err(UnexpectedReply) };
         };
@@ -445,7 +487,7 @@ impl PendingReplies {
         let last = match (to, tag) {
             (_, back::READY) if to.ends_with_ready() => true,
             (
-                Expected::Query | Expected::QueryLogged | Expected::OwnQuery | Expected::OwnSet,
+                Expected::Query | Expected::QueryLogged | Expected::OwnQuery | Expected::OwnSet | Expected::OwnBegin,
                 back::ROW_DESCRIPTION
                 | back::DATA_ROW
                 | back::COMMAND_COMPLETE
@@ -460,7 +502,10 @@ impl PendingReplies {
             }
             (Expected::FunctionCall, back::FUNCTION_RESULT) => false,
             (_, back::PARSE_COMPLETE) if to.is_parse() => true,
-            (Expected::Bind | Expected::BindLogged | Expected::BindKept, back::BIND_COMPLETE) => true,
+            (Expected::Bind | Expected::BindLogged | Expected::BindKept | Expected::OwnBind, back::BIND_COMPLETE) => {
+                true
+            }
+            (Expected::OwnExecute, back::COMMAND_COMPLETE) => true,
             (_, back::ROW_DESCRIPTION | back::NO_DATA) if to.is_of_rows() => true,
             (Expected::Execute, back::DATA_ROW | back::COPY_OUT | back::COPY_DATA | back::COPY_DONE) => false,
             (Expected::Execute, back::COMMAND_COMPLETE | back::EMPTY_QUERY | back::PORTAL_SUSPENDED) => true,
@@ -477,11 +522,11 @@ impl PendingReplies {
     /// the server will not answer because of it (the failed one included); `None` if nothing was pending.
     pub(crate) fn error(&mut self, mut dropped: impl FnMut(Expected)) -> Option<Expected> {
         let head = self.head()?;
-        if self.copy_in || self.sync_in_copy {
-            self.doubtful |= self.sync_in_copy;
-            self.copy_in = false;
-            self.sync_in_copy = false;
+        let past_sync = matches!(self.copy, CopyIn::ReadingPastSync | CopyIn::EndedPastSync);
+        if past_sync && self.count == Count::Exact {
+            self.count = Count::Doubtful;
         }
+        self.copy = CopyIn::None;
         if head.ends_with_ready() {
             return Some(head);
         }
@@ -497,59 +542,71 @@ impl PendingReplies {
             self.pop();
             dropped(next);
         }
-        self.skipping = true;
+        self.extended = Extended::SkippingToSync;
         Some(head)
     }
 
     fn sync(&mut self) -> bool {
-        if self.copy_in {
+        if self.in_copy_in() {
             // The server ignores Sync while it reads COPY data (PostgreSQL documentation, "COPY Operations").
-            self.sync_in_copy = true;
+            self.copy = CopyIn::ReadingPastSync;
             return false;
         }
-        self.unsynced = false;
-        self.skipping = false;
+        let idle = self.extended != Extended::Synced && self.idle_until == self.progress;
+        self.extended = Extended::Synced;
         self.segment = self.segment.wrapping_add(1);
         self.push(Expected::Sync, Effects::NONE);
+        if idle {
+            self.idle_until = self.progress;
+        }
         true
     }
 
     fn copy_end(&mut self) -> bool {
-        if self.copy_in {
-            self.copy_in = false;
+        if self.in_copy_in() {
+            self.end_copy();
         } else if !self.runs.is_empty() {
             self.push(Expected::CopyEnd, Effects::NONE);
         }
         false
     }
 
+    /// The client has ended its COPY.
+    fn end_copy(&mut self) {
+        self.copy = if self.copy == CopyIn::ReadingPastSync { CopyIn::EndedPastSync } else { CopyIn::None };
+    }
+
     /// The server begins to read COPY data: Syncs that already follow in the stream are a part of it, up to the client's
     /// CopyDone or CopyFail if that was sent ahead.
     fn enter_copy_in(&mut self) {
-        self.copy_in = true;
-        self.sync_in_copy = false;
+        self.copy = CopyIn::Reading;
         if self.runs.front().is_some_and(|run| run.count > 1) {
-            self.breached = true;
+            self.count = Count::Breached;
             return;
         }
         while let Some(&Run { what: next, count, .. }) = self.runs.get(1) {
             match next {
                 Expected::Sync | Expected::OwnSync => {
-                    self.sync_in_copy = true;
-                    self.unsynced |= self.head() == Some(Expected::Execute) && self.runs.len() == 2;
+                    self.copy = CopyIn::ReadingPastSync;
+                    if self.extended == Extended::Synced
+                        && self.head() == Some(Expected::Execute)
+                        && self.runs.len() == 2
+                    {
+                        self.extended = Extended::Unsynced;
+                    }
                     self.ends -= count;
                     self.shorten(count);
                     self.runs.remove(1);
                 }
                 Expected::CopyEnd => {
-                    self.copy_in = false;
+                    self.end_copy();
                     self.take_second();
                     return;
                 }
                 _ => {
                     // The server will treat the request as a violation of the COPY, and its answers then can't be
                     // counted.
-                    self.breached = true;
+                    self.count = Count::Breached;
                     return;
                 }
             }

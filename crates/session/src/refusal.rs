@@ -65,6 +65,13 @@ pub enum Refusal {
         /// The pool, its servers, and why none was reached, in sentences.
         detail: String,
     },
+    /// No server of the pool has been reached since the start.
+    NeverReached {
+        /// The error of the last attempt.
+        message: String,
+        /// The pool and its servers, in a sentence.
+        detail: String,
+    },
     /// More clients are logging in than can be verified in time.
     TooManyLogins,
     /// All client connections are taken.
@@ -223,7 +230,7 @@ impl Refusal {
             Refusal::TransactionTimeout => "25P04",
             Refusal::ServerDown { sqlstate, .. } | Refusal::ParameterFailed { sqlstate, .. } => sqlstate,
             Refusal::ServerSlow { .. } => "08001",
-            Refusal::ServerLost | Refusal::ServerUnexpected => "08006",
+            Refusal::ServerLost | Refusal::ServerUnexpected | Refusal::NeverReached { .. } => "08006",
             Refusal::StatementLimit(_) | Refusal::MessageTooLong => "54000",
             Refusal::ShuttingDown
             | Refusal::ServersShuttingDown
@@ -246,7 +253,8 @@ impl Refusal {
             Refusal::ServerDown { .. }
             | Refusal::ServerLost
             | Refusal::ServerUnexpected
-            | Refusal::LoginTimeoutServerDown { .. } => Class::ServerDown,
+            | Refusal::LoginTimeoutServerDown { .. }
+            | Refusal::NeverReached { .. } => Class::ServerDown,
             Refusal::TooManyLogins
             | Refusal::TooManyClients
             | Refusal::TooManyDatabaseClients
@@ -293,6 +301,7 @@ impl Refusal {
             | Refusal::WaitQueryTimeout { detail, .. }
             | Refusal::ServerDown { detail, .. }
             | Refusal::LoginTimeoutServerDown { detail }
+            | Refusal::NeverReached { detail, .. }
             | Refusal::NotOwner { detail }
             | Refusal::NoConsoleUser { detail }
                 if !detail.is_empty() =>
@@ -317,7 +326,7 @@ impl Refusal {
             ),
             Refusal::LdapFailed | Refusal::PamFailed => Some("The pooler's log has the reason."),
             Refusal::NotAllowed => Some("The console is for users of admin_users and stats_users."),
-            Refusal::LoginTimeoutServerDown { .. } => {
+            Refusal::LoginTimeoutServerDown { .. } | Refusal::NeverReached { .. } => {
                 Some("Start PostgreSQL, or correct the host and port of the pool. The pooler's log has each attempt.")
             }
             Refusal::EncryptionRequired => Some("Connect with sslmode=require, or a stricter one."),
@@ -408,6 +417,7 @@ impl fmt::Display for Refusal {
             Refusal::IdleTransactionTimeout => f.write_str("idle transaction timeout"),
             Refusal::TransactionTimeout => f.write_str("transaction timeout"),
             Refusal::ServerDown { message, .. }
+            | Refusal::NeverReached { message, .. }
             | Refusal::ServerSlow { message }
             | Refusal::ParameterFailed { message, .. } => f.write_str(message),
             Refusal::ServerLost => f.write_str("server conn crashed?"),

@@ -1,20 +1,25 @@
 //! A request that is sent again where its server refuses the statement for what no client of the pool has done.
 //!
 //! A definition changes past the pool, or a function drops a statement of ours: the server says so with the next Bind or Describe, to a
-//! client that could not know it. Where that is the first request of a transaction, nothing has happened yet. So it is kept, with what
-//! follows it, until the server accepts it; where the server does not, the segment ends unseen, and its messages are read again.
+//! client that could not know it. Where that is the first request of a transaction, or the first after its BEGIN, nothing has happened
+//! yet. So it is kept, with what follows it, until the server accepts it; where the server does not, the segment ends unseen, a block
+//! begins again, and the messages are read again. A BEGIN with options is not repeated: its text is not kept, and ROLLBACK AND CHAIN
+//! forgets the options of a transaction that has failed.
 //!
 //! Owns what is kept, and until when. Kept is only what may be refused so ([`Fit::Unsure`]): a Bind or Describe of a statement whose
 //! preparation on this server is older than its client's Parse. Once one such request was accepted, no client that had prepared the
 //! statement before it has another there.
 
+use std::sync::Arc;
+
 use weir_pgwire::tag::{back, front};
 use weir_pgwire::{Head, TxStatus, put_front};
 
+use crate::budget::Account;
 use crate::client::Client;
 use crate::context::Context;
 use crate::expected::Expected;
-use crate::kept_request::{MAX_KEPT, Repeat, Repeatable, Stage};
+use crate::kept_request::{Begun, MAX_KEPT, Repeat, Repeatable, Stage, UNCHARGED};
 use crate::link::Link;
 use crate::out::{Out, View};
 use crate::same_shape::Fit;
@@ -28,22 +33,40 @@ impl Link<'_, '_> {
     /// Keeps the request that was just decided, the first of a transaction, which is about this statement.
     #[cold]
     pub(crate) fn keep(&mut self, statement: Key, message: &[u8], head: Head) {
-        if head.total() != message.len() || message.len() > MAX_KEPT {
+        if head.total() > MAX_KEPT {
             return;
         }
         self.server.pending.newest_is_kept();
-        let mut messages = self.ctx.spare_buffer();
-        messages.extend_from_slice(message);
-        let (description, stage) = (Vec::new(), Stage::Open);
-        self.server.repeatable = Some(Box::new(Repeatable { statement, messages, newest: 0, description, stage }));
+        let mut kept = Repeatable {
+            statement,
+            messages: self.ctx.spare_buffer(),
+            newest: 0,
+            description: Vec::new(),
+            stage: Stage::Open,
+            begun: if self.server.status == TxStatus::Idle { Begun::Here } else { Begun::Block },
+            cancelled: false,
+            charge: None,
+        };
+        kept.add(message, self.ctx.statements.account());
+        self.server.repeatable = Some(Box::new(kept));
         // So that the next message is looked at.
         self.client.waits_for_segments = true;
     }
 
-    /// Whether the next request is to be kept: it may be refused for what its client can't know, and is the first of a transaction.
+    /// Whether the next request is to be kept: it may be refused for what its client can't know, and is the first of a transaction,
+    /// or the first after its BEGIN.
     #[inline]
     pub(crate) fn is_to_be_kept(&self, fit: Fit) -> bool {
-        fit == Fit::Unsure && self.server.status == TxStatus::Idle && self.server.pending.begins_transaction()
+        fit == Fit::Unsure && self.begins()
+    }
+
+    #[cold]
+    fn begins(&self) -> bool {
+        match self.server.status {
+            TxStatus::Idle => self.server.pending.begins_transaction(),
+            TxStatus::InTransaction => self.server.has_only_begun(),
+            TxStatus::Failed => false,
+        }
     }
 }
 
@@ -54,19 +77,28 @@ pub(crate) fn follow(
     server: Option<&mut Server>,
     view: View<'_>,
     head: Head,
+    account: &Arc<Account>,
 ) -> Result<(), StopReason> {
     let Some(server) = server else {
         client.waits_for_segments = false;
         return Ok(());
     };
     if let Some(kept) = server.repeatable.as_deref_mut() {
-        return kept.keep(view, head);
+        return kept.keep(view, head, account);
     }
     if server.pending.is_ahead() {
         return Err(ReplyWait::EarlierSegment.into());
     }
     client.waits_for_segments = false;
     Ok(())
+}
+
+/// A part of the first kept message's rest is sent to the server.
+#[inline]
+pub(crate) fn follow_rest(server: &mut Server, piece: &[u8], account: &Arc<Account>) {
+    if let Some(kept) = server.repeatable.as_deref_mut() {
+        kept.add(piece, account);
+    }
 }
 
 /// The message that was kept last waits for replies.
@@ -101,7 +133,7 @@ pub(crate) fn withhold(server: &mut Server, tag: u8, message: &[u8]) -> bool {
     let Some(kept) = server.repeatable.as_deref_mut().filter(|_| tag == back::PARAMETER_DESCRIPTION) else {
         return false;
     };
-    if whole > MAX_KEPT {
+    if whole > UNCHARGED {
         // It is no more than its client's first Describe.
         kept.give_up();
         return false;
@@ -143,20 +175,28 @@ pub(crate) fn refused(server: &mut Server, client: &mut Client, ctx: &mut Contex
     skip_to_sync(server, Some(client), ctx);
     let Some(kept) = server.repeatable.as_deref_mut() else { return };
     kept.stage = Stage::Refused;
+    let block = kept.begun == Begun::Block;
+    ctx.scratch.clear();
     if server.pending.end_unseen() {
-        ctx.scratch.clear();
         put_front::sync(ctx.scratch);
+    }
+    if block {
+        server.pending.request(Expected::OwnBegin);
+        put_front::query(ctx.scratch, "ROLLBACK;BEGIN");
+    }
+    if !ctx.scratch.is_empty() {
         out.server(ctx.scratch);
     }
 }
 
-/// A segment that no client sees has ended: what its client's next messages are, if it was refused.
-pub(crate) fn take(server: &mut Server, client: Option<&mut Client>) -> Option<Repeat> {
-    let kept = server.repeatable.take_if(|kept| kept.stage == Stage::Refused)?;
+/// A request of ours has ended that no client sees: what its client's next messages are, if they are repeated from here.
+pub(crate) fn take(server: &mut Server, client: Option<&mut Client>, to: Expected) -> Option<Repeat> {
+    let last = |kept: &Repeatable| if kept.begun == Begun::Block { Expected::OwnBegin } else { Expected::OwnSync };
+    let kept = server.repeatable.take_if(|kept| kept.stage == Stage::Refused && last(kept) == to)?;
     let client = client?;
     client.waits_for_segments = false;
     let counted = (kept.count(front::BIND), kept.count(front::PARSE));
     let mut messages = kept.messages;
     messages.append(&mut client.stream.take_held());
-    Some(Repeat { messages, counted })
+    Some(Repeat { messages, counted, cancelled: kept.cancelled })
 }

@@ -9,8 +9,12 @@ use crate::params::Params;
 pub(crate) struct Resets {
     /// A bit for each tracked parameter.
     places: u64,
+    /// An Execute was sent since, and nothing that sets them again.
+    executed: bool,
     /// A command that may be one of them was answered.
     done: bool,
+    /// A request under way has failed: what was reset before it may be undone, unless a command between them has committed it.
+    failed: bool,
     /// Those whose value after it the client has been sent, where it was another before.
     told: u64,
 }
@@ -44,14 +48,40 @@ impl Resets {
         self.places |= places;
     }
 
+    /// Those places.
+    pub(crate) fn places(self) -> u64 {
+        self.places
+    }
+
+    /// An Execute is being sent.
+    pub(crate) fn execute(&mut self) {
+        self.executed = self.is_pending();
+    }
+
+    /// Whether one was sent since this was asked last.
+    pub(crate) fn take_executed(&mut self) -> bool {
+        std::mem::take(&mut self.executed)
+    }
+
     /// Whether a command that may be one of them was answered.
     pub(crate) fn is_done(self) -> bool {
         self.done
     }
 
-    /// The client knows the value of the parameter at this place.
-    pub(crate) fn tell(&mut self, place: usize) {
-        self.told |= 1 << place;
+    /// A request under way has failed.
+    pub(crate) fn fail(&mut self) {
+        self.failed = self.is_pending();
+    }
+
+    /// Whether the parameter at this place is reset for good, as far as is known.
+    pub(crate) fn stands(self, place: usize) -> bool {
+        self.has(place) && (!self.failed || self.is_told(place))
+    }
+
+    /// The server has reported the parameter at this place. `reset`: it has the server's default, and the client knows the value that
+    /// it will have.
+    pub(crate) fn report(&mut self, place: usize, reset: bool) {
+        self.told = self.told & !(1 << place) | u64::from(reset) << place;
     }
 
     /// Whether it does.

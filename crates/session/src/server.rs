@@ -8,7 +8,6 @@ use std::sync::Arc;
 use weir_pgwire::{Dirty, Effects, Malformed, TxStatus};
 
 use crate::closes::Closes;
-use crate::deallocating::Deallocating;
 use crate::descriptions::Descriptions;
 use crate::expected::Expected;
 use crate::frame_reader::FrameReader;
@@ -17,6 +16,7 @@ use crate::out::Out;
 use crate::params::{Has, ParamTable, Params};
 use crate::pending::PendingReplies;
 use crate::prepared::ServerStatements;
+use crate::replaced::Replaced;
 use crate::resets::Resets;
 use crate::server_error::ServerError;
 use crate::session_state::{SessionState, StreamingText};
@@ -35,8 +35,8 @@ pub struct Server {
     pub(crate) statements: ServerStatements,
     /// The segment in which all statements are being dropped (`DISCARD ALL`, `DEALLOCATE ALL`): later ones must wait for it.
     pub(crate) dropping_all: Option<u32>,
-    /// What the query under way deallocates of its client's.
-    pub(crate) deallocating: Deallocating,
+    /// In whose place the query under way has other commands.
+    pub(crate) replaced: Option<Box<Replaced>>,
     /// Whose unnamed statement is in the server's unnamed slot, if it is known to be good.
     pub(crate) unnamed: Option<(u64, u32)>,
     /// The segment in which we put it there ourselves.
@@ -47,6 +47,9 @@ pub struct Server {
     /// What may be sent to it again.
     pub(crate) repeatable: Option<Box<Repeatable>>,
     pub(crate) status: TxStatus,
+    /// Its progress when its use by a client began, and after its last query that may be more than a plain command.
+    use_began: u32,
+    pub(crate) unusual_at: u32,
     /// What clients left on it.
     pub(crate) state: SessionState,
     /// The first name since ReadyForQuery that its client used for a statement that it does not have, if the name
@@ -132,13 +135,15 @@ impl Server {
             closes: Closes::default(),
             statements: ServerStatements::default(),
             dropping_all: None,
-            deallocating: Deallocating::default(),
+            replaced: None,
             unnamed: None,
             unnamed_at: 0,
             slot: Default::default(),
             descriptions: Descriptions::default(),
             repeatable: None,
             status: TxStatus::Idle,
+            use_began: 0,
+            unusual_at: 0,
             state: SessionState::default(),
             unknown_name: None,
             schema_changed: false,
@@ -242,7 +247,23 @@ impl Server {
     /// are prepared again before their next use.
     #[inline]
     fn end_use(&mut self) {
+        self.use_began = self.pending.progress();
         self.statements.end_use(self.state.take_plans_changed());
+    }
+
+    /// Whether its client has a transaction block open in which nothing was done yet: the only request of its use was a query of one
+    /// plain command, which must have been a BEGIN without options. Where that is in doubt, it has not.
+    pub(crate) fn has_only_begun(&self) -> bool {
+        self.status == TxStatus::InTransaction
+            && self.unusual_at != self.use_began.wrapping_add(1)
+            && self.pending.follows_one_since(self.use_began)
+    }
+
+    /// A cancel request for its client, which was sent, has ended.
+    pub fn cancel_ended(&mut self) {
+        if let Some(kept) = self.repeatable.as_deref_mut() {
+            kept.cancelled = true;
+        }
     }
 
     /// The key for cancelling its query.
@@ -366,6 +387,7 @@ impl Server {
         self.own_error = None;
         self.own = OwnSeen::default();
         self.pending.request(Expected::OwnQuery);
+        self.use_began = self.pending.progress();
         out.server(scratch);
     }
 

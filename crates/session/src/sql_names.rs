@@ -5,18 +5,19 @@
 //! a DEALLOCATE becomes a statement of the same length that does nothing, and whose command tag shows when it has run. A name that
 //! begins like ours and is not the client's becomes one that no statement of ours has, so that SQL reaches none of others.
 //!
-//! A text is edited in one pass, and grows by less than [`NAME_LEN`] and two quotes for each statement that it names.
+//! A text grows by less than [`NAME_LEN`] and two quotes for each statement that it names.
 
 use std::collections::{HashSet, VecDeque};
 
-use weir_pgwire::sql::{self, Naming, Verb};
+use weir_pgwire::sql::{self, Command, Naming, Verb};
 use weir_pgwire::{Effects, Of, TxStatus, put_front};
 
-use crate::deallocating::{Deallocating, NOTHING};
+use crate::edit::Edit;
 use crate::expected::Expected;
 use crate::link::{Link, MAX_COMPOSED};
 use crate::names::Name;
 use crate::prepared::OnServer;
+use crate::replaced::{NOTHING, Nothing, Replaced};
 use crate::statements::{HIDDEN_PREFIX, NAME_LEN, NAME_PREFIX};
 use crate::stop::StopReason;
 use crate::text::SEARCHED;
@@ -38,45 +39,75 @@ enum Called {
     Otherwise(Vec<u8>, Effects),
 }
 
+/// What a text does with statements, as far as it was read.
+#[derive(Default)]
+struct Gone {
+    /// Names that are not those of the client's Parse any more when a statement runs.
+    names: HashSet<Name>,
+    all: bool,
+}
+
 impl Link<'_, '_> {
-    /// What is sent in place of the beginning of a simple query that may name statements; `None`: itself. `cut`: the query
-    /// continues behind it.
-    pub(crate) fn edit_query(&mut self, text: &[u8], cut: bool) -> Result<Option<Edited>, StopReason> {
-        // What the names mean, and where strings end, depends on all that is under way.
-        self.must_know_status()?;
+    /// What is sent in place of the beginning of a simple query that may name statements, or reset parameters; `None`: itself.
+    /// `cut`: the query continues behind it. `names`: it may name statements.
+    pub(crate) fn edit_query(&mut self, text: &[u8], cut: bool, names: bool) -> Result<Option<Edited>, StopReason> {
+        if names {
+            // What the names mean, and where strings end, depends on all that is under way.
+            self.must_know_status()?;
+        }
         let conforming = self.ctx.params.get(&self.client.params, "standard_conforming_strings") != Some("off");
-        let mut edit = Edit { text, upto: 0, edited: Vec::new() };
-        let mut effects = Effects::NONE;
-        // Names that are not those of the client's Parse any more when a statement runs.
-        let (mut gone, mut all_gone) = (HashSet::new(), false);
-        let mut dropped = VecDeque::new();
-        for Naming { verb, name, at } in sql::names(text, cut, conforming, SEARCHED) {
-            let known = !all_gone && !gone.contains(&Name::new(&name)) && self.client.has_statement(&name);
-            match verb {
-                Verb::DropAll => all_gone = true,
-                Verb::Unlisten => dropped.push_back(None),
-                Verb::Deallocate if known => {
-                    edit.replace_by_nothing(at);
-                    dropped.push_back(Some(Name::new(&name)));
-                    gone.insert(Name::new(&name));
+        let commands = sql::commands(text, cut, conforming, SEARCHED);
+        if commands.iter().any(|command| matches!(command, Command::Resets(reset) if self.is_edited(reset))) {
+            self.must_know_status()?;
+        }
+        let (mut edit, mut gone, mut effects) = (Edit::new(text), Gone::default(), Effects::NONE);
+        let mut replaced = VecDeque::new();
+        for command in commands {
+            match command {
+                Command::Names(Naming { verb: Verb::Unlisten, .. }) => replaced.push_back(Nothing::Unlisten),
+                Command::Names(naming) if names => {
+                    let does = self.edit_naming(naming, cut, &mut edit, &mut gone, &mut replaced)?;
+                    effects = effects.either(does);
                 }
-                _ => {
-                    if let Called::Otherwise(called, does) = self.called(&name, known, cut)? {
-                        edit.rename(verb, at, &called);
-                        effects = if verb == Verb::Execute { effects.either(does) } else { effects };
-                    }
-                }
+                Command::Names(_) => {}
+                Command::Resets(reset) => self.edit_reset(&reset, &mut edit, &mut replaced),
             }
         }
-        let deallocates = dropped.iter().any(Option::is_some);
-        if all_gone || deallocates {
+        if gone.all || !gone.names.is_empty() {
             self.drop_all();
         }
-        if deallocates {
-            self.server.deallocating = Deallocating::new(dropped, self.ctx.statements.account());
+        if replaced.iter().any(|command| !matches!(command, Nothing::Unlisten)) {
+            self.server.replaced = Some(Box::new(Replaced::new(replaced, self.ctx.statements.account())));
         }
         let prepares = !self.ctx.scratch.is_empty();
         Ok(edit.finish().map(|text| Edited { text, effects, prepares }))
+    }
+
+    /// A text names a statement. Returns what that does, if it is executed.
+    fn edit_naming(
+        &mut self,
+        Naming { verb, name, at }: Naming,
+        cut: bool,
+        edit: &mut Edit<'_>,
+        gone: &mut Gone,
+        replaced: &mut VecDeque<Nothing>,
+    ) -> Result<Effects, StopReason> {
+        let known = !gone.all && !gone.names.contains(&Name::new(&name)) && self.client.has_statement(&name);
+        match verb {
+            Verb::DropAll => gone.all = true,
+            Verb::Deallocate if known => {
+                edit.replace_by_nothing(at);
+                replaced.push_back(Nothing::Deallocate(Name::new(&name)));
+                gone.names.insert(Name::new(&name));
+            }
+            _ => {
+                if let Called::Otherwise(called, does) = self.called(&name, known, cut)? {
+                    edit.rename(verb, at, &called);
+                    return Ok(if verb == Verb::Execute { does } else { Effects::NONE });
+                }
+            }
+        }
+        Ok(Effects::NONE)
     }
 
     /// What a statement is called on the server, which is prepared there if it must be. `known`: the client has it by this name.
@@ -138,50 +169,9 @@ fn hidden(name: &[u8]) -> Vec<u8> {
 
 /// A text that names a statement, with another name for it.
 pub(crate) fn renamed(text: &[u8], naming: &Naming, name: &[u8]) -> Vec<u8> {
-    let mut edit = Edit { text, upto: 0, edited: Vec::new() };
+    let mut edit = Edit::new(text);
     edit.rename(naming.verb, naming.at.clone(), name);
     edit.finish().unwrap_or_default()
-}
-
-/// A text that is being edited, from its beginning to its end.
-struct Edit<'t> {
-    text: &'t [u8],
-    upto: usize,
-    edited: Vec<u8>,
-}
-
-impl Edit<'_> {
-    fn put(&mut self, at: &std::ops::Range<usize>) {
-        self.edited.extend_from_slice(&self.text[self.upto..at.start]);
-        self.upto = at.end;
-    }
-
-    fn replace_by_nothing(&mut self, at: std::ops::Range<usize>) {
-        self.put(&at);
-        self.edited.extend_from_slice(NOTHING);
-        // So that positions in the server's errors stay right.
-        self.edited.extend(std::iter::repeat_n(b' ', at.len().saturating_sub(NOTHING.len())));
-    }
-
-    fn rename(&mut self, verb: Verb, at: std::ops::Range<usize>, name: &[u8]) {
-        self.put(&at);
-        let begin: &[u8] = if verb == Verb::Deallocate { b"DEALLOCATE " } else { b"" };
-        self.edited.extend_from_slice(begin);
-        self.edited.push(b'"');
-        for byte in name {
-            self.edited.extend(std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
-        }
-        self.edited.push(b'"');
-    }
-
-    /// The whole text; `None` if nothing was edited.
-    fn finish(mut self) -> Option<Vec<u8>> {
-        if self.upto == 0 {
-            return None;
-        }
-        self.edited.extend_from_slice(&self.text[self.upto..]);
-        Some(self.edited)
-    }
 }
 
 /// An edited text is not longer than its own and so much for each name.

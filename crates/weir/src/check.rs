@@ -4,9 +4,10 @@
 
 mod report;
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use weir_config::{Config, ConfigErrors, Finding, HostLimits, Severity, SslMode};
+use weir_config::{Config, ConfigErrors, FileFormat, Finding, HostLimits, Severity, SslMode};
 use weir_runtime::TlsFinding;
 
 use crate::color::Color;
@@ -75,6 +76,7 @@ fn gather(file: &Path, config: &Config, connects: bool) -> Report {
         report.findings.push(about_tls(config, TlsFinding::Error(error.to_string())));
     }
     report.findings.extend(missing_folder(config));
+    report.findings.extend(ports_in_use(config, file));
     let secrets = readable_secrets::warnings(config).into_iter();
     report.findings.extend(secrets.map(|text| Finding::of_file(Severity::Warning, file, text)));
     report.findings.extend(weir_runtime::check_tls(config).into_iter().map(|found| about_tls(config, found)));
@@ -84,6 +86,34 @@ fn gather(file: &Path, config: &Config, connects: bool) -> Report {
         report.findings.extend(probed.findings);
     }
     report
+}
+
+/// Another program listens where this configuration would, so that the start would fail.
+fn ports_in_use(config: &Config, file: &Path) -> Vec<Finding> {
+    let (listen, web) = (&config.listen, &config.web);
+    let of = |section: &'static str, addresses: &[IpAddr], port: u16, reuse_port: bool| {
+        let addresses: Vec<SocketAddr> = addresses.iter().map(|address| (*address, port).into()).collect();
+        let taken = weir_runtime::addresses_in_use(&addresses, reuse_port, file);
+        taken.into_iter().map(move |(address, by)| port_in_use(config, section, address, by))
+    };
+    let of_clients = of("listen", &listen.addresses, listen.port, listen.reuse_port);
+    of_clients.chain(of("web", &web.addresses, web.port, false)).collect()
+}
+
+fn port_in_use(config: &Config, section: &str, address: SocketAddr, by: Option<String>) -> Finding {
+    let key = format!("{section}.port");
+    let (file, line) = config.locations.file_and_line(&key, &config.source);
+    let by = by.unwrap_or_else(|| "another program".to_owned());
+    let setting =
+        if config.format == FileFormat::Ini { "listen_port".to_owned() } else { format!("port in [{section}]") };
+    Finding {
+        severity: Severity::Warning,
+        file,
+        line,
+        key: Some(key),
+        text: format!("{by} listens on {address} now"),
+        help: Some(format!("stop it, or set another {setting}")),
+    }
 }
 
 /// The folder of the Unix socket is not there, so that the start would fail.

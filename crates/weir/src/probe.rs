@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_admin::PoolTestResult;
-use weir_config::{Config, Finding, Pool, Severity, max_servers};
+use weir_config::{Config, Finding, Pool, ServerPassword, Severity, max_servers};
 
 use crate::pool_test::{Login, TestError, ask, login};
 
@@ -68,17 +68,26 @@ type Tried = (String, Result<PoolTestResult, (Severity, String)>);
 /// Tests the server of a pool; none if no login is known. That the server does not know a listed user is no error.
 fn try_login(config: &Config, pool: &Pool) -> Option<Tried> {
     let Login::As { user, password } = login(config, pool) else { return None };
-    let tried = ask(config, pool, &user, password.as_deref()).map_err(|TestError { text, about_user }| {
-        if about_user && pool.user.is_none() {
-            (
-                Severity::Warning,
-                format!("pool {}: the server refused the listed user that was tried: {text}", pool.name),
-            )
-        } else {
-            (Severity::Error, format!("pool {}: {text}", pool.name))
-        }
-    });
+    let tried = ask(config, pool, &user, password.as_deref()).map_err(|error| judged(config, pool, &error));
     Some((user, tried))
+}
+
+/// How much the error of a test matters, and what it says. A pool may log in where a test can't: with what its clients' logins
+/// provide.
+fn judged(config: &Config, pool: &Pool, error: &TestError) -> (Severity, String) {
+    let (name, text) = (&pool.name, &error.text);
+    let source = match config.server_password(pool) {
+        ServerPassword::Clients => Some("the pool has it when this user has logged in to Weir as a client"),
+        ServerPassword::Hash => Some("the pool has its md5 hash, which suffices if the server requests md5"),
+        ServerPassword::Known(_) | ServerPassword::None => None,
+    };
+    match source.filter(|_| error.lacks_password && pool.user.is_some()) {
+        Some(source) => (Severity::Warning, format!("pool {name}: {text}; {source}, so this was not tried further")),
+        None if error.about_user && pool.user.is_none() => {
+            (Severity::Warning, format!("pool {name}: the server refused the listed user that was tried: {text}"))
+        }
+        None => (Severity::Error, format!("pool {name}: {text}")),
+    }
 }
 
 impl ProbeResult {
@@ -95,6 +104,7 @@ fn help(text: &str) -> Option<String> {
         ("Connection refused", "start PostgreSQL there, or correct host and port of the pool"),
         ("timed out", "look for a firewall, or correct host and port of the pool"),
         ("password authentication failed", "correct user and password of the pool: they are Weir's own at the server"),
+        ("asks for the password of user", "give the pool the password of this user at the server"),
         ("no pg_hba.conf entry", "allow this machine and this user in the server's pg_hba.conf"),
         (
             "does not exist",

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 mod imports;
 
-use imports::{Sources, circles, imports, shown};
+use imports::{Sources, circles, imports, methods_of, shown, with_calls};
 
 /// Every crate of the workspace, and the crates of the workspace that it may depend on, in tests too.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -28,8 +28,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("admin", &["base", "config"]),
     ("engine", &["base", "pgwire", "auth", "session", "pool", "admin", "config"]),
     ("uring", &["base"]),
+    ("heap", &[]),
     ("pam", &[]),
-    ("runtime", &["base", "auth", "engine", "admin", "config", "uring"]),
+    ("runtime", &["base", "auth", "engine", "admin", "config", "heap", "uring"]),
     ("web", &["base", "admin", "config"]),
     ("sim", &["base", "pgwire", "auth", "admin", "config", "engine"]),
     ("fuzz", &["base", "pgwire", "auth", "session", "admin", "config", "engine"]),
@@ -48,8 +49,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// The crates of the pooler itself, in which no files may import each other in a circle.
 const PRODUCT: &[&str] = &[
-    "base", "pgwire", "auth", "pool", "config", "cluster", "session", "admin", "engine", "uring", "pam", "runtime",
-    "web", "pgclient", "terminal", "weir",
+    "base", "pgwire", "auth", "pool", "config", "cluster", "session", "admin", "engine", "uring", "heap", "pam",
+    "runtime", "web", "pgclient", "terminal", "weir",
 ];
 
 /// The crates without I/O. `config` is one of them: its callers read the files.
@@ -144,13 +145,67 @@ fn arrows_never_run_in_a_circle() {
 }
 
 #[test]
-fn no_files_of_a_crate_import_each_other_in_a_circle() {
+fn no_files_of_a_crate_depend_on_each_other_in_a_circle() {
     let mut wrong = Vec::new();
     for Crate { name, folder, .. } in crates().iter().filter(|c| PRODUCT.contains(&c.name.as_str())) {
-        let imports = imports(&sources(&folder.join("src")));
+        let sources = sources(&folder.join("src"));
+        let mut imports = imports(&sources);
+        if CALLED_ONE_WAY.contains(&name.as_str()) {
+            with_calls(&sources, &mut imports);
+        }
         wrong.extend(circles(&imports).iter().map(|circle| format!("{name}: {}", shown(&imports, circle))));
     }
-    assert!(wrong.is_empty(), "files that import each other:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "files that import each other, or call each other's methods of one type:\n{}",
+        wrong.join("\n")
+    );
+}
+
+/// The crates in which the files that extend one type may not call each other's methods in a circle, either.
+const CALLED_ONE_WAY: &[&str] = &["engine"];
+
+/// The engine's rows: where each is defined, and the folder that alone may change it.
+const ROWS: &[(&str, &str, &str)] = &[
+    ("client/slot.rs", "ClientSlot", "client/"),
+    ("server/slot.rs", "ServerSlot", "server/"),
+    ("pools/mod.rs", "PoolSlot", "pools/"),
+];
+
+/// The most methods that `Engine` may have: it dispatches, and decides nothing itself.
+const ENGINE_METHODS: usize = 29;
+
+#[test]
+fn the_engines_rows_change_in_their_room_only() {
+    let engine = root().join("crates/engine/src");
+    let mut wrong = Vec::new();
+    for (file, row, room) in ROWS {
+        let text = read(&engine.join(file));
+        let body = text.split(&format!("struct {row} {{")).nth(1).unwrap_or_else(|| panic!("{file} has no {row}"));
+        let fields = body.split("\n}").next().unwrap_or_default().lines().map(str::trim);
+        let public: Vec<&str> = fields.filter_map(|line| line.strip_prefix("pub(crate) ")?.split(':').next()).collect();
+        let changes = |line: &str, field: &&&str| {
+            let after = line.split(&format!(".{field} ")).skip(1).find(|after| {
+                let operator = after.strip_prefix(['+', '-', '|']).unwrap_or(after);
+                operator.starts_with("= ")
+            });
+            after.is_some() && (line.contains("slot.") || line.contains("get_mut("))
+        };
+        for file in product_files(&engine).iter().filter(|file| !file.starts_with(engine.join(room))) {
+            for (number, line) in code_lines(&read(file)) {
+                let changed = public.iter().filter(|field| changes(&line, field));
+                wrong.extend(changed.map(|field| format!("{}:{number}: {row}.{field}", file.display())));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "rows that are changed outside of their room:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_engine_itself_only_dispatches() {
+    let sources = sources(&root().join("crates/engine/src"));
+    let methods = methods_of("Engine", &sources);
+    assert!(methods.len() <= ENGINE_METHODS, "Engine has {} methods: {methods:?}", methods.len());
 }
 
 #[test]
@@ -176,11 +231,11 @@ fn crates_without_io_name_no_file_socket_thread_clock_or_lock() {
     assert!(wrong.is_empty(), "I/O where none may be:\n{}", wrong.join("\n"));
 }
 
-/// The crates that may be unsafe, and must say why at each place: they speak to the kernel, and to a library of C.
-const UNSAFE: [&str; 2] = ["uring", "pam"];
+/// The crates that may be unsafe, and must say why at each place: they speak to the kernel, and to libraries of C.
+const UNSAFE: [&str; 3] = ["uring", "heap", "pam"];
 
 #[test]
-fn every_crate_but_two_forbids_unsafe_code() {
+fn every_crate_but_three_forbids_unsafe_code() {
     let workspace = read(&root().join("Cargo.toml"));
     assert!(workspace.contains("unsafe_code = \"forbid\""), "the workspace's lints must forbid unsafe code");
     for Crate { name, folder, .. } in crates() {
@@ -246,6 +301,22 @@ fn a_circle_is_found_through_re_exports_and_paths_and_nothing_else_is_one() {
     let text = ("a", "const T: &str = \"use crate::b::B;\"; const Q: char = '\"'; fn f() { std::mem::take(b) }");
     let bystander = ("b::c", "use crate::a::A; use super::B; pub use crate::b::B as E;");
     assert_eq!(sample(&[root, text, ("b", "use crate::a::A as X;"), bystander]), [""; 0]);
+}
+
+#[test]
+fn a_circle_is_found_through_methods_of_one_type_in_several_files() {
+    let found = |first: &str, second: &str| {
+        let sources: Sources =
+            [("a", first), ("b", second)].map(|(file, code)| (file.to_owned(), code.to_owned())).into();
+        let mut imports = imports(&sources);
+        with_calls(&sources, &mut imports);
+        circles(&imports).len()
+    };
+    let there = "impl<I: Io> Engine<I> { fn go(&self) { self . come::<I>(1) } }";
+    assert_eq!(found(there, "impl Engine { fn come(&self) { self.go() } }"), 1);
+    assert_eq!(found(there, "impl Engine { fn come(&self) { other.go(); self.went() } }"), 0);
+    assert_eq!(found(there, "impl fmt::Display for Other { fn come(&self) { self.go() } }"), 0);
+    assert_eq!(found("impl Engine { fn go(&self) { self.stay() } fn stay(&self) {} }", ""), 0);
 }
 
 /// The crates of the workspace, from cargo.

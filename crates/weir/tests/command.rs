@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use weir_pglocal::{Auth, Options, Server, TempFolder};
+use weir_pglocal::{Auth, Options, Server, TempFolder, free_port};
 
 fn weir(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).output().unwrap()
@@ -53,7 +53,17 @@ fn check(path: &Path, more: &[&str]) -> Output {
     weir(&arguments)
 }
 
+/// A section with a port on which nothing listens: `check` warns of others.
+fn listen() -> String {
+    format!("[listen]\nport = {}\n", free_port().unwrap())
+}
+
 fn config(port: u16, password: &str, size: u32) -> String {
+    pool(port, password, size) + &listen()
+}
+
+/// The same on the default port.
+fn pool(port: u16, password: &str, size: u32) -> String {
     format!(
         "[auth]\ntype = \"scram-sha-256\"\n[auth.users]\nann = \"secret\"\n\
          [pools.app]\nhost = \"127.0.0.1\"\nport = {port}\ndatabase = \"postgres\"\nuser = \"ann\"\n\
@@ -211,8 +221,9 @@ fn ini(folder: &TempFolder) -> PathBuf {
     fs::write(&users, "\"ann\" \"secret\"\n").unwrap();
     let text = format!(
         "[databases]\napp = host=127.0.0.1 user=ann password=hush\n[pgbouncer]\nlisten_addr = localhost\n\
-         unix_socket_dir =\nauth_file = {}\npkt_buf = 8192\n",
-        users.display()
+         unix_socket_dir =\nauth_file = {}\npkt_buf = 8192\nlisten_port = {}\n",
+        users.display(),
+        free_port().unwrap()
     );
     let path = folder.path().join("pgbouncer.ini");
     fs::write(&path, text).unwrap();
@@ -285,8 +296,9 @@ fn check_tries_no_user_of_the_console_and_none_need_be_known_at_each_server() {
         format!(
             "[general]\nadmin_users = [\"admin\"]\nstats_users = [\"a_monitor\"]\n[auth]\ntype = \"scram-sha-256\"\n\
              [auth.users]\nadmin = \"hush\"\na_monitor = \"hush\"\n{users}[pools.app]\nhost = \"127.0.0.1\"\n\
-             port = {}\ndatabase = \"postgres\"\n",
-            server.port()
+             port = {}\ndatabase = \"postgres\"\n{}",
+            server.port(),
+            listen()
         )
     };
     let output = check(&write(&folder, &config("ann = \"secret\"\nbob = \"elsewhere\"\n")), &["--connect"]);
@@ -466,7 +478,7 @@ fn mistakes_of_the_first_hour_are_named_with_a_way_out() {
     let folder = TempFolder::new().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let good = config(5432, "secret", 5);
+    let good = pool(5432, "secret", 5);
     let long = folder.path().join("x".repeat(120));
     let mistakes = [
         (

@@ -152,7 +152,7 @@ impl World<'_> {
                 break;
             }
         }
-        self.engine.check();
+        self.engine.inspect().check();
         for (peer, bytes) in std::mem::take(&mut self.port.sent) {
             self.received(peer, &bytes);
         }

@@ -1,13 +1,13 @@
 //! The format of figures and times: the same in a table, a chart, a page and a comparison.
 //!
 //! Measured figures have three significant digits, since more would be noise; an article's figures are shown as
-//! printed there. Thousands are separated by a narrow no-break space.
+//! printed there. Thousands are separated by a comma, as in the text of the pages.
 
 use jiff::Timestamp;
 
 use crate::model::{NO_CHANGE, NO_DIFFERENCE, Value};
 
-/// The separator of thousands.
+/// Between a figure and its spread.
 const THIN: char = '\u{202f}';
 /// If one side of a spread is this many times the other, both are shown.
 const LOPSIDED: f64 = 2.5;
@@ -81,7 +81,7 @@ pub(super) fn percent(change: f64) -> String {
     format!("{sign}{}%", write(change, places))
 }
 
-/// A sentence whose numbers have the separator of thousands that tables have: `12169` and `24,624` become `12 169` and `24 624`.
+/// A sentence whose numbers have the separator of thousands that tables have: `12169` becomes `12,169`.
 pub(super) fn in_sentence(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -169,7 +169,7 @@ fn write(value: f64, places: usize) -> String {
     }
     for (i, digit) in digits.chars().enumerate() {
         if i > 0 && (digits.len() - i) % 3 == 0 {
-            out.push(THIN);
+            out.push(',');
         }
         out.push(digit);
     }
@@ -207,9 +207,9 @@ mod tests {
             (0.0, "0"),
             (-0.0, "0"),
             (5.0, "5"),
-            (1702.88, "1 703"),
-            (206_768.0, "206 768"),
-            (12_345_678.9, "12 345 679"),
+            (1702.88, "1,703"),
+            (206_768.0, "206,768"),
+            (12_345_678.9, "12,345,679"),
             (-8.5, "−8.50"),
             (f64::NAN, "–"),
             (f64::INFINITY, "–"),
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn published_figures_are_written_as_they_were_printed() {
         for (value, text) in [
-            (1702.88, "1 702.88"),
+            (1702.88, "1,702.88"),
             (258.0, "258"),
             (26.86, "26.86"),
             (1.756, "1.756"),
@@ -253,9 +253,9 @@ mod tests {
     #[test]
     fn numbers_in_sentences_are_written_as_those_in_tables() {
         for (text, written) in [
-            ("served 12169 (11000–13000), 24,624 lost.", "served 12 169 (11 000–13 000), 24 624 lost."),
-            ("3843 and 3848 TPS", "3 843 and 3 848 TPS"),
-            ("4880 TPS; 1234.5 ms; 12,345/s", "4 880 TPS; 1 234.5 ms; 12 345/s"),
+            ("served 12169 (11000–13000), 24,624 lost.", "served 12,169 (11,000–13,000), 24,624 lost."),
+            ("3843 and 3848 TPS", "3,843 and 3,848 TPS"),
+            ("4880 TPS; 1234.5 ms; 12,345/s", "4,880 TPS; 1,234.5 ms; 12,345/s"),
             ("999, 100, 20 at once", "999, 100, 20 at once"),
             (
                 "port 6432, 127.0.0.1:54321, 2026-11-21, PgBouncer 1.25, 0.1234",

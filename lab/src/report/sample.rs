@@ -105,12 +105,12 @@ fn pgbench() -> Experiment {
             Claim::decided(
                 "150 clients through the pool lose no client, and do more than direct does with what gets in",
                 Some(true),
-                "2 013 transactions a second against 1 726 of the 97 that fit (+17%; the article has +33%)",
+                "2,013 transactions a second against 1,726 of the 97 that fit (+17%; the article has +33%)",
             ),
             Claim::decided(
                 "50 clients gain nothing by the pool, and lose less than 5%",
                 Some(false),
-                "1 698 through the pool against 1 844: a loss of 7.9%. Both cores are busy here, and the pooler takes \
+                "1,698 through the pool against 1,844: a loss of 7.9%. Both cores are busy here, and the pooler takes \
                  its share of them; in the article the server was a machine of its own",
             ),
             Claim::decided("In a burst, clients wait in a queue and are not refused", Some(true), "0 of 150 refused"),
@@ -385,7 +385,7 @@ fn products() -> Experiment {
             note: String::new(),
         }],
         charts: vec![chart],
-        claims: vec![Claim::decided("/products/new fails past the server's limit", Some(true), "38 411 errors")],
+        claims: vec![Claim::decided("/products/new fails past the server's limit", Some(true), "38,411 errors")],
         hides: vec![],
         warnings: vec![],
         missing: vec![],

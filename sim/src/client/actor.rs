@@ -71,6 +71,13 @@ impl Actor {
         }
     }
 
+    /// The pooler has read the cancel request on this connection of its.
+    pub(crate) fn cancel_arrived(&mut self, ctx: &mut Context, end: End) {
+        if let Actor::User(client) = self {
+            client.cancel_arrived(ctx, end);
+        }
+    }
+
     /// One of its timers has fired.
     pub(crate) fn woken(&mut self, ctx: &mut Context, reason: u32) {
         each!(self, client => client.woken(ctx, reason));

@@ -34,8 +34,6 @@ pub(crate) struct Identity {
 pub(crate) struct CancelRun {
     /// The longest time that a cancel request takes, in microseconds.
     pub(crate) delay: u64,
-    /// The longest time that a message is on its way, in microseconds; `None` where bytes may come one by one.
-    pub(crate) latency: Option<u64>,
 }
 
 /// Upper limits for what a client draws.

@@ -91,10 +91,24 @@ impl Reference {
         self.sent.is_empty() && self.core.out.is_empty() && self.core.sleeping().is_none()
     }
 
-    /// The length of the sleep, in microseconds, that is a part of the message whose replies are awaited, and what it returns.
-    pub(crate) fn awaited_sleep(&mut self) -> Option<(u64, &str)> {
+    /// What the sleep in the request returns whose replies are awaited, and the sleeps that follow as simple queries, in
+    /// order; empty if that request does not sleep.
+    pub(crate) fn next_sleeps(&mut self) -> Vec<String> {
         self.advance();
-        self.core.sleeping().zip(self.core.sleeps_for())
+        let mut core = self.core.clone();
+        let mut sent = self.sent.iter();
+        let mut over = core.out.iter().any(|reply| matches!(reply, Reply::Ready(_)));
+        while core.sleeping().is_none() {
+            let Some(message) = sent.next().filter(|_| !over) else { return Vec::new() };
+            core.feed(message);
+            over = matches!(message, Front::Query(_) | Front::FunctionCall(_) | Front::Sync);
+        }
+        let first = core.sleeps_for().map(str::to_owned);
+        let sleep = |message: &Front| match message {
+            Front::Query(text) => language::only_sleep(text),
+            _ => None,
+        };
+        first.into_iter().chain(sent.map_while(sleep)).collect()
     }
 
     /// The next expected reply, for a report.

@@ -169,10 +169,7 @@ impl Backend {
                 self.work(ctx, admission, behaviour)
             }
             sleep if self.asleep && sleep == SLEEP + self.sleeps => {
-                self.asleep = false;
-                if let Phase::Serving(core) = &mut self.phase {
-                    core.wake(false);
-                }
+                self.wake(ctx, false);
                 self.work(ctx, admission, behaviour)
             }
             _ => Life::On,
@@ -181,17 +178,31 @@ impl Backend {
 
     /// A cancel request with the right key arrived.
     pub(super) fn cancel(&mut self, ctx: &mut Context, admission: Admission, behaviour: &Behaviour) -> Life {
+        ctx.cancel_requests.signalled(self.number, self.ownership.latest());
         if !self.asleep {
             return Life::On;
         }
-        self.asleep = false;
         ctx.counts.cancelled += 1;
         let (number, owner) = (self.number, self.ownership.current());
         ctx.note(|| format!("s{number} is cancelled while it works for {}", name(owner)));
-        if let Phase::Serving(core) = &mut self.phase {
-            core.wake(true);
-        }
+        self.wake(ctx, true);
         self.work(ctx, admission, behaviour)
+    }
+
+    /// The sleep that is under way ends, by itself or because it is cancelled.
+    fn wake(&mut self, ctx: &mut Context, cancelled: bool) {
+        self.asleep = false;
+        let Phase::Serving(core) = &mut self.phase else { return };
+        if let Some((client, sleep)) = self.ownership.current().zip(core.sleeps_for()) {
+            let (now, number) = (ctx.now(), self.number);
+            if let Some(late) = ctx.cancel_requests.slept(now, number, client, sleep, cancelled) {
+                let late = late.micros();
+                let what =
+                    || format!("{sleep} sleeps at s{number} to its end, {late} µs after its cancel was answered");
+                ctx.violated(Checker::CancelIsNotLost, what);
+            }
+        }
+        core.wake(cancelled);
     }
 
     /// Another session on the same server sent a notification.

@@ -104,6 +104,14 @@ pub(crate) fn parse_all(text: &str) -> Result<Vec<Command>, String> {
     text.split(';').filter(|part| words(part).next().is_some()).map(parse).collect()
 }
 
+/// What a text's sleep returns, if it has no other statement.
+pub(crate) fn only_sleep(text: &str) -> Option<String> {
+    match parse_all(text).ok()?.as_slice() {
+        [Command::Sleep { token, .. }] => Some(token.clone()),
+        _ => None,
+    }
+}
+
 /// How many parameters (`$1` …) a text has.
 pub(crate) fn parameters(text: &str) -> usize {
     words(text).filter_map(|w| w.strip_prefix('$')?.parse().ok()).max().unwrap_or(0)

@@ -37,6 +37,11 @@ impl Ownership {
         self.current
     }
 
+    /// The client that uses the connection, or did so last.
+    pub(crate) fn latest(&self) -> Option<u32> {
+        self.current.or(self.last)
+    }
+
     /// A statement of `client` has arrived.
     pub(crate) fn seen(&mut self, client: u32, observation: Observation<'_>) -> Option<Violation> {
         if self.current == Some(client) {

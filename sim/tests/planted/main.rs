@@ -16,7 +16,7 @@ use std::time::Instant;
 use mutants::{MUTANTS, Mutant};
 
 /// Fewer seeds than one core runs in a minute. A count instead of a time, so that the load of the machine does not matter.
-const SEEDS: u64 = 15_000;
+const SEEDS: u64 = 9_000;
 
 /// The result of one run of the simulator.
 struct Found {
@@ -65,7 +65,7 @@ fn the_simulator_finds_every_planted_bug_within_a_minute() {
 fn a_failure_is_minimised_and_fails_again() {
     const BUG: &str = "open transaction";
     let simulator = tree::build();
-    let whole = simulate(simulator, BUG, &["--count", "15000", "--failures", "1"]);
+    let whole = simulate(simulator, BUG, &["--count", &SEEDS.to_string(), "--failures", "1"]);
     let rule = whole.rule.as_deref().expect("the bug is found");
     let again =
         whole.output.lines().find_map(|line| line.strip_prefix("the minimised run:")).expect("it was minimised");

@@ -24,10 +24,10 @@ pub(crate) struct Edit {
 
 const BORROWER: &str = "crates/pool/src/lending/borrower.rs";
 const LENDER: &str = "crates/pool/src/lending/lender.rs";
-const LENDING: &str = "crates/engine/src/flows/lending.rs";
-const LINKS: &str = "crates/engine/src/traffic/links.rs";
+const LENDING: &str = "crates/engine/src/lending/owner.rs";
+const RELEASE: &str = "crates/engine/src/link/release.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
-const RELAY: &str = "crates/engine/src/traffic/relay.rs";
+const RELAY: &str = "crates/engine/src/link/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
 const SESSION_STATE: &str = "crates/session/src/session_state.rs";
 const NAMING: &str = "crates/session/src/naming.rs";
@@ -48,7 +48,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "state that a client left on its server is not noticed on release",
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
-            file: LINKS,
+            file: RELEASE,
             from: "    let left = !dirty.is_empty() || (session && used);\n",
             to: "    let dirty = if PLANTED { Dirty::NONE } else { dirty };
     let left = !dirty.is_empty() || (session && used);\n",
@@ -141,11 +141,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a client that is refused is not counted",
         found_by: &[Checker::RefusalsAreCounted],
         edits: &[Edit {
-            file: "crates/engine/src/flows/leave.rs",
-            from: "        self.count_refusal(&client, &refusal);",
-            to: "        if !PLANTED {
-            self.count_refusal(&client, &refusal);
-        }",
+            file: "crates/engine/src/link/leave.rs",
+            from: "    count_refusal(core, &client, &refusal);",
+            to: "    if !PLANTED {
+        count_refusal(core, &client, &refusal);
+    }",
         }],
     },
     Mutant {
@@ -153,7 +153,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a server is handed out while a cancel request for it is in progress",
         found_by: &[Checker::CancelHitsItsOwn],
         edits: &[Edit {
-            file: LINKS,
+            file: RELEASE,
             from: "    let cancelled = server.cancels > 0 && !up.is_unusable();",
             to: "    let cancelled = server.cancels > 0 && !up.is_unusable() && !PLANTED;",
         }],
@@ -163,12 +163,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a cancel request is lost that comes while its client's next query is in Weir, and a server is linked",
         found_by: &[Checker::CancelIsNotLost],
         edits: &[Edit {
-            file: "crates/engine/src/flows/cancel.rs",
-            from: "        let waits_for_server = slot.link.is_none() && slot.pause.waits;",
-            to: "        let waits_for_server = slot.link.is_none() && slot.pause.waits;
-        if PLANTED && slot.link.is_some() {
-            return;
-        }",
+            file: "crates/engine/src/cancel/request.rs",
+            from: "    let waits_for_server = slot.link.is_none() && slot.reading.has(Reason::Waits);",
+            to: "    let waits_for_server = slot.link.is_none() && slot.reading.has(Reason::Waits);
+    if PLANTED && slot.link.is_some() {
+        return;
+    }",
         }],
     },
     Mutant {
@@ -312,12 +312,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::RefusalsAreCounted],
         edits: &[Edit {
             file: LENDING,
-            from: "            Some(ix) => self.cause_of_wait(now, ix),",
-            to: "            Some(ix) => if PLANTED {
-                let (_, detail) = self.cause_of_wait(now, ix);
+            from: "        Some(ix) => refuse::cause_of_wait(core, now, ix),",
+            to: "        Some(ix) => if PLANTED {
+                let (_, detail) = refuse::cause_of_wait(core, now, ix);
                 (Cause::PoolFull, detail)
             } else {
-                self.cause_of_wait(now, ix)
+                refuse::cause_of_wait(core, now, ix)
             },",
         }],
     },
@@ -327,13 +327,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::LimitsHold, Checker::Invariant],
         edits: &[Edit {
             file: LENDING,
-            from: "        let pool = slot.id();
-        self.cluster.lent.insert(",
-            to: "        if PLANTED {
-            self.pools.get_mut(ix).pool.lost(lent, self.common.now());
-        }
-        let pool = self.pools.get(ix).id();
-        self.cluster.lent.insert(",
+            from: "    let pool = slot.id();
+    core.lent.insert(",
+            to: "    if PLANTED {
+        core.pools.get_mut(ix).pool.lost(lent, core.common.now());
+    }
+    let pool = core.pools.get(ix).id();
+    core.lent.insert(",
         }],
     },
 ];

@@ -218,6 +218,10 @@ const OWN: &[(&str, Effect)] = &[
     ("untracked_startup_parameters", Seen("parameters_that_are_not_tracked_are_refused_or_dropped")),
     ("core_dumps", Seen("a_crash_dumps_no_memory_unless_configured")),
     ("on_server_down", Seen("where_clients_are_refused_they_get_an_error_fast_and_are_served_when_it_is_back")),
+    (
+        "first_server_timeout",
+        Seen("a_client_of_a_pool_that_never_had_a_server_gets_the_reason_and_then_a_server_once_it_is_there"),
+    ),
     ("connects_per_second", Seen("connects_per_second_bounds_how_fast_servers_open")),
     ("client_statements", Seen("a_client_may_not_hold_more_statements_than_its_limit")),
     ("client_statement_memory", Seen("one_client_does_not_take_the_memory_for_statements_of_others")),

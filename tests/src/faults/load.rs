@@ -204,6 +204,6 @@ pub(super) fn name(error: &Error) -> String {
             other => format!("{other:?}"),
         },
         Error::Protocol(what) => format!("protocol: {what}"),
-        Error::Login(what) => format!("login: {what}"),
+        Error::Login(_) | Error::NoPassword(_) => format!("login: {error}"),
     }
 }

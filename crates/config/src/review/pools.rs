@@ -1,11 +1,12 @@
 //! Findings about pools: whether each can log in, and limits without effect.
 
-use weir_auth::{Method, Secret};
+use weir_auth::Method;
 use weir_base::{PoolMode, Span};
 
 use super::{Review, plain};
 use crate::model::{Limits, Pool};
 use crate::names::RESERVED_DATABASES;
+use crate::server_password::ServerPassword;
 
 impl Review<'_> {
     pub(super) fn pool_login(&mut self, pool: &Pool) {
@@ -20,7 +21,7 @@ impl Review<'_> {
                 let text = format!("the password of {title} has no effect without a user");
                 self.warn(&key, text).help("give the user, too, or remove it");
             }
-            (Some(user), None) if !self.has_password(user) => {
+            (Some(user), None) if self.config.server_password(pool) == ServerPassword::None => {
                 let text =
                     format!("{title} has no password, so the server must admit user {} without one", plain(user));
                 self.warn(&key, text).help("give the password of that user at the server");
@@ -67,16 +68,6 @@ impl Review<'_> {
         let text = format!("{title} may open any number of servers: {setting} = 0 is no limit");
         let help = format!("write the number of server connections that it may have, as in {setting} = 20");
         self.warn(&format!("pools.{}.size", pool.name), text).help(help);
-    }
-
-    /// Whether a password of `user` is known for a login at a server.
-    fn has_password(&self, user: &str) -> bool {
-        let listed = self.config.auth.users.get(user).and_then(|text| Secret::parse(text).ok());
-        match listed {
-            Some(Secret::Plain(password)) => !password.is_empty(),
-            Some(Secret::Md5(_)) => true,
-            _ => false,
-        }
     }
 }
 

@@ -174,6 +174,18 @@ pub(super) static SETTINGS: &[Setting] = &[
     .database_own(&["on_server_down"]),
     Setting::new(
         Limits,
+        "first_server_timeout",
+        ANY_TIME,
+        "5s",
+        Field::Limits(|l| FieldMut::Span(&mut l.first_server_timeout)),
+        "How long a client that logs in waits while no server of its pool has been reached since the start, which often is a \
+         wrong host or port. It gets the reason then. 0: as long as `client_login_timeout` allows. Does not apply once a \
+         server of the pool has logged in, nor while a server starts up: then `on_server_down` and `query_wait_timeout` do.",
+    )
+    .ini_own("first_server_timeout")
+    .ini_default("0"),
+    Setting::new(
+        Limits,
         "server_check_delay",
         ANY_TIME,
         "30s",

@@ -154,6 +154,16 @@ fn pools_that_cannot_log_in_are_found() {
           password of that user at the server"]
     );
     assert_eq!(with("user = \"app\""), [""; 0], "the listed password is used");
+    // The keys of a client's SCRAM login are as good; no other method provides them.
+    let scram = |method: &str| {
+        let verifier = "SCRAM-SHA-256$4096:AAAAAAAAAAAAAAAAAAAAAA==$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:\
+                        AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+        complaints(&format!(
+            "[auth]\ntype = \"{method}\"\nusers = {{ app = \"{verifier}\" }}\n[pools.app]\nhost = \"db\"\nuser = \"app\""
+        ))
+    };
+    assert_eq!(scram("scram-sha-256"), [""; 0]);
+    assert!(scram("trust").iter().any(|line| line.contains("must admit user app without one")), "{:?}", scram("trust"));
     assert_eq!(
         complaints("[auth]\ntype = \"trust\"\nusers = { app = \"\" }\n[pools.app]\nhost = \"db\""),
         ["4: warning: [pools.app] has neither user nor password, and type trust learns none: the server must admit \

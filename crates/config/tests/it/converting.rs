@@ -67,6 +67,7 @@ fn what_is_written_is_short_and_says_what_has_no_effect() {
          query_cache = 0\nhide_unknown_users = false\nfailure_delay = 0\n\
          \n[process]\ncore_dumps = true\nwatch_files = \"users\"\n\
          \n[log]\nsyslog_ident = \"pgbouncer\"\n\
+         \n[limits]\nfirst_server_timeout = 0\n\
          \n[pools.app]\nhost = \"127.0.0.1\"\nuser = \"app\"\npassword = \"x\"\n"
     );
 }

@@ -38,7 +38,7 @@ fn a_file_that_cannot_be_read() {
 
 #[test]
 fn text_that_is_no_toml() {
-    assert_eq!(error("[listen]\nport 6432\n"), "weir.toml:2: key with no value, expected `=`");
+    assert_eq!(error("[listen]\nport 6432\n"), "weir.toml:2: the line has no \"=\"; write name = value");
     let message = pool_error("password = hush");
     assert!(message.starts_with("weir.toml:5: ") && !message.contains("hush"), "{message}");
 }
@@ -92,8 +92,20 @@ fn a_key_in_the_wrong_section() {
     );
     assert_eq!(
         error("[pools]\nsize = 2"),
-        "weir.toml:2: \"size\" in [pools] must be a section; \"size\" belongs in [limits]"
+        "weir.toml:2: the pool in [pools] has no name; write [pools.NAME] in its place, with the name that clients give as \
+         their database"
     );
+    assert_eq!(
+        error("[databases.app]\nhost = \"h\""),
+        "weir.toml:1: unknown section [databases.app]; PgBouncer's [databases] is [pools.NAME] here"
+    );
+    assert_eq!(
+        error("[pgbouncer]\nlisten_port = 1"),
+        "weir.toml:1: unknown section [pgbouncer]; its settings are in several sections here: `weir convert FILE.ini` \
+         translates a file"
+    );
+    assert!(pool_error("sslmode = \"require\"").ends_with("; \"mode\" belongs in [tls.server]"));
+    assert!(error("[auth]\ntype = \"scram\"").ends_with("; did you mean \"scram-sha-256\"?"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Tables of the console and the statistics line of the log use these counts, so that their cost does not grow with
 //! the number of idle clients.
 
-use crate::peers::ClientPhase;
+use crate::client::slot::ClientPhase;
 
 /// The clients of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,6 +1,6 @@
 //! An operator's session: parses its input as commands, and encodes the replies.
 //!
-//! A console stays on the worker that accepted it. `weir-admin` parses commands, `flows::console` carries them out.
+//! A console stays on the worker that accepted it. `weir-admin` parses commands, `commands` carries them out.
 
 use std::borrow::Cow;
 
@@ -25,6 +25,8 @@ pub(crate) struct Console {
     pending: Option<u64>,
     /// The table that is being sent to it.
     table: Option<Box<TableStream>>,
+    /// Its next command waits until it has read its output.
+    unread: bool,
 }
 
 /// The input of an operator.
@@ -45,7 +47,7 @@ pub(crate) enum ConsoleInput {
 
 impl Console {
     pub(crate) fn new(role: Role, database: String) -> Self {
-        Console { role, database, skipping: false, pending: None, table: None }
+        Console { role, database, skipping: false, pending: None, table: None, unread: false }
     }
 
     /// The database name of its startup packet.
@@ -58,22 +60,27 @@ impl Console {
         self.role == Role::Admin
     }
 
-    /// Takes the first message off the received bytes.
-    pub(crate) fn read(&mut self, received: &mut Vec<u8>) -> ConsoleInput {
-        let head = match Head::parse(received) {
+    /// Takes the first message off the received bytes; moves `at` behind it.
+    pub(crate) fn read(&mut self, received: &[u8], at: &mut usize) -> ConsoleInput {
+        let rest = &received[*at..];
+        let head = match Head::parse(rest) {
             Ok(None) => return ConsoleInput::More,
             Ok(Some(head)) if head.total() <= MAX_QUERY => head,
             _ => return ConsoleInput::Broken(Refusal::Protocol("a message that the console can't take".into())),
         };
-        if received.len() < head.total() {
+        if rest.len() < head.total() {
             return ConsoleInput::More;
         }
         if head.tag == front::TERMINATE {
             return ConsoleInput::Leave;
         }
-        let input = self.message(head.tag, &received[HEAD..head.total()]);
-        received.drain(..head.total());
-        input
+        *at += head.total();
+        self.message(head.tag, &rest[HEAD..head.total()])
+    }
+
+    /// Marks it as waiting until its output is read, or not any more; returns whether it was.
+    pub(crate) fn set_unread(&mut self, unread: bool) -> bool {
+        std::mem::replace(&mut self.unread, unread)
     }
 
     fn message(&mut self, tag: u8, body: &[u8]) -> ConsoleInput {

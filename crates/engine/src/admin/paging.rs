@@ -12,6 +12,8 @@ pub(crate) enum Paging {
     Page { console: Peer, id: u64, records: Vec<SocketRecord>, next: Option<u32> },
     /// A console requests the next rows of a finished table.
     Rows { console: Peer, id: u64 },
+    /// A console's next command: each has a turn of its own.
+    Next { console: Peer },
     /// As [`Paging::Wanted`], for the control plane.
     WantedByControl { number: u64, of: Connections, slot: u32 },
     /// The reply.

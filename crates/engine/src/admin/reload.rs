@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weir_admin::{Author, ChangeRequest, Persisted};
 use weir_config::{Config, differences, keep_restart_settings};
 
-use crate::admin::gather::Caller;
+use crate::admin::broadcasts::Caller;
 use crate::common::{Cx, Job};
 use crate::log::log;
 use crate::port::{Io, Level, Reread, Work};

@@ -13,22 +13,25 @@ use weir_session::{ParamTable, Server};
 use crate::admin::client_counts::ClientCounts;
 use crate::admin::stream::{MAX_LOOKS, PAGE};
 use crate::admin::symptoms::{is_unanswered, symptoms};
-use crate::backends::connection::Connection;
-use crate::backends::login_throttle::LoginThrottle;
-use crate::cluster::lending::LendingRole;
+use crate::cancel::state::CancelSlot;
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client_login::auth_queries::AuthQueries;
 use crate::common::Common;
-use crate::entry::auth_query::AuthQueries;
+use crate::conns::ConnTable;
 use crate::handles::PoolIx;
-use crate::peers::{ClientPhase, ClientSlot, Peers, ServerPhase, ServerSlot, ServerState};
+use crate::lending::state::LendingRole;
+use crate::link::statements::ENTRY_BYTES;
 use crate::pools::{PoolSlot, Pools};
+use crate::server::connection::Connection;
+use crate::server::login_throttle::LoginThrottle;
+use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 use crate::sessions::Sessions;
-use crate::traffic::statements::ENTRY_BYTES;
 
 /// The input of reports.
 pub(crate) struct Tables<'a> {
     pub(crate) common: &'a Common,
     pub(crate) params: &'a ParamTable,
-    pub(crate) peers: &'a Peers,
+    pub(crate) peers: &'a ConnTable,
     pub(crate) pools: &'a Pools,
     pub(crate) queries: &'a AuthQueries,
     pub(crate) throttle: &'a LoginThrottle,
@@ -66,7 +69,7 @@ impl Tables<'_> {
             match state {
                 InPool::Idle { since } if is_used(slot, since, now) => record.sv_used += 1,
                 InPool::Idle { .. } => record.sv_idle += 1,
-                InPool::Linked(_) => match self.peers.get_server(server) {
+                InPool::Linked(_) => match self.peers.get::<ServerSlot>(server) {
                     Some(slot) => {
                         *linked_count(&mut record, slot) += 1;
                         record.sv_idle_in_transaction += u32::from(slot.is_idle_in_transaction());
@@ -83,7 +86,8 @@ impl Tables<'_> {
     /// The clients of this worker that wait for a server, by their names. Looks at a bounded number of them.
     fn waiting(&self, slot: &PoolSlot) -> ClientNames {
         let mut names = ClientNames::default();
-        let clients = slot.pool.waiting().take(MAX_LOOKS as usize).filter_map(|(peer, _)| self.peers.get_client(peer));
+        let clients =
+            slot.pool.waiting().take(MAX_LOOKS as usize).filter_map(|(peer, _)| self.peers.get::<ClientSlot>(peer));
         clients.for_each(|client| names.count(&client.user, client.application(self.params), 1));
         names
     }
@@ -91,11 +95,11 @@ impl Tables<'_> {
     /// The clients of this worker whose request has no answer. Names a bounded number of them.
     fn count_unanswered(&self, slot: &PoolSlot, now: Time, symptoms: &mut Symptoms) {
         for (server, ..) in slot.pool.servers() {
-            let Some(server) = self.peers.get_server(server).filter(|server| is_unanswered(server, now)) else {
+            let Some(server) = self.peers.get::<ServerSlot>(server).filter(|server| is_unanswered(server, now)) else {
                 continue;
             };
             symptoms.unanswered += 1;
-            if let Some(client) = server.link.and_then(|client| self.peers.get_client(client)) {
+            if let Some(client) = server.link.and_then(|client| self.peers.get::<ClientSlot>(client)) {
                 symptoms.unanswered_by.count(&client.user, client.application(self.params), 1);
             }
         }
@@ -103,7 +107,7 @@ impl Tables<'_> {
 
     /// Cancel requests of a pool that are under way; several may share a connection to a server.
     fn cancels_under_way(&self, slot: &PoolSlot) -> u32 {
-        let cancels = slot.cancels.under_way().iter().filter_map(|peer| self.peers.get_cancel(*peer));
+        let cancels = slot.cancels.under_way().iter().filter_map(|peer| self.peers.get::<CancelSlot>(*peer));
         cancels.map(|cancel| cancel.requesters.len() as u32).sum()
     }
 
@@ -122,7 +126,7 @@ impl Tables<'_> {
     /// Logged-in clients by user and database. Walks over all of them, and allocates only for each pair of names.
     pub(crate) fn clients_by_user(&self) -> BTreeMap<String, BTreeMap<String, UserClients>> {
         let mut pairs: HashMap<(&str, &str), UserClients> = HashMap::new();
-        for client in self.peers.clients().filter(|client| client.has_logged_in()) {
+        for client in self.peers.all::<ClientSlot>().filter(|client| client.has_logged_in()) {
             let waiting = u32::from(client.state() == "waiting");
             pairs.entry((&client.user, self.database_of(client))).or_default().add(UserClients { clients: 1, waiting });
         }
@@ -151,8 +155,12 @@ impl Tables<'_> {
                 return (records, Some(slot));
             }
             match of {
-                Connections::Clients => records.extend(self.peers.client_at(slot).map(|client| self.client(client))),
-                Connections::Servers => records.extend(self.peers.server_at(slot).map(|server| self.server(server))),
+                Connections::Clients => {
+                    records.extend(self.peers.at::<ClientSlot>(slot).map(|client| self.client(client)))
+                }
+                Connections::Servers => {
+                    records.extend(self.peers.at::<ServerSlot>(slot).map(|server| self.server(server)))
+                }
             }
         }
         (records, (end < self.peers.slots()).then_some(end))
@@ -162,7 +170,7 @@ impl Tables<'_> {
         let (addr, port) = client_address(&client.addr, self.common.config().listen.port);
         let session = if let ClientPhase::Ready(session) = &client.phase { Some(session) } else { None };
         let database = self.database_of(client);
-        let server = client.link.and_then(|link| self.peers.get_server(link));
+        let server = client.link.and_then(|link| self.peers.get::<ServerSlot>(link));
         SocketRecord {
             id: client.id,
             user: client.user.to_string(),
@@ -211,7 +219,7 @@ impl Tables<'_> {
         let slot = self.pools.get(server.pool);
         let (addr, port) = server_address(&server.connection);
         let up = if let ServerState::Up(up, _) = &server.state { Some(up) } else { None };
-        let client = server.link.and_then(|link| self.peers.get_client(link));
+        let client = server.link.and_then(|link| self.peers.get::<ClientSlot>(link));
         let name = up.and_then(|up| self.params.get(up.params(), "application_name"));
         let began = |at: Time| (server.link.is_some() && at != Time::NEVER).then(|| self.common.wall(at));
         let (local_addr, local_port) =
@@ -265,8 +273,8 @@ impl Tables<'_> {
 }
 
 /// Whether a server is marked for close (`close_needed`).
-pub(crate) fn is_outdated(peers: &Peers, pools: &Pools, server: Peer) -> bool {
-    let Some(slot) = peers.get_server(server) else { return false };
+pub(crate) fn is_outdated(peers: &ConnTable, pools: &Pools, server: Peer) -> bool {
+    let Some(slot) = peers.get::<ServerSlot>(server) else { return false };
     slot.marked_for_close || pools.get(slot.pool).pool.is_outdated(server)
 }
 

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 
 use weir_base::{Span, Time, WorkerId};
 
-use crate::cluster::messages::{Drain, Message, Payload, WorkerCommand};
 use crate::common::Cx;
 use crate::port::Io;
 use crate::timers::Who;
+use crate::workers::messages::{Drain, Message, Payload, WorkerCommand};
 
 /// A shutdown, as seen by this worker.
 pub(crate) struct Shutdown {

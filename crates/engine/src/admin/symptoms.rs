@@ -6,13 +6,14 @@ use weir_admin::{LoginFailure, MOTIONLESS, Symptoms};
 use weir_base::{Span, Target, Time};
 use weir_pool::ServerState as InPool;
 
-use crate::backends::login_throttle::LoginThrottle;
 use crate::common::Common;
-use crate::peers::{Peers, ServerPhase, ServerSlot, ServerState};
+use crate::conns::ConnTable;
 use crate::pools::PoolSlot;
+use crate::server::login_throttle::LoginThrottle;
+use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 
 /// What decides the health of a pool, as far as this worker knows it.
-pub(super) fn symptoms(common: &Common, peers: &Peers, throttle: &LoginThrottle, slot: &PoolSlot) -> Symptoms {
+pub(super) fn symptoms(common: &Common, peers: &ConnTable, throttle: &LoginThrottle, slot: &PoolSlot) -> Symptoms {
     let now = common.now();
     let mut symptoms = Symptoms {
         logged_in: slot.failures.logged_in(),
@@ -24,7 +25,7 @@ pub(super) fn symptoms(common: &Common, peers: &Peers, throttle: &LoginThrottle,
     };
     let (mut heard, mut hosts) = (Time::from_micros(0), OneHost::None);
     for (server, state, since) in slot.pool.servers() {
-        if let Some(server) = peers.get_server(server) {
+        if let Some(server) = peers.get::<ServerSlot>(server) {
             if matches!(server.state, ServerState::Up(..)) {
                 heard = heard.max(server.clock.received_at());
             }
@@ -36,7 +37,7 @@ pub(super) fn symptoms(common: &Common, peers: &Peers, throttle: &LoginThrottle,
                 symptoms.login_age = symptoms.login_age.max(now.since(since));
             }
             InPool::Linked(_) => {
-                let (silent, stuck) = motionless(peers.get_server(server), now);
+                let (silent, stuck) = motionless(peers.get::<ServerSlot>(server), now);
                 symptoms.silent += u32::from(silent);
                 symptoms.stuck += u32::from(stuck);
             }
@@ -83,10 +84,10 @@ impl<'p> OneHost<'p> {
 /// How the last login of a pool failed: its own, or that of another pool at the host that it waits for.
 fn failure(slot: &PoolSlot, throttle: &LoginThrottle, common: &Common) -> Option<LoginFailure> {
     let wall = |at| common.wall(at);
-    let of_host = slot.login.waits_at().and_then(|target| throttle.away(target));
-    if let Some(away) = of_host {
-        let since = slot.failures.since().min(away.since);
-        return Some(LoginFailure::new(wall(since), wall(common.now()), &away.error.sqlstate, &away.error.message));
+    let of_host = slot.login.waits_at().and_then(|target| throttle.down(target));
+    if let Some(down) = of_host {
+        let since = slot.failures.since().min(down.since);
+        return Some(LoginFailure::new(wall(since), wall(common.now()), &down.error.sqlstate, &down.error.message));
     }
     let (error, at) = slot.failures.current()?;
     Some(LoginFailure::new(wall(slot.failures.since()), wall(at), &error.sqlstate, &error.message))

@@ -13,12 +13,15 @@ use weir_pgwire::{ErrorFields, put_back};
 use weir_pool::ServerState as InPool;
 use weir_session::{Cause, Refusal};
 
-use crate::backends::login_throttle::AwayHost;
+use crate::client::slot::ClientSlot;
+use crate::conns::ConnTable;
+use crate::link::holding::Holding;
 use crate::log::log;
-use crate::peers::{Peers, ServerPhase, ServerSlot, ServerState};
 use crate::pools::{PoolSlot, wait_limit};
 use crate::port::{Io, Level};
-use crate::traffic::holding::Holding;
+use crate::reading::Reason;
+use crate::server::login_throttle::DownHost;
+use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 
 /// The shortest interval between two such lines of a pool in the log: waits fail in bursts.
 const LOG_EVERY: Span = Span::from_secs(1);
@@ -27,10 +30,10 @@ const LOG_EVERY: Span = Span::from_secs(1);
 pub(crate) struct Diagnosis<'a> {
     pub(crate) now: Time,
     pub(crate) config: &'a Config,
-    pub(crate) peers: &'a Peers,
+    pub(crate) peers: &'a ConnTable,
     pub(crate) pool: &'a PoolSlot,
-    /// The host that the pool waits for, if that is away.
-    pub(crate) away: Option<&'a AwayHost>,
+    /// The host that the pool waits for, if that is down.
+    pub(crate) down: Option<&'a DownHost>,
     /// Why this process may open no server of a pool that nodes share.
     pub(crate) obstacle: Option<&'a str>,
     /// Whether a server of the pool is lent to another worker.
@@ -74,7 +77,7 @@ impl Diagnosis<'_> {
         if size > 0 && now_in.active + now_in.idle >= size {
             return (Cause::PoolFull, holders);
         }
-        let failures = self.away.map(|away| (&away.error, away.too_slow, away.since)).or_else(|| {
+        let failures = self.down.map(|down| (&down.error, down.too_slow, down.since)).or_else(|| {
             let (error, too_slow) = now_in.retry_at.and(slot.failures.last())?;
             Some((error, too_slow, slot.failures.since()))
         });
@@ -114,7 +117,7 @@ impl Diagnosis<'_> {
             servers += u32::from(state != InPool::Closing);
             let InPool::Linked(_) = state else { continue };
             used += 1;
-            let (hold, since) = match self.peers.get_server(peer) {
+            let (hold, since) = match self.peers.get::<ServerSlot>(peer) {
                 Some(server) => hold(server, self.now),
                 None if (self.is_lent)(peer) => (Hold::Lent, self.now),
                 // It is taken out of the table: being processed now.
@@ -192,8 +195,10 @@ pub(crate) fn timed_out<I: Io>(
 }
 
 /// Sends a waiting client the reason for its wait (`query_wait_notify`); logs it, too.
-pub(crate) fn notify<I: Io>(peers: &Peers, pool: &PoolSlot, client: Peer, why: &str, io: &mut I) {
-    let Some(client) = peers.get_client(client).filter(|client| client.link.is_none() && client.pause.waits) else {
+pub(crate) fn notify<I: Io>(peers: &ConnTable, pool: &PoolSlot, client: Peer, why: &str, io: &mut I) {
+    let Some(client) =
+        peers.get::<ClientSlot>(client).filter(|client| client.link.is_none() && client.reading.has(Reason::Waits))
+    else {
         return;
     };
     if client.is_ready() {

@@ -46,6 +46,8 @@ pub(crate) struct Port {
     lookups: usize,
     pub(crate) answers: Vec<(u64, Response)>,
     pub(crate) messages: VecDeque<(WorkerId, Message, Option<Peer>)>,
+    /// What was given to another process.
+    pub(crate) given: Vec<(Vec<u8>, Option<Peer>)>,
     /// The lines of the log, where a test wants them.
     pub(crate) logged: Option<Vec<String>>,
 }
@@ -127,6 +129,10 @@ impl Io for Port {
     }
     fn answer(&mut self, number: u64, response: Response) {
         self.answers.push((number, response));
+    }
+    fn hand_over(&mut self, _: u64, value: Vec<u8>, socket: Option<Peer>) {
+        socket.into_iter().for_each(|peer| self.end(peer));
+        self.given.push((value, socket));
     }
     fn vacated(&mut self) {
         self.asked.push(Asked::Vacated);
@@ -213,7 +219,7 @@ impl World {
             let (_, message, socket) = self.port.messages.remove(at).expect("it is there");
             self.engine.handle(self.now, Input::Message { from: self.worker, message, socket }, &mut self.port);
         }
-        self.engine.check();
+        self.engine.inspect().check();
     }
 
     pub(crate) fn bytes(&mut self, peer: Peer, bytes: &[u8]) {
@@ -327,8 +333,7 @@ impl World {
         let engine = &self.engine;
         let alive = &self.port.alive;
         let asked = std::mem::take(&mut self.port.asked).into_iter();
-        let is_over =
-            |asked: &Asked| matches!(asked, Asked::Connect(peer) if engine.is_probe(*peer) || !alive.contains(peer));
+        let is_over = |asked: &Asked| matches!(asked, Asked::Connect(peer) if engine.inspect().is_probe(*peer) || !alive.contains(peer));
         self.port.asked = asked.filter(|asked| !is_over(asked)).collect();
         let at = self.port.asked.iter().position(|asked| matches!(asked, Asked::Connect(_)))?;
         let Asked::Connect(peer) = self.port.asked.remove(at) else { return None };
@@ -387,6 +392,11 @@ impl World {
         put_front::startup(&mut startup, &[("user", user), ("database", database)], 0);
         self.bytes(peer, &startup);
         peer
+    }
+
+    /// A socket that comes from another process, under its handle here.
+    pub(crate) fn arrived_socket(&mut self) -> Peer {
+        self.port.peer()
     }
 
     /// A client that is ready; what it received so far is dropped.

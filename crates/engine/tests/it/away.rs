@@ -89,7 +89,7 @@ fn a_client_that_waits_while_no_server_is_open_is_notified_of_the_cause() {
 fn a_client_of_a_pool_that_never_had_a_server_waits_for_the_first() {
     let mut world = World::new(config(2));
     let client = world.arrival("ann", "db");
-    away_for(&mut world, Span::from_secs(5));
+    away_for(&mut world, Span::from_secs(4));
     assert!(world.received(client).is_empty());
     world.pass(Span::from_millis(50));
     back(&mut world);
@@ -126,7 +126,7 @@ fn what_passes_by_itself_is_waited_for_and_what_does_not_is_an_error_at_once() {
 
 #[test]
 fn a_connection_that_ends_in_its_login_or_takes_too_long_is_waited_for() {
-    let mut world = World::new(config(1));
+    let mut world = World::new(with(|pool| pool.limits.first_server_timeout = Span::ZERO));
     let client = world.arrival("ann", "db");
     let server = world.connecting().unwrap();
     world.input(weir_engine::port::Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote: None });
@@ -191,6 +191,61 @@ fn a_client_that_logs_in_waits_no_longer_than_a_login_may_take() {
     let received = world.received(client);
     assert!(says(&received, "client_login_timeout (server down)") && says(&received, "HStart PostgreSQL, or correct"));
     assert!(says(&received, "DThe pooler could not log in for pool \"db\"") && says(&received, "connection refused"));
+}
+
+#[test]
+fn a_client_of_a_pool_that_never_had_a_server_gets_the_reason_soon_and_others_wait() {
+    let mut world = World::new(with(|pool| pool.limits.query_wait_notify = Span::ZERO));
+    let first = world.arrival("ann", "db");
+    away_for(&mut world, Span::from_millis(4_900));
+    assert!(world.received(first).is_empty());
+    away_for(&mut world, Span::from_millis(200));
+    let received = world.received(first);
+    assert!(says(&received, "connection refused") && says(&received, "C08006"));
+    assert!(
+        says(&received, "DThe pooler could not log in for pool \"db\"")
+            && says(&received, "HStart PostgreSQL, or correct")
+    );
+    // The next one has as much time, and the pool is tried again for it.
+    let second = world.arrival("ann", "db");
+    away_for(&mut world, Span::from_millis(4_900));
+    assert!(world.received(second).is_empty());
+    world.pass(Span::from_millis(50));
+    let server = world.server();
+    assert!(world.received(second).ends_with(&ready(b'I')));
+    // It is known now.
+    world.gone(server);
+    let third = world.arrival("ann", "db");
+    away_for(&mut world, Span::from_secs(30));
+    assert!(world.is_open(third));
+}
+
+#[test]
+fn a_first_server_that_starts_up_is_waited_for_and_one_that_is_silent_as_long_as_a_login_may_take() {
+    let mut world = World::new(with(|pool| pool.limits.query_wait_notify = Span::ZERO));
+    let client = world.arrival("ann", "db");
+    let end = world.now + Span::from_secs(20);
+    while world.now < end {
+        if let Some(server) = world.connecting() {
+            answers(&mut world, server, "57P03", "the database system is starting up");
+        }
+        world.pass(world.engine.next_deadline().min(end).since(world.now));
+    }
+    assert!(world.received(client).is_empty() && world.is_open(client));
+    away_for(&mut world, Span::from_secs(2));
+    assert!(says(&world.received(client), "connection refused"), "it is no longer starting up");
+
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    assert!(world.connecting().is_some());
+    let end = world.now + Span::from_secs(14);
+    while world.now < end {
+        world.pass(world.engine.next_deadline().min(end).since(world.now));
+    }
+    assert!(world.received(client).is_empty(), "the first attempt is under way");
+    world.pass(Span::from_secs(1));
+    world.pass(Span::from_secs(1));
+    assert!(says(&world.received(client), "did not finish the login within server_connect_timeout"));
 }
 
 #[test]

@@ -395,6 +395,57 @@ fn a_console_that_does_not_read_is_sent_no_more() {
 }
 
 #[test]
+fn each_command_of_a_pipeline_has_a_turn_of_its_own() {
+    for text in ["SHOW HELP", "SHOW VERSION", "SHOW CONFIG", "nonsense", "SET verbose = 0"] {
+        let mut world = World::new(config(1));
+        let console = console(&mut world);
+        world.bytes_only(console, &query(text).repeat(100));
+        let (mut answered, mut turns) = (0, 0);
+        loop {
+            let answers = count(&world.received(console), b'Z');
+            assert!(answers <= 1, "{text}: {answers} answers in a turn");
+            (answered, turns) = (answered + answers, turns + 1);
+            if !world.deliver_message() {
+                break;
+            }
+        }
+        assert!(answered == 100 && turns >= 100 && !world.is_paused(console), "{text}: {answered} in {turns}");
+    }
+}
+
+#[test]
+fn messages_of_a_console_that_are_no_commands_are_handled_some_at_a_time() {
+    let mut world = World::new(config(1));
+    let console = console(&mut world);
+    let sync = [b'S', 0, 0, 0, 4];
+    world.bytes_only(console, &[sync.repeat(10_000), query("SHOW VERSION"), sync[..3].to_vec()].concat());
+    let (mut answered, mut most) = (0, 0);
+    loop {
+        let answers = count(&world.received(console), b'Z');
+        (answered, most) = (answered + answers, answers.max(most));
+        if !world.deliver_message() {
+            break;
+        }
+    }
+    assert!(answered == 10_001 && most < 300, "{answered}, and {most} at once");
+    assert!(!world.is_paused(console), "the rest of its last message may come");
+}
+
+#[test]
+fn a_console_that_does_not_read_has_no_further_command_run() {
+    let mut world = World::new(config(1));
+    let console = console(&mut world);
+    world.bytes_only(console, &query("SHOW HELP").repeat(50));
+    world.input_only(Input::Blocked { peer: console });
+    while world.deliver_message() {}
+    assert_eq!(count(&world.received(console), b'Z'), 1);
+    world.input_only(Input::Drained { peer: console });
+    while world.deliver_message() {}
+    assert_eq!(count(&world.received(console), b'Z'), 49);
+    assert!(!world.is_paused(console));
+}
+
+#[test]
 fn a_table_that_is_being_sent_ends_at_a_cancel_or_with_its_console() {
     let mut world = World::new(config(1));
     world.arrival("ann", "db");

@@ -260,7 +260,10 @@ fn behind_a_balancer_the_address_in_its_header_counts() {
     let rest = [&header[20..], &startup("ann", "db")].concat();
     world.bytes(peer, &rest);
     is_in(&mut world, peer);
-    assert_eq!(world.engine.inside().map(|(.., from)| from.clone()).collect::<Vec<_>>(), [tcp("192.0.2.7:5000")]);
+    assert_eq!(
+        world.engine.inspect().inside().map(|(.., from)| from.clone()).collect::<Vec<_>>(),
+        [tcp("192.0.2.7:5000")]
+    );
     let other = world.visitor_from(tcp("10.9.0.1:77"));
     world.bytes(other, &[b"PROXY TCP4 192.0.2.8 10.9.0.1 5000 6432\r\n", &startup("ann", "db")[..]].concat());
     refused(&mut world, other, "no authentication method is found");

@@ -6,6 +6,7 @@ use crate::common::{Asked, World, config, done, query, ready, says};
 use weir_base::{Peer, Span, WorkerId};
 use weir_config::{Config, Spread};
 use weir_engine::port::{Answer, Input, Signal};
+use weir_pgwire::put_back;
 
 /// Two workers. Each socket is followed by the number under which it was noted, on any worker.
 struct Pair {
@@ -67,20 +68,21 @@ impl Pair {
 
     /// A message arrives, with the socket that comes with it.
     fn receive(&mut self) -> bool {
-        for from in 0..2 {
-            if let Some((to, message, socket)) = self.worlds[from].port.messages.pop_front() {
-                let to = usize::from(to.0);
-                let peer = socket.map(|old| {
-                    let peer = self.worlds[to].socket();
-                    self.sockets.iter_mut().filter(|at| **at == (from, old)).for_each(|at| *at = (to, peer));
-                    peer
-                });
-                let from = WorkerId(from as u16);
-                self.worlds[to].input(Input::Message { from, message, socket: peer });
-                return true;
-            }
-        }
-        false
+        (0..2).any(|from| self.receive_from(from))
+    }
+
+    /// The next message of this worker arrives.
+    fn receive_from(&mut self, from: usize) -> bool {
+        let Some((to, message, socket)) = self.worlds[from].port.messages.pop_front() else { return false };
+        let to = usize::from(to.0);
+        let peer = socket.map(|old| {
+            let peer = self.worlds[to].socket();
+            self.sockets.iter_mut().filter(|at| **at == (from, old)).for_each(|at| *at = (to, peer));
+            peer
+        });
+        let from = WorkerId(from as u16);
+        self.worlds[to].input(Input::Message { from, message, socket: peer });
+        true
     }
 
     /// All messages under way arrive.
@@ -193,7 +195,7 @@ fn a_borrower_s_client_gets_the_owners_reason_for_its_wait() {
     assert!(says(&error, "query_wait_timeout") && says(&error, "57014"), "{}", String::from_utf8_lossy(&error));
     assert!(says(&error, "1 of 1 servers are in use: 1 by clients that idle in a transaction"));
     assert!(!pair.is_open(borrower));
-    assert_eq!(pair.worlds[pair.worker(borrower)].engine.refusals().pool_full, 1);
+    assert_eq!(pair.worlds[pair.worker(borrower)].engine.inspect().refusals().pool_full, 1);
 }
 
 #[test]
@@ -206,7 +208,40 @@ fn a_borrower_s_clients_error_names_a_slow_login_and_not_a_full_pool() {
     pair.pass(Span::from_secs(11));
     let error = pair.received(borrower);
     assert!(says(&error, "query_wait_timeout") && says(&error, "08001"), "{}", String::from_utf8_lossy(&error));
-    assert_eq!(pair.worlds[pair.worker(borrower)].engine.refusals().server_slow, 1);
+    assert_eq!(pair.worlds[pair.worker(borrower)].engine.inspect().refusals().server_slow, 1);
+}
+
+#[test]
+fn a_notice_about_a_wait_that_is_over_is_not_written_into_the_replies() {
+    let (mut pair, server, local, borrower) = Pair::inhabited(1);
+    pair.send(local, &query("BEGIN"));
+    pair.send(server, &done("BEGIN", b'T'));
+    let newcomers = [pair.client(), pair.client()];
+    let other = newcomers.into_iter().find(|client| pair.worker(*client) == pair.worker(borrower));
+    let other = other.expect("clients take turns");
+    pair.received(other);
+    pair.send(borrower, &[query("SELECT 1"), query("SELECT 2")].concat());
+    pair.send(other, &query("SELECT 3"));
+    pair.deliver();
+    pair.received(server);
+    // The question for the reason is under way when the server comes.
+    pair.pass(Span::from_millis(4_990));
+    pair.worlds.iter_mut().for_each(|world| world.pass(Span::from_millis(20)));
+    pair.send(local, &query("COMMIT"));
+    pair.send(server, &done("COMMIT", b'I'));
+    assert!(pair.detach(), "it is lent");
+    while pair.receive_from(pair.worker(local)) {}
+    let sent = pair.received(server);
+    assert!(says(&sent, "SELECT 1") && !says(&sent, "SELECT 2"), "another client waits for it");
+    let mut reply = Vec::new();
+    put_back::data_row(&mut reply, &[Some(b"a value")]);
+    reply.extend(done("SELECT", b'I'));
+    let (begin, rest) = reply.split_at(9);
+    pair.send(server, begin);
+    pair.deliver();
+    assert!(says(&pair.received(other), "client being queued"), "the reason has come");
+    pair.send(server, rest);
+    assert_eq!(pair.received(borrower), reply);
 }
 
 #[test]

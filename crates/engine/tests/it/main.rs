@@ -19,3 +19,4 @@ mod servers;
 mod shared_limits;
 mod shared_nodes;
 mod turns;
+mod upgrade;

@@ -63,7 +63,7 @@ fn memory_of_unauthenticated_clients_is_bounded_for_each_and_for_all_and_is_rele
         holders.push(peer);
     };
     assert!(says(&world.received(refused), "too many clients are logging in at once"));
-    let held = world.engine.held_before_login();
+    let held = world.engine.inspect().held_before_login();
     assert!(held <= MOST_OF_ALL && held > MOST_OF_ALL - 10_000, "{held}");
     assert!(holders.len() >= MOST_OF_ALL / 10_000, "{}", holders.len());
     // A client with an ordinary startup packet is accepted nevertheless.
@@ -74,10 +74,36 @@ fn memory_of_unauthenticated_clients_is_bounded_for_each_and_for_all_and_is_rele
     // By a timeout, and by disconnecting.
     let (left, stay) = holders.split_at(holders.len() / 2);
     left.iter().for_each(|peer| world.gone(*peer));
-    assert!(world.engine.held_before_login() <= stay.len() * 8_000);
+    assert!(world.engine.inspect().held_before_login() <= stay.len() * 8_000);
     world.pass(Span::from_secs(61));
     assert!(stay.iter().all(|peer| !world.is_open(*peer)));
-    assert_eq!(world.engine.held_before_login(), 0);
+    assert_eq!(world.engine.inspect().held_before_login(), 0);
+}
+
+#[test]
+fn an_address_whose_clients_hold_all_of_it_makes_room_for_another_one() {
+    let mut config = config(1);
+    config.max_clients = 10_000;
+    let mut world = World::new(config);
+    let flood: Vec<Peer> = (0..MOST_OF_ALL / 7_000).filter_map(|_| accepted(&mut world, tcp())).collect();
+    flood.iter().for_each(|peer| world.bytes(*peer, &begun(9_900)));
+    let open = |world: &World| flood.iter().filter(|peer| world.is_open(**peer)).count();
+    let before = open(&world);
+    assert!(before < flood.len(), "all of it is held");
+    let other = ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::new(192, 0, 2, 2), 5000)));
+    let quiet = accepted(&mut world, other).expect("it is accepted");
+    world.bytes(quiet, &begun(9_900));
+    assert!(world.is_open(quiet) && open(&world) == before - 1, "{} of {before} are left", open(&world));
+    let gave_way = flood.iter().filter(|peer| !world.is_open(**peer));
+    let told: Vec<Peer> = gave_way.copied().collect();
+    for peer in told {
+        assert!(says(&world.received(peer), "too many clients are logging in at once"));
+    }
+    // The flood itself has no room.
+    let more = accepted(&mut world, tcp()).expect("it is accepted");
+    world.bytes(more, &begun(9_900));
+    assert!(!world.is_open(more) && world.is_open(quiet));
+    assert!(world.engine.inspect().held_before_login() <= MOST_OF_ALL);
 }
 
 #[test]
@@ -90,13 +116,13 @@ fn an_unauthenticated_client_may_send_a_little_ahead_and_not_more() {
     world.bytes(peer, &[startup("ann", "db"), ahead].concat());
     let server = world.server();
     assert!(says(&world.received(server), "select 1"), "what was sent ahead is processed after the login");
-    assert_eq!(world.engine.held_before_login(), 0);
+    assert_eq!(world.engine.inspect().held_before_login(), 0);
     for database in ["db", "weir"] {
         let peer = world.arrival("ann", database);
         world.bytes(peer, &vec![b'p'; 33 << 10]);
         assert!(says(&world.received(peer), "protocol violation") && !world.is_open(peer), "{database}");
     }
-    assert_eq!(world.engine.held_before_login(), 0);
+    assert_eq!(world.engine.inspect().held_before_login(), 0);
 }
 
 /// A Weir with a small limit of clients, and so many unauthenticated clients that no further TCP client is accepted.

@@ -143,8 +143,7 @@ fn unexpected(tag: u8) -> Error {
 }
 
 fn password(params: &Params) -> Result<&str, Error> {
-    let missing = || Error::Login(format!("the server asks for the password of user \"{}\"", params.user));
-    params.password.as_deref().ok_or_else(missing)
+    params.password.as_deref().ok_or_else(|| Error::NoPassword(params.user.clone()))
 }
 
 /// 18 random bytes of the operating system's.

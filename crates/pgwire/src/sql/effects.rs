@@ -37,7 +37,7 @@ pub enum Plans {
 pub struct Judgement {
     /// What it may leave.
     pub effects: Effects,
-    /// [`kept`](super::kept()) would find nothing in it, nor [`resets`](super::resets()) or
+    /// [`kept`](super::kept()) would find nothing in it, nor a reset of [`commands`](super::commands()), nor
     /// [`needed_alone`](super::needed_alone()): it is a single statement of a kind that leaves only what its words mention, and
     /// mentions nothing. Nearly all are.
     pub harmless: bool,
@@ -169,6 +169,15 @@ pub fn is_harmless(text: &[u8]) -> bool {
     leaves_only_mentions(text) && Mentions::are_none(text)
 }
 
+/// `BEGIN`, with a semicolon and some white space. One with options is longer.
+const MAX_BEGIN: usize = 8;
+
+/// Whether a text is a BEGIN with options, and nothing else. Asked only of what is not [`is_harmless`].
+#[inline]
+pub fn begins_with_options(text: &[u8]) -> bool {
+    text.len() > MAX_BEGIN && begins_with(text, b"begin ") && Mentions::are_none(text)
+}
+
 /// Whether a single statement is of a kind that leaves nothing but what its words mention, by its first letters.
 #[inline]
 fn leaves_only_mentions(text: &[u8]) -> bool {
@@ -179,6 +188,8 @@ fn leaves_only_mentions(text: &[u8]) -> bool {
         b'd' => begins_with(text, b"delete"),
         // ROLLBACK, and no RESET.
         b'r' => begins_with(text, b"rollba"),
+        // A BEGIN that says nothing of its transaction.
+        b'b' => text.len() <= MAX_BEGIN,
         b'a' | b'l' | b'p' => false,
         first => first.is_ascii_lowercase(),
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Every word that a function of this module looks for, and pieces by which PostgreSQL reads a text.
-const PIECES: [&str; 66] = [
+const PIECES: [&str; 70] = [
     "execute",
     "prepare",
     "deallocate",
@@ -40,6 +40,10 @@ const PIECES: [&str; 66] = [
     "declare a cursor with hold for",
     "declare a no scroll no scroll",
     "reset",
+    "reset a",
+    "reset a.",
+    "set a = default",
+    "set local a to default",
     "listen",
     "unlisten",
     "language",

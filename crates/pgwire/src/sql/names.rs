@@ -1,4 +1,5 @@
-//! The prepared statements that a text names: PREPARE, EXECUTE and DEALLOCATE, wherever a statement may begin with them.
+//! The commands of a text that a pooler carries out in other words: those that name prepared statements (PREPARE, EXECUTE and
+//! DEALLOCATE), and those that reset parameters, wherever a statement may begin with them.
 //!
 //! Owns the reading of a text by PostgreSQL's lexical rules, statement by statement, with the parameter that decides where a string
 //! ends. A text that PostgreSQL could not read to its end is not run at all, so what follows an error in it does not matter.
@@ -8,6 +9,7 @@
 
 use std::ops::Range;
 
+use super::resets::{Reset, ResetBy, Resetting, reset_by};
 use super::scan::{MAX_NAME, Scan, begins_name, end_of_string};
 
 /// What a statement does with a prepared one.
@@ -36,13 +38,28 @@ pub struct Naming {
     pub at: Range<usize>,
 }
 
-/// The prepared statements that a text names, in order. `cut`: the text continues behind its end, which no name then touches.
-/// `conforming` is the value of `standard_conforming_strings`. No more than `most` are read.
-pub fn names(text: &[u8], cut: bool, conforming: bool, most: usize) -> Vec<Naming> {
+/// A command that is carried out in other words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// It names a prepared statement.
+    Names(Naming),
+    /// It resets parameters.
+    Resets(Resetting),
+}
+
+/// The commands of a text that name prepared statements or reset parameters, in order. `cut`: the text continues behind its end, which
+/// no name then touches. `conforming` is the value of `standard_conforming_strings`. No more than `most` are read.
+pub fn commands(text: &[u8], cut: bool, conforming: bool, most: usize) -> Vec<Command> {
     let scan = if cut { Scan::prefix(text) } else { Scan::whole(text) };
     let mut walk = Walk { text, cut, conforming, scan, found: Vec::new() };
     while walk.found.len() < most && walk.statement().is_some() {}
     walk.found
+}
+
+/// The prepared statements that a text names, as [`commands`] finds them.
+pub fn names(text: &[u8], cut: bool, conforming: bool, most: usize) -> Vec<Naming> {
+    let naming = |command| if let Command::Names(naming) = command { Some(naming) } else { None };
+    commands(text, cut, conforming, most).into_iter().filter_map(naming).collect()
 }
 
 struct Walk<'a> {
@@ -50,7 +67,7 @@ struct Walk<'a> {
     cut: bool,
     conforming: bool,
     scan: Scan<'a>,
-    found: Vec<Naming>,
+    found: Vec<Command>,
 }
 
 /// A name, and where it is written.
@@ -77,19 +94,39 @@ impl Walk<'_> {
         let begin = self.at();
         match self.scan.peek()?.to_ascii_lowercase() {
             b'd' if self.scan.word(b"deallocate") => self.deallocate(begin)?,
-            b'd' if self.scan.word(b"discard") => self.discard(begin),
+            b'd' if self.scan.word(b"discard") => return self.discard(begin),
             b'e' if self.scan.word(b"execute") => self.named(Verb::Execute)?,
             b'e' if self.scan.word(b"explain") => self.explain()?,
             b'p' if self.scan.word(b"prepare") => self.prepare()?,
             b'c' if self.scan.word(b"create") => self.create()?,
             b'u' if self.scan.word(b"unlisten") => self.add(Verb::Unlisten, Box::default(), begin..begin),
+            b'r' | b's' => return self.reset(begin),
             _ => {}
         }
         self.skip_until(&Piece::Semicolon)
     }
 
     fn add(&mut self, verb: Verb, name: Box<[u8]>, at: Range<usize>) {
-        self.found.push(Naming { verb, name, at });
+        self.found.push(Command::Names(Naming { verb, name, at }));
+    }
+
+    /// Reads a statement that may be a RESET or SET.
+    fn reset(&mut self, begin: usize) -> Option<()> {
+        let before = self.scan;
+        if let Some((what, by)) = reset_by(&mut self.scan) {
+            return self.resets(what, by, begin);
+        }
+        self.scan = before;
+        self.skip_until(&Piece::Semicolon)
+    }
+
+    /// A statement resets this, and ends here.
+    fn resets(&mut self, what: Reset, by: ResetBy, begin: usize) -> Option<()> {
+        let at = begin..self.at();
+        let rest = self.skip_until(&Piece::Semicolon);
+        let followed = rest.is_some() && (self.cut || !self.scan.ends());
+        self.found.push(Command::Resets(Resetting { what, by, at, followed }));
+        rest
     }
 
     /// Takes the name that is next, if it is one.
@@ -118,10 +155,14 @@ impl Walk<'_> {
         Some(())
     }
 
-    fn discard(&mut self, begin: usize) {
+    fn discard(&mut self, begin: usize) -> Option<()> {
         if self.scan.word(b"all") {
             self.add(Verb::DropAll, Box::default(), begin..begin);
+            if self.scan.ends_statement() {
+                return self.resets(Reset::All, ResetBy::Discard, begin);
+            }
         }
+        self.skip_until(&Piece::Semicolon)
     }
 
     /// `PREPARE name [(types)] AS …` or `PREPARE TRANSACTION 'id'`, after PREPARE. A statement may be named `transaction`.

@@ -119,6 +119,20 @@ impl<'a> Scan<'a> {
         self.left.is_empty()
     }
 
+    /// Takes this byte and the blanks after it, if it is next.
+    pub(super) fn symbol(&mut self, byte: u8) -> bool {
+        let next = self.peek() == Some(byte) && self.skip(1);
+        if next {
+            self.blank();
+        }
+        next
+    }
+
+    /// Whether the statement certainly ends here.
+    pub(super) fn ends_statement(&self) -> bool {
+        self.peek() == Some(b';') || (!self.cut && self.left.is_empty())
+    }
+
     /// Takes the next piece and the blanks before it.
     pub(super) fn token(&mut self) -> Token<'a> {
         self.blank();

@@ -9,7 +9,7 @@ use weir_auth::{Ldap, LdapCheck, LdapStep};
 
 use super::ldap_conf::LdapConf;
 use crate::timed::{Timed, left};
-use crate::tls::to_directory;
+use crate::tls::{With, in_words, to_directory};
 
 /// How long a server may take to accept a connection (PgBouncer's network time-out), before the next one is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -103,10 +103,12 @@ impl Channel {
         };
         let conf = LdapConf::load();
         let (config, name) = to_directory(host, conf.verify, conf.ca_file.as_deref()).map_err(io::Error::other)?;
-        let mut connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
+        let mut connection =
+            ClientConnection::new(config, name).map_err(|error| in_words(io::Error::other(error), With::Directory))?;
         while connection.is_handshaking() {
             connection
                 .complete_io(&mut socket)
+                .map_err(|error| in_words(error, With::Directory))
                 .map_err(|error| io::Error::other(format!("could not start LDAP TLS session: {error}")))?;
         }
         Ok(Channel::Tls(Box::new(StreamOwned::new(connection, socket))))

@@ -7,14 +7,14 @@
 
 use std::mem;
 
-use weir_base::Peer;
+use weir_base::{Origin, Peer};
 use weir_engine::port::{Handshake, Level};
 
 use super::Port;
 use super::pending::PendingInput;
 use crate::output::Rest;
 use crate::slots::{NONE, Ready, Stage};
-use crate::tls::{Charge, End, HandshakeStep, Side, StepOutcome, Tls};
+use crate::tls::{End, HandshakeStep, Side, StepOutcome, Tls, reason};
 
 /// Plain bytes that are encrypted in one call: four full records.
 const PORTION: usize = 64 * 1024;
@@ -22,6 +22,8 @@ const PORTION: usize = 64 * 1024;
 const MOST_DUE: usize = 1000;
 /// The error of a handshake whose stored bytes exceed the limit.
 const TOO_LONG: &str = "more bytes of the handshake came than are kept for it";
+/// That of one that makes room for those of another address.
+const DISPLACED: &str = "its address has the most bytes of handshakes that are not done, and others need room";
 
 impl Port {
     /// Begins the handshakes that were requested in the turn.
@@ -36,8 +38,7 @@ impl Port {
         let Some(slot) = self.peers.live(peer) else { return };
         let step = match handshake {
             Handshake::Accept { received, from } => {
-                let charge = Charge::new(&self.tls_state.kept);
-                contexts.accept().map(|accept| HandshakeStep::accept(accept, received, charge, from))
+                contexts.accept().map(|accept| HandshakeStep::accept(accept, received, from))
             }
             Handshake::Connect { host, mode, direct } => {
                 contexts.connect(mode, direct).map(|config| HandshakeStep::connect(config, host, mode))
@@ -47,21 +48,22 @@ impl Port {
             let error = "the configuration in force has no TLS of this kind".to_owned();
             return self.pending.push_back(PendingInput::TlsFailed(peer, error));
         };
-        let mut step = Box::new(step);
-        let is_due = step.is_due();
-        let fits = step.is_kept_within_bounds();
+        let step = Box::new(step);
+        let (is_due, stored, from) = (step.is_due(), step.stored(), step.from());
         slot.tls = self.tls.insert(Tls::Handshaking(Some(step)));
-        if !fits {
-            return self.fail_long_handshake(peer);
-        }
-        if is_due {
+        if self.store(peer, from, stored) && is_due {
             self.ask_step(peer);
         }
     }
 
-    /// The stored bytes of a handshake exceed the limit.
-    pub(crate) fn fail_long_handshake(&mut self, peer: Peer) {
-        self.fail_handshake(peer, TOO_LONG);
+    /// A handshake stores so many bytes. Where that exceeds a limit it fails, or others do to make room; returns whether it
+    /// goes on.
+    pub(crate) fn store(&mut self, peer: Peer, from: Option<Origin>, bytes: usize) -> bool {
+        let fits = self.tls_state.stored.set(peer, from, bytes);
+        let goes_on = fits.is_some();
+        let (failed, error) = fits.map_or((vec![peer], TOO_LONG), |displaced| (displaced, DISPLACED));
+        failed.into_iter().for_each(|peer| self.fail_handshake(peer, error));
+        goes_on
     }
 
     fn fail_handshake(&mut self, peer: Peer, error: &str) {
@@ -112,10 +114,12 @@ impl Port {
 
     /// A peer's encryption is over.
     pub(super) fn forget_tls(&mut self, peer: Peer, tls: u32) {
-        if let Some(Tls::Handshaking(Some(step))) = self.tls.remove(tls)
-            && step.waits
-        {
-            self.tls_state.due_clients.leave(peer);
+        // What a helper has is stored until it returns.
+        if let Some(Tls::Handshaking(Some(step))) = self.tls.remove(tls) {
+            self.tls_state.stored.release(peer);
+            if step.waits {
+                self.tls_state.due_clients.leave(peer);
+            }
         }
     }
 
@@ -125,7 +129,7 @@ impl Port {
         self.asking.stepped(side);
         self.ask_steps(side);
         if self.peers.live(peer).is_none() {
-            return;
+            return self.tls_state.stored.release(peer);
         }
         let reply = mem::take(&mut step.reply);
         self.deliver(peer, &reply);
@@ -133,14 +137,18 @@ impl Port {
         let Some(tls) = self.tls.get_mut(slot.tls) else { return };
         match outcome {
             StepOutcome::More => {
-                let fits = step.is_kept_within_bounds();
+                let (stored, from) = (step.stored(), step.from());
                 *tls = Tls::Handshaking(Some(step));
-                if !fits {
-                    return self.fail_long_handshake(peer);
+                if !self.store(peer, from, stored) {
+                    return;
                 }
             }
-            StepOutcome::Failed(error) => return self.pending.push_back(PendingInput::TlsFailed(peer, error)),
+            StepOutcome::Failed(error) => {
+                self.tls_state.stored.release(peer);
+                return self.pending.push_back(PendingInput::TlsFailed(peer, error));
+            }
             StepOutcome::Done(secured) => {
+                self.tls_state.stored.release(peer);
                 let Some(session) = step.into_session() else { return };
                 let ended = session.end() != End::Open;
                 *tls = Tls::Open(session);
@@ -150,7 +158,7 @@ impl Port {
                 self.pending.push_back(PendingInput::Secured(peer, secured));
             }
         }
-        if slot.ready != Ready::Nothing {
+        if self.peers.get(peer).is_some_and(|slot| slot.ready != Ready::Nothing) {
             self.enqueue(peer);
         }
     }
@@ -197,10 +205,10 @@ impl Port {
             return;
         };
         sealed.clear();
-        let result = session.seal(plain, sealed);
+        let (result, with) = (session.seal(plain, sealed), session.with());
         self.deliver(peer, sealed);
         if let Err(error) = result {
-            self.shared.log.line(Level::Warning, format_args!("{peer:?}: TLS: {error}"));
+            self.shared.log.line(Level::Warning, format_args!("{peer:?}: TLS: {}", reason(&error, with)));
             self.fail_peer(peer);
         }
     }

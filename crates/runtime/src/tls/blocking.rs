@@ -10,6 +10,7 @@ use weir_config::Config;
 use weir_engine::port::Secured;
 
 use super::contexts::Contexts;
+use super::reason::{With, in_words};
 use super::step::{SessionRole, secured, server_name};
 
 /// The TLS contexts for servers, from a configuration's files.
@@ -42,9 +43,10 @@ impl ServerTls {
         let context =
             self.0.connect(mode, direct).ok_or_else(|| io::Error::other("there is no encryption to servers"))?;
         let name = server_name(host, mode).map_err(io::Error::other)?;
-        let mut connection = ClientConnection::new(context, name).map_err(io::Error::other)?;
+        let mut connection =
+            ClientConnection::new(context, name).map_err(|error| in_words(io::Error::other(error), With::Server))?;
         while connection.is_handshaking() {
-            connection.complete_io(&mut socket)?;
+            connection.complete_io(&mut socket).map_err(|error| in_words(error, With::Server))?;
         }
         let shown = secured(&connection, &SessionRole::Connected { mode });
         Ok((StreamOwned::new(connection, socket), shown))

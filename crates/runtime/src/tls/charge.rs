@@ -1,44 +1,40 @@
 //! Limits the stored bytes of handshakes: of each, and of all clients of a worker together.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
+use weir_base::{FairRoom, Origin, Peer};
 
 /// The limits of a handshake's stored bytes, from a server and from a client. A message of a handshake may have 64
 /// KiB; no client's has a quarter of that.
-pub(crate) const MOST_OF_SERVER: usize = 128 * 1024;
+const MOST_OF_SERVER: usize = 128 * 1024;
 const MOST_OF_CLIENT: usize = 32 * 1024;
 /// Bytes of a client's handshake that are always allowed. Most handshakes need fewer.
 const OWN_SHARE: usize = 2048;
 /// The limit of what all handshakes of a worker's clients may store beyond that.
 const MOST_OF_ALL: usize = 16 << 20;
 
-/// A client's share of the limit, until its handshake ends.
+/// The stored bytes of a worker's handshakes, until they end.
 #[derive(Debug)]
-pub(crate) struct Charge {
-    all: Arc<AtomicUsize>,
-    own: usize,
+pub(crate) struct StoredBytes(FairRoom);
+
+impl Default for StoredBytes {
+    fn default() -> Self {
+        StoredBytes(FairRoom::new(MOST_OF_ALL))
+    }
 }
 
-impl Charge {
-    pub(crate) fn new(all: &Arc<AtomicUsize>) -> Charge {
-        Charge { all: Arc::clone(all), own: 0 }
-    }
-
-    /// Charges for this many stored bytes; returns whether they are allowed.
-    pub(crate) fn set(&mut self, bytes: usize) -> bool {
+impl StoredBytes {
+    /// Whether a handshake may store so many bytes; `from`: where a client comes from, none for a server. The result are
+    /// the clients whose handshakes must fail to make room.
+    pub(crate) fn set(&mut self, peer: Peer, from: Option<Origin>, bytes: usize) -> Option<Vec<Peer>> {
+        let Some(from) = from else { return (bytes <= MOST_OF_SERVER).then(Vec::new) };
         let beyond = bytes.saturating_sub(OWN_SHARE);
-        let before = std::mem::replace(&mut self.own, beyond);
-        // Only one thread adds, others only subtract.
-        let all = self.all.fetch_add(beyond, Relaxed) + beyond - before;
-        self.all.fetch_sub(before, Relaxed);
-        bytes <= MOST_OF_CLIENT && (beyond == 0 || all <= MOST_OF_ALL)
+        let displaced = if bytes <= MOST_OF_CLIENT { self.0.make(from, peer, beyond) } else { None }?;
+        self.0.set(from, peer, beyond);
+        Some(displaced)
     }
-}
 
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.own, Relaxed);
+    /// A handshake is over, or its peer is gone.
+    pub(crate) fn release(&mut self, peer: Peer) {
+        self.0.release(peer);
     }
 }
 
@@ -46,21 +42,38 @@ impl Drop for Charge {
 mod tests {
     use super::*;
 
+    const FLOOD: Option<Origin> = Some(Origin::V4(1));
+    const QUIET: Option<Origin> = Some(Origin::V4(2));
+
+    fn peer(number: usize) -> Peer {
+        Peer::new(number as u32, 1)
+    }
+
+    /// As many handshakes of one origin as fit; returns their number.
+    fn fill(stored: &mut StoredBytes) -> usize {
+        (0..10_000).take_while(|number| stored.set(peer(*number), FLOOD, MOST_OF_CLIENT).is_some()).count()
+    }
+
     #[test]
     fn clients_have_a_share_each_and_share_the_rest() {
-        let all = Arc::new(AtomicUsize::new(0));
-        let mut small: Vec<Charge> = (0..10_000).map(|_| Charge::new(&all)).collect();
-        assert!(small.iter_mut().all(|charge| charge.set(OWN_SHARE)) && all.load(Relaxed) == 0);
-        let mut large: Vec<Charge> = (0..600).map(|_| Charge::new(&all)).collect();
-        let taken = large.iter_mut().map(|charge| charge.set(MOST_OF_CLIENT)).take_while(|fits| *fits).count();
-        assert_eq!(taken, MOST_OF_ALL / (MOST_OF_CLIENT - OWN_SHARE));
-        assert!(small[0].set(OWN_SHARE) && !small[0].set(OWN_SHARE + 1000), "only the own share is left");
-        assert!(
-            large[0].set(0) && large[1].set(0) && small[0].set(OWN_SHARE + 1000),
-            "what one gives back another may have"
-        );
-        drop((small, large));
-        assert_eq!(all.load(Relaxed), 0);
-        assert!(!Charge::new(&all).set(MOST_OF_CLIENT + 1));
+        let mut stored = StoredBytes::default();
+        assert_eq!(fill(&mut stored), MOST_OF_ALL / (MOST_OF_CLIENT - OWN_SHARE));
+        let next = peer(20_000);
+        assert!(stored.set(next, FLOOD, OWN_SHARE).is_some(), "only the own share is left");
+        assert!(stored.set(next, FLOOD, MOST_OF_CLIENT / 2).is_none());
+        assert!(stored.set(next, None, MOST_OF_SERVER).is_some(), "servers have limits of their own");
+        assert!(stored.set(next, None, MOST_OF_SERVER + 1).is_none());
+        stored.release(peer(0));
+        assert!(stored.set(next, FLOOD, MOST_OF_CLIENT / 2).is_some(), "what one gives back another may have");
+        assert!(StoredBytes::default().set(next, FLOOD, MOST_OF_CLIENT + 1).is_none());
+    }
+
+    #[test]
+    fn a_flood_of_one_origin_makes_room_for_another() {
+        let mut stored = StoredBytes::default();
+        let fitted = fill(&mut stored);
+        let displaced = stored.set(peer(20_000), QUIET, MOST_OF_CLIENT).expect("there is room");
+        assert!(displaced.len() == 1 && displaced[0] < peer(fitted), "{displaced:?}");
+        assert!(stored.set(peer(20_001), FLOOD, MOST_OF_CLIENT).is_none());
     }
 }

@@ -17,6 +17,7 @@
 //! | `records` | the records of a connection that came from another process |
 //! | `end` | whether a connection continues |
 //! | `step` | one step of a handshake, done by a helper |
+//! | `reason` | why a handshake failed, in words |
 //! | `charge` | how many bytes of handshakes are kept |
 //! | `state` | what a worker keeps for its encrypted sockets |
 //! | `blocking` | encryption to a server for who waits |
@@ -30,6 +31,7 @@ mod contexts;
 mod directory;
 mod end;
 mod identity;
+mod reason;
 mod records;
 mod session;
 mod state;
@@ -41,12 +43,12 @@ mod version1;
 mod x509;
 
 pub use blocking::ServerTls;
-pub(crate) use charge::Charge;
 pub use check::{TlsFinding, certificate_expiries, check_tls};
 pub(crate) use contexts::TlsContexts;
 pub use contexts::TlsFiles;
 pub(crate) use directory::to_directory;
 pub(crate) use end::End;
+pub(crate) use reason::{With, in_words, reason};
 pub(crate) use records::SealedState;
 pub(crate) use session::Session;
 pub(crate) use state::{Tls, TlsState};

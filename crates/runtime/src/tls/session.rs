@@ -14,6 +14,7 @@ use rustls::unbuffered::{
 use rustls::{CommonState, Error};
 
 use super::end::End;
+use super::reason::With;
 use super::records::{Records, SealedState};
 
 /// What a record adds to its bytes, with room to spare: the header, the explicit nonce of TLS 1.2, the tag.
@@ -89,6 +90,15 @@ impl Session {
             Side::Server(connection) => Some(connection),
             Side::Client(connection) => Some(connection),
             Side::Moved(_) => None,
+        }
+    }
+
+    /// The other side.
+    pub(crate) fn with(&self) -> With {
+        match &self.side {
+            Side::Server(_) => With::Client,
+            Side::Client(_) => With::Server,
+            Side::Moved(_) => With::Either,
         }
     }
 

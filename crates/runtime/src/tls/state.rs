@@ -1,12 +1,11 @@
 //! A worker's TLS state: each socket's handshake or session, and the peers that wait for a helper.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use weir_base::{FairQueue, Peer};
 use weir_engine::port::Handshake;
 
+use super::charge::StoredBytes;
 use super::session::Session;
 use super::step::HandshakeStep;
 
@@ -34,8 +33,8 @@ pub(crate) struct TlsState {
     /// Peers whose step waits until a helper has room: servers, and clients in turn by origin.
     pub(crate) due_servers: VecDeque<Peer>,
     pub(crate) due_clients: FairQueue<()>,
-    /// The stored bytes of clients' handshakes beyond [`OWN_SHARE`].
-    pub(crate) kept: Arc<AtomicUsize>,
+    /// The stored bytes of handshakes.
+    pub(crate) stored: StoredBytes,
     pub(crate) gather: Vec<u8>,
     pub(crate) sealed: Vec<u8>,
 }

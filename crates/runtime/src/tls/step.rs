@@ -13,8 +13,8 @@ use weir_base::{Host, Origin};
 use weir_config::SslMode;
 use weir_engine::port::{Certificate, Secured};
 
-use super::charge::{Charge, MOST_OF_SERVER};
 use super::contexts::{Accept, verifies};
+use super::reason::{With, reason};
 use super::session::Session;
 use super::{suites, x509};
 
@@ -30,8 +30,6 @@ pub(crate) struct HandshakeStep {
     pub(crate) received: Vec<u8>,
     /// What is to be sent.
     pub(crate) reply: Vec<u8>,
-    /// A client's share of the limit of stored bytes.
-    charge: Option<Charge>,
     /// Where a client comes from.
     from: Option<Origin>,
     /// Whether it waits for a helper.
@@ -45,6 +43,16 @@ pub(crate) enum Side {
     Accept,
     /// With a server.
     Connect,
+}
+
+impl Side {
+    /// The other side.
+    pub(crate) fn with(self) -> With {
+        match self {
+            Side::Accept => With::Client,
+            Side::Connect => With::Server,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -74,30 +82,14 @@ pub(crate) enum StepOutcome {
 }
 
 impl HandshakeStep {
-    pub(crate) fn accept(accept: Arc<Accept>, received: Vec<u8>, charge: Charge, from: Origin) -> HandshakeStep {
+    pub(crate) fn accept(accept: Arc<Accept>, received: Vec<u8>, from: Origin) -> HandshakeStep {
         let (state, reply) = (StepState::Accept(accept), Vec::new());
-        HandshakeStep {
-            side: Side::Accept,
-            state,
-            received,
-            reply,
-            charge: Some(charge),
-            from: Some(from),
-            waits: false,
-        }
+        HandshakeStep { side: Side::Accept, state, received, reply, from: Some(from), waits: false }
     }
 
     pub(crate) fn connect(config: Arc<ClientConfig>, host: Host, mode: SslMode) -> HandshakeStep {
         let state = StepState::Connect { config, host, mode };
-        HandshakeStep {
-            side: Side::Connect,
-            state,
-            received: Vec::new(),
-            reply: Vec::new(),
-            charge: None,
-            from: None,
-            waits: false,
-        }
+        HandshakeStep { side: Side::Connect, state, received: Vec::new(), reply: Vec::new(), from: None, waits: false }
     }
 
     pub(crate) fn side(&self) -> Side {
@@ -109,14 +101,10 @@ impl HandshakeStep {
         self.from
     }
 
-    /// Whether the stored bytes are within the limit.
-    pub(crate) fn is_kept_within_bounds(&mut self) -> bool {
+    /// How many received bytes it stores.
+    pub(crate) fn stored(&self) -> usize {
         let held = if let StepState::Going(session, _) = &self.state { session.held().len() } else { 0 };
-        let kept = self.received.len() + held;
-        match &mut self.charge {
-            Some(charge) => charge.set(kept),
-            None => kept <= MOST_OF_SERVER,
-        }
+        self.received.len() + held
     }
 
     /// Whether there is a whole record to process, or an invalid one. The session may have seen its beginning in the
@@ -152,7 +140,7 @@ impl HandshakeStep {
         };
         let received = std::mem::take(&mut self.received);
         if let Err(error) = session.take_in_more(&received, &mut self.reply) {
-            return StepOutcome::Failed(reason(&error));
+            return StepOutcome::Failed(reason(&error, self.side.with()));
         }
         let outcome = match session.common().filter(|common| !common.is_handshaking()) {
             Some(common) => StepOutcome::Done(Box::new(secured(common, &role))),
@@ -168,24 +156,16 @@ impl HandshakeStep {
     }
 }
 
-/// Why a handshake failed, in a line; what certificates lack with OpenSSL's words, which alerts of operators look for.
-fn reason(error: &rustls::Error) -> String {
-    match error {
-        rustls::Error::InvalidCertificate(why) => format!("certificate verify failed: {why}"),
-        other => other.to_string(),
-    }
-}
-
 fn begin_session(state: StepState) -> Result<(Session, SessionRole), String> {
-    let failed = |error: rustls::Error| error.to_string();
+    let failed = |with| move |error: rustls::Error| reason(&error, with);
     match state {
         StepState::Accept(accept) => {
-            let connection = UnbufferedServerConnection::new(accept.config.clone()).map_err(failed)?;
+            let connection = UnbufferedServerConnection::new(accept.config.clone()).map_err(failed(With::Client))?;
             Ok((Session::accepted(connection), SessionRole::Accepted { binding: accept.binding.clone() }))
         }
         StepState::Connect { config, host, mode } => {
             let name = server_name(&host, mode)?;
-            let connection = UnbufferedClientConnection::new(config, name).map_err(failed)?;
+            let connection = UnbufferedClientConnection::new(config, name).map_err(failed(With::Server))?;
             Ok((Session::connected(connection), SessionRole::Connected { mode }))
         }
         StepState::Going(..) | StepState::Over => Err("the handshake has begun already".into()),

@@ -114,8 +114,11 @@ impl ServerCertVerifier for Verifier {
 /// Whether a certificate is for this host.
 fn check_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> Result<(), Error> {
     if let Some(read) = Certificate::read(certificate).filter(|read| !read.has_alternative_names) {
-        let is_named = read.common_name.is_some_and(|common| is_for(&common, &name.to_str()));
-        return if is_named { Ok(()) } else { Err(CertificateError::NotValidForName.into()) };
+        if read.common_name.as_deref().is_some_and(|common| is_for(common, &name.to_str())) {
+            return Ok(());
+        }
+        let presented = read.common_name.into_iter().collect();
+        return Err(CertificateError::NotValidForNameContext { expected: name.to_owned(), presented }.into());
     }
     verify_server_name(&ParsedCertificate::try_from(certificate)?, name)
 }

@@ -448,44 +448,54 @@ impl<B: Handler> Worker<B> {
         port.finish(&[]);
     }
 
+    /// Handles what the worker has sent itself before this round, and messages of others.
     fn handle_messages(&mut self) {
+        for _ in 0..self.port.inbox.own().min(MESSAGES) {
+            let Some(message) = self.port.inbox.next_own() else { break };
+            self.handle_message(message);
+        }
         for _ in 0..MESSAGES {
             let Some(message) = self.port.inbox.next() else { return };
-            match message {
-                WorkerMessage::Message { from, message, socket } => {
-                    let socket = socket.map(|handoff| self.port.adopt_handoff(handoff));
-                    self.turn(Input::Message { from, message, socket });
-                }
-                WorkerMessage::Helped { kind, job, answer } => {
-                    self.port.asking.helped(kind);
-                    self.turn(Input::Helped { job, answer });
-                }
-                WorkerMessage::Found(found) => {
-                    self.port.found(found);
-                    self.deliver_pending();
-                }
-                WorkerMessage::Stepped { peer, step, outcome } => {
-                    self.port.stepped(peer, step, outcome);
-                    self.deliver_pending();
-                }
-                WorkerMessage::Asked { number, request } => self.turn(Input::Asked { number, request }),
-                WorkerMessage::AskedNoMore { number } => self.turn(Input::AskedNoMore { number }),
-                WorkerMessage::Signal(signal) => self.turn(Input::Signal(signal)),
-                WorkerMessage::Accept(on) => self.port.set_accepting(on),
-                WorkerMessage::HandOver(step) => self.turn(Input::HandOver(step)),
-                WorkerMessage::Predecessor(step) => self.turn(Input::Predecessor(step)),
-                WorkerMessage::CancelRequest { pid, secret } => {
-                    self.turn(Input::CancelRequest { pid, secret: &secret })
-                }
-                WorkerMessage::Inherited { value, socket } => {
-                    let socket = socket.map(|handoff| self.port.adopt_handoff(handoff));
-                    self.turn(Input::Inherited { value: &value, socket });
-                }
-                WorkerMessage::OfferListeners => self.port.offer_listeners(),
-                WorkerMessage::Listen(on) => self.port.listen(on),
-                WorkerMessage::Room => self.port.end_rest(),
-                WorkerMessage::End => return,
+            if matches!(message, WorkerMessage::End) {
+                return;
             }
+            self.handle_message(message);
+        }
+    }
+
+    fn handle_message(&mut self, message: WorkerMessage) {
+        match message {
+            WorkerMessage::Message { from, message, socket } => {
+                let socket = socket.map(|handoff| self.port.adopt_handoff(handoff));
+                self.turn(Input::Message { from, message, socket });
+            }
+            WorkerMessage::Helped { kind, job, answer } => {
+                self.port.asking.helped(kind);
+                self.turn(Input::Helped { job, answer });
+            }
+            WorkerMessage::Found(found) => {
+                self.port.found(found);
+                self.deliver_pending();
+            }
+            WorkerMessage::Stepped { peer, step, outcome } => {
+                self.port.stepped(peer, step, outcome);
+                self.deliver_pending();
+            }
+            WorkerMessage::Asked { number, request } => self.turn(Input::Asked { number, request }),
+            WorkerMessage::AskedNoMore { number } => self.turn(Input::AskedNoMore { number }),
+            WorkerMessage::Signal(signal) => self.turn(Input::Signal(signal)),
+            WorkerMessage::Accept(on) => self.port.set_accepting(on),
+            WorkerMessage::HandOver(step) => self.turn(Input::HandOver(step)),
+            WorkerMessage::Predecessor(step) => self.turn(Input::Predecessor(step)),
+            WorkerMessage::CancelRequest { pid, secret } => self.turn(Input::CancelRequest { pid, secret: &secret }),
+            WorkerMessage::Inherited { value, socket } => {
+                let socket = socket.map(|handoff| self.port.adopt_handoff(handoff));
+                self.turn(Input::Inherited { value: &value, socket });
+            }
+            WorkerMessage::OfferListeners => self.port.offer_listeners(),
+            WorkerMessage::Listen(on) => self.port.listen(on),
+            WorkerMessage::Room => self.port.end_rest(),
+            WorkerMessage::End => {}
         }
     }
 

@@ -6,7 +6,7 @@ use weir_engine::port::{Gone, Input, Level};
 use super::Worker;
 use crate::handler::Handler;
 use crate::slots::Ready;
-use crate::tls::{End, Tls};
+use crate::tls::{End, Tls, reason};
 
 /// Bytes of a handshake that are read at once: a record.
 const READ: usize = 17 * 1024;
@@ -104,15 +104,17 @@ impl<B: Handler> Worker<B> {
         let Some(Tls::Handshaking(Some(step))) = port.tls.get_mut(slot.tls) else { return };
         step.received.reserve_exact(end);
         step.received.extend_from_slice(&scratch[..end]);
-        if !step.is_kept_within_bounds() {
-            port.fail_long_handshake(peer);
+        let (is_due, stored, from) = (step.is_due(), step.stored(), step.from());
+        if !port.store(peer, from, stored) {
             return self.deliver_pending();
         }
-        if step.is_due() {
+        if is_due {
             port.ask_step(peer);
-            self.deliver_pending();
-        } else if again {
-            port.enqueue(peer);
+        }
+        // Of others that made room, too.
+        self.deliver_pending();
+        if !is_due && again {
+            self.port.enqueue(peer);
         }
     }
 
@@ -123,7 +125,7 @@ impl<B: Handler> Worker<B> {
         let Some(Tls::Open(session)) = port.tls.get_mut(slot.tls) else { return };
         plain.clear();
         let mut reply = Vec::new();
-        let result = session.take_in(&mut scratch[..end], plain, &mut reply);
+        let (result, with) = (session.take_in(&mut scratch[..end], plain, &mut reply), session.with());
         let ended = session.end() != End::Open;
         if !reply.is_empty() {
             port.deliver(peer, &reply);
@@ -133,7 +135,7 @@ impl<B: Handler> Worker<B> {
             port.finish(plain);
         }
         if let Err(error) = result {
-            port.shared.log.line(Level::Info, format_args!("{peer:?}: TLS: {error}"));
+            port.shared.log.line(Level::Info, format_args!("{peer:?}: TLS: {}", reason(&error, with)));
             return self.gone(peer, Gone::Error);
         }
         if ended {

@@ -32,6 +32,19 @@ fn a_pipeline_without_sync_keeps_the_server() {
 }
 
 #[test]
+fn a_flush_alone_keeps_no_server() {
+    let mut q = PendingReplies::default();
+    q.flush();
+    assert!(q.is_clean() && q.is_at_boundary());
+    for what in [Expected::Parse, Expected::Sync] {
+        q.request(what);
+    }
+    q.flush();
+    assert!(q.reply(b'1').is_ok() && q.reply(b'Z').is_ok());
+    assert!(q.is_clean(), "PostgreSQL opens nothing for it");
+}
+
+#[test]
 fn it_is_known_who_must_move_next() {
     let whose = |q: &PendingReplies| (q.is_working(), q.awaits_client());
     let mut q = PendingReplies::default();

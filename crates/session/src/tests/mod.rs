@@ -4,6 +4,7 @@ mod answers;
 mod limits;
 mod logins;
 mod repeat;
+mod resets;
 mod rig;
 mod splits;
 mod sql_names;

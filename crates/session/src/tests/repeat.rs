@@ -4,6 +4,7 @@ use weir_pgwire::{ErrorFields, put_back};
 
 use super::rig::*;
 use crate::from_client::ClientOutcome;
+use crate::kept_request::MAX_KEPT;
 use crate::{CancelKey, Client, Repeat, ReplyWait, Server, StopReason};
 
 /// A second client prepares what the server has from before.
@@ -39,7 +40,8 @@ fn a_first_request_that_the_server_refuses_for_an_older_definition_is_sent_again
     let mut link = late();
     let asked = [bind("s"), describe_portal(), execute(), sync()];
     link.ask(&asked);
-    let Repeat { messages, counted } = repeated(&mut link, &[changed(), ready()]);
+    let Repeat { messages, counted, cancelled } = repeated(&mut link, &[changed(), ready()]);
+    assert!(!cancelled);
     assert_eq!((&messages, counted), (&asked.concat(), (1, 0)));
     let sent = link.ask(&[messages]);
     assert_eq!(tags(&sent), "CPBDES", "the statement is prepared again");
@@ -81,6 +83,94 @@ fn nothing_is_sent_again_once_something_was_executed() {
     let mut link = late();
     link.ask(&[bind("s"), execute(), sync()]);
     assert_eq!(tags(&link.tell(&[bound(), changed(), ready()])), "2EZ", "its own first part");
+}
+
+/// The same in a block that the client has begun with this text.
+fn late_in_block(begin: &str) -> Link {
+    let mut link = late();
+    // Its use of the server began here.
+    link.server().clear_dirty();
+    link.ask(&[query(begin)]);
+    link.tell(&[complete("BEGIN"), ready_in(b'T')]);
+    link
+}
+
+#[test]
+fn the_first_request_of_a_block_is_sent_again_in_a_new_one() {
+    let prepares = [parse("t", "select 1"), sync()];
+    for before in [vec![], prepares[..1].to_vec(), prepares.to_vec()] {
+        let mut link = late_in_block("BEGIN;");
+        if !before.is_empty() {
+            link.ask(&before);
+            let ended = if before.len() > 1 { vec![ready_in(b'T')] } else { Vec::new() };
+            link.tell(&ended);
+        }
+        link.ask(&[bind("s"), execute(), sync()]);
+        let outcome = link.outcome_of(&[changed()]);
+        assert_eq!((outcome.unusual.and_then(|unusual| unusual.repeat), &*link.to_client), (None, &b""[..]));
+        assert_eq!(std::mem::take(&mut link.to_server), query("ROLLBACK;BEGIN"));
+        let Repeat { messages, .. } =
+            repeated(&mut link, &[ready_in(b'E'), complete("ROLLBACK"), complete("BEGIN"), ready_in(b'T')]);
+        assert_eq!(tags(&link.ask(&[messages])), "CPBES");
+        let answers = [closed(), parsed(), bound(), complete("SELECT 1"), ready_in(b'T')];
+        assert_eq!(tags(&link.tell(&answers)), "2CZ");
+    }
+}
+
+#[test]
+fn a_block_in_which_something_was_done_or_may_have_been_is_not_begun_again() {
+    let refused = |link: &mut Link| {
+        link.ask(&[bind("s"), execute(), sync()]);
+        assert_eq!(tags(&link.tell(&[changed(), ready_in(b'E')])), "EZ");
+    };
+    let mut link = late_in_block("begin");
+    link.ask(&[query("select 1")]);
+    link.tell(&[complete("SELECT 1"), ready_in(b'T')]);
+    refused(&mut link);
+    refused(&mut late_in_block("begin; insert into t values (1)"));
+    let mut link = late_in_block("begin");
+    link.ask(&[parse("", "insert"), bind(""), execute(), parse("u", "select 1"), sync()]);
+    link.tell(&[parsed(), bound(), complete("INSERT 0 1"), ready_in(b'T')]);
+    refused(&mut link);
+    // Answers that have come leave no trace but their count.
+    let mut link = late_in_block("begin");
+    link.ask(&[parse("t", "select 1"), query("insert")]);
+    link.tell(&[complete("INSERT 0 1"), ready_in(b'T')]);
+    refused(&mut link);
+    refused(&mut late_in_block("begin isolation level serializable"));
+    refused(&mut late_in_block("begin read only"));
+    refused(&mut late_in_block("start transaction"));
+}
+
+#[test]
+fn a_simple_query_and_a_long_bind_are_sent_again_too() {
+    let mut link = late();
+    let asked = [bind("s"), execute(), query("select 2")].concat();
+    link.ask(std::slice::from_ref(&asked));
+    assert_eq!(link.stopped(&[bind("s")]), ReplyWait::EarlierSegment.into());
+    link.outcome_of(&[changed()]);
+    assert_eq!(std::mem::take(&mut link.to_server), sync(), "the server has skipped the query");
+    assert_eq!(repeated(&mut link, &[ready()]).messages, asked);
+    let mut link = late();
+    let mut long = bind("s");
+    long.extend(std::iter::repeat_n(b'v', MAX_KEPT / 2));
+    let length = (long.len() - 1) as u32;
+    long[1..5].copy_from_slice(&length.to_be_bytes());
+    for piece in long.chunks(10_000) {
+        link.feed_client(piece);
+    }
+    link.ask(&[execute(), sync()]);
+    let Repeat { messages, counted, .. } = repeated(&mut link, &[changed(), ready()]);
+    assert_eq!((messages, counted), ([long, execute(), sync()].concat(), (1, 0)));
+}
+
+#[test]
+fn a_cancel_request_that_ends_before_the_repetition_is_meant_for_it() {
+    let mut link = late();
+    link.ask(&[bind("s"), execute(), sync()]);
+    link.outcome_of(&[changed()]);
+    link.server().cancel_ended();
+    assert!(repeated(&mut link, &[ready()]).cancelled);
 }
 
 #[test]
@@ -137,7 +227,7 @@ fn the_next_segment_waits_until_the_first_request_is_accepted() {
 #[test]
 fn what_is_too_long_is_not_kept() {
     let mut link = late();
-    let long = [bind("s"), execute(), parse("", &"x".repeat(9_000)), sync()];
+    let long = [bind("s"), execute(), parse("", &"x".repeat(MAX_KEPT)), sync()];
     link.ask(&long);
     assert_eq!(tags(&link.tell(&[changed(), ready()])), "EZ");
     assert!(link.server().repeatable.is_none() && !link.client.waits_for_segments);

@@ -3,6 +3,7 @@
 use weir_pgwire::put_front;
 
 use super::rig::*;
+use crate::expected::Expected;
 use crate::{NAME_PREFIX, ReplyWait, StopReason};
 
 /// The text of the only query among messages.
@@ -207,4 +208,16 @@ fn a_prefix_of_ours_is_as_long_as_what_hides_it() {
     let mut message = Vec::new();
     put_front::query_head(&mut message, b"ab", 1);
     assert_eq!(message, b"Q\0\0\0\x07ab");
+}
+
+#[test]
+fn a_portal_of_a_statement_in_the_servers_words_describes_no_other() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    link.prepared("e", "execute s");
+    link.ask(&[bind("s"), execute(), bind("e"), describe_portal(), execute(), sync()]);
+    let told = link.tell(&[bound(), complete("SELECT 1"), parsed(), bound()]);
+    assert_eq!(tags(&told), "2C2");
+    assert_eq!(link.server().pending.head(), Some(Expected::DescribeRows), "not that of the portal before it");
+    assert_eq!(tags(&link.tell(&[row_kind(), complete("SELECT 1"), ready()])), "TCZ");
 }

@@ -5,6 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+mod calls;
+
+pub(crate) use calls::{methods_of, with_calls};
+
 /// A crate's files with their code, by module path (`tables::pools`; the root is empty).
 pub(crate) type Sources = BTreeMap<String, String>;
 

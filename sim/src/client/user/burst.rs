@@ -76,14 +76,12 @@ impl Client {
             let pause = self.rng.span(10, 300_000);
             ctx.wake(pause, self.owner(), WRITE);
         }
-        self.sent_at = ctx.now();
         self.write(ctx, &bytes);
         self.settle(ctx);
     }
 
     pub(super) fn write_rest(&mut self, ctx: &mut Context) {
         let bytes = std::mem::take(&mut self.unwritten);
-        self.sent_at = ctx.now();
         self.write(ctx, &bytes);
         self.settle(ctx);
     }

@@ -4,12 +4,10 @@
 //! Owns a client's sessions; bursts are in [`burst`].
 
 mod burst;
-mod cancel_watch;
 
 use weir_base::{OnDirty, PoolMode, Span, Time};
 use weir_pgwire::{put_front, tag};
 
-use self::cancel_watch::CancelWatch;
 use super::Identity;
 use super::login::Login;
 use super::reference::Reference;
@@ -90,9 +88,6 @@ pub(crate) struct Client {
     /// Counts bursts, for deadlines.
     deadline: u32,
     cancellers: Vec<End>,
-    cancel_watch: CancelWatch,
-    /// When its last messages were sent.
-    sent_at: Time,
     /// A cancel request of this burst may still take effect.
     cancelling: bool,
     /// The connection of a cancel request broke in this session, so the request may take effect at any time.
@@ -134,8 +129,6 @@ impl Client {
             tokens: 0,
             deadline: 0,
             cancellers: Vec::new(),
-            cancel_watch: CancelWatch::default(),
-            sent_at: Time::START,
             cancelling: false,
             cancel_is_lost: false,
             stalls: *rng.pick(&[0, 0, 20, 200]),
@@ -202,40 +195,27 @@ impl Client {
                 }
                 ctx.sent(end, "CancelRequest");
                 ctx.write(end, &bytes);
-                self.watch_cancel(ctx, end);
             }
             SocketEvent::Eof | SocketEvent::Error | SocketEvent::ConnectFailed => {
                 ctx.close(end);
                 self.cancellers.retain(|canceller| *canceller != end);
                 // The request may still reach the server at any time.
                 self.cancel_is_lost |= *event == SocketEvent::Error;
-                if *event == SocketEvent::Eof {
-                    self.cancel_watch.done(ctx.now(), end);
-                }
             }
             SocketEvent::Bytes | SocketEvent::Ending | SocketEvent::Drained | SocketEvent::Arrived(_) => {}
         }
     }
 
-    /// A cancel request is sent: the sleep that the client waits for must end with it, if the server or the pooler has it.
-    fn watch_cancel(&mut self, ctx: &Context, end: End) {
-        let Some(run) = self.identity.cancel_run.filter(|_| !ctx.rules.faulty && self.stalls == 0) else { return };
-        let arrived = self.unwritten.is_empty() && ctx.now().since(self.sent_at) > Span::from_micros(run.delay);
-        if let Some((_, token)) = self.reference.awaited_sleep().filter(|_| arrived && self.phase == Phase::Busy) {
-            self.cancel_watch.sent(ctx.now(), end, token);
-        }
-    }
-
-    /// A sleep of the client has returned its row.
-    fn slept(&mut self, ctx: &mut Context, micros: u64, token: &str) {
-        let Some(latency) = self.identity.cancel_run.and_then(|run| run.latency) else { return };
-        // A request may overtake the query that it is for: then the query began no later than a message takes. The sleep's end
-        // takes two messages' time to the client, and on each way waits for what was sent before it.
-        let most = Span::from_micros(micros + 4 * latency);
-        if let Some(late) = self.cancel_watch.slept(ctx.now(), token, most) {
-            let (number, late) = (self.identity.number, late.micros());
-            let what = || format!("c{number}'s sleep ended by itself, {late} µs after its cancel was done");
-            ctx.violated(Checker::CancelIsNotLost, what);
+    /// The pooler has read a cancel request of this client. If it also has all that the client has sent, the request must
+    /// stop the query that runs or is next.
+    pub(crate) fn cancel_arrived(&mut self, ctx: &mut Context, by: End) {
+        let busy = self.phase == Phase::Busy && self.unwritten.is_empty() && self.cancellers.contains(&by);
+        let Some(end) = self.end.filter(|_| busy && !ctx.rules.faulty) else { return };
+        let (written, read) = ctx.net.progress(end);
+        if written == read && ctx.net.is_open(end.peer()) {
+            let sleeps = self.reference.next_sleeps();
+            let due = ctx.cancel_requests.arrived(ctx.now(), (self.identity.number, end), by, sleeps);
+            ctx.counts.cancels_due += u64::from(due);
         }
     }
 
@@ -284,7 +264,6 @@ impl Client {
         self.cancelling = false;
         self.cancel_is_lost = false;
         self.cancellers.drain(..).for_each(|end| ctx.close(end));
-        self.cancel_watch.clear();
         self.phase = Phase::Connecting;
         self.end = Some(ctx.connect(self.owner(), self.identity.address.clone()));
     }
@@ -400,15 +379,6 @@ impl Client {
             (Phase::LoggingIn, _) => self.login_message(ctx, message),
             (Phase::HalfClosed, _) => {}
             _ => {
-                let slept = match &message {
-                    Back::Row(row) => {
-                        self.reference.awaited_sleep().filter(|(_, token)| token == row).map(|(micros, _)| micros)
-                    }
-                    _ => None,
-                };
-                if let (Some(micros), Back::Row(token)) = (slept, &message) {
-                    self.slept(ctx, micros, token);
-                }
                 let cancelling = self.cancelling || self.cancel_is_lost || !self.cancellers.is_empty();
                 if let Some(violation) = self.reference.take(&message, cancelling) {
                     ctx.violated(violation.checker, || violation.what);

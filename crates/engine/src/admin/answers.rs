@@ -1,0 +1,91 @@
+//! All workers have answered a command: its caller gets the result.
+
+use weir_admin::{Command, DatabaseStats, Reply, Show, Snapshot};
+use weir_base::{Peer, Time};
+
+use crate::admin::broadcasts::{BroadcastAnswer, Caller};
+use crate::admin::{Admin, console, operators, tables};
+use crate::core::Core;
+use crate::log::log;
+use crate::port::{Io, Level};
+use crate::workers::messages::WorkerAnswer;
+
+impl Admin {
+    /// A worker has answered.
+    pub(crate) fn answered<I: Io>(&mut self, core: &mut Core, now: Time, id: u64, answer: WorkerAnswer, io: &mut I) {
+        if let Some(answer) = self.broadcasts.answered(id, answer) {
+            self.all_answered(core, now, answer, io);
+        }
+    }
+
+    /// Not all workers have answered in time; the others' answers are used.
+    pub(crate) fn answers_too_late<I: Io>(&mut self, core: &mut Core, now: Time, id: u64, io: &mut I) {
+        if let Some(answer) = self.broadcasts.finish(id) {
+            log(Level::Warning, format_args!("{} of the workers did not answer in time", answer.left), io);
+            self.all_answered(core, now, answer, io);
+        }
+    }
+
+    pub(crate) fn all_answered<I: Io>(&mut self, core: &mut Core, now: Time, mut answer: BroadcastAnswer, io: &mut I) {
+        if matches!(answer.command, Command::Show(_)) && answer.left == 0 {
+            self.observe_health(core, now, &mut answer.report, io);
+        }
+        match answer.caller {
+            Caller::Engine => self.answer_engine(core, now, &answer, io),
+            Caller::Console(peer) => self.answer_console(core, now, peer, answer, io),
+            Caller::Control(number) => {
+                let reply = match (&answer.command, self.reloads.take_persisted(number)) {
+                    (_, Some(persisted)) => Reply::Changed(Ok(persisted)),
+                    (Command::Show(_), None) => Reply::Report(Box::new(answer.report), self.reloads.newest().clone()),
+                    _ => Reply::Done,
+                };
+                io.answer(number, answer.result.map(|()| reply));
+            }
+        }
+    }
+
+    pub(crate) fn answer_console<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        peer: Peer,
+        answer: BroadcastAnswer,
+        io: &mut I,
+    ) {
+        let answer = match (answer.result, &answer.command) {
+            (Err(error), _) => {
+                log(Level::Error, format_args!("{error}"), io);
+                console::failure(&error)
+            }
+            (Ok(()), Command::Show(what)) => {
+                let hides_queries = operators::console(core, peer).is_none_or(|console| !console.is_admin());
+                let config = core.common.config();
+                let snapshot = Snapshot {
+                    report: &answer.report,
+                    config,
+                    version: self.version(config.format),
+                    now_wall: core.common.wall(now),
+                    hides_queries,
+                };
+                return tables::send_table(core, peer, *what, weir_admin::show(*what, &snapshot), io);
+            }
+            (Ok(()), command) => console::complete(command.tag().as_bytes()),
+        };
+        operators::answer_console(core, peer, &answer, io);
+    }
+
+    /// A command of the engine itself: the figures for the log, or whether an operator is connected.
+    pub(crate) fn answer_engine<I: Io>(&mut self, core: &mut Core, now: Time, answer: &BroadcastAnswer, io: &mut I) {
+        let BroadcastAnswer { command, report, left, .. } = answer;
+        match command {
+            Command::Show(Show::Stats) => {
+                let line = DatabaseStats::sum(&report.stats).averages().line();
+                log(Level::Info, format_args!("{line}"), io);
+            }
+            Command::Show(Show::State) if *left == 0 && report.console_clients == 0 => {
+                self.resume_deserted(core, now, io)
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Commands for all workers: sent to each with a number, answered when all have answered.
+//!
+//! Owns the commands under way, the caller of each, and their deadline. `halt` has what a command stops, `report` what
+//! it shows.
+
+use std::collections::HashMap;
+
+use weir_admin::{Command, CommandError, Report};
+use weir_base::{Peer, Span, Time, WorkerId};
+
+use crate::common::{Common, Cx};
+use crate::port::Io;
+use crate::timers::Who;
+use crate::workers::messages::{Message, Payload, WorkerAnswer, WorkerCommand};
+
+/// How long workers may take to answer, except for commands that wait for clients or servers.
+const BROADCAST_TIMEOUT: Span = Span::from_secs(10);
+
+/// The caller of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Caller {
+    /// A signal, or the engine itself.
+    Engine,
+    /// An operator at the console.
+    Console(Peer),
+    /// The control plane, under this number.
+    Control(u64),
+}
+
+/// The commands under way, by number.
+#[derive(Default)]
+pub(crate) struct Broadcasts {
+    pending: HashMap<u64, Broadcast>,
+}
+
+struct Broadcast {
+    caller: Caller,
+    command: Command,
+    /// The number of workers that have not answered.
+    left: u16,
+    report: Report,
+    /// At least one worker has done it.
+    done: bool,
+    failed: Option<CommandError>,
+    armed: Time,
+}
+
+/// The result of a command.
+pub(crate) struct BroadcastAnswer {
+    pub(crate) caller: Caller,
+    pub(crate) command: Command,
+    pub(crate) result: Result<(), CommandError>,
+    pub(crate) report: Report,
+    /// The number of workers that have not answered in time.
+    pub(crate) left: u16,
+}
+
+/// The command that undoes a withdrawn one.
+pub(crate) enum Undo {
+    Nothing,
+    /// RESUME of one database, or of all.
+    Resume(Option<String>),
+}
+
+impl Broadcasts {
+    /// Sends a command to all workers; returns its number.
+    pub(crate) fn broadcast<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        caller: Caller,
+        command: Command,
+        to_workers: &WorkerCommand,
+    ) -> u64 {
+        let id = cx.common.next_id();
+        let waits =
+            matches!(to_workers, WorkerCommand::Pause(_) | WorkerCommand::Suspend | WorkerCommand::WaitClose(_));
+        let mut broadcast = Broadcast {
+            caller,
+            command,
+            left: cx.common.workers(),
+            report: Report::default(),
+            done: false,
+            failed: None,
+            armed: Time::NEVER,
+        };
+        if !waits {
+            cx.common.arm(Who::Broadcast(id), cx.now + BROADCAST_TIMEOUT, &mut broadcast.armed);
+        }
+        self.pending.insert(id, broadcast);
+        post_to_all(cx.common, id, to_workers, cx.io);
+        id
+    }
+
+    /// Whether a command to stop everything is under way.
+    pub(crate) fn is_pausing(&self) -> bool {
+        self.pending.values().any(|g| matches!(g.command, Command::Pause(None) | Command::Suspend))
+    }
+
+    /// The command of this caller that is under way.
+    pub(crate) fn of(&self, caller: Caller) -> Option<u64> {
+        self.pending.iter().find(|(_, broadcast)| broadcast.caller == caller).map(|(id, _)| *id)
+    }
+
+    /// Withdraws a command that waits; `None` if there is no such command. The caller must undo what it stopped.
+    pub(crate) fn take_back<I: Io>(&mut self, cx: &mut Cx<'_, I>, id: u64) -> Option<Undo> {
+        let undo = match &self.pending.get(&id)?.command {
+            Command::Pause(name) => Undo::Resume(name.clone()),
+            Command::Suspend => Undo::Resume(None),
+            Command::WaitClose(_) => Undo::Nothing,
+            _ => return None,
+        };
+        self.pending.remove(&id);
+        post_to_all(cx.common, id, &WorkerCommand::Forget(id), cx.io);
+        Some(undo)
+    }
+
+    /// Handles a worker's answer; returns the result of the command if it was the last one.
+    pub(crate) fn answered(&mut self, id: u64, answer: WorkerAnswer) -> Option<BroadcastAnswer> {
+        let broadcast = self.pending.get_mut(&id)?;
+        match answer {
+            WorkerAnswer::Done => broadcast.done = true,
+            WorkerAnswer::Report(report) => broadcast.report.merge(*report),
+            WorkerAnswer::Failed(error) => broadcast.failed = Some(error),
+        }
+        broadcast.left -= 1;
+        if broadcast.left == 0 { self.finish(id) } else { None }
+    }
+
+    /// A command's deadline has passed; returns its result, unless it is answered already.
+    pub(crate) fn finish(&mut self, id: u64) -> Option<BroadcastAnswer> {
+        let mut broadcast = self.pending.remove(&id)?;
+        let result = broadcast.result();
+        let Broadcast { caller, command, report, left, .. } = broadcast;
+        Some(BroadcastAnswer { caller, command, result, report, left })
+    }
+}
+
+impl Broadcast {
+    /// Some commands are about an object of one worker: the errors of workers that do not have it are ignored.
+    fn result(&mut self) -> Result<(), CommandError> {
+        let one_will_do = matches!(self.command, Command::KillClient(_) | Command::Resume(Some(_)));
+        match self.failed.take() {
+            Some(error) if !(one_will_do && self.done) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn post_to_all<I: Io>(common: &Common, id: u64, to_workers: &WorkerCommand, io: &mut I) {
+    for worker in 0..common.workers() {
+        io.post(WorkerId(worker), Message(Payload::Command { id, command: to_workers.clone() }), None);
+    }
+}

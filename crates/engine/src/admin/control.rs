@@ -1,0 +1,86 @@
+//! The control plane's requests. They come to worker 0, each with a number, and are answered once. The caller has checked
+//! the sender's role.
+
+use weir_admin::{Command, Cursor, Reply, Request, Show};
+use weir_base::Time;
+
+use crate::admin::Admin;
+use crate::admin::broadcasts::Caller;
+use crate::admin::paging::Paging;
+use crate::admin::reload::Reload;
+use crate::common::cx;
+use crate::core::Core;
+use crate::log::log;
+use crate::port::{Io, Level};
+use crate::workers::messages::{Message, Payload, WorkerCommand};
+
+impl Admin {
+    /// Handles a request of the control plane.
+    pub(crate) fn control_request<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        number: u64,
+        request: Request,
+        io: &mut I,
+    ) {
+        let caller = Caller::Control(number);
+        match request {
+            Request::Report => {
+                let to_workers = WorkerCommand::Report { counts: false };
+                self.broadcast(core, now, caller, Command::Show(Show::Lists), &to_workers, io);
+            }
+            Request::Users => {
+                let to_workers = WorkerCommand::Report { counts: true };
+                self.broadcast(core, now, caller, Command::Show(Show::Users), &to_workers, io);
+            }
+            Request::Statements => {
+                self.broadcast(core, now, caller, Command::Show(Show::Statements), &WorkerCommand::Statements, io);
+            }
+            Request::Spans => {
+                self.broadcast(core, now, caller, Command::Show(Show::Statements), &WorkerCommand::Spans, io);
+            }
+            Request::Connections(_, Cursor { worker, .. }) if worker.0 >= core.common.workers() => {
+                io.answer(number, Ok(Reply::Connections(Vec::new(), None)));
+            }
+            Request::Connections(of, Cursor { worker, slot }) => {
+                io.post(worker, Message(Payload::Paging(Paging::WantedByControl { number, of, slot })), None);
+            }
+            // Worker 0 counts: see `Engine`.
+            Request::SetShared(_) => {}
+            Request::SetFaults(faults) => {
+                self.faults = faults;
+                io.answer(number, Ok(Reply::Done));
+            }
+            Request::SetFindings(findings) => {
+                self.findings = findings;
+                io.answer(number, Ok(Reply::Done));
+            }
+            Request::Log(line) => {
+                log(Level::Info, format_args!("{line}"), io);
+                io.answer(number, Ok(Reply::Done));
+            }
+            Request::Change(wanted, author) => {
+                let cx = cx!(core, now, io);
+                self.reloads.enqueue(cx, Reload::Change(number, wanted, author));
+            }
+            Request::Reload(author) => self.begin_reload(core, now, caller, author, io),
+            Request::Run(command) => match self.worker_command(core, &command) {
+                Ok(to_workers) => {
+                    if let Some(what) = command.issued() {
+                        log(Level::Info, format_args!("{what} command issued"), io);
+                    }
+                    self.broadcast(core, now, caller, command, &to_workers, io);
+                }
+                Err(error) => io.answer(number, Err(error)),
+            },
+        }
+    }
+
+    /// A request was withdrawn: a command that still waits is withdrawn, too.
+    pub(crate) fn control_request_dropped<I: Io>(&mut self, core: &mut Core, now: Time, number: u64, io: &mut I) {
+        if let Some(id) = self.broadcasts.of(Caller::Control(number)) {
+            self.take_back(core, now, id, io);
+        }
+    }
+}

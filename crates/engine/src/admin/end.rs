@@ -1,0 +1,123 @@
+//! Shutdowns that wait, from the signal to the exit.
+
+use weir_base::{Span, Time, WorkerId};
+
+use crate::admin::Admin;
+use crate::client::slot::ClientSlot;
+use crate::common::{FollowUp, cx};
+use crate::core::Core;
+use crate::log::log;
+use crate::pause::commands;
+use crate::port::{Io, Level};
+use crate::workers::Workers;
+use crate::workers::messages::{Drain, Message, Payload};
+
+impl Admin {
+    /// A signal requests a shutdown: for `shutdown_delay` only health checks see it, unless one was announced before.
+    pub(crate) fn announce_drain<I: Io>(&mut self, core: &mut Core, now: Time, drain: Drain, io: &mut I) {
+        let delay = core.common.config().shutdown_delay;
+        if delay == Span::ZERO || core.shutdown.is_under_way() || core.pause.is_suspended() {
+            return self.begin_drain(core, now, drain, io);
+        }
+        let millis = delay.micros() / 1000;
+        log(Level::Info, format_args!("not ready any more; new clients are accepted for {millis} ms"), io);
+        core.shutdown.announce(cx!(core, now, io), drain, delay);
+    }
+
+    /// `shutdown_delay` may be over.
+    pub(crate) fn announcement_due<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
+        if let Some(drain) = core.shutdown.announcement_over(now) {
+            self.begin_drain(core, now, drain, io);
+        }
+    }
+
+    /// Begins a shutdown that waits.
+    pub(crate) fn begin_drain<I: Io>(&mut self, core: &mut Core, now: Time, drain: Drain, io: &mut I) {
+        if core.pause.is_suspended() {
+            // No client or server could finish.
+            log(Level::Info, format_args!("suspend was in progress, going down immediately"), io);
+            return io.exit(0);
+        }
+        io.accept(false);
+        let what = match drain {
+            Drain::Clients => "clients to leave",
+            Drain::Servers => "servers to finish",
+        };
+        log(Level::Info, format_args!("shutting down: waiting for {what}"), io);
+        core.shutdown.begin(cx!(core, now, io), drain);
+    }
+
+    /// A shutdown begins on this worker.
+    pub(crate) fn drain<I: Io>(&mut self, core: &mut Core, now: Time, drain: Drain, io: &mut I) {
+        core.shutdown.drain(drain);
+        if drain == Drain::Servers {
+            commands::halt_pools(core, now, None, io);
+            if core.peers.all::<ClientSlot>().any(|c| c.state() == "waiting") {
+                core.shutdown.dismiss_soon(cx!(core, now, io));
+            }
+        }
+        // Behind what the pools do now.
+        core.common.follow_up(FollowUp::CheckDrained);
+    }
+
+    /// Worker 0: a worker has nothing left that a shutdown waits for.
+    pub(crate) fn worker_drained<I: Io>(
+        &mut self,
+        core: &mut Core,
+        workers: &Workers,
+        now: Time,
+        worker: WorkerId,
+        drain: Drain,
+        io: &mut I,
+    ) {
+        if !core.shutdown.worker_finished(worker, drain, core.common.workers()) {
+            return;
+        }
+        if core.shutdown.departure().is_some() {
+            core.shutdown.all_closed();
+            return self.check_departed(core, workers, io);
+        }
+        // PgBouncer's texts.
+        let whose = match drain {
+            Drain::Servers => "server",
+            Drain::Clients => "client",
+        };
+        log(Level::Info, format_args!("{whose} connections dropped, exiting"), io);
+        self.depart(core, workers, now, drain == Drain::Servers, io);
+    }
+
+    /// Exits; where nodes share pools, when the servers have ended their connections, so that this node can give its shares away
+    /// itself. `closed`: the workers have closed theirs.
+    pub(crate) fn depart<I: Io>(&mut self, core: &mut Core, workers: &Workers, now: Time, closed: bool, io: &mut I) {
+        if workers.budget.pools().next().is_none() {
+            return io.exit(0);
+        }
+        core.shutdown.depart(cx!(core, now, io), closed);
+        self.check_departed(core, workers, io);
+    }
+
+    /// Worker 0: a server of a pool that nodes share has ended: was it the last one of a process that exits?
+    pub(crate) fn check_departed<I: Io>(&self, core: &Core, workers: &Workers, io: &mut I) {
+        if core.shutdown.departure() == Some(true) && workers.have_no_shared_servers() {
+            io.vacated();
+            io.exit(0);
+        }
+    }
+
+    /// `shutdown_timeout` may be over.
+    pub(crate) fn shutdown_due<I: Io>(&mut self, core: &mut Core, workers: &Workers, now: Time, io: &mut I) {
+        if !core.shutdown.is_over(cx!(core, now, io)) {
+            return;
+        }
+        if core.shutdown.departure().is_some() {
+            log(Level::Info, format_args!("servers have not ended all connections: other nodes look for them"), io);
+            return io.exit(0);
+        }
+        log(Level::Warning, format_args!("shutdown_timeout is over; clients are dropped"), io);
+        self.depart(core, workers, now, false, io);
+        for database in workers.budget.pools() {
+            let close = || Message(Payload::CloseServers(database.as_str().into()));
+            (0..core.common.workers()).for_each(|worker| io.post(WorkerId(worker), close(), None));
+        }
+    }
+}

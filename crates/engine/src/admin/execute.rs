@@ -1,0 +1,111 @@
+//! A command is executed on this worker.
+
+use weir_admin::{CommandError, Report};
+use weir_base::{Time, WorkerId};
+use weir_session::Refusal;
+
+use crate::admin::Admin;
+use crate::client::slot::ClientSlot;
+use crate::common::FollowUp;
+use crate::core::Core;
+use crate::link::leave;
+use crate::pause::commands;
+use crate::pause::waiting_command::{Condition, WaitingCommand};
+use crate::pools::reconnect;
+use crate::port::Io;
+use crate::server::{open, probe};
+use crate::workers::Workers;
+use crate::workers::messages::{WorkerAnswer, WorkerCommand};
+use crate::workers::send::answer;
+
+/// The result of a command on this worker.
+enum Outcome {
+    Done,
+    Report(Box<Report>),
+    /// It is answered when this condition holds.
+    Wait(Option<String>, Condition),
+    /// It is not answered.
+    Silent,
+}
+
+impl Admin {
+    /// Executes a command from a worker, and answers it, at once, or when its condition holds.
+    pub(crate) fn carry_out<I: Io>(
+        &mut self,
+        core: &mut Core,
+        workers: &Workers,
+        now: Time,
+        from: WorkerId,
+        id: u64,
+        command: WorkerCommand,
+        io: &mut I,
+    ) {
+        match self.outcome(core, workers, now, command, io) {
+            Ok(Outcome::Done) => answer(from, id, WorkerAnswer::Done, io),
+            Ok(Outcome::Report(report)) => answer(from, id, WorkerAnswer::Report(report), io),
+            Ok(Outcome::Silent) => {}
+            Ok(Outcome::Wait(name, until)) => {
+                // Behind what the pools do now because of the command.
+                core.common.follow_up(FollowUp::Watch(Box::new(WaitingCommand { from, id, name, until })));
+            }
+            Err(error) => answer(from, id, WorkerAnswer::Failed(error), io),
+        }
+    }
+
+    fn outcome<I: Io>(
+        &mut self,
+        core: &mut Core,
+        workers: &Workers,
+        now: Time,
+        command: WorkerCommand,
+        io: &mut I,
+    ) -> Result<Outcome, CommandError> {
+        match command {
+            WorkerCommand::Report { counts } => {
+                probe::look_for_unresponsive(core, now, io);
+                return Ok(Outcome::Report(Box::new(self.report(core, workers, counts))));
+            }
+            WorkerCommand::Statements => return Ok(Outcome::Report(Box::new(self.statements_report(core, workers)))),
+            WorkerCommand::Spans => {
+                let (spans, spans_dropped) = core.sessions.statements.take_spans(|at| core.common.wall(at));
+                return Ok(Outcome::Report(Box::new(Report { spans, spans_dropped, ..Report::default() })));
+            }
+            WorkerCommand::ResetStatements => core.sessions.statements.reset(),
+            WorkerCommand::Health => {
+                probe::look_for_unresponsive(core, now, io);
+                return Ok(Outcome::Report(Box::new(self.health_report(core))));
+            }
+            WorkerCommand::Pause(name) => {
+                commands::pause_databases(core, now, name.as_deref(), io);
+                return Ok(Outcome::Wait(name, Condition::Quiet));
+            }
+            WorkerCommand::Suspend => {
+                commands::suspend(core, now, io);
+                return Ok(Outcome::Wait(None, Condition::Flushed));
+            }
+            WorkerCommand::WaitClose(name) => return Ok(Outcome::Wait(name, Condition::Closed)),
+            WorkerCommand::Forget(id) => {
+                core.pause.unwatch(id);
+                return Ok(Outcome::Silent);
+            }
+            // It concerns all rooms.
+            WorkerCommand::Adopt(_) => {}
+            WorkerCommand::Resume(name) => commands::resume_databases(core, now, name.as_deref(), io)?,
+            WorkerCommand::Reconnect(name) => reconnect::named(core, now, name.as_deref(), io),
+            WorkerCommand::Retry(name) => open::retry_pools(core, now, name.as_deref(), io),
+            WorkerCommand::Kill(name) => commands::kill_databases(core, now, name.as_deref(), io),
+            WorkerCommand::KillClient(id) => self.kill_client(core, now, id, io)?,
+            WorkerCommand::Disable(name) => core.pause.disable(name),
+            WorkerCommand::Enable(name) => core.pause.enable(&name),
+            WorkerCommand::Drain(drain) => self.drain(core, now, drain, io),
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn kill_client<I: Io>(&mut self, core: &mut Core, now: Time, id: u64, io: &mut I) -> Result<(), CommandError> {
+        let client = core.peers.all::<ClientSlot>().find(|client| client.id == id && client.has_logged_in());
+        let peer = client.map(|client| client.peer).ok_or(CommandError::ClientNotFound)?;
+        leave::refuse_handle(core, now, peer, Refusal::Killed, io);
+        Ok(())
+    }
+}

@@ -1,0 +1,401 @@
+//! A client in the table of connections, and its phases.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use weir_base::{ClientAddr, Peer, Time};
+use weir_session::startup::{Replication, StartupRequest};
+use weir_session::{Client, ParamTable};
+
+use crate::admin::console::Console;
+use crate::cancel::key::CancelSecret;
+use crate::client_login::state::{Delayed, Handoff, LoginPhase, SslNegotiation};
+use crate::handles::{NO_POOL, PoolIx};
+use crate::link::stream::Stream;
+use crate::reading::{Reading, Reason};
+use crate::secured::Secured;
+use crate::workers::quota::ClientUse;
+
+/// A client. Other rooms read its [`ClientRow`], and change it by the methods here.
+pub(crate) struct ClientSlot {
+    row: ClientRow,
+}
+
+impl Deref for ClientSlot {
+    type Target = ClientRow;
+
+    #[inline]
+    fn deref(&self) -> &ClientRow {
+        &self.row
+    }
+}
+
+/// What other rooms may read of a client.
+pub(crate) struct ClientRow {
+    pub(crate) peer: Peer,
+    /// Unique in the process.
+    pub(crate) id: u64,
+    pub(crate) addr: ClientAddr,
+    pub(crate) phase: ClientPhase,
+    /// Its pool, once it has logged in.
+    pub(crate) pool: PoolIx,
+    /// Its server.
+    pub(crate) link: Option<Peer>,
+    /// Input that can't be handled yet. Bounded: the client is paused while this is not empty, so it holds at most one
+    /// read of the runtime.
+    pub(crate) waiting: Vec<u8>,
+    /// Why it is not read from.
+    pub(crate) reading: Reading,
+    /// Its server was lost within a message to it: nothing more can be sent to it.
+    pub(crate) cut: bool,
+    /// It has closed its side while it had a server and was not read from.
+    pub(crate) ended: bool,
+    /// The log has a line that a statement of its was refused: one is enough.
+    pub(crate) statements_refused: bool,
+    pub(crate) user: Arc<str>,
+    /// The result of its TLS handshake; `None` without encryption.
+    pub(crate) tls: Option<Box<Secured>>,
+    /// The keys under which it counts, if clients are limited and it is admitted.
+    pub(crate) counts_for: Option<Box<ClientUse>>,
+    pub(crate) connected_at: Time,
+    /// When it last requested a server, or sent something.
+    pub(crate) request_at: Time,
+    /// Its earliest timer.
+    pub(crate) armed: Time,
+    /// Whether it counts among those without a login.
+    pub(crate) counted: bool,
+    /// The secret that a cancel request must contain.
+    pub(crate) cancel: CancelSecret,
+}
+
+/// The phase of a client.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are ready, and a box would be one access more for each message"
+)]
+pub(crate) enum ClientPhase {
+    /// It is a load balancer: a PROXY header must follow.
+    Header,
+    /// Its first packet must follow; it may still send this many requests for encryption.
+    Opening { asks_left: u8 },
+    /// A TLS handshake is under way, which it began like this.
+    Handshake(SslNegotiation),
+    /// Its socket is being moved to another worker.
+    Moving(Box<Handoff>),
+    /// An auth_query for its secret is under way.
+    AuthLookup(Arc<StartupRequest>),
+    /// Authentication.
+    Login(Box<LoginPhase>),
+    /// Authentication has failed, and the refusal is delayed.
+    Delayed(Box<Delayed>),
+    /// It is authenticated, and waits for the parameters of its pool's servers.
+    Welcome(Box<LoginPhase>),
+    /// It may ask.
+    Ready(Client),
+    /// It replicates, on a server of its own.
+    Streaming(Box<Stream>),
+    /// It is an operator.
+    Console(Box<Console>),
+    /// It sent a cancel request, and is closed when that has ended.
+    Canceller,
+    /// It is being removed.
+    Gone,
+}
+
+impl ClientPhase {
+    /// The first phase of clients, except for load balancers: each kind of encryption request is allowed once.
+    pub(crate) const OPENING: ClientPhase = ClientPhase::Opening { asks_left: 2 };
+
+    /// Whether the client is not authenticated.
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        match self {
+            ClientPhase::Header
+            | ClientPhase::Opening { .. }
+            | ClientPhase::Handshake(_)
+            | ClientPhase::Moving(_)
+            | ClientPhase::AuthLookup(_)
+            | ClientPhase::Login(_)
+            | ClientPhase::Delayed(_) => true,
+            ClientPhase::Welcome(_)
+            | ClientPhase::Ready(_)
+            | ClientPhase::Streaming(_)
+            | ClientPhase::Console(_)
+            | ClientPhase::Canceller
+            | ClientPhase::Gone => false,
+        }
+    }
+}
+
+impl ClientPhase {
+    /// Whether the client may be closed to make room for others: it has shown no login.
+    pub(crate) fn may_make_room(&self) -> bool {
+        self.is_unauthenticated() || matches!(self, ClientPhase::Canceller)
+    }
+
+    /// Whether the rooms of logins and operators know the client.
+    pub(crate) fn concerns_others(&self) -> bool {
+        matches!(
+            self,
+            ClientPhase::Console(_) | ClientPhase::AuthLookup(_) | ClientPhase::Login(_) | ClientPhase::Delayed(_)
+        )
+    }
+
+    /// Whether the client has proven who it is.
+    pub(crate) fn has_logged_in(&self) -> bool {
+        matches!(
+            self,
+            ClientPhase::Welcome(_) | ClientPhase::Ready(_) | ClientPhase::Streaming(_) | ClientPhase::Console(_)
+        )
+    }
+}
+
+impl ClientSlot {
+    /// Its state in SHOW CLIENTS.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.phase {
+            ClientPhase::Canceller => "active_cancel_req",
+            ClientPhase::Ready(_) if self.link.is_some() => "active",
+            ClientPhase::Streaming(_) => "active",
+            ClientPhase::Ready(_) | ClientPhase::Welcome(_) if self.reading.has(Reason::Waits) => "waiting",
+            ClientPhase::Ready(_) | ClientPhase::Welcome(_) | ClientPhase::Console(_) => "idle",
+            _ => "login",
+        }
+    }
+
+    /// Whether a shutdown that waits for clients waits for it. A client that connects during one is an operator, or is
+    /// refused.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        match &self.phase {
+            ClientPhase::Header | ClientPhase::Opening { .. } | ClientPhase::Handshake(_) | ClientPhase::Console(_) => {
+                false
+            }
+            ClientPhase::Login(phase) => !phase.is_console(),
+            _ => true,
+        }
+    }
+
+    /// A new client.
+    pub(crate) fn new(
+        peer: Peer,
+        id: u64,
+        addr: ClientAddr,
+        phase: ClientPhase,
+        now: Time,
+        cancel_secret: [u8; 16],
+    ) -> ClientSlot {
+        let row = ClientRow {
+            peer,
+            id,
+            addr,
+            phase,
+            pool: NO_POOL,
+            link: None,
+            waiting: Vec::new(),
+            reading: Reading::of_client(),
+            cut: false,
+            ended: false,
+            statements_refused: false,
+            user: "".into(),
+            tls: None,
+            counts_for: None,
+            connected_at: now,
+            request_at: now,
+            armed: Time::NEVER,
+            counted: false,
+            cancel: CancelSecret::new(cancel_secret),
+        };
+        ClientSlot { row }
+    }
+
+    /// Its pool, once it has one.
+    pub(crate) fn pool(&self) -> Option<PoolIx> {
+        (self.pool != NO_POOL).then_some(self.pool)
+    }
+
+    /// The database that it requested, while it has no pool; for operators always.
+    pub(crate) fn requested_database(&self) -> &str {
+        match &self.phase {
+            ClientPhase::Console(console) => console.database(),
+            ClientPhase::Login(phase) | ClientPhase::Welcome(phase) => &phase.request().database,
+            ClientPhase::AuthLookup(request) => &request.database,
+            ClientPhase::Delayed(delayed) => &delayed.database,
+            _ => "",
+        }
+    }
+
+    /// The application_name that it gave; empty if it gave none, or while that is unknown.
+    pub(crate) fn application<'c>(&'c self, table: &'c ParamTable) -> &'c str {
+        let params = match &self.phase {
+            ClientPhase::Ready(session) => Some(session.params()),
+            ClientPhase::Streaming(stream) => Some(stream.params()),
+            ClientPhase::Login(phase) | ClientPhase::Welcome(phase) => {
+                return phase.request().param("application_name").unwrap_or_default();
+            }
+            _ => None,
+        };
+        params.and_then(|params| table.get(params, "application_name")).unwrap_or_default()
+    }
+
+    /// Whether it is a replication connection, as far as that is known.
+    pub(crate) fn replication(&self) -> Replication {
+        match &self.phase {
+            ClientPhase::Streaming(stream) => stream.kind(),
+            ClientPhase::Login(phase) | ClientPhase::Welcome(phase) => phase.request().replication,
+            _ => Replication::None,
+        }
+    }
+
+    /// Whether it may ask.
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.phase, ClientPhase::Ready(_))
+    }
+
+    /// Whether it has logged in, to a pool or the console.
+    pub(crate) fn has_logged_in(&self) -> bool {
+        self.is_pooled() || matches!(self.phase, ClientPhase::Console(_))
+    }
+
+    /// Whether it has a pool, and is welcome there or about to be.
+    pub(crate) fn is_pooled(&self) -> bool {
+        matches!(self.phase, ClientPhase::Ready(_) | ClientPhase::Streaming(_) | ClientPhase::Welcome(_))
+    }
+
+    /// The session, if it is ready for queries.
+    pub(crate) fn ready(&mut self) -> Option<&mut Client> {
+        if let ClientPhase::Ready(client) = &mut self.row.phase { Some(client) } else { None }
+    }
+}
+
+/// What changes in a client's life.
+impl ClientSlot {
+    /// Its phase is another one now.
+    #[inline]
+    pub(crate) fn enter(&mut self, phase: ClientPhase) {
+        self.row.phase = phase;
+    }
+
+    /// Takes what its phase holds, to make another phase of it: until then it is [`ClientPhase::Gone`].
+    pub(crate) fn take_phase(&mut self) -> ClientPhase {
+        std::mem::replace(&mut self.row.phase, ClientPhase::Gone)
+    }
+
+    /// What its phase holds, to be changed.
+    #[inline]
+    pub(crate) fn phase_mut(&mut self) -> &mut ClientPhase {
+        &mut self.row.phase
+    }
+
+    /// Both its phase and the buffer of its input.
+    pub(crate) fn phase_and_waiting(&mut self) -> (&mut ClientPhase, &mut Vec<u8>) {
+        (&mut self.row.phase, &mut self.row.waiting)
+    }
+
+    /// What is left of it, when it is out of the table for good.
+    pub(crate) fn into_row(self) -> ClientRow {
+        self.row
+    }
+
+    /// Why it is not read from, to be changed.
+    #[inline]
+    pub(super) fn reading_mut(&mut self) -> &mut Reading {
+        &mut self.row.reading
+    }
+
+    /// It has this server.
+    #[inline]
+    pub(crate) fn linked(&mut self, server: Peer) {
+        self.row.link = Some(server);
+    }
+
+    /// It has no server any more; returns the one that it had.
+    #[inline]
+    pub(crate) fn unlinked(&mut self) -> Option<Peer> {
+        self.row.link.take()
+    }
+
+    /// Its pool is this one.
+    pub(crate) fn joined(&mut self, pool: PoolIx) {
+        self.row.pool = pool;
+    }
+
+    /// It sends something, or requests a server, or has released one.
+    #[inline]
+    pub(crate) fn acts(&mut self, now: Time) {
+        self.row.request_at = now;
+    }
+
+    /// The buffer of input that can't be handled yet.
+    #[inline]
+    pub(crate) fn waiting_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.row.waiting
+    }
+
+    /// Takes that buffer.
+    #[inline]
+    pub(crate) fn take_waiting(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.row.waiting)
+    }
+
+    /// The record of its earliest timer, for [`Common::arm`](crate::common::Common::arm).
+    #[inline]
+    pub(crate) fn armed_mut(&mut self) -> &mut Time {
+        &mut self.row.armed
+    }
+
+    /// A load balancer has named its address.
+    pub(crate) fn comes_from(&mut self, addr: ClientAddr) {
+        self.row.addr = addr;
+    }
+
+    /// It has named its user.
+    pub(crate) fn named(&mut self, user: Arc<str>) {
+        self.row.user = user;
+    }
+
+    /// Its connection is encrypted.
+    pub(crate) fn secured(&mut self, tls: Option<Box<Secured>>) {
+        self.row.tls = tls;
+    }
+
+    /// It connected earlier, at another worker or process.
+    pub(crate) fn connected(&mut self, at: Time) {
+        self.row.connected_at = at;
+    }
+
+    /// It is admitted under limits of clients, and counts for this.
+    pub(crate) fn counts_for(&mut self, counts_for: ClientUse) {
+        self.row.counts_for = Some(Box::new(counts_for));
+    }
+
+    /// It counts for nothing any more; returns what it counted for.
+    pub(crate) fn counts_no_more(&mut self) -> Option<Box<ClientUse>> {
+        self.row.counts_for.take()
+    }
+
+    /// Whether it counts among those without a login.
+    pub(crate) fn count(&mut self, counted: bool) {
+        self.row.counted = counted;
+    }
+
+    /// Its server was lost, maybe within a message to it.
+    pub(crate) fn lost_server(&mut self, mid_message: bool) {
+        self.row.link = None;
+        self.row.cut = mid_message;
+    }
+
+    /// It has closed its side while it had a server.
+    pub(crate) fn ends(&mut self, now: Time) {
+        self.row.ended = true;
+        self.row.request_at = now;
+    }
+
+    /// A statement of its is refused. Returns whether that is the first one.
+    pub(crate) fn is_first_refusal(&mut self) -> bool {
+        !std::mem::replace(&mut self.row.statements_refused, true)
+    }
+
+    /// The secret that a cancel request must contain, to be changed.
+    pub(crate) fn cancel_mut(&mut self) -> &mut CancelSecret {
+        &mut self.row.cancel
+    }
+}

@@ -1,0 +1,87 @@
+//! Clients are added to the table, and become ready for queries.
+//!
+//! Each has one timer, for its earliest deadline; what a client holds before its login is charged here.
+
+use weir_base::{ClientAddr, Peer, Time};
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::common::FollowUp;
+use crate::conns::Conn;
+use crate::core::Core;
+use crate::link::deadlines;
+use crate::port::Io;
+use crate::reading::Reason;
+use crate::timers::Who;
+
+pub(crate) fn new(
+    core: &mut Core,
+    now: Time,
+    peer: Peer,
+    id: u64,
+    addr: ClientAddr,
+    phase: ClientPhase,
+) -> Box<ClientSlot> {
+    core.client_counts.add(&phase);
+    Box::new(ClientSlot::new(peer, id, addr, phase, now, core.common.random_bytes()))
+}
+
+/// The deadline of a client.
+pub(crate) fn deadline(core: &Core, client: &ClientSlot) -> Time {
+    deadlines::client_deadline(&core.common, &core.peers, &core.pools, client)
+}
+
+/// Adds a client to the table, with its timer.
+pub(crate) fn insert(core: &mut Core, mut client: Box<ClientSlot>) {
+    core.prelogin.charge(&mut client);
+    let deadline = deadline(core, &client);
+    core.common.arm(Who::Peer(client.peer), deadline, client.armed_mut());
+    core.peers.put_at(client.peer, Conn::Client(client));
+}
+
+/// Adds a client that is not read from until an answer has arrived.
+pub(crate) fn insert_waiting<I: Io>(core: &mut Core, mut client: Box<ClientSlot>, io: &mut I) {
+    client.pause(Reason::Waits, io);
+    insert(core, client);
+}
+
+/// Drops the timers of closed sessions, if there are many.
+pub(crate) fn tidy_timers(core: &mut Core) {
+    if core.common.timers().is_littered() {
+        let peers = &mut core.peers;
+        core.common.timers().retain(|when, who| match who {
+            Who::Peer(peer) => peers.is_armed(peer, when),
+            _ => true,
+        });
+    }
+}
+
+/// A client is about to be sent its cancel key.
+pub(crate) fn issue_cancel_pid(core: &mut Core, client: &mut ClientSlot) {
+    let own_peer = core.peering.own(core.common.config());
+    core.peers.issue_pid((core.common.worker(), core.common.workers()), own_peer, client);
+}
+
+/// Puts a client into the table as logged in. What it sent ahead is processed next.
+pub(crate) fn insert_ready(core: &mut Core, client: Box<ClientSlot>) {
+    if let Some(key) = client.cancel.peer_key() {
+        core.peering.issued(key, client.peer);
+    }
+    let (peer, ahead) = (client.peer, !client.waiting.is_empty());
+    insert(core, client);
+    if ahead {
+        core.common.follow_up(FollowUp::Feed(peer));
+    }
+}
+
+/// What a client waited for has happened.
+pub(crate) fn resume_waiting<I: Io>(core: &mut Core, client: &mut ClientSlot, io: &mut I) {
+    client.resume(Reason::Waits, io);
+    core.common.follow_up(FollowUp::Feed(client.peer));
+}
+
+/// The same by its handle.
+pub(crate) fn resume_client<I: Io>(core: &mut Core, client: Peer, io: &mut I) {
+    let Some(mut client) = core.peers.take::<ClientSlot>(client) else { return };
+    resume_waiting(core, &mut client, io);
+    core.peers.put_client(client);
+}

@@ -1,0 +1,131 @@
+//! The path of an auth_query through the pool that runs it.
+
+use weir_base::{Peer, Time, WorkerId};
+use weir_pool::Acquire;
+use weir_session::{Refusal, auth_query};
+
+use crate::client_login::auth_queries::{LostServer, QueryEvent};
+use crate::client_login::secret_query::{SecretQuery, UserSecret};
+use crate::common::{FollowUp, cx};
+use crate::conns::Conn;
+use crate::core::Core;
+use crate::handles::PoolIx;
+use crate::lines;
+use crate::link::{deadlines, lost, release};
+use crate::pools::{create, refuse};
+use crate::port::{Io, Level};
+use crate::server::slot::{ServerPhase, ServerSlot};
+use crate::workers::messages::{Message, Payload};
+
+/// A query has ended; it is in no queue and has no server.
+pub(crate) fn end<I: Io>(core: &mut Core, handle: Peer, answer: Result<UserSecret, Refusal>, io: &mut I) {
+    let Some(over) = core.auth_queries.end(handle) else { return };
+    core.pools.get_mut(over.pool).auth_query_ends();
+    core.common.follow_up(FollowUp::PollPool(over.pool));
+    send_answer(over.to, over.id, answer, io);
+}
+
+/// A query has its server.
+pub(crate) fn send<I: Io>(core: &mut Core, now: Time, handle: Peer, server: Peer, io: &mut I) {
+    let Some(slot) = core.peers.get_mut::<ServerSlot>(server) else { return };
+    let cx = cx!(core, now, io);
+    let Some(ix) = core.auth_queries.send(cx, handle, slot) else { return };
+    let pool = core.pools.get_mut(ix);
+    pool.counts.stats.server_assignment_count += 1;
+    deadlines::watch_own_query(cx, pool, slot);
+}
+
+pub(crate) fn acquires<I: Io>(core: &mut Core, now: Time, handle: Peer, ix: PoolIx, acquire: Acquire, io: &mut I) {
+    match acquire {
+        Acquire::Granted { server, .. } => send(core, now, handle, server, io),
+        Acquire::Queued => core.common.follow_up(FollowUp::PollPool(ix)),
+        Acquire::Refused(why) => {
+            let refusal = refuse::refusal(core, ix, why);
+            end(core, handle, Err(refusal), io);
+        }
+    }
+}
+
+/// A worker requests a user's secret.
+pub(crate) fn begin<I: Io>(core: &mut Core, now: Time, from: WorkerId, query: SecretQuery, io: &mut I) {
+    let Some(config) = core.common.config().pool(&query.lookup.database) else {
+        return send_answer(from, query.id, Err(Refusal::BadConfig), io);
+    };
+    let ix = create::pool_of(core, &query.lookup.database, &config, &query.lookup.user, now);
+    let slot = core.pools.get_mut(ix);
+    slot.auth_query_begins();
+    let handle = core.auth_queries.begin(from, query, ix, now);
+    let acquire = slot.pool.acquire(handle, now);
+    acquires(core, now, handle, ix, acquire, io);
+}
+
+pub(crate) fn answered<I: Io>(
+    core: &mut Core,
+    handle: Peer,
+    ix: PoolIx,
+    answer: auth_query::AuthQueryResult,
+    io: &mut I,
+) {
+    let iterations = core.common.config().auth.scram_iterations;
+    let answer = core.auth_queries.judge(handle, answer, core.pools.get(ix), iterations, io);
+    end(core, handle, answer, io);
+}
+
+/// Handles input of a query's server.
+pub(crate) fn bytes<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut server: Box<ServerSlot>,
+    handle: Peer,
+    bytes: &[u8],
+    io: &mut I,
+) {
+    let peer = server.peer;
+    let cx = cx!(core, now, io);
+    match core.auth_queries.feed(cx, handle, &mut server, bytes) {
+        QueryEvent::More => core.peers.put_at(peer, Conn::Server(server)),
+        QueryEvent::Answer(answer) => {
+            if let Some((_, phase)) = server.up() {
+                *phase = ServerPhase::Linked;
+            }
+            let ix = server.pool;
+            answered(core, handle, ix, answer, io);
+            release::clean_up(core, now, server, io);
+        }
+        QueryEvent::Unexpected(what) => {
+            let text = format_args!("unexpected response to auth_query: {what}");
+            lines::about_server(core, Level::Warning, &server, text, io);
+            io.close(peer);
+            lost::server_lost(core, now, server, io);
+        }
+        QueryEvent::NoSuchQuery => {
+            io.close(peer);
+            lost::server_lost(core, now, server, io);
+        }
+    }
+}
+
+/// A query has lost its server; `error` is the server's last one, if it was fatal.
+pub(crate) fn lost<I: Io>(core: &mut Core, now: Time, handle: Peer, error: Option<Refusal>, io: &mut I) {
+    match core.auth_queries.lost_server(handle) {
+        LostServer::Retry { pool, since } => {
+            let acquire = core.pools.get_mut(pool).pool.requeue(handle, since, now);
+            acquires(core, now, handle, pool, acquire, io);
+        }
+        LostServer::Failed => end(core, handle, Err(error.unwrap_or(Refusal::ServerLost)), io),
+        LostServer::NoSuchQuery => {}
+    }
+}
+
+/// A query was withdrawn.
+pub(crate) fn withdraw(core: &mut Core, now: Time, id: u64) {
+    let Some((handle, ix)) = core.auth_queries.withdraw(id) else { return };
+    let slot = core.pools.get_mut(ix);
+    slot.pool.leave(handle, now);
+    slot.auth_query_ends();
+    core.common.follow_up(FollowUp::PollPool(ix));
+}
+
+fn send_answer<I: Io>(to: WorkerId, id: u64, answer: Result<UserSecret, Refusal>, io: &mut I) {
+    io.post(to, Message(Payload::LookedUp { id, answer }), None);
+}

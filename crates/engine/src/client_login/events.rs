@@ -1,0 +1,218 @@
+//! What happens to a client that logs in: it connects, its bytes arrive, and helpers and other workers answer.
+
+use weir_base::{ClientAddr, Origin, Peer, Time};
+use weir_session::Refusal;
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::table;
+use crate::client_login::secret_query::UserSecret;
+use crate::client_login::state::{Awaits, subject};
+use crate::client_login::step::EntryStep;
+use crate::client_login::{ClientLogin, arrive};
+use crate::common::cx;
+use crate::conns::Conn;
+use crate::core::Core;
+use crate::lines;
+use crate::link::leave;
+use crate::log::log;
+use crate::pause::hold;
+use crate::port::{Io, Level};
+use crate::reading::Reason;
+use crate::workers::messages::ClientHandoff;
+use crate::workers::quota::clients::refusal;
+use crate::workers::quota::{ClientUse, Key, QuotaRequest, Resource};
+use crate::workers::send::request;
+
+impl ClientLogin {
+    /// A client has connected.
+    pub(crate) fn accepted<I: Io>(&mut self, core: &mut Core, now: Time, peer: Peer, from: ClientAddr, io: &mut I) {
+        let max_clients = core.common.config().max_clients;
+        if core.client_quota.total() >= arrive::max_connections(max_clients, false, false) {
+            self.make_room(core, now, Origin::of(&from), io);
+        }
+        let local = matches!(from, ClientAddr::Unix { .. });
+        let privileged = self.logins.is_privileged(&from);
+        if core.client_quota.total() >= arrive::max_connections(max_clients, local, privileged) {
+            // Too many connections even for a refusal with a reason.
+            return io.close(peer);
+        }
+        core.client_quota.add();
+        let id = core.common.next_connection_id();
+        let phase = arrive::first_phase(core.common.config(), &from);
+        let client = table::new(core, now, peer, id, from, phase);
+        lines::about_client(core, Level::Debug, &client, format_args!("got connection"), io);
+        table::insert(core, client);
+        if core.pause.is_suspended() {
+            hold::hold(core, peer, io);
+        }
+    }
+
+    /// A client has arrived from worker 0, to log in here.
+    pub(crate) fn arrived<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        peer: Peer,
+        handoff: ClientHandoff,
+        io: &mut I,
+    ) {
+        let mut client = table::new(core, now, peer, handoff.id, handoff.addr, ClientPhase::Gone);
+        client.connected(handoff.connected_at);
+        client.secured(handoff.tls);
+        *client.waiting_mut() = handoff.leftover;
+        self.begin_login(core, now, client, handoff.hello, io);
+    }
+
+    /// A client has arrived from worker 0, with a cancel request for a client here.
+    pub(crate) fn canceller_arrived(&mut self, core: &mut Core, now: Time, peer: Peer, id: u64, addr: ClientAddr) {
+        let client = table::new(core, now, peer, id, addr, ClientPhase::Canceller);
+        table::insert(core, client);
+    }
+
+    /// Handles bytes of a client that is not logged in yet; all of them are in its buffer.
+    pub(crate) fn login_input<I: Io>(&mut self, core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+        let cx = cx!(core, now, io);
+        let packets = &mut self.packets;
+        let step = match &client.phase {
+            ClientPhase::Header => arrive::proxy_header(cx, packets, &mut client),
+            ClientPhase::Opening { .. } => arrive::opening(cx, packets, &mut client),
+            ClientPhase::Login(_) => self.logins.password(cx, &mut client),
+            // Further input waits until it is logged in.
+            _ => EntryStep::Wait,
+        };
+        self.login_step(core, now, client, step, io);
+    }
+
+    /// A request for a secret is answered: the clients that waited for it continue, or are refused.
+    pub(crate) fn secret_answered<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        id: u64,
+        answer: &Result<UserSecret, Refusal>,
+        io: &mut I,
+    ) {
+        let cx = cx!(core, now, io);
+        for peer in self.lookups.answered(cx, id, answer) {
+            let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { continue };
+            let phase = client.take_phase();
+            let ClientPhase::AuthLookup(request) = phase else {
+                client.enter(phase);
+                core.peers.put_at(peer, Conn::Client(client));
+                continue;
+            };
+            client.resume(Reason::Waits, io);
+            match answer {
+                Ok(secret) => self.challenge(core, now, client, request, Some(secret), io),
+                Err(refusal) => {
+                    client.enter(ClientPhase::AuthLookup(request));
+                    leave::refuse(core, now, client, refusal.clone(), io);
+                }
+            }
+        }
+    }
+
+    /// A helper has found the name of an operating system's user: clients that wait for it continue.
+    pub(crate) fn user_named<I: Io>(&mut self, core: &mut Core, now: Time, uid: u32, name: Option<&str>, io: &mut I) {
+        self.logins.learn_name(cx!(core, now, io), uid, name);
+        let waits = |client: &&ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::UserName(uid));
+        let waiting: Vec<Peer> = core.peers.all::<ClientSlot>().filter(waits).map(|client| client.peer).collect();
+        for peer in waiting {
+            let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { continue };
+            client.resume(Reason::Waits, io);
+            if let ClientPhase::Login(phase) = client.take_phase() {
+                self.challenge(core, now, client, phase.into_request(), None, io);
+            }
+        }
+    }
+
+    /// A helper has hashed the password of a client's login.
+    pub(crate) fn client_hashed<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        peer: Peer,
+        salted: &[u8; 32],
+        io: &mut I,
+    ) {
+        self.logins.hash_done(cx!(core, now, io));
+        let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { return };
+        client.resume(Reason::Waits, io);
+        let cx = cx!(core, now, io);
+        let step = self.logins.hashed(cx, &mut client, salted);
+        self.login_step(core, now, client, step, io);
+    }
+
+    /// A client's password has been checked by an external service.
+    pub(crate) fn password_checked<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        peer: Peer,
+        result: Result<(), String>,
+        io: &mut I,
+    ) {
+        self.logins.check_done(cx!(core, now, io), peer);
+        let Some(mut client) = core.peers.take::<ClientSlot>(peer) else {
+            if let Err(why) = &result {
+                // The check may have taken so long.
+                log(Level::Warning, format_args!("login of a client that has left: {why}"), io);
+            }
+            return;
+        };
+        if let Err(why) = &result {
+            lines::about_client(core, Level::Warning, &client, format_args!("login refused: {why}"), io);
+        }
+        client.resume(Reason::Waits, io);
+        let cx = cx!(core, now, io);
+        let step = self.logins.checked(cx, &mut client, result.is_ok());
+        self.login_step(core, now, client, step, io);
+    }
+
+    /// A client is gone that was logging in: what its login waited for is given up.
+    pub(crate) fn client_gone<I: Io>(&mut self, core: &mut Core, now: Time, client: &ClientSlot, io: &mut I) {
+        match &client.phase {
+            ClientPhase::Delayed(_) => self.throttle.delay_over(),
+            ClientPhase::AuthLookup(request) => {
+                let cx = cx!(core, now, io);
+                self.lookups.leave(cx, client.peer, &subject(request));
+            }
+            ClientPhase::Login(phase) => self.logins.leave(client.peer, phase),
+            _ => {}
+        }
+    }
+
+    /// Handles worker 0's answer about a client.
+    pub(crate) fn client_answered<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        id: u64,
+        counts_for: ClientUse,
+        full: Option<Key>,
+        io: &mut I,
+    ) {
+        let waits = |client: &ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::Quota(id));
+        let peer = core.client_quota.answered(id);
+        let peer = peer.filter(|peer| core.peers.get::<ClientSlot>(*peer).is_some_and(waits));
+        match (peer.and_then(|peer| core.peers.take::<ClientSlot>(peer)), full) {
+            (Some(mut client), None) => {
+                client.counts_for(counts_for);
+                if let ClientPhase::Login(phase) = client.phase_mut() {
+                    phase.set_awaits(Awaits::Client);
+                }
+                client.resume(Reason::Waits, io);
+                self.entered(core, now, client, io);
+            }
+            (Some(client), Some(full)) => leave::refuse(core, now, client, refusal(&full), io),
+            // It has disconnected since then.
+            (None, None) => request(QuotaRequest::Release { resource: Resource::Client(counts_for), count: 1 }, io),
+            (None, Some(_)) => {}
+        }
+    }
+
+    /// Another worker has seen a login fail from this origin.
+    pub(crate) fn failed_elsewhere<I: Io>(&mut self, core: &mut Core, now: Time, origin: Origin, io: &mut I) {
+        self.throttle.failed_elsewhere(cx!(core, now, io), origin);
+    }
+}

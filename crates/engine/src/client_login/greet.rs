@@ -1,0 +1,150 @@
+//! A client that has proven who it is gets its login messages, and is ready for queries.
+//!
+//! They are what the servers of its pool have reported last; a free server is asked again when that is too long ago.
+
+use weir_base::{Peer, Time};
+use weir_session::{Client, Refusal};
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::table;
+use crate::client_login::reported::Welcome;
+use crate::client_login::state::LoginPhase;
+use crate::client_login::welcome;
+use crate::common::{FollowUp, cx};
+use crate::core::Core;
+use crate::link::{acquire, deadlines, leave};
+use crate::pools::refuse;
+use crate::port::Io;
+use crate::reading::Reason;
+use crate::replication;
+use crate::server::close;
+use crate::server::login_steps;
+use crate::server::slot::{ServerPhase, ServerSlot};
+use crate::timers::Who;
+
+/// A server says what it has become when it answers a query; this one does nothing.
+const CONFIRMING: &str = ";";
+
+/// Why a server is closed for which no login messages are known.
+const UNKNOWN: &str = "its parameters are not known";
+
+/// A client has a pool whose servers' parameters are known: it is ready for queries.
+pub(crate) fn ready<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut client: Box<ClientSlot>,
+    phase: Box<LoginPhase>,
+    welcome: &Welcome,
+    io: &mut I,
+) {
+    table::issue_cancel_pid(core, &mut client);
+    let cx = cx!(core, now, io);
+    let slot = core.pools.get_mut(client.pool);
+    let start = match welcome::send(cx, &mut client, phase.request(), welcome, &mut slot.last_welcome) {
+        Ok(start) => start,
+        Err(refusal) => return leave::refuse(core, now, client, refusal, io),
+    };
+    slot.counts.tally.logins += 1;
+    slot.counts.stats.client_login_count += 1;
+    client.enter(ClientPhase::Ready(Client::logged_in(client.id, slot.mode(), start.params, start.asked)));
+    client.acts(now);
+    client.resume(Reason::Waits, io);
+    table::insert_ready(core, client);
+}
+
+/// A client that waited for its pool's first server completes its login, and the server is free again.
+pub(crate) fn finish_welcome<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+    if let Some(server) = client.unlinked() {
+        if let Some(server) = core.peers.get_mut::<ServerSlot>(server) {
+            server.unlinked();
+        }
+        core.common.follow_up(FollowUp::Release(server));
+    }
+    let Some(welcome) = core.pools.get(client.pool).welcome.clone() else {
+        return leave::refuse(core, now, client, Refusal::Broken("a server without a welcome"), io);
+    };
+    let ClientPhase::Welcome(phase) = client.take_phase() else { return };
+    ready(core, now, client, phase, &welcome, io);
+}
+
+/// A client that logs in is given a server: one of its own, or one that says what its pool's login messages are now.
+pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: Peer, io: &mut I) {
+    let Some(mut server) = core.peers.take::<ServerSlot>(server) else {
+        // It was lost meanwhile.
+        let Some(client) = core.peers.get::<ClientSlot>(client) else { return };
+        return acquire::requeue(core, now, client.pool, client.peer, client.request_at, io);
+    };
+    let Some(mut client) = core.peers.take::<ClientSlot>(client) else {
+        core.common.follow_up(FollowUp::Release(server.peer));
+        return core.peers.put_server(server);
+    };
+    if server.dedicated.is_some() {
+        return replication::begin_stream(core, now, client, server, io);
+    }
+    if core.pools.get(server.pool).welcome.is_none() {
+        // It came from another process, which did not know what the server had reported.
+        let (pool, peer, since) = (server.pool, client.peer, client.request_at);
+        core.peers.put_client(client);
+        close::close_slot(core, now, server, UNKNOWN, io);
+        return acquire::requeue(core, now, pool, peer, since, io);
+    }
+    client.linked(server.peer);
+    server.linked(client.peer);
+    server.is_not_in_use();
+    let slot = core.pools.get(server.pool);
+    if slot.may_confirm_welcome(now) {
+        acquire::own_query(cx!(core, now, io), slot, &mut server, CONFIRMING, ServerPhase::Checking);
+        core.peers.put_server(server);
+        return table::insert_waiting(core, client, io);
+    }
+    server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Linked);
+    core.peers.put_server(server);
+    finish_welcome(core, now, client, io);
+}
+
+/// A server has answered that query.
+pub(crate) fn confirmed<I: Io>(core: &mut Core, now: Time, client: Peer, io: &mut I) {
+    let Some(client) = core.peers.take::<ClientSlot>(client) else { return };
+    if let Some(server) = client.link.and_then(|server| core.peers.get_mut::<ServerSlot>(server)) {
+        server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Linked);
+        core.pools.get_mut(client.pool).welcome_confirmed(now);
+    }
+    finish_welcome(core, now, client, io);
+}
+
+/// A client without a login, or one that asked to cancel something, may have taken too long.
+pub(crate) fn due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
+    let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { return };
+    if let Some(refusal) = refuse::never_reached(core, now, &client) {
+        return leave::refuse(core, now, client, refusal, io);
+    }
+    let deadline = table::deadline(core, &client);
+    if deadline > now {
+        core.common.arm(Who::Peer(peer), deadline, client.armed_mut());
+        return core.peers.put_client(client);
+    }
+    let refusal = match &client.phase {
+        ClientPhase::Delayed(delayed) => delayed.refusal.clone(),
+        ClientPhase::Canceller => return leave::client_leaves(core, now, client, io),
+        ClientPhase::Welcome(_)
+            if deadlines::may_take_last_welcome(&core.pools, &client)
+                && deadlines::login_due(&core.common, &client) > now =>
+        {
+            return take_last_welcome(core, now, client, io);
+        }
+        ClientPhase::Welcome(_) => {
+            let (_, why) = refuse::cause_of_wait(core, now, client.pool);
+            let detail = format!("{} {why}", login_steps::failed_for(core.pools.get(client.pool)));
+            Refusal::LoginTimeoutServerDown { detail }
+        }
+        _ => Refusal::LoginTimeout,
+    };
+    leave::refuse(core, now, client, refusal, io);
+}
+
+/// No new server has logged in for some time: the client is sent the login messages of the last one.
+fn take_last_welcome<I: Io>(core: &mut Core, now: Time, client: Box<ClientSlot>, io: &mut I) {
+    core.pools.get_mut(client.pool).pool.leave(client.peer, now);
+    core.common.follow_up(FollowUp::PollPool(client.pool));
+    finish_welcome(core, now, client, io);
+}

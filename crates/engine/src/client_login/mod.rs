@@ -1,0 +1,72 @@
+//! The login of clients: from the first packet to the first query.
+//!
+//! - `events`: what happens to a client that logs in. `steps`: its login, step by step. `greet`: it becomes ready for queries.
+//!   `room`: one client is closed for another. `placement`, `loads`: the worker that it goes to.
+//! - `arrive`: from its first byte to its startup packet. `startup_packets`: those that were read lately. `tls`: its encryption.
+//!   `prelogin`: what unauthenticated clients may cost.
+//! - `login`: by which method a client must prove who it is, and the steps of the proof. `hashing`: passwords that helpers
+//!   hash. `checks`: passwords that LDAP or PAM checks. `user_names`: names of the operating system's users. `auth_throttle`:
+//!   failures slow the next ones down.
+//! - `auth_lookups`: secrets that are queried from a server. `auth_query`, `auth_queries`: the query, in the pool that runs it.
+//! - `welcome`: what a client is sent that has logged in.
+//! - `login_log`: the log's lines about logins. `recent`: the last few values of something.
+//! - `state`, `step`, `secret_query`, `reported`: values that these parts take and return.
+//!
+//! Each part owns its fields, and returns the next step ([`step::EntryStep`]); `steps` carries it out.
+
+pub(crate) mod arrive;
+pub(crate) mod auth_lookups;
+pub(crate) mod auth_queries;
+pub(crate) mod auth_query;
+pub(crate) mod auth_throttle;
+mod checks;
+pub(crate) mod events;
+pub(crate) mod greet;
+mod hashing;
+pub(crate) mod loads;
+pub(crate) mod login;
+pub(crate) mod login_log;
+pub(crate) mod placement;
+pub(crate) mod prelogin;
+mod recent;
+pub(crate) mod reported;
+pub(crate) mod room;
+pub(crate) mod secret_query;
+pub(crate) mod startup_packets;
+pub(crate) mod state;
+pub(crate) mod step;
+pub(crate) mod steps;
+pub(crate) mod tls;
+mod user_names;
+pub(crate) mod welcome;
+
+use weir_config::Config;
+
+/// The parts of a worker's logins.
+pub(crate) struct ClientLogin {
+    packets: startup_packets::StartupPackets,
+    logins: login::Logins,
+    pub(crate) lookups: auth_lookups::AuthLookups,
+    throttle: auth_throttle::AuthThrottle,
+    /// The load of workers; worker 0 has it.
+    loads: loads::Loads,
+}
+
+impl ClientLogin {
+    /// `key` is the same in all workers of the process; `uid` is the operating system's user that it runs as.
+    pub(crate) fn new(key: [u8; 32], uid: u32, config: &Config) -> ClientLogin {
+        ClientLogin {
+            packets: startup_packets::StartupPackets::default(),
+            logins: login::Logins::new(key, uid, config),
+            lookups: auth_lookups::AuthLookups::default(),
+            throttle: auth_throttle::AuthThrottle::default(),
+            loads: loads::Loads::default(),
+        }
+    }
+
+    /// Applies a configuration.
+    pub(crate) fn adopt(&mut self, config: &Config) {
+        self.logins.adopt(config);
+        self.lookups.forget_all();
+    }
+}

@@ -1,0 +1,325 @@
+//! A client's login, step by step: carries out what the parts of this room return.
+
+use std::sync::Arc;
+
+use weir_base::{Origin, Time};
+use weir_config::{AuthLookup, FileFormat};
+use weir_pool::Acquire;
+use weir_session::Refusal;
+use weir_session::startup::StartupRequest;
+
+use crate::admin::console::Console;
+use crate::cancel::request;
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::table;
+use crate::client_login::secret_query::UserSecret;
+use crate::client_login::state::{Awaits, Delayed, Handoff, LoginPhase, subject};
+use crate::client_login::step::EntryStep;
+use crate::client_login::{ClientLogin, greet, login_log, welcome};
+use crate::common::{FollowUp, cx};
+use crate::core::Core;
+use crate::lending::messages;
+use crate::lending::state::CapturedCredentials;
+use crate::link::{acquire, leave};
+use crate::log::log;
+use crate::pools::{create, refuse};
+use crate::port::{Io, Level};
+use crate::workers::client_counts;
+use crate::workers::quota::clients::limits_clients;
+use crate::workers::send::request;
+use crate::{lines, replication};
+
+impl ClientLogin {
+    /// Carries out a step of a client's login.
+    pub(crate) fn login_step<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        client: Box<ClientSlot>,
+        step: EntryStep,
+        io: &mut I,
+    ) {
+        match step {
+            EntryStep::Read => table::insert(core, client),
+            EntryStep::Wait => table::insert_waiting(core, client, io),
+            EntryStep::Startup(request) => self.startup(core, now, client, request, io),
+            EntryStep::Cancel { pid, secret } => request::cancel_request(core, now, client, pid, secret, io),
+            EntryStep::LookUp(request, lookup) => self.look_up_secret(core, now, client, request, lookup, io),
+            EntryStep::Proven => self.proven(core, now, client, io),
+            EntryStep::Failed(refusal) => self.client_login_failed(core, now, client, refusal, io),
+            EntryStep::Refuse(refusal) => leave::refuse(core, now, client, refusal, io),
+            EntryStep::Drop(why) => {
+                lines::about_client(core, Level::Warning, &client, format_args!("{why}"), io);
+                io.close(client.peer);
+                leave::remove_client(core, now, client, why, io);
+            }
+            EntryStep::Close(why) => {
+                io.close(client.peer);
+                leave::remove_client(core, now, client, why, io);
+            }
+            EntryStep::Leave => leave::client_leaves(core, now, client, io),
+        }
+    }
+
+    /// A client logs in here.
+    pub(crate) fn begin_login<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        request: Arc<StartupRequest>,
+        io: &mut I,
+    ) {
+        let cx = cx!(core, now, io);
+        let step = self.logins.begin(cx, &mut client, request, &self.lookups);
+        self.login_step(core, now, client, step, io);
+    }
+
+    /// Everything that the exchange depends on is known.
+    pub(crate) fn challenge<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        request: Arc<StartupRequest>,
+        asked: Option<&UserSecret>,
+        io: &mut I,
+    ) {
+        let cx = cx!(core, now, io);
+        let step = self.logins.challenge(cx, &mut client, request, asked, &self.lookups);
+        self.login_step(core, now, client, step, io);
+    }
+
+    /// A startup packet is complete: checks for room, and selects the worker of the login.
+    pub(crate) fn startup<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        request: Arc<StartupRequest>,
+        io: &mut I,
+    ) {
+        let console = weir_admin::is_console(&request.database);
+        if !console && !self.has_room(core, now, &client, io) {
+            return leave::refuse(core, now, client, Refusal::TooManyClients, io);
+        }
+        if core.shutdown.is_draining() && !console {
+            return leave::refuse(core, now, client, Refusal::ShuttingDown, io);
+        }
+        let at = match core.common.config().pool(&request.database) {
+            Some(pool) if !console => {
+                let owner = create::owner_of(core, &request.database, pool.user.as_deref().unwrap_or(&request.user));
+                // A server of its own is opened where the pool's limits are kept.
+                if request.replication.is_some() { owner } else { self.place(core, owner) }
+            }
+            // A database that does not exist is refused when the client has proven who it is: others learn nothing.
+            _ => core.common.worker(),
+        };
+        if at == core.common.worker() {
+            return self.begin_login(core, now, client, request, io);
+        }
+        let leftover = client.take_waiting();
+        client.enter(ClientPhase::Moving(Box::new(Handoff::Startup(at, request, leftover))));
+        io.detach(client.peer);
+        table::insert(core, client);
+    }
+
+    /// An auth_query is needed for the secret of a client's user.
+    pub(crate) fn look_up_secret<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        request: Arc<StartupRequest>,
+        lookup: AuthLookup,
+        io: &mut I,
+    ) {
+        if let Some(why) = self.bad_auth_database(core, &lookup.database) {
+            log(Level::Error, format_args!("{why}"), io);
+            return leave::refuse(core, now, client, self.no_auth_database(core, &request), io);
+        }
+        if core.pause.is_disabled(&lookup.database) {
+            return leave::refuse(core, now, client, Refusal::AuthDatabaseDisabled(lookup.database), io);
+        }
+        let (peer, from, subject) = (client.peer, Origin::of(&client.addr), subject(&request));
+        client.enter(ClientPhase::AuthLookup(request));
+        table::insert_waiting(core, client, io);
+        let at = create::owner_of(core, &lookup.database, &lookup.user);
+        let cx = cx!(core, now, io);
+        if !self.lookups.ask(cx, (peer, from), subject, lookup, at) {
+            leave::refuse_handle(core, now, peer, Refusal::TooManyLogins, io);
+        }
+    }
+
+    /// The error for a client whose user can't be looked up in a database. PgBouncer has one text for all such errors.
+    pub(crate) fn no_auth_database(&self, core: &Core, request: &StartupRequest) -> Refusal {
+        if !weir_admin::is_console(&request.database) || core.common.config().format == FileFormat::Ini {
+            return Refusal::BadConfig;
+        }
+        let user = &request.user;
+        let detail = format!("User {user:?} is not listed, and auth_query can't ask the console about users.");
+        Refusal::NoConsoleUser { detail }
+    }
+
+    /// Why no auth_query can run in a database.
+    pub(crate) fn bad_auth_database(&self, core: &Core, name: &str) -> Option<String> {
+        if weir_admin::is_console(name) {
+            return Some(format!("cannot use the reserved \"{name}\" database as an auth_dbname"));
+        }
+        let missing = core.common.config().pool(name).is_none();
+        missing.then(|| format!("authentication database \"{name}\" is not configured"))
+    }
+
+    /// A client's authentication has failed. Its error has less detail than the log, and may be delayed.
+    pub(crate) fn client_login_failed<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        refusal: Refusal,
+        io: &mut I,
+    ) {
+        if let ClientPhase::Login(phase) = &client.phase {
+            if phase.asked_secret().is_some() {
+                // The password may be new, or the user: the next attempt uses a new answer of the server. For unknown
+                // users too, so that their next attempt takes as long.
+                let cx = cx!(core, now, io);
+                self.lookups.distrust(cx, subject(phase.request()));
+            }
+            if let Some(why) = phase.why_failed(&refusal) {
+                // PgBouncer has no such line, and tools count its warnings.
+                let ini = core.common.config().format == FileFormat::Ini;
+                let level = if ini { Level::Info } else { Level::Warning };
+                lines::about_client(core, level, &client, format_args!("login refused: {why}"), io);
+            }
+        }
+        let cx = cx!(core, now, io);
+        let Some(delay) = self.throttle.delay(cx, &client.addr, &refusal) else {
+            return leave::refuse(core, now, client, refusal, io);
+        };
+        // Its lines in the log contain the database.
+        let database = lines::database_of(core, &client).to_owned();
+        client.enter(ClientPhase::Delayed(Box::new(Delayed { refusal, until: now.deadline(delay), database })));
+        client.waiting_mut().clear();
+        table::insert_waiting(core, client, io);
+    }
+
+    /// A client is authenticated: checks whether it may use what it requests.
+    pub(crate) fn proven<I: Io>(&mut self, core: &mut Core, now: Time, client: Box<ClientSlot>, io: &mut I) {
+        let ClientPhase::Login(phase) = &client.phase else { return table::insert(core, client) };
+        let (config, name) = (core.common.config(), &phase.request().database);
+        let refusal = if phase.is_console() {
+            self.logins.role(config, &client).is_none().then_some(Refusal::NotAllowed)
+        } else if config.pool(name).is_none() {
+            Some(Refusal::NoSuchDatabase(name.clone()))
+        } else {
+            core.pause.is_disabled(name).then(|| Refusal::DatabaseDisabled(name.clone()))
+        };
+        if let Some(Refusal::NoSuchDatabase(database)) = &refusal {
+            login_log::no_database(cx!(core, now, io), &client, database);
+        }
+        match refusal {
+            Some(refusal) => leave::refuse(core, now, client, refusal, io),
+            None => self.enter(core, now, client, io),
+        }
+    }
+
+    /// A client is authenticated: it is admitted, now or when worker 0 has answered.
+    pub(crate) fn enter<I: Io>(&mut self, core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+        let counts_for =
+            if limits_clients(core.common.config()) { client_counts::client_use(core, &client) } else { None };
+        let Some(counts_for) = counts_for else { return self.entered(core, now, client, io) };
+        if weir_admin::is_console(&counts_for.database)
+            && self.logins.role(core.common.config(), &client) == Some(weir_admin::Role::Admin)
+        {
+            // An administrator is counted, but always admitted.
+            client_counts::count_in(core, &mut client, counts_for, io);
+            return self.entered(core, now, client, io);
+        }
+        let id = core.common.next_id();
+        if let ClientPhase::Login(phase) = client.phase_mut() {
+            phase.set_awaits(Awaits::Quota(id));
+        }
+        request(core.client_quota.request(id, client.peer, counts_for), io);
+        table::insert_waiting(core, client, io);
+    }
+
+    /// A client is admitted: gives it a pool.
+    pub(crate) fn entered<I: Io>(&mut self, core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+        let ClientPhase::Login(phase) = client.take_phase() else {
+            return table::insert(core, client);
+        };
+        if phase.is_console() {
+            return self.open_console(core, now, client, phase.request(), io);
+        }
+        let request = phase.request();
+        let Some(config) = core.common.config().pool(&request.database) else {
+            return leave::refuse(core, now, client, Refusal::NoSuchDatabase(request.database.clone()), io);
+        };
+        let user = config.user.clone().unwrap_or_else(|| request.user.clone());
+        let is_listed = core.common.config().pools.contains_key(&request.database);
+        if !is_listed && core.pools.named(Some(&request.database)).is_empty() {
+            log(Level::Info, format_args!("registered new auto-database: {}", request.database), io);
+        }
+        let ix = create::pool_of(core, &request.database, &config, &user, now);
+        client.joined(ix);
+        create::count_client(core, ix, 1);
+        if config.user.is_none() || config.user.as_deref() == Some(&request.user) {
+            self.capture(core, &phase, ix, io);
+        }
+        if request.replication.is_some() {
+            return replication::await_own_server(core, now, client, phase, io);
+        }
+        let slot = core.pools.get_mut(ix);
+        let asks = slot.is_welcome_stale() || (slot.pool.longest_idle().is_some() && slot.may_confirm_welcome(now));
+        if let Some(welcome) = slot.welcome.clone().filter(|_| !asks) {
+            return greet::ready(core, now, client, phase, &welcome, io);
+        }
+        client.acts(now);
+        client.enter(ClientPhase::Welcome(phase));
+        match slot.pool.acquire(client.peer, now) {
+            Acquire::Granted { server, check } => {
+                let peer = client.peer;
+                table::insert_waiting(core, client, io);
+                acquire::grant(core, now, peer, server, check, io);
+            }
+            Acquire::Queued => table::insert_waiting(core, client, io),
+            Acquire::Refused(why) => {
+                let refusal = refuse::refusal(core, ix, why);
+                leave::refuse(core, now, client, refusal, io);
+            }
+        }
+        core.common.follow_up(FollowUp::PollPool(ix));
+    }
+
+    /// A login provided credentials for the pool's own logins at the server.
+    pub(crate) fn capture<I: Io>(&mut self, core: &mut Core, phase: &LoginPhase, ix: u32, io: &mut I) {
+        let asked = phase.asked_secret().and_then(UserSecret::secret);
+        let slot = core.pools.get_mut(ix);
+        slot.credentials.capture(phase.captured(), &asked);
+        if slot.lending.is_borrower() {
+            messages::forward_captured(core, ix, CapturedCredentials { captured: phase.captured().clone(), asked }, io);
+        }
+    }
+
+    pub(crate) fn open_console<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        request: &StartupRequest,
+        io: &mut I,
+    ) {
+        let Some(role) = self.logins.role(core.common.config(), &client) else {
+            // A reload has removed it since then.
+            return leave::refuse(core, now, client, Refusal::NotAllowed, io);
+        };
+        table::issue_cancel_pid(core, &mut client);
+        welcome::send_to_console(&mut client, request, io);
+        client.enter(ClientPhase::Console(Box::new(Console::new(role, request.database.clone()))));
+        core.client_counts.change(&client.phase);
+        core.console_counts.stats.client_login_count += 1;
+        client.acts(now);
+        table::insert_ready(core, client);
+    }
+}

@@ -1,0 +1,192 @@
+//! For tests and the simulator: what an engine holds, invariants between inputs, and clients that are frozen and thawed.
+
+use std::sync::Arc;
+
+use weir_admin::Refusals;
+use weir_base::{ClientAddr, Peer, PoolMode, Target, Time};
+use weir_pool::lending::BorrowRequest;
+
+use crate::admin::logging_in;
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::core::Core;
+use crate::engine::Engine;
+use crate::handles::{PoolIx, Waiter};
+use crate::lines;
+use crate::link::relay::MAX_PIPELINED_SEGMENTS;
+use crate::reading::Reason;
+use crate::server::open;
+use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
+
+/// A pool on a worker, for tests and the simulator.
+#[derive(Debug)]
+pub struct PoolQueue<'a> {
+    /// The pool's name.
+    pub database: &'a Arc<str>,
+    /// Its user on the server.
+    pub user: &'a Arc<str>,
+    /// The client of this worker that is served next, and since when it waits.
+    pub head: Option<(Peer, Time)>,
+    /// Since when a server is idle here.
+    pub idle: Option<Time>,
+    /// It hands out no servers now, or is being removed.
+    pub stopped: bool,
+}
+
+impl Engine {
+    /// Freezes a client to bytes and thaws it, in place: as if it had moved. Returns whether that was possible now.
+    /// For the simulator, which does it to clients at random moments.
+    pub fn refreeze(&mut self, peer: Peer) -> bool {
+        let Some(mut slot) = self.core.peers.take::<ClientSlot>(peer) else { return false };
+        let frozen = match &slot.phase {
+            ClientPhase::Ready(client) if slot.link.is_none() => {
+                weir_session::frozen::freeze(client, &self.core.sessions.params)
+            }
+            _ => None,
+        };
+        let done = frozen.is_some();
+        if let Some(bytes) = frozen {
+            // Releases its charge before it is charged again.
+            slot.enter(ClientPhase::Gone);
+            let pool = &self.core.pools.get(slot.pool).accepted;
+            let thawed =
+                weir_session::frozen::thaw(&bytes, &self.core.sessions.params, &mut self.core.sessions.interner, pool);
+            slot.enter(ClientPhase::Ready(thawed.expect("what was frozen here thaws here")));
+        }
+        self.core.peers.put_client(slot);
+        done
+    }
+
+    /// What it holds, for tests and the simulator.
+    pub fn inspect(&self) -> Inspect<'_> {
+        Inspect { engine: self }
+    }
+}
+
+/// A look at what an engine holds, for tests and the simulator.
+#[derive(Clone, Copy)]
+pub struct Inspect<'a> {
+    engine: &'a Engine,
+}
+
+impl<'a> Inspect<'a> {
+    /// Whether a connection is a probe of a host that may give no answer. For tests.
+    pub fn is_probe(self, peer: Peer) -> bool {
+        self.engine.core.peers.get::<Target>(peer).is_some()
+    }
+
+    /// The pools of this worker.
+    pub fn pool_queues(self) -> impl Iterator<Item = PoolQueue<'a>> {
+        self.engine.core.pools.iter().map(|slot| PoolQueue {
+            database: &slot.name,
+            user: &slot.user,
+            head: slot.pool.waiting().find(|(peer, _)| BorrowRequest::from_handle(*peer).is_none()),
+            idle: slot.pool.longest_idle(),
+            stopped: slot.removed || slot.pool.is_paused(),
+        })
+    }
+
+    /// Whether a client has a server now.
+    pub fn is_served(self, client: Peer) -> bool {
+        self.engine.core.peers.get::<ClientSlot>(client).is_some_and(|client| client.link.is_some())
+    }
+
+    /// The clients that are admitted on this worker: database, user and address. For tests and the simulator.
+    pub fn inside(self) -> impl Iterator<Item = (&'a str, &'a str, &'a ClientAddr)> {
+        let clients =
+            self.engine.core.peers.all::<ClientSlot>().filter(|c| {
+                matches!(c.phase, ClientPhase::Ready(_) | ClientPhase::Streaming(_) | ClientPhase::Welcome(_))
+            });
+        clients.map(|client| (lines::database_of(&self.engine.core, client), &*client.user, &client.addr))
+    }
+
+    /// The bytes that unauthenticated clients of this worker hold beyond their own shares. For tests and the
+    /// simulator.
+    pub fn held_before_login(self) -> usize {
+        self.engine.core.prelogin.held()
+    }
+
+    /// The sum of all refused clients.
+    pub fn refusals(self) -> Refusals {
+        self.engine.core.refusals.sum(&self.engine.core.pools)
+    }
+
+    /// Asserts the invariants between inputs. Walks over everything.
+    ///
+    /// # Panics
+    /// When an invariant is broken.
+    pub fn check(self) {
+        assert!(self.engine.core.common.is_done(), "a turn has left work to do");
+        check_client_counts(&self.engine.core);
+        check_links(&self.engine.core);
+        open::check_logins(&self.engine.core);
+        self.engine.core.pools.indices().into_iter().for_each(|ix| check_pool(&self.engine.core, ix));
+    }
+}
+
+fn check_links(core: &Core) {
+    for client in core.peers.all::<ClientSlot>() {
+        let Some(server) = client.link else { continue };
+        let owner = core.peers.all::<ServerSlot>().find(|s| s.peer == server).map(|s| s.link);
+        assert_eq!(owner, Some(Some(client.peer)), "a client's server does not know it");
+        let asked =
+            core.peers.all::<ServerSlot>().any(|s| s.peer == server && s.phase() == Some(ServerPhase::Checking));
+        let linked = match client.phase {
+            ClientPhase::Ready(_) | ClientPhase::Streaming(_) => true,
+            ClientPhase::Welcome(_) => asked,
+            _ => false,
+        };
+        assert!(linked, "a client that may not ask has a server");
+    }
+    for server in core.peers.all::<ServerSlot>() {
+        let Some(client) = server.link else { continue };
+        let link = core.peers.all::<ClientSlot>().find(|c| c.peer == client).map(|c| c.link);
+        assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
+        assert!(server.phase() != Some(ServerPhase::Idle), "an idle server has a client");
+        check_pipeline(core, server);
+    }
+    for server in core.peers.all::<ServerSlot>() {
+        if let ServerState::Up(session, ServerPhase::Idle) = &server.state {
+            assert!(!session.is_unusable(), "an idle server sent an unsolicited message, and is kept");
+        }
+    }
+}
+
+fn check_pipeline(core: &Core, server: &ServerSlot) {
+    let released = core.pools.get(server.pool).mode() != PoolMode::Session;
+    let pipelined = server.clock.pipelined();
+    assert!(
+        pipelined <= MAX_PIPELINED_SEGMENTS || !released,
+        "others wait, and a pipeline continues for {pipelined} transactions"
+    );
+}
+
+fn check_pool(core: &Core, ix: PoolIx) {
+    let slot = core.pools.get(ix);
+    slot.check();
+    for (peer, ..) in slot.pool.servers() {
+        let here = || core.peers.all::<ServerSlot>().any(|s| s.peer == peer && s.pool == ix);
+        let known = core.lent.get(&peer).is_some_and(|lent| lent.pool == ix) || here();
+        assert!(known, "a pool has a server that is gone: {peer:?}");
+    }
+    for (peer, _) in slot.pool.waiting() {
+        let waits = match Waiter::of(peer) {
+            Waiter::Client(_) => {
+                core.peers.all::<ClientSlot>().any(|c| c.peer == peer && c.pool == ix && c.reading.has(Reason::Waits))
+            }
+            Waiter::AuthQuery(_) => core.auth_queries.waits(peer, ix),
+            Waiter::Borrower(_) => !slot.lending.is_borrower(),
+        };
+        assert!(waits, "a pool's queue holds one who does not wait: {peer:?}");
+    }
+}
+
+/// Asserts that the counts of clients are right. Walks over all of them.
+fn check_client_counts(core: &Core) {
+    let (mut counts, mut logging_in) = (crate::admin::client_counts::ClientCounts::default(), 0);
+    for client in core.peers.all::<ClientSlot>() {
+        counts.add(&client.phase);
+        logging_in += u32::from(client.phase.is_unauthenticated());
+    }
+    let expected = (core.client_counts, logging_in::clients_logging_in(core));
+    assert_eq!(expected, (counts, logging_in), "clients are miscounted");
+}

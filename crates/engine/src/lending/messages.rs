@@ -1,0 +1,157 @@
+//! What the owner of a pool and its borrowers send each other, and how a server's socket is prepared to move.
+
+use weir_base::{Peer, Time, WorkerId};
+use weir_pool::RefuseReason;
+use weir_pool::lending::{BorrowRequest, ToBorrower};
+use weir_session::Clean;
+
+use crate::client::table;
+use crate::common::FollowUp;
+use crate::conns::Conn;
+use crate::core::Core;
+use crate::handles::PoolIx;
+use crate::lending::state::{Body, CapturedCredentials, LendingMessage, LendingRole, ToInform};
+use crate::log::log;
+use crate::pause::hold;
+use crate::port::{Io, Level};
+use crate::server::slot::{ServerPhase, ServerSlot};
+use crate::workers::messages::{Message, Payload};
+use crate::workers::quota::PoolId;
+
+/// The same for one borrower's servers.
+pub(crate) fn recall_from<I: Io>(core: &Core, ix: PoolIx, borrower: WorkerId, io: &mut I) {
+    send(borrower, core.pools.get(ix).id(), Body::ToBorrower(ToBorrower::Recall, None), None, io);
+}
+
+/// Lent servers must be closed as they become free.
+pub(crate) fn recall<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
+    if let LendingRole::Owner(lender) = &core.pools.get(ix).lending {
+        lender.with_servers().for_each(|borrower| recall_from(core, ix, borrower, io));
+    }
+}
+
+/// Whether a handle of a pool that is owned here names a server that is lent.
+pub(crate) fn is_lent(core: &Core, server: Peer) -> bool {
+    core.lent.contains_key(&server)
+}
+
+pub(crate) fn is_borrower(core: &Core, ix: PoolIx) -> bool {
+    core.pools.get(ix).lending.is_borrower()
+}
+
+/// A client must get the reason for its wait; the owner is asked when the pool is polled.
+pub(crate) fn request_cause(core: &mut Core, ix: PoolIx, client: ToInform) {
+    if let LendingRole::Borrower(borrowing) = &mut core.pools.get_mut(ix).lending {
+        borrowing.to_tell.push(client);
+        core.common.follow_up(FollowUp::PollPool(ix));
+    }
+}
+
+/// Sends the owner credentials from a client's login.
+pub(crate) fn forward_captured<I: Io>(core: &mut Core, ix: PoolIx, captured: CapturedCredentials, io: &mut I) {
+    let slot = core.pools.get(ix);
+    if let LendingRole::Borrower(borrowing) = &slot.lending {
+        send(borrowing.owner, slot.id(), Body::Captured(Box::new(captured)), None, io);
+    }
+}
+
+/// Reports closed servers to the owner at once, during a SUSPEND too: it counts them until then.
+pub(crate) fn report_closed<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
+    let slot = core.pools.get_mut(ix);
+    let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
+    let (owner, closed) = (borrowing.owner, borrowing.borrower.take_closed(&slot.pool));
+    closed.into_iter().for_each(|closed| send(owner, slot.id(), Body::ToOwner(closed), None, io));
+}
+
+/// The borrower's pool requests a server.
+pub(crate) fn request_from_owner<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
+    let slot = core.pools.get_mut(ix);
+    let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
+    let request = borrowing.borrower.request(&slot.pool, now);
+    send(borrowing.owner, slot.id(), Body::ToOwner(request), None, io);
+}
+
+/// The pool has granted a server to a borrower's request: its socket moves.
+pub(crate) fn lend<I: Io>(core: &mut Core, request: BorrowRequest, server: Peer, check: bool, io: &mut I) {
+    let Some(slot) = core.peers.get_mut::<ServerSlot>(server) else { return };
+    slot.unlinked();
+    let ix = slot.pool;
+    let Some((_, phase)) = slot.up() else { return };
+    *phase = ServerPhase::Lending { request, check };
+    if let Some(lender) = core.pools.get_mut(ix).lending.lender() {
+        lender.answered(request, true);
+    }
+    io.detach(server);
+}
+
+/// Returns a clean server, which the borrower's pool counts as linked.
+pub(crate) fn return_server<I: Io>(core: &mut Core, server: Peer, io: &mut I) {
+    let Some(slot) = core.peers.get_mut::<ServerSlot>(server) else { return };
+    let Some((_, phase)) = slot.up() else { return };
+    *phase = ServerPhase::Returning;
+    io.detach(server);
+}
+
+/// The server for a borrower's request was lost before it left.
+pub(crate) fn lending_failed<I: Io>(core: &mut Core, ix: PoolIx, request: BorrowRequest, io: &mut I) {
+    let slot = core.pools.get_mut(ix);
+    if let Some(lender) = slot.lending.lender() {
+        lender.server_ended(request.from);
+    }
+    send(request.from, slot.id(), Body::ToBorrower(ToBorrower::Failed(request.id), None), None, io);
+    core.common.follow_up(FollowUp::PollPool(ix));
+}
+
+/// The pool refuses a borrower's request.
+pub(crate) fn refuse_request<I: Io>(
+    core: &mut Core,
+    now: Time,
+    ix: PoolIx,
+    request: BorrowRequest,
+    why: RefuseReason,
+    io: &mut I,
+) {
+    let slot = core.pools.get_mut(ix);
+    if let Some(lender) = slot.lending.lender() {
+        lender.answered(request, false);
+    }
+    let retry_at = slot.pool.snapshot(now).retry_at.unwrap_or(now);
+    let error = slot.failures.last().map(|(error, too_slow)| (error.clone(), too_slow));
+    let refused = ToBorrower::Refused { id: request.id, why, retry_at };
+    send(request.from, slot.id(), Body::ToBorrower(refused, error), None, io);
+}
+
+/// Gives a server its new handle and pool, with the proof that it is clean.
+pub(crate) fn tie(core: &mut Core, server: &mut ServerSlot, peer: Peer, ix: PoolIx) -> Option<Clean> {
+    server.moves_to(peer, ix);
+    let welcome = core.pools.get(ix).welcome.as_ref().map(|welcome| welcome.params.clone());
+    let (up, phase) = server.up()?;
+    *phase = ServerPhase::Idle;
+    welcome.iter().for_each(|known| up.share_params(known));
+    up.prove_clean()
+}
+
+/// Takes a server's ties to this worker off it.
+pub(crate) fn untie(core: &mut Core, server: &mut ServerSlot) {
+    if server.leaves_worker() {
+        core.common.timers().forget();
+        table::tidy_timers(core);
+    }
+}
+
+/// Adds a moved server to this worker's peers.
+pub(crate) fn add_moved<I: Io>(core: &mut Core, server: Box<ServerSlot>, io: &mut I) {
+    let peer = server.peer;
+    core.peers.put_at(peer, Conn::Server(server));
+    if core.pause.is_suspended() {
+        hold::hold(core, peer, io);
+    }
+}
+
+pub(crate) fn send<I: Io>(to: WorkerId, pool: PoolId, body: Body, socket: Option<Peer>, io: &mut I) {
+    io.post(to, Message(Payload::Lending(Box::new(LendingMessage { pool, body }))), socket);
+}
+
+pub(crate) fn misdirected<I: Io>(io: &mut I) {
+    log(Level::Error, format_args!("a message about lending reached the wrong worker"), io);
+}

@@ -1,0 +1,158 @@
+//! A pool's state about other workers, and the messages between the workers of a pool.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use weir_auth::Secret;
+use weir_base::{Peer, WorkerId};
+use weir_pool::Ages;
+use weir_pool::lending::{Borrower, Lender, ToBorrower, ToOwner};
+use weir_session::login::LearnedCredentials;
+use weir_session::{Cause, SchemaVersion, ServerError};
+
+use crate::client_login::reported::Welcome;
+use crate::handles::PoolIx;
+use crate::server::slot::ServerSlot;
+use crate::workers::quota::PoolId;
+
+/// This worker's role for a pool.
+pub(crate) enum LendingRole {
+    /// Owner: has the pool's limit, its queue and its logins.
+    Owner(Lender),
+    /// Borrower: has clients of the pool, and borrows its servers.
+    Borrower(Box<Borrowing>),
+}
+
+/// A borrower's state.
+pub(crate) struct Borrowing {
+    pub(crate) owner: WorkerId,
+    pub(crate) borrower: Borrower,
+    /// Clients that are to get the reason for their wait, and whether it has been requested from the owner.
+    pub(crate) to_tell: Vec<ToInform>,
+    pub(crate) cause_requested: bool,
+}
+
+/// A borrower's client that is to get the reason for its wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ToInform {
+    /// It has waited too long, and is refused.
+    Refused(Peer),
+    /// It is notified that it waits.
+    Notified(Peer),
+}
+
+/// A lent server, as the owner's record.
+#[derive(Clone, Debug)]
+pub(crate) struct LentServer {
+    pub(crate) pool: PoolIx,
+    pub(crate) borrower: WorkerId,
+    /// The host name that it was connected by, and its address.
+    pub(crate) resolved: Option<(Arc<str>, IpAddr)>,
+}
+
+/// A message about one pool.
+#[derive(Debug)]
+pub(crate) struct LendingMessage {
+    pub(crate) pool: PoolId,
+    pub(crate) body: Body,
+}
+
+#[derive(Debug)]
+pub(crate) enum Body {
+    ToOwner(ToOwner),
+    /// With the error of the last login, if that is why a request is refused, and whether it was a timeout.
+    ToBorrower(ToBorrower, Option<(ServerError, bool)>),
+    /// To a borrower: a server in reply to a request; its socket comes with the message.
+    Lent(Box<Lent>),
+    /// To the owner: a lent server returns; its socket comes with the message.
+    Returned {
+        lent: Peer,
+        server: MovedServer,
+    },
+    /// To the owner: credentials from a client's login, for logins at the server.
+    Captured(Box<CapturedCredentials>),
+    /// To the owner: requests the reason for the borrower's waits.
+    RequestCause,
+    /// To a borrower: that reason.
+    WaitCause(Cause, String),
+}
+
+/// The content of a lent server.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    /// The request's number.
+    pub(crate) id: u32,
+    /// The server's handle at the owner.
+    pub(crate) lent: Peer,
+    pub(crate) server: MovedServer,
+    pub(crate) ages: Ages,
+    /// It was idle for so long that it must be checked first.
+    pub(crate) check: bool,
+    pub(crate) welcome: Option<Welcome>,
+    pub(crate) schema: SchemaVersion,
+}
+
+/// Credentials from a client's login.
+pub(crate) struct CapturedCredentials {
+    pub(crate) captured: LearnedCredentials,
+    pub(crate) asked: Option<Secret>,
+}
+
+/// A server between two workers' tables.
+pub(crate) struct MovedServer(pub(crate) Box<ServerSlot>);
+
+impl fmt::Debug for MovedServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "S-{:#x}", self.0.id)
+    }
+}
+
+impl fmt::Debug for CapturedCredentials {
+    // A secret must not reach a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CapturedCredentials")
+    }
+}
+
+impl LendingRole {
+    /// Worker `worker`'s role where `owner` owns the pool.
+    pub(crate) fn new(owner: WorkerId, worker: WorkerId) -> LendingRole {
+        if owner == worker {
+            return LendingRole::Owner(Lender::default());
+        }
+        let (to_tell, cause_requested) = (Vec::new(), false);
+        LendingRole::Borrower(Box::new(Borrowing { owner, borrower: Borrower::default(), to_tell, cause_requested }))
+    }
+
+    /// The owner's side of lending.
+    pub(crate) fn lender(&mut self) -> Option<&mut Lender> {
+        if let LendingRole::Owner(lender) = self { Some(lender) } else { None }
+    }
+
+    pub(crate) fn is_borrower(&self) -> bool {
+        matches!(self, LendingRole::Borrower(_))
+    }
+
+    /// Whether no other worker has clients of the pool, or a request.
+    pub(crate) fn is_unused(&self) -> bool {
+        match self {
+            LendingRole::Owner(lender) => lender.is_unused(),
+            LendingRole::Borrower(_) => true,
+        }
+    }
+
+    /// Whether a client of another worker waits for a server, as far as this borrower knows.
+    #[inline]
+    pub(crate) fn is_wanted_elsewhere(&self) -> bool {
+        matches!(self, LendingRole::Borrower(borrowing) if borrowing.borrower.is_wanted_elsewhere())
+    }
+
+    /// Whether nothing is lent or borrowed.
+    pub(crate) fn is_vacant(&self) -> bool {
+        match self {
+            LendingRole::Owner(lender) => lender.lent_count() == 0,
+            LendingRole::Borrower(borrowing) => borrowing.borrower.is_vacant(),
+        }
+    }
+}

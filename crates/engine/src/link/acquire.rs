@@ -1,0 +1,215 @@
+//! A client gets a server: from its pool, or as the next one in the queue.
+
+use weir_base::{Peer, Span, Time};
+use weir_pgwire::HEAD;
+use weir_pool::Acquire;
+use weir_session::{Refusal, StopReason, param_sync};
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::table;
+use crate::common::{Cx, FollowUp, cx};
+use crate::core::Core;
+use crate::handles::{PoolIx, Waiter};
+use crate::lending::messages;
+use crate::link::deadlines::watch_own_query;
+use crate::link::leave;
+use crate::link::wire::Wire;
+use crate::log::{log_client, log_server};
+use crate::pools::{PoolSlot, create, refuse};
+use crate::port::{Io, Level};
+use crate::reading::Reason;
+use crate::server::slot::{ServerPhase, ServerSlot};
+use crate::workers::messages::Drain;
+
+/// A wait has ended. Waits of a borrower's clients are counted there.
+#[inline]
+pub(crate) fn count_wait(core: &mut Core, ix: PoolIx, waiter: Peer, waited: Span) {
+    if !matches!(Waiter::of(waiter), Waiter::Borrower(_)) {
+        core.pools.get_mut(ix).counts.waited(waited);
+    }
+}
+
+/// Links a server to a waiter.
+pub(crate) fn link_waiter<I: Io>(
+    core: &mut Core,
+    now: Time,
+    waiter: Peer,
+    mut server: Box<ServerSlot>,
+    check: bool,
+    io: &mut I,
+) {
+    let peer = server.peer;
+    let client = match Waiter::of(waiter) {
+        Waiter::Client(client) => core.peers.take::<ClientSlot>(client),
+        Waiter::AuthQuery(_) => {
+            core.peers.put_server(server);
+            return core.common.follow_up(FollowUp::Granted { waiter, server: peer });
+        }
+        Waiter::Borrower(request) => {
+            core.peers.put_server(server);
+            return messages::lend(core, request, peer, check, io);
+        }
+    };
+    let Some(mut client) = client else { return core.peers.put_server(server) };
+    if let ClientPhase::Welcome(_) = client.phase {
+        core.peers.put_client(client);
+        core.peers.put_server(server);
+        return core.common.follow_up(FollowUp::Granted { waiter, server: peer });
+    }
+    let slot = core.pools.get_mut(client.pool);
+    if link(cx!(core, now, io), slot, &mut client, &mut server, check) {
+        table::resume_waiting(core, &mut client, io);
+    }
+    core.peers.put_server(server);
+    core.peers.put_client(client);
+}
+
+/// A pool gives a server to a waiter, by their handles.
+pub(crate) fn grant<I: Io>(core: &mut Core, now: Time, waiter: Peer, server: Peer, check: bool, io: &mut I) {
+    if let Some(server) = core.peers.take::<ServerSlot>(server) {
+        link_waiter(core, now, waiter, server, check, io);
+    }
+}
+
+pub(crate) fn requeue<I: Io>(core: &mut Core, now: Time, ix: u32, client: Peer, since: Time, io: &mut I) {
+    match core.pools.get_mut(ix).pool.requeue(client, since, now) {
+        Acquire::Granted { server, check } => grant(core, now, client, server, check, io),
+        Acquire::Queued => {}
+        Acquire::Refused(why) => {
+            let refusal = refuse::refusal(core, ix, why);
+            leave::refuse_handle(core, now, client, refusal, io);
+        }
+    }
+}
+
+/// A client needs a server now.
+///
+/// # Errors
+/// It waits for one ([`StopReason::NeedServer`]), or gets none.
+#[inline]
+pub(crate) fn acquire<I: Io>(
+    core: &mut Core,
+    now: Time,
+    client: &mut ClientSlot,
+    io: &mut I,
+) -> Result<Box<ServerSlot>, StopReason> {
+    client.acts(now);
+    if core.pools.get(client.pool).removed {
+        create::move_to_successor(core, now, client);
+    }
+    let slot = core.pools.get_mut(client.pool);
+    match slot.pool.acquire(client.peer, now) {
+        Acquire::Granted { server, check } => {
+            slot.counts.tally.times().wait.count(0);
+            let Some(mut server) = core.peers.take::<ServerSlot>(server) else { return Err(StopReason::NeedServer) };
+            if link(cx!(core, now, io), slot, client, &mut server, check) {
+                return Ok(server);
+            }
+            core.peers.put_server(server);
+            Err(StopReason::NeedServer)
+        }
+        Acquire::Queued if core.shutdown.draining() == Some(Drain::Servers) => {
+            Err(StopReason::refuse(Refusal::ServersShuttingDown))
+        }
+        Acquire::Queued => {
+            core.common.follow_up(FollowUp::PollPool(client.pool));
+            Err(StopReason::NeedServer)
+        }
+        Acquire::Refused(why) => Err(StopReason::refuse(refuse::refusal(core, client.pool, why))),
+    }
+}
+
+/// Links a client to a server from the pool. Returns whether the client may go on at once; otherwise a prelude is
+/// under way.
+pub(crate) fn link<I: Io>(
+    cx: &mut Cx<'_, I>,
+    slot: &mut PoolSlot,
+    client: &mut ClientSlot,
+    server: &mut ServerSlot,
+    check: bool,
+) -> bool {
+    slot.counts.stats.server_assignment_count += 1;
+    client.linked(server.peer);
+    server.linked(client.peer);
+    server.clock_mut().linked(cx.now);
+    server.is_in_use();
+    if cx.io.logs(Level::Noise) {
+        let text = format_args!("linking client to S-{:#x}", server.id);
+        log_client(Level::Noise, cx.common.config(), client, &slot.name, text, cx.io);
+    }
+    if server.reading.has(Reason::OwnFull) {
+        // The output of its last client still waits for its socket.
+        client.pause(Reason::OtherFull, cx.io);
+    }
+    if check {
+        let query = slot.config.check_query.as_deref().unwrap_or_default();
+        own_query(cx, slot, server, query, ServerPhase::Checking);
+        return false;
+    }
+    if sync_parameters(cx, slot, client, server) {
+        return false;
+    }
+    if client.reading.has(Reason::OwnFull) {
+        server.pause_for_client(cx.io);
+    }
+    true
+}
+
+/// Sends a client's server the parameters in which the two differ. Returns whether there were any: then they are answered
+/// first.
+#[inline(always)]
+pub(crate) fn sync_parameters<I: Io>(
+    cx: &mut Cx<'_, I>,
+    slot: &PoolSlot,
+    client: &mut ClientSlot,
+    server: &mut ServerSlot,
+) -> bool {
+    if let (ClientPhase::Ready(session), Some((up, phase))) = (&client.phase, server.up())
+        && param_sync::are_shared(up, session)
+    {
+        *phase = ServerPhase::Linked;
+        return false;
+    }
+    send_parameters(cx, slot, client, server)
+}
+
+/// The same where the two do not share their parameters.
+fn send_parameters<I: Io>(
+    cx: &mut Cx<'_, I>,
+    slot: &PoolSlot,
+    client: &mut ClientSlot,
+    server: &mut ServerSlot,
+) -> bool {
+    let (to, peer) = (client.peer, server.peer);
+    let (ClientPhase::Ready(session), Some((up, phase))) = (client.phase_mut(), server.up()) else { return false };
+    let mut wire = Wire::new(cx.io, to, peer, &[], None);
+    let differ = param_sync::start(up, session, &cx.sessions.params, &mut cx.sessions.scratch, &mut wire);
+    drop(wire);
+    *phase = if differ { ServerPhase::SyncingParameters } else { ServerPhase::Linked };
+    if differ {
+        watch_own_query(cx, slot, server);
+        if cx.io.logs(Level::Debug) {
+            // The query has just been written there, as a message.
+            let query = cx.sessions.scratch.get(HEAD..).and_then(|text| text.strip_suffix(&[0])).unwrap_or_default();
+            let query = String::from_utf8_lossy(query);
+            let pool = (&*slot.name, &*slot.user);
+            log_server(Level::Debug, server, pool, format_args!("varcache_apply: {query}"), cx.io);
+        }
+    }
+    differ
+}
+
+/// Sends a query of Weir to a server of the pool; `next` is the phase until its reply.
+pub(crate) fn own_query<I: Io>(
+    cx: &mut Cx<'_, I>,
+    slot: &PoolSlot,
+    server: &mut ServerSlot,
+    query: &str,
+    next: ServerPhase,
+) {
+    let peer = server.peer;
+    let Some((up, phase)) = server.up() else { return };
+    *phase = next;
+    up.own_query(query, &mut cx.sessions.scratch, &mut Wire::new(cx.io, Peer::NONE, peer, &[], None));
+    watch_own_query(cx, slot, server);
+}

@@ -1,0 +1,155 @@
+//! A client leaves, or is refused: its server is released, and every table forgets it.
+
+use weir_base::{Peer, Time};
+use weir_config::FileFormat;
+use weir_session::{Refusal, SqlStates};
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::table;
+use crate::common::FollowUp;
+use crate::core::Core;
+use crate::handles::NO_POOL;
+use crate::lines;
+use crate::pause::watch;
+use crate::pools::create;
+use crate::port::{Io, Level};
+use crate::server::close;
+use crate::server::slot::{ServerPhase, ServerSlot};
+use crate::workers::client_counts;
+
+/// Why a server is closed that was its client's alone.
+const OWNER_GONE: &str = "replication client disconnected";
+
+/// Why a server is closed whose client left it in the middle of something.
+const NOT_READY: &str = "client disconnect while server was not ready";
+
+/// A client is refused or disconnected: counts it at its pool, or at the one that it requested, if that is here.
+pub(crate) fn count_refusal(core: &mut Core, client: &ClientSlot, refusal: &Refusal) {
+    let pool = client.pool().or_else(|| {
+        let database = client.requested_database();
+        let config = core.common.config();
+        let pool = config.pool(database)?;
+        let user = pool.user.as_deref().unwrap_or(&client.user);
+        let own = core.pools.find(&database.into(), &user.into());
+        own.or_else(|| {
+            // A failed auth_query: the pool that it was to run in, as there is no other.
+            let asks = pool.auth_user.as_ref().or(config.auth.query_user.as_ref())?;
+            core.pools.find(&database.into(), &asks.as_str().into())
+        })
+    });
+    let names = (&*client.user, client.application(&core.sessions.params), client.phase.has_logged_in());
+    core.refusals.count(pool.map(|ix| core.pools.get_mut(ix)), refusal, names);
+}
+
+/// A client left its server; `why` is logged if the server must be closed.
+pub(crate) fn abandon<I: Io>(core: &mut Core, now: Time, client: &ClientSlot, server: Peer, why: &str, io: &mut I) {
+    let Some(slot) = core.peers.get_mut::<ServerSlot>(server) else { return };
+    slot.unlinked();
+    let mid_message = matches!(&client.phase, ClientPhase::Ready(c) if c.is_mid_message());
+    let Some((up, phase)) = slot.up() else { return };
+    match *phase {
+        ServerPhase::Linked if up.is_quiet() && !mid_message => core.common.follow_up(FollowUp::Release(server)),
+        ServerPhase::Linked | ServerPhase::Checking | ServerPhase::SyncingParameters => {
+            close::close(core, now, server, why, io);
+        }
+        ServerPhase::Streaming => close::close(core, now, server, OWNER_GONE, io),
+        _ => {}
+    }
+}
+
+/// The same without a line of its own; `servers`: the reason of its server, if that must be closed with it.
+pub(crate) fn leave<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, servers: &str, io: &mut I) {
+    core.client_counts.remove(&client.phase);
+    if let Some(key) = client.cancel.peer_key() {
+        core.peering.forget(key);
+    }
+    if client.armed != Time::NEVER {
+        core.common.timers().forget();
+        table::tidy_timers(core);
+    }
+    core.upgrade.keys.remove(client.peer);
+    core.upgrade.left(client.peer);
+    client_counts::uncount(core, &mut client, io);
+    core.prelogin.discharge(&mut client);
+    core.sessions.recycle(client.take_waiting());
+    if client.pool != NO_POOL {
+        core.pools.get_mut(client.pool).pool.leave(client.peer, now);
+        core.common.follow_up(FollowUp::PollPool(client.pool));
+        create::count_client(core, client.pool, -1);
+        if let Some(server) = client.unlinked() {
+            abandon(core, now, &client, server, servers, io);
+        }
+    }
+    watch::check_drained(core, io);
+    if client.phase.concerns_others() {
+        core.common.follow_up(FollowUp::ClientGone(client));
+    }
+}
+
+/// Removes a client from all parts. Its connection is closed already, or being closed.
+pub(crate) fn remove_client<I: Io>(core: &mut Core, now: Time, client: Box<ClientSlot>, why: &str, io: &mut I) {
+    lines::client_leaves(core, now, &client, why, io);
+    leave(core, now, client, NOT_READY, io);
+}
+
+/// A client has sent Terminate: its server is kept only if it is clean.
+pub(crate) fn client_leaves<I: Io>(core: &mut Core, now: Time, client: Box<ClientSlot>, io: &mut I) {
+    io.close(client.peer);
+    remove_client(core, now, client, "client close request", io);
+}
+
+/// A client's connection has closed; its handle is dead already.
+pub(crate) fn client_gone<I: Io>(core: &mut Core, now: Time, client: Box<ClientSlot>, io: &mut I) {
+    remove_client(core, now, client, "client unexpected eof", io);
+}
+
+/// The same, where the log has another reason than the client.
+pub(crate) fn refuse_because<I: Io>(
+    core: &mut Core,
+    now: Time,
+    client: Box<ClientSlot>,
+    refusal: Refusal,
+    why: &str,
+    io: &mut I,
+) {
+    count_refusal(core, &client, &refusal);
+    let server = client.link.and_then(|server| core.peers.get_mut::<ServerSlot>(server));
+    let mid_message = match &client.phase {
+        ClientPhase::Streaming(stream) => stream.is_mid_message(),
+        _ => server.and_then(|s| s.up()).is_some_and(|(up, _)| up.is_mid_message()),
+    };
+    // In a handshake it would take our words for a part of that.
+    if !mid_message && !client.cut && !matches!(client.phase, ClientPhase::Handshake(_)) {
+        let scratch = &mut core.sessions.scratch;
+        scratch.clear();
+        let states = match core.common.config().format {
+            FileFormat::Toml => SqlStates::PostgreSql,
+            FileFormat::Ini => SqlStates::PgBouncer,
+        };
+        refusal.write(states, scratch);
+        io.send(client.peer, scratch);
+    }
+    lines::client_leaves(core, now, &client, why, io);
+    if core.common.config().log.pooler_errors {
+        lines::about_client(core, Level::Warning, &client, format_args!("pooler error: {refusal}"), io);
+    }
+    io.close(client.peer);
+    // A server that is closed because of a time-out has the time-out for a reason, as its client has.
+    let timed_out =
+        matches!(refusal, Refusal::QueryTimeout | Refusal::IdleTransactionTimeout | Refusal::TransactionTimeout);
+    leave(core, now, client, if timed_out { why } else { NOT_READY }, io);
+}
+
+/// Sends a client an error, and closes its connection. In the middle of a message from its server nothing is sent: it
+/// would take our words for the rest of that message.
+pub(crate) fn refuse<I: Io>(core: &mut Core, now: Time, client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
+    let why = refusal.to_string();
+    refuse_because(core, now, client, refusal, &why, io);
+}
+
+/// Refuses a client by its handle.
+pub(crate) fn refuse_handle<I: Io>(core: &mut Core, now: Time, client: Peer, refusal: Refusal, io: &mut I) {
+    if let Some(client) = core.peers.take::<ClientSlot>(client) {
+        refuse(core, now, client, refusal, io);
+    }
+}

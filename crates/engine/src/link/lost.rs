@@ -1,0 +1,76 @@
+//! A server that was up is lost: what its client and its pool get.
+
+use weir_base::{Peer, Time};
+use weir_session::Refusal;
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::table;
+use crate::common::FollowUp;
+use crate::conns::Conn;
+use crate::core::Core;
+use crate::lending::messages;
+use crate::lines;
+use crate::link::{acquire, leave};
+use crate::pools::create;
+use crate::port::{Io, Level};
+use crate::server::slot::{ServerPhase, ServerSlot};
+
+/// The client of a server that is closed is closed with it: no other server can serve it.
+pub(crate) fn end_stream<I: Io>(core: &mut Core, now: Time, client: Peer, why: &str, io: &mut I) {
+    let Some(mut client) = core.peers.take::<ClientSlot>(client) else { return };
+    client.unlinked();
+    io.close(client.peer);
+    leave::remove_client(core, now, client, why, io);
+}
+
+/// A server's connection has ended, or is closed because the server can't be trusted; it is out of the table.
+pub(crate) fn server_lost<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+    let (peer, ix) = (server.peer, server.pool);
+    let Some(phase) = server.phase() else { return };
+    if core.common.config().log.disconnections {
+        let age = now.since(server.connection.connected_at()).micros() / 1_000_000;
+        let text = format_args!("closing because: server conn crashed? (age={age}s)");
+        lines::about_server(core, Level::Info, &server, text, io);
+    }
+    core.pools.get_mut(ix).pool.lost(peer, now);
+    create::keep_trying(core, now, ix);
+    core.upgrade.left(peer);
+    core.common.follow_up(FollowUp::PollPool(ix));
+    match phase {
+        ServerPhase::AuthQuery(query) => {
+            return core
+                .common
+                .follow_up(FollowUp::AuthQueryLost { query, error: server.take_fatal_error().map(Box::new) });
+        }
+        ServerPhase::Lending { request, .. } => return messages::lending_failed(core, ix, request, io),
+        _ => {}
+    }
+    let Some(client) = server.link else { return };
+    let Some(mut client) = core.peers.take::<ClientSlot>(client) else { return };
+    client.lost_server(server.up().is_some_and(|(up, _)| up.is_mid_message()));
+    if matches!(phase, ServerPhase::Checking | ServerPhase::SyncingParameters)
+        && matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_))
+    {
+        // Nothing of the client's was sent yet: it may get another server, at its old position in the queue.
+        let (peer, since) = (client.peer, client.request_at);
+        let cancelled = client.ready().is_some_and(|session| session.is_cancelled());
+        core.peers.put_at(peer, Conn::Client(client));
+        if cancelled {
+            return table::resume_client(core, peer, io);
+        }
+        return acquire::requeue(core, now, ix, peer, since, io);
+    }
+    if phase == ServerPhase::Streaming {
+        let peer = client.peer;
+        core.peers.put_client(client);
+        return end_stream(core, now, peer, "server conn crashed?", io);
+    }
+    let seen = server.fatal_error.as_ref().is_some_and(|error| !matches!(error, Refusal::ServerUnexpected));
+    if seen {
+        // It has received the server's own error.
+        io.close_after_error(client.peer);
+        return leave::remove_client(core, now, client, "server conn crashed?", io);
+    }
+    let refusal = server.take_fatal_error().unwrap_or(Refusal::ServerLost);
+    leave::refuse(core, now, client, refusal, io);
+}

@@ -1,0 +1,53 @@
+//! Session state that clients lost at the end of a transaction, or were refused: counts it, and logs each kind once.
+//!
+//! `weir-session` decides what is lost, and also warns the client.
+
+use weir_admin::STATE_KINDS;
+use weir_config::Config;
+use weir_pgwire::Dirty;
+use weir_session::ParamTable;
+use weir_session::from_server::Unusual;
+
+use crate::client::slot::ClientSlot;
+use crate::log::log_client;
+use crate::pools::PoolSlot;
+use crate::port::{Io, Level};
+
+/// Counts what a client of the pool lost or was refused; returns the kinds of which the log has no line yet.
+#[cold]
+pub(crate) fn count(pool: &mut PoolSlot, unusual: &Unusual) -> Dirty {
+    for (index, kind) in Dirty::KINDS.into_iter().enumerate() {
+        let counter = pool.counts.tally.lost.of(index);
+        counter.lost += u64::from(unusual.lost.contains(kind));
+        counter.refused += u64::from(unusual.refused_state.contains(kind));
+    }
+    let new = unusual.lost.union(unusual.refused_state).without(pool.counts.lost_logged);
+    pool.counts.lost_logged.insert(new);
+    new
+}
+
+/// Logs each of these kinds with the application_name: so an operator can find the program that needs session mode.
+#[cold]
+pub(crate) fn log<I: Io>(
+    config: &Config,
+    kinds: Dirty,
+    unusual: &Unusual,
+    client: &mut ClientSlot,
+    database: &str,
+    table: &ParamTable,
+    io: &mut I,
+) {
+    let params = client.ready().map(|session| session.params().clone());
+    let application = params.as_ref().and_then(|params| table.get(params, "application_name")).unwrap_or_default();
+    for (index, kind) in Dirty::KINDS.into_iter().enumerate().filter(|(_, kind)| kinds.contains(*kind)) {
+        let what = STATE_KINDS[index];
+        let done =
+            if unusual.refused_state.contains(kind) { "was refused" } else { "was lost at the end of a transaction" };
+        let text = format_args!(
+            "session state of the kind \"{what}\" {done} (application_name \"{application}\"); see SHOW LOST_STATE"
+        );
+        log_client(Level::Warning, config, client, database, text, io);
+    }
+}
+
+const _: () = assert!(STATE_KINDS.len() == Dirty::KINDS.len());

@@ -1,0 +1,265 @@
+//! One query's path: from a client to its server and back.
+//!
+//! A client and its server are taken out of the table once, passed to the parts, and put back once.
+
+use weir_base::Time;
+use weir_session::{Refusal, Repeat, ServerError, StopReason, from_server};
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::table;
+use crate::common::{FollowUp, cx};
+use crate::conns::Conn;
+use crate::core::Core;
+use crate::lines;
+use crate::link::relay::MAX_PIPELINED_SEGMENTS;
+use crate::link::{acquire, leave, lost, lost_state, own_query, relay, release};
+use crate::port::{Io, Level};
+use crate::reading::Reason;
+use crate::server::close;
+use crate::server::slot::{ServerPhase, ServerSlot};
+
+/// Requests of a client failed because of a limit of statements. The log has one line for each client.
+#[inline]
+pub(crate) fn requests_refused<I: Io>(core: &mut Core, client: &mut ClientSlot, refused: &[&'static str], io: &mut I) {
+    let Some(what) = refused.first() else { return };
+    core.pools.get_mut(client.pool).counts.refusals.limit_reached += refused.len() as u64;
+    if core.common.config().log.pooler_errors && client.is_first_refusal() {
+        let text = format_args!("request refused: {what}; further ones of this client are only counted");
+        lines::about_client(core, Level::Warning, client, text, io);
+    }
+}
+
+/// Counts what the client of a server lost or was refused; the log names each kind once a pool.
+#[cold]
+pub(crate) fn count_lost<I: Io>(core: &mut Core, server: &ServerSlot, unusual: &from_server::Unusual, io: &mut I) {
+    let pool = core.pools.get_mut(server.pool);
+    let new = lost_state::count(pool, unusual);
+    let client = server.link.filter(|_| !new.is_empty()).and_then(|client| core.peers.take::<ClientSlot>(client));
+    if let Some(mut client) = client {
+        lost_state::log(core.common.config(), new, unusual, &mut client, &pool.name, &core.sessions.params, io);
+        core.peers.put_at(client.peer, Conn::Client(client));
+    }
+}
+
+/// Takes in what a server has reported without a client's doing: new defaults, or a new role.
+pub(crate) fn take_reports(
+    core: &mut Core,
+    now: Time,
+    server: &mut ServerSlot,
+    client: Option<&mut ClientSlot>,
+    reported: &[(String, String)],
+) {
+    let session = client.and_then(|client| match &client.phase {
+        ClientPhase::Ready(session) => Some(session),
+        _ => None,
+    });
+    let (ix, table) = (server.pool, &core.sessions.params);
+    let Some((up, phase)) = server.up() else { return };
+    if !matches!(
+        phase,
+        ServerPhase::Idle | ServerPhase::Linked | ServerPhase::Checking | ServerPhase::SyncingParameters
+    ) {
+        return;
+    }
+    for (name, value) in reported {
+        if session.is_some_and(|session| session.owns(table, name)) {
+            continue;
+        }
+        up.is_default(table, name);
+        core.pools.get_mut(ix).default_changed(table, name, value, now);
+        core.common.follow_up(FollowUp::PollPool(ix));
+    }
+}
+
+/// Feeds a client's bytes to its session, with a server as soon as it needs one. `base` is their position in the
+/// runtime's input, if they are a part of it.
+pub(crate) fn feed<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut client: Box<ClientSlot>,
+    bytes: &[u8],
+    base: Option<usize>,
+    io: &mut I,
+) {
+    let mut server = client.link.and_then(|server| core.peers.take::<ServerSlot>(server));
+    let mut at = 0;
+    let stop = loop {
+        let slot = core.pools.get_mut(client.pool);
+        let (rest, base) = (&bytes[at..], base.map(|base| base + at));
+        let known = server.is_none() && client.ready().is_some_and(|client| core.sessions.need_server(client, rest));
+        if !known {
+            let fed = relay::feed_client(cx!(core, now, io), slot, &mut client, server.as_deref_mut(), rest, base);
+            at += fed.used;
+            if fed.stop != StopReason::NeedServer {
+                break fed.stop;
+            }
+        }
+        match acquire::acquire(core, now, &mut client, io) {
+            Ok(acquired) => server = Some(acquired),
+            Err(stop) => break stop,
+        }
+    };
+    if let Some(server) = server {
+        core.peers.put_server(server);
+    }
+    match stop {
+        StopReason::EndOfInput => {}
+        StopReason::NeedServer | StopReason::AwaitReplies(_) => {
+            if client.waiting.capacity() == 0 {
+                *client.waiting_mut() = core.sessions.block();
+            }
+            client.waiting_mut().extend_from_slice(&bytes[at..]);
+            client.pause(Reason::Waits, io);
+        }
+        StopReason::Terminate => return leave::client_leaves(core, now, client, io),
+        StopReason::Refuse(refusal) => return leave::refuse(core, now, client, *refusal, io),
+    }
+    core.peers.put_client(client);
+}
+
+/// A client continues with the input that was buffered while it waited.
+pub(crate) fn feed_waiting<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+    // The input continues when the server's socket has room: a few bytes of it may become many.
+    if client.reading.has(Reason::Waits) || client.reading.has(Reason::OtherFull) {
+        return core.peers.put_client(client);
+    }
+    let waiting = client.take_waiting();
+    feed(core, now, client, &waiting, None, io);
+    core.sessions.recycle(waiting);
+}
+
+/// A server has sent a fatal error: it is the reason that its client or its pool gets.
+pub(crate) fn note_fatal<I: Io>(core: &Core, server: &mut ServerSlot, fatal: ServerError, io: &mut I) {
+    lines::about_server(core, Level::Warning, server, format_args!("the server said: {}", fatal.message), io);
+    let (sqlstate, message) = (fatal.sqlstate, fatal.message);
+    server.has_fatal_error(Refusal::ServerDown { sqlstate, message, detail: String::new() });
+}
+
+/// A server has broken the protocol: its connection is closed.
+pub(crate) fn note_violation<I: Io>(
+    core: &mut Core,
+    server: &mut ServerSlot,
+    violation: &weir_session::ProtocolViolation,
+    io: &mut I,
+) {
+    let text = format_args!("unexpected response from server: {}", violation.0);
+    lines::about_server(core, Level::Warning, server, text, io);
+    server.has_fatal_error(Refusal::ServerUnexpected);
+    close::drop_connection(core, server, io);
+}
+
+/// The first messages of a client's transaction, or the first in its block, had no effect on its server, and nobody has seen the
+/// answer: they are read again, before what the client has sent since. Its server is the same.
+#[cold]
+pub(crate) fn repeat<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, repeat: Repeat, io: &mut I) {
+    let client = server.link.and_then(|client| core.peers.take::<ClientSlot>(client));
+    let (peer, cancels) = (server.peer, server.cancels > 0);
+    core.peers.put_server(server);
+    let Some(mut client) = client else { return release::release(core, now, peer, io) };
+    let Repeat { mut messages, counted: (binds, parses), cancelled } = repeat;
+    let stats = &mut core.pools.get_mut(client.pool).counts.stats;
+    stats.received = stats.received.saturating_sub(messages.len() as u64);
+    stats.bind_count = stats.bind_count.saturating_sub(binds);
+    stats.client_parse_count = stats.client_parse_count.saturating_sub(parses);
+    messages.append(client.waiting_mut());
+    if cancelled || cancels {
+        // The request that it means has not begun.
+        client.ready().into_iter().for_each(|session| session.cancel());
+    }
+    client.resume(Reason::Waits, io);
+    if client.reading.has(Reason::OtherFull) {
+        *client.waiting_mut() = messages;
+        return core.peers.put_client(client);
+    }
+    feed(core, now, client, &messages, None, io);
+}
+
+/// A server sent more than replies. Returns it, and its client, where it may have answered something.
+#[cold]
+pub(crate) fn unusual_reply<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut server: Box<ServerSlot>,
+    mut client: Option<Box<ClientSlot>>,
+    unusual: from_server::Unusual,
+    io: &mut I,
+) -> Option<(Box<ServerSlot>, Option<Box<ClientSlot>>)> {
+    let link = server.link;
+    take_reports(core, now, &mut server, client.as_deref_mut(), &unusual.reported);
+    if let Some(mut client) = client {
+        requests_refused(core, &mut client, &unusual.refused, io);
+        core.peers.put_client(client);
+    }
+    if !(unusual.lost.is_empty() && unusual.refused_state.is_empty()) {
+        count_lost(core, &server, &unusual, io);
+    }
+    let violation = relay::violation(&unusual);
+    if let Some(fatal) = unusual.fatal {
+        note_fatal(core, &mut server, fatal, io);
+    }
+    if let (Some(client), Some(refusal)) = (link, violation) {
+        core.peers.put_server(server);
+        leave::refuse_handle(core, now, client, refusal, io);
+        return None;
+    }
+    if let Some(result) = unusual.own_query_done {
+        own_query::done(core, now, server, result, io);
+        return None;
+    }
+    if let Some(again) = unusual.repeat {
+        repeat(core, now, server, again, io);
+        return None;
+    }
+    Some((server, link.and_then(|client| core.peers.take::<ClientSlot>(client))))
+}
+
+/// A server has answered something: it may be free, or its client may go on.
+#[inline]
+pub(crate) fn replied<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut server: Box<ServerSlot>,
+    mut client: Option<Box<ClientSlot>>,
+    io: &mut I,
+) {
+    if let Some((up, ServerPhase::Linked)) = server.up() {
+        let (quiet, ahead) = (up.is_quiet(), up.pending_segments());
+        if quiet {
+            return release::finish_transaction(core, now, server, client, io);
+        }
+        if let Some(client) = client.as_deref_mut().filter(|client| client.reading.has(Reason::Waits))
+            && ahead <= MAX_PIPELINED_SEGMENTS / 2
+            && (ahead == 0 || !core.pools.get(client.pool).is_wanted())
+        {
+            // It was stopped because the server had too many pending requests.
+            table::resume_waiting(core, client, io);
+        }
+    } else if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_unusable()) {
+        // It has sent something that no request expects.
+        close::drop_connection(core, &server, io);
+        return lost::server_lost(core, now, server, io);
+    }
+    client.into_iter().for_each(|client| core.peers.put_client(client));
+    core.peers.put_server(server);
+}
+
+/// Handles bytes of a server.
+#[inline]
+pub(crate) fn server_bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
+    let mut client = server.link.and_then(|client| core.peers.take::<ClientSlot>(client));
+    let slot = core.pools.get_mut(server.pool);
+    match relay::feed_server(cx!(core, now, io), slot, &mut server, client.as_deref_mut(), bytes) {
+        Ok(outcome) => {
+            if let Some(unusual) = outcome.unusual {
+                let Some(both) = unusual_reply(core, now, server, client, *unusual, io) else { return };
+                (server, client) = both;
+            }
+            replied(core, now, server, client, io);
+        }
+        Err(violation) => {
+            client.into_iter().for_each(|client| core.peers.put_client(client));
+            note_violation(core, &mut server, &violation, io);
+            lost::server_lost(core, now, server, io);
+        }
+    }
+}

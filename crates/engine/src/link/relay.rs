@@ -1,0 +1,238 @@
+//! The relay between a client and its server: passes bytes to their sessions, and counts.
+//!
+//! Works on borrowed slots. `weir-session` parses the bytes, `acquire` and `release` make and end links, and `query` orders
+//! the calls.
+
+use weir_admin::Histogram;
+use weir_base::{Peer, PoolMode, Time};
+use weir_config::Config;
+use weir_session::{Executed, Refusal, StopReason, from_client, from_server};
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::common::{Cx, FollowUp};
+use crate::link::deadlines::{self, Progress};
+use crate::link::statements::Slow;
+use crate::link::wire::Wire;
+use crate::log;
+use crate::pools::PoolSlot;
+use crate::port::{Io, Level};
+use crate::server::slot::ServerSlot;
+
+/// The limit of a client's segments (a simple query, or messages up to a Sync) that its server has pending. What is
+/// sent can't be withdrawn, so other clients may have to wait for it; and it is enough to keep a server busy. A client
+/// that was stopped at the limit continues at half of it.
+pub(crate) const MAX_PIPELINED_SEGMENTS: u32 = 16;
+
+/// Feeds a client's bytes to its session, with its linked server, if any. `base` is their position in the runtime's
+/// input, if they are a part of it.
+#[inline]
+pub(crate) fn feed_client<I: Io>(
+    cx: &mut Cx<'_, I>,
+    slot: &mut PoolSlot,
+    client: &mut ClientSlot,
+    mut server: Option<&mut ServerSlot>,
+    bytes: &[u8],
+    base: Option<usize>,
+) -> from_client::ClientOutcome {
+    let ahead = allowed_ahead(slot, server.as_deref());
+    cx.sessions.statements.enter(cx.now, client.pool, &slot.name, &slot.user);
+    let (peer, link) = (client.peer, client.link.unwrap_or(Peer::NONE));
+    let ClientPhase::Ready(session) = client.phase_mut() else {
+        let stop = StopReason::refuse(Refusal::Broken("a client that is not ready is fed"));
+        return from_client::ClientOutcome { used: 0, stop };
+    };
+    let fed = {
+        let mut wire = Wire::new(cx.io, peer, link, bytes, base);
+        let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, ahead);
+        let up = server.as_mut().and_then(|server| server.up()).map(|(up, _)| up);
+        let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
+        slot.counts.stats.sent += wire.finish();
+        fed
+    };
+    slot.counts.stats.received += fed.used as u64;
+    let mid_message = session.is_mid_message();
+    let counts = std::mem::take(&mut cx.sessions.counts);
+    slot.counts.stats.client_parse_count += counts.client_parses;
+    slot.counts.stats.server_parse_count += counts.server_parses;
+    slot.counts.stats.bind_count += counts.binds;
+    if let Some(name) = counts.name_taken
+        && client.is_first_refusal()
+    {
+        let text = format_args!("prepared statement '{name}' was already prepared");
+        log::log_client(Level::Error, cx.common.config(), client, &slot.name, text, cx.io);
+    }
+    if let Some(database) = counts.needed_alone {
+        cx.common.need_alone(client.pool, database);
+    }
+    if let Some(server) = server {
+        if cx.sessions.statements.is_on() && server.up().is_some_and(|(up, _)| up.is_busy()) {
+            server.clock_mut().statement_sent(cx.now, client.request_at);
+            cx.sessions.statements.sent_to(server.peer);
+        }
+        note_request(cx, slot, server, mid_message);
+    }
+    fed
+}
+
+/// A server may have received a request: notes the time, and sets its timer.
+#[inline]
+fn note_request<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot, mid_message: bool) {
+    let Some((session, _)) = server.up() else { return };
+    let (busy, quiet) = (session.is_busy(), session.is_quiet());
+    if busy {
+        server.clock_mut().request_sent(cx.now);
+    }
+    deadlines::follow(cx, slot, server, mid_message, Progress::default());
+    if quiet && !busy {
+        // Weir has answered everything itself; the server will send nothing.
+        cx.common.follow_up(FollowUp::Release(server.peer));
+    }
+}
+
+/// The limit of a client's pending segments. If another client waits for the server, it is one: so the server is free
+/// at the end of each transaction, whatever else the client has sent.
+#[inline]
+fn allowed_ahead(slot: &PoolSlot, server: Option<&ServerSlot>) -> u32 {
+    let Some(server) = server else { return MAX_PIPELINED_SEGMENTS };
+    if slot.mode() == PoolMode::Session {
+        return u32::MAX;
+    }
+    let wanted = server.marked_for_close || slot.is_wanted();
+    if wanted || (server.clock.holding().query != Time::NEVER && slot.pool.is_unwanted(server.peer)) {
+        1
+    } else {
+        MAX_PIPELINED_SEGMENTS
+    }
+}
+
+/// Feeds a server's bytes to its session, with its linked client, if any.
+///
+/// # Errors
+/// The server can't be trusted any more.
+#[inline]
+pub(crate) fn feed_server<I: Io>(
+    cx: &mut Cx<'_, I>,
+    slot: &mut PoolSlot,
+    server: &mut ServerSlot,
+    mut client: Option<&mut ClientSlot>,
+    bytes: &[u8],
+) -> Result<from_server::ServerOutcome, weir_session::ProtocolViolation> {
+    let (to, from) = (server.link.unwrap_or(Peer::NONE), server.peer);
+    let client_pid = client.as_ref().map_or(0, |client| client.cancel.pid());
+    cx.sessions.statements.enter(cx.now, server.pool, &slot.name, &slot.user);
+    let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
+    let session = client.as_deref_mut().and_then(|client| client.ready());
+    let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
+    let outcome = {
+        let mut wire = Wire::new(cx.io, to, from, bytes, Some(0));
+        let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, MAX_PIPELINED_SEGMENTS);
+        context.client_pid = client_pid;
+        let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);
+        slot.counts.stats.sent += wire.finish();
+        outcome?
+    };
+    if cx.sessions.statements.is_on() {
+        count_statements(cx, slot, server, client);
+    }
+    let progress = Progress { answered: outcome.answered, ended: outcome.committed || outcome.transactions > 0 };
+    deadlines::follow(cx, slot, server, mid_message, progress);
+    if outcome.queries > 0 {
+        count_queries(cx.now, slot, server, &outcome);
+    }
+    if let Some(unusual) = &outcome.unusual {
+        unusual.errors.iter().for_each(|code| slot.counts.tally.errors.count(*code, 1));
+    }
+    Ok(outcome)
+}
+
+/// Counts the statements that were executed, and logs those that took long.
+#[inline(never)]
+fn count_statements<I: Io>(
+    cx: &mut Cx<'_, I>,
+    slot: &PoolSlot,
+    server: &mut ServerSlot,
+    client: Option<&mut ClientSlot>,
+) {
+    let some = cx.sessions.statements.has_executed();
+    let busy = server.up().is_some_and(|(up, _)| up.is_busy());
+    let (run, waited) = server.clock_mut().statements_ended(cx.now, some, busy);
+    if !some {
+        if !busy {
+            cx.sessions.statements.is_idle(server.peer);
+        }
+        return;
+    }
+    let session =
+        client.as_ref().and_then(|client| if let ClientPhase::Ready(it) = &client.phase { Some(it) } else { None });
+    let application = session.map_or("", |session| cx.sessions.application(session));
+    let limit = cx.common.config().log.min_duration_statement.micros();
+    let Cx { common, io, sessions, .. } = cx;
+    sessions.statements.record(server.peer, (run, waited), application, limit, |slow| {
+        let percent = u64::from(common.config().log.statement_sample_percent);
+        if common.random_number() % 100 < percent
+            && let Some(client) = &client
+        {
+            log_slow(common.config(), slot, client, application, slow, *io);
+        }
+    });
+    if !busy {
+        sessions.statements.is_idle(server.peer);
+    }
+}
+
+/// The line about a statement that took long: never a value of it.
+#[cold]
+fn log_slow<I: Io>(
+    config: &Config,
+    slot: &PoolSlot,
+    client: &ClientSlot,
+    application: &str,
+    slow: &Slow<'_>,
+    io: &mut I,
+) {
+    let (run, waited) = (slow.run as f64 / 1000.0, slow.waited as f64 / 1000.0);
+    let Executed { rows, bytes, failed, .. } = slow.executed;
+    let (result, id, statement) = (if failed { "error" } else { "ok" }, slow.id, slow.text);
+    let text = format_args!(
+        "duration: {run:.3} ms  waited: {waited:.3} ms  rows: {rows}  bytes: {bytes}  result: {result}  application: \
+         {application:?}  fingerprint: {id:016x}  statement: {statement}"
+    );
+    log::log_client(Level::Info, config, client, &slot.name, text, io);
+}
+
+fn count_queries(now: Time, slot: &mut PoolSlot, server: &mut ServerSlot, outcome: &from_server::ServerOutcome) {
+    let (queries, transactions) = (u64::from(outcome.queries), u64::from(outcome.transactions));
+    let busy = server.up().is_some_and(|(up, _)| up.is_busy());
+    let oldest_wait = slot.pool.oldest_wait().unwrap_or(Time::NEVER);
+    let took = server.clock_mut().queries_ended(now, outcome.transactions, busy, oldest_wait);
+    let (stats, times) = (&mut slot.counts.stats, slot.counts.tally.times());
+    stats.query_count += queries;
+    stats.xact_count += transactions;
+    if let Some(took) = took.query {
+        stats.query_time += took;
+        count_times(&mut times.query, took, queries);
+    }
+    if let Some(took) = took.transaction {
+        stats.xact_time += took;
+        count_times(&mut times.transaction, took, transactions);
+    }
+}
+
+/// Counts queries that ended together, each with an equal share of the time.
+#[inline]
+fn count_times(times: &mut Histogram, took: u64, ended: u64) {
+    if ended == 1 {
+        times.count(took);
+    } else {
+        times.count_many(took / ended, ended);
+    }
+}
+
+/// What a server's answers show that the client may not do.
+#[inline]
+pub(crate) fn violation(outcome: &from_server::Unusual) -> Option<Refusal> {
+    if outcome.block_in_statement_mode {
+        return Some(Refusal::TransactionInStatementMode);
+    }
+    outcome.copy_violated.then(|| Refusal::Protocol("a request during COPY".into()))
+}

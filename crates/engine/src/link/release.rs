@@ -1,0 +1,303 @@
+//! A server is released: its link ends, it is cleaned, and goes to the next waiter or back to its pool.
+//!
+//! Most of it is inlined: a transaction passes here once, and each call would cost it what a message does.
+
+use weir_base::{OnDirty, Peer, PoolMode, Time};
+use weir_pgwire::Dirty;
+use weir_pool::Release;
+use weir_session::{Clean, Refusal, Server};
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::table;
+use crate::common::{Cx, FollowUp, cx};
+use crate::core::Core;
+use crate::handles::PoolIx;
+use crate::lending::messages;
+use crate::lending::state::LendingRole;
+use crate::link::{acquire, leave};
+use crate::pools::PoolSlot;
+use crate::port::Io;
+use crate::reading::Reason;
+use crate::server::hosts::{Fitness, fitness};
+use crate::server::slot::{Reset, ServerPhase, ServerSlot, ServerState};
+use crate::server::{close, idle};
+use crate::timers::Who;
+
+/// Why a server with an old address or login is closed (PgBouncer's text).
+pub(crate) const RECONFIGURED: &str = "database configuration changed";
+/// Why a server is closed that can't be given to another client.
+const UNCLEAN: &str = "unclean server";
+
+/// A peer may be free at the end of this iteration.
+#[cold]
+pub(crate) fn hand_over_later(core: &mut Core, peer: Option<Peer>) {
+    peer.into_iter().for_each(|peer| core.common.follow_up(FollowUp::HandOver(peer)));
+}
+
+/// Whether a clean server is returned to the owner instead of given to the next client here.
+#[inline]
+pub(crate) fn returns_to_owner(core: &Core, ix: PoolIx, server: Peer) -> bool {
+    let slot = core.pools.get(ix);
+    match &slot.lending {
+        LendingRole::Owner(_) => false,
+        LendingRole::Borrower(borrowing) => {
+            borrowing.borrower.returns(&slot.pool, server) && !core.pause.is_suspended()
+        }
+    }
+}
+
+/// Carries out what a pool has decided about a clean server.
+#[inline(always)]
+pub(crate) fn pass_on<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, answer: Release, io: &mut I) {
+    let ix = server.pool;
+    match answer {
+        Release::Next { client, waited, check } => {
+            acquire::count_wait(core, ix, client, waited);
+            acquire::link_waiter(core, now, client, server, check, io);
+        }
+        Release::Idle => {
+            if core.upgrade.is_giving() {
+                hand_over_later(core, Some(server.peer));
+            }
+            core.peers.put_server(server);
+            idle::report_idle(core, ix, io);
+        }
+        Release::Close(reason) => close::disconnect(core, server, reason.text(), io),
+    }
+}
+
+/// The same for a server that has just come to its pool `ix`, by its handle.
+pub(crate) fn passed_on<I: Io>(core: &mut Core, now: Time, ix: PoolIx, server: Peer, answer: Release, io: &mut I) {
+    if let Some(server) = core.peers.take::<ServerSlot>(server) {
+        pass_on(core, now, server, answer, io);
+    }
+    core.common.follow_up(FollowUp::PollPool(ix));
+}
+
+/// Gives a clean server back to its pool.
+#[inline(always)]
+pub(crate) fn return_to_pool<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+    let (peer, ix) = (server.peer, server.pool);
+    let slot = core.pools.get(ix);
+    let proof = match end_use(slot, &mut server) {
+        Ok(proof) => proof,
+        Err(why) => return close::close_slot(core, now, server, why, io),
+    };
+    if slot.lending.is_borrower() && returns_to_owner(core, ix, peer) {
+        core.peers.put_server(server);
+        return messages::return_server(core, peer, io);
+    }
+    let pool = &mut core.pools.get_mut(ix).pool;
+    let answer =
+        if server.take_unused() { pool.release_unused(peer, proof, now) } else { pool.release(peer, proof, now) };
+    pass_on(core, now, server, answer, io);
+    if core.pools.get(ix).needs_poll() || core.is_watching() {
+        core.common.follow_up(FollowUp::PollPool(ix));
+    }
+}
+
+/// A server without a client: removes what its last one left, or closes it, or gives it to the next waiter.
+#[inline(always)]
+pub(crate) fn clean_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+    let slot = core.pools.get(server.pool);
+    match release_action(cx!(core, now, io), slot, &mut server) {
+        ReleaseAction::Return => return_to_pool(core, now, server, io),
+        ReleaseAction::Close(why) => close::close_slot(core, now, server, why, io),
+        ReleaseAction::Cleaning => core.peers.put_server(server),
+    }
+}
+
+/// A server has answered everything: ends its link if nothing holds it, and gives it to the next waiter. Inlined, as what
+/// it ends in: a transaction passes here once, and each call would cost it what a message does.
+#[inline(always)]
+pub(crate) fn finish_transaction<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut server: Box<ServerSlot>,
+    mut client: Option<Box<ClientSlot>>,
+    io: &mut I,
+) {
+    let slot = core.pools.get(server.pool);
+    let status = link_status(slot, &server, client.as_deref(), core.common.config().server_fast_close);
+    match (status, client.as_deref_mut()) {
+        (LinkStatus::Free, client) => {
+            client.into_iter().for_each(|client| unlink(cx!(core, now, io), slot, client));
+            server.unlinked();
+        }
+        (LinkStatus::Resume, Some(client)) => table::resume_waiting(core, client, io),
+        _ => {}
+    }
+    let peer = client.as_ref().map(|client| client.peer);
+    client.into_iter().for_each(|client| core.peers.put_client(client));
+    if status == LinkStatus::Free {
+        clean_up(core, now, server, io);
+        if core.upgrade.is_giving() {
+            // Behind its server, which it may need at once.
+            hand_over_later(core, peer);
+        }
+        return;
+    }
+    core.peers.put_server(server);
+    if let (LinkStatus::Replaced, Some(client)) = (status, peer) {
+        leave::refuse_handle(core, now, client, Refusal::PoolGone, io);
+    }
+}
+
+/// A server may be free, for any reason.
+pub(crate) fn release<I: Io>(core: &mut Core, now: Time, server: Peer, io: &mut I) {
+    let Some(server) = core.peers.take::<ServerSlot>(server) else { return };
+    let client = server.link.and_then(|client| core.peers.take::<ClientSlot>(client));
+    finish_transaction(core, now, server, client, io);
+}
+
+/// The state of a link after its server's replies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LinkStatus {
+    /// The link is held.
+    Held,
+    /// The client may go on; it was stopped because the server had too many pending requests.
+    Resume,
+    /// The server must be replaced, together with its client (server_fast_close).
+    Replaced,
+    /// The link ends, or there is none: the server is free.
+    Free,
+}
+
+/// Whether a server is free of its client.
+#[inline]
+pub(crate) fn link_status(
+    slot: &PoolSlot,
+    server: &ServerSlot,
+    client: Option<&ClientSlot>,
+    server_fast_close: bool,
+) -> LinkStatus {
+    let ServerState::Up(up, phase) = &server.state else { return LinkStatus::Held };
+    if !matches!(phase, ServerPhase::Linked | ServerPhase::Checking | ServerPhase::SyncingParameters) || !up.is_quiet()
+    {
+        return LinkStatus::Held;
+    }
+    // A late cancel must not hit the next client.
+    let cancelled = server.cancels > 0 && !up.is_unusable();
+    if server.link.is_none() {
+        return if cancelled { LinkStatus::Held } else { LinkStatus::Free };
+    }
+    let Some(client) = client.filter(|_| *phase == ServerPhase::Linked) else { return LinkStatus::Held };
+    let (session_mode, mid_message) = match &client.phase {
+        ClientPhase::Ready(session) => (session.mode() == PoolMode::Session, session.is_mid_message()),
+        _ => (false, false),
+    };
+    if session_mode && client.reading.has(Reason::Waits) {
+        return LinkStatus::Resume;
+    }
+    let outdated = || server.marked_for_close || slot.pool.is_outdated(server.peer);
+    if session_mode && server_fast_close && !mid_message && outdated() {
+        return LinkStatus::Replaced;
+    }
+    if session_mode || mid_message || cancelled { LinkStatus::Held } else { LinkStatus::Free }
+}
+
+/// A client has released its server.
+#[inline]
+pub(crate) fn unlink<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut ClientSlot) {
+    client.unlinked();
+    client.acts(cx.now);
+    // It may have been stopped because the server had too many pending requests.
+    let waited = client.reading.has(Reason::Waits);
+    client.resume(Reason::Waits, cx.io);
+    client.resume(Reason::OtherFull, cx.io);
+    if waited || !client.waiting.is_empty() {
+        cx.common.follow_up(FollowUp::Feed(client.peer));
+    }
+    let idle = slot.config.limits.client_idle_timeout;
+    if !waited && !idle.is_zero() {
+        cx.common.arm(Who::Peer(client.peer), cx.now.deadline(idle), client.armed_mut());
+    }
+}
+
+/// What happens to a server that its client has released.
+pub(crate) enum ReleaseAction {
+    /// It returns to the pool.
+    Return,
+    /// It is closed, for this reason.
+    Close(&'static str),
+    /// A query of Weir cleans it.
+    Cleaning,
+}
+
+/// A server without a client: removes what its last one left, if something has to be.
+#[inline(always)]
+fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) -> ReleaseAction {
+    server.resume(Reason::OtherFull, cx.io);
+    let used = server.take_used();
+    let (marked, peer) = (server.marked_for_close, server.peer);
+    let Some((up, _)) = server.up() else { return ReleaseAction::Close(UNCLEAN) };
+    if marked {
+        return ReleaseAction::Close(RECONFIGURED);
+    }
+    if up.is_unusable() {
+        return ReleaseAction::Close(UNCLEAN);
+    }
+    match cleaning(&slot.config, used, up.dirty()) {
+        Cleaning::None => {
+            up.clear_dirty();
+            ReleaseAction::Return
+        }
+        Cleaning::Close => ReleaseAction::Close(UNCLEAN),
+        // A server that is about to be closed need not be cleaned.
+        Cleaning::Query(..) if slot.pool.is_outdated(peer) => ReleaseAction::Return,
+        Cleaning::Query(query, why) => {
+            acquire::own_query(cx, slot, server, &query, ServerPhase::Resetting(why));
+            ReleaseAction::Cleaning
+        }
+    }
+}
+
+/// Ends a server's use by a client, with the proof that it is clean.
+///
+/// # Errors
+/// Why it must be closed instead.
+#[inline]
+pub(crate) fn end_use(slot: &PoolSlot, server: &mut ServerSlot) -> Result<Clean, &'static str> {
+    server.clock_mut().unlinked();
+    let any = server.connection.attempt().any;
+    let Some((up, phase)) = server.up() else { return Err(UNCLEAN) };
+    if let Fitness::Unfit(why) = fitness(slot.config.session_attrs, any, up.role()) {
+        // It was promoted, or has become a standby.
+        return Err(why);
+    }
+    let proof = up.prove_clean().ok_or(UNCLEAN)?;
+    *phase = ServerPhase::Idle;
+    Ok(proof)
+}
+
+/// How a released server is cleaned.
+enum Cleaning {
+    /// Not at all.
+    None,
+    /// It is closed.
+    Close,
+    /// This query runs on it first.
+    Query(String, Reset),
+}
+
+/// The rule for a server that a client has used, or has left visible session state on (`dirty`):
+///
+/// - `on_dirty = close` closes it if state was left, and after each session of session mode, where command tags do not
+///   show all state.
+/// - Otherwise `server_reset_query` runs after each session of session mode, and, with `server_reset_query_always`, at
+///   each release in the other modes.
+/// - If that does not apply, or is empty, `on_dirty = reset` and `refuse` remove the state, and `keep` leaves it.
+#[inline]
+fn cleaning(pool: &weir_config::Pool, used: bool, dirty: Dirty) -> Cleaning {
+    let session = pool.mode == PoolMode::Session;
+    let always = used && (session || pool.reset_always);
+    let left = !dirty.is_empty() || (session && used);
+    match pool.on_dirty {
+        OnDirty::Close if left => Cleaning::Close,
+        _ if always && !pool.reset_query.is_empty() => Cleaning::Query(pool.reset_query.clone(), Reset::Query),
+        OnDirty::Reset | OnDirty::Refuse if !dirty.is_empty() => {
+            Cleaning::Query(Server::reset_query(dirty), Reset::Left)
+        }
+        _ => Cleaning::None,
+    }
+}

@@ -1,0 +1,64 @@
+//! Clients and servers that have taken too long on a link, or between two.
+
+use weir_base::{Peer, Time};
+use weir_session::Refusal;
+
+use crate::client::slot::ClientSlot;
+use crate::client::table;
+use crate::core::Core;
+use crate::lines;
+use crate::link::{deadlines, leave, lost};
+use crate::port::{Io, Level};
+use crate::server::close;
+use crate::server::slot::{ServerPhase, ServerSlot};
+use crate::timers::Who;
+
+/// Timeouts may have changed: sets the timers of linked servers again.
+pub(crate) fn watch_linked(core: &mut Core) {
+    let linked = core.peers.all::<ServerSlot>().filter(|server| server.phase() == Some(ServerPhase::Linked));
+    let linked: Vec<Peer> = linked.map(|server| server.peer).collect();
+    for peer in linked {
+        if let Some(server) = core.peers.get_mut::<ServerSlot>(peer) {
+            deadlines::watch_server(&mut core.common, core.pools.get(server.pool), server);
+        }
+    }
+}
+
+pub(crate) fn client_due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
+    let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { return };
+    let deadline = table::deadline(core, &client);
+    if deadline > now {
+        core.common.arm(Who::Peer(peer), deadline, client.armed_mut());
+        return core.peers.put_client(client);
+    }
+    if client.link.is_none() {
+        return leave::refuse(core, now, client, Refusal::ClientIdleTimeout, io);
+    }
+    // It has closed its side, and its server has answered for long enough.
+    io.close(peer);
+    leave::client_gone(core, now, client, io);
+}
+
+pub(crate) fn server_due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
+    let Some(mut server) = core.peers.take::<ServerSlot>(peer) else { return };
+    let (deadline, refusal) = deadlines::server_deadline(core.pools.get(server.pool), &server);
+    let client = server.link;
+    if deadline > now {
+        core.common.arm(Who::Peer(peer), deadline, server.armed_mut());
+    }
+    let ours = server.phase() != Some(ServerPhase::Linked);
+    if deadline <= now && ours {
+        // Nothing of a client's was sent: it may get another server.
+        lines::about_server(core, Level::Warning, &server, format_args!("no answer to a query of ours"), io);
+        close::drop_connection(core, &server, io);
+        return lost::server_lost(core, now, server, io);
+    }
+    core.peers.put_server(server);
+    if deadline <= now
+        && let Some(client) = client
+    {
+        // The server is closed with its client, not cancelled (PgBouncer's query_timeout).
+        close::mark_for_close(core, peer);
+        leave::refuse_handle(core, now, client, refusal, io);
+    }
+}

@@ -1,0 +1,152 @@
+//! PAUSE, RESUME, KILL and SUSPEND on this worker.
+
+use weir_admin::CommandError;
+use weir_base::{Peer, Time};
+use weir_session::Refusal;
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::common::cx;
+use crate::conns::ConnTable;
+use crate::core::Core;
+use crate::lending::messages;
+use crate::link::leave;
+use crate::pause::waiting_command::WaitingCommand;
+use crate::pause::{hold, watch};
+use crate::pools::create;
+use crate::port::Io;
+use crate::reading::Reason;
+use crate::server::close;
+use crate::server::slot::ServerSlot;
+use crate::workers::messages::WorkerAnswer;
+use crate::workers::send::answer;
+
+pub(crate) fn halt_pools<I: Io>(core: &mut Core, now: Time, name: Option<&str>, io: &mut I) {
+    for ix in core.pools.named(name) {
+        create::apply_pause(core, now, ix);
+        if !core.pause.is_suspended() && core.pools.get(ix).pool.is_paused() {
+            messages::recall(core, ix, io);
+        }
+    }
+}
+
+/// PAUSE: no server is handed out, and idle ones are closed.
+pub(crate) fn pause_databases<I: Io>(core: &mut Core, now: Time, name: Option<&str>, io: &mut I) {
+    core.pause.pause(name);
+    halt_pools(core, now, name, io);
+}
+
+/// RESUME of one database, or of all.
+///
+/// # Errors
+/// The named database is not paused.
+pub(crate) fn resume_databases<I: Io>(
+    core: &mut Core,
+    now: Time,
+    name: Option<&str>,
+    io: &mut I,
+) -> Result<(), CommandError> {
+    if core.pause.resume(name)? {
+        wake(core, now, io);
+    }
+    halt_pools(core, now, name, io);
+    for watch in core.pause.take_lost(name) {
+        answer(watch.from, watch.id, WorkerAnswer::Failed(CommandError::NotPaused), io);
+    }
+    Ok(())
+}
+
+/// KILL: the clients and servers of a database are disconnected at once, and it stays paused.
+pub(crate) fn kill_databases<I: Io>(core: &mut Core, now: Time, name: Option<&str>, io: &mut I) {
+    let pools = core.pools.named(name);
+    match name {
+        Some(name) => core.pause.kill([name.to_owned()]),
+        None => {
+            let here = pools.iter().map(|ix| core.pools.get(*ix).name.to_string());
+            core.pause.kill(core.common.config().pools.keys().cloned().chain(here));
+        }
+    }
+    halt_pools(core, now, name, io);
+    let clients: Vec<Peer> =
+        core.peers.all::<ClientSlot>().filter(|c| pools.contains(&c.pool)).map(|c| c.peer).collect();
+    clients.into_iter().for_each(|client| leave::refuse_handle(core, now, client, Refusal::DatabaseKilled, io));
+    let servers: Vec<Peer> =
+        core.peers.all::<ServerSlot>().filter(|s| pools.contains(&s.pool)).map(|s| s.peer).collect();
+    servers.into_iter().for_each(|server| close::close(core, now, server, "database removed", io));
+}
+
+/// SUSPEND: reading stops.
+pub(crate) fn suspend<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+    core.pause.suspend();
+    halt_pools(core, now, None, io);
+    let peers: Vec<Peer> =
+        core.peers.all::<ClientSlot>().map(|c| c.peer).chain(core.peers.all::<ServerSlot>().map(|s| s.peer)).collect();
+    peers.iter().for_each(|peer| hold::hold(core, *peer, io));
+    let full = peers.into_iter().filter(|peer| is_full(&core.peers, *peer));
+    core.pause.flush(cx!(core, now, io), full);
+}
+
+/// A SUSPEND has ended: all peers are read again, and deferred deadlines are handled now.
+pub(crate) fn wake<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+    let clients: Vec<Peer> =
+        core.peers.all::<ClientSlot>().filter(|c| c.reading.has(Reason::Suspended)).map(|c| c.peer).collect();
+    for client in clients {
+        core.peers.get_mut::<ClientSlot>(client).into_iter().for_each(|client| client.resume(Reason::Suspended, io));
+    }
+    let servers: Vec<Peer> =
+        core.peers.all::<ServerSlot>().filter(|s| s.reading.has(Reason::Suspended)).map(|s| s.peer).collect();
+    for peer in servers {
+        let Some(server) = core.peers.get_mut::<ServerSlot>(peer) else { continue };
+        server.resume(Reason::Suspended, io);
+        server.clock_mut().excuse(now);
+    }
+    core.pause.wake(cx!(core, now, io));
+}
+
+/// An input during a SUSPEND has been handled: the sockets that the SUSPEND waits for may be flushed.
+pub(crate) fn check_flushed<I: Io>(core: &mut Core, io: &mut I) {
+    let peers = &core.peers;
+    if core.pause.are_flushed(|peer| is_full(peers, peer)) {
+        watch::check_watches(core, io);
+    }
+}
+
+/// Closes connections that were not flushed within suspend_timeout.
+pub(crate) fn flush_due<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+    let cx = cx!(core, now, io);
+    let Some(late) = core.pause.flush_due(cx) else { return };
+    for peer in late {
+        if !is_full(&core.peers, peer) {
+            continue;
+        }
+        let client = match core.peers.get_mut::<ServerSlot>(peer) {
+            Some(server) => server.link,
+            None => Some(peer),
+        };
+        client.into_iter().for_each(|client| leave::refuse_handle(core, now, client, Refusal::SuspendTimeout, io));
+        close::close(core, now, peer, "suspend_timeout", io);
+    }
+    watch::check_watches(core, io);
+}
+
+/// A command waits for a condition, which may hold already.
+pub(crate) fn watch<I: Io>(core: &mut Core, command: WaitingCommand, io: &mut I) {
+    core.pause.watch(command);
+    watch::check_watches(core, io);
+}
+
+/// The clients that wait for servers when a shutdown begins get an error.
+pub(crate) fn dismiss_waiting<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+    core.shutdown.dismissed();
+    let waiting: Vec<Peer> =
+        core.peers.all::<ClientSlot>().filter(|c| c.state() == "waiting").map(|c| c.peer).collect();
+    waiting.into_iter().for_each(|peer| leave::refuse_handle(core, now, peer, Refusal::ServersShuttingDown, io));
+    watch::check_drained(core, io);
+}
+
+/// Whether a peer's socket has a backlog.
+fn is_full(peers: &ConnTable, peer: Peer) -> bool {
+    match peers.get::<ClientSlot>(peer) {
+        Some(client) => client.reading.has(Reason::OwnFull) && !matches!(client.phase, ClientPhase::Console(_)),
+        None => peers.get::<ServerSlot>(peer).is_some_and(|server| server.reading.has(Reason::OwnFull)),
+    }
+}

@@ -1,0 +1,27 @@
+//! A peer is not read from until RESUME.
+
+use weir_base::Peer;
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::core::Core;
+use crate::port::Io;
+use crate::reading::Reason;
+use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
+
+/// Pauses a peer until RESUME, except for consoles and logins of ours at servers.
+pub(crate) fn hold<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
+    if let Some(client) = core.peers.get_mut::<ClientSlot>(peer) {
+        let exempt = matches!(
+            client.phase,
+            ClientPhase::Console(_) | ClientPhase::Moving(_) | ClientPhase::Canceller | ClientPhase::Gone
+        );
+        if !exempt {
+            client.pause(Reason::Suspended, io);
+        }
+    } else if let Some(server) = core.peers.get_mut::<ServerSlot>(peer)
+        && matches!(server.state, ServerState::Up(..))
+        && !matches!(server.phase(), Some(ServerPhase::Lending { .. } | ServerPhase::Returning | ServerPhase::Leaving))
+    {
+        server.pause(Reason::Suspended, io);
+    }
+}

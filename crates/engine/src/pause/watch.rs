@@ -1,0 +1,48 @@
+//! Something may have become idle: commands and shutdowns that wait for it.
+
+use weir_base::WorkerId;
+
+use crate::admin::report::is_outdated;
+use crate::client::slot::ClientSlot;
+use crate::core::Core;
+use crate::pause::waiting_command::{Condition, WaitingCommand};
+use crate::port::Io;
+use crate::workers::messages::{Drain, Message, Payload, WorkerAnswer};
+use crate::workers::send::answer;
+
+/// If this worker has nothing left that a shutdown waits for: informs worker 0.
+pub(crate) fn check_drained<I: Io>(core: &mut Core, io: &mut I) {
+    let done = match core.shutdown.draining() {
+        Some(Drain::Clients) => !core.peers.all::<ClientSlot>().any(|c| c.is_waited_for()),
+        Some(Drain::Servers) if core.shutdown.is_dismissing() => return,
+        Some(Drain::Servers) => core.pools.iter().all(|slot| slot.pool.is_quiescent()),
+        None => return,
+    };
+    if done && let Some(drain) = core.shutdown.finished_here() {
+        io.post(WorkerId(0), Message(Payload::Drained(drain)), None);
+    }
+}
+
+/// Something may have become idle: answers the commands that wait for it, and ends a shutdown that waits for
+/// nothing more.
+pub(crate) fn check_watches<I: Io>(core: &mut Core, io: &mut I) {
+    if core.pause.is_watched() {
+        let (peers, pools) = (&core.peers, &core.pools);
+        let over = core.pause.take_finished(|halt, watch| {
+            let mut named = pools.named(watch.name.as_deref()).into_iter().map(|ix| &pools.get(ix).pool);
+            match watch.until {
+                Condition::Quiet => named.all(|pool| pool.is_quiescent()),
+                Condition::Flushed => !halt.is_flushing(),
+                // Only its pool knows what is lent.
+                Condition::Closed => !named.any(|pool| {
+                    let outdated = |server| pool.is_outdated(server) || is_outdated(peers, pools, server);
+                    pool.servers().any(|(server, ..)| outdated(server))
+                }),
+            }
+        });
+        for WaitingCommand { from, id, .. } in over {
+            answer(from, id, WorkerAnswer::Done, io);
+        }
+    }
+    check_drained(core, io);
+}

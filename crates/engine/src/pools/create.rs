@@ -1,0 +1,110 @@
+//! Pools of this worker: made when first needed, and counted clients in.
+//!
+//! Each configured pool and user on the server has one owner among the workers; the others borrow from it.
+
+use std::sync::Arc;
+
+use weir_admin::ServiceState;
+use weir_base::{Time, WorkerId};
+use weir_config::FileFormat;
+use weir_pool::Pool;
+
+use crate::client::slot::ClientSlot;
+use crate::common::FollowUp;
+use crate::core::Core;
+use crate::handles::PoolIx;
+use crate::lending::state::LendingRole;
+use crate::pools::PoolSlot;
+use crate::workers::messages::Drain;
+use crate::workers::quota::servers::PoolQuota;
+
+/// The worker that owns a pool.
+pub(crate) fn owner_of(core: &Core, name: &str, user: &str) -> WorkerId {
+    WorkerId((pool_hash(name, user) % u64::from(core.common.workers())) as u16)
+}
+
+/// Whether a configured pool has servers of this user's.
+pub(crate) fn fits(core: &Core, pool: &weir_config::Pool, user: &str) -> bool {
+    core.common.config().asks_as(user) || pool.user.as_deref().is_none_or(|forced| forced == user)
+}
+
+/// Pauses or resumes a pool to match the operator's commands.
+pub(crate) fn apply_pause(core: &mut Core, now: Time, ix: PoolIx) {
+    let draining = core.shutdown.draining() == Some(Drain::Servers);
+    let pool = &mut core.pools.get_mut(ix);
+    match core.pause.of_pool(&pool.name, draining) {
+        ServiceState::Paused => pool.pool.pause(),
+        ServiceState::Suspended => pool.pool.suspend(),
+        ServiceState::Active => pool.pool.resume(now),
+    }
+    core.common.follow_up(FollowUp::PollPool(ix));
+}
+
+/// The pool of a configured pool and a user; created when first needed.
+pub(crate) fn pool_of(core: &mut Core, name: &str, config: &Arc<weir_config::Pool>, user: &str, now: Time) -> PoolIx {
+    let key: (Arc<str>, Arc<str>) = (name.into(), user.into());
+    if let Some(ix) = core.pools.find(&key.0, &key.1) {
+        return ix;
+    }
+    let config = &core.common.config().pool_of_user(config, user);
+    let lending = LendingRole::new(owner_of(core, name, user), core.common.worker());
+    let limited = core.common.config().is_limited(name, user) && !lending.is_borrower();
+    let mut pool = Pool::new(lending.settings(core.common.config(), config), core.common.random_number(), now);
+    pool.set_elsewhere(core.upgrade.held.of(&key));
+    let accepted = core.sessions.interner.pool(name, user, config.limits.pool_share());
+    let slot = PoolSlot::new(key, config.clone(), pool, accepted, PoolQuota::new(limited), lending, now);
+    let ix = core.pools.insert(slot);
+    apply_pause(core, now, ix);
+    ix
+}
+
+/// Creates the pools with a fixed user at the start, so that `min_size` holds without clients.
+pub(crate) fn create_forced(core: &mut Core, now: Time) {
+    for (name, pool) in core.common.config().clone().pools.iter() {
+        if let Some(user) = &pool.user
+            && pool.limits.min_size > 0
+            && owner_of(core, name, user) == core.common.worker()
+        {
+            let ix = pool_of(core, name, pool, user, now);
+            core.pools.get_mut(ix).pool.set_demand(true);
+            core.common.follow_up(FollowUp::PollPool(ix));
+        }
+    }
+}
+
+/// A client of the pool was added (`1`) or removed (`-1`).
+pub(crate) fn count_client(core: &mut Core, ix: PoolIx, change: i32) {
+    let slot = core.pools.get_mut(ix);
+    slot.clients = slot.clients.wrapping_add_signed(change);
+    let elsewhere = matches!(&slot.lending, LendingRole::Owner(lender) if lender.has_clients());
+    slot.pool.set_demand(slot.clients > 0 || elsewhere || slot.config.user.is_some());
+    core.common.follow_up(FollowUp::PollPool(ix));
+}
+
+/// Moves a client to the new pool, if the configuration has replaced its pool (another user).
+pub(crate) fn move_to_successor(core: &mut Core, now: Time, client: &mut ClientSlot) {
+    let name = core.pools.get(client.pool).name.clone();
+    let Some(config) = core.common.config().pool(&name) else { return };
+    let user = config.user.clone().unwrap_or_else(|| client.user.to_string());
+    count_client(core, client.pool, -1);
+    client.joined(pool_of(core, &name, &config, &user, now));
+    count_client(core, client.pool, 1);
+}
+
+/// A server was lost, or could not be reached: with a `weir.toml` its pool tries until it is back, even if no client waits,
+/// so that its health is known. With a `pgbouncer.ini` only clients and min_pool_size open servers, as in PgBouncer.
+pub(crate) fn keep_trying(core: &mut Core, now: Time, ix: PoolIx) {
+    let slot = core.pools.get_mut(ix);
+    if core.common.config().format == FileFormat::Toml && slot.pool.is_empty() && !slot.lending.is_borrower() {
+        slot.pool.keep_trying(now);
+    }
+}
+
+/// A pool's names as a number, from which its owner follows: 32 bits.
+pub(crate) fn pool_hash(name: &str, user: &str) -> u64 {
+    // FNV-1a: the same on every worker, and in every run of a seed. The last letters reach only its lower half, so that is
+    // spread over the upper one: or all users whose names differ at the end would share a worker.
+    let bytes = name.bytes().chain([0]).chain(user.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+}

@@ -1,0 +1,386 @@
+//! The pools of this worker, and their adjustment to a new configuration.
+//!
+//! - `create`: made when first needed. `poll`: asked what they want. `adopt`: a new configuration. `reconnect`: their servers are
+//!   replaced. `refuse`: why a client gets no server.
+//!
+//! Owns the table of pools of this worker: one for each pair of a configured pool and a user on the server. Must not
+//! know the inside of sessions.
+
+pub(crate) mod adopt;
+pub(crate) mod create;
+pub(crate) mod poll;
+pub(crate) mod reconnect;
+pub(crate) mod refuse;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_base::{Peer, PoolMode, Span, Time};
+use weir_config::{Config, FileFormat};
+use weir_pool::lending::borrower_settings;
+use weir_pool::{Pool, ServerState, Settings};
+use weir_session::{Clean, ParamTable, PoolStatements};
+
+use crate::admin::pool_counts::PoolCounts;
+use crate::cancel::state::PoolCancels;
+use crate::client_login::reported::Welcome;
+use crate::client_login::welcome::LastWelcome;
+use crate::handles::PoolIx;
+use crate::lending::state::LendingRole;
+use crate::server::credentials::KnownCredentials;
+use crate::server::failures::LoginFailures;
+use crate::server::hosts::Hosts;
+use crate::server::login_throttle::PoolLogin;
+use crate::workers::quota::PoolId;
+use crate::workers::quota::servers::PoolQuota;
+
+/// How long the login messages of a pool are sent to clients without asking a server again.
+const CONFIRMED_FOR: Span = Span::from_secs(1);
+
+/// The pools of a worker.
+#[derive(Default)]
+pub(crate) struct Pools {
+    /// The slots of dropped pools are reused.
+    slots: Vec<Option<Box<PoolSlot>>>,
+    free: Vec<PoolIx>,
+    by_name: HashMap<(Arc<str>, Arc<str>), PoolIx>,
+}
+
+/// One pool and the state that its sessions share.
+pub(crate) struct PoolSlot {
+    /// The name that clients give as their database.
+    pub(crate) name: Arc<str>,
+    /// The user on the server.
+    pub(crate) user: Arc<str>,
+    pub(crate) config: Arc<weir_config::Pool>,
+    pub(crate) pool: Pool<Clean>,
+    /// Its earliest timer.
+    pub(crate) armed: Time,
+    /// Its counters.
+    pub(crate) counts: PoolCounts,
+    /// The login messages for clients, from a server's reported parameters.
+    pub(crate) welcome: Option<Welcome>,
+    /// When they were last known to be those of a server.
+    confirmed_at: Time,
+    /// The login messages that the last client received.
+    pub(crate) last_welcome: Option<Box<LastWelcome>>,
+    /// The statements that its servers have accepted.
+    pub(crate) accepted: PoolStatements,
+    /// Its credentials for its servers, besides the configuration.
+    pub(crate) credentials: KnownCredentials,
+    /// The state of its hosts.
+    pub(crate) hosts: Hosts,
+    /// Its failed logins.
+    pub(crate) failures: LoginFailures,
+    /// Its logged-in clients.
+    pub(crate) clients: u32,
+    /// Its auth_queries.
+    pub(crate) lookups: u32,
+    pub(crate) cancels: PoolCancels,
+    /// It is no longer in the configuration, or was unused for long.
+    pub(crate) removed: bool,
+    /// Since when it is unused, and since when it has no servers either; never if that does not hold.
+    pub(crate) idle_since: Time,
+    pub(crate) empty_since: Time,
+    /// The throttle's state of its login.
+    pub(crate) login: PoolLogin,
+    /// Its requests for servers, if they are limited.
+    pub(crate) quota: PoolQuota,
+    /// This worker's role for it.
+    pub(crate) lending: LendingRole,
+}
+
+impl Pools {
+    #[inline]
+    pub(crate) fn get(&self, ix: PoolIx) -> &PoolSlot {
+        self.slots[ix as usize].as_deref().expect("an index in use names a pool")
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, ix: PoolIx) -> &mut PoolSlot {
+        self.slots[ix as usize].as_deref_mut().expect("an index in use names a pool")
+    }
+
+    /// The pool of an index that may have been dropped; the slot may be another pool's now.
+    pub(crate) fn find_mut(&mut self, ix: PoolIx) -> Option<&mut PoolSlot> {
+        self.slots.get_mut(ix as usize)?.as_deref_mut()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PoolSlot> {
+        self.slots.iter().filter_map(Option::as_deref)
+    }
+
+    pub(crate) fn indices(&self) -> Vec<PoolIx> {
+        (0..self.slots.len() as PoolIx).filter(|ix| self.slots[*ix as usize].is_some()).collect()
+    }
+
+    /// The pool of a database and a user.
+    pub(crate) fn find(&self, database: &Arc<str>, user: &Arc<str>) -> Option<PoolIx> {
+        self.by_name.get(&(database.clone(), user.clone())).copied()
+    }
+
+    pub(crate) fn insert(&mut self, slot: PoolSlot) -> PoolIx {
+        let key = (slot.name.clone(), slot.user.clone());
+        let ix = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as PoolIx
+        });
+        self.slots[ix as usize] = Some(Box::new(slot));
+        self.by_name.insert(key, ix);
+        ix
+    }
+
+    /// Removes the pool's name; the pool is dropped when its last users have gone.
+    pub(crate) fn remove(&mut self, ix: PoolIx) {
+        let slot = self.get_mut(ix);
+        slot.removed = true;
+        slot.pool.close_idle();
+        slot.pool.shut_down();
+        let key = (slot.name.clone(), slot.user.clone());
+        self.by_name.remove(&key);
+    }
+
+    pub(crate) fn free(&mut self, ix: PoolIx) {
+        self.slots[ix as usize] = None;
+        self.free.push(ix);
+    }
+
+    /// The pools that a command's argument selects.
+    pub(crate) fn named(&self, name: Option<&str>) -> Vec<PoolIx> {
+        let fits = |ix: &PoolIx| name.is_none_or(|n| &*self.get(*ix).name == n);
+        self.indices().into_iter().filter(fits).collect()
+    }
+}
+
+impl LendingRole {
+    /// The limits of a configured pool, as they apply to this worker's pool.
+    pub(crate) fn settings(&self, config: &Config, pool: &weir_config::Pool) -> Settings {
+        let settings = settings(pool, wait_limit(config, pool).0);
+        if self.is_borrower() { borrower_settings(settings) } else { settings }
+    }
+}
+
+/// How long a client may wait for a server, and whether query_timeout sets that: with a `pgbouncer.ini` it covers
+/// waits, too, as in PgBouncer.
+pub(crate) fn wait_limit(config: &Config, pool: &weir_config::Pool) -> (Span, bool) {
+    let (wait, query) = (pool.limits.query_wait_timeout, config.limits.query_timeout);
+    let covered = config.format == FileFormat::Ini && !query.is_zero() && (wait.is_zero() || query < wait);
+    (if covered { query } else { wait }, covered)
+}
+
+/// The limits of a configured pool, as its `weir-pool` settings.
+fn settings(pool: &weir_config::Pool, query_wait_timeout: Span) -> Settings {
+    let limits = &pool.limits;
+    Settings {
+        size: limits.size,
+        min_size: limits.min_size,
+        // A reserve_timeout of zero turns the reserve off.
+        reserve_size: if limits.reserve_timeout.is_zero() { 0 } else { limits.reserve_size },
+        reserve_timeout: limits.reserve_timeout,
+        query_wait_timeout,
+        query_wait_notify: limits.query_wait_notify,
+        server_lifetime: limits.server_lifetime,
+        server_idle_timeout: limits.server_idle_timeout,
+        server_connect_timeout: limits.server_connect_timeout,
+        server_login_retry: limits.server_login_retry,
+        server_check_delay: limits.server_check_delay,
+        checks: pool.check_query.is_some(),
+        round_robin: limits.server_round_robin,
+        connects_per_second: limits.connects_per_second,
+        max_waiting: 0,
+    }
+}
+
+/// Applies a pool's new configuration; returns whether lent servers may have to be closed.
+pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config::Pool>, now: Time) -> bool {
+    let old = &slot.config;
+    let elsewhere = old.targets != config.targets
+        || old.database != config.database
+        || old.user != config.user
+        || old.password != config.password
+        || old.session_attrs != config.session_attrs
+        || old.connect_query != config.connect_query
+        || old.startup != config.startup
+        || old.require_auth != config.require_auth;
+    let most = |pool| {
+        let settings = settings(pool, Span::ZERO);
+        settings.most(settings.reserve_size)
+    };
+    let fewer = most(&config) < most(old);
+    let settings = slot.lending.settings(all, &config);
+    if slot.pool.settings() != &settings {
+        slot.pool.resize(settings, now);
+    }
+    if elsewhere {
+        slot.welcome = None;
+        slot.accepted.forget_accepted();
+        slot.credentials.keep_hashed(None);
+        slot.login_anew(now);
+    }
+    // Other parameters may be ignored now.
+    slot.last_welcome = None;
+    slot.accepted.set_limit(config.limits.pool_share());
+    slot.config = config;
+    fewer || elsewhere
+}
+
+impl PoolSlot {
+    /// Whether a client, or an operator, waits for one of its servers, here or, as far as is known, at another worker.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.pool.oldest_wait().is_some() || self.pool.is_paused() || self.lending.is_wanted_elsewhere()
+    }
+
+    /// Its id for other workers.
+    pub(crate) fn id(&self) -> PoolId {
+        PoolId { database: self.name.clone(), user: self.user.clone() }
+    }
+
+    /// A new pool.
+    pub(crate) fn new(
+        (name, user): (Arc<str>, Arc<str>),
+        config: Arc<weir_config::Pool>,
+        pool: Pool<Clean>,
+        accepted: PoolStatements,
+        quota: PoolQuota,
+        lending: LendingRole,
+        now: Time,
+    ) -> PoolSlot {
+        PoolSlot {
+            name,
+            user,
+            config,
+            pool,
+            armed: Time::NEVER,
+            counts: PoolCounts::new(now),
+            welcome: None,
+            confirmed_at: Time::from_micros(0),
+            last_welcome: None,
+            accepted,
+            credentials: KnownCredentials::default(),
+            hosts: Hosts::default(),
+            failures: LoginFailures::default(),
+            clients: 0,
+            lookups: 0,
+            cancels: PoolCancels::default(),
+            removed: false,
+            idle_since: Time::NEVER,
+            empty_since: Time::NEVER,
+            login: PoolLogin::default(),
+            quota,
+            lending,
+        }
+    }
+
+    /// Whether the pool may need work now that a server was released or linked. A pool that has clients, and nothing to
+    /// do with other workers or limits, needs work only at its own deadline.
+    #[inline(always)]
+    pub(crate) fn needs_poll(&self) -> bool {
+        let alone = matches!(&self.lending, LendingRole::Owner(lender) if !lender.lends());
+        let plain = alone && !self.removed && !self.quota.is_limited() && self.clients > 0 && self.login.is_idle();
+        !plain || self.pool.next_deadline() < self.armed
+    }
+
+    /// Whether no server is left that the login messages for clients are from, so that a client waits for a new one, as the first
+    /// client of a pool does. Where no login succeeds, or the pool is paused, clients still log in with the last ones.
+    pub(crate) fn is_welcome_stale(&self) -> bool {
+        let is_present = |(server, state, _): (Peer, ServerState, Time)| {
+            matches!(state, ServerState::Linked(_) | ServerState::Idle { .. }) && !self.pool.is_outdated(server)
+        };
+        let waits = self.failures.last().is_none() && !self.pool.is_paused() && !self.lending.is_borrower();
+        waits && !self.pool.servers().any(is_present)
+    }
+
+    /// An auth_query runs in it, or waits.
+    pub(crate) fn auth_query_begins(&mut self) {
+        self.lookups += 1;
+    }
+
+    /// An auth_query has ended.
+    pub(crate) fn auth_query_ends(&mut self) {
+        self.lookups -= 1;
+    }
+
+    /// The login messages for clients, as a server has reported them.
+    pub(crate) fn set_welcome(&mut self, welcome: Option<Welcome>) {
+        self.welcome = welcome;
+    }
+
+    /// The record of its earliest timer, for [`Common::arm`](crate::common::Common::arm).
+    pub(crate) fn armed_mut(&mut self) -> &mut Time {
+        &mut self.armed
+    }
+
+    /// The login messages are those of a server now.
+    pub(crate) fn welcome_confirmed(&mut self, now: Time) {
+        self.confirmed_at = now;
+    }
+
+    /// Whether they are old enough to ask a free server again.
+    pub(crate) fn may_confirm_welcome(&self, now: Time) -> bool {
+        self.welcome.is_some() && now.since(self.confirmed_at) >= CONFIRMED_FOR
+    }
+
+    /// A server reports a value that no client has set: it is what new clients get, and where it follows clients, servers on which
+    /// a client has set it do not report it, and are replaced.
+    pub(crate) fn default_changed(&mut self, table: &ParamTable, name: &str, value: &str, now: Time) {
+        let Some(welcome) = self.welcome.as_mut().filter(|welcome| welcome.has_other(name, value)) else { return };
+        *welcome = welcome.with(table, name, value);
+        if table.is_tracked(name) {
+            self.pool.reconnect(now);
+        }
+    }
+
+    /// The address, the login or the encryption of its servers has changed: they are replaced as they are released, earlier
+    /// failures are forgotten, and the next login does not wait for `server_login_retry`.
+    pub(crate) fn login_anew(&mut self, now: Time) {
+        self.retry_login();
+        self.pool.reconnect(now);
+    }
+
+    /// The secret that is listed for its user has changed: a login that failed is tried again with the new one. Servers that
+    /// are logged in stay.
+    pub(crate) fn secret_changed(&mut self) {
+        if self.failures.last().is_some() {
+            self.retry_login();
+        }
+    }
+
+    fn retry_login(&mut self) {
+        self.hosts = Hosts::default();
+        self.failures.forget();
+        self.pool.retry_now();
+    }
+
+    /// One of its servers has logged in.
+    pub(crate) fn login_succeeded(&mut self) {
+        self.failures.succeed();
+        self.hosts.succeeded();
+    }
+
+    #[inline]
+    pub(crate) fn mode(&self) -> PoolMode {
+        self.config.mode
+    }
+
+    /// Whether it is unused.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.clients == 0 && self.lookups == 0 && self.lending.is_unused() && self.cancels.is_empty()
+    }
+
+    /// Whether it is empty, so that it can be dropped.
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.is_idle() && self.lending.is_vacant() && self.pool.is_empty() && self.quota.is_empty()
+    }
+
+    /// Asserts its invariants.
+    pub(crate) fn check(&self) {
+        self.quota.check(self.pool.len(), &self.name);
+    }
+
+    /// Whether its user is the one that clients of the database have on the server. It is not if an auth_query runs as
+    /// another user than the one that the database forces on its clients.
+    pub(crate) fn is_own(&self) -> bool {
+        self.config.user.as_deref().is_none_or(|user| user == &*self.user)
+    }
+}

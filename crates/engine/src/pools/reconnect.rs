@@ -1,0 +1,55 @@
+//! RECONNECT, and databases that must be free of other connections: servers are replaced.
+
+use std::sync::Arc;
+
+use weir_base::{PoolMode, Target, Time};
+
+use crate::common::{FollowUp, cx};
+use crate::core::Core;
+use crate::handles::PoolIx;
+use crate::lending::messages;
+use crate::port::Io;
+use crate::server::slot::ServerSlot;
+use crate::workers::messages::Payload;
+
+/// Servers of a pool were marked for close. With `server_fast_close`, those that sessions hold are checked now.
+pub(crate) fn recheck_linked(core: &mut Core, ix: PoolIx) {
+    if core.common.config().server_fast_close && core.pools.get(ix).mode() == PoolMode::Session {
+        let linked = core.peers.all::<ServerSlot>().filter(|server| server.pool == ix && server.link.is_some());
+        linked.for_each(|server| core.common.follow_up(FollowUp::Release(server.peer)));
+    }
+}
+
+pub(crate) fn pool<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
+    messages::recall(core, ix, io);
+    core.pools.get_mut(ix).pool.reconnect(now);
+    core.common.follow_up(FollowUp::PollPool(ix));
+    recheck_linked(core, ix);
+}
+
+/// RECONNECT of the pools that `name` selects.
+pub(crate) fn named<I: Io>(core: &mut Core, now: Time, name: Option<&str>, io: &mut I) {
+    for ix in core.pools.named(name) {
+        pool(core, now, ix, io);
+    }
+}
+
+/// Closes what is idle of the pools whose connections go to this database, as RECONNECT does, and the rest when it is released.
+pub(crate) fn free_database<I: Io>(core: &mut Core, now: Time, server: &Target, database: &str, io: &mut I) {
+    for ix in core.pools.indices() {
+        let config = &core.pools.get(ix).config;
+        if config.database == database && config.targets.contains(server) {
+            pool(core, now, ix, io);
+        }
+    }
+}
+
+/// Clients are about to drop, rename or copy databases, which PostgreSQL refuses while others are connected. It waits five
+/// seconds for connections that are being closed.
+pub(crate) fn free_databases<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+    while let Some((ix, database)) = core.common.next_needed_alone() {
+        let (server, database) = (core.pools.get(ix).config.target().clone(), Arc::<str>::from(database));
+        cx!(core, now, io).post_to_others(|| Payload::FreeDatabase(server.clone(), database.clone()));
+        free_database(core, now, &server, &database, io);
+    }
+}

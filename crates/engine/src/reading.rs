@@ -1,0 +1,68 @@
+//! Why a client or a server is not read from: one set of reasons for both.
+
+/// A reason not to read from a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reason {
+    /// It waits: a client for a server, a query of Weir, a helper.
+    Waits = 1,
+    /// The socket at the other end of its link is full.
+    OtherFull = 2,
+    /// Its own socket is full. A client does not read its replies then, so it may not request more; a server is read on.
+    OwnFull = 4,
+    /// Everything is suspended.
+    Suspended = 8,
+}
+
+/// See the head of the file. Reading continues when no reason is left that stops it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reading {
+    reasons: u8,
+    /// The reasons that stop it.
+    stopping: u8,
+}
+
+impl Reading {
+    /// Of a client: every reason stops it.
+    pub(crate) fn of_client() -> Reading {
+        Reading { reasons: 0, stopping: u8::MAX }
+    }
+
+    /// Of a server.
+    pub(crate) fn of_server() -> Reading {
+        Reading { reasons: 0, stopping: !(Reason::OwnFull as u8) }
+    }
+
+    /// Whether there is this reason.
+    #[inline]
+    pub(crate) fn has(self, reason: Reason) -> bool {
+        self.reasons & reason as u8 != 0
+    }
+
+    /// Whether there is any.
+    #[inline]
+    pub(crate) fn has_any(self) -> bool {
+        self.reasons != 0
+    }
+
+    /// Whether it is stopped.
+    #[inline]
+    pub(crate) fn is_paused(self) -> bool {
+        self.reasons & self.stopping != 0
+    }
+
+    /// Adds a reason. Returns whether that is a change.
+    #[inline]
+    pub(crate) fn add(&mut self, reason: Reason) -> bool {
+        let before = self.reasons;
+        self.reasons |= reason as u8;
+        self.reasons != before
+    }
+
+    /// Removes a reason. Returns whether that is a change.
+    #[inline]
+    pub(crate) fn remove(&mut self, reason: Reason) -> bool {
+        let before = self.reasons;
+        self.reasons &= !(reason as u8);
+        self.reasons != before
+    }
+}

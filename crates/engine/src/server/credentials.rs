@@ -1,0 +1,51 @@
+//! The credentials of a pool for its servers, besides its configuration.
+
+use weir_auth::Secret;
+use weir_session::login::LearnedCredentials;
+
+use crate::server::connection::SaltedKey;
+
+/// Secrets of a pool's user. Never printed.
+#[derive(Default)]
+pub(crate) struct KnownCredentials {
+    /// Credentials from clients' logins.
+    captured: LearnedCredentials,
+    /// The secret of the user from an auth_query.
+    looked_up: Option<Secret>,
+    /// The last hashed password: input and result.
+    hashed: Option<(SaltedKey, [u8; 32])>,
+}
+
+impl KnownCredentials {
+    /// Takes over credentials from a client's login. The newest are the best: a changed password replaces the old.
+    pub(crate) fn capture(&mut self, captured: &LearnedCredentials, looked_up: &Option<Secret>) {
+        self.captured.password = captured.password.clone().or(self.captured.password.take());
+        self.captured.keys = captured.keys.clone().or(self.captured.keys.take());
+        self.looked_up.clone_from(looked_up);
+    }
+
+    /// What another process knew.
+    pub(crate) fn inherit(&mut self, captured: LearnedCredentials, looked_up: Option<Secret>) {
+        self.capture(&captured, &looked_up);
+    }
+
+    /// What clients' logins have taught us.
+    pub(crate) fn captured(&self) -> &LearnedCredentials {
+        &self.captured
+    }
+
+    /// The secret of the user from an auth_query.
+    pub(crate) fn looked_up(&self) -> Option<&Secret> {
+        self.looked_up.as_ref()
+    }
+
+    /// The last hashed password: input and result.
+    pub(crate) fn hashed(&self) -> Option<&(SaltedKey, [u8; 32])> {
+        self.hashed.as_ref()
+    }
+
+    /// Keeps the result of a hash.
+    pub(crate) fn keep_hashed(&mut self, hashed: Option<(SaltedKey, [u8; 32])>) {
+        self.hashed = hashed;
+    }
+}

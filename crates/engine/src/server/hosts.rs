@@ -1,0 +1,222 @@
+//! The hosts of a pool, tried one after the other until one is fit.
+//!
+//! Owns the target of the next connect, with or without encryption, the errors of the attempts since the last success,
+//! and what a server must report to be fit (`target_session_attrs`). Must not know when a server is wanted.
+//!
+//! A *round* tries each host once; `prefer-standby` makes it two, of which the second accepts any. Only a round that
+//! failed as a whole is a failure for the pool, which then waits before the next.
+
+use weir_base::Target;
+use weir_config::{Balance, Encryption, Pool, SessionAttrs, SslMode};
+use weir_pool::ConnectFailure;
+use weir_session::{Role, ServerError};
+
+use crate::server::login_failure::LoginFailureKind;
+
+/// Where a pool's next connect goes, and how its last ones went.
+#[derive(Default)]
+pub(crate) struct Hosts {
+    /// The index of the next host.
+    next: usize,
+    /// A second attempt at the last host, in another way.
+    again: Option<Attempt>,
+    /// The hosts of the round that have failed, each once, and whether their role mattered: an attempt that was
+    /// abandoned has not failed, and the same host may fail again before the next one is tried.
+    failed: Vec<(usize, bool)>,
+    /// Their errors; as many as servers at the most.
+    errors: Vec<(Target, ServerError)>,
+    /// What they let us expect; none before the first.
+    kind: Option<LoginFailureKind>,
+}
+
+/// One attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Attempt {
+    host: usize,
+    pub(crate) encryption: Encryption,
+    /// Any role is accepted.
+    pub(crate) any: bool,
+    /// It is the second way to try the same host.
+    second: bool,
+}
+
+/// A server's choices of encryption, by their numbers in [`Attempt::parts`].
+const ENCRYPTIONS: [Encryption; 3] = [Encryption::Off, Encryption::Preferred, Encryption::Required];
+
+impl Attempt {
+    /// What of a try that succeeded still counts: the choice of encryption, and whether any server would do.
+    pub(crate) fn parts(self) -> (u8, bool) {
+        (ENCRYPTIONS.iter().position(|one| *one == self.encryption).unwrap_or_default() as u8, self.any)
+    }
+
+    /// A try of another process, from its [`Attempt::parts`].
+    pub(crate) fn of_parts((encryption, any): (u8, bool)) -> Attempt {
+        let encryption = ENCRYPTIONS.get(usize::from(encryption)).copied().unwrap_or(Encryption::Required);
+        Attempt { host: 0, encryption, any, second: false }
+    }
+}
+
+/// What is known of a server's fitness for a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fitness {
+    Fits,
+    /// It is not, for this reason.
+    Unfit(&'static str),
+    /// A query decides: it is fit if the query returns a row, or none; otherwise unfit for this reason.
+    Ask {
+        query: &'static str,
+        row: bool,
+        why: &'static str,
+    },
+}
+
+impl Hosts {
+    /// The next attempt, and its target.
+    pub(crate) fn begin(&mut self, pool: &Pool, mode: SslMode) -> (Attempt, Target) {
+        // A new configuration may have fewer servers.
+        self.next %= pool.targets.len();
+        let fresh = Attempt {
+            host: self.next,
+            encryption: Encryption::first(mode),
+            any: self.failed.len() >= pool.targets.len(),
+            second: false,
+        };
+        let attempt = self.again.take().filter(|again| again.host < pool.targets.len()).unwrap_or(fresh);
+        if !attempt.second && rotates(pool) {
+            self.next = (self.next + 1) % pool.targets.len();
+        }
+        (attempt, pool.targets[attempt.host].clone())
+    }
+
+    /// The target of the next attempt.
+    pub(crate) fn peek<'p>(&self, pool: &'p Pool) -> &'p Target {
+        let again = self.again.map(|again| again.host).filter(|host| *host < pool.targets.len());
+        &pool.targets[again.unwrap_or(self.next % pool.targets.len())]
+    }
+
+    /// The next host has no room for a login now: skips it, unless it is due for a second attempt.
+    pub(crate) fn pass(&mut self, pool: &Pool) {
+        if self.again.is_none() {
+            self.next = (self.next + 1) % pool.targets.len();
+        }
+    }
+
+    /// What it counts as if the try that has just begun fails with this kind: whether another of the round is left.
+    pub(crate) fn failure(&self, pool: &Pool, attempt: Attempt, kind: LoginFailureKind) -> ConnectFailure {
+        let failed = self.failed.len() + usize::from(!self.has_failed(attempt));
+        if failed < tries(pool) {
+            return ConnectFailure::Elsewhere;
+        }
+        match self.kind.map_or(kind, |others| others.and(kind)) {
+            LoginFailureKind::Down => ConnectFailure::Away,
+            LoginFailureKind::NotReady => ConnectFailure::NotReady,
+            LoginFailureKind::Lasting => ConnectFailure::Refused,
+        }
+    }
+
+    fn has_failed(&self, attempt: Attempt) -> bool {
+        self.failed.contains(&(attempt.host, attempt.any))
+    }
+
+    /// A host has room for a login now: the next attempt is at that host, if it is one of the pool's, and a second attempt that
+    /// was due elsewhere is dropped. Returns whether it is one of the pool's.
+    pub(crate) fn turn_to(&mut self, pool: &Pool, target: &Target) -> bool {
+        if self.peek(pool) == target {
+            return true;
+        }
+        let Some(host) = pool.targets.iter().position(|other| other == target) else { return false };
+        (self.next, self.again) = (host, None);
+        true
+    }
+
+    /// An attempt has failed. Returns what that counts as for the pool, and the error for clients.
+    pub(crate) fn failed(
+        &mut self,
+        pool: &Pool,
+        attempt: Attempt,
+        error: ServerError,
+        kind: LoginFailureKind,
+        again: Option<Encryption>,
+    ) -> (ConnectFailure, ServerError) {
+        if let Some(encryption) = again.filter(|_| !attempt.second) {
+            self.again = Some(Attempt { encryption, second: true, ..attempt });
+            return (ConnectFailure::Elsewhere, error);
+        }
+        let verdict = self.failure(pool, attempt, kind);
+        self.kind = Some(self.kind.map_or(kind, |others| others.and(kind)));
+        if !rotates(pool) && self.next == attempt.host {
+            self.next += 1;
+        }
+        if let Some(target) = pool.targets.get(attempt.host) {
+            self.errors.retain(|(host, _)| host != target);
+            self.errors.push((target.clone(), error.clone()));
+        }
+        if !self.has_failed(attempt) {
+            self.failed.push((attempt.host, attempt.any));
+        }
+        let error = self.all_errors(error);
+        if verdict != ConnectFailure::Elsewhere {
+            *self = Hosts { next: self.next, ..Hosts::default() };
+        }
+        (verdict, error)
+    }
+
+    /// The server that is next is known to be down: it counts as tried, and failed. What that means for the pool, and the
+    /// error for clients.
+    pub(crate) fn skip(&mut self, pool: &Pool, mode: SslMode, error: &ServerError) -> (ConnectFailure, ServerError) {
+        let (attempt, _) = self.begin(pool, mode);
+        let kind = LoginFailureKind::Down.under(pool.limits.on_server_down, error);
+        self.failed(pool, attempt, error.clone(), kind, None)
+    }
+
+    /// A server is up: the round is over, and well.
+    pub(crate) fn succeeded(&mut self) {
+        *self = Hosts { next: self.next, ..Hosts::default() };
+    }
+
+    /// The errors of all hosts of the round; of a single one, only that.
+    fn all_errors(&self, last: ServerError) -> ServerError {
+        if self.errors.len() < 2 {
+            return last;
+        }
+        let each = self.errors.iter().map(|(host, error)| format!("{host}: {}", error.message));
+        ServerError { sqlstate: last.sqlstate, message: each.collect::<Vec<_>>().join("; ") }
+    }
+}
+
+/// Whether a server of this role is fit for a pool (PostgreSQL documentation, libpq, `target_session_attrs`).
+pub(crate) fn fitness(attrs: SessionAttrs, any: bool, role: Role) -> Fitness {
+    const RECOVERY: &str = "SELECT 1 WHERE pg_catalog.pg_is_in_recovery()";
+    const READ_ONLY: &str = "SELECT 1 WHERE pg_catalog.current_setting('transaction_read_only') = 'on'";
+    let read_only = match (role.standby, role.read_only) {
+        (Some(standby), Some(read_only)) => Some(standby || read_only),
+        _ => None,
+    };
+    let (known, query, row, why) = match attrs {
+        SessionAttrs::Any => return Fitness::Fits,
+        SessionAttrs::PreferStandby if any => return Fitness::Fits,
+        SessionAttrs::ReadWrite => (read_only, READ_ONLY, false, "session is read-only"),
+        SessionAttrs::ReadOnly => (read_only, READ_ONLY, true, "session is not read-only"),
+        SessionAttrs::Primary => (role.standby, RECOVERY, false, "server is in hot standby mode"),
+        SessionAttrs::Standby | SessionAttrs::PreferStandby => {
+            (role.standby, RECOVERY, true, "server is not in hot standby mode")
+        }
+    };
+    match known {
+        None => Fitness::Ask { query, row, why },
+        Some(known) if known == row => Fitness::Fits,
+        Some(_) => Fitness::Unfit(why),
+    }
+}
+
+/// Whether each connect tries the next host. If the operator turned that off, or only one host can be fit, it tries
+/// the last one that was fit.
+fn rotates(pool: &Pool) -> bool {
+    pool.balance == Balance::RoundRobin
+        && !matches!(pool.session_attrs, SessionAttrs::ReadWrite | SessionAttrs::Primary)
+}
+
+fn tries(pool: &Pool) -> usize {
+    let rounds = if pool.session_attrs == SessionAttrs::PreferStandby { 2 } else { 1 };
+    pool.targets.len() * rounds
+}

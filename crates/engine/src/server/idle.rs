@@ -1,0 +1,32 @@
+//! Idle servers that worker 0 searches for, to close one where a limit leaves no room for another pool.
+
+use weir_base::Time;
+
+use crate::core::Core;
+use crate::handles::PoolIx;
+use crate::port::Io;
+use crate::workers::quota::{Key, PoolId, QuotaRequest};
+use crate::workers::send::request;
+
+#[cold]
+pub(crate) fn report_idle_now<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
+    let slot = core.pools.get(ix);
+    let Some(since) = slot.pool.longest_idle() else { return };
+    for key in core.idle_search.report(&slot.name, &slot.user) {
+        request(QuotaRequest::Idle { key, round: None, longest: Some((since, slot.id())) }, io);
+    }
+}
+
+/// A server of a pool has become idle: reports it to worker 0 if that searches for one.
+#[inline]
+pub(crate) fn report_idle<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
+    if !core.idle_search.is_empty() {
+        report_idle_now(core, ix, io);
+    }
+}
+
+pub(crate) fn longest_idle(core: &Core, key: &Key) -> Option<(Time, PoolId)> {
+    let slots = core.pools.iter().filter(|slot| key.covers(&slot.name, &slot.user));
+    let idle = slots.filter_map(|slot| Some((slot.pool.longest_idle()?, slot)));
+    idle.min_by_key(|(since, _)| *since).map(|(since, slot)| (since, slot.id()))
+}

@@ -1,0 +1,386 @@
+//! A server's login: from its connect to its pool, or to the next host.
+
+use std::net::IpAddr;
+
+use weir_base::{Peer, Time};
+use weir_config::LoginFailure;
+use weir_pool::ConnectFailure;
+use weir_session::server_login::ServerLoginStep;
+use weir_session::{Refusal, ServerError};
+
+use crate::common::{FollowUp, Job, cx};
+use crate::core::Core;
+use crate::link::release::RECONFIGURED;
+use crate::link::{deadlines, query, relay, release};
+use crate::log::log;
+use crate::pools::create;
+use crate::port::{Io, LOOK_UP_FAILED, Level, Work};
+use crate::server::hosts::Fitness;
+use crate::server::login_failure::{FailedLogin, LoginFailureKind};
+use crate::server::login_steps::{NextStep, own_error};
+use crate::server::open::CONNECT_FAILED;
+use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
+use crate::server::{close, login_steps, open};
+use crate::timers::Who;
+use crate::{lines, replication};
+
+/// The log has PgBouncer's words for a login that failed, which operators look for.
+pub(crate) fn log_failed_login<I: Io>(
+    core: &Core,
+    server: &ServerSlot,
+    (severity, error): (&str, &ServerError),
+    reached: bool,
+    io: &mut I,
+) {
+    let slot = core.pools.get(server.pool);
+    let (name, user, host) = (&slot.name, &slot.user, server.connection.target());
+    log(Level::Warning, format_args!("{name}/{user}@{host}: server login failed: {severity}{}", error.reason()), io);
+    if core.common.config().log.disconnections {
+        let age = core.common.now().since(server.connection.connected_at()).micros() / 1_000_000;
+        let why = match reached {
+            true => &error.message,
+            false if error.message.contains(LOOK_UP_FAILED) => "server DNS lookup failed",
+            false => CONNECT_FAILED,
+        };
+        lines::about_server(core, Level::Info, server, format_args!("closing because: {why} (age={age}s)"), io);
+    }
+}
+
+/// A login at the server failed; its connection is gone, or being closed.
+pub(crate) fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, failed: FailedLogin, io: &mut I) {
+    let FailedLogin { error, failure, kind, severity } = failed;
+    let target = server.connection.target();
+    let reached = !matches!(server.state, ServerState::Connecting);
+    let logs = match kind {
+        LoginFailureKind::Down => open::host_is_down(core, now, target, reached, (&error, false)),
+        LoginFailureKind::NotReady => true,
+        LoginFailureKind::Lasting => {
+            open::host_answers(core, now, target, io);
+            true
+        }
+    };
+    if logs {
+        log_failed_login(core, &server, (severity, &error), reached, io);
+    }
+    let slot = core.pools.get_mut(server.pool);
+    let again = server.connection.attempt().encryption.other(core.common.config().tls.server.mode, failure);
+    let kind = kind.under(slot.config.limits.on_server_down, &error);
+    let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, kind, again);
+    if failure == ConnectFailure::Refused && server.dedicated.is_some() && !error.sqlstate.starts_with("08") {
+        return replication::own_login_refused(core, now, &server, error, io);
+    }
+    slot.failures.add(error, false, now);
+    slot.pool.connect_failed(server.peer, failure, now);
+    if failure == ConnectFailure::Away {
+        create::keep_trying(core, now, server.pool);
+    }
+    core.common.follow_up(FollowUp::PollPool(server.pool));
+}
+
+pub(crate) fn login_goes_on<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut server: Box<ServerSlot>,
+    next: NextStep,
+    io: &mut I,
+) {
+    match next {
+        NextStep::Wait => {}
+        NextStep::Login => {
+            let own = replication::own_startup(core, &server);
+            login_steps::begin(cx!(core, now, io), core.pools.get(server.pool), &mut server, own);
+        }
+        NextStep::Failed(error) => {
+            close::drop_connection(core, &server, io);
+            return failed(core, now, server, FailedLogin::lasting(error), io);
+        }
+    }
+    core.peers.put_server(server);
+}
+
+/// A server has logged in; the pool decides which waiter gets it.
+pub(crate) fn server_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+    let (peer, ix) = (server.peer, server.pool);
+    let slot = core.pools.get_mut(ix);
+    let proof = match login_steps::finish(cx!(core, now, io), slot, &mut server) {
+        Ok(proof) => proof,
+        Err(error) => {
+            close::end_connection(core, &server, io);
+            return failed(core, now, server, FailedLogin::lasting(error), io);
+        }
+    };
+    if server.marked_for_close {
+        return close::close_slot(core, now, server, RECONFIGURED, io);
+    }
+    let answer = slot.pool.connected(peer, proof, now);
+    core.peers.put_server(server);
+    release::passed_on(core, now, ix, peer, answer, io);
+}
+
+pub(crate) fn unfit<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
+    close::end_connection(core, &server, io);
+    failed(core, now, server, FailedLogin::not_ready(own_error(why.to_owned())), io);
+}
+
+/// A server is fit for its pool: runs connect_query, if there is one.
+pub(crate) fn run_connect_query<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+    let slot = core.pools.get(server.pool);
+    // A physical walsender takes no queries.
+    let query = slot.config.connect_query.as_ref().filter(|_| !login_steps::is_physical(&server));
+    let Some(query) = query else { return server_up(core, now, server, io) };
+    login_steps::ask(cx!(core, now, io), &mut server, query, ServerPhase::ConnectQuery);
+    core.peers.put_server(server);
+}
+
+/// A server is fit for its pool. If nodes share that, another node may have to find its backend: it is asked for what
+/// identifies that.
+pub(crate) fn identify<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+    let is_shared = core.common.config().shared_budget(&core.pools.get(server.pool).name).is_some();
+    // A walsender knows no extended protocol.
+    if !is_shared || server.dedicated.is_some() {
+        return run_connect_query(core, now, server, io);
+    }
+    login_steps::identify(cx!(core, now, io), &mut server);
+    core.peers.put_server(server);
+}
+
+/// A server has logged in: checks whether it is fit for its pool.
+pub(crate) fn check_role<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+    match login_steps::check_role(core.pools.get(server.pool), &mut server) {
+        Fitness::Fits => identify(core, now, server, io),
+        Fitness::Unfit(why) => unfit(core, now, server, why, io),
+        Fitness::Ask { query, .. } => {
+            login_steps::ask(cx!(core, now, io), &mut server, query, ServerPhase::CheckingRole);
+            core.peers.put_server(server);
+        }
+    }
+}
+
+pub(crate) fn password_hashed<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut server: Box<ServerSlot>,
+    salted: &[u8; 32],
+    io: &mut I,
+) {
+    if close::grant_is_void(core, now, server.pool, server.granted_at) {
+        return close::login_lapsed(core, now, server, io);
+    }
+    match login_steps::hashed(&mut server, salted, io) {
+        Some(step) => step_done(core, now, server, step, io),
+        None => core.peers.put_server(server),
+    }
+}
+
+pub(crate) fn step_done<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut server: Box<ServerSlot>,
+    step: ServerLoginStep,
+    io: &mut I,
+) {
+    match step {
+        ServerLoginStep::Wait => core.peers.put_server(server),
+        ServerLoginStep::Refused(error) => {
+            close::drop_connection(core, &server, io);
+            let encrypted = server.connection.tls().is_some();
+            let refused = error.sqlstate == "28000";
+            let failure = if refused { LoginFailure::Refused { encrypted } } else { LoginFailure::Other };
+            failed(core, now, server, FailedLogin::answered(error).or(failure), io);
+        }
+        ServerLoginStep::Failed(error) => {
+            close::drop_connection(core, &server, io);
+            failed(core, now, server, FailedLogin::lasting(error), io);
+        }
+        ServerLoginStep::HashPassword { password, salt, iterations } => {
+            let slot = core.pools.get(server.pool);
+            let key = (password.clone(), salt.clone(), iterations);
+            let known = slot.credentials.hashed().filter(|(known, _)| *known == key).map(|(_, salted)| *salted);
+            if let Some(salted) = known {
+                return password_hashed(core, now, server, &salted, io);
+            }
+            let job = core.common.begin_job(Job::ServerSalt(server.peer));
+            io.help(job, Work::SaltServer { password, salt, iterations });
+            server.connection_mut().begin_hashing(key);
+            core.peers.put_server(server);
+        }
+        ServerLoginStep::Ready(welcome) => {
+            let process = welcome.server.cancel_key().pid;
+            server.enter(ServerState::Up(welcome.server, ServerPhase::CheckingRole));
+            server.connection_mut().logged_in(welcome.reported, now);
+            server.clock_mut().linked(now);
+            open::host_answers(core, now, server.connection.target(), io);
+            if core.common.config().log.connections {
+                let text = format_args!("new connection to server (from {})", server.connection.local());
+                lines::about_server(core, Level::Info, &server, text, io);
+            }
+            lines::about_server(core, Level::Debug, &server, format_args!("logged in, server process {process}"), io);
+            check_role(core, now, server, io);
+        }
+    }
+}
+
+/// A connect of ours has succeeded.
+pub(crate) fn connected<I: Io>(
+    core: &mut Core,
+    mut server: Box<ServerSlot>,
+    local: String,
+    remote: Option<IpAddr>,
+    io: &mut I,
+) {
+    server.connection_mut().connected(local, remote);
+    // The name may have new addresses since its look-up.
+    server.mark_for_close(core.hosts.dns.has_vanished(&server));
+    let now = core.common.now();
+    if close::grant_is_void(core, now, server.pool, server.granted_at) {
+        return close::login_lapsed(core, now, server, io);
+    }
+    let next = login_steps::connected(cx!(core, now, io), &mut server);
+    login_goes_on(core, now, server, next, io);
+}
+
+/// A server's TLS handshake has succeeded.
+pub(crate) fn secured<I: Io>(core: &mut Core, server: Box<ServerSlot>, io: &mut I) {
+    let now = core.common.now();
+    if close::grant_is_void(core, now, server.pool, server.granted_at) {
+        return close::login_lapsed(core, now, server, io);
+    }
+    let next = login_steps::secured(&server);
+    login_goes_on(core, now, server, next, io);
+}
+
+/// A server's TLS handshake has failed; its connection has closed.
+pub(crate) fn tls_failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, error: &str, io: &mut I) {
+    let message = format!("TLS handshake with server {} failed: {error}", server.connection.target());
+    let error = FailedLogin::lasting(own_error(message)).or(LoginFailure::Handshake);
+    failed(core, now, server, error, io);
+}
+
+/// Handles bytes of a server that is logging in.
+pub(crate) fn bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
+    if close::grant_is_void(core, now, server.pool, server.granted_at) {
+        return close::login_lapsed(core, now, server, io);
+    }
+    if matches!(server.state, ServerState::SslRequest) {
+        let next = login_steps::encryption_answer(cx!(core, now, io), &mut server, bytes);
+        return login_goes_on(core, now, server, next, io);
+    }
+    match login_steps::feed(cx!(core, now, io), &mut server, bytes) {
+        Some(step) => step_done(core, now, server, step, io),
+        None => core.peers.put_server(server),
+    }
+}
+
+/// A helper has hashed the password for a login of ours.
+pub(crate) fn salted<I: Io>(core: &mut Core, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
+    let Some(mut server) = core.peers.take::<ServerSlot>(peer) else { return };
+    let key = server.connection_mut().end_hashing();
+    core.pools.get_mut(server.pool).credentials.keep_hashed(key.map(|key| (key, *salted)));
+    password_hashed(core, now, server, salted, io);
+}
+
+/// Handles bytes of a server that says which backend it is.
+pub(crate) fn identity_bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
+    if close::grant_is_void(core, now, server.pool, server.granted_at) {
+        return close::login_lapsed(core, now, server, io);
+    }
+    match login_steps::identified(&core.sessions.params, &mut server, bytes) {
+        Ok(None) => core.peers.put_server(server),
+        Ok(Some(answer)) => {
+            if let Err(error) = answer {
+                let text = format_args!("the server does not say when its backend began: {}", error.message);
+                lines::about_server(core, Level::Info, &server, text, io);
+            }
+            run_connect_query(core, now, server, io);
+        }
+        Err(weir_session::ProtocolViolation(what)) => {
+            close::end_connection(core, &server, io);
+            let error = own_error(format!("unexpected response from server: {what}"));
+            failed(core, now, server, FailedLogin::lasting(error), io);
+        }
+    }
+}
+
+/// A query of Weir has ended on a server that its pool does not have yet.
+pub(crate) fn first_query_done<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut server: Box<ServerSlot>,
+    outcome: Result<(), ServerError>,
+    io: &mut I,
+) {
+    let role = server.phase() == Some(ServerPhase::CheckingRole);
+    match outcome {
+        Err(error) if role => {
+            close::end_connection(core, &server, io);
+            failed(core, now, server, FailedLogin::answered(error), io);
+        }
+        Ok(()) if role => {
+            let found = server.up().is_some_and(|(up, _)| up.found_row());
+            match login_steps::check_role(core.pools.get(server.pool), &mut server) {
+                Fitness::Ask { row, why, .. } if row != found => unfit(core, now, server, why, io),
+                Fitness::Unfit(why) => unfit(core, now, server, why, io),
+                _ => identify(core, now, server, io),
+            }
+        }
+        outcome => {
+            // As with PgBouncer, connect_query may fail.
+            if let Err(error) = outcome {
+                let text = format_args!("error while executing connect_query: {}", error.message);
+                lines::about_server(core, Level::Warning, &server, text, io);
+            }
+            server_up(core, now, server, io);
+        }
+    }
+}
+
+/// A connect of ours has failed; the handle is dead.
+pub(crate) fn connect_failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, error: &str, io: &mut I) {
+    let error = own_error(format!("could not connect to server {}: {error}", server.connection.target()));
+    failed(core, now, server, FailedLogin::down(error), io);
+}
+
+/// The connection of a server that is logging in has ended, or is closed because the server can't be trusted.
+pub(crate) fn lost<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+    let shaking = matches!(server.state, ServerState::TlsHandshake);
+    let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
+    let login = match server.take_fatal_error() {
+        Some(Refusal::ServerDown { sqlstate, message, .. }) => FailedLogin::answered(ServerError { sqlstate, message }),
+        _ => FailedLogin::down(own_error("server closed the connection during the login".to_owned())),
+    };
+    failed(core, now, server, login.or(ending), io);
+}
+
+/// A server that is logging in has not answered a query of Weir in time.
+pub(crate) fn due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
+    let Some(mut server) = core.peers.take::<ServerSlot>(peer) else { return };
+    let (deadline, _) = deadlines::server_deadline(core.pools.get(server.pool), &server);
+    if deadline > now {
+        core.common.arm(Who::Peer(peer), deadline, server.armed_mut());
+        return core.peers.put_server(server);
+    }
+    lines::about_server(core, Level::Warning, &server, format_args!("no answer to a query of ours"), io);
+    close::drop_connection(core, &server, io);
+    lost(core, now, server, io);
+}
+
+/// Handles bytes of a server that runs a query of Weir before its pool has it.
+pub(crate) fn query_bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
+    let slot = core.pools.get_mut(server.pool);
+    match relay::feed_server(cx!(core, now, io), slot, &mut server, None, bytes) {
+        Ok(outcome) => {
+            let Some(unusual) = outcome.unusual else { return core.peers.put_server(server) };
+            if let Some(fatal) = unusual.fatal {
+                query::note_fatal(core, &mut server, fatal, io);
+            }
+            match unusual.own_query_done {
+                Some(result) => first_query_done(core, now, server, result, io),
+                None => core.peers.put_server(server),
+            }
+        }
+        Err(violation) => {
+            query::note_violation(core, &mut server, &violation, io);
+            lost(core, now, server, io);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Another process takes over: peers between two transactions leave with their sockets, and the rest when they reach
+//! that state.
+//!
+//! Idle servers leave before clients, so that the new process need not open as many of its own. A client that waits for
+//! a server is served here first. During the take-over, a server is opened only for clients that wait, and as instead of one that the pool
+//! has had: the process that takes over leaves those to this one.
+
+use std::collections::BTreeMap;
+
+use weir_base::{Peer, Time, WorkerId};
+use weir_session::{Refusal, frozen, frozen_server};
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::table;
+use crate::client_login::state::Handoff;
+use crate::common::FollowUp;
+use crate::conns::Conn;
+use crate::core::Core;
+use crate::lending::messages;
+use crate::link::leave;
+use crate::pause::watch;
+use crate::pools::create::pool_hash;
+use crate::pools::{PoolSlot, create};
+use crate::port::{HandOver, Io};
+use crate::server::ending::EndingSlot;
+use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
+use crate::upgrade::held::PoolName;
+use crate::upgrade::moved::{Held, Moved, MovedClient, MovedPool, MovedServer};
+use crate::workers::client_counts;
+use crate::workers::messages::{Message, Payload};
+
+/// The highest number of a peer so far, or why another process may not take over now.
+pub(crate) fn may_hand_over(core: &Core) -> Result<u64, &'static str> {
+    if core.shutdown.is_under_way() {
+        return Err("it is shutting down");
+    }
+    if core.pause.is_stopped() {
+        return Err("it is paused or suspended: RESUME first");
+    }
+    Ok(core.common.last_id())
+}
+
+/// How many peers the new process has to wait for. Operators do not count; nor do unused servers, except in pools that
+/// nodes share: there a connection counts until the server has ended it.
+pub(crate) fn left_to_give(core: &Core) -> usize {
+    let clients = core.peers.all::<ClientSlot>().filter(|client| !matches!(client.phase, ClientPhase::Console(_)));
+    let is_shared = |name: &str| core.common.config().shared_budget(name).is_some();
+    let counts = |server: &&ServerSlot| {
+        server.phase().is_some_and(|phase| phase != ServerPhase::Idle) || is_shared(&core.pools.get(server.pool).name)
+    };
+    clients.count() + core.peers.all::<ServerSlot>().filter(counts).count() + core.peers.all::<EndingSlot>().count()
+}
+
+pub(crate) fn give_pools<I: Io>(core: &mut Core, io: &mut I) {
+    let own = core.pools.iter().filter(|slot| !slot.removed && !slot.lending.is_borrower());
+    own.for_each(|slot| give_pool(slot, io));
+}
+
+/// Gives what is known of a pool, before its servers: what they have reported, and credentials.
+pub(crate) fn give_pool<I: Io>(slot: &PoolSlot, io: &mut I) {
+    let captured = slot.credentials.captured();
+    let moved = MovedPool {
+        database: slot.name.to_string(),
+        user: slot.user.to_string(),
+        reported: slot.welcome.as_ref().map(|welcome| welcome.reported.list()),
+        password: captured.password.as_deref().map(str::to_owned),
+        keys: captured.keys.clone(),
+        looked_up: slot.credentials.looked_up().cloned(),
+        schema: slot.accepted.schema_changes(),
+    };
+    io.hand_over(route_of(&slot.name, &slot.user), Moved::Pool(Box::new(moved)).write(), None);
+}
+
+/// The other process opens as many less as are here, and here no more are opened.
+pub(crate) fn report_held<I: Io>(core: &mut Core, io: &mut I) {
+    let mut own = BTreeMap::<PoolName, u32>::new();
+    for ix in core.pools.indices() {
+        let slot = core.pools.get_mut(ix);
+        if slot.lending.is_borrower() {
+            continue;
+        }
+        let (kept, differs) = slot.pool.keep_servers();
+        if kept > 0 {
+            own.insert((slot.name.clone(), slot.user.clone()), kept);
+        }
+        if differs {
+            core.common.follow_up(FollowUp::PollPool(ix));
+        }
+    }
+    let leaving = core.peers.all::<ServerSlot>().filter(|server| server.phase() == Some(ServerPhase::Leaving));
+    for slot in leaving.map(|server| core.pools.get(server.pool)) {
+        // It counts until it has arrived there.
+        *own.entry((slot.name.clone(), slot.user.clone())).or_default() += 1;
+    }
+    for ((database, user), servers) in core.upgrade.held.changes(own) {
+        let route = route_of(&database, &user);
+        let held = Held { database: database.to_string(), user: user.to_string(), servers };
+        io.hand_over(route, Moved::Held(held).write(), None);
+    }
+}
+
+/// `upgrade_timeout` is over: the clients that did not become free are not served any more.
+pub(crate) fn refuse_rest<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+    let waited_for = core.peers.all::<ClientSlot>().filter(|client| client.is_waited_for());
+    let rest: Vec<Peer> = waited_for.map(|client| client.peer).collect();
+    rest.into_iter().for_each(|client| leave::refuse_handle(core, now, client, Refusal::UpgradeTimeout, io));
+}
+
+pub(crate) fn give_client<I: Io>(core: &mut Core, mut client: Box<ClientSlot>, io: &mut I) {
+    let session = match &client.phase {
+        ClientPhase::Ready(session) if is_free(&client) => frozen::freeze(session, &core.sessions.params),
+        _ => None,
+    };
+    let Some(session) = session else { return core.peers.put_client(client) };
+    let slot = core.pools.get(client.pool);
+    let pid = client.cancel.pid();
+    let (secret, issued) = client.cancel.parts();
+    let moved = MovedClient {
+        id: client.id,
+        database: slot.name.to_string(),
+        pool_user: slot.user.to_string(),
+        user: client.user.to_string(),
+        addr: client.addr.clone(),
+        connected_at: client.connected_at.micros(),
+        request_at: client.request_at.micros(),
+        tls: client.tls.as_deref().cloned(),
+        pid,
+        secret,
+        issued,
+        session,
+    };
+    core.upgrade.leave(client.peer, u64::from(pid >> 24), Moved::Client(Box::new(moved)).write());
+    client.enter(ClientPhase::Moving(Box::new(Handoff::Upgrade)));
+    io.detach(client.peer);
+    core.peers.put_client(client);
+}
+
+pub(crate) fn give_server<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+    let free = server.link.is_none() && server.cancels == 0 && !server.marked_for_close;
+    let session = match &server.state {
+        ServerState::Up(up, ServerPhase::Idle) if free => frozen_server::freeze(up, &core.sessions.params),
+        _ => None,
+    };
+    let (peer, ix) = (server.peer, server.pool);
+    let slot = core.pools.get_mut(ix);
+    let stays = slot.removed || !slot.pool.contains(peer) || slot.pool.is_unwanted(peer);
+    let Some(session) = session.filter(|_| !stays && slot.pool.free_since(peer).is_some()) else {
+        return core.peers.put_server(server);
+    };
+    let (ages, connection) = (slot.pool.ages(peer), &server.connection);
+    let moved = MovedServer {
+        id: server.id,
+        database: slot.name.to_string(),
+        user: slot.user.to_string(),
+        made_for: made_for(slot),
+        target: connection.target().clone(),
+        attempt: connection.attempt().parts(),
+        local: connection.local().to_owned(),
+        remote: connection.remote(),
+        tls: connection.tls().cloned(),
+        connected_at: ages.connected_at.micros(),
+        expires: ages.expires.micros(),
+        session,
+    };
+    slot.pool.lost(peer, now);
+    if core.common.config().shared_budget(&slot.name).is_some() {
+        // Before its count is released.
+        io.post(WorkerId(0), Message(Payload::ServerGoes(slot.name.clone())), None);
+    }
+    core.upgrade.leave(peer, route_of(&slot.name, &slot.user), Moved::Server(Box::new(moved)).write());
+    messages::untie(core, &mut server);
+    server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Leaving);
+    core.peers.put_server(server);
+    core.common.follow_up(FollowUp::PollPool(ix));
+    io.detach(peer);
+}
+
+/// A peer leaves, if it is free.
+pub(crate) fn give<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
+    if !core.upgrade.is_giving() {
+        return;
+    }
+    match core.peers.take_any(peer) {
+        Conn::Client(client) => give_client(core, client, io),
+        Conn::Server(server) => give_server(core, now, server, io),
+        Conn::Cancel(cancel) => core.peers.put_at(peer, Conn::Cancel(cancel)),
+        Conn::Forward(forward) => core.peers.put_at(peer, Conn::Forward(forward)),
+        Conn::Ending(ending) => core.peers.put_at(peer, Conn::Ending(ending)),
+        Conn::Probe(target) => core.peers.put_at(peer, Conn::Probe(target)),
+        Conn::Free => {}
+    }
+}
+
+/// All free peers leave.
+pub(crate) fn give_all<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+    let servers: Vec<Peer> = core.peers.all::<ServerSlot>().map(|server| server.peer).collect();
+    let clients: Vec<Peer> = core.peers.all::<ClientSlot>().map(|client| client.peer).collect();
+    servers.into_iter().chain(clients).for_each(|peer| give(core, now, peer, io));
+}
+
+/// A step of the take-over is due.
+pub(crate) fn hand_over<I: Io>(core: &mut Core, now: Time, step: HandOver, io: &mut I) {
+    match step {
+        HandOver::Ask => io.hand_over_begins(may_hand_over(core)),
+        HandOver::Give => {
+            if core.upgrade.begin(now) {
+                give_pools(core, io);
+            }
+            give_all(core, now, io);
+            report_held(core, io);
+            if core.upgrade.is_over(now, core.common.config().upgrade_timeout) {
+                refuse_rest(core, now, io);
+            }
+            io.hand_over_left(left_to_give(core));
+        }
+        HandOver::Stay => {
+            core.upgrade.end();
+            core.upgrade.held.forget_reports();
+            for ix in core.pools.indices() {
+                core.pools.get_mut(ix).pool.keep_no_more();
+                core.common.follow_up(FollowUp::PollPool(ix));
+            }
+        }
+    }
+}
+
+/// A client's socket is free to leave.
+pub(crate) fn client_leaves_process<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+    let leaves = core.upgrade.left(client.peer);
+    if client.armed != Time::NEVER {
+        core.common.timers().forget();
+        table::tidy_timers(core);
+    }
+    core.upgrade.keys.remove(client.peer);
+    client_counts::uncount(core, &mut client, io);
+    core.pools.get_mut(client.pool).pool.leave(client.peer, now);
+    create::count_client(core, client.pool, -1);
+    match leaves {
+        Some((route, value)) => io.hand_over(route, value, Some(client.peer)),
+        None => io.close(client.peer),
+    }
+    watch::check_drained(core, io);
+}
+
+/// A server's socket is free to leave.
+pub(crate) fn server_leaves<I: Io>(core: &mut Core, server: Box<ServerSlot>, io: &mut I) {
+    match core.upgrade.left(server.peer) {
+        Some((route, value)) => io.hand_over(route, value, Some(server.peer)),
+        None => io.close(server.peer),
+    }
+}
+
+/// Whether a client that has logged in is between two requests, and nothing waits for the client or because of it.
+fn is_free(client: &ClientSlot) -> bool {
+    client.link.is_none() && !client.reading.has_any() && client.waiting.is_empty() && !client.cut && !client.ended
+}
+
+/// The number by which another process, maybe with another number of workers, finds the worker of a pool.
+fn route_of(database: &str, user: &str) -> u64 {
+    pool_hash(database, user)
+}
+
+/// A hash of the part of its pool's configuration that a server depends on: FNV-1a over its debug output, so that
+/// another version, whose output may differ, opens new servers instead.
+pub(crate) fn made_for(slot: &PoolSlot) -> u64 {
+    let config = &slot.config;
+    let text = format!(
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        config.targets,
+        config.database,
+        config.user,
+        config.password,
+        config.session_attrs,
+        config.connect_query,
+        config.startup,
+        config.require_auth
+    );
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

@@ -1,0 +1,177 @@
+//! This process takes over from another one: its clients, servers and pools come, one by one, each as a value with its
+//! socket. What was to leave and could not comes back in the same way.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use weir_base::{Peer, Time, WorkerId};
+use weir_pool::Ages;
+use weir_session::login::LearnedCredentials;
+use weir_session::{Refusal, frozen, frozen_server};
+
+use crate::cancel::key::CancelSecret;
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::table;
+use crate::client_login::reported::{Reported, Welcome};
+use crate::common::FollowUp;
+use crate::core::Core;
+use crate::handles::PoolIx;
+use crate::lines;
+use crate::link::{leave, release};
+use crate::log::log;
+use crate::pause::hold;
+use crate::pools::create;
+use crate::port::{Io, Level, Predecessor};
+use crate::server::connection::Connection;
+use crate::server::hosts::Attempt;
+use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
+use crate::server::{close, permits};
+use crate::upgrade::give::{self, made_for};
+use crate::upgrade::held::PoolName;
+use crate::upgrade::moved::{Held, Moved, MovedClient, MovedPool, MovedServer};
+use crate::workers::client_counts;
+use crate::workers::messages::{Message, Payload};
+
+pub(crate) fn leave_to_others(core: &mut Core, pools: impl IntoIterator<Item = PoolIx>) {
+    for ix in pools {
+        let slot = core.pools.get_mut(ix);
+        slot.pool.set_elsewhere(core.upgrade.held.of(&(slot.name.clone(), slot.user.clone())));
+        core.common.follow_up(FollowUp::PollPool(ix));
+    }
+}
+
+/// The old process has so many servers of a pool, or those before it: fewer may be opened here.
+pub(crate) fn held_elsewhere(core: &mut Core, Held { database, user, servers }: Held) {
+    let pool: PoolName = (database.into(), user.into());
+    core.upgrade.held.note(pool.clone(), servers);
+    leave_to_others(core, core.pools.find(&pool.0, &pool.1));
+}
+
+/// What is known of the old process's servers has changed as a whole.
+pub(crate) fn predecessor(core: &mut Core, step: Predecessor) {
+    match step {
+        Predecessor::Known => core.upgrade.held.known(),
+        Predecessor::Over => core.upgrade.held.over(),
+    }
+    leave_to_others(core, core.pools.indices());
+}
+
+/// The pool of a database and a user on the server, if the configuration has it.
+pub(crate) fn inherited_pool(core: &mut Core, now: Time, database: &str, user: &str) -> Option<PoolIx> {
+    let config = core.common.config().pool(database).filter(|config| create::fits(core, config, user))?;
+    Some(create::pool_of(core, database, &config, user, now))
+}
+
+pub(crate) fn inherit_pool<I: Io>(core: &mut Core, now: Time, moved: MovedPool, io: &mut I) {
+    let Some(ix) = inherited_pool(core, now, &moved.database, &moved.user) else { return };
+    let table = &core.sessions.params;
+    let slot = core.pools.get_mut(ix);
+    let learned = LearnedCredentials { password: moved.password.map(Into::into), keys: moved.keys };
+    slot.credentials.inherit(learned, moved.looked_up);
+    slot.accepted.raise_schema_version(moved.schema);
+    if let Some(reported) = moved.reported.filter(|_| slot.welcome.is_none()) {
+        let mut params = table.unknown();
+        reported.iter().for_each(|(name, value)| table.take_report(&mut params, name, value));
+        let reported = Arc::new(Reported::new(table, reported));
+        slot.set_welcome(Some(Welcome { params: Arc::new(params), reported }));
+        // Only a server that has logged in reports something.
+        slot.failures.succeed();
+    }
+    if core.upgrade.is_giving() {
+        // The next process needs it before the pool's servers, which may not have come yet.
+        give::give_pool(core.pools.get(ix), io);
+    }
+}
+
+pub(crate) fn inherit_server<I: Io>(core: &mut Core, now: Time, moved: MovedServer, peer: Peer, io: &mut I) {
+    let ix = inherited_pool(core, now, &moved.database, &moved.user);
+    let ix = ix.filter(|ix| {
+        let slot = core.pools.get(*ix);
+        !slot.lending.is_borrower() && made_for(slot) == moved.made_for
+    });
+    let session = frozen_server::thaw(&moved.session, &core.sessions.params);
+    // One that its pool would not have opened is closed, and so is one that can't be read.
+    let (Some(ix), Some(mut session)) = (ix, session) else {
+        return close::close_inherited(core, now, &moved.database, peer, io);
+    };
+    let slot = core.pools.get_mut(ix);
+    slot.welcome.iter().for_each(|welcome| session.share_params(&welcome.params));
+    let Some(proof) = session.prove_clean() else {
+        return close::close_inherited(core, now, &moved.database, peer, io);
+    };
+    let database = slot.name.clone();
+    let ages = Ages { connected_at: Time::from_micros(moved.connected_at), expires: Time::from_micros(moved.expires) };
+    let server = server_slot(moved, peer, ix, session, now);
+    core.peers.put_server(Box::new(server));
+    permits::count_inherited(core, ix, io);
+    if core.common.config().shared_budget(&database).is_some() {
+        // After it is counted.
+        io.post(WorkerId(0), Message(Payload::ServerCame(database)), None);
+    }
+    let answer = core.pools.get_mut(ix).pool.borrowed(peer, ages, proof, now);
+    if core.pause.is_suspended() {
+        hold::hold(core, peer, io);
+    }
+    release::passed_on(core, now, ix, peer, answer, io);
+}
+
+pub(crate) fn inherit_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, peer: Peer, io: &mut I) {
+    let secret = CancelSecret::of_parts((moved.secret, moved.issued), moved.pid);
+    let mut client = Box::new(ClientSlot::new(peer, moved.id, moved.addr, ClientPhase::Gone, now, [0; 16]));
+    *client.cancel_mut() = secret;
+    client.named(moved.user.into());
+    client.connected(Time::from_micros(moved.connected_at));
+    client.acts(Time::from_micros(moved.request_at));
+    client.secured(moved.tls.map(Box::new));
+    core.client_counts.add(&client.phase);
+    core.upgrade.keys.add(moved.pid, peer);
+    let Some(ix) = inherited_pool(core, now, &moved.database, &moved.pool_user) else {
+        client_counts::count_inherited(core, &mut client, io);
+        return leave::refuse(core, now, client, Refusal::NoSuchDatabase(moved.database), io);
+    };
+    client.joined(ix);
+    create::count_client(core, ix, 1);
+    let accepted = &core.pools.get(ix).accepted;
+    match frozen::thaw(&moved.session, &core.sessions.params, &mut core.sessions.interner, accepted) {
+        Ok(session) => {
+            client.enter(ClientPhase::Ready(session));
+            client_counts::count_inherited(core, &mut client, io);
+            if core.upgrade.is_giving() {
+                release::hand_over_later(core, Some(peer));
+            }
+            table::insert(core, client);
+            if core.pause.is_suspended() {
+                hold::hold(core, peer, io);
+            }
+        }
+        Err(why) => {
+            lines::about_client(core, Level::Error, &client, format_args!("can't be taken over: {why}"), io);
+            client_counts::count_inherited(core, &mut client, io);
+            leave::refuse(core, now, client, Refusal::PoolGone, io);
+        }
+    }
+}
+
+/// Something comes.
+pub(crate) fn inherit<I: Io>(core: &mut Core, now: Time, value: &[u8], socket: Option<Peer>, io: &mut I) {
+    match (Moved::read(value), socket) {
+        (Some(Moved::Pool(pool)), _) => inherit_pool(core, now, *pool, io),
+        (Some(Moved::Held(held)), _) => held_elsewhere(core, held),
+        (Some(Moved::Server(server)), Some(peer)) => inherit_server(core, now, *server, peer, io),
+        (Some(Moved::Client(client)), Some(peer)) => inherit_client(core, now, *client, peer, io),
+        (_, socket) => {
+            log(Level::Error, format_args!("what another process handed over can't be used"), io);
+            socket.into_iter().for_each(|peer| io.close(peer));
+        }
+    }
+}
+
+fn server_slot(moved: MovedServer, peer: Peer, pool: PoolIx, session: weir_session::Server, now: Time) -> ServerSlot {
+    let (attempt, connected_at) = (Attempt::of_parts(moved.attempt), Time::from_micros(moved.connected_at));
+    let mut server = ServerSlot::new(peer, moved.id, pool, moved.target.clone(), attempt, now);
+    let remote: Option<IpAddr> = moved.remote;
+    *server.connection_mut() = Connection::moved(moved.target, attempt, moved.tls, connected_at);
+    server.connection_mut().connected(moved.local, remote);
+    server.enter(ServerState::Up(session, ServerPhase::Idle));
+    server
+}

@@ -1,0 +1,78 @@
+//! Clients under limits of the process: what each counts for.
+
+use std::sync::Arc;
+
+use weir_base::{ClientAddr, Peer};
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::conns::Conn;
+use crate::core::Core;
+use crate::lines;
+use crate::port::Io;
+use crate::workers::messages::{Message, Payload};
+use crate::workers::quota::clients::limits_clients;
+use crate::workers::quota::{ClientUse, QuotaRequest, Resource};
+use crate::workers::send::{COUNTER, request};
+
+/// The keys under which a client counts; none before it has named a database.
+pub(crate) fn client_use(core: &Core, client: &ClientSlot) -> Option<ClientUse> {
+    let database: Arc<str> = lines::database_of(core, client).into();
+    let address = match client.addr {
+        ClientAddr::Tcp(from) => Some(from.ip().to_canonical()),
+        ClientAddr::Unix { .. } => None,
+    };
+    (!database.is_empty()).then(|| ClientUse { database, user: client.user.clone(), address })
+}
+
+pub(crate) fn count_in<I: Io>(_core: &mut Core, client: &mut ClientSlot, counts_for: ClientUse, io: &mut I) {
+    client.counts_for(counts_for.clone());
+    request(QuotaRequest::Add { resource: Resource::Client(counts_for), count: 1 }, io);
+}
+
+/// A client has disconnected, in any phase.
+pub(crate) fn uncount<I: Io>(core: &mut Core, client: &mut ClientSlot, io: &mut I) {
+    if let Some(counts_for) = client.counts_no_more() {
+        request(QuotaRequest::Release { resource: Resource::Client(*counts_for), count: 1 }, io);
+    }
+    if core.common.worker() == COUNTER {
+        core.client_quota.remove();
+    } else {
+        io.post(COUNTER, Message(Payload::ClientGone), None);
+    }
+}
+
+/// Counts the clients that were admitted when no limit was set.
+pub(crate) fn count_uncounted<I: Io>(core: &mut Core, io: &mut I) {
+    if !limits_clients(core.common.config()) {
+        return;
+    }
+    let is_in = |client: &&ClientSlot| {
+        client.counts_for.is_none()
+            && matches!(
+                client.phase,
+                ClientPhase::Ready(_) | ClientPhase::Streaming(_) | ClientPhase::Welcome(_) | ClientPhase::Console(_)
+            )
+    };
+    let uncounted: Vec<Peer> = core.peers.all::<ClientSlot>().filter(is_in).map(|client| client.peer).collect();
+    for peer in uncounted {
+        let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { continue };
+        if let Some(counts_for) = client_use(core, &client) {
+            count_in(core, &mut client, counts_for, io);
+        }
+        core.peers.put_at(peer, Conn::Client(client));
+    }
+}
+
+/// Counts a client that has arrived from another process, whatever the limit.
+pub(crate) fn count_inherited<I: Io>(core: &mut Core, client: &mut ClientSlot, io: &mut I) {
+    if core.common.worker() == COUNTER {
+        core.client_quota.add();
+    } else {
+        io.post(COUNTER, Message(Payload::ClientCame), None);
+    }
+    if limits_clients(core.common.config())
+        && let Some(counts_for) = client_use(core, client)
+    {
+        count_in(core, client, counts_for, io);
+    }
+}

@@ -1,0 +1,141 @@
+//! The messages between workers.
+
+use std::sync::Arc;
+
+use weir_admin::{CommandError, NodePeers, Report};
+use weir_base::{ClientAddr, Origin, Target, Time};
+use weir_config::Config;
+use weir_session::Refusal;
+use weir_session::startup::StartupRequest;
+
+use crate::admin::paging::Paging;
+use crate::client_login::secret_query::{SecretQuery, UserSecret};
+use crate::lending::state::LendingMessage;
+use crate::secured::Secured;
+use crate::workers::quota::{QuotaReply, QuotaRequest};
+
+/// A message from one worker's engine to another's. Opaque to the runtime, which carries it.
+#[derive(Debug)]
+pub struct Message(pub(crate) Payload);
+
+#[derive(Debug)]
+pub(crate) enum Payload {
+    /// A client whose pool is owned by the receiver; its socket comes with the message.
+    Client(ClientHandoff),
+    /// A cancel request for a client of the receiver; the requester's socket comes with the message.
+    Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
+    /// To worker 0: a client of another process has arrived at the sender.
+    ClientCame,
+    /// To worker 0: a client of the sender is gone.
+    ClientGone,
+    /// To worker 0, about limits of the process.
+    QuotaRequest(Box<QuotaRequest>),
+    /// From worker 0, decided at this time.
+    QuotaReply(Time, Box<QuotaReply>),
+    /// The request for a user's secret, to the worker of the pool that runs the auth_query.
+    LookUp(Box<SecretQuery>),
+    /// Withdraws the request of this number.
+    LookUpNoMore(u64),
+    /// The answer: the secret as written, none if the user can't log in with one, or why there is no answer.
+    LookedUp { id: u64, answer: Result<UserSecret, Refusal> },
+    /// A login has failed with a secret from an auth_query: the receiver's cached answer may be old, too.
+    Distrust { database: Arc<str>, user: Arc<str> },
+    /// All connections are in use: the receiver closes a connection without a login for one from this origin.
+    MakeRoom(Origin),
+    /// A login from this origin has failed; its next refusal is delayed longer, on each worker.
+    Failed(Origin),
+    /// About a pool that spans workers, between its owner and a borrower; may come with a server's socket.
+    Lending(Box<LendingMessage>),
+    /// A client is about to drop, rename or copy a database of this server: idle connections to it are closed.
+    FreeDatabase(Target, Arc<str>),
+    /// All servers of a database that nodes share are closed: this node's lease has ended.
+    CloseServers(Arc<str>),
+    /// A database that nodes share has this many servers too many: those in use are closed when they are released.
+    CloseReleased(Arc<str>, u32),
+    /// The node's lease ends then; why it can't get one.
+    Lease(Time, Option<Arc<str>>),
+    /// Where requests to cancel find the clients of each node.
+    Peers(Arc<NodePeers>),
+    /// To worker 0: a server of this database, which nodes share, is closed, and counts until the server has ended it.
+    ServerEnding(Arc<str>),
+    /// To worker 0: the server has ended it.
+    ServerEnded(Arc<str>),
+    /// To worker 0: a server of this database, which nodes share, goes to the process that takes over.
+    ServerGoes(Arc<str>),
+    /// To worker 0: one has come from another process.
+    ServerCame(Arc<str>),
+    /// A command for every worker.
+    Command { id: u64, command: WorkerCommand },
+    /// Its answer.
+    CommandAnswer { id: u64, answer: WorkerAnswer },
+    /// A page of a long table is requested, or replied.
+    Paging(Paging),
+    /// The sender's load, in per cent of its time; to worker 0.
+    Load(u8),
+    /// To worker 0: a pool of the sender has a waiting client or a failed login.
+    Trouble,
+    /// The sender has no clients left, for a shutdown that waits for that.
+    Drained(Drain),
+}
+
+/// An unauthenticated client on its way to the worker of its pool.
+#[derive(Debug)]
+pub(crate) struct ClientHandoff {
+    pub(crate) hello: Arc<StartupRequest>,
+    /// The bytes that it sent after its startup packet.
+    pub(crate) leftover: Vec<u8>,
+    pub(crate) id: u64,
+    pub(crate) addr: ClientAddr,
+    /// The result of its TLS handshake.
+    pub(crate) tls: Option<Box<Secured>>,
+    /// All workers' clocks agree.
+    pub(crate) connected_at: Time,
+}
+
+/// The commands for every worker.
+#[derive(Clone, Debug)]
+pub(crate) enum WorkerCommand {
+    /// With `counts`, clients are counted by database and user.
+    Report {
+        counts: bool,
+    },
+    /// The same with the statistics of statements.
+    Statements,
+    /// Takes the spans that have ended.
+    Spans,
+    ResetStatements,
+    /// Of the report, what the health of pools depends on.
+    Health,
+    Adopt(Arc<Config>),
+    Pause(Option<String>),
+    Resume(Option<String>),
+    Suspend,
+    Reconnect(Option<String>),
+    /// Pools try to open a server now.
+    Retry(Option<String>),
+    Kill(Option<String>),
+    KillClient(u64),
+    Disable(String),
+    Enable(String),
+    WaitClose(Option<String>),
+    /// The command of this number was withdrawn.
+    Forget(u64),
+    Drain(Drain),
+}
+
+/// What a shutdown waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Drain {
+    /// Clients disconnect.
+    Clients,
+    /// Servers finish their transactions; waiting clients are disconnected.
+    Servers,
+}
+
+/// A worker's answer.
+#[derive(Debug)]
+pub(crate) enum WorkerAnswer {
+    Done,
+    Report(Box<Report>),
+    Failed(CommandError),
+}
