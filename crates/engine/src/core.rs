@@ -30,7 +30,7 @@ use crate::workers::quota::servers::IdleSearch;
 pub(crate) struct Core {
     pub(crate) common: Common,
     pub(crate) sessions: Sessions,
-    pub(crate) peers: ConnTable,
+    pub(crate) conns: ConnTable,
     pub(crate) pools: Pools,
     /// What is known of the hosts of servers.
     pub(crate) hosts: HostStates,
@@ -61,7 +61,7 @@ impl Core {
         Core {
             common,
             sessions,
-            peers: ConnTable::default(),
+            conns: ConnTable::default(),
             pools: Pools::default(),
             hosts: HostStates::default(),
             lent: HashMap::new(),

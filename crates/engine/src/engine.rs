@@ -89,7 +89,7 @@ impl Engine {
         };
         let core = &mut engine.core;
         let first = core.common.random_number();
-        core.peers.begin_pids_at(first);
+        core.conns.begin_pids_at(first);
         if let Some(last) = setup.ids_after {
             core.common.begin_ids_after(last);
             core.upgrade.held.begin();
@@ -125,14 +125,14 @@ impl Engine {
         if self.core.pause.is_suspended() {
             hold::hold(&mut self.core, peer, io);
         }
-        match self.core.peers.take_any(peer) {
+        match self.core.conns.take_any(peer) {
             Conn::Server(server) => self.server_bytes(now, server, bytes, io),
             Conn::Client(client) => self.client_bytes(now, client, bytes, io),
             Conn::Cancel(cancel) => request::bytes(&mut self.core, cancel, bytes, io),
             // A peer answers with nothing but the end of the connection.
-            Conn::Forward(forward) => self.core.peers.put_at(peer, Conn::Forward(forward)),
+            Conn::Forward(forward) => self.core.conns.put_at(peer, Conn::Forward(forward)),
             // Only its end matters.
-            Conn::Ending(ending) => self.core.peers.put_at(peer, Conn::Ending(ending)),
+            Conn::Ending(ending) => self.core.conns.put_at(peer, Conn::Ending(ending)),
             Conn::Probe(target) => probe::answered(&mut self.core, now, peer, &target, io),
             Conn::Free => {}
         }
@@ -156,12 +156,12 @@ impl Engine {
             Err(refusal) => return leave::refuse(&mut self.core, now, client, refusal, io),
         }
         match client.phase {
-            ClientPhase::Ready(_) => self.core.peers.put_client(client),
+            ClientPhase::Ready(_) => self.core.conns.put_client(client),
             ClientPhase::Console(_) => self.admin.console_bytes(&mut self.core, now, client, io),
             // Further input of a client that sent a cancel request is ignored.
             ClientPhase::Canceller => {
                 client.waiting_mut().clear();
-                self.core.peers.put_client(client);
+                self.core.conns.put_client(client);
             }
             _ => self.client_login.login_input(&mut self.core, now, client, io),
         }
@@ -244,7 +244,7 @@ impl Engine {
 
     /// A client continues with the input that was buffered while it waited.
     fn feed_waiting<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
-        let Some(client) = self.core.peers.take::<ClientSlot>(peer) else { return };
+        let Some(client) = self.core.conns.take::<ClientSlot>(peer) else { return };
         match client.phase {
             ClientPhase::Ready(_) => query::feed_waiting(&mut self.core, now, client, io),
             ClientPhase::Console(_) if !client.reading.has(Reason::Waits) => {
@@ -253,7 +253,7 @@ impl Engine {
             ClientPhase::Opening { .. } | ClientPhase::Login(_) => {
                 self.client_login.login_input(&mut self.core, now, client, io);
             }
-            _ => self.core.peers.put_client(client),
+            _ => self.core.conns.put_client(client),
         }
     }
 
@@ -287,13 +287,13 @@ impl Engine {
     }
 
     fn closed<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
-        match self.core.peers.take_any(peer) {
+        match self.core.conns.take_any(peer) {
             Conn::Server(server) if server.is_new() => login::lost(&mut self.core, now, server, io),
             Conn::Server(server) => lost::server_lost(&mut self.core, now, server, io),
             Conn::Client(client) => leave::client_gone(&mut self.core, now, client, io),
             Conn::Cancel(cancel) => request::over(&mut self.core, &cancel, io),
             Conn::Forward(forward) => forward::over(&mut self.core, &forward, io),
-            Conn::Ending(ending) => close::server_ended(&mut self.core, &ending, io),
+            Conn::Ending(ending) => close::server_ended(&ending, io),
             Conn::Probe(target) => probe::over(&mut self.core, &target),
             Conn::Free => {}
         }
@@ -301,10 +301,10 @@ impl Engine {
 
     /// A socket is detached, as requested.
     fn detached<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
-        if let Some(server) = self.core.peers.take::<ServerSlot>(peer) {
+        if let Some(server) = self.core.conns.take::<ServerSlot>(peer) {
             return server_detached(&mut self.core, now, server, io);
         }
-        let Some(mut client) = self.core.peers.take::<ClientSlot>(peer) else { return };
+        let Some(mut client) = self.core.conns.take::<ClientSlot>(peer) else { return };
         let ClientPhase::Moving(handoff) = client.take_phase() else { return };
         self.core.prelogin.discharge(&mut client);
         self.core.client_counts.remove(&client.phase);
@@ -329,11 +329,11 @@ impl Engine {
     /// A connect of ours has succeeded.
     fn connected<I: Io>(&mut self, peer: Peer, local: String, remote: Option<IpAddr>, io: &mut I) {
         let core = &mut self.core;
-        if let Some(server) = core.peers.take::<ServerSlot>(peer) {
+        if let Some(server) = core.conns.take::<ServerSlot>(peer) {
             login::connected(core, server, local, remote, io);
-        } else if core.peers.get::<CancelSlot>(peer).is_some() {
+        } else if core.conns.get::<CancelSlot>(peer).is_some() {
             request::connected(core, peer, io);
-        } else if core.peers.get::<ForwardSlot>(peer).is_some() {
+        } else if core.conns.get::<ForwardSlot>(peer).is_some() {
             forward::connected(core, peer, io);
         } else {
             probe::connected(core, peer, io);
@@ -343,11 +343,11 @@ impl Engine {
     /// A connect of ours has failed; the handle is dead.
     fn connect_failed<I: Io>(&mut self, now: Time, peer: Peer, error: &str, io: &mut I) {
         let core = &mut self.core;
-        match core.peers.take_any(peer) {
+        match core.conns.take_any(peer) {
             Conn::Server(server) => login::connect_failed(core, now, server, error, io),
             Conn::Cancel(cancel) => request::over(core, &cancel, io),
             Conn::Forward(slot) => forward::failed(core, &slot, error, io),
-            Conn::Client(client) => core.peers.put_client(client),
+            Conn::Client(client) => core.conns.put_client(client),
             Conn::Probe(target) => probe::over(core, &target),
             // It was logged in.
             Conn::Ending(_) | Conn::Free => {}
@@ -356,7 +356,7 @@ impl Engine {
 
     /// A TLS handshake has succeeded.
     fn secured<I: Io>(&mut self, now: Time, peer: Peer, secured: Box<Secured>, io: &mut I) {
-        match self.core.peers.take_any(peer) {
+        match self.core.conns.take_any(peer) {
             Conn::Client(mut client) => {
                 client.secured(Some(secured));
                 let step = tls::done(&mut client);
@@ -367,19 +367,19 @@ impl Engine {
                 login::secured(&mut self.core, server, io);
             }
             Conn::Cancel(cancel) => {
-                self.core.peers.put_at(peer, Conn::Cancel(cancel));
+                self.core.conns.put_at(peer, Conn::Cancel(cancel));
                 request::secured(&mut self.core, peer, io);
             }
-            Conn::Forward(forward) => self.core.peers.put_at(peer, Conn::Forward(forward)),
-            Conn::Ending(ending) => self.core.peers.put_at(peer, Conn::Ending(ending)),
-            Conn::Probe(target) => self.core.peers.put_at(peer, Conn::Probe(target)),
+            Conn::Forward(forward) => self.core.conns.put_at(peer, Conn::Forward(forward)),
+            Conn::Ending(ending) => self.core.conns.put_at(peer, Conn::Ending(ending)),
+            Conn::Probe(target) => self.core.conns.put_at(peer, Conn::Probe(target)),
             Conn::Free => {}
         }
     }
 
     /// A TLS handshake has failed; the handle is dead.
     fn tls_failed<I: Io>(&mut self, now: Time, peer: Peer, error: &str, io: &mut I) {
-        match self.core.peers.take_any(peer) {
+        match self.core.conns.take_any(peer) {
             Conn::Client(client) => {
                 lines::about_client(
                     &mut self.core,
@@ -393,7 +393,7 @@ impl Engine {
             Conn::Server(server) => login::tls_failed(&mut self.core, now, server, error, io),
             Conn::Cancel(cancel) => request::over(&mut self.core, &cancel, io),
             Conn::Forward(forward) => forward::over(&mut self.core, &forward, io),
-            Conn::Ending(ending) => close::server_ended(&mut self.core, &ending, io),
+            Conn::Ending(ending) => close::server_ended(&ending, io),
             Conn::Probe(target) => probe::over(&mut self.core, &target),
             Conn::Free => {}
         }
@@ -442,7 +442,7 @@ impl Engine {
             (Payload::Trouble, _) => self.admin.trouble_reported(&mut self.core, now, io),
             (Payload::CommandAnswer { id, answer }, _) => self.admin.answered(&mut self.core, now, id, answer, io),
             (Payload::Paging(paging), _) => tables::paging(&mut self.core, from, paging, io),
-            (Payload::Load(percent), _) => self.client_login.load_reported(&mut self.core, from, percent),
+            (Payload::Load(percent), _) => self.client_login.load_reported(from, percent),
             (Payload::Drained(drain), _) => {
                 self.admin.worker_drained(&mut self.core, &self.workers, now, from, drain, io)
             }
@@ -554,7 +554,7 @@ impl Engine {
     }
 
     fn peer_due<I: Io>(&mut self, now: Time, when: Time, peer: Peer, io: &mut I) {
-        if let Some(client) = self.core.peers.get_mut::<ClientSlot>(peer) {
+        if let Some(client) = self.core.conns.get_mut::<ClientSlot>(peer) {
             if client.armed == when {
                 *client.armed_mut() = Time::NEVER;
                 match client.phase {
@@ -564,7 +564,7 @@ impl Engine {
                     _ => greet::due(&mut self.core, now, peer, io),
                 }
             }
-        } else if let Some(server) = self.core.peers.get_mut::<ServerSlot>(peer) {
+        } else if let Some(server) = self.core.conns.get_mut::<ServerSlot>(peer) {
             if server.armed == when {
                 *server.armed_mut() = Time::NEVER;
                 match server.is_new() {
@@ -572,11 +572,11 @@ impl Engine {
                     false => timeouts::server_due(&mut self.core, now, peer, io),
                 }
             }
-        } else if self.core.peers.get_mut::<CancelSlot>(peer).is_some_and(|c| c.armed == when) {
+        } else if self.core.conns.get_mut::<CancelSlot>(peer).is_some_and(|c| c.armed == when) {
             request::due(&mut self.core, now, peer, io);
-        } else if self.core.peers.get_mut::<ForwardSlot>(peer).is_some_and(|slot| slot.armed == when) {
+        } else if self.core.conns.get_mut::<ForwardSlot>(peer).is_some_and(|slot| slot.armed == when) {
             forward::due(&mut self.core, now, peer, io);
-        } else if self.core.peers.get_mut::<EndingSlot>(peer).is_some_and(|slot| slot.armed == when) {
+        } else if self.core.conns.get_mut::<EndingSlot>(peer).is_some_and(|slot| slot.armed == when) {
             close::ending_due(&mut self.core, now, peer, io);
         }
     }
@@ -588,6 +588,6 @@ fn server_detached<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, i
         Some(ServerPhase::Lending { request, check }) => owner::send_lent(core, server, request, check, io),
         Some(ServerPhase::Returning) => borrower::send_returned(core, now, server, io),
         Some(ServerPhase::Leaving) => give::server_leaves(core, server, io),
-        _ => core.peers.put_at(server.peer, Conn::Server(server)),
+        _ => core.conns.put_at(server.peer, Conn::Server(server)),
     }
 }

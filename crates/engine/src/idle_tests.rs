@@ -34,17 +34,17 @@ impl ManyIdle {
 
     /// The number of visited slots during `act`.
     fn looks(&mut self, act: impl FnOnce(&mut ManyIdle)) -> u64 {
-        let before = self.world.engine.core.peers.looks();
+        let before = self.world.engine.core.conns.looks();
         act(self);
-        self.world.engine.core.peers.looks() - before
+        self.world.engine.core.conns.looks() - before
     }
 
     fn transact(&mut self) {
         self.world.forget(self.client);
         self.world.bytes_only(self.client, &query("select 1"));
-        let before = self.world.engine.core.peers.looks();
+        let before = self.world.engine.core.conns.looks();
         self.world.bytes_only(self.server, &done("SELECT 1", b'I'));
-        assert!(self.world.engine.core.peers.looks() > before, "what is looked at is counted");
+        assert!(self.world.engine.core.conns.looks() > before, "what is looked at is counted");
         assert!(self.world.received(self.client).ends_with(&ready(b'I')), "it is answered");
     }
 

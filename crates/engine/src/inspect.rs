@@ -36,7 +36,7 @@ impl Engine {
     /// Freezes a client to bytes and thaws it, in place: as if it had moved. Returns whether that was possible now.
     /// For the simulator, which does it to clients at random moments.
     pub fn refreeze(&mut self, peer: Peer) -> bool {
-        let Some(mut slot) = self.core.peers.take::<ClientSlot>(peer) else { return false };
+        let Some(mut slot) = self.core.conns.take::<ClientSlot>(peer) else { return false };
         let frozen = match &slot.phase {
             ClientPhase::Ready(client) if slot.link.is_none() => {
                 weir_session::frozen::freeze(client, &self.core.sessions.params)
@@ -52,7 +52,7 @@ impl Engine {
                 weir_session::frozen::thaw(&bytes, &self.core.sessions.params, &mut self.core.sessions.interner, pool);
             slot.enter(ClientPhase::Ready(thawed.expect("what was frozen here thaws here")));
         }
-        self.core.peers.put_client(slot);
+        self.core.conns.put_client(slot);
         done
     }
 
@@ -71,7 +71,7 @@ pub struct Inspect<'a> {
 impl<'a> Inspect<'a> {
     /// Whether a connection is a probe of a host that may give no answer. For tests.
     pub fn is_probe(self, peer: Peer) -> bool {
-        self.engine.core.peers.get::<Target>(peer).is_some()
+        self.engine.core.conns.get::<Target>(peer).is_some()
     }
 
     /// The pools of this worker.
@@ -87,13 +87,13 @@ impl<'a> Inspect<'a> {
 
     /// Whether a client has a server now.
     pub fn is_served(self, client: Peer) -> bool {
-        self.engine.core.peers.get::<ClientSlot>(client).is_some_and(|client| client.link.is_some())
+        self.engine.core.conns.get::<ClientSlot>(client).is_some_and(|client| client.link.is_some())
     }
 
     /// The clients that are admitted on this worker: database, user and address. For tests and the simulator.
     pub fn inside(self) -> impl Iterator<Item = (&'a str, &'a str, &'a ClientAddr)> {
         let clients =
-            self.engine.core.peers.all::<ClientSlot>().filter(|c| {
+            self.engine.core.conns.all::<ClientSlot>().filter(|c| {
                 matches!(c.phase, ClientPhase::Ready(_) | ClientPhase::Streaming(_) | ClientPhase::Welcome(_))
             });
         clients.map(|client| (lines::database_of(&self.engine.core, client), &*client.user, &client.addr))
@@ -124,12 +124,12 @@ impl<'a> Inspect<'a> {
 }
 
 fn check_links(core: &Core) {
-    for client in core.peers.all::<ClientSlot>() {
+    for client in core.conns.all::<ClientSlot>() {
         let Some(server) = client.link else { continue };
-        let owner = core.peers.all::<ServerSlot>().find(|s| s.peer == server).map(|s| s.link);
+        let owner = core.conns.all::<ServerSlot>().find(|s| s.peer == server).map(|s| s.link);
         assert_eq!(owner, Some(Some(client.peer)), "a client's server does not know it");
         let asked =
-            core.peers.all::<ServerSlot>().any(|s| s.peer == server && s.phase() == Some(ServerPhase::Checking));
+            core.conns.all::<ServerSlot>().any(|s| s.peer == server && s.phase() == Some(ServerPhase::Checking));
         let linked = match client.phase {
             ClientPhase::Ready(_) | ClientPhase::Streaming(_) => true,
             ClientPhase::Welcome(_) => asked,
@@ -137,14 +137,14 @@ fn check_links(core: &Core) {
         };
         assert!(linked, "a client that may not ask has a server");
     }
-    for server in core.peers.all::<ServerSlot>() {
+    for server in core.conns.all::<ServerSlot>() {
         let Some(client) = server.link else { continue };
-        let link = core.peers.all::<ClientSlot>().find(|c| c.peer == client).map(|c| c.link);
+        let link = core.conns.all::<ClientSlot>().find(|c| c.peer == client).map(|c| c.link);
         assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
         assert!(server.phase() != Some(ServerPhase::Idle), "an idle server has a client");
         check_pipeline(core, server);
     }
-    for server in core.peers.all::<ServerSlot>() {
+    for server in core.conns.all::<ServerSlot>() {
         if let ServerState::Up(session, ServerPhase::Idle) = &server.state {
             assert!(!session.is_unusable(), "an idle server sent an unsolicited message, and is kept");
         }
@@ -164,14 +164,14 @@ fn check_pool(core: &Core, ix: PoolIx) {
     let slot = core.pools.get(ix);
     slot.check();
     for (peer, ..) in slot.pool.servers() {
-        let here = || core.peers.all::<ServerSlot>().any(|s| s.peer == peer && s.pool == ix);
+        let here = || core.conns.all::<ServerSlot>().any(|s| s.peer == peer && s.pool == ix);
         let known = core.lent.get(&peer).is_some_and(|lent| lent.pool == ix) || here();
         assert!(known, "a pool has a server that is gone: {peer:?}");
     }
     for (peer, _) in slot.pool.waiting() {
         let waits = match Waiter::of(peer) {
             Waiter::Client(_) => {
-                core.peers.all::<ClientSlot>().any(|c| c.peer == peer && c.pool == ix && c.reading.has(Reason::Waits))
+                core.conns.all::<ClientSlot>().any(|c| c.peer == peer && c.pool == ix && c.reading.has(Reason::Waits))
             }
             Waiter::AuthQuery(_) => core.auth_queries.waits(peer, ix),
             Waiter::Borrower(_) => !slot.lending.is_borrower(),
@@ -183,7 +183,7 @@ fn check_pool(core: &Core, ix: PoolIx) {
 /// Asserts that the counts of clients are right. Walks over all of them.
 fn check_client_counts(core: &Core) {
     let (mut counts, mut logging_in) = (crate::admin::client_counts::ClientCounts::default(), 0);
-    for client in core.peers.all::<ClientSlot>() {
+    for client in core.conns.all::<ClientSlot>() {
         counts.add(&client.phase);
         logging_in += u32::from(client.phase.is_unauthenticated());
     }

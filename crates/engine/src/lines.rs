@@ -49,6 +49,7 @@ pub(crate) fn server_ends<I: Io>(core: &mut Core, now: Time, server: &ServerSlot
     }
 }
 
+/// The line in the log that a client's connection ends.
 pub(crate) fn client_leaves<I: Io>(core: &Core, now: Time, client: &ClientSlot, why: &str, io: &mut I) {
     if core.common.config().log.disconnections && !matches!(client.phase, ClientPhase::Canceller) {
         let age = now.since(client.connected_at).micros() / 1_000_000;

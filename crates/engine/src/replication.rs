@@ -48,7 +48,7 @@ pub(crate) fn await_own_server<I: Io>(
 
 /// The additional startup parameters of a client's own server.
 pub(crate) fn own_startup(core: &Core, server: &ServerSlot) -> Vec<(String, String)> {
-    let owner = server.dedicated.as_ref().and_then(|dedicated| core.peers.get::<ClientSlot>(dedicated.owner));
+    let owner = server.dedicated.as_ref().and_then(|dedicated| core.conns.get::<ClientSlot>(dedicated.owner));
     let Some((client, ClientPhase::Welcome(phase))) = owner.map(|client| (client, &client.phase)) else {
         return Vec::new();
     };
@@ -71,7 +71,7 @@ pub(crate) fn begin_stream<I: Io>(
     server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Streaming);
     let known = server.dedicated_mut().and_then(|dedicated| dedicated.welcome.take());
     let peer = server.peer;
-    core.peers.put_server(server);
+    core.conns.put_server(server);
     let ClientPhase::Welcome(phase) = client.take_phase() else {
         return leave::refuse(
             core,
@@ -101,7 +101,7 @@ pub(crate) fn begin_stream<I: Io>(
         io.send(peer, &ahead);
     }
     core.sessions.recycle(ahead);
-    if let Some(client) = terminated.then(|| core.peers.take::<ClientSlot>(owner)).flatten() {
+    if let Some(client) = terminated.then(|| core.conns.take::<ClientSlot>(owner)).flatten() {
         leave::client_leaves(core, now, client, io);
     }
 }
@@ -114,18 +114,18 @@ pub(crate) fn stream_to_server<I: Io>(
     bytes: &[u8],
     io: &mut I,
 ) {
-    let ClientPhase::Streaming(stream) = client.phase_mut() else { return core.peers.put_client(client) };
+    let ClientPhase::Streaming(stream) = client.phase_mut() else { return core.conns.put_client(client) };
     let terminated = stream.client_sent(bytes);
     core.pools.get_mut(client.pool).counts.stats.received += bytes.len() as u64;
     // All of it, also what arrived with Terminate: the position up to which a standby has written may be in it.
-    if let Some(server) = client.link.and_then(|server| core.peers.get_mut::<ServerSlot>(server)) {
+    if let Some(server) = client.link.and_then(|server| core.conns.get_mut::<ServerSlot>(server)) {
         server.clock_mut().request_sent(now);
         io.forward(server.peer, 0..bytes.len());
     }
     if terminated {
         return leave::client_leaves(core, now, client, io);
     }
-    core.peers.put_client(client);
+    core.conns.put_client(client);
 }
 
 /// A server of such a link sent something.
@@ -138,7 +138,7 @@ pub(crate) fn stream_to_client<I: Io>(
 ) {
     let slot = core.pools.get_mut(server.pool);
     slot.counts.stats.sent += bytes.len() as u64;
-    if let Some(client) = server.link.and_then(|client| core.peers.get_mut::<ClientSlot>(client)) {
+    if let Some(client) = server.link.and_then(|client| core.conns.get_mut::<ClientSlot>(client)) {
         io.forward(client.peer, 0..bytes.len());
         if let ClientPhase::Streaming(stream) = client.phase_mut() {
             let ended = stream.server_sent(bytes);
@@ -152,7 +152,7 @@ pub(crate) fn stream_to_client<I: Io>(
             }
         }
     }
-    core.peers.put_server(server);
+    core.conns.put_server(server);
 }
 
 /// A server has refused the login for the one client that it was for. No conclusion about other logins of the pool
@@ -168,7 +168,7 @@ pub(crate) fn own_login_refused<I: Io>(
     core.pools.get_mut(server.pool).pool.dedicated_refused(server.peer);
     core.common.follow_up(FollowUp::PollPool(server.pool));
     lines::server_ends(core, now, server, LOGIN_FAILED, io);
-    let Some(client) = core.peers.take::<ClientSlot>(owner) else { return };
+    let Some(client) = core.conns.take::<ClientSlot>(owner) else { return };
     let refusal = login_steps::refusal(core.pools.get(server.pool), error.of_own_login());
     leave::refuse_because(core, now, client, refusal, LOGIN_FAILED, io);
 }

@@ -26,7 +26,7 @@ impl Admin {
         }
     }
 
-    pub(crate) fn all_answered<I: Io>(&mut self, core: &mut Core, now: Time, mut answer: BroadcastAnswer, io: &mut I) {
+    fn all_answered<I: Io>(&mut self, core: &mut Core, now: Time, mut answer: BroadcastAnswer, io: &mut I) {
         if matches!(answer.command, Command::Show(_)) && answer.left == 0 {
             self.observe_health(core, now, &mut answer.report, io);
         }
@@ -44,14 +44,7 @@ impl Admin {
         }
     }
 
-    pub(crate) fn answer_console<I: Io>(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        peer: Peer,
-        answer: BroadcastAnswer,
-        io: &mut I,
-    ) {
+    fn answer_console<I: Io>(&mut self, core: &mut Core, now: Time, peer: Peer, answer: BroadcastAnswer, io: &mut I) {
         let answer = match (answer.result, &answer.command) {
             (Err(error), _) => {
                 log(Level::Error, format_args!("{error}"), io);
@@ -75,7 +68,7 @@ impl Admin {
     }
 
     /// A command of the engine itself: the figures for the log, or whether an operator is connected.
-    pub(crate) fn answer_engine<I: Io>(&mut self, core: &mut Core, now: Time, answer: &BroadcastAnswer, io: &mut I) {
+    fn answer_engine<I: Io>(&mut self, core: &mut Core, now: Time, answer: &BroadcastAnswer, io: &mut I) {
         let BroadcastAnswer { command, report, left, .. } = answer;
         match command {
             Command::Show(Show::Stats) => {

@@ -22,7 +22,7 @@ const MESSAGES: usize = 256;
 
 impl Admin {
     /// A command is a query and a transaction in the statistics of the console's database (PgBouncer).
-    pub(crate) fn count_command(&mut self, core: &mut Core) {
+    fn count_command(&mut self, core: &mut Core) {
         let stats = &mut core.console_counts.stats;
         stats.query_count += 1;
         stats.xact_count += 1;
@@ -58,7 +58,7 @@ impl Admin {
         }
     }
 
-    pub(crate) fn console_shutdown<I: Io>(
+    fn console_shutdown<I: Io>(
         &mut self,
         core: &mut Core,
         now: Time,
@@ -75,7 +75,7 @@ impl Admin {
         self.begin_drain(core, now, drain, io);
     }
 
-    pub(crate) fn console_command<I: Io>(
+    fn console_command<I: Io>(
         &mut self,
         core: &mut Core,
         now: Time,
@@ -169,7 +169,7 @@ impl Admin {
         if left == 0 && !client.reading.has(Reason::Waits) {
             operators::goes_on(core, &mut client, io);
         }
-        core.peers.put_client(client);
+        core.conns.put_client(client);
     }
 
     /// An operator has disconnected: a command that still waits is withdrawn, as in PgBouncer.

@@ -86,7 +86,7 @@ impl Admin {
 
     /// A helper has read the files of a SET of encryption. If they can't be used, the SET stands, without effect until
     /// another one makes them fit.
-    pub(crate) fn tls_was_set<I: Io>(
+    fn tls_was_set<I: Io>(
         &mut self,
         core: &mut Core,
         now: Time,
@@ -140,7 +140,7 @@ impl Admin {
         self.reloads.start(cx!(core, now, io));
     }
 
-    pub(crate) fn take_over<I: Io>(
+    fn take_over<I: Io>(
         &mut self,
         core: &mut Core,
         now: Time,

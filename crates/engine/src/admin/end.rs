@@ -52,7 +52,7 @@ impl Admin {
         core.shutdown.drain(drain);
         if drain == Drain::Servers {
             commands::halt_pools(core, now, None, io);
-            if core.peers.all::<ClientSlot>().any(|c| c.state() == "waiting") {
+            if core.conns.all::<ClientSlot>().any(|c| c.state() == "waiting") {
                 core.shutdown.dismiss_soon(cx!(core, now, io));
             }
         }
@@ -88,7 +88,7 @@ impl Admin {
 
     /// Exits; where nodes share pools, when the servers have ended their connections, so that this node can give its shares away
     /// itself. `closed`: the workers have closed theirs.
-    pub(crate) fn depart<I: Io>(&mut self, core: &mut Core, workers: &Workers, now: Time, closed: bool, io: &mut I) {
+    fn depart<I: Io>(&mut self, core: &mut Core, workers: &Workers, now: Time, closed: bool, io: &mut I) {
         if workers.budget.pools().next().is_none() {
             return io.exit(0);
         }

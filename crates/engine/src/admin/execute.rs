@@ -103,7 +103,7 @@ impl Admin {
     }
 
     fn kill_client<I: Io>(&mut self, core: &mut Core, now: Time, id: u64, io: &mut I) -> Result<(), CommandError> {
-        let client = core.peers.all::<ClientSlot>().find(|client| client.id == id && client.has_logged_in());
+        let client = core.conns.all::<ClientSlot>().find(|client| client.id == id && client.has_logged_in());
         let peer = client.map(|client| client.peer).ok_or(CommandError::ClientNotFound)?;
         leave::refuse_handle(core, now, peer, Refusal::Killed, io);
         Ok(())

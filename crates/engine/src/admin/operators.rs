@@ -16,7 +16,7 @@ use crate::workers::messages::{Message, Payload};
 
 /// An operator's session, if the operator is connected.
 pub(crate) fn console(core: &mut Core, peer: Peer) -> Option<&mut Console> {
-    match core.peers.get_mut::<ClientSlot>(peer)?.phase_mut() {
+    match core.conns.get_mut::<ClientSlot>(peer)?.phase_mut() {
         ClientPhase::Console(console) => Some(console),
         _ => None,
     }
@@ -34,7 +34,7 @@ pub(crate) fn goes_on<I: Io>(core: &Core, client: &mut ClientSlot, io: &mut I) {
 
 /// A console's next turn; it waits while the console does not read its output.
 pub(crate) fn turn<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
-    let Some(client) = core.peers.get_mut::<ClientSlot>(peer) else { return };
+    let Some(client) = core.conns.get_mut::<ClientSlot>(peer) else { return };
     let full = client.reading.has(Reason::OwnFull);
     let ClientPhase::Console(console) = client.phase_mut() else { return };
     console.set_unread(full);
@@ -46,15 +46,16 @@ pub(crate) fn turn<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
 
 /// Sends a reply to a waiting console, and lets it go on.
 pub(crate) fn answer_console<I: Io>(core: &mut Core, peer: Peer, answer: &[u8], io: &mut I) {
-    let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { return };
+    let Some(mut client) = core.conns.take::<ClientSlot>(peer) else { return };
     if let ClientPhase::Console(console) = client.phase_mut() {
         console.answered();
         io.send(peer, answer);
         goes_on(core, &mut client, io);
     }
-    core.peers.put_client(client);
+    core.conns.put_client(client);
 }
 
+/// The operator who gave a command waits for its answer, by its number.
 pub(crate) fn caller_waits(core: &mut Core, caller: Caller, id: u64) {
     if let Caller::Console(peer) = caller
         && let Some(console) = console(core, peer)
@@ -63,6 +64,7 @@ pub(crate) fn caller_waits(core: &mut Core, caller: Caller, id: u64) {
     }
 }
 
+/// An operator's next command waits until this one is answered; `command`: its number, once it has one.
 pub(crate) fn console_waits<I: Io>(client: &mut ClientSlot, command: Option<u64>, io: &mut I) {
     client.pause(Reason::Waits, io);
     if let ClientPhase::Console(console) = client.phase_mut() {

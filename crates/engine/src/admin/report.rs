@@ -31,7 +31,7 @@ use crate::sessions::Sessions;
 pub(crate) struct Tables<'a> {
     pub(crate) common: &'a Common,
     pub(crate) params: &'a ParamTable,
-    pub(crate) peers: &'a ConnTable,
+    pub(crate) conns: &'a ConnTable,
     pub(crate) pools: &'a Pools,
     pub(crate) queries: &'a AuthQueries,
     pub(crate) throttle: &'a LoginThrottle,
@@ -62,14 +62,14 @@ impl Tables<'_> {
         record.sv_login = snapshot.login;
         record.maxwait = snapshot.oldest_wait;
         record.statement_bytes = slot.accepted.used();
-        record.symptoms = symptoms(self.common, self.peers, self.throttle, slot);
+        record.symptoms = symptoms(self.common, self.conns, self.throttle, slot);
         record.symptoms.waiting = self.waiting(slot);
         self.count_unanswered(slot, now, &mut record.symptoms);
         for (server, state, _) in slot.pool.servers() {
             match state {
                 InPool::Idle { since } if is_used(slot, since, now) => record.sv_used += 1,
                 InPool::Idle { .. } => record.sv_idle += 1,
-                InPool::Linked(_) => match self.peers.get::<ServerSlot>(server) {
+                InPool::Linked(_) => match self.conns.get::<ServerSlot>(server) {
                     Some(slot) => {
                         *linked_count(&mut record, slot) += 1;
                         record.sv_idle_in_transaction += u32::from(slot.is_idle_in_transaction());
@@ -87,7 +87,7 @@ impl Tables<'_> {
     fn waiting(&self, slot: &PoolSlot) -> ClientNames {
         let mut names = ClientNames::default();
         let clients =
-            slot.pool.waiting().take(MAX_LOOKS as usize).filter_map(|(peer, _)| self.peers.get::<ClientSlot>(peer));
+            slot.pool.waiting().take(MAX_LOOKS as usize).filter_map(|(peer, _)| self.conns.get::<ClientSlot>(peer));
         clients.for_each(|client| names.count(&client.user, client.application(self.params), 1));
         names
     }
@@ -95,11 +95,11 @@ impl Tables<'_> {
     /// The clients of this worker whose request has no answer. Names a bounded number of them.
     fn count_unanswered(&self, slot: &PoolSlot, now: Time, symptoms: &mut Symptoms) {
         for (server, ..) in slot.pool.servers() {
-            let Some(server) = self.peers.get::<ServerSlot>(server).filter(|server| is_unanswered(server, now)) else {
+            let Some(server) = self.conns.get::<ServerSlot>(server).filter(|server| is_unanswered(server, now)) else {
                 continue;
             };
             symptoms.unanswered += 1;
-            if let Some(client) = server.link.and_then(|client| self.peers.get::<ClientSlot>(client)) {
+            if let Some(client) = server.link.and_then(|client| self.conns.get::<ClientSlot>(client)) {
                 symptoms.unanswered_by.count(&client.user, client.application(self.params), 1);
             }
         }
@@ -107,7 +107,7 @@ impl Tables<'_> {
 
     /// Cancel requests of a pool that are under way; several may share a connection to a server.
     fn cancels_under_way(&self, slot: &PoolSlot) -> u32 {
-        let cancels = slot.cancels.under_way().iter().filter_map(|peer| self.peers.get::<CancelSlot>(*peer));
+        let cancels = slot.cancels.under_way().iter().filter_map(|peer| self.conns.get::<CancelSlot>(*peer));
         cancels.map(|cancel| cancel.requesters.len() as u32).sum()
     }
 
@@ -126,7 +126,7 @@ impl Tables<'_> {
     /// Logged-in clients by user and database. Walks over all of them, and allocates only for each pair of names.
     pub(crate) fn clients_by_user(&self) -> BTreeMap<String, BTreeMap<String, UserClients>> {
         let mut pairs: HashMap<(&str, &str), UserClients> = HashMap::new();
-        for client in self.peers.all::<ClientSlot>().filter(|client| client.has_logged_in()) {
+        for client in self.conns.all::<ClientSlot>().filter(|client| client.has_logged_in()) {
             let waiting = u32::from(client.state() == "waiting");
             pairs.entry((&client.user, self.database_of(client))).or_default().add(UserClients { clients: 1, waiting });
         }
@@ -149,28 +149,28 @@ impl Tables<'_> {
     /// A page of connections, from slot `from` on, and where to go on. Visits a bounded number of slots.
     pub(crate) fn page(&self, of: Connections, from: u32) -> (Vec<SocketRecord>, Option<u32>) {
         let mut records = Vec::new();
-        let end = from.saturating_add(MAX_LOOKS).min(self.peers.slots());
+        let end = from.saturating_add(MAX_LOOKS).min(self.conns.slots());
         for slot in from..end {
             if records.len() == PAGE {
                 return (records, Some(slot));
             }
             match of {
                 Connections::Clients => {
-                    records.extend(self.peers.at::<ClientSlot>(slot).map(|client| self.client(client)))
+                    records.extend(self.conns.at::<ClientSlot>(slot).map(|client| self.client(client)))
                 }
                 Connections::Servers => {
-                    records.extend(self.peers.at::<ServerSlot>(slot).map(|server| self.server(server)))
+                    records.extend(self.conns.at::<ServerSlot>(slot).map(|server| self.server(server)))
                 }
             }
         }
-        (records, (end < self.peers.slots()).then_some(end))
+        (records, (end < self.conns.slots()).then_some(end))
     }
 
     fn client(&self, client: &ClientSlot) -> SocketRecord {
         let (addr, port) = client_address(&client.addr, self.common.config().listen.port);
         let session = if let ClientPhase::Ready(session) = &client.phase { Some(session) } else { None };
         let database = self.database_of(client);
-        let server = client.link.and_then(|link| self.peers.get::<ServerSlot>(link));
+        let server = client.link.and_then(|link| self.conns.get::<ServerSlot>(link));
         SocketRecord {
             id: client.id,
             user: client.user.to_string(),
@@ -219,7 +219,7 @@ impl Tables<'_> {
         let slot = self.pools.get(server.pool);
         let (addr, port) = server_address(&server.connection);
         let up = if let ServerState::Up(up, _) = &server.state { Some(up) } else { None };
-        let client = server.link.and_then(|link| self.peers.get::<ClientSlot>(link));
+        let client = server.link.and_then(|link| self.conns.get::<ClientSlot>(link));
         let name = up.and_then(|up| self.params.get(up.params(), "application_name"));
         let began = |at: Time| (server.link.is_some() && at != Time::NEVER).then(|| self.common.wall(at));
         let (local_addr, local_port) =
@@ -237,7 +237,7 @@ impl Tables<'_> {
             connect_time: self.common.wall(server.connection.connected_at()),
             request_time: self.common.wall(server.clock.linked_at()),
             wait: Span::ZERO,
-            close_needed: is_outdated(self.peers, self.pools, server.peer),
+            close_needed: is_outdated(self.conns, self.pools, server.peer),
             ptr: server.id,
             link: client.map(|c| c.id),
             remote_pid: up.map_or(0, |up| up.cancel_key().pid),
@@ -273,8 +273,8 @@ impl Tables<'_> {
 }
 
 /// Whether a server is marked for close (`close_needed`).
-pub(crate) fn is_outdated(peers: &ConnTable, pools: &Pools, server: Peer) -> bool {
-    let Some(slot) = peers.get::<ServerSlot>(server) else { return false };
+pub(crate) fn is_outdated(conns: &ConnTable, pools: &Pools, server: Peer) -> bool {
+    let Some(slot) = conns.get::<ServerSlot>(server) else { return false };
     slot.marked_for_close || pools.get(slot.pool).pool.is_outdated(server)
 }
 

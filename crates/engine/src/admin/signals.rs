@@ -12,7 +12,7 @@ use crate::timers::Who;
 use crate::workers::messages::{Drain, WorkerCommand};
 
 impl Admin {
-    pub(crate) fn resume_all<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
+    fn resume_all<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         self.broadcast(core, now, Caller::Engine, Command::Resume(None), &WorkerCommand::Resume(None), io);
     }
 
@@ -32,7 +32,7 @@ impl Admin {
         }
     }
 
-    pub(crate) fn pause_signal<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
+    fn pause_signal<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         if core.pause.state() == ServiceState::Active {
             log(Level::Info, format_args!("got SIGUSR1, pausing all activity"), io);
             self.broadcast(core, now, Caller::Engine, Command::Pause(None), &WorkerCommand::Pause(None), io);
@@ -41,7 +41,7 @@ impl Admin {
         }
     }
 
-    pub(crate) fn resume_signal<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
+    fn resume_signal<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         let (text, resumes) = match core.pause.state() {
             _ if core.shutdown.is_draining() => ("got SIGUSR2 while shutting down, ignoring", false),
             ServiceState::Suspended => ("got SIGUSR2, continuing from SUSPEND", true),

@@ -13,7 +13,7 @@ use crate::server::login_throttle::LoginThrottle;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 
 /// What decides the health of a pool, as far as this worker knows it.
-pub(super) fn symptoms(common: &Common, peers: &ConnTable, throttle: &LoginThrottle, slot: &PoolSlot) -> Symptoms {
+pub(super) fn symptoms(common: &Common, conns: &ConnTable, throttle: &LoginThrottle, slot: &PoolSlot) -> Symptoms {
     let now = common.now();
     let mut symptoms = Symptoms {
         logged_in: slot.failures.logged_in(),
@@ -25,7 +25,7 @@ pub(super) fn symptoms(common: &Common, peers: &ConnTable, throttle: &LoginThrot
     };
     let (mut heard, mut hosts) = (Time::from_micros(0), OneHost::None);
     for (server, state, since) in slot.pool.servers() {
-        if let Some(server) = peers.get::<ServerSlot>(server) {
+        if let Some(server) = conns.get::<ServerSlot>(server) {
             if matches!(server.state, ServerState::Up(..)) {
                 heard = heard.max(server.clock.received_at());
             }
@@ -37,7 +37,7 @@ pub(super) fn symptoms(common: &Common, peers: &ConnTable, throttle: &LoginThrot
                 symptoms.login_age = symptoms.login_age.max(now.since(since));
             }
             InPool::Linked(_) => {
-                let (silent, stuck) = motionless(peers.get::<ServerSlot>(server), now);
+                let (silent, stuck) = motionless(conns.get::<ServerSlot>(server), now);
                 symptoms.silent += u32::from(silent);
                 symptoms.stuck += u32::from(stuck);
             }

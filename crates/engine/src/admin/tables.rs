@@ -20,7 +20,7 @@ pub(crate) fn with_tables<R>(core: &Core, make: impl FnOnce(&Tables<'_>) -> R) -
     make(&Tables {
         common: &core.common,
         params: &core.sessions.params,
-        peers: &core.peers,
+        conns: &core.conns,
         pools: &core.pools,
         queries: &core.auth_queries,
         throttle: &core.hosts.throttle,
@@ -40,11 +40,11 @@ pub(crate) fn list_connections<I: Io>(core: &mut Core, client: &mut ClientSlot, 
 }
 
 /// The table of this number that is being sent to a console.
-pub(crate) fn table(core: &mut Core, console: Peer, id: u64) -> Option<&mut TableStream> {
+fn table(core: &mut Core, console: Peer, id: u64) -> Option<&mut TableStream> {
     operators::console(core, console)?.table().filter(|table| table.id() == id)
 }
 
-pub(crate) fn send_piece<I: Io>(core: &mut Core, console: Peer, piece: Option<Piece>, io: &mut I) {
+fn send_piece<I: Io>(core: &mut Core, console: Peer, piece: Option<Piece>, io: &mut I) {
     let Some(Piece { messages, last }) = piece else { return };
     if last {
         return operators::answer_console(core, console, &messages, io);
@@ -52,12 +52,12 @@ pub(crate) fn send_piece<I: Io>(core: &mut Core, console: Peer, piece: Option<Pi
     if !messages.is_empty() {
         io.send(console, &messages);
     }
-    if core.peers.get::<ClientSlot>(console).is_some_and(|client| !client.reading.has(Reason::OwnFull)) {
+    if core.conns.get::<ClientSlot>(console).is_some_and(|client| !client.reading.has(Reason::OwnFull)) {
         console_reads(core, console, io);
     }
 }
 
-pub(crate) fn next_rows<I: Io>(core: &mut Core, console: Peer, id: u64, io: &mut I) {
+fn next_rows<I: Io>(core: &mut Core, console: Peer, id: u64, io: &mut I) {
     let piece = table(core, console, id).and_then(TableStream::rows);
     send_piece(core, console, piece, io);
 }
@@ -83,7 +83,7 @@ pub(crate) fn console_reads<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
     }
 }
 
-pub(crate) fn page_for_control<I: Io>(
+fn page_for_control<I: Io>(
     core: &mut Core,
     worker: WorkerId,
     number: u64,

@@ -30,7 +30,7 @@ const LOG_EVERY: Span = Span::from_secs(1);
 pub(crate) struct Diagnosis<'a> {
     pub(crate) now: Time,
     pub(crate) config: &'a Config,
-    pub(crate) peers: &'a ConnTable,
+    pub(crate) conns: &'a ConnTable,
     pub(crate) pool: &'a PoolSlot,
     /// The host that the pool waits for, if that is down.
     pub(crate) down: Option<&'a DownHost>,
@@ -117,7 +117,7 @@ impl Diagnosis<'_> {
             servers += u32::from(state != InPool::Closing);
             let InPool::Linked(_) = state else { continue };
             used += 1;
-            let (hold, since) = match self.peers.get::<ServerSlot>(peer) {
+            let (hold, since) = match self.conns.get::<ServerSlot>(peer) {
                 Some(server) => hold(server, self.now),
                 None if (self.is_lent)(peer) => (Hold::Lent, self.now),
                 // It is taken out of the table: being processed now.
@@ -195,9 +195,9 @@ pub(crate) fn timed_out<I: Io>(
 }
 
 /// Sends a waiting client the reason for its wait (`query_wait_notify`); logs it, too.
-pub(crate) fn notify<I: Io>(peers: &ConnTable, pool: &PoolSlot, client: Peer, why: &str, io: &mut I) {
+pub(crate) fn notify<I: Io>(conns: &ConnTable, pool: &PoolSlot, client: Peer, why: &str, io: &mut I) {
     let Some(client) =
-        peers.get::<ClientSlot>(client).filter(|client| client.link.is_none() && client.reading.has(Reason::Waits))
+        conns.get::<ClientSlot>(client).filter(|client| client.link.is_none() && client.reading.has(Reason::Waits))
     else {
         return;
     };

@@ -10,7 +10,7 @@ use crate::port::Io;
 /// The connection of a cancel request's sender closes when the request is done.
 pub(crate) fn finish_canceller<I: Io>(core: &mut Core, requester: impl Into<Option<Peer>>, io: &mut I) {
     let now = core.common.now();
-    if let Some(client) = requester.into().and_then(|requester| core.peers.take::<ClientSlot>(requester)) {
+    if let Some(client) = requester.into().and_then(|requester| core.conns.take::<ClientSlot>(requester)) {
         leave::client_leaves(core, now, client, io);
     }
 }

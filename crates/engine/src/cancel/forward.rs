@@ -16,21 +16,21 @@ use crate::port::{Io, Level};
 use crate::timers::Who;
 
 /// Begins as many of the requests for a peer as may be under way.
-pub(crate) fn next_forwards<I: Io>(core: &mut Core, now: Time, to: u16, io: &mut I) {
+fn next_forwards<I: Io>(core: &mut Core, now: Time, to: u16, io: &mut I) {
     while let Some(forward) = core.peering.next(to, core.common.config()) {
         let Some(target) = core.peering.target(to, core.common.config()) else {
             // A reload has removed it, or the node has left.
             finish::finish_canceller(core, forward.requester, io);
             continue;
         };
-        if forward.requester.is_some_and(|requester| core.peers.get_mut::<ClientSlot>(requester).is_none()) {
+        if forward.requester.is_some_and(|requester| core.conns.get_mut::<ClientSlot>(requester).is_none()) {
             continue;
         }
         let peer = io.connect(&target);
         let deadline = now.deadline(core.common.config().limits.cancel_wait_timeout);
         let mut slot = Box::new(ForwardSlot { peer, to, forward, sent: false, armed: Time::NEVER, deadline });
         core.common.arm(Who::Peer(peer), deadline, &mut slot.armed);
-        core.peers.put_at(peer, Conn::Forward(slot));
+        core.conns.put_at(peer, Conn::Forward(slot));
         core.peering.begin(to, peer);
     }
 }
@@ -65,7 +65,7 @@ pub(crate) fn begin<I: Io>(
 
 /// The connection to a peer is there.
 pub(crate) fn connected<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
-    let Some(slot) = core.peers.get_mut::<ForwardSlot>(peer) else { return };
+    let Some(slot) = core.conns.get_mut::<ForwardSlot>(peer) else { return };
     let mut buffer = Vec::new();
     put_front::cancel_request(&mut buffer, slot.forward.pid, &slot.forward.secret);
     slot.sent = true;
@@ -96,10 +96,10 @@ pub(crate) fn failed<I: Io>(core: &mut Core, slot: &ForwardSlot, error: &str, io
 
 /// A peer takes too long to answer by closing the connection.
 pub(crate) fn due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-    if core.peers.get_mut::<ForwardSlot>(peer).is_none_or(|slot| slot.deadline > now) {
+    if core.conns.get_mut::<ForwardSlot>(peer).is_none_or(|slot| slot.deadline > now) {
         return;
     }
-    if let Conn::Forward(slot) = core.peers.take_any(peer) {
+    if let Conn::Forward(slot) = core.conns.take_any(peer) {
         io.close(peer);
         over(core, &slot, io);
     }

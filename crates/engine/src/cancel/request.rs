@@ -30,9 +30,9 @@ use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::timers::Who;
 
 /// Whether a client's next request is in Weir, and waits: for a server, for a query of Weir, or for what its server is doing.
-pub(crate) fn holds_request(core: &mut Core, client: Peer) -> bool {
+fn holds_request(core: &mut Core, client: Peer) -> bool {
     let Some(slot) = core
-        .peers
+        .conns
         .get_mut::<ClientSlot>(client)
         .filter(|slot| slot.reading.has(Reason::Waits) || slot.reading.has(Reason::OtherFull))
     else {
@@ -43,11 +43,11 @@ pub(crate) fn holds_request(core: &mut Core, client: Peer) -> bool {
 
 /// Cancels the request of a client that no server has yet: the client gets an error, and may continue. A client without
 /// one is not affected. Where a server is linked, the client gets the error with the end of what the server does.
-pub(crate) fn cancel_unsent<I: Io>(core: &mut Core, now: Time, client: Peer, ix: u32, io: &mut I) {
+fn cancel_unsent<I: Io>(core: &mut Core, now: Time, client: Peer, ix: u32, io: &mut I) {
     if !holds_request(core, client) {
         return;
     }
-    let Some(slot) = core.peers.get_mut::<ClientSlot>(client) else { return };
+    let Some(slot) = core.conns.get_mut::<ClientSlot>(client) else { return };
     let waits_for_server = slot.link.is_none() && slot.reading.has(Reason::Waits);
     slot.ready().into_iter().for_each(|session| session.cancel());
     if waits_for_server {
@@ -58,14 +58,14 @@ pub(crate) fn cancel_unsent<I: Io>(core: &mut Core, now: Time, client: Peer, ix:
 }
 
 /// The server that runs something for a client. Queries of Weir before a client's work are not the client's.
-pub(crate) fn running_on(core: &mut Core, client: Peer) -> Option<Peer> {
-    let server = core.peers.get_mut::<ClientSlot>(client)?.link?;
-    let (up, phase) = core.peers.get_mut::<ServerSlot>(server)?.up()?;
+fn running_on(core: &mut Core, client: Peer) -> Option<Peer> {
+    let server = core.conns.get_mut::<ClientSlot>(client)?.link?;
+    let (up, phase) = core.conns.get_mut::<ServerSlot>(server)?.up()?;
     let busy = *phase == ServerPhase::Streaming || (*phase == ServerPhase::Linked && up.is_busy());
     busy.then_some(server)
 }
 
-pub(crate) fn begin_cancel<I: Io>(
+fn begin_cancel<I: Io>(
     core: &mut Core,
     now: Time,
     ix: u32,
@@ -74,14 +74,14 @@ pub(crate) fn begin_cancel<I: Io>(
     io: &mut I,
 ) {
     for peer in core.pools.get(ix).cancels.under_way() {
-        let Some(cancel) = core.peers.get_mut::<CancelSlot>(*peer) else { continue };
+        let Some(cancel) = core.conns.get_mut::<CancelSlot>(*peer) else { continue };
         if cancel.server == server && cancel.client == client && cancel.stage != CancelStage::Sent {
             // A request that is not sent yet serves both.
             cancel.next_is_here |= next_is_here;
             return cancel.requesters.extend(requester);
         }
     }
-    let Some(target) = core.peers.get_mut::<ServerSlot>(server).map(|server| server.connection.machine()) else {
+    let Some(target) = core.conns.get_mut::<ServerSlot>(server).map(|server| server.connection.machine()) else {
         return finish::finish_canceller(core, requester, io);
     };
     let peer = io.connect(&target);
@@ -98,21 +98,21 @@ pub(crate) fn begin_cancel<I: Io>(
         deadline,
     });
     core.common.arm(Who::Peer(peer), deadline, &mut cancel.armed);
-    core.peers.put_at(peer, Conn::Cancel(cancel));
+    core.conns.put_at(peer, Conn::Cancel(cancel));
     core.pools.get_mut(ix).cancels.begin(peer);
-    if let Some(server) = core.peers.get_mut::<ServerSlot>(server) {
+    if let Some(server) = core.conns.get_mut::<ServerSlot>(server) {
         server.cancel_begins();
     }
 }
 
 /// Starts as many of a pool's waiting cancel requests as allowed: twice the pool's size.
-pub(crate) fn next_cancels<I: Io>(core: &mut Core, now: Time, ix: u32, io: &mut I) {
+fn next_cancels<I: Io>(core: &mut Core, now: Time, ix: u32, io: &mut I) {
     loop {
         let slot = core.pools.get_mut(ix);
         // For a pool without a limit, the number of its servers.
         let size = if slot.config.limits.size == 0 { slot.pool.len() } else { slot.config.limits.size as usize };
         let Some(request) = slot.cancels.next(size.saturating_mul(2).max(2)) else { return };
-        if request.requester.is_some_and(|requester| core.peers.get_mut::<ClientSlot>(requester).is_none()) {
+        if request.requester.is_some_and(|requester| core.conns.get_mut::<ClientSlot>(requester).is_none()) {
             continue;
         }
         match running_on(core, request.client) {
@@ -131,7 +131,7 @@ pub(crate) fn next_cancels<I: Io>(core: &mut Core, now: Time, ix: u32, io: &mut 
 pub(crate) fn over<I: Io>(core: &mut Core, cancel: &CancelSlot, io: &mut I) {
     let slot = core.pools.get_mut(cancel.pool);
     slot.cancels.end(cancel.peer);
-    if let Some(server) = core.peers.get_mut::<ServerSlot>(cancel.server) {
+    if let Some(server) = core.conns.get_mut::<ServerSlot>(cancel.server) {
         server.cancel_ends();
         if cancel.stage == CancelStage::Sent && server.link == Some(cancel.client) {
             server.up().into_iter().for_each(|(up, _)| up.cancel_ended());
@@ -146,13 +146,13 @@ pub(crate) fn over<I: Io>(core: &mut Core, cancel: &CancelSlot, io: &mut I) {
 }
 
 /// A cancel request can be sent: checks whether it still applies.
-pub(crate) fn send<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
-    let Some((server, client)) = core.peers.get_mut::<CancelSlot>(peer).map(|c| (c.server, c.client)) else { return };
+fn send<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
+    let Some((server, client)) = core.conns.get_mut::<CancelSlot>(peer).map(|c| (c.server, c.client)) else { return };
     let running = running_on(core, client) == Some(server);
-    let key = core.peers.get_mut::<ServerSlot>(server).and_then(|s| s.up().map(|(up, _)| up.cancel_key().clone()));
+    let key = core.conns.get_mut::<ServerSlot>(server).and_then(|s| s.up().map(|(up, _)| up.cancel_key().clone()));
     let (Some(key), true) = (key.filter(|key| !key.secret.is_empty()), running) else {
         io.close(peer);
-        if let Conn::Cancel(cancel) = core.peers.take_any(peer) {
+        if let Conn::Cancel(cancel) = core.conns.take_any(peer) {
             if cancel.next_is_here && !running {
                 cancel_unsent(core, core.common.now(), client, cancel.pool, io);
             }
@@ -163,21 +163,21 @@ pub(crate) fn send<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
     let mut buffer = Vec::new();
     put_front::cancel_request(&mut buffer, key.pid, &key.secret);
     io.send(peer, &buffer);
-    if let Some(cancel) = core.peers.get_mut::<CancelSlot>(peer) {
+    if let Some(cancel) = core.conns.get_mut::<CancelSlot>(peer) {
         cancel.stage = CancelStage::Sent;
     }
 }
 
 /// The connection for a cancel request is open. It is encrypted if its server's is.
 pub(crate) fn connected<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
-    let Some(server) = core.peers.get_mut::<CancelSlot>(peer).map(|c| c.server) else { return };
-    let Some(server) = core.peers.get_mut::<ServerSlot>(server).filter(|server| server.connection.tls().is_some())
+    let Some(server) = core.conns.get_mut::<CancelSlot>(peer).map(|c| c.server) else { return };
+    let Some(server) = core.conns.get_mut::<ServerSlot>(server).filter(|server| server.connection.tls().is_some())
     else {
         return send(core, peer, io);
     };
     let (host, direct) = (server.connection.target().host.clone(), server.connection.is_direct());
     let mode = core.common.config().tls.server.mode;
-    let Some(cancel) = core.peers.get_mut::<CancelSlot>(peer) else { return };
+    let Some(cancel) = core.conns.get_mut::<CancelSlot>(peer) else { return };
     if direct {
         cancel.stage = CancelStage::TlsHandshake;
         io.start_tls(peer, Handshake::Connect { host, mode, direct });
@@ -193,7 +193,7 @@ pub(crate) fn bytes<I: Io>(core: &mut Core, mut cancel: Box<CancelSlot>, bytes: 
     let peer = cancel.peer;
     if cancel.stage == CancelStage::SslRequest {
         let host =
-            core.peers.get_mut::<ServerSlot>(cancel.server).map(|server| server.connection.target().host.clone());
+            core.conns.get_mut::<ServerSlot>(cancel.server).map(|server| server.connection.target().host.clone());
         let (Some(host), Ok(true)) = (host, read_answer(bytes)) else {
             io.close(peer);
             return over(core, &cancel, io);
@@ -202,7 +202,7 @@ pub(crate) fn bytes<I: Io>(core: &mut Core, mut cancel: Box<CancelSlot>, bytes: 
         let mode = core.common.config().tls.server.mode;
         io.start_tls(peer, Handshake::Connect { host, mode, direct: false });
     }
-    core.peers.put_at(peer, Conn::Cancel(cancel));
+    core.conns.put_at(peer, Conn::Cancel(cancel));
 }
 
 /// The handshake for a cancel request is done.
@@ -212,12 +212,12 @@ pub(crate) fn secured<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
 
 /// A cancel request has timed out. If it was sent, it may still hit its server: the server is closed.
 pub(crate) fn due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-    let Some(cancel) = core.peers.get_mut::<CancelSlot>(peer) else { return };
+    let Some(cancel) = core.conns.get_mut::<CancelSlot>(peer) else { return };
     cancel.armed = Time::NEVER;
     if cancel.deadline > now {
         return;
     }
-    let Conn::Cancel(cancel) = core.peers.take_any(peer) else { return };
+    let Conn::Cancel(cancel) = core.conns.take_any(peer) else { return };
     if cancel.stage == CancelStage::Sent {
         close::mark_for_close(core, cancel.server);
     }
@@ -229,13 +229,13 @@ pub(crate) fn due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
 /// sender, if it is not the process that takes over.
 pub(crate) fn cancel<I: Io>(core: &mut Core, now: Time, requester: Option<Peer>, pid: u32, secret: &[u8], io: &mut I) {
     let is_meant =
-        |peer: &Peer| core.peers.get::<ClientSlot>(*peer).is_some_and(|client| client.cancel.is(pid, secret));
+        |peer: &Peer| core.conns.get::<ClientSlot>(*peer).is_some_and(|client| client.cancel.is(pid, secret));
     let peering = core.peering.own(core.common.config()) > 0;
     let key = if peering { PeerKey::read(pid, secret) } else { None };
     let own = key.and_then(|key| core.peering.find(key));
     let target = match own.or_else(|| core.upgrade.keys.named(pid).find(is_meant)) {
-        Some(peer) => core.peers.get_mut::<ClientSlot>(peer),
-        None => core.peers.client_with_pid(pid),
+        Some(peer) => core.conns.get_mut::<ClientSlot>(peer),
+        None => core.conns.client_with_pid(pid),
     };
     let target = target.filter(|client| client.cancel.is(pid, secret));
     if let Some(console) = target.as_ref().filter(|c| matches!(c.phase, ClientPhase::Console(_))).map(|c| c.peer) {

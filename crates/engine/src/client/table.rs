@@ -13,6 +13,7 @@ use crate::port::Io;
 use crate::reading::Reason;
 use crate::timers::Who;
 
+/// A new client in this phase; it is not in the table yet.
 pub(crate) fn new(
     core: &mut Core,
     now: Time,
@@ -27,7 +28,7 @@ pub(crate) fn new(
 
 /// The deadline of a client.
 pub(crate) fn deadline(core: &Core, client: &ClientSlot) -> Time {
-    deadlines::client_deadline(&core.common, &core.peers, &core.pools, client)
+    deadlines::client_deadline(&core.common, &core.conns, &core.pools, client)
 }
 
 /// Adds a client to the table, with its timer.
@@ -35,7 +36,7 @@ pub(crate) fn insert(core: &mut Core, mut client: Box<ClientSlot>) {
     core.prelogin.charge(&mut client);
     let deadline = deadline(core, &client);
     core.common.arm(Who::Peer(client.peer), deadline, client.armed_mut());
-    core.peers.put_at(client.peer, Conn::Client(client));
+    core.conns.put_at(client.peer, Conn::Client(client));
 }
 
 /// Adds a client that is not read from until an answer has arrived.
@@ -47,9 +48,9 @@ pub(crate) fn insert_waiting<I: Io>(core: &mut Core, mut client: Box<ClientSlot>
 /// Drops the timers of closed sessions, if there are many.
 pub(crate) fn tidy_timers(core: &mut Core) {
     if core.common.timers().is_littered() {
-        let peers = &mut core.peers;
+        let conns = &mut core.conns;
         core.common.timers().retain(|when, who| match who {
-            Who::Peer(peer) => peers.is_armed(peer, when),
+            Who::Peer(peer) => conns.is_armed(peer, when),
             _ => true,
         });
     }
@@ -58,7 +59,7 @@ pub(crate) fn tidy_timers(core: &mut Core) {
 /// A client is about to be sent its cancel key.
 pub(crate) fn issue_cancel_pid(core: &mut Core, client: &mut ClientSlot) {
     let own_peer = core.peering.own(core.common.config());
-    core.peers.issue_pid((core.common.worker(), core.common.workers()), own_peer, client);
+    core.conns.issue_pid((core.common.worker(), core.common.workers()), own_peer, client);
 }
 
 /// Puts a client into the table as logged in. What it sent ahead is processed next.
@@ -81,7 +82,7 @@ pub(crate) fn resume_waiting<I: Io>(core: &mut Core, client: &mut ClientSlot, io
 
 /// The same by its handle.
 pub(crate) fn resume_client<I: Io>(core: &mut Core, client: Peer, io: &mut I) {
-    let Some(mut client) = core.peers.take::<ClientSlot>(client) else { return };
+    let Some(mut client) = core.conns.take::<ClientSlot>(client) else { return };
     resume_waiting(core, &mut client, io);
-    core.peers.put_client(client);
+    core.conns.put_client(client);
 }

@@ -27,7 +27,7 @@ pub(crate) fn end<I: Io>(core: &mut Core, handle: Peer, answer: Result<UserSecre
 
 /// A query has its server.
 pub(crate) fn send<I: Io>(core: &mut Core, now: Time, handle: Peer, server: Peer, io: &mut I) {
-    let Some(slot) = core.peers.get_mut::<ServerSlot>(server) else { return };
+    let Some(slot) = core.conns.get_mut::<ServerSlot>(server) else { return };
     let cx = cx!(core, now, io);
     let Some(ix) = core.auth_queries.send(cx, handle, slot) else { return };
     let pool = core.pools.get_mut(ix);
@@ -35,7 +35,7 @@ pub(crate) fn send<I: Io>(core: &mut Core, now: Time, handle: Peer, server: Peer
     deadlines::watch_own_query(cx, pool, slot);
 }
 
-pub(crate) fn acquires<I: Io>(core: &mut Core, now: Time, handle: Peer, ix: PoolIx, acquire: Acquire, io: &mut I) {
+fn acquires<I: Io>(core: &mut Core, now: Time, handle: Peer, ix: PoolIx, acquire: Acquire, io: &mut I) {
     match acquire {
         Acquire::Granted { server, .. } => send(core, now, handle, server, io),
         Acquire::Queued => core.common.follow_up(FollowUp::PollPool(ix)),
@@ -59,13 +59,7 @@ pub(crate) fn begin<I: Io>(core: &mut Core, now: Time, from: WorkerId, query: Se
     acquires(core, now, handle, ix, acquire, io);
 }
 
-pub(crate) fn answered<I: Io>(
-    core: &mut Core,
-    handle: Peer,
-    ix: PoolIx,
-    answer: auth_query::AuthQueryResult,
-    io: &mut I,
-) {
+fn answered<I: Io>(core: &mut Core, handle: Peer, ix: PoolIx, answer: auth_query::AuthQueryResult, io: &mut I) {
     let iterations = core.common.config().auth.scram_iterations;
     let answer = core.auth_queries.judge(handle, answer, core.pools.get(ix), iterations, io);
     end(core, handle, answer, io);
@@ -83,7 +77,7 @@ pub(crate) fn bytes<I: Io>(
     let peer = server.peer;
     let cx = cx!(core, now, io);
     match core.auth_queries.feed(cx, handle, &mut server, bytes) {
-        QueryEvent::More => core.peers.put_at(peer, Conn::Server(server)),
+        QueryEvent::More => core.conns.put_at(peer, Conn::Server(server)),
         QueryEvent::Answer(answer) => {
             if let Some((_, phase)) = server.up() {
                 *phase = ServerPhase::Linked;

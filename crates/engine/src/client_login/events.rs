@@ -94,11 +94,11 @@ impl ClientLogin {
     ) {
         let cx = cx!(core, now, io);
         for peer in self.lookups.answered(cx, id, answer) {
-            let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { continue };
+            let Some(mut client) = core.conns.take::<ClientSlot>(peer) else { continue };
             let phase = client.take_phase();
             let ClientPhase::AuthLookup(request) = phase else {
                 client.enter(phase);
-                core.peers.put_at(peer, Conn::Client(client));
+                core.conns.put_at(peer, Conn::Client(client));
                 continue;
             };
             client.resume(Reason::Waits, io);
@@ -116,9 +116,9 @@ impl ClientLogin {
     pub(crate) fn user_named<I: Io>(&mut self, core: &mut Core, now: Time, uid: u32, name: Option<&str>, io: &mut I) {
         self.logins.learn_name(cx!(core, now, io), uid, name);
         let waits = |client: &&ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::UserName(uid));
-        let waiting: Vec<Peer> = core.peers.all::<ClientSlot>().filter(waits).map(|client| client.peer).collect();
+        let waiting: Vec<Peer> = core.conns.all::<ClientSlot>().filter(waits).map(|client| client.peer).collect();
         for peer in waiting {
-            let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { continue };
+            let Some(mut client) = core.conns.take::<ClientSlot>(peer) else { continue };
             client.resume(Reason::Waits, io);
             if let ClientPhase::Login(phase) = client.take_phase() {
                 self.challenge(core, now, client, phase.into_request(), None, io);
@@ -136,7 +136,7 @@ impl ClientLogin {
         io: &mut I,
     ) {
         self.logins.hash_done(cx!(core, now, io));
-        let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { return };
+        let Some(mut client) = core.conns.take::<ClientSlot>(peer) else { return };
         client.resume(Reason::Waits, io);
         let cx = cx!(core, now, io);
         let step = self.logins.hashed(cx, &mut client, salted);
@@ -153,7 +153,7 @@ impl ClientLogin {
         io: &mut I,
     ) {
         self.logins.check_done(cx!(core, now, io), peer);
-        let Some(mut client) = core.peers.take::<ClientSlot>(peer) else {
+        let Some(mut client) = core.conns.take::<ClientSlot>(peer) else {
             if let Err(why) = &result {
                 // The check may have taken so long.
                 log(Level::Warning, format_args!("login of a client that has left: {why}"), io);
@@ -194,8 +194,8 @@ impl ClientLogin {
     ) {
         let waits = |client: &ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::Quota(id));
         let peer = core.client_quota.answered(id);
-        let peer = peer.filter(|peer| core.peers.get::<ClientSlot>(*peer).is_some_and(waits));
-        match (peer.and_then(|peer| core.peers.take::<ClientSlot>(peer)), full) {
+        let peer = peer.filter(|peer| core.conns.get::<ClientSlot>(*peer).is_some_and(waits));
+        match (peer.and_then(|peer| core.conns.take::<ClientSlot>(peer)), full) {
             (Some(mut client), None) => {
                 client.counts_for(counts_for);
                 if let ClientPhase::Login(phase) = client.phase_mut() {

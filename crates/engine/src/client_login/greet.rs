@@ -53,9 +53,9 @@ pub(crate) fn ready<I: Io>(
 }
 
 /// A client that waited for its pool's first server completes its login, and the server is free again.
-pub(crate) fn finish_welcome<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+fn finish_welcome<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
     if let Some(server) = client.unlinked() {
-        if let Some(server) = core.peers.get_mut::<ServerSlot>(server) {
+        if let Some(server) = core.conns.get_mut::<ServerSlot>(server) {
             server.unlinked();
         }
         core.common.follow_up(FollowUp::Release(server));
@@ -69,14 +69,14 @@ pub(crate) fn finish_welcome<I: Io>(core: &mut Core, now: Time, mut client: Box<
 
 /// A client that logs in is given a server: one of its own, or one that says what its pool's login messages are now.
 pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: Peer, io: &mut I) {
-    let Some(mut server) = core.peers.take::<ServerSlot>(server) else {
+    let Some(mut server) = core.conns.take::<ServerSlot>(server) else {
         // It was lost meanwhile.
-        let Some(client) = core.peers.get::<ClientSlot>(client) else { return };
+        let Some(client) = core.conns.get::<ClientSlot>(client) else { return };
         return acquire::requeue(core, now, client.pool, client.peer, client.request_at, io);
     };
-    let Some(mut client) = core.peers.take::<ClientSlot>(client) else {
+    let Some(mut client) = core.conns.take::<ClientSlot>(client) else {
         core.common.follow_up(FollowUp::Release(server.peer));
-        return core.peers.put_server(server);
+        return core.conns.put_server(server);
     };
     if server.dedicated.is_some() {
         return replication::begin_stream(core, now, client, server, io);
@@ -84,7 +84,7 @@ pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: P
     if core.pools.get(server.pool).welcome.is_none() {
         // It came from another process, which did not know what the server had reported.
         let (pool, peer, since) = (server.pool, client.peer, client.request_at);
-        core.peers.put_client(client);
+        core.conns.put_client(client);
         close::close_slot(core, now, server, UNKNOWN, io);
         return acquire::requeue(core, now, pool, peer, since, io);
     }
@@ -94,18 +94,18 @@ pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: P
     let slot = core.pools.get(server.pool);
     if slot.may_confirm_welcome(now) {
         acquire::own_query(cx!(core, now, io), slot, &mut server, CONFIRMING, ServerPhase::Checking);
-        core.peers.put_server(server);
+        core.conns.put_server(server);
         return table::insert_waiting(core, client, io);
     }
     server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Linked);
-    core.peers.put_server(server);
+    core.conns.put_server(server);
     finish_welcome(core, now, client, io);
 }
 
 /// A server has answered that query.
 pub(crate) fn confirmed<I: Io>(core: &mut Core, now: Time, client: Peer, io: &mut I) {
-    let Some(client) = core.peers.take::<ClientSlot>(client) else { return };
-    if let Some(server) = client.link.and_then(|server| core.peers.get_mut::<ServerSlot>(server)) {
+    let Some(client) = core.conns.take::<ClientSlot>(client) else { return };
+    if let Some(server) = client.link.and_then(|server| core.conns.get_mut::<ServerSlot>(server)) {
         server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Linked);
         core.pools.get_mut(client.pool).welcome_confirmed(now);
     }
@@ -114,14 +114,14 @@ pub(crate) fn confirmed<I: Io>(core: &mut Core, now: Time, client: Peer, io: &mu
 
 /// A client without a login, or one that asked to cancel something, may have taken too long.
 pub(crate) fn due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-    let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { return };
+    let Some(mut client) = core.conns.take::<ClientSlot>(peer) else { return };
     if let Some(refusal) = refuse::never_reached(core, now, &client) {
         return leave::refuse(core, now, client, refusal, io);
     }
     let deadline = table::deadline(core, &client);
     if deadline > now {
         core.common.arm(Who::Peer(peer), deadline, client.armed_mut());
-        return core.peers.put_client(client);
+        return core.conns.put_client(client);
     }
     let refusal = match &client.phase {
         ClientPhase::Delayed(delayed) => delayed.refusal.clone(),

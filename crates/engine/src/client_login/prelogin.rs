@@ -149,12 +149,12 @@ impl PreLogin {
     pub(crate) fn evict(
         &self,
         now: Time,
-        peers: &ConnTable,
+        conns: &ConnTable,
         from: Origin,
         spared: impl Fn(&ClientAddr) -> bool,
     ) -> Option<Peer> {
         let closable = |peer: Peer, age: Span| {
-            peers.get::<ClientSlot>(peer).is_some_and(|client| {
+            conns.get::<ClientSlot>(peer).is_some_and(|client| {
                 client.phase.may_make_room()
                     && !matches!(client.phase, ClientPhase::Moving(_))
                     && now.since(client.connected_at) >= age

@@ -22,8 +22,8 @@ impl ClientLogin {
         io: &mut I,
     ) -> bool {
         let logins = &self.logins;
-        let evicted = core.prelogin.evict(now, &core.peers, from, |from| logins.is_privileged(from));
-        let Some(client) = evicted.and_then(|peer| core.peers.take::<ClientSlot>(peer)) else { return false };
+        let evicted = core.prelogin.evict(now, &core.conns, from, |from| logins.is_privileged(from));
+        let Some(client) = evicted.and_then(|peer| core.conns.take::<ClientSlot>(peer)) else { return false };
         if matches!(client.phase, ClientPhase::Canceller) {
             for ix in core.pools.indices() {
                 core.pools.get_mut(ix).cancels.leave(client.peer);

@@ -91,7 +91,7 @@ impl ClientLogin {
     }
 
     /// A startup packet is complete: checks for room, and selects the worker of the login.
-    pub(crate) fn startup<I: Io>(
+    fn startup<I: Io>(
         &mut self,
         core: &mut Core,
         now: Time,
@@ -125,7 +125,7 @@ impl ClientLogin {
     }
 
     /// An auth_query is needed for the secret of a client's user.
-    pub(crate) fn look_up_secret<I: Io>(
+    fn look_up_secret<I: Io>(
         &mut self,
         core: &mut Core,
         now: Time,
@@ -152,7 +152,7 @@ impl ClientLogin {
     }
 
     /// The error for a client whose user can't be looked up in a database. PgBouncer has one text for all such errors.
-    pub(crate) fn no_auth_database(&self, core: &Core, request: &StartupRequest) -> Refusal {
+    fn no_auth_database(&self, core: &Core, request: &StartupRequest) -> Refusal {
         if !weir_admin::is_console(&request.database) || core.common.config().format == FileFormat::Ini {
             return Refusal::BadConfig;
         }
@@ -162,7 +162,7 @@ impl ClientLogin {
     }
 
     /// Why no auth_query can run in a database.
-    pub(crate) fn bad_auth_database(&self, core: &Core, name: &str) -> Option<String> {
+    fn bad_auth_database(&self, core: &Core, name: &str) -> Option<String> {
         if weir_admin::is_console(name) {
             return Some(format!("cannot use the reserved \"{name}\" database as an auth_dbname"));
         }
@@ -171,7 +171,7 @@ impl ClientLogin {
     }
 
     /// A client's authentication has failed. Its error has less detail than the log, and may be delayed.
-    pub(crate) fn client_login_failed<I: Io>(
+    fn client_login_failed<I: Io>(
         &mut self,
         core: &mut Core,
         now: Time,
@@ -205,7 +205,7 @@ impl ClientLogin {
     }
 
     /// A client is authenticated: checks whether it may use what it requests.
-    pub(crate) fn proven<I: Io>(&mut self, core: &mut Core, now: Time, client: Box<ClientSlot>, io: &mut I) {
+    fn proven<I: Io>(&mut self, core: &mut Core, now: Time, client: Box<ClientSlot>, io: &mut I) {
         let ClientPhase::Login(phase) = &client.phase else { return table::insert(core, client) };
         let (config, name) = (core.common.config(), &phase.request().database);
         let refusal = if phase.is_console() {
@@ -233,7 +233,7 @@ impl ClientLogin {
             && self.logins.role(core.common.config(), &client) == Some(weir_admin::Role::Admin)
         {
             // An administrator is counted, but always admitted.
-            client_counts::count_in(core, &mut client, counts_for, io);
+            client_counts::count_in(&mut client, counts_for, io);
             return self.entered(core, now, client, io);
         }
         let id = core.common.next_id();
@@ -302,7 +302,7 @@ impl ClientLogin {
         }
     }
 
-    pub(crate) fn open_console<I: Io>(
+    fn open_console<I: Io>(
         &mut self,
         core: &mut Core,
         now: Time,

@@ -19,6 +19,7 @@ use crate::server::close;
 use crate::server::slot::ServerSlot;
 use crate::workers::quota::PoolId;
 
+/// The pool of an owner's message.
 pub(crate) fn borrowed_pool(core: &Core, pool: &PoolId) -> Option<PoolIx> {
     core.pools.find(&pool.database, &pool.user).filter(|ix| messages::is_borrower(core, *ix))
 }
@@ -96,7 +97,7 @@ pub(crate) fn lent_received<I: Io>(
 }
 
 /// A borrower's clients get the owner's reason for their waits, completed by their own worker.
-pub(crate) fn wait_explained<I: Io>(
+fn wait_explained<I: Io>(
     core: &mut Core,
     now: Time,
     ix: PoolIx,
@@ -109,7 +110,7 @@ pub(crate) fn wait_explained<I: Io>(
     for waiting in to_tell {
         match *waiting {
             ToInform::Notified(client) => {
-                wait_diagnosis::notify(&core.peers, core.pools.get(ix), client, &detail, io);
+                wait_diagnosis::notify(&core.conns, core.pools.get(ix), client, &detail, io);
             }
             ToInform::Refused(client) => {
                 let pool = core.pools.get_mut(ix);
@@ -134,7 +135,7 @@ pub(crate) fn cause_received<I: Io>(core: &mut Core, now: Time, pool: &PoolId, w
 }
 
 /// Refuses clients that waited for a pool that has been removed here: the owner no longer answers for them.
-pub(crate) fn refuse_uninformed<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
+fn refuse_uninformed<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     let slot = core.pools.get_mut(ix);
     let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
     if !slot.removed || borrowing.to_tell.is_empty() {
@@ -148,6 +149,7 @@ pub(crate) fn refuse_uninformed<I: Io>(core: &mut Core, now: Time, ix: PoolIx, i
     }
 }
 
+/// What is due at a borrower; returns when more will be, if nothing happens before.
 pub(crate) fn settle<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) -> Time {
     refuse_uninformed(core, now, ix, io);
     let slot = core.pools.get_mut(ix);

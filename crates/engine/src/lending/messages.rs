@@ -35,6 +35,7 @@ pub(crate) fn is_lent(core: &Core, server: Peer) -> bool {
     core.lent.contains_key(&server)
 }
 
+/// Whether this worker borrows a pool's servers.
 pub(crate) fn is_borrower(core: &Core, ix: PoolIx) -> bool {
     core.pools.get(ix).lending.is_borrower()
 }
@@ -73,7 +74,7 @@ pub(crate) fn request_from_owner<I: Io>(core: &mut Core, now: Time, ix: PoolIx, 
 
 /// The pool has granted a server to a borrower's request: its socket moves.
 pub(crate) fn lend<I: Io>(core: &mut Core, request: BorrowRequest, server: Peer, check: bool, io: &mut I) {
-    let Some(slot) = core.peers.get_mut::<ServerSlot>(server) else { return };
+    let Some(slot) = core.conns.get_mut::<ServerSlot>(server) else { return };
     slot.unlinked();
     let ix = slot.pool;
     let Some((_, phase)) = slot.up() else { return };
@@ -86,7 +87,7 @@ pub(crate) fn lend<I: Io>(core: &mut Core, request: BorrowRequest, server: Peer,
 
 /// Returns a clean server, which the borrower's pool counts as linked.
 pub(crate) fn return_server<I: Io>(core: &mut Core, server: Peer, io: &mut I) {
-    let Some(slot) = core.peers.get_mut::<ServerSlot>(server) else { return };
+    let Some(slot) = core.conns.get_mut::<ServerSlot>(server) else { return };
     let Some((_, phase)) = slot.up() else { return };
     *phase = ServerPhase::Returning;
     io.detach(server);
@@ -142,16 +143,18 @@ pub(crate) fn untie(core: &mut Core, server: &mut ServerSlot) {
 /// Adds a moved server to this worker's peers.
 pub(crate) fn add_moved<I: Io>(core: &mut Core, server: Box<ServerSlot>, io: &mut I) {
     let peer = server.peer;
-    core.peers.put_at(peer, Conn::Server(server));
+    core.conns.put_at(peer, Conn::Server(server));
     if core.pause.is_suspended() {
         hold::hold(core, peer, io);
     }
 }
 
+/// Sends a message about a pool, maybe with a socket.
 pub(crate) fn send<I: Io>(to: WorkerId, pool: PoolId, body: Body, socket: Option<Peer>, io: &mut I) {
     io.post(to, Message(Payload::Lending(Box::new(LendingMessage { pool, body }))), socket);
 }
 
+/// A message has reached a worker that it is not for.
 pub(crate) fn misdirected<I: Io>(io: &mut I) {
     log(Level::Error, format_args!("a message about lending reached the wrong worker"), io);
 }

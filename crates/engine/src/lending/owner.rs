@@ -51,7 +51,7 @@ pub(crate) fn send_lent<I: Io>(
 
 /// The pool of a borrower's message. If its first clients are a borrower's, it is created here with the first
 /// message.
-pub(crate) fn owned_pool(core: &mut Core, now: Time, pool: &PoolId, create: bool) -> Option<PoolIx> {
+fn owned_pool(core: &mut Core, now: Time, pool: &PoolId, create: bool) -> Option<PoolIx> {
     let known = core.pools.find(&pool.database, &pool.user);
     if known.is_some() || !create {
         return known;
@@ -138,6 +138,7 @@ pub(crate) fn capture_forwarded(core: &mut Core, now: Time, pool: &PoolId, captu
     }
 }
 
+/// What is due at the owner; returns when more will be, if nothing happens before.
 pub(crate) fn settle<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) -> Time {
     let slot = core.pools.get_mut(ix);
     let LendingRole::Owner(lender) = &mut slot.lending else { return Time::NEVER };

@@ -40,37 +40,38 @@ pub(crate) fn link_waiter<I: Io>(
 ) {
     let peer = server.peer;
     let client = match Waiter::of(waiter) {
-        Waiter::Client(client) => core.peers.take::<ClientSlot>(client),
+        Waiter::Client(client) => core.conns.take::<ClientSlot>(client),
         Waiter::AuthQuery(_) => {
-            core.peers.put_server(server);
+            core.conns.put_server(server);
             return core.common.follow_up(FollowUp::Granted { waiter, server: peer });
         }
         Waiter::Borrower(request) => {
-            core.peers.put_server(server);
+            core.conns.put_server(server);
             return messages::lend(core, request, peer, check, io);
         }
     };
-    let Some(mut client) = client else { return core.peers.put_server(server) };
+    let Some(mut client) = client else { return core.conns.put_server(server) };
     if let ClientPhase::Welcome(_) = client.phase {
-        core.peers.put_client(client);
-        core.peers.put_server(server);
+        core.conns.put_client(client);
+        core.conns.put_server(server);
         return core.common.follow_up(FollowUp::Granted { waiter, server: peer });
     }
     let slot = core.pools.get_mut(client.pool);
     if link(cx!(core, now, io), slot, &mut client, &mut server, check) {
         table::resume_waiting(core, &mut client, io);
     }
-    core.peers.put_server(server);
-    core.peers.put_client(client);
+    core.conns.put_server(server);
+    core.conns.put_client(client);
 }
 
 /// A pool gives a server to a waiter, by their handles.
 pub(crate) fn grant<I: Io>(core: &mut Core, now: Time, waiter: Peer, server: Peer, check: bool, io: &mut I) {
-    if let Some(server) = core.peers.take::<ServerSlot>(server) {
+    if let Some(server) = core.conns.take::<ServerSlot>(server) {
         link_waiter(core, now, waiter, server, check, io);
     }
 }
 
+/// A client whose server was lost before it got anything waits again, at its old position in the queue.
 pub(crate) fn requeue<I: Io>(core: &mut Core, now: Time, ix: u32, client: Peer, since: Time, io: &mut I) {
     match core.pools.get_mut(ix).pool.requeue(client, since, now) {
         Acquire::Granted { server, check } => grant(core, now, client, server, check, io),
@@ -101,11 +102,11 @@ pub(crate) fn acquire<I: Io>(
     match slot.pool.acquire(client.peer, now) {
         Acquire::Granted { server, check } => {
             slot.counts.tally.times().wait.count(0);
-            let Some(mut server) = core.peers.take::<ServerSlot>(server) else { return Err(StopReason::NeedServer) };
+            let Some(mut server) = core.conns.take::<ServerSlot>(server) else { return Err(StopReason::NeedServer) };
             if link(cx!(core, now, io), slot, client, &mut server, check) {
                 return Ok(server);
             }
-            core.peers.put_server(server);
+            core.conns.put_server(server);
             Err(StopReason::NeedServer)
         }
         Acquire::Queued if core.shutdown.draining() == Some(Drain::Servers) => {
@@ -121,7 +122,7 @@ pub(crate) fn acquire<I: Io>(
 
 /// Links a client to a server from the pool. Returns whether the client may go on at once; otherwise a prelude is
 /// under way.
-pub(crate) fn link<I: Io>(
+fn link<I: Io>(
     cx: &mut Cx<'_, I>,
     slot: &mut PoolSlot,
     client: &mut ClientSlot,

@@ -108,7 +108,7 @@ pub(crate) fn server_deadline(slot: &PoolSlot, server: &ServerSlot) -> (Time, Re
 const NEW_WELCOME_WAIT: Span = Span::from_secs(1);
 
 /// The deadline of a client.
-pub(crate) fn client_deadline(common: &Common, peers: &ConnTable, pools: &Pools, client: &ClientSlot) -> Time {
+pub(crate) fn client_deadline(common: &Common, conns: &ConnTable, pools: &Pools, client: &ClientSlot) -> Time {
     match &client.phase {
         ClientPhase::Header
         | ClientPhase::Opening { .. }
@@ -120,7 +120,7 @@ pub(crate) fn client_deadline(common: &Common, peers: &ConnTable, pools: &Pools,
         ClientPhase::Ready(_) if client.link.is_none() && !client.reading.has(Reason::Waits) => {
             client.request_at.deadline(idle_timeout(common, pools, client))
         }
-        ClientPhase::Ready(_) | ClientPhase::Streaming(_) if client.ended => last_answers_due(common, peers, client),
+        ClientPhase::Ready(_) | ClientPhase::Streaming(_) if client.ended => last_answers_due(common, conns, client),
         ClientPhase::Delayed(delayed) => delayed.until,
         ClientPhase::Canceller => client.connected_at.deadline(common.config().limits.cancel_wait_timeout),
         _ => Time::NEVER,
@@ -168,8 +168,8 @@ pub(crate) fn may_take_last_welcome(pools: &Pools, client: &ClientSlot) -> bool 
 
 /// Until when the server of a client that has closed its side must have sent something. Its silence does not count
 /// while one of the two does not read what the other has sent.
-fn last_answers_due(common: &Common, peers: &ConnTable, client: &ClientSlot) -> Time {
-    let Some(server) = client.link.and_then(|server| peers.get::<ServerSlot>(server)) else { return Time::NEVER };
+fn last_answers_due(common: &Common, conns: &ConnTable, client: &ClientSlot) -> Time {
+    let Some(server) = client.link.and_then(|server| conns.get::<ServerSlot>(server)) else { return Time::NEVER };
     let stuck = client.reading.has(Reason::OwnFull) || client.reading.has(Reason::OtherFull);
     let received_at = if stuck { common.now() } else { server.clock.received_at() };
     received_at.max(client.request_at).deadline(LAST_ANSWERS)

@@ -16,47 +16,47 @@ use crate::timers::Who;
 
 /// A socket of a link is full, or has room again: updates which side must act next.
 pub(crate) fn follow_link<I: Io>(core: &mut Core, server: Peer, io: &mut I) {
-    let Some(client) = core.peers.get::<ServerSlot>(server).and_then(|server| server.link) else { return };
-    let Some(client) = core.peers.get::<ClientSlot>(client) else { return };
+    let Some(client) = core.conns.get::<ServerSlot>(server).and_then(|server| server.link) else { return };
+    let Some(client) = core.conns.get::<ClientSlot>(client) else { return };
     let ClientPhase::Ready(session) = &client.phase else { return };
     let mid_message = session.is_mid_message();
-    let Some(server) = core.peers.get_mut::<ServerSlot>(server) else { return };
+    let Some(server) = core.conns.get_mut::<ServerSlot>(server) else { return };
     let slot = core.pools.get(server.pool);
     let now = core.common.now();
     deadlines::follow(cx!(core, now, io), slot, server, mid_message, Progress::default());
 }
 
 /// Pauses a server whose client's socket is full.
-pub(crate) fn pause_server<I: Io>(core: &mut Core, server: Peer, io: &mut I) {
-    if core.peers.get_mut::<ServerSlot>(server).is_some_and(|server| server.pause_for_client(io)) {
+fn pause_server<I: Io>(core: &mut Core, server: Peer, io: &mut I) {
+    if core.conns.get_mut::<ServerSlot>(server).is_some_and(|server| server.pause_for_client(io)) {
         follow_link(core, server, io);
     }
 }
 
-pub(crate) fn resume_server<I: Io>(core: &mut Core, server: Peer, io: &mut I) {
-    if core.peers.get_mut::<ServerSlot>(server).is_some_and(|slot| slot.resume(Reason::OtherFull, io)) {
+fn resume_server<I: Io>(core: &mut Core, server: Peer, io: &mut I) {
+    if core.conns.get_mut::<ServerSlot>(server).is_some_and(|slot| slot.resume(Reason::OtherFull, io)) {
         follow_link(core, server, io);
     }
 }
 
 /// A client's server accepts bytes again, or the client has none any more: its buffered input continues.
-pub(crate) fn peer_has_room<I: Io>(core: &mut Core, client: Peer, io: &mut I) {
-    core.peers.get_mut::<ClientSlot>(client).into_iter().for_each(|client| client.resume(Reason::OtherFull, io));
-    if core.peers.get_mut::<ClientSlot>(client).is_some_and(|client| !client.waiting.is_empty()) {
+fn peer_has_room<I: Io>(core: &mut Core, client: Peer, io: &mut I) {
+    core.conns.get_mut::<ClientSlot>(client).into_iter().for_each(|client| client.resume(Reason::OtherFull, io));
+    if core.conns.get_mut::<ClientSlot>(client).is_some_and(|client| !client.waiting.is_empty()) {
         core.common.follow_up(FollowUp::Feed(client));
     }
 }
 
 /// A client's or a server's socket is full: its peer is paused.
 pub(crate) fn blocked<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
-    if let Some(link) = core.peers.get_mut::<ClientSlot>(peer).map(|c| c.link) {
-        core.peers.get_mut::<ClientSlot>(peer).into_iter().for_each(|client| client.pause(Reason::OwnFull, io));
+    if let Some(link) = core.conns.get_mut::<ClientSlot>(peer).map(|c| c.link) {
+        core.conns.get_mut::<ClientSlot>(peer).into_iter().for_each(|client| client.pause(Reason::OwnFull, io));
         link.into_iter().for_each(|server| pause_server(core, server, io));
-    } else if let Some(server) = core.peers.get_mut::<ServerSlot>(peer) {
+    } else if let Some(server) = core.conns.get_mut::<ServerSlot>(peer) {
         server.pause(Reason::OwnFull, io);
         let link = server.link;
         link.into_iter().for_each(|client| {
-            core.peers.get_mut::<ClientSlot>(client).into_iter().for_each(|client| client.pause(Reason::OtherFull, io))
+            core.conns.get_mut::<ClientSlot>(client).into_iter().for_each(|client| client.pause(Reason::OtherFull, io))
         });
         follow_link(core, peer, io);
     }
@@ -64,10 +64,10 @@ pub(crate) fn blocked<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
 
 /// A socket has room again.
 pub(crate) fn drained<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
-    if let Some(link) = core.peers.get_mut::<ClientSlot>(peer).map(|c| c.link) {
-        core.peers.get_mut::<ClientSlot>(peer).into_iter().for_each(|client| client.resume(Reason::OwnFull, io));
+    if let Some(link) = core.conns.get_mut::<ClientSlot>(peer).map(|c| c.link) {
+        core.conns.get_mut::<ClientSlot>(peer).into_iter().for_each(|client| client.resume(Reason::OwnFull, io));
         link.into_iter().for_each(|server| resume_server(core, server, io));
-    } else if let Some(server) = core.peers.get_mut::<ServerSlot>(peer) {
+    } else if let Some(server) = core.conns.get_mut::<ServerSlot>(peer) {
         server.resume(Reason::OwnFull, io);
         let link = server.link;
         link.into_iter().for_each(|client| peer_has_room(core, client, io));
@@ -80,7 +80,7 @@ pub(crate) fn drained<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
 /// recover. Others are read to their end: those whose server answers, as long as it does
 /// ([`LAST_ANSWERS`](deadlines::LAST_ANSWERS)).
 pub(crate) fn ending<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-    let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { return };
+    let Some(mut client) = core.conns.take::<ClientSlot>(peer) else { return };
     let waits = client.link.is_none() && client.reading.has(Reason::Waits) && !client.reading.has(Reason::Suspended);
     if waits && matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_)) {
         io.close(peer);
@@ -91,5 +91,5 @@ pub(crate) fn ending<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) 
         let deadline = table::deadline(core, &client);
         core.common.arm(Who::Peer(peer), deadline, client.armed_mut());
     }
-    core.peers.put_at(peer, Conn::Client(client));
+    core.conns.put_at(peer, Conn::Client(client));
 }

@@ -24,7 +24,7 @@ const OWNER_GONE: &str = "replication client disconnected";
 const NOT_READY: &str = "client disconnect while server was not ready";
 
 /// A client is refused or disconnected: counts it at its pool, or at the one that it requested, if that is here.
-pub(crate) fn count_refusal(core: &mut Core, client: &ClientSlot, refusal: &Refusal) {
+fn count_refusal(core: &mut Core, client: &ClientSlot, refusal: &Refusal) {
     let pool = client.pool().or_else(|| {
         let database = client.requested_database();
         let config = core.common.config();
@@ -42,8 +42,8 @@ pub(crate) fn count_refusal(core: &mut Core, client: &ClientSlot, refusal: &Refu
 }
 
 /// A client left its server; `why` is logged if the server must be closed.
-pub(crate) fn abandon<I: Io>(core: &mut Core, now: Time, client: &ClientSlot, server: Peer, why: &str, io: &mut I) {
-    let Some(slot) = core.peers.get_mut::<ServerSlot>(server) else { return };
+fn abandon<I: Io>(core: &mut Core, now: Time, client: &ClientSlot, server: Peer, why: &str, io: &mut I) {
+    let Some(slot) = core.conns.get_mut::<ServerSlot>(server) else { return };
     slot.unlinked();
     let mid_message = matches!(&client.phase, ClientPhase::Ready(c) if c.is_mid_message());
     let Some((up, phase)) = slot.up() else { return };
@@ -58,7 +58,7 @@ pub(crate) fn abandon<I: Io>(core: &mut Core, now: Time, client: &ClientSlot, se
 }
 
 /// The same without a line of its own; `servers`: the reason of its server, if that must be closed with it.
-pub(crate) fn leave<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, servers: &str, io: &mut I) {
+fn leave<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, servers: &str, io: &mut I) {
     core.client_counts.remove(&client.phase);
     if let Some(key) = client.cancel.peer_key() {
         core.peering.forget(key);
@@ -113,7 +113,7 @@ pub(crate) fn refuse_because<I: Io>(
     io: &mut I,
 ) {
     count_refusal(core, &client, &refusal);
-    let server = client.link.and_then(|server| core.peers.get_mut::<ServerSlot>(server));
+    let server = client.link.and_then(|server| core.conns.get_mut::<ServerSlot>(server));
     let mid_message = match &client.phase {
         ClientPhase::Streaming(stream) => stream.is_mid_message(),
         _ => server.and_then(|s| s.up()).is_some_and(|(up, _)| up.is_mid_message()),
@@ -149,7 +149,7 @@ pub(crate) fn refuse<I: Io>(core: &mut Core, now: Time, client: Box<ClientSlot>,
 
 /// Refuses a client by its handle.
 pub(crate) fn refuse_handle<I: Io>(core: &mut Core, now: Time, client: Peer, refusal: Refusal, io: &mut I) {
-    if let Some(client) = core.peers.take::<ClientSlot>(client) {
+    if let Some(client) = core.conns.take::<ClientSlot>(client) {
         refuse(core, now, client, refusal, io);
     }
 }

@@ -17,7 +17,7 @@ use crate::server::slot::{ServerPhase, ServerSlot};
 
 /// The client of a server that is closed is closed with it: no other server can serve it.
 pub(crate) fn end_stream<I: Io>(core: &mut Core, now: Time, client: Peer, why: &str, io: &mut I) {
-    let Some(mut client) = core.peers.take::<ClientSlot>(client) else { return };
+    let Some(mut client) = core.conns.take::<ClientSlot>(client) else { return };
     client.unlinked();
     io.close(client.peer);
     leave::remove_client(core, now, client, why, io);
@@ -46,7 +46,7 @@ pub(crate) fn server_lost<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
         _ => {}
     }
     let Some(client) = server.link else { return };
-    let Some(mut client) = core.peers.take::<ClientSlot>(client) else { return };
+    let Some(mut client) = core.conns.take::<ClientSlot>(client) else { return };
     client.lost_server(server.up().is_some_and(|(up, _)| up.is_mid_message()));
     if matches!(phase, ServerPhase::Checking | ServerPhase::SyncingParameters)
         && matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_))
@@ -54,7 +54,7 @@ pub(crate) fn server_lost<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
         // Nothing of the client's was sent yet: it may get another server, at its old position in the queue.
         let (peer, since) = (client.peer, client.request_at);
         let cancelled = client.ready().is_some_and(|session| session.is_cancelled());
-        core.peers.put_at(peer, Conn::Client(client));
+        core.conns.put_at(peer, Conn::Client(client));
         if cancelled {
             return table::resume_client(core, peer, io);
         }
@@ -62,7 +62,7 @@ pub(crate) fn server_lost<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
     }
     if phase == ServerPhase::Streaming {
         let peer = client.peer;
-        core.peers.put_client(client);
+        core.conns.put_client(client);
         return end_stream(core, now, peer, "server conn crashed?", io);
     }
     let seen = server.fatal_error.as_ref().is_some_and(|error| !matches!(error, Refusal::ServerUnexpected));

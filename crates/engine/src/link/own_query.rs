@@ -18,15 +18,15 @@ use crate::server::slot::{Reset, ServerPhase, ServerSlot};
 const QUERY_CANCELED: &str = "57014";
 
 /// A server has been reset, including what its connect_query had set: runs that query again.
-pub(crate) fn run_connect_query_again<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+fn run_connect_query_again<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     let slot = core.pools.get(server.pool);
     let Some(query) = &slot.config.connect_query else { return release::return_to_pool(core, now, server, io) };
     acquire::own_query(cx!(core, now, io), slot, &mut server, query, ServerPhase::ConnectQueryAgain);
-    core.peers.put_server(server);
+    core.conns.put_server(server);
 }
 
 /// A server has set its client's parameters: the client gets those that differ from what it requested.
-pub(crate) fn parameters_done<I: Io>(core: &mut Core, server: &mut ServerSlot, client: &mut ClientSlot, io: &mut I) {
+fn parameters_done<I: Io>(core: &mut Core, server: &mut ServerSlot, client: &mut ClientSlot, io: &mut I) {
     let (ClientPhase::Ready(session), Some((up, phase))) = (client.phase_mut(), server.up()) else { return };
     *phase = ServerPhase::Linked;
     if io.logs(Level::Debug) {
@@ -47,15 +47,15 @@ pub(crate) fn parameters_done<I: Io>(core: &mut Core, server: &mut ServerSlot, c
 }
 
 /// A server has passed its check, or set its client's parameters.
-pub(crate) fn prelude_done<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
-    let Some(mut client) = server.link.and_then(|client| core.peers.take::<ClientSlot>(client)) else {
-        return core.peers.put_server(server);
+fn prelude_done<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+    let Some(mut client) = server.link.and_then(|client| core.conns.take::<ClientSlot>(client)) else {
+        return core.conns.put_server(server);
     };
     if let ClientPhase::Welcome(_) = client.phase {
         client.resume(Reason::Waits, io);
         core.common.follow_up(FollowUp::WelcomeConfirmed(client.peer));
-        core.peers.put_client(client);
-        return core.peers.put_server(server);
+        core.conns.put_client(client);
+        return core.conns.put_server(server);
     }
     let checked = server.phase() == Some(ServerPhase::Checking);
     let slot = core.pools.get(server.pool);
@@ -68,29 +68,23 @@ pub(crate) fn prelude_done<I: Io>(core: &mut Core, now: Time, mut server: Box<Se
         let full = paused.then_some(server.peer);
         client.resume(Reason::Waits, io);
         core.common.follow_up(FollowUp::Feed(client.peer));
-        core.peers.put_client(client);
-        core.peers.put_server(server);
+        core.conns.put_client(client);
+        core.conns.put_server(server);
         full.into_iter().for_each(|server| full::follow_link(core, server, io));
         return;
     }
-    core.peers.put_client(client);
-    core.peers.put_server(server);
+    core.conns.put_client(client);
+    core.conns.put_server(server);
 }
 
 /// A server has refused a client's parameters. All of them were one transaction, so the server is unchanged, and
 /// free for others; what it does not report by itself is set again for the next client.
-pub(crate) fn parameters_failed<I: Io>(
-    core: &mut Core,
-    now: Time,
-    mut server: Box<ServerSlot>,
-    error: ServerError,
-    io: &mut I,
-) {
+fn parameters_failed<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, error: ServerError, io: &mut I) {
     let client = server.unlinked();
     server.up().into_iter().for_each(|(up, _)| up.params_rejected(&core.sessions.params));
     core.common.follow_up(FollowUp::Release(server.peer));
-    core.peers.put_server(server);
-    let Some(mut client) = client.and_then(|client| core.peers.take::<ClientSlot>(client)) else { return };
+    core.conns.put_server(server);
+    let Some(mut client) = client.and_then(|client| core.conns.take::<ClientSlot>(client)) else { return };
     client.unlinked();
     let refusal = Refusal::ParameterFailed { sqlstate: error.sqlstate, message: error.message };
     leave::refuse(core, now, client, refusal, io);
@@ -104,7 +98,7 @@ pub(crate) fn done<I: Io>(
     outcome: Result<(), ServerError>,
     io: &mut I,
 ) {
-    let Some(phase) = server.phase() else { return core.peers.put_server(server) };
+    let Some(phase) = server.phase() else { return core.conns.put_server(server) };
     match (phase, outcome) {
         (ServerPhase::Resetting(why), Ok(())) => {
             if let Some((up, _)) = server.up() {

@@ -20,7 +20,7 @@ use crate::server::slot::{ServerPhase, ServerSlot};
 
 /// Requests of a client failed because of a limit of statements. The log has one line for each client.
 #[inline]
-pub(crate) fn requests_refused<I: Io>(core: &mut Core, client: &mut ClientSlot, refused: &[&'static str], io: &mut I) {
+fn requests_refused<I: Io>(core: &mut Core, client: &mut ClientSlot, refused: &[&'static str], io: &mut I) {
     let Some(what) = refused.first() else { return };
     core.pools.get_mut(client.pool).counts.refusals.limit_reached += refused.len() as u64;
     if core.common.config().log.pooler_errors && client.is_first_refusal() {
@@ -31,18 +31,18 @@ pub(crate) fn requests_refused<I: Io>(core: &mut Core, client: &mut ClientSlot, 
 
 /// Counts what the client of a server lost or was refused; the log names each kind once a pool.
 #[cold]
-pub(crate) fn count_lost<I: Io>(core: &mut Core, server: &ServerSlot, unusual: &from_server::Unusual, io: &mut I) {
+fn count_lost<I: Io>(core: &mut Core, server: &ServerSlot, unusual: &from_server::Unusual, io: &mut I) {
     let pool = core.pools.get_mut(server.pool);
     let new = lost_state::count(pool, unusual);
-    let client = server.link.filter(|_| !new.is_empty()).and_then(|client| core.peers.take::<ClientSlot>(client));
+    let client = server.link.filter(|_| !new.is_empty()).and_then(|client| core.conns.take::<ClientSlot>(client));
     if let Some(mut client) = client {
         lost_state::log(core.common.config(), new, unusual, &mut client, &pool.name, &core.sessions.params, io);
-        core.peers.put_at(client.peer, Conn::Client(client));
+        core.conns.put_at(client.peer, Conn::Client(client));
     }
 }
 
 /// Takes in what a server has reported without a client's doing: new defaults, or a new role.
-pub(crate) fn take_reports(
+fn take_reports(
     core: &mut Core,
     now: Time,
     server: &mut ServerSlot,
@@ -81,7 +81,7 @@ pub(crate) fn feed<I: Io>(
     base: Option<usize>,
     io: &mut I,
 ) {
-    let mut server = client.link.and_then(|server| core.peers.take::<ServerSlot>(server));
+    let mut server = client.link.and_then(|server| core.conns.take::<ServerSlot>(server));
     let mut at = 0;
     let stop = loop {
         let slot = core.pools.get_mut(client.pool);
@@ -100,7 +100,7 @@ pub(crate) fn feed<I: Io>(
         }
     };
     if let Some(server) = server {
-        core.peers.put_server(server);
+        core.conns.put_server(server);
     }
     match stop {
         StopReason::EndOfInput => {}
@@ -114,14 +114,14 @@ pub(crate) fn feed<I: Io>(
         StopReason::Terminate => return leave::client_leaves(core, now, client, io),
         StopReason::Refuse(refusal) => return leave::refuse(core, now, client, *refusal, io),
     }
-    core.peers.put_client(client);
+    core.conns.put_client(client);
 }
 
 /// A client continues with the input that was buffered while it waited.
 pub(crate) fn feed_waiting<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
     // The input continues when the server's socket has room: a few bytes of it may become many.
     if client.reading.has(Reason::Waits) || client.reading.has(Reason::OtherFull) {
-        return core.peers.put_client(client);
+        return core.conns.put_client(client);
     }
     let waiting = client.take_waiting();
     feed(core, now, client, &waiting, None, io);
@@ -151,10 +151,10 @@ pub(crate) fn note_violation<I: Io>(
 /// The first messages of a client's transaction, or the first in its block, had no effect on its server, and nobody has seen the
 /// answer: they are read again, before what the client has sent since. Its server is the same.
 #[cold]
-pub(crate) fn repeat<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, repeat: Repeat, io: &mut I) {
-    let client = server.link.and_then(|client| core.peers.take::<ClientSlot>(client));
+fn repeat<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, repeat: Repeat, io: &mut I) {
+    let client = server.link.and_then(|client| core.conns.take::<ClientSlot>(client));
     let (peer, cancels) = (server.peer, server.cancels > 0);
-    core.peers.put_server(server);
+    core.conns.put_server(server);
     let Some(mut client) = client else { return release::release(core, now, peer, io) };
     let Repeat { mut messages, counted: (binds, parses), cancelled } = repeat;
     let stats = &mut core.pools.get_mut(client.pool).counts.stats;
@@ -169,14 +169,14 @@ pub(crate) fn repeat<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>,
     client.resume(Reason::Waits, io);
     if client.reading.has(Reason::OtherFull) {
         *client.waiting_mut() = messages;
-        return core.peers.put_client(client);
+        return core.conns.put_client(client);
     }
     feed(core, now, client, &messages, None, io);
 }
 
 /// A server sent more than replies. Returns it, and its client, where it may have answered something.
 #[cold]
-pub(crate) fn unusual_reply<I: Io>(
+fn unusual_reply<I: Io>(
     core: &mut Core,
     now: Time,
     mut server: Box<ServerSlot>,
@@ -188,7 +188,7 @@ pub(crate) fn unusual_reply<I: Io>(
     take_reports(core, now, &mut server, client.as_deref_mut(), &unusual.reported);
     if let Some(mut client) = client {
         requests_refused(core, &mut client, &unusual.refused, io);
-        core.peers.put_client(client);
+        core.conns.put_client(client);
     }
     if !(unusual.lost.is_empty() && unusual.refused_state.is_empty()) {
         count_lost(core, &server, &unusual, io);
@@ -198,7 +198,7 @@ pub(crate) fn unusual_reply<I: Io>(
         note_fatal(core, &mut server, fatal, io);
     }
     if let (Some(client), Some(refusal)) = (link, violation) {
-        core.peers.put_server(server);
+        core.conns.put_server(server);
         leave::refuse_handle(core, now, client, refusal, io);
         return None;
     }
@@ -210,12 +210,12 @@ pub(crate) fn unusual_reply<I: Io>(
         repeat(core, now, server, again, io);
         return None;
     }
-    Some((server, link.and_then(|client| core.peers.take::<ClientSlot>(client))))
+    Some((server, link.and_then(|client| core.conns.take::<ClientSlot>(client))))
 }
 
 /// A server has answered something: it may be free, or its client may go on.
 #[inline]
-pub(crate) fn replied<I: Io>(
+fn replied<I: Io>(
     core: &mut Core,
     now: Time,
     mut server: Box<ServerSlot>,
@@ -239,14 +239,14 @@ pub(crate) fn replied<I: Io>(
         close::drop_connection(core, &server, io);
         return lost::server_lost(core, now, server, io);
     }
-    client.into_iter().for_each(|client| core.peers.put_client(client));
-    core.peers.put_server(server);
+    client.into_iter().for_each(|client| core.conns.put_client(client));
+    core.conns.put_server(server);
 }
 
 /// Handles bytes of a server.
 #[inline]
 pub(crate) fn server_bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
-    let mut client = server.link.and_then(|client| core.peers.take::<ClientSlot>(client));
+    let mut client = server.link.and_then(|client| core.conns.take::<ClientSlot>(client));
     let slot = core.pools.get_mut(server.pool);
     match relay::feed_server(cx!(core, now, io), slot, &mut server, client.as_deref_mut(), bytes) {
         Ok(outcome) => {
@@ -257,7 +257,7 @@ pub(crate) fn server_bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<Se
             replied(core, now, server, client, io);
         }
         Err(violation) => {
-            client.into_iter().for_each(|client| core.peers.put_client(client));
+            client.into_iter().for_each(|client| core.conns.put_client(client));
             note_violation(core, &mut server, &violation, io);
             lost::server_lost(core, now, server, io);
         }

@@ -36,7 +36,7 @@ pub(crate) fn hand_over_later(core: &mut Core, peer: Option<Peer>) {
 
 /// Whether a clean server is returned to the owner instead of given to the next client here.
 #[inline]
-pub(crate) fn returns_to_owner(core: &Core, ix: PoolIx, server: Peer) -> bool {
+fn returns_to_owner(core: &Core, ix: PoolIx, server: Peer) -> bool {
     let slot = core.pools.get(ix);
     match &slot.lending {
         LendingRole::Owner(_) => false,
@@ -48,7 +48,7 @@ pub(crate) fn returns_to_owner(core: &Core, ix: PoolIx, server: Peer) -> bool {
 
 /// Carries out what a pool has decided about a clean server.
 #[inline(always)]
-pub(crate) fn pass_on<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, answer: Release, io: &mut I) {
+fn pass_on<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, answer: Release, io: &mut I) {
     let ix = server.pool;
     match answer {
         Release::Next { client, waited, check } => {
@@ -59,7 +59,7 @@ pub(crate) fn pass_on<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>
             if core.upgrade.is_giving() {
                 hand_over_later(core, Some(server.peer));
             }
-            core.peers.put_server(server);
+            core.conns.put_server(server);
             idle::report_idle(core, ix, io);
         }
         Release::Close(reason) => close::disconnect(core, server, reason.text(), io),
@@ -68,7 +68,7 @@ pub(crate) fn pass_on<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>
 
 /// The same for a server that has just come to its pool `ix`, by its handle.
 pub(crate) fn passed_on<I: Io>(core: &mut Core, now: Time, ix: PoolIx, server: Peer, answer: Release, io: &mut I) {
-    if let Some(server) = core.peers.take::<ServerSlot>(server) {
+    if let Some(server) = core.conns.take::<ServerSlot>(server) {
         pass_on(core, now, server, answer, io);
     }
     core.common.follow_up(FollowUp::PollPool(ix));
@@ -84,7 +84,7 @@ pub(crate) fn return_to_pool<I: Io>(core: &mut Core, now: Time, mut server: Box<
         Err(why) => return close::close_slot(core, now, server, why, io),
     };
     if slot.lending.is_borrower() && returns_to_owner(core, ix, peer) {
-        core.peers.put_server(server);
+        core.conns.put_server(server);
         return messages::return_server(core, peer, io);
     }
     let pool = &mut core.pools.get_mut(ix).pool;
@@ -103,7 +103,7 @@ pub(crate) fn clean_up<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
     match release_action(cx!(core, now, io), slot, &mut server) {
         ReleaseAction::Return => return_to_pool(core, now, server, io),
         ReleaseAction::Close(why) => close::close_slot(core, now, server, why, io),
-        ReleaseAction::Cleaning => core.peers.put_server(server),
+        ReleaseAction::Cleaning => core.conns.put_server(server),
     }
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn finish_transaction<I: Io>(
         _ => {}
     }
     let peer = client.as_ref().map(|client| client.peer);
-    client.into_iter().for_each(|client| core.peers.put_client(client));
+    client.into_iter().for_each(|client| core.conns.put_client(client));
     if status == LinkStatus::Free {
         clean_up(core, now, server, io);
         if core.upgrade.is_giving() {
@@ -137,7 +137,7 @@ pub(crate) fn finish_transaction<I: Io>(
         }
         return;
     }
-    core.peers.put_server(server);
+    core.conns.put_server(server);
     if let (LinkStatus::Replaced, Some(client)) = (status, peer) {
         leave::refuse_handle(core, now, client, Refusal::PoolGone, io);
     }
@@ -145,8 +145,8 @@ pub(crate) fn finish_transaction<I: Io>(
 
 /// A server may be free, for any reason.
 pub(crate) fn release<I: Io>(core: &mut Core, now: Time, server: Peer, io: &mut I) {
-    let Some(server) = core.peers.take::<ServerSlot>(server) else { return };
-    let client = server.link.and_then(|client| core.peers.take::<ClientSlot>(client));
+    let Some(server) = core.conns.take::<ServerSlot>(server) else { return };
+    let client = server.link.and_then(|client| core.conns.take::<ClientSlot>(client));
     finish_transaction(core, now, server, client, io);
 }
 
@@ -165,7 +165,7 @@ pub(crate) enum LinkStatus {
 
 /// Whether a server is free of its client.
 #[inline]
-pub(crate) fn link_status(
+fn link_status(
     slot: &PoolSlot,
     server: &ServerSlot,
     client: Option<&ClientSlot>,
@@ -198,7 +198,7 @@ pub(crate) fn link_status(
 
 /// A client has released its server.
 #[inline]
-pub(crate) fn unlink<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut ClientSlot) {
+fn unlink<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut ClientSlot) {
     client.unlinked();
     client.acts(cx.now);
     // It may have been stopped because the server had too many pending requests.
@@ -257,7 +257,7 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
 /// # Errors
 /// Why it must be closed instead.
 #[inline]
-pub(crate) fn end_use(slot: &PoolSlot, server: &mut ServerSlot) -> Result<Clean, &'static str> {
+fn end_use(slot: &PoolSlot, server: &mut ServerSlot) -> Result<Clean, &'static str> {
     server.clock_mut().unlinked();
     let any = server.connection.attempt().any;
     let Some((up, phase)) = server.up() else { return Err(UNCLEAN) };

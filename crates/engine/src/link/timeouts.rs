@@ -15,21 +15,22 @@ use crate::timers::Who;
 
 /// Timeouts may have changed: sets the timers of linked servers again.
 pub(crate) fn watch_linked(core: &mut Core) {
-    let linked = core.peers.all::<ServerSlot>().filter(|server| server.phase() == Some(ServerPhase::Linked));
+    let linked = core.conns.all::<ServerSlot>().filter(|server| server.phase() == Some(ServerPhase::Linked));
     let linked: Vec<Peer> = linked.map(|server| server.peer).collect();
     for peer in linked {
-        if let Some(server) = core.peers.get_mut::<ServerSlot>(peer) {
+        if let Some(server) = core.conns.get_mut::<ServerSlot>(peer) {
             deadlines::watch_server(&mut core.common, core.pools.get(server.pool), server);
         }
     }
 }
 
+/// The timer of a client that may send queries has fired.
 pub(crate) fn client_due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-    let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { return };
+    let Some(mut client) = core.conns.take::<ClientSlot>(peer) else { return };
     let deadline = table::deadline(core, &client);
     if deadline > now {
         core.common.arm(Who::Peer(peer), deadline, client.armed_mut());
-        return core.peers.put_client(client);
+        return core.conns.put_client(client);
     }
     if client.link.is_none() {
         return leave::refuse(core, now, client, Refusal::ClientIdleTimeout, io);
@@ -39,8 +40,9 @@ pub(crate) fn client_due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut
     leave::client_gone(core, now, client, io);
 }
 
+/// The timer of a server that is up has fired.
 pub(crate) fn server_due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-    let Some(mut server) = core.peers.take::<ServerSlot>(peer) else { return };
+    let Some(mut server) = core.conns.take::<ServerSlot>(peer) else { return };
     let (deadline, refusal) = deadlines::server_deadline(core.pools.get(server.pool), &server);
     let client = server.link;
     if deadline > now {
@@ -53,7 +55,7 @@ pub(crate) fn server_due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut
         close::drop_connection(core, &server, io);
         return lost::server_lost(core, now, server, io);
     }
-    core.peers.put_server(server);
+    core.conns.put_server(server);
     if deadline <= now
         && let Some(client) = client
     {

@@ -20,6 +20,7 @@ use crate::server::slot::ServerSlot;
 use crate::workers::messages::WorkerAnswer;
 use crate::workers::send::answer;
 
+/// Pauses or resumes the pools that `name` selects to match the operators' commands.
 pub(crate) fn halt_pools<I: Io>(core: &mut Core, now: Time, name: Option<&str>, io: &mut I) {
     for ix in core.pools.named(name) {
         create::apply_pause(core, now, ix);
@@ -67,10 +68,10 @@ pub(crate) fn kill_databases<I: Io>(core: &mut Core, now: Time, name: Option<&st
     }
     halt_pools(core, now, name, io);
     let clients: Vec<Peer> =
-        core.peers.all::<ClientSlot>().filter(|c| pools.contains(&c.pool)).map(|c| c.peer).collect();
+        core.conns.all::<ClientSlot>().filter(|c| pools.contains(&c.pool)).map(|c| c.peer).collect();
     clients.into_iter().for_each(|client| leave::refuse_handle(core, now, client, Refusal::DatabaseKilled, io));
     let servers: Vec<Peer> =
-        core.peers.all::<ServerSlot>().filter(|s| pools.contains(&s.pool)).map(|s| s.peer).collect();
+        core.conns.all::<ServerSlot>().filter(|s| pools.contains(&s.pool)).map(|s| s.peer).collect();
     servers.into_iter().for_each(|server| close::close(core, now, server, "database removed", io));
 }
 
@@ -79,23 +80,23 @@ pub(crate) fn suspend<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     core.pause.suspend();
     halt_pools(core, now, None, io);
     let peers: Vec<Peer> =
-        core.peers.all::<ClientSlot>().map(|c| c.peer).chain(core.peers.all::<ServerSlot>().map(|s| s.peer)).collect();
+        core.conns.all::<ClientSlot>().map(|c| c.peer).chain(core.conns.all::<ServerSlot>().map(|s| s.peer)).collect();
     peers.iter().for_each(|peer| hold::hold(core, *peer, io));
-    let full = peers.into_iter().filter(|peer| is_full(&core.peers, *peer));
+    let full = peers.into_iter().filter(|peer| is_full(&core.conns, *peer));
     core.pause.flush(cx!(core, now, io), full);
 }
 
 /// A SUSPEND has ended: all peers are read again, and deferred deadlines are handled now.
-pub(crate) fn wake<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+fn wake<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     let clients: Vec<Peer> =
-        core.peers.all::<ClientSlot>().filter(|c| c.reading.has(Reason::Suspended)).map(|c| c.peer).collect();
+        core.conns.all::<ClientSlot>().filter(|c| c.reading.has(Reason::Suspended)).map(|c| c.peer).collect();
     for client in clients {
-        core.peers.get_mut::<ClientSlot>(client).into_iter().for_each(|client| client.resume(Reason::Suspended, io));
+        core.conns.get_mut::<ClientSlot>(client).into_iter().for_each(|client| client.resume(Reason::Suspended, io));
     }
     let servers: Vec<Peer> =
-        core.peers.all::<ServerSlot>().filter(|s| s.reading.has(Reason::Suspended)).map(|s| s.peer).collect();
+        core.conns.all::<ServerSlot>().filter(|s| s.reading.has(Reason::Suspended)).map(|s| s.peer).collect();
     for peer in servers {
-        let Some(server) = core.peers.get_mut::<ServerSlot>(peer) else { continue };
+        let Some(server) = core.conns.get_mut::<ServerSlot>(peer) else { continue };
         server.resume(Reason::Suspended, io);
         server.clock_mut().excuse(now);
     }
@@ -104,8 +105,8 @@ pub(crate) fn wake<I: Io>(core: &mut Core, now: Time, io: &mut I) {
 
 /// An input during a SUSPEND has been handled: the sockets that the SUSPEND waits for may be flushed.
 pub(crate) fn check_flushed<I: Io>(core: &mut Core, io: &mut I) {
-    let peers = &core.peers;
-    if core.pause.are_flushed(|peer| is_full(peers, peer)) {
+    let conns = &core.conns;
+    if core.pause.are_flushed(|peer| is_full(conns, peer)) {
         watch::check_watches(core, io);
     }
 }
@@ -115,10 +116,10 @@ pub(crate) fn flush_due<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     let cx = cx!(core, now, io);
     let Some(late) = core.pause.flush_due(cx) else { return };
     for peer in late {
-        if !is_full(&core.peers, peer) {
+        if !is_full(&core.conns, peer) {
             continue;
         }
-        let client = match core.peers.get_mut::<ServerSlot>(peer) {
+        let client = match core.conns.get_mut::<ServerSlot>(peer) {
             Some(server) => server.link,
             None => Some(peer),
         };
@@ -138,15 +139,15 @@ pub(crate) fn watch<I: Io>(core: &mut Core, command: WaitingCommand, io: &mut I)
 pub(crate) fn dismiss_waiting<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     core.shutdown.dismissed();
     let waiting: Vec<Peer> =
-        core.peers.all::<ClientSlot>().filter(|c| c.state() == "waiting").map(|c| c.peer).collect();
+        core.conns.all::<ClientSlot>().filter(|c| c.state() == "waiting").map(|c| c.peer).collect();
     waiting.into_iter().for_each(|peer| leave::refuse_handle(core, now, peer, Refusal::ServersShuttingDown, io));
     watch::check_drained(core, io);
 }
 
 /// Whether a peer's socket has a backlog.
-fn is_full(peers: &ConnTable, peer: Peer) -> bool {
-    match peers.get::<ClientSlot>(peer) {
+fn is_full(conns: &ConnTable, peer: Peer) -> bool {
+    match conns.get::<ClientSlot>(peer) {
         Some(client) => client.reading.has(Reason::OwnFull) && !matches!(client.phase, ClientPhase::Console(_)),
-        None => peers.get::<ServerSlot>(peer).is_some_and(|server| server.reading.has(Reason::OwnFull)),
+        None => conns.get::<ServerSlot>(peer).is_some_and(|server| server.reading.has(Reason::OwnFull)),
     }
 }

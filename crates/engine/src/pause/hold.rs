@@ -10,7 +10,7 @@ use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 
 /// Pauses a peer until RESUME, except for consoles and logins of ours at servers.
 pub(crate) fn hold<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
-    if let Some(client) = core.peers.get_mut::<ClientSlot>(peer) {
+    if let Some(client) = core.conns.get_mut::<ClientSlot>(peer) {
         let exempt = matches!(
             client.phase,
             ClientPhase::Console(_) | ClientPhase::Moving(_) | ClientPhase::Canceller | ClientPhase::Gone
@@ -18,7 +18,7 @@ pub(crate) fn hold<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
         if !exempt {
             client.pause(Reason::Suspended, io);
         }
-    } else if let Some(server) = core.peers.get_mut::<ServerSlot>(peer)
+    } else if let Some(server) = core.conns.get_mut::<ServerSlot>(peer)
         && matches!(server.state, ServerState::Up(..))
         && !matches!(server.phase(), Some(ServerPhase::Lending { .. } | ServerPhase::Returning | ServerPhase::Leaving))
     {

@@ -13,7 +13,7 @@ use crate::workers::send::answer;
 /// If this worker has nothing left that a shutdown waits for: informs worker 0.
 pub(crate) fn check_drained<I: Io>(core: &mut Core, io: &mut I) {
     let done = match core.shutdown.draining() {
-        Some(Drain::Clients) => !core.peers.all::<ClientSlot>().any(|c| c.is_waited_for()),
+        Some(Drain::Clients) => !core.conns.all::<ClientSlot>().any(|c| c.is_waited_for()),
         Some(Drain::Servers) if core.shutdown.is_dismissing() => return,
         Some(Drain::Servers) => core.pools.iter().all(|slot| slot.pool.is_quiescent()),
         None => return,
@@ -27,7 +27,7 @@ pub(crate) fn check_drained<I: Io>(core: &mut Core, io: &mut I) {
 /// nothing more.
 pub(crate) fn check_watches<I: Io>(core: &mut Core, io: &mut I) {
     if core.pause.is_watched() {
-        let (peers, pools) = (&core.peers, &core.pools);
+        let (conns, pools) = (&core.conns, &core.pools);
         let over = core.pause.take_finished(|halt, watch| {
             let mut named = pools.named(watch.name.as_deref()).into_iter().map(|ix| &pools.get(ix).pool);
             match watch.until {
@@ -35,7 +35,7 @@ pub(crate) fn check_watches<I: Io>(core: &mut Core, io: &mut I) {
                 Condition::Flushed => !halt.is_flushing(),
                 // Only its pool knows what is lent.
                 Condition::Closed => !named.any(|pool| {
-                    let outdated = |server| pool.is_outdated(server) || is_outdated(peers, pools, server);
+                    let outdated = |server| pool.is_outdated(server) || is_outdated(conns, pools, server);
                     pool.servers().any(|(server, ..)| outdated(server))
                 }),
             }

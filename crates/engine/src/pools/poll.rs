@@ -21,7 +21,7 @@ use crate::timers::Who;
 const NO_SUCH_DATABASE: &str = "3D000";
 
 /// PgBouncer's line for a pool that `pool_idle_timeout` ends.
-pub(crate) fn log_forgotten<I: Io>(core: &Core, now: Time, ix: PoolIx, io: &mut I) {
+fn log_forgotten<I: Io>(core: &Core, now: Time, ix: PoolIx, io: &mut I) {
     let slot = core.pools.get(ix);
     if after(slot.idle_since, core.common.config().pool_idle_timeout) <= now {
         let age = now.since(slot.idle_since).micros() / 1_000_000;
@@ -32,7 +32,7 @@ pub(crate) fn log_forgotten<I: Io>(core: &Core, now: Time, ix: PoolIx, io: &mut 
 }
 
 /// When an unused pool is dropped, with its statistics.
-pub(crate) fn forget_at(core: &mut Core, now: Time, ix: PoolIx) -> Time {
+fn forget_at(core: &mut Core, now: Time, ix: PoolIx) -> Time {
     let slot = core.pools.get_mut(ix);
     let idle = slot.is_idle();
     slot.idle_since = if idle { slot.idle_since.min(now) } else { Time::NEVER };
@@ -57,7 +57,7 @@ pub(crate) fn forget_at(core: &mut Core, now: Time, ix: PoolIx) -> Time {
 }
 
 /// A waiter in the pool's queue gets no server.
-pub(crate) fn refuse_waiting<I: Io>(
+fn refuse_waiting<I: Io>(
     core: &mut Core,
     now: Time,
     ix: PoolIx,
@@ -85,7 +85,7 @@ pub(crate) fn refuse_waiting<I: Io>(
     }
 }
 
-pub(crate) fn effect<I: Io>(core: &mut Core, now: Time, ix: PoolIx, effect: Effect, io: &mut I) {
+fn effect<I: Io>(core: &mut Core, now: Time, ix: PoolIx, effect: Effect, io: &mut I) {
     match effect {
         Effect::Open => permits::may_open(core, now, ix, io),
         Effect::Close { server, reason } => open::pool_closes(core, now, server, reason, io),
@@ -101,7 +101,7 @@ pub(crate) fn effect<I: Io>(core: &mut Core, now: Time, ix: PoolIx, effect: Effe
     }
 }
 
-pub(crate) fn poll<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
+fn poll<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     while let Some(wanted) = core.pools.get_mut(ix).pool.poll(now) {
         effect(core, now, ix, wanted, io);
     }

@@ -15,12 +15,12 @@ use crate::workers::messages::Payload;
 /// Servers of a pool were marked for close. With `server_fast_close`, those that sessions hold are checked now.
 pub(crate) fn recheck_linked(core: &mut Core, ix: PoolIx) {
     if core.common.config().server_fast_close && core.pools.get(ix).mode() == PoolMode::Session {
-        let linked = core.peers.all::<ServerSlot>().filter(|server| server.pool == ix && server.link.is_some());
+        let linked = core.conns.all::<ServerSlot>().filter(|server| server.pool == ix && server.link.is_some());
         linked.for_each(|server| core.common.follow_up(FollowUp::Release(server.peer)));
     }
 }
 
-pub(crate) fn pool<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
+fn pool<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     messages::recall(core, ix, io);
     core.pools.get_mut(ix).pool.reconnect(now);
     core.common.follow_up(FollowUp::PollPool(ix));

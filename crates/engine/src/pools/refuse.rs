@@ -38,7 +38,7 @@ pub(crate) fn diagnose<R>(core: &Core, now: Time, ix: PoolIx, make: impl FnOnce(
     make(&Diagnosis {
         now,
         config: core.common.config(),
-        peers: &core.peers,
+        conns: &core.conns,
         pool: core.pools.get(ix),
         down: core.pools.get(ix).login.waits_at().and_then(|target| core.hosts.throttle.down(target)),
         obstacle: core.lease.obstacle().filter(|_| is_shared),
@@ -72,5 +72,5 @@ pub(crate) fn never_reached(core: &Core, now: Time, client: &ClientSlot) -> Opti
 /// A client has waited long enough for a notice.
 pub(crate) fn notify_waiting<I: Io>(core: &mut Core, now: Time, ix: PoolIx, client: Peer, io: &mut I) {
     let (_, why) = cause_of_wait(core, now, ix);
-    wait_diagnosis::notify(&core.peers, core.pools.get(ix), client, &why, io);
+    wait_diagnosis::notify(&core.conns, core.pools.get(ix), client, &why, io);
 }

@@ -18,21 +18,14 @@ use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 use crate::timers::Who;
 use crate::workers::messages::{Message, Payload};
 
-pub(crate) fn await_end<I: Io>(core: &mut Core, now: Time, peer: Peer, database: Arc<str>, busy: bool, io: &mut I) {
+fn await_end<I: Io>(core: &mut Core, now: Time, peer: Peer, database: Arc<str>, busy: bool, io: &mut I) {
     io.post(WorkerId(0), Message(Payload::ServerEnding(database.clone())), None);
     let mut slot = Box::new(EndingSlot::new(database, busy, now));
     core.common.arm(Who::Peer(peer), slot.deadline, &mut slot.armed);
-    core.peers.put_at(peer, Conn::Ending(slot));
+    core.conns.put_at(peer, Conn::Ending(slot));
 }
 
-pub(crate) fn end_peer<I: Io>(
-    core: &mut Core,
-    peer: Peer,
-    server: &ServerSlot,
-    database: Arc<str>,
-    notice: bool,
-    io: &mut I,
-) {
+fn end_peer<I: Io>(core: &mut Core, peer: Peer, server: &ServerSlot, database: Arc<str>, notice: bool, io: &mut I) {
     let now = core.common.now();
     let is_shared = core.common.config().shared_budget(&database).is_some();
     let busy = match &server.state {
@@ -79,22 +72,22 @@ pub(crate) fn close_inherited<I: Io>(core: &mut Core, now: Time, database: &str,
 }
 
 /// The server has ended a connection that was closed here, or it is given up.
-pub(crate) fn server_ended<I: Io>(_core: &mut Core, ending: &EndingSlot, io: &mut I) {
+pub(crate) fn server_ended<I: Io>(ending: &EndingSlot, io: &mut I) {
     io.post(WorkerId(0), Message(Payload::ServerEnded(ending.database.clone())), None);
 }
 
 /// The server does not end a connection.
 pub(crate) fn ending_due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-    let Conn::Ending(mut ending) = core.peers.take_any(peer) else { return };
+    let Conn::Ending(mut ending) = core.conns.take_any(peer) else { return };
     ending.armed = Time::NEVER;
     if ending.deadline > now {
         core.common.arm(Who::Peer(peer), ending.deadline, &mut ending.armed);
-        return core.peers.put_at(peer, Conn::Ending(ending));
+        return core.conns.put_at(peer, Conn::Ending(ending));
     }
     let text = format_args!("{}: a server has not ended a closed connection: it counts no more", ending.database);
     log(Level::Warning, text, io);
     io.close(peer);
-    server_ended(core, &ending, io);
+    server_ended(&ending, io);
 }
 
 /// Closes a server that the pool no longer has.
@@ -124,14 +117,14 @@ pub(crate) fn close_slot<I: Io>(core: &mut Core, now: Time, server: Box<ServerSl
 
 /// Closes a server that is up and has no client to notify, and reports it to the pool.
 pub(crate) fn close<I: Io>(core: &mut Core, now: Time, server: Peer, why: &str, io: &mut I) {
-    if let Some(server) = core.peers.take::<ServerSlot>(server) {
+    if let Some(server) = core.conns.take::<ServerSlot>(server) {
         close_slot(core, now, server, why, io);
     }
 }
 
 /// Marks a server to be closed at its release.
 pub(crate) fn mark_for_close(core: &mut Core, server: Peer) {
-    if let Some(server) = core.peers.get_mut::<ServerSlot>(server) {
+    if let Some(server) = core.conns.get_mut::<ServerSlot>(server) {
         server.mark_for_close(true);
     }
 }

@@ -9,7 +9,7 @@ use crate::workers::quota::{Key, PoolId, QuotaRequest};
 use crate::workers::send::request;
 
 #[cold]
-pub(crate) fn report_idle_now<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
+fn report_idle_now<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
     let slot = core.pools.get(ix);
     let Some(since) = slot.pool.longest_idle() else { return };
     for key in core.idle_search.report(&slot.name, &slot.user) {
@@ -25,6 +25,7 @@ pub(crate) fn report_idle<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
     }
 }
 
+/// The pool under a limit whose server is idle for longest, and since when.
 pub(crate) fn longest_idle(core: &Core, key: &Key) -> Option<(Time, PoolId)> {
     let slots = core.pools.iter().filter(|slot| key.covers(&slot.name, &slot.user));
     let idle = slots.filter_map(|slot| Some((slot.pool.longest_idle()?, slot)));

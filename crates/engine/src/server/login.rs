@@ -25,7 +25,7 @@ use crate::timers::Who;
 use crate::{lines, replication};
 
 /// The log has PgBouncer's words for a login that failed, which operators look for.
-pub(crate) fn log_failed_login<I: Io>(
+fn log_failed_login<I: Io>(
     core: &Core,
     server: &ServerSlot,
     (severity, error): (&str, &ServerError),
@@ -47,7 +47,7 @@ pub(crate) fn log_failed_login<I: Io>(
 }
 
 /// A login at the server failed; its connection is gone, or being closed.
-pub(crate) fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, failed: FailedLogin, io: &mut I) {
+fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, failed: FailedLogin, io: &mut I) {
     let FailedLogin { error, failure, kind, severity } = failed;
     let target = server.connection.target();
     let reached = !matches!(server.state, ServerState::Connecting);
@@ -77,13 +77,7 @@ pub(crate) fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>,
     core.common.follow_up(FollowUp::PollPool(server.pool));
 }
 
-pub(crate) fn login_goes_on<I: Io>(
-    core: &mut Core,
-    now: Time,
-    mut server: Box<ServerSlot>,
-    next: NextStep,
-    io: &mut I,
-) {
+fn login_goes_on<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, next: NextStep, io: &mut I) {
     match next {
         NextStep::Wait => {}
         NextStep::Login => {
@@ -95,11 +89,11 @@ pub(crate) fn login_goes_on<I: Io>(
             return failed(core, now, server, FailedLogin::lasting(error), io);
         }
     }
-    core.peers.put_server(server);
+    core.conns.put_server(server);
 }
 
 /// A server has logged in; the pool decides which waiter gets it.
-pub(crate) fn server_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+fn server_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     let (peer, ix) = (server.peer, server.pool);
     let slot = core.pools.get_mut(ix);
     let proof = match login_steps::finish(cx!(core, now, io), slot, &mut server) {
@@ -113,74 +107,62 @@ pub(crate) fn server_up<I: Io>(core: &mut Core, now: Time, mut server: Box<Serve
         return close::close_slot(core, now, server, RECONFIGURED, io);
     }
     let answer = slot.pool.connected(peer, proof, now);
-    core.peers.put_server(server);
+    core.conns.put_server(server);
     release::passed_on(core, now, ix, peer, answer, io);
 }
 
-pub(crate) fn unfit<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
+fn unfit<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
     close::end_connection(core, &server, io);
     failed(core, now, server, FailedLogin::not_ready(own_error(why.to_owned())), io);
 }
 
 /// A server is fit for its pool: runs connect_query, if there is one.
-pub(crate) fn run_connect_query<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+fn run_connect_query<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     let slot = core.pools.get(server.pool);
     // A physical walsender takes no queries.
     let query = slot.config.connect_query.as_ref().filter(|_| !login_steps::is_physical(&server));
     let Some(query) = query else { return server_up(core, now, server, io) };
     login_steps::ask(cx!(core, now, io), &mut server, query, ServerPhase::ConnectQuery);
-    core.peers.put_server(server);
+    core.conns.put_server(server);
 }
 
 /// A server is fit for its pool. If nodes share that, another node may have to find its backend: it is asked for what
 /// identifies that.
-pub(crate) fn identify<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+fn identify<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     let is_shared = core.common.config().shared_budget(&core.pools.get(server.pool).name).is_some();
     // A walsender knows no extended protocol.
     if !is_shared || server.dedicated.is_some() {
         return run_connect_query(core, now, server, io);
     }
     login_steps::identify(cx!(core, now, io), &mut server);
-    core.peers.put_server(server);
+    core.conns.put_server(server);
 }
 
 /// A server has logged in: checks whether it is fit for its pool.
-pub(crate) fn check_role<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+fn check_role<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     match login_steps::check_role(core.pools.get(server.pool), &mut server) {
         Fitness::Fits => identify(core, now, server, io),
         Fitness::Unfit(why) => unfit(core, now, server, why, io),
         Fitness::Ask { query, .. } => {
             login_steps::ask(cx!(core, now, io), &mut server, query, ServerPhase::CheckingRole);
-            core.peers.put_server(server);
+            core.conns.put_server(server);
         }
     }
 }
 
-pub(crate) fn password_hashed<I: Io>(
-    core: &mut Core,
-    now: Time,
-    mut server: Box<ServerSlot>,
-    salted: &[u8; 32],
-    io: &mut I,
-) {
+fn password_hashed<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, salted: &[u8; 32], io: &mut I) {
     if close::grant_is_void(core, now, server.pool, server.granted_at) {
         return close::login_lapsed(core, now, server, io);
     }
     match login_steps::hashed(&mut server, salted, io) {
         Some(step) => step_done(core, now, server, step, io),
-        None => core.peers.put_server(server),
+        None => core.conns.put_server(server),
     }
 }
 
-pub(crate) fn step_done<I: Io>(
-    core: &mut Core,
-    now: Time,
-    mut server: Box<ServerSlot>,
-    step: ServerLoginStep,
-    io: &mut I,
-) {
+fn step_done<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, step: ServerLoginStep, io: &mut I) {
     match step {
-        ServerLoginStep::Wait => core.peers.put_server(server),
+        ServerLoginStep::Wait => core.conns.put_server(server),
         ServerLoginStep::Refused(error) => {
             close::drop_connection(core, &server, io);
             let encrypted = server.connection.tls().is_some();
@@ -202,7 +184,7 @@ pub(crate) fn step_done<I: Io>(
             let job = core.common.begin_job(Job::ServerSalt(server.peer));
             io.help(job, Work::SaltServer { password, salt, iterations });
             server.connection_mut().begin_hashing(key);
-            core.peers.put_server(server);
+            core.conns.put_server(server);
         }
         ServerLoginStep::Ready(welcome) => {
             let process = welcome.server.cancel_key().pid;
@@ -267,13 +249,13 @@ pub(crate) fn bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlo
     }
     match login_steps::feed(cx!(core, now, io), &mut server, bytes) {
         Some(step) => step_done(core, now, server, step, io),
-        None => core.peers.put_server(server),
+        None => core.conns.put_server(server),
     }
 }
 
 /// A helper has hashed the password for a login of ours.
 pub(crate) fn salted<I: Io>(core: &mut Core, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
-    let Some(mut server) = core.peers.take::<ServerSlot>(peer) else { return };
+    let Some(mut server) = core.conns.take::<ServerSlot>(peer) else { return };
     let key = server.connection_mut().end_hashing();
     core.pools.get_mut(server.pool).credentials.keep_hashed(key.map(|key| (key, *salted)));
     password_hashed(core, now, server, salted, io);
@@ -285,7 +267,7 @@ pub(crate) fn identity_bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<
         return close::login_lapsed(core, now, server, io);
     }
     match login_steps::identified(&core.sessions.params, &mut server, bytes) {
-        Ok(None) => core.peers.put_server(server),
+        Ok(None) => core.conns.put_server(server),
         Ok(Some(answer)) => {
             if let Err(error) = answer {
                 let text = format_args!("the server does not say when its backend began: {}", error.message);
@@ -302,7 +284,7 @@ pub(crate) fn identity_bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<
 }
 
 /// A query of Weir has ended on a server that its pool does not have yet.
-pub(crate) fn first_query_done<I: Io>(
+fn first_query_done<I: Io>(
     core: &mut Core,
     now: Time,
     mut server: Box<ServerSlot>,
@@ -353,11 +335,11 @@ pub(crate) fn lost<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot
 
 /// A server that is logging in has not answered a query of Weir in time.
 pub(crate) fn due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-    let Some(mut server) = core.peers.take::<ServerSlot>(peer) else { return };
+    let Some(mut server) = core.conns.take::<ServerSlot>(peer) else { return };
     let (deadline, _) = deadlines::server_deadline(core.pools.get(server.pool), &server);
     if deadline > now {
         core.common.arm(Who::Peer(peer), deadline, server.armed_mut());
-        return core.peers.put_server(server);
+        return core.conns.put_server(server);
     }
     lines::about_server(core, Level::Warning, &server, format_args!("no answer to a query of ours"), io);
     close::drop_connection(core, &server, io);
@@ -369,13 +351,13 @@ pub(crate) fn query_bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
     let slot = core.pools.get_mut(server.pool);
     match relay::feed_server(cx!(core, now, io), slot, &mut server, None, bytes) {
         Ok(outcome) => {
-            let Some(unusual) = outcome.unusual else { return core.peers.put_server(server) };
+            let Some(unusual) = outcome.unusual else { return core.conns.put_server(server) };
             if let Some(fatal) = unusual.fatal {
                 query::note_fatal(core, &mut server, fatal, io);
             }
             match unusual.own_query_done {
                 Some(result) => first_query_done(core, now, server, result, io),
-                None => core.peers.put_server(server),
+                None => core.conns.put_server(server),
             }
         }
         Err(violation) => {

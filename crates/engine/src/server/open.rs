@@ -22,13 +22,13 @@ use crate::timers::Who;
 /// Why a server that could not be reached is closed (PgBouncer's words, which operators look for).
 pub(crate) const CONNECT_FAILED: &str = "connect failed";
 
-pub(crate) fn most_logins(core: &Core) -> u32 {
+fn most_logins(core: &Core) -> u32 {
     login_throttle::most_logins(core.common.config(), core.common.workers())
 }
 
 /// The properties of a server's one client.
-pub(crate) fn dedicated_to(core: &Core, owner: Peer) -> Dedicated {
-    let replication = match core.peers.get::<ClientSlot>(owner).map(|client| &client.phase) {
+fn dedicated_to(core: &Core, owner: Peer) -> Dedicated {
+    let replication = match core.conns.get::<ClientSlot>(owner).map(|client| &client.phase) {
         Some(ClientPhase::Welcome(phase)) => phase.request().replication,
         _ => Replication::None,
     };
@@ -36,19 +36,19 @@ pub(crate) fn dedicated_to(core: &Core, owner: Peer) -> Dedicated {
 }
 
 /// Ensures that a host that is down is tried in time for the pools that wait for it.
-pub(crate) fn arm_attempt(core: &mut Core, target: &Target) {
+fn arm_attempt(core: &mut Core, target: &Target) {
     let due = core.hosts.throttle.attempt_due(target);
     core.common.arm(Who::DownHosts, due, core.hosts.throttle.armed());
 }
 
-pub(crate) fn open_server<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
+fn open_server<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     let granted_at = core.pools.get(ix).quota.granted_at();
     if close::grant_is_void(core, now, ix, granted_at) {
         core.common.follow_up(FollowUp::PollPool(ix));
         return core.pools.get_mut(ix).pool.open_declined(now, now);
     }
     let id = core.common.next_connection_id();
-    if let Some(client) = core.pools.get(ix).pool.wants_reserve().and_then(|peer| core.peers.get::<ClientSlot>(peer)) {
+    if let Some(client) = core.pools.get(ix).pool.wants_reserve().and_then(|peer| core.conns.get::<ClientSlot>(peer)) {
         lines::about_client(core, Level::Warning, client, format_args!("taking connection from reserve_pool"), io);
     }
     let slot = core.pools.get_mut(ix);
@@ -61,12 +61,12 @@ pub(crate) fn open_server<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mu
     slot.counts.tally.connects += 1;
     let mut server = Box::new(ServerSlot::new(peer, id, ix, target, attempt, now));
     server.granted(granted_at, owner.map(|owner| dedicated_to(core, owner)));
-    core.peers.put_server(server);
+    core.conns.put_server(server);
 }
 
 /// Whether a pool may open a server now, at the first of its hosts that has room for one more login. Hosts before that one
 /// that are down count as tried, and failed. Where no host has room, the pool waits for one.
-pub(crate) fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
+fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
     let (most, mode) = (most_logins(core), core.common.config().tls.server.mode);
     let throttle = &core.hosts.throttle;
     let slot = core.pools.get_mut(ix);
@@ -103,7 +103,7 @@ pub(crate) fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
     false
 }
 
-pub(crate) fn end_login<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
+fn end_login<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     if let Some(target) = core.hosts.throttle.end(&mut core.pools.get_mut(ix).login) {
         call_waiting(core, now, &target, io);
     }
@@ -118,7 +118,7 @@ pub(crate) fn open_when_admitted<I: Io>(core: &mut Core, now: Time, ix: PoolIx, 
 }
 
 /// The pools that wait for a host go on as far as there is room.
-pub(crate) fn call_waiting<I: Io>(core: &mut Core, now: Time, target: &Target, io: &mut I) {
+fn call_waiting<I: Io>(core: &mut Core, now: Time, target: &Target, io: &mut I) {
     let most = most_logins(core);
     let mut called = 0;
     while let Some(ix) = core.hosts.throttle.next(target, most, now) {
@@ -188,7 +188,7 @@ pub(crate) fn host_answers<I: Io>(core: &mut Core, now: Time, target: &Target, i
 }
 
 /// An operator requests that a host is tried now, whatever failed before.
-pub(crate) fn try_host_now<I: Io>(core: &mut Core, now: Time, target: &Target, io: &mut I) {
+fn try_host_now<I: Io>(core: &mut Core, now: Time, target: &Target, io: &mut I) {
     core.hosts.throttle.open(target, now);
     call_waiting(core, now, target, io);
 }
@@ -243,7 +243,7 @@ pub(crate) fn host_is_down(
 
 /// The pool closes a server.
 pub(crate) fn pool_closes<I: Io>(core: &mut Core, now: Time, server: Peer, reason: CloseReason, io: &mut I) {
-    let Some(server) = core.peers.take::<ServerSlot>(server) else { return };
+    let Some(server) = core.conns.take::<ServerSlot>(server) else { return };
     if reason != CloseReason::ConnectTimeout {
         let client = server.link;
         close::disconnect(core, server, reason.text(), io);

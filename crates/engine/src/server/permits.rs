@@ -56,14 +56,7 @@ pub(crate) fn may_open<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I
     request(slot.quota.request(id, pool, slot.pool.oldest_wait()), io);
 }
 
-pub(crate) fn server_answered<I: Io>(
-    core: &mut Core,
-    now: Time,
-    id: u64,
-    pool: PoolId,
-    granted_at: Option<Time>,
-    io: &mut I,
-) {
+fn server_answered<I: Io>(core: &mut Core, now: Time, id: u64, pool: PoolId, granted_at: Option<Time>, io: &mut I) {
     let granted = granted_at.is_some();
     let ix = core.pools.find(&pool.database, &pool.user);
     let Some(ix) = ix.filter(|ix| core.pools.get_mut(*ix).quota.answered(id, granted_at)) else {

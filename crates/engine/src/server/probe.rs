@@ -13,8 +13,8 @@ use crate::server::login_steps::ask_for_encryption;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 use crate::server::unresponsive::{Signs, Step};
 
-pub(crate) fn close_probe<I: Io>(core: &mut Core, probe: Peer, io: &mut I) {
-    if let Conn::Probe(_) = core.peers.take_any(probe) {
+fn close_probe<I: Io>(core: &mut Core, probe: Peer, io: &mut I) {
+    if let Conn::Probe(_) = core.conns.take_any(probe) {
         io.close(probe);
     }
 }
@@ -24,7 +24,7 @@ pub(crate) fn look_for_unresponsive<I: Io>(core: &mut Core, now: Time, io: &mut 
     if core.pause.is_suspended() {
         return;
     }
-    let mut signs = signs(&core.pools, &core.peers);
+    let mut signs = signs(&core.pools, &core.conns);
     // Without a connection nothing is seen of a host, and its pools still want to know.
     for target in core.hosts.unresponsive.known() {
         let wanted = || core.pools.iter().any(|slot| slot.config.targets.contains(&target));
@@ -47,7 +47,7 @@ pub(crate) fn look_for_unresponsive<I: Io>(core: &mut Core, now: Time, io: &mut 
         if again {
             let probe = io.connect(&signs.machine);
             core.hosts.unresponsive.probed(&target, probe, now);
-            core.peers.put_at(probe, Conn::Probe(Box::new(target)));
+            core.conns.put_at(probe, Conn::Probe(Box::new(target)));
         }
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn look_for_unresponsive<I: Io>(core: &mut Core, now: Time, io: &mut 
 /// The connection of a probe is open.
 pub(crate) fn connected<I: Io>(core: &mut Core, probe: Peer, io: &mut I) {
     let now = core.common.now();
-    if let Some(target) = core.peers.get::<Target>(probe) {
+    if let Some(target) = core.conns.get::<Target>(probe) {
         core.hosts.unresponsive.accepted(target, now);
         ask_for_encryption(probe, io);
     }
@@ -73,12 +73,12 @@ pub(crate) fn over(core: &mut Core, target: &Target) {
 }
 
 /// What all connections show of their hosts.
-fn signs(pools: &Pools, peers: &ConnTable) -> Vec<(Target, Signs)> {
+fn signs(pools: &Pools, conns: &ConnTable) -> Vec<(Target, Signs)> {
     let (mut all, mut places): (Vec<(Target, Signs)>, HashMap<&Target, usize>) = (Vec::new(), HashMap::new());
     for slot in pools.iter() {
         let waits = slot.pool.oldest_wait().is_some();
         for (server, state, _) in slot.pool.servers() {
-            let Some(server) = peers.get::<ServerSlot>(server).filter(|_| state != InPool::Closing) else { continue };
+            let Some(server) = conns.get::<ServerSlot>(server).filter(|_| state != InPool::Closing) else { continue };
             let target = server.connection.target();
             let place = *places.entry(target).or_insert_with(|| {
                 all.push((target.clone(), Signs::new(server.connection.machine())));

@@ -20,16 +20,16 @@ use crate::server::close;
 use crate::server::slot::{ServerPhase, ServerSlot};
 
 /// The names in use. Walks over the pools' servers, and over no client.
-pub(crate) fn names_in_use(core: &Core) -> HashSet<Box<str>> {
+fn names_in_use(core: &Core) -> HashSet<Box<str>> {
     let servers = core.pools.iter().flat_map(|slot| slot.pool.servers());
-    let hosts = servers.filter_map(|(peer, ..)| Some(&core.peers.get::<ServerSlot>(peer)?.connection.target().host));
+    let hosts = servers.filter_map(|(peer, ..)| Some(&core.conns.get::<ServerSlot>(peer)?.connection.target().host));
     let here = hosts.filter_map(|host| if let Host::Name(name) = host { Some((**name).into()) } else { None });
     let lent = core.lent.values().filter_map(|lent| Some((*lent.resolved.as_ref()?.0).into()));
     here.chain(lent).collect()
 }
 
 /// Borrowers of servers on such addresses return them, and all others of the same pools.
-pub(crate) fn recall_vanished<I: Io>(core: &mut Core, io: &mut I) {
+fn recall_vanished<I: Io>(core: &mut Core, io: &mut I) {
     let dns = &core.hosts.dns;
     let left =
         |lent: &&mut LentServer| lent.resolved.as_ref().is_some_and(|(name, address)| dns.has_left(name, *address));
@@ -45,17 +45,17 @@ pub(crate) fn recall_vanished<I: Io>(core: &mut Core, io: &mut I) {
 }
 
 /// Marks servers for close on addresses that their name no longer has.
-pub(crate) fn close_vanished<I: Io>(core: &mut Core, now: Time, name: &str, io: &mut I) {
+fn close_vanished<I: Io>(core: &mut Core, now: Time, name: &str, io: &mut I) {
     let on_it = |server: &&ServerSlot| matches!(&server.connection.target().host, Host::Name(host) if host == name);
     let vanished: Vec<(Peer, u32)> = core
-        .peers
+        .conns
         .all::<ServerSlot>()
         .filter(on_it)
         .filter(|server| !server.marked_for_close && core.hosts.dns.has_vanished(server))
         .map(|server| (server.peer, server.pool))
         .collect();
     for (server, pool) in vanished {
-        if core.peers.get_mut::<ServerSlot>(server).is_some_and(|server| server.phase() == Some(ServerPhase::Idle)) {
+        if core.conns.get_mut::<ServerSlot>(server).is_some_and(|server| server.phase() == Some(ServerPhase::Idle)) {
             close::close(core, now, server, RECONFIGURED, io);
         } else {
             close::mark_for_close(core, server);

@@ -30,7 +30,7 @@ use crate::workers::client_counts;
 use crate::workers::messages::{Message, Payload};
 
 /// The highest number of a peer so far, or why another process may not take over now.
-pub(crate) fn may_hand_over(core: &Core) -> Result<u64, &'static str> {
+fn may_hand_over(core: &Core) -> Result<u64, &'static str> {
     if core.shutdown.is_under_way() {
         return Err("it is shutting down");
     }
@@ -42,16 +42,16 @@ pub(crate) fn may_hand_over(core: &Core) -> Result<u64, &'static str> {
 
 /// How many peers the new process has to wait for. Operators do not count; nor do unused servers, except in pools that
 /// nodes share: there a connection counts until the server has ended it.
-pub(crate) fn left_to_give(core: &Core) -> usize {
-    let clients = core.peers.all::<ClientSlot>().filter(|client| !matches!(client.phase, ClientPhase::Console(_)));
+fn left_to_give(core: &Core) -> usize {
+    let clients = core.conns.all::<ClientSlot>().filter(|client| !matches!(client.phase, ClientPhase::Console(_)));
     let is_shared = |name: &str| core.common.config().shared_budget(name).is_some();
     let counts = |server: &&ServerSlot| {
         server.phase().is_some_and(|phase| phase != ServerPhase::Idle) || is_shared(&core.pools.get(server.pool).name)
     };
-    clients.count() + core.peers.all::<ServerSlot>().filter(counts).count() + core.peers.all::<EndingSlot>().count()
+    clients.count() + core.conns.all::<ServerSlot>().filter(counts).count() + core.conns.all::<EndingSlot>().count()
 }
 
-pub(crate) fn give_pools<I: Io>(core: &mut Core, io: &mut I) {
+fn give_pools<I: Io>(core: &mut Core, io: &mut I) {
     let own = core.pools.iter().filter(|slot| !slot.removed && !slot.lending.is_borrower());
     own.for_each(|slot| give_pool(slot, io));
 }
@@ -72,7 +72,7 @@ pub(crate) fn give_pool<I: Io>(slot: &PoolSlot, io: &mut I) {
 }
 
 /// The other process opens as many less as are here, and here no more are opened.
-pub(crate) fn report_held<I: Io>(core: &mut Core, io: &mut I) {
+fn report_held<I: Io>(core: &mut Core, io: &mut I) {
     let mut own = BTreeMap::<PoolName, u32>::new();
     for ix in core.pools.indices() {
         let slot = core.pools.get_mut(ix);
@@ -87,7 +87,7 @@ pub(crate) fn report_held<I: Io>(core: &mut Core, io: &mut I) {
             core.common.follow_up(FollowUp::PollPool(ix));
         }
     }
-    let leaving = core.peers.all::<ServerSlot>().filter(|server| server.phase() == Some(ServerPhase::Leaving));
+    let leaving = core.conns.all::<ServerSlot>().filter(|server| server.phase() == Some(ServerPhase::Leaving));
     for slot in leaving.map(|server| core.pools.get(server.pool)) {
         // It counts until it has arrived there.
         *own.entry((slot.name.clone(), slot.user.clone())).or_default() += 1;
@@ -100,18 +100,18 @@ pub(crate) fn report_held<I: Io>(core: &mut Core, io: &mut I) {
 }
 
 /// `upgrade_timeout` is over: the clients that did not become free are not served any more.
-pub(crate) fn refuse_rest<I: Io>(core: &mut Core, now: Time, io: &mut I) {
-    let waited_for = core.peers.all::<ClientSlot>().filter(|client| client.is_waited_for());
+fn refuse_rest<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+    let waited_for = core.conns.all::<ClientSlot>().filter(|client| client.is_waited_for());
     let rest: Vec<Peer> = waited_for.map(|client| client.peer).collect();
     rest.into_iter().for_each(|client| leave::refuse_handle(core, now, client, Refusal::UpgradeTimeout, io));
 }
 
-pub(crate) fn give_client<I: Io>(core: &mut Core, mut client: Box<ClientSlot>, io: &mut I) {
+fn give_client<I: Io>(core: &mut Core, mut client: Box<ClientSlot>, io: &mut I) {
     let session = match &client.phase {
         ClientPhase::Ready(session) if is_free(&client) => frozen::freeze(session, &core.sessions.params),
         _ => None,
     };
-    let Some(session) = session else { return core.peers.put_client(client) };
+    let Some(session) = session else { return core.conns.put_client(client) };
     let slot = core.pools.get(client.pool);
     let pid = client.cancel.pid();
     let (secret, issued) = client.cancel.parts();
@@ -132,10 +132,10 @@ pub(crate) fn give_client<I: Io>(core: &mut Core, mut client: Box<ClientSlot>, i
     core.upgrade.leave(client.peer, u64::from(pid >> 24), Moved::Client(Box::new(moved)).write());
     client.enter(ClientPhase::Moving(Box::new(Handoff::Upgrade)));
     io.detach(client.peer);
-    core.peers.put_client(client);
+    core.conns.put_client(client);
 }
 
-pub(crate) fn give_server<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+fn give_server<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     let free = server.link.is_none() && server.cancels == 0 && !server.marked_for_close;
     let session = match &server.state {
         ServerState::Up(up, ServerPhase::Idle) if free => frozen_server::freeze(up, &core.sessions.params),
@@ -145,7 +145,7 @@ pub(crate) fn give_server<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
     let slot = core.pools.get_mut(ix);
     let stays = slot.removed || !slot.pool.contains(peer) || slot.pool.is_unwanted(peer);
     let Some(session) = session.filter(|_| !stays && slot.pool.free_since(peer).is_some()) else {
-        return core.peers.put_server(server);
+        return core.conns.put_server(server);
     };
     let (ages, connection) = (slot.pool.ages(peer), &server.connection);
     let moved = MovedServer {
@@ -170,7 +170,7 @@ pub(crate) fn give_server<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
     core.upgrade.leave(peer, route_of(&slot.name, &slot.user), Moved::Server(Box::new(moved)).write());
     messages::untie(core, &mut server);
     server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Leaving);
-    core.peers.put_server(server);
+    core.conns.put_server(server);
     core.common.follow_up(FollowUp::PollPool(ix));
     io.detach(peer);
 }
@@ -180,21 +180,21 @@ pub(crate) fn give<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
     if !core.upgrade.is_giving() {
         return;
     }
-    match core.peers.take_any(peer) {
+    match core.conns.take_any(peer) {
         Conn::Client(client) => give_client(core, client, io),
         Conn::Server(server) => give_server(core, now, server, io),
-        Conn::Cancel(cancel) => core.peers.put_at(peer, Conn::Cancel(cancel)),
-        Conn::Forward(forward) => core.peers.put_at(peer, Conn::Forward(forward)),
-        Conn::Ending(ending) => core.peers.put_at(peer, Conn::Ending(ending)),
-        Conn::Probe(target) => core.peers.put_at(peer, Conn::Probe(target)),
+        Conn::Cancel(cancel) => core.conns.put_at(peer, Conn::Cancel(cancel)),
+        Conn::Forward(forward) => core.conns.put_at(peer, Conn::Forward(forward)),
+        Conn::Ending(ending) => core.conns.put_at(peer, Conn::Ending(ending)),
+        Conn::Probe(target) => core.conns.put_at(peer, Conn::Probe(target)),
         Conn::Free => {}
     }
 }
 
 /// All free peers leave.
-pub(crate) fn give_all<I: Io>(core: &mut Core, now: Time, io: &mut I) {
-    let servers: Vec<Peer> = core.peers.all::<ServerSlot>().map(|server| server.peer).collect();
-    let clients: Vec<Peer> = core.peers.all::<ClientSlot>().map(|client| client.peer).collect();
+fn give_all<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+    let servers: Vec<Peer> = core.conns.all::<ServerSlot>().map(|server| server.peer).collect();
+    let clients: Vec<Peer> = core.conns.all::<ClientSlot>().map(|client| client.peer).collect();
     servers.into_iter().chain(clients).for_each(|peer| give(core, now, peer, io));
 }
 

@@ -32,7 +32,7 @@ use crate::upgrade::moved::{Held, Moved, MovedClient, MovedPool, MovedServer};
 use crate::workers::client_counts;
 use crate::workers::messages::{Message, Payload};
 
-pub(crate) fn leave_to_others(core: &mut Core, pools: impl IntoIterator<Item = PoolIx>) {
+fn leave_to_others(core: &mut Core, pools: impl IntoIterator<Item = PoolIx>) {
     for ix in pools {
         let slot = core.pools.get_mut(ix);
         slot.pool.set_elsewhere(core.upgrade.held.of(&(slot.name.clone(), slot.user.clone())));
@@ -41,7 +41,7 @@ pub(crate) fn leave_to_others(core: &mut Core, pools: impl IntoIterator<Item = P
 }
 
 /// The old process has so many servers of a pool, or those before it: fewer may be opened here.
-pub(crate) fn held_elsewhere(core: &mut Core, Held { database, user, servers }: Held) {
+fn held_elsewhere(core: &mut Core, Held { database, user, servers }: Held) {
     let pool: PoolName = (database.into(), user.into());
     core.upgrade.held.note(pool.clone(), servers);
     leave_to_others(core, core.pools.find(&pool.0, &pool.1));
@@ -57,12 +57,12 @@ pub(crate) fn predecessor(core: &mut Core, step: Predecessor) {
 }
 
 /// The pool of a database and a user on the server, if the configuration has it.
-pub(crate) fn inherited_pool(core: &mut Core, now: Time, database: &str, user: &str) -> Option<PoolIx> {
+fn inherited_pool(core: &mut Core, now: Time, database: &str, user: &str) -> Option<PoolIx> {
     let config = core.common.config().pool(database).filter(|config| create::fits(core, config, user))?;
     Some(create::pool_of(core, database, &config, user, now))
 }
 
-pub(crate) fn inherit_pool<I: Io>(core: &mut Core, now: Time, moved: MovedPool, io: &mut I) {
+fn inherit_pool<I: Io>(core: &mut Core, now: Time, moved: MovedPool, io: &mut I) {
     let Some(ix) = inherited_pool(core, now, &moved.database, &moved.user) else { return };
     let table = &core.sessions.params;
     let slot = core.pools.get_mut(ix);
@@ -83,7 +83,7 @@ pub(crate) fn inherit_pool<I: Io>(core: &mut Core, now: Time, moved: MovedPool, 
     }
 }
 
-pub(crate) fn inherit_server<I: Io>(core: &mut Core, now: Time, moved: MovedServer, peer: Peer, io: &mut I) {
+fn inherit_server<I: Io>(core: &mut Core, now: Time, moved: MovedServer, peer: Peer, io: &mut I) {
     let ix = inherited_pool(core, now, &moved.database, &moved.user);
     let ix = ix.filter(|ix| {
         let slot = core.pools.get(*ix);
@@ -102,7 +102,7 @@ pub(crate) fn inherit_server<I: Io>(core: &mut Core, now: Time, moved: MovedServ
     let database = slot.name.clone();
     let ages = Ages { connected_at: Time::from_micros(moved.connected_at), expires: Time::from_micros(moved.expires) };
     let server = server_slot(moved, peer, ix, session, now);
-    core.peers.put_server(Box::new(server));
+    core.conns.put_server(Box::new(server));
     permits::count_inherited(core, ix, io);
     if core.common.config().shared_budget(&database).is_some() {
         // After it is counted.
@@ -115,7 +115,7 @@ pub(crate) fn inherit_server<I: Io>(core: &mut Core, now: Time, moved: MovedServ
     release::passed_on(core, now, ix, peer, answer, io);
 }
 
-pub(crate) fn inherit_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, peer: Peer, io: &mut I) {
+fn inherit_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, peer: Peer, io: &mut I) {
     let secret = CancelSecret::of_parts((moved.secret, moved.issued), moved.pid);
     let mut client = Box::new(ClientSlot::new(peer, moved.id, moved.addr, ClientPhase::Gone, now, [0; 16]));
     *client.cancel_mut() = secret;

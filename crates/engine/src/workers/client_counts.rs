@@ -24,7 +24,8 @@ pub(crate) fn client_use(core: &Core, client: &ClientSlot) -> Option<ClientUse> 
     (!database.is_empty()).then(|| ClientUse { database, user: client.user.clone(), address })
 }
 
-pub(crate) fn count_in<I: Io>(_core: &mut Core, client: &mut ClientSlot, counts_for: ClientUse, io: &mut I) {
+/// Counts a client that is admitted, whatever the limit.
+pub(crate) fn count_in<I: Io>(client: &mut ClientSlot, counts_for: ClientUse, io: &mut I) {
     client.counts_for(counts_for.clone());
     request(QuotaRequest::Add { resource: Resource::Client(counts_for), count: 1 }, io);
 }
@@ -53,13 +54,13 @@ pub(crate) fn count_uncounted<I: Io>(core: &mut Core, io: &mut I) {
                 ClientPhase::Ready(_) | ClientPhase::Streaming(_) | ClientPhase::Welcome(_) | ClientPhase::Console(_)
             )
     };
-    let uncounted: Vec<Peer> = core.peers.all::<ClientSlot>().filter(is_in).map(|client| client.peer).collect();
+    let uncounted: Vec<Peer> = core.conns.all::<ClientSlot>().filter(is_in).map(|client| client.peer).collect();
     for peer in uncounted {
-        let Some(mut client) = core.peers.take::<ClientSlot>(peer) else { continue };
+        let Some(mut client) = core.conns.take::<ClientSlot>(peer) else { continue };
         if let Some(counts_for) = client_use(core, &client) {
-            count_in(core, &mut client, counts_for, io);
+            count_in(&mut client, counts_for, io);
         }
-        core.peers.put_at(peer, Conn::Client(client));
+        core.conns.put_at(peer, Conn::Client(client));
     }
 }
 
@@ -73,6 +74,6 @@ pub(crate) fn count_inherited<I: Io>(core: &mut Core, client: &mut ClientSlot, i
     if limits_clients(core.common.config())
         && let Some(counts_for) = client_use(core, client)
     {
-        count_in(core, client, counts_for, io);
+        count_in(client, counts_for, io);
     }
 }

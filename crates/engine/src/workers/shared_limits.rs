@@ -18,7 +18,7 @@ use crate::workers::quota::{Key, QuotaReply, QuotaRequest};
 use crate::workers::send::COUNTER;
 
 impl Workers {
-    pub(crate) fn send_quota_replies<I: Io>(&self, core: &Core, replies: Vec<QuotaReply>, io: &mut I) {
+    fn send_quota_replies<I: Io>(&self, core: &Core, replies: Vec<QuotaReply>, io: &mut I) {
         let now = core.common.now();
         let mut send = |to, reply| io.post(to, Message(Payload::QuotaReply(now, Box::new(reply))), None);
         for reply in replies {
@@ -32,7 +32,7 @@ impl Workers {
     }
 
     /// Closes idle servers beyond the limits of pools that nodes share, and grants what fits.
-    pub(crate) fn shrink_shared<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
+    fn shrink_shared<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         let (config, workers, budget) = (core.common.config(), core.common.workers(), &self.budget);
         let beyond = |key: &Key, count: u32| {
             let name = database_of(key).filter(|name| config.shared_budget(name).is_some());

@@ -14,12 +14,12 @@ use crate::server::slot::ServerSlot;
 pub(crate) fn close_released(core: &mut Core, now: Time, database: &str, excess: u32) {
     let pools = core.pools.named(Some(database));
     let idle: u32 = pools.iter().map(|ix| core.pools.get(*ix).pool.snapshot(now).idle).sum();
-    let servers = || core.peers.all::<ServerSlot>().filter(|s| pools.contains(&s.pool) && s.link.is_some());
+    let servers = || core.conns.all::<ServerSlot>().filter(|s| pools.contains(&s.pool) && s.link.is_some());
     let marked = servers().filter(|server| server.marked_for_close).count();
     let more = (excess.saturating_sub(idle) as usize).saturating_sub(marked);
     let found: Vec<Peer> = servers().filter(|s| !s.marked_for_close).take(more).map(|s| s.peer).collect();
     for peer in found {
-        if let Some(server) = core.peers.get_mut::<ServerSlot>(peer) {
+        if let Some(server) = core.conns.get_mut::<ServerSlot>(peer) {
             server.mark_for_close(true);
         }
     }
@@ -28,7 +28,7 @@ pub(crate) fn close_released(core: &mut Core, now: Time, database: &str, excess:
 /// All servers of a database are closed, those in use too: another node may get their permits.
 pub(crate) fn close_servers_of<I: Io>(core: &mut Core, now: Time, database: &str, io: &mut I) {
     let pools = core.pools.named(Some(database));
-    let servers = || core.peers.all::<ServerSlot>().filter(|s| pools.contains(&s.pool));
+    let servers = || core.conns.all::<ServerSlot>().filter(|s| pools.contains(&s.pool));
     let found: Vec<(Peer, Option<Peer>)> = servers().map(|s| (s.peer, s.link)).collect();
     let (why, refusal) = match core.shutdown.is_draining() {
         true => ("server shutting down", Refusal::ServersShuttingDown),
