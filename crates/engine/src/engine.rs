@@ -8,14 +8,14 @@ use weir_base::{Peer, Time, WorkerId};
 use weir_config::Config;
 use weir_session::{Refusal, StatementMemory};
 
-use crate::admin::{Admin, tables};
+use crate::admin::{Admin, end, tables};
 use crate::cancel::peering::ForwardSlot;
 use crate::cancel::pids::worker_of;
 use crate::cancel::state::CancelSlot;
 use crate::cancel::{forward, request};
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client_login::state::Handoff;
-use crate::client_login::{ClientLogin, auth_query, greet, tls};
+use crate::client_login::{ClientLogin, auth_query, events, greet, tls};
 use crate::common::{Common, FollowUp, Job};
 use crate::conns::Conn;
 use crate::core::Core;
@@ -237,7 +237,7 @@ impl Engine {
                 FollowUp::CancelConsole(client) => self.admin.cancel_console(&mut self.core, now, client, io),
                 FollowUp::Watch(watch) => commands::watch(&mut self.core, *watch, io),
                 FollowUp::CheckDrained => watch::check_drained(&mut self.core, io),
-                FollowUp::CheckDeparted => self.admin.check_departed(&self.core, &self.workers, io),
+                FollowUp::CheckDeparted => end::check_departed(&self.core, &self.workers, io),
             }
         }
     }
@@ -403,9 +403,10 @@ impl Engine {
         match (message.0, socket) {
             (Payload::Client(handoff), Some(peer)) => self.client_login.arrived(&mut self.core, now, peer, handoff, io),
             (Payload::Cancel { pid, secret, id, addr }, Some(peer)) => {
-                self.client_login.canceller_arrived(&mut self.core, now, peer, id, addr);
+                events::canceller_arrived(&mut self.core, now, peer, id, addr);
                 request::cancel(&mut self.core, now, Some(peer), pid, &secret, io);
             }
+            (Payload::NextTurn(client), _) => query::next_turn(&mut self.core, client, io),
             (Payload::ClientCame, _) => self.core.client_quota.add(),
             (Payload::ClientGone, _) => self.core.client_quota.remove(),
             (Payload::QuotaRequest(request), _) => {

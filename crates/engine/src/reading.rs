@@ -11,6 +11,8 @@ pub(crate) enum Reason {
     OwnFull = 4,
     /// Everything is suspended.
     Suspended = 8,
+    /// A client has sent so many messages that the rest of them waits for the worker's next round.
+    NextTurn = 16,
 }
 
 /// See the head of the file. Reading continues when no reason is left that stops it.

@@ -13,6 +13,9 @@ pub enum StopReason {
     NeedServer,
     /// The next message must wait for replies of the linked server.
     AwaitReplies(ReplyWait),
+    /// As many messages were read as one turn may take ([`from_client::MESSAGES`](crate::from_client::MESSAGES)): others have theirs
+    /// first.
+    TurnOver,
     /// The client sent Terminate.
     Terminate,
     /// The client must be refused. In a box, so that what each step of a walk returns fits two registers.

@@ -205,6 +205,7 @@ impl<'a> World<'a> {
                 StopReason::EndOfInput => {
                     break assert!(piece.is_empty(), "not all bytes were taken, and the session does not wait");
                 }
+                StopReason::TurnOver => {}
                 StopReason::NeedServer if self.link(index) => {}
                 StopReason::NeedServer => break,
                 StopReason::AwaitReplies(_) => {

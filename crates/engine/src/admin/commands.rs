@@ -8,7 +8,7 @@ use weir_base::{Peer, Time};
 use crate::admin::broadcasts::Caller;
 use crate::admin::console::{Console, ConsoleInput};
 use crate::admin::reload::SetTls;
-use crate::admin::{Admin, console, operators, tables};
+use crate::admin::{Admin, console, end, operators, tables};
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::core::Core;
 use crate::link::leave;
@@ -21,13 +21,6 @@ use crate::workers::messages::{Drain, WorkerCommand};
 const MESSAGES: usize = 256;
 
 impl Admin {
-    /// A command is a query and a transaction in the statistics of the console's database (PgBouncer).
-    fn count_command(&mut self, core: &mut Core) {
-        let stats = &mut core.console_counts.stats;
-        stats.query_count += 1;
-        stats.xact_count += 1;
-    }
-
     /// The command for all workers, if it is possible now.
     ///
     /// # Errors
@@ -72,7 +65,7 @@ impl Admin {
             ShutdownMode::WaitForClients => Drain::Clients,
         };
         io.send(client.peer, &console::complete(b"SHUTDOWN"));
-        self.begin_drain(core, now, drain, io);
+        end::begin_drain(core, now, drain, io);
     }
 
     fn console_command<I: Io>(
@@ -150,12 +143,12 @@ impl Admin {
                 ConsoleInput::Answer(answer) if answer.is_empty() => {}
                 ConsoleInput::Answer(answer) => io.send(client.peer, &answer),
                 ConsoleInput::Command(command) => {
-                    self.count_command(core);
+                    count_command(core);
                     self.console_command(core, now, &mut client, command, io);
                     left = 0;
                 }
                 ConsoleInput::Refused(error) => {
-                    self.count_command(core);
+                    count_command(core);
                     log(Level::Error, format_args!("{error}"), io);
                     io.send(client.peer, &console::failure(&error));
                     left = 0;
@@ -188,4 +181,11 @@ impl Admin {
             operators::answer_console(core, peer, &console::canceled(), io);
         }
     }
+}
+
+/// A command is a query and a transaction in the statistics of the console's database (PgBouncer).
+fn count_command(core: &mut Core) {
+    let stats = &mut core.console_counts.stats;
+    stats.query_count += 1;
+    stats.xact_count += 1;
 }

@@ -17,7 +17,7 @@ impl Admin {
     pub(crate) fn announce_drain<I: Io>(&mut self, core: &mut Core, now: Time, drain: Drain, io: &mut I) {
         let delay = core.common.config().shutdown_delay;
         if delay == Span::ZERO || core.shutdown.is_under_way() || core.pause.is_suspended() {
-            return self.begin_drain(core, now, drain, io);
+            return begin_drain(core, now, drain, io);
         }
         let millis = delay.micros() / 1000;
         log(Level::Info, format_args!("not ready any more; new clients are accepted for {millis} ms"), io);
@@ -27,37 +27,8 @@ impl Admin {
     /// `shutdown_delay` may be over.
     pub(crate) fn announcement_due<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         if let Some(drain) = core.shutdown.announcement_over(now) {
-            self.begin_drain(core, now, drain, io);
+            begin_drain(core, now, drain, io);
         }
-    }
-
-    /// Begins a shutdown that waits.
-    pub(crate) fn begin_drain<I: Io>(&mut self, core: &mut Core, now: Time, drain: Drain, io: &mut I) {
-        if core.pause.is_suspended() {
-            // No client or server could finish.
-            log(Level::Info, format_args!("suspend was in progress, going down immediately"), io);
-            return io.exit(0);
-        }
-        io.accept(false);
-        let what = match drain {
-            Drain::Clients => "clients to leave",
-            Drain::Servers => "servers to finish",
-        };
-        log(Level::Info, format_args!("shutting down: waiting for {what}"), io);
-        core.shutdown.begin(cx!(core, now, io), drain);
-    }
-
-    /// A shutdown begins on this worker.
-    pub(crate) fn drain<I: Io>(&mut self, core: &mut Core, now: Time, drain: Drain, io: &mut I) {
-        core.shutdown.drain(drain);
-        if drain == Drain::Servers {
-            commands::halt_pools(core, now, None, io);
-            if core.conns.all::<ClientSlot>().any(|c| c.state() == "waiting") {
-                core.shutdown.dismiss_soon(cx!(core, now, io));
-            }
-        }
-        // Behind what the pools do now.
-        core.common.follow_up(FollowUp::CheckDrained);
     }
 
     /// Worker 0: a worker has nothing left that a shutdown waits for.
@@ -75,7 +46,7 @@ impl Admin {
         }
         if core.shutdown.departure().is_some() {
             core.shutdown.all_closed();
-            return self.check_departed(core, workers, io);
+            return check_departed(core, workers, io);
         }
         // PgBouncer's texts.
         let whose = match drain {
@@ -93,15 +64,7 @@ impl Admin {
             return io.exit(0);
         }
         core.shutdown.depart(cx!(core, now, io), closed);
-        self.check_departed(core, workers, io);
-    }
-
-    /// Worker 0: a server of a pool that nodes share has ended: was it the last one of a process that exits?
-    pub(crate) fn check_departed<I: Io>(&self, core: &Core, workers: &Workers, io: &mut I) {
-        if core.shutdown.departure() == Some(true) && workers.have_no_shared_servers() {
-            io.vacated();
-            io.exit(0);
-        }
+        check_departed(core, workers, io);
     }
 
     /// `shutdown_timeout` may be over.
@@ -119,5 +82,42 @@ impl Admin {
             let close = || Message(Payload::CloseServers(database.as_str().into()));
             (0..core.common.workers()).for_each(|worker| io.post(WorkerId(worker), close(), None));
         }
+    }
+}
+
+/// Begins a shutdown that waits.
+pub(crate) fn begin_drain<I: Io>(core: &mut Core, now: Time, drain: Drain, io: &mut I) {
+    if core.pause.is_suspended() {
+        // No client or server could finish.
+        log(Level::Info, format_args!("suspend was in progress, going down immediately"), io);
+        return io.exit(0);
+    }
+    io.accept(false);
+    let what = match drain {
+        Drain::Clients => "clients to leave",
+        Drain::Servers => "servers to finish",
+    };
+    log(Level::Info, format_args!("shutting down: waiting for {what}"), io);
+    core.shutdown.begin(cx!(core, now, io), drain);
+}
+
+/// A shutdown begins on this worker.
+pub(crate) fn drain<I: Io>(core: &mut Core, now: Time, drain: Drain, io: &mut I) {
+    core.shutdown.drain(drain);
+    if drain == Drain::Servers {
+        commands::halt_pools(core, now, None, io);
+        if core.conns.all::<ClientSlot>().any(|c| c.state() == "waiting") {
+            core.shutdown.dismiss_soon(cx!(core, now, io));
+        }
+    }
+    // Behind what the pools do now.
+    core.common.follow_up(FollowUp::CheckDrained);
+}
+
+/// Worker 0: a server of a pool that nodes share has ended: was it the last one of a process that exits?
+pub(crate) fn check_departed<I: Io>(core: &Core, workers: &Workers, io: &mut I) {
+    if core.shutdown.departure() == Some(true) && workers.have_no_shared_servers() {
+        io.vacated();
+        io.exit(0);
     }
 }

@@ -4,7 +4,7 @@ use weir_admin::{CommandError, Report};
 use weir_base::{Time, WorkerId};
 use weir_session::Refusal;
 
-use crate::admin::Admin;
+use crate::admin::{Admin, end};
 use crate::client::slot::ClientSlot;
 use crate::common::FollowUp;
 use crate::core::Core;
@@ -94,18 +94,18 @@ impl Admin {
             WorkerCommand::Reconnect(name) => reconnect::named(core, now, name.as_deref(), io),
             WorkerCommand::Retry(name) => open::retry_pools(core, now, name.as_deref(), io),
             WorkerCommand::Kill(name) => commands::kill_databases(core, now, name.as_deref(), io),
-            WorkerCommand::KillClient(id) => self.kill_client(core, now, id, io)?,
+            WorkerCommand::KillClient(id) => kill_client(core, now, id, io)?,
             WorkerCommand::Disable(name) => core.pause.disable(name),
             WorkerCommand::Enable(name) => core.pause.enable(&name),
-            WorkerCommand::Drain(drain) => self.drain(core, now, drain, io),
+            WorkerCommand::Drain(drain) => end::drain(core, now, drain, io),
         }
         Ok(Outcome::Done)
     }
+}
 
-    fn kill_client<I: Io>(&mut self, core: &mut Core, now: Time, id: u64, io: &mut I) -> Result<(), CommandError> {
-        let client = core.conns.all::<ClientSlot>().find(|client| client.id == id && client.has_logged_in());
-        let peer = client.map(|client| client.peer).ok_or(CommandError::ClientNotFound)?;
-        leave::refuse_handle(core, now, peer, Refusal::Killed, io);
-        Ok(())
-    }
+fn kill_client<I: Io>(core: &mut Core, now: Time, id: u64, io: &mut I) -> Result<(), CommandError> {
+    let client = core.conns.all::<ClientSlot>().find(|client| client.id == id && client.has_logged_in());
+    let peer = client.map(|client| client.peer).ok_or(CommandError::ClientNotFound)?;
+    leave::refuse_handle(core, now, peer, Refusal::Killed, io);
+    Ok(())
 }

@@ -29,12 +29,13 @@ use crate::server::login_steps::{ask_for_encryption, read_answer};
 use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::timers::Who;
 
+/// Why a client's next request may be in Weir, and wait.
+const HELD: [Reason; 3] = [Reason::Waits, Reason::OtherFull, Reason::NextTurn];
+
 /// Whether a client's next request is in Weir, and waits: for a server, for a query of Weir, or for what its server is doing.
 fn holds_request(core: &mut Core, client: Peer) -> bool {
-    let Some(slot) = core
-        .conns
-        .get_mut::<ClientSlot>(client)
-        .filter(|slot| slot.reading.has(Reason::Waits) || slot.reading.has(Reason::OtherFull))
+    let Some(slot) =
+        core.conns.get_mut::<ClientSlot>(client).filter(|slot| HELD.into_iter().any(|reason| slot.reading.has(reason)))
     else {
         return false;
     };

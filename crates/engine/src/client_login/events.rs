@@ -63,12 +63,6 @@ impl ClientLogin {
         self.begin_login(core, now, client, handoff.hello, io);
     }
 
-    /// A client has arrived from worker 0, with a cancel request for a client here.
-    pub(crate) fn canceller_arrived(&mut self, core: &mut Core, now: Time, peer: Peer, id: u64, addr: ClientAddr) {
-        let client = table::new(core, now, peer, id, addr, ClientPhase::Canceller);
-        table::insert(core, client);
-    }
-
     /// Handles bytes of a client that is not logged in yet; all of them are in its buffer.
     pub(crate) fn login_input<I: Io>(&mut self, core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         let cx = cx!(core, now, io);
@@ -215,4 +209,10 @@ impl ClientLogin {
     pub(crate) fn failed_elsewhere<I: Io>(&mut self, core: &mut Core, now: Time, origin: Origin, io: &mut I) {
         self.throttle.failed_elsewhere(cx!(core, now, io), origin);
     }
+}
+
+/// A client has arrived from worker 0, with a cancel request for a client here.
+pub(crate) fn canceller_arrived(core: &mut Core, now: Time, peer: Peer, id: u64, addr: ClientAddr) {
+    let client = table::new(core, now, peer, id, addr, ClientPhase::Canceller);
+    table::insert(core, client);
 }

@@ -17,9 +17,8 @@ use crate::pools::refuse;
 use crate::port::Io;
 use crate::reading::Reason;
 use crate::replication;
-use crate::server::close;
-use crate::server::login_steps;
 use crate::server::slot::{ServerPhase, ServerSlot};
+use crate::server::{close, login_steps};
 use crate::timers::Who;
 
 /// A server says what it has become when it answers a query; this one does nothing.

@@ -134,9 +134,9 @@ impl ClientLogin {
         lookup: AuthLookup,
         io: &mut I,
     ) {
-        if let Some(why) = self.bad_auth_database(core, &lookup.database) {
+        if let Some(why) = bad_auth_database(core, &lookup.database) {
             log(Level::Error, format_args!("{why}"), io);
-            return leave::refuse(core, now, client, self.no_auth_database(core, &request), io);
+            return leave::refuse(core, now, client, no_auth_database(core, &request), io);
         }
         if core.pause.is_disabled(&lookup.database) {
             return leave::refuse(core, now, client, Refusal::AuthDatabaseDisabled(lookup.database), io);
@@ -149,25 +149,6 @@ impl ClientLogin {
         if !self.lookups.ask(cx, (peer, from), subject, lookup, at) {
             leave::refuse_handle(core, now, peer, Refusal::TooManyLogins, io);
         }
-    }
-
-    /// The error for a client whose user can't be looked up in a database. PgBouncer has one text for all such errors.
-    fn no_auth_database(&self, core: &Core, request: &StartupRequest) -> Refusal {
-        if !weir_admin::is_console(&request.database) || core.common.config().format == FileFormat::Ini {
-            return Refusal::BadConfig;
-        }
-        let user = &request.user;
-        let detail = format!("User {user:?} is not listed, and auth_query can't ask the console about users.");
-        Refusal::NoConsoleUser { detail }
-    }
-
-    /// Why no auth_query can run in a database.
-    fn bad_auth_database(&self, core: &Core, name: &str) -> Option<String> {
-        if weir_admin::is_console(name) {
-            return Some(format!("cannot use the reserved \"{name}\" database as an auth_dbname"));
-        }
-        let missing = core.common.config().pool(name).is_none();
-        missing.then(|| format!("authentication database \"{name}\" is not configured"))
     }
 
     /// A client's authentication has failed. Its error has less detail than the log, and may be delayed.
@@ -265,7 +246,7 @@ impl ClientLogin {
         client.joined(ix);
         create::count_client(core, ix, 1);
         if config.user.is_none() || config.user.as_deref() == Some(&request.user) {
-            self.capture(core, &phase, ix, io);
+            capture(core, &phase, ix, io);
         }
         if request.replication.is_some() {
             return replication::await_own_server(core, now, client, phase, io);
@@ -292,16 +273,6 @@ impl ClientLogin {
         core.common.follow_up(FollowUp::PollPool(ix));
     }
 
-    /// A login provided credentials for the pool's own logins at the server.
-    pub(crate) fn capture<I: Io>(&mut self, core: &mut Core, phase: &LoginPhase, ix: u32, io: &mut I) {
-        let asked = phase.asked_secret().and_then(UserSecret::secret);
-        let slot = core.pools.get_mut(ix);
-        slot.credentials.capture(phase.captured(), &asked);
-        if slot.lending.is_borrower() {
-            messages::forward_captured(core, ix, CapturedCredentials { captured: phase.captured().clone(), asked }, io);
-        }
-    }
-
     fn open_console<I: Io>(
         &mut self,
         core: &mut Core,
@@ -321,5 +292,34 @@ impl ClientLogin {
         core.console_counts.stats.client_login_count += 1;
         client.acts(now);
         table::insert_ready(core, client);
+    }
+}
+
+/// The error for a client whose user can't be looked up in a database. PgBouncer has one text for all such errors.
+fn no_auth_database(core: &Core, request: &StartupRequest) -> Refusal {
+    if !weir_admin::is_console(&request.database) || core.common.config().format == FileFormat::Ini {
+        return Refusal::BadConfig;
+    }
+    let user = &request.user;
+    let detail = format!("User {user:?} is not listed, and auth_query can't ask the console about users.");
+    Refusal::NoConsoleUser { detail }
+}
+
+/// Why no auth_query can run in a database.
+fn bad_auth_database(core: &Core, name: &str) -> Option<String> {
+    if weir_admin::is_console(name) {
+        return Some(format!("cannot use the reserved \"{name}\" database as an auth_dbname"));
+    }
+    let missing = core.common.config().pool(name).is_none();
+    missing.then(|| format!("authentication database \"{name}\" is not configured"))
+}
+
+/// A login provided credentials for the pool's own logins at the server.
+pub(crate) fn capture<I: Io>(core: &mut Core, phase: &LoginPhase, ix: u32, io: &mut I) {
+    let asked = phase.asked_secret().and_then(UserSecret::secret);
+    let slot = core.pools.get_mut(ix);
+    slot.credentials.capture(phase.captured(), &asked);
+    if slot.lending.is_borrower() {
+        messages::forward_captured(core, ix, CapturedCredentials { captured: phase.captured().clone(), asked }, io);
     }
 }

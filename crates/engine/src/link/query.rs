@@ -2,7 +2,7 @@
 //!
 //! A client and its server are taken out of the table once, passed to the parts, and put back once.
 
-use weir_base::Time;
+use weir_base::{Peer, Time};
 use weir_session::{Refusal, Repeat, ServerError, StopReason, from_server};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -17,6 +17,7 @@ use crate::port::{Io, Level};
 use crate::reading::Reason;
 use crate::server::close;
 use crate::server::slot::{ServerPhase, ServerSlot};
+use crate::workers::messages::{Message, Payload};
 
 /// Requests of a client failed because of a limit of statements. The log has one line for each client.
 #[inline]
@@ -105,11 +106,13 @@ pub(crate) fn feed<I: Io>(
     match stop {
         StopReason::EndOfInput => {}
         StopReason::NeedServer | StopReason::AwaitReplies(_) => {
-            if client.waiting.capacity() == 0 {
-                *client.waiting_mut() = core.sessions.block();
-            }
-            client.waiting_mut().extend_from_slice(&bytes[at..]);
+            keep(core, &mut client, &bytes[at..]);
             client.pause(Reason::Waits, io);
+        }
+        StopReason::TurnOver => {
+            keep(core, &mut client, &bytes[at..]);
+            client.pause(Reason::NextTurn, io);
+            io.post(core.common.worker(), Message(Payload::NextTurn(client.peer)), None);
         }
         StopReason::Terminate => return leave::client_leaves(core, now, client, io),
         StopReason::Refuse(refusal) => return leave::refuse(core, now, client, *refusal, io),
@@ -117,15 +120,35 @@ pub(crate) fn feed<I: Io>(
     core.conns.put_client(client);
 }
 
+/// Keeps a client's input that can't be handled yet.
+fn keep(core: &mut Core, client: &mut ClientSlot, bytes: &[u8]) {
+    if client.waiting.capacity() == 0 {
+        *client.waiting_mut() = core.sessions.block();
+    }
+    client.waiting_mut().extend_from_slice(bytes);
+}
+
 /// A client continues with the input that was buffered while it waited.
 pub(crate) fn feed_waiting<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
     // The input continues when the server's socket has room: a few bytes of it may become many.
-    if client.reading.has(Reason::Waits) || client.reading.has(Reason::OtherFull) {
+    let paused =
+        [Reason::Waits, Reason::OtherFull, Reason::NextTurn].into_iter().any(|reason| client.reading.has(reason));
+    if paused {
         return core.conns.put_client(client);
     }
     let waiting = client.take_waiting();
     feed(core, now, client, &waiting, None, io);
     core.sessions.recycle(waiting);
+}
+
+/// A client's next turn: what it had sent too much of for one is read.
+pub(crate) fn next_turn<I: Io>(core: &mut Core, client: Peer, io: &mut I) {
+    let Some(slot) = core.conns.get_mut::<ClientSlot>(client) else { return };
+    slot.resume(Reason::NextTurn, io);
+    // RESUME feeds it after a SUSPEND.
+    if !slot.reading.has(Reason::Suspended) {
+        core.common.follow_up(FollowUp::Feed(client));
+    }
 }
 
 /// A server has sent a fatal error: it is the reason that its client or its pool gets.

@@ -5,7 +5,7 @@ use weir_base::{Peer, Time};
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
-use crate::common::cx;
+use crate::common::{FollowUp, cx};
 use crate::conns::ConnTable;
 use crate::core::Core;
 use crate::lending::messages;
@@ -90,8 +90,13 @@ pub(crate) fn suspend<I: Io>(core: &mut Core, now: Time, io: &mut I) {
 fn wake<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     let clients: Vec<Peer> =
         core.conns.all::<ClientSlot>().filter(|c| c.reading.has(Reason::Suspended)).map(|c| c.peer).collect();
-    for client in clients {
-        core.conns.get_mut::<ClientSlot>(client).into_iter().for_each(|client| client.resume(Reason::Suspended, io));
+    for peer in clients {
+        let Some(client) = core.conns.get_mut::<ClientSlot>(peer) else { continue };
+        client.resume(Reason::Suspended, io);
+        if !client.waiting.is_empty() {
+            // Its turn may have come meanwhile.
+            core.common.follow_up(FollowUp::Feed(peer));
+        }
     }
     let servers: Vec<Peer> =
         core.conns.all::<ServerSlot>().filter(|s| s.reading.has(Reason::Suspended)).map(|s| s.peer).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_admin::{CommandError, NodePeers, Report};
-use weir_base::{ClientAddr, Origin, Target, Time};
+use weir_base::{ClientAddr, Origin, Peer, Target, Time};
 use weir_config::Config;
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
@@ -26,6 +26,8 @@ pub(crate) enum Payload {
     Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
     /// To worker 0: a client of another process has arrived at the sender.
     ClientCame,
+    /// To the sender itself: a client of its has its next turn.
+    NextTurn(Peer),
     /// To worker 0: a client of the sender is gone.
     ClientGone,
     /// To worker 0, about limits of the process.

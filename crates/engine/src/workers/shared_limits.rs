@@ -18,19 +18,6 @@ use crate::workers::quota::{Key, QuotaReply, QuotaRequest};
 use crate::workers::send::COUNTER;
 
 impl Workers {
-    fn send_quota_replies<I: Io>(&self, core: &Core, replies: Vec<QuotaReply>, io: &mut I) {
-        let now = core.common.now();
-        let mut send = |to, reply| io.post(to, Message(Payload::QuotaReply(now, Box::new(reply))), None);
-        for reply in replies {
-            match reply {
-                QuotaReply::Answer { to, .. } | QuotaReply::Evict { to, .. } => send(to, reply),
-                QuotaReply::FindIdle { .. } | QuotaReply::StopFinding { .. } => {
-                    (0..core.common.workers()).for_each(|worker| send(WorkerId(worker), reply.clone()));
-                }
-            }
-        }
-    }
-
     /// Closes idle servers beyond the limits of pools that nodes share, and grants what fits.
     fn shrink_shared<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         let (config, workers, budget) = (core.common.config(), core.common.workers(), &self.budget);
@@ -45,7 +32,7 @@ impl Workers {
             let close = || Message(Payload::CloseReleased(name.as_str().into(), excess));
             (0..workers).for_each(|worker| io.post(WorkerId(worker), close(), None));
         }
-        self.send_quota_replies(core, replies, io);
+        send_quota_replies(core, replies, io);
         let due = self.budget.next_due(now);
         core.common.arm(Who::Budget, due, &mut self.budget.armed);
     }
@@ -62,7 +49,7 @@ impl Workers {
         let (config, workers, budget) = (core.common.config(), core.common.workers(), &self.budget);
         let limit = |key: &Key| limit(key, now, config, budget);
         let replies = self.counter.receive(from, request, workers, &limit);
-        self.send_quota_replies(core, replies, io);
+        send_quota_replies(core, replies, io);
         check_departed(core);
     }
 
@@ -124,7 +111,7 @@ impl Workers {
             let (config, workers, budget) = (core.common.config(), core.common.workers(), &self.budget);
             let limit = |key: &Key| limit(key, now, config, budget);
             let replies = self.counter.limits_changed(workers, &limit);
-            self.send_quota_replies(core, replies, io);
+            send_quota_replies(core, replies, io);
         }
     }
 }
@@ -141,5 +128,18 @@ fn limit(key: &Key, now: Time, config: &Config, budget: &NodeBudget) -> u32 {
 fn check_departed(core: &mut Core) {
     if core.shutdown.departure().is_some() {
         core.common.follow_up(FollowUp::CheckDeparted);
+    }
+}
+
+fn send_quota_replies<I: Io>(core: &Core, replies: Vec<QuotaReply>, io: &mut I) {
+    let now = core.common.now();
+    let mut send = |to, reply| io.post(to, Message(Payload::QuotaReply(now, Box::new(reply))), None);
+    for reply in replies {
+        match reply {
+            QuotaReply::Answer { to, .. } | QuotaReply::Evict { to, .. } => send(to, reply),
+            QuotaReply::FindIdle { .. } | QuotaReply::StopFinding { .. } => {
+                (0..core.common.workers()).for_each(|worker| send(WorkerId(worker), reply.clone()));
+            }
+        }
     }
 }

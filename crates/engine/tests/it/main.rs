@@ -19,4 +19,5 @@ mod servers;
 mod shared_limits;
 mod shared_nodes;
 mod turns;
+mod turns_of_clients;
 mod upgrade;
