@@ -382,7 +382,7 @@ impl Engine {
         match self.core.conns.take_any(peer) {
             Conn::Client(client) => {
                 lines::about_client(
-                    &mut self.core,
+                    &self.core,
                     Level::Warning,
                     &client,
                     format_args!("TLS handshake failed: {error}"),
@@ -508,7 +508,7 @@ impl Engine {
             io.adopt(config);
             self.adopt(now, config.clone(), io);
         }
-        self.admin.carry_out(&mut self.core, &self.workers, now, from, id, command, io);
+        self.admin.carry_out(&mut self.core, &self.workers, now, (from, id), command, io);
     }
 
     /// Adopts a configuration. No client is disconnected; servers whose address or login changed are replaced as they

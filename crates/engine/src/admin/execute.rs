@@ -35,8 +35,7 @@ impl Admin {
         core: &mut Core,
         workers: &Workers,
         now: Time,
-        from: WorkerId,
-        id: u64,
+        (from, id): (WorkerId, u64),
         command: WorkerCommand,
         io: &mut I,
     ) {
