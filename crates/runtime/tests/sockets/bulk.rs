@@ -2,7 +2,9 @@
 
 use std::io::Write;
 use std::net::Shutdown;
-use std::sync::mpsc::channel;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -17,12 +19,14 @@ const STREAM: usize = 48 << 20;
 const PIECE: usize = 8 << 10;
 
 /// A handler that compares a stream, pauses its peer after each `portion`, and resumes it for a byte of another peer. It
-/// answers the last byte.
-fn compare(portion: usize) -> (weir_runtime::Running, std::sync::mpsc::Receiver<String>) {
+/// answers the last byte. The flag is set when it has paused the peer once.
+fn compare(portion: usize) -> (weir_runtime::Running, Receiver<String>, Arc<AtomicBool>) {
     let (event, received) = channel();
+    let has_paused = Arc::new(AtomicBool::new(false));
+    let paused = has_paused.clone();
     let mut event = Some(event);
     let running = serve(move |_| {
-        let event = event.take().unwrap();
+        let (event, paused) = (event.take().unwrap(), paused.clone());
         let expected = pattern(0, STREAM);
         let (mut streamer, mut had, mut stop) = (None::<Peer>, 0, portion);
         script(move |_, input, io| {
@@ -34,6 +38,7 @@ fn compare(portion: usize) -> (weir_runtime::Running, std::sync::mpsc::Receiver<
                     if had >= stop {
                         stop += portion;
                         io.pause(peer);
+                        paused.store(true, Ordering::Release);
                     }
                     if had == STREAM {
                         io.send(peer, b"!");
@@ -49,13 +54,13 @@ fn compare(portion: usize) -> (weir_runtime::Running, std::sync::mpsc::Receiver<
             Time::NEVER
         })
     });
-    (running, received)
+    (running, received, has_paused)
 }
 
 #[test]
 fn a_fast_stream_arrives_whole_and_its_last_bytes_at_once_whatever_is_paused_between() {
     for portion in [usize::MAX / 2, 3 << 20, 100_000] {
-        let (running, received) = compare(portion);
+        let (running, received, _) = compare(portion);
         let mut streamer = client(&running);
         let mut other = client(&running);
         thread::scope(|scope| {
@@ -81,12 +86,23 @@ fn a_fast_stream_arrives_whole_and_its_last_bytes_at_once_whatever_is_paused_bet
 
 #[test]
 fn a_fast_stream_that_breaks_off_is_noticed_also_while_it_is_paused() {
-    let (running, received) = compare(3 << 20);
+    let (running, received, has_paused) = compare(3 << 20);
     let mut streamer = client(&running);
-    // Nobody resumes it: what the kernel takes beyond the first portion waits.
     let whole = pattern(0, 4 << 20);
-    streamer.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
-    let _ = whole.chunks(PIECE).try_for_each(|piece| streamer.write_all(piece));
+    let mut rest = &whole[..];
+    streamer.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    // Nobody resumes it: what the kernel takes beyond the first portion waits.
+    while !rest.is_empty() {
+        match streamer.write(&rest[..rest.len().min(PIECE)]) {
+            Ok(written) => rest = &rest[written..],
+            Err(_) if has_paused.load(Ordering::Acquire) => break,
+            // Its reader has not come to it yet.
+            Err(_) => {}
+        }
+    }
+    while !has_paused.load(Ordering::Acquire) {
+        thread::sleep(Duration::from_millis(1));
+    }
     socket2::SockRef::from(&streamer).set_linger(Some(Duration::ZERO)).unwrap();
     drop(streamer);
     let end = received.recv_timeout(Duration::from_secs(20)).unwrap();
