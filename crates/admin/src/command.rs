@@ -49,7 +49,7 @@ pub enum Command {
     Set {
         /// The setting's name, in lower case.
         key: String,
-        /// Its new value, unquoted.
+        /// The setting's new value, unquoted.
         value: String,
     },
     /// SET of a session parameter, as drivers send it after connecting: ignored, with a notice (PgBouncer's is `SET
@@ -200,7 +200,7 @@ impl Command {
         }
     }
 
-    /// The database that it names, if any.
+    /// The database that the command names, if any.
     pub fn database(&self) -> Option<&str> {
         match self {
             Command::Pause(of)
@@ -228,7 +228,7 @@ impl Command {
         }
     }
 
-    /// Its tag in CommandComplete.
+    /// The command's tag in CommandComplete.
     pub fn tag(&self) -> Cow<'static, str> {
         match self {
             Command::Set { key, value } => Cow::Owned(format!("SET {key}={value}")),

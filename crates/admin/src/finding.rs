@@ -41,7 +41,7 @@ impl Finding {
         Finding { at, lock, cause: one_line(cause), advice }
     }
 
-    /// Whether it still counts.
+    /// Whether the finding still counts.
     pub(crate) fn is_fresh(&self, now: u64) -> bool {
         now.saturating_sub(self.at) <= LASTS.micros()
     }

@@ -137,7 +137,7 @@ pub struct Symptoms {
     pub stuck: u32,
     /// Clients that were refused for want of a server, since the start.
     pub refused: u64,
-    /// Who they are.
+    /// Who the refused clients are.
     pub refused_by: ClientNames,
     /// Who waits for a server; of very many clients, those that came first.
     pub waiting: ClientNames,
@@ -145,15 +145,15 @@ pub struct Symptoms {
     pub unanswered: u32,
     /// See `unanswered`.
     pub unanswered_by: ClientNames,
-    /// When one of its servers last sent something: microseconds since 1970.
+    /// When one of the pool's servers last sent something: microseconds since 1970.
     pub heard: u64,
-    /// The host of all its servers, of a pool with several hosts.
+    /// The host of all the pool's servers, of a pool with several hosts.
     pub only_at: Option<Target>,
-    /// Why it is known that its server gives no answer.
+    /// Why it is known that the pool's server gives no answer.
     pub silence: Option<LoginFailure>,
-    /// Its server may give no answer: a probe will tell.
+    /// The pool's server may give no answer: a probe will tell.
     pub suspected: bool,
-    /// What the control plane has found out about it, if it is slow.
+    /// What the control plane has found out about the pool, if it is slow.
     pub finding: Option<Finding>,
 }
 
@@ -185,11 +185,11 @@ impl Symptoms {
 /// A host of servers that gives no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SilentHost {
-    /// Since when: microseconds since 1970.
+    /// Since when the host gives no answer: microseconds since 1970.
     pub since: u64,
-    /// Whether it accepts connections.
+    /// Whether the host accepts connections.
     pub accepts: bool,
-    /// Whether that is certain; otherwise it is only suspected, and a probe under way will tell.
+    /// Whether the silence is certain; otherwise it is only suspected, and a probe under way will tell.
     pub proved: bool,
 }
 
@@ -268,15 +268,15 @@ impl LoginFailure {
 pub struct PoolHealth {
     /// The state.
     pub state: Health,
-    /// Since when: microseconds since 1970; 0 while unknown.
+    /// Since when the pool is in this state: microseconds since 1970; 0 while unknown.
     pub since: u64,
-    /// The clients that feel it: those that wait, and those that were refused since then.
+    /// The affected clients: those that wait, and those that were refused since then.
     pub waiting: u32,
     /// See `waiting`.
     pub refused: u64,
-    /// Those that have a server which gives no answer.
+    /// The clients that have a server which gives no answer.
     pub unanswered: u32,
-    /// Those whose query waits for a lock.
+    /// The clients whose query waits for a lock.
     pub blocked: u32,
     /// Who waits, was refused, or has got no answer, while the state is a problem.
     pub affected: ClientNames,
@@ -299,7 +299,7 @@ impl PoolHealth {
         error.or_else(|| self.finding.as_ref().map(|finding| finding.cause.clone()))
     }
 
-    /// How many clients feel it.
+    /// How many clients are affected.
     pub fn clients(&self) -> u64 {
         u64::from(self.waiting) + self.refused + u64::from(self.unanswered) + u64::from(self.blocked)
     }

@@ -38,9 +38,9 @@ struct Seen {
     /// Refused clients at the last look before the state began, and at the last look.
     refused_before: u64,
     refused: u64,
-    /// Who these are, in the same order.
+    /// Who the refused clients are, in the same order.
     refused_by: (ClientNames, ClientNames),
-    /// When its server was last seen not to answer.
+    /// When the pool's server was last seen not to answer.
     silent_at: u64,
     /// The state that the log last had, and when.
     logged: Health,

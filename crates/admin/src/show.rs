@@ -136,7 +136,7 @@ impl Parameter {
         Parameter::ExtraFloatDigits,
     ];
 
-    /// Its name, which is also the column's in the reply to SHOW.
+    /// The parameter's name, which is also the column's name in the reply to SHOW.
     pub fn name(self) -> &'static str {
         match self {
             Parameter::ClientEncoding => "client_encoding",

@@ -67,7 +67,7 @@ impl Stats {
         rates
     }
 
-    /// These averages as the log says them once a `stats_period`.
+    /// The line of the log with these averages, once a `stats_period`.
     pub fn line(&self) -> String {
         format!(
             "stats: {} xacts/s, {} queries/s, {} client parses/s, {} server parses/s, {} binds/s, in {} B/s, out {} B/s, \

@@ -59,9 +59,9 @@ impl ColumnType {
 /// One column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Column {
-    /// Its name.
+    /// The column's name.
     pub name: &'static str,
-    /// Its type.
+    /// The column's type.
     pub kind: ColumnType,
 }
 
