@@ -44,11 +44,11 @@ pub struct HostLimits {
 /// The severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// What was understood.
+    /// Something that was understood.
     Note,
-    /// It works, but maybe not as intended.
+    /// The configuration works, but maybe not as intended.
     Warning,
-    /// It will not work.
+    /// The configuration will not work.
     Error,
 }
 
@@ -57,11 +57,12 @@ pub enum Severity {
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
-    /// The file; not the main one if that includes it.
+    /// The file of the finding; not the main one if that includes it.
     pub file: PathBuf,
-    /// The line of the file, if known.
+    /// The line in the file, if known.
     pub line: Option<usize>,
-    /// The dotted name of the setting or section that it is about, as in `pools.app.size`; `None`: the file as a whole.
+    /// The dotted name of the setting or section that the finding is about, as in `pools.app.size`; `None`: the file as
+    /// a whole.
     pub key: Option<String>,
     /// What is wrong, or was understood, on one line.
     pub text: String,

@@ -27,7 +27,7 @@ pub(crate) struct Broken {
 /// One error.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct SyntaxError {
-    /// Its byte offset in the text.
+    /// The error's byte offset in the text.
     pub(crate) at: Option<usize>,
     pub(crate) message: String,
     pub(crate) cause: Cause,

@@ -67,7 +67,7 @@ pub(crate) fn fill_pool(file: &Path, keys: &Table, pool: &mut PoolText, found: &
     });
 }
 
-/// Sets a user's rules in the same way.
+/// Sets a user's rules, as if they were in its section.
 pub(crate) fn fill_user(file: &Path, name: &str, keys: &Table, rules: &mut UserRules, found: &mut Found) {
     let mut reader = Reader { file, line_ends: Vec::new(), locations: Locations::default(), found };
     reader.user(name, keys, rules);

@@ -43,7 +43,7 @@ enum Secret<'a> {
     Clients,
 }
 
-/// A secret, the user that it logs in as, the target, and how that may ask for it.
+/// A secret, the user that logs in with it, the target, and how the target may ask for the secret.
 #[derive(Clone)]
 struct Way<'a> {
     secret: Secret<'a>,
@@ -52,7 +52,7 @@ struct Way<'a> {
     require: RequireAuth,
 }
 
-/// A way; `through` is the pool whose server is the target.
+/// A way of a secret; `through` is the pool whose server is the target.
 struct Route<'a> {
     way: Way<'a>,
     through: &'a Pool,
@@ -73,7 +73,7 @@ pub fn find_exposure(before: &Config, after: &Config, edit: &Edit) -> Option<Exp
     find(before, after, gives)
 }
 
-/// The same for a change that gives no secret: the console's SET.
+/// Checks whether a change that gives no secret, the console's SET, sends a stored secret to a new target.
 pub(crate) fn find_exposure_by_set(before: &Config, after: &Config) -> Option<Exposure> {
     find(before, after, |_| false)
 }
@@ -115,7 +115,7 @@ fn restores_with(edit: &Edit, key: &str) -> bool {
     matches!(edit, Edit::Restore(restore) if restore.secrets.get(key).is_some_and(|secret| !secret.is_empty()))
 }
 
-/// All ways of stored secrets.
+/// All ways of stored secrets to their targets.
 fn routes(config: &Config) -> Vec<Route<'_>> {
     let mut routes = Vec::new();
     for pool in config.pools.values().chain(&config.fallback) {

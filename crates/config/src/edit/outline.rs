@@ -45,11 +45,11 @@ impl std::fmt::Debug for Restore {
 /// Why a file can't return to an outline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotRestored {
-    /// One of both is no TOML, or has another shape.
+    /// The file or the outline is no TOML, or has another shape.
     Unreadable,
     /// The secrets of these keys were withheld, and the file has none now.
     Secrets(Vec<String>),
-    /// These keys name places that were withheld, and the file has none now; or they were given, which is not allowed.
+    /// The places of these keys were withheld, and the file has none now; or they were given, which is not allowed.
     Places(Vec<String>),
 }
 
