@@ -32,10 +32,10 @@ use crate::work::WorkKind;
 const ASKED: usize = 64;
 /// Passwords that one LDAP server, or one service of PAM, checks at once. Each waits for others most of the time.
 const CHECKERS: usize = 4;
-/// Names that are looked up at once. A name server that does not answer costs its names half a minute and more, in which
-/// other names must not wait.
+/// Names that are looked up at once. A name server that does not answer delays its names for half a minute and more, in
+/// which other names must not wait.
 const LOOK_UPS: usize = 64;
-/// What the lanes for clients are nicer than the rest of the process.
+/// How much nicer the lanes for clients are than the rest of the process (nice(2)).
 const NICER: i32 = 5;
 
 /// Reads the configuration again, on a helper thread; an error is one line.
@@ -44,7 +44,7 @@ pub type Reload = Arc<dyn Fn(Reread) -> Result<Arc<Config>, String> + Send + Syn
 /// Returns the configuration as it will be served, or in one line why it can't be.
 pub type Fit<'a> = &'a dyn Fn(Arc<Config>) -> Result<Arc<Config>, String>;
 
-/// Changes the configuration, on a helper thread: only if the result is valid and fits.
+/// Changes the configuration, on a helper thread: only if the result is valid and can be served.
 pub type Change =
     Arc<dyn Fn((&ChangeRequest, &Author), Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> + Send + Sync>;
 

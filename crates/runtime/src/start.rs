@@ -365,7 +365,7 @@ impl Running {
         self.predecessor.as_ref().map(Predecessor::pid)
     }
 
-    /// This has a part in take-overs by this process, and from it.
+    /// Sets what has a part, beside the workers, in take-overs by this process and from it; `None`: nothing.
     pub fn set_beside(&self, beside: Option<Arc<dyn Beside>>) {
         self.beside.set(beside);
     }

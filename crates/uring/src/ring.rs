@@ -45,7 +45,7 @@ pub struct RingSize {
     pub completions: u32,
     /// Buffers to receive into, a power of two up to 32,768.
     pub buffers: u16,
-    /// Bytes of each, up to 1 MiB.
+    /// Bytes of each buffer, up to 1 MiB.
     pub buffer_size: u32,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for RingError {
 
 impl std::error::Error for RingError {}
 
-/// Whom a request is about, in the caller's own numbers; below 2^60.
+/// What a request is about, in the caller's own numbers; below 2^60.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key(u64);
 
@@ -76,7 +76,7 @@ impl Key {
         Key(value)
     }
 
-    /// Its value.
+    /// The key's value.
     #[inline]
     pub fn value(self) -> u64 {
         self.0
@@ -90,16 +90,16 @@ pub enum Completion<'r> {
     Received {
         /// The key of the receive.
         key: Key,
-        /// What; never empty, and as long as a buffer at most.
+        /// The bytes; never empty, and as long as a buffer at most.
         bytes: &'r [u8],
         /// Whether the receive continues.
         more: bool,
     },
     /// A receive is over.
     ReceiveEnded {
-        /// Whose.
+        /// The key of the receive.
         key: Key,
-        /// How.
+        /// How the receive ended.
         ended: Ended,
     },
     /// A send is over.
@@ -113,7 +113,7 @@ pub enum Completion<'r> {
     },
     /// A client has connected.
     Accepted {
-        /// To which listener.
+        /// The key of the listener.
         key: Key,
         /// The new socket, non-blocking.
         socket: OwnedFd,
@@ -122,14 +122,14 @@ pub enum Completion<'r> {
     },
     /// Accepting is over.
     AcceptEnded {
-        /// At which listener.
+        /// The key of the listener.
         key: Key,
-        /// Why.
+        /// Why accepting is over.
         error: io::Error,
     },
     /// A descriptor that is watched may be read.
     Readable {
-        /// Which.
+        /// The key of the descriptor.
         key: Key,
         /// Whether watching continues.
         more: bool,
@@ -152,7 +152,7 @@ pub enum Ended {
 /// When the end of a send is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Report {
-    /// It ends a wait.
+    /// The end of the send ends a wait.
     AtOnce,
     /// If the socket takes all bytes, the next wait that ends for another reason reports it. So a wait that hands in a send
     /// does not end because of it, and a loop with one message a turn needs one call a turn.
@@ -235,7 +235,7 @@ pub struct Ring {
     at: usize,
     /// The buffer that is lent to the caller.
     lent: Option<u16>,
-    /// Bound to its thread.
+    /// The ring is bound to its thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -286,7 +286,7 @@ impl Ring {
         Ok(matches!(self.next(), Some(Completion::Sent { taken: Ok(taken), .. }) if taken < TRIAL))
     }
 
-    /// The same, with a limit to what each call hands in: for tests of what a kernel may do that is short of memory.
+    /// A ring with a limit to what each call hands in: for tests of what a kernel that is short of memory may do.
     pub fn with_limit(shape: RingSize, limit: Limit) -> Result<Ring, RingError> {
         let mut ring = Ring::new(shape)?;
         ring.queues.set_limit(limit);

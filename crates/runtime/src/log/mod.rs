@@ -32,9 +32,9 @@ const LINES: usize = 4096;
 const OF_STRANGERS: usize = LINES / 2;
 /// The length in bytes at which a line is cut.
 const LINE_LIMIT: usize = 8 * 1024;
-/// This many writes a second follow their lines at once, so that the log has what a client has just received.
+/// The number of writes a second that follow their lines at once, so that the log has what a client has just received.
 const PROMPT_WRITES: u32 = 100;
-/// The pause after each write beyond that: lines queued meanwhile need no wake, and share a write.
+/// The pause after each further write within the second: lines queued meanwhile need no wake, and share a write.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The pause before a file that refuses lines is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);

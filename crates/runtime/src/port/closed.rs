@@ -13,7 +13,8 @@ use super::Port;
 use super::closing::{Closed, MOST_SENT};
 use crate::slots::{NONE, Ready, Stage};
 
-/// How long the end of the process waits for all of them, and for those that have sent everything, while nothing comes.
+/// How long the end of the process waits for all closed peers, and for those that have sent everything, while nothing
+/// comes.
 const LAST: Span = Span::from_secs(2);
 const QUIET: Span = Span::from_millis(100);
 
@@ -164,7 +165,8 @@ impl Port {
         }
     }
 
-    /// Those of these peers whose sockets have something to read, or room for what waits.
+    /// Waits, for `most` at the longest, until sockets of these peers have something to read, or room for bytes that
+    /// wait; returns those peers.
     fn await_any(&self, peers: &[Peer], most: Span) -> Vec<Peer> {
         let sockets = peers.iter().filter_map(|peer| {
             let closed = self.closing.sockets.get(&peer.slot)?;

@@ -86,7 +86,7 @@ impl UpgradeSocket {
         Ok(UpgradeSocket { listener, file })
     }
 
-    /// One that came from another process.
+    /// A socket that came from another process.
     pub(crate) fn inherited(listener: UnixListener, path: &Path, users: &FileUsers) -> io::Result<UpgradeSocket> {
         Ok(UpgradeSocket { listener, file: SocketFile::of(path, users)? })
     }
