@@ -1,7 +1,7 @@
 //! Alerts: which conditions last long enough to be one, when a message about it is due, and when it is over.
 //!
-//! Owns the state of each alert. Pure: the time is an argument, conditions come from the caller, messages go to it. Bounded
-//! in number.
+//! Owns the state of each alert. Pure: the time is an argument, conditions come from the caller, messages go to it.
+//! Bounded in number.
 
 use std::collections::BTreeMap;
 
@@ -107,9 +107,9 @@ struct Alert {
 }
 
 impl AlertBook {
-    /// Takes the conditions of this moment, and returns the messages that are due. A condition is an alert after `hold`; a
-    /// message is repeated after `repeat`, unless that is zero. A silenced alert has no message; if it still lasts when the
-    /// silence ends, it has one then.
+    /// Takes the conditions of this moment, and returns the messages that are due. A condition is an alert after
+    /// `hold`; a message is repeated after `repeat`, unless that is zero. A silenced alert has no message; if it still
+    /// lasts when the silence ends, it has one then.
     pub fn observe(
         &mut self,
         now: u64,
@@ -143,8 +143,8 @@ impl AlertBook {
         self.alerts.values().filter_map(fired).collect()
     }
 
-    /// Takes over what fired in an earlier process: what still holds continues, and has no new message; the rest is over, with
-    /// a message, after a minute.
+    /// Takes over what fired in an earlier process: what still holds continues, and has no new message; the rest is
+    /// over, with a message, after a minute.
     pub fn take_over(&mut self, now: u64, fired: Vec<FiredAlert>) {
         let seen = now + (GONE_AFTER_START - GONE);
         for FiredAlert { condition, started, fired, sent } in fired.into_iter().take(MOST) {

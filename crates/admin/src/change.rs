@@ -192,8 +192,8 @@ pub trait ConfigAccess: Send + Sync {
     /// The accounts of the control plane, from the file as last read. Called for each request; cheap.
     fn accounts(&self) -> Arc<Accounts>;
 
-    /// When the certificates that a configuration names expire. Reads their files, so it blocks; one that can't be read is
-    /// left out.
+    /// When the certificates that a configuration names expire. Reads their files, so it blocks; one that can't be read
+    /// is left out.
     fn certificates(&self, config: &Config) -> Vec<CertificateExpiry> {
         let _ = config;
         Vec::new()

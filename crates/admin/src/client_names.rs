@@ -2,8 +2,8 @@
 
 use weir_base::prefix;
 
-/// The most names that are counted; clients of further ones are in no entry. Names that nobody has proven have a list of
-/// their own.
+/// The most names that are counted; clients of further ones are in no entry. Names that nobody has proven have a list
+/// of their own.
 const MAX_NAMES: usize = 32;
 const MAX_UNPROVEN: usize = 8;
 /// The longest application_name of an entry, in bytes.

@@ -25,7 +25,8 @@ impl ClusterView {
     /// What a node does whose name another process has; it may open nothing.
     pub const NAME_IN_USE: &str = "name in use";
 
-    /// Why this process may open no server connection of a pool that nodes share, and clients can't be served; `None`: it may.
+    /// Why this process may open no server connection of a pool that nodes share, and clients can't be served; `None`:
+    /// it may.
     pub fn obstacle(&self) -> Option<String> {
         let ClusterView { cluster, node, standing, .. } = self;
         let has_name = *standing == ClusterView::NAME_IN_USE;

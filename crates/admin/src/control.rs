@@ -53,13 +53,14 @@ pub enum Request {
 /// The answer to a request.
 #[derive(Debug)]
 pub enum Reply {
-    /// To [`Request::Report`], [`Request::Users`] and [`Request::Statements`]: the report, and the configuration in force.
+    /// To [`Request::Report`], [`Request::Users`] and [`Request::Statements`]: the report, and the configuration in
+    /// force.
     Report(Box<Report>, Arc<Config>),
     /// To [`Request::Connections`]: a page, maybe empty, and the next position; `None`: there are no more. Each record
     /// was true when it was read; together they are no snapshot.
     Connections(Vec<SocketRecord>, Option<Cursor>),
-    /// To [`Request::SetShared`]: how many servers each of these pools has, and how many more it leaves to the process that this one
-    /// takes over from; no more are opened beyond the limits.
+    /// To [`Request::SetShared`]: how many servers each of these pools has, and how many more it leaves to the process
+    /// that this one takes over from; no more are opened beyond the limits.
     SharedOpen(Vec<(String, u32, u32)>),
     /// To [`Request::Run`], [`Request::Reload`], [`Request::SetFaults`],
     /// [`Request::SetFindings`] and [`Request::Log`]: done.
@@ -79,7 +80,8 @@ pub struct SharedLimits {
     pub pools: BTreeMap<String, SharedLimit>,
     /// Where requests to cancel find the clients of each node.
     pub peers: Arc<NodePeers>,
-    /// What the other process keeps of the limits while it hands over to this one, from now on: less with each server that comes.
+    /// What the other process keeps of the limits while it hands over to this one, from now on: less with each server
+    /// that comes.
     pub left_to_other: Option<BTreeMap<String, u32>>,
     /// Whether this process hands over: it keeps no more than what it has open, less with each server that goes.
     pub hands_over: bool,

@@ -1,5 +1,6 @@
-//! What is wrong with Weir itself, or for clients though their pools are healthy. Values only: the control plane, or a thread in its place, finds it
-//! and sends it to the workers, whose reports have it for the console, the API and the metrics.
+//! What is wrong with Weir itself, or for clients though their pools are healthy. Values only: the control plane, or a
+//! thread in its place, finds it and sends it to the workers, whose reports have it for the console, the API and the
+//! metrics.
 
 /// The kinds of faults: each is the rule of an alert, and a label of the metrics.
 pub const FAULT_KINDS: [&str; 4] = ["certificate", "disk", "limit", "read_only"];

@@ -1,5 +1,5 @@
-//! What the control plane has found out about a slow pool: it asks the pool's server who waits for whose lock, which the
-//! workers can't know.
+//! What the control plane has found out about a slow pool: it asks the pool's server who waits for whose lock, which
+//! the workers can't know.
 //!
 //! Plain data, without a value of a query.
 

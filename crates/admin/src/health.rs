@@ -1,7 +1,7 @@
 //! The health of a pool: one word, the same in the panel, the API, the console, the metrics and the log.
 //!
-//! Owns the states with their names and what to do in each, and the figures that decide beside a pool's counts. Must not know
-//! the rule (`health_rule`), nor since when a state holds (`health_watch`).
+//! Owns the states with their names and what to do in each, and the figures that decide beside a pool's counts. Must
+//! not know the rule (`health_rule`), nor since when a state holds (`health_watch`).
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use crate::clock::timestamp;
 use crate::finding::Finding;
 use crate::one_line::one_line;
 
-/// A server whose client or query has not moved for this long counts as motionless; a login without an answer for this long
-/// counts as failed.
+/// A server whose client or query has not moved for this long counts as motionless; a login without an answer for this
+/// long counts as failed.
 pub const MOTIONLESS: Span = Span::from_secs(3);
 
-/// The SQLSTATEs of a server that refuses the user, the password or the database, beside class 28: no such database, and no
-/// privilege to connect to it (PostgreSQL documentation, Appendix A).
+/// The SQLSTATEs of a server that refuses the user, the password or the database, beside class 28: no such database,
+/// and no privilege to connect to it (PostgreSQL documentation, Appendix A).
 const REJECTIONS: [&str; 2] = ["3D000", "42501"];
 
 /// Weir's own words for a server that is not what the pool's `target_session_attrs` wants.
@@ -44,7 +44,8 @@ pub enum Health {
     Paused,
     /// All servers are busy, and the oldest client has waited for [`crate::LONG_WAIT`].
     Saturated,
-    /// Clients wait, and no server moves: all are held by clients that idle in a transaction, or by queries behind them.
+    /// Clients wait, and no server moves: all are held by clients that idle in a transaction, or by queries behind
+    /// them.
     Stalled,
     /// Queries wait for a lock that another session holds.
     Blocked,
@@ -221,8 +222,8 @@ impl LoginFailure {
         LoginFailure { since, last, sqlstate: sqlstate.to_owned(), message: one_line(message) }
     }
 
-    /// What to do about an error that says more than its state does. PostgreSQL has one SQLSTATE for several errors; where it
-    /// speaks another language than English, they get the advice of the SQLSTATE or of the state.
+    /// What to do about an error that says more than its state does. PostgreSQL has one SQLSTATE for several errors;
+    /// where it speaks another language than English, they get the advice of the SQLSTATE or of the state.
     fn advice(&self) -> Option<&'static str> {
         let says = |words| self.message.contains(words);
         Some(match self.sqlstate.as_str() {

@@ -1,8 +1,8 @@
 //! The last lines of the log, for those who look from elsewhere: which are kept, and which of them a reader selects.
 //!
-//! Bounded in bytes: the oldest lines go first. Lines about clients without a login have bytes of their own, so that they
-//! displace no others; of them the older half of the address with the most goes, and is counted in a line that stays.
-//! Pure: the runtime fills the list, under a lock of its own.
+//! Bounded in bytes: the oldest lines go first. Lines about clients without a login have bytes of their own, so that
+//! they displace no others; of them the older half of the address with the most goes, and is counted in a line that
+//! stays. Pure: the runtime fills the list, under a lock of its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;

@@ -30,8 +30,8 @@ pub struct Report {
     pub console_stats: DatabaseStats,
     /// Refused clients, one entry a pool, and one for those without.
     pub refusals: Vec<RefusalRecord>,
-    /// Clients that are in, by the user that they log in as and by database, the console's too. Left empty where no table
-    /// wants to know.
+    /// Clients that are in, by the user that they log in as and by database, the console's too. Left empty where no
+    /// table wants to know.
     pub clients_by_user: BTreeMap<String, BTreeMap<String, UserClients>>,
     /// Clients of the console.
     pub console_clients: u32,
@@ -274,8 +274,8 @@ pub struct SocketRecord {
     pub link: Option<u64>,
     /// The process id at the other end: of a Unix socket's client, or of the server; 0 if unknown.
     pub remote_pid: u32,
-    /// Of a server of a pool that nodes share: when its backend began, microseconds since 1970 by the server's clock. With the
-    /// process id, which is used again, it identifies the backend.
+    /// Of a server of a pool that nodes share: when its backend began, microseconds since 1970 by the server's clock.
+    /// With the process id, which is used again, it identifies the backend.
     pub remote_started: Option<u64>,
     /// The TLS version and cipher; empty without TLS.
     pub tls: String,

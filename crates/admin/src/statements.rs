@@ -1,7 +1,7 @@
 //! The statistics of statements: what a worker reports of each, and how those of several workers become one.
 //!
-//! A statement is known by its pool and its fingerprint, which never holds a value. Figures are exact since `since`; what
-//! passed before that, or between two of its entries in a table, is at most `missed`.
+//! A statement is known by its pool and its fingerprint, which never holds a value. Figures are exact since `since`;
+//! what passed before that, or between two of its entries in a table, is at most `missed`.
 
 use std::sync::Arc;
 

@@ -72,9 +72,11 @@ pub struct Config {
     pub client_login_timeout: Span,
     /// When a shutdown stops waiting for clients; zero: never.
     pub shutdown_timeout: Span,
-    /// How long a signal's shutdown is only announced to load balancers, and new clients are still accepted; may be zero.
+    /// How long a signal's shutdown is only announced to load balancers, and new clients are still accepted; may be
+    /// zero.
     pub shutdown_delay: Span,
-    /// How long clients that are not free stay with a process that another one takes over from; zero: as long as they are not.
+    /// How long clients that are not free stay with a process that another one takes over from; zero: as long as they
+    /// are not.
     pub upgrade_timeout: Span,
     /// When a SUSPEND closes connections that could not be flushed; zero: never.
     pub suspend_timeout: Span,

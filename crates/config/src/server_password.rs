@@ -1,6 +1,7 @@
 //! Where the password of a pool's logins at its servers comes from: one rule for `weir check` and the tests of pools.
 //!
-//! A worker logs in by the same order: the pool's password, the listed secret of its user, what clients' logins provided.
+//! A worker logs in by the same order: the pool's password, the listed secret of its user, what clients' logins
+//! provided.
 
 use weir_auth::{Method, Secret};
 
@@ -13,7 +14,8 @@ pub enum ServerPassword<'a> {
     Known(&'a str),
     /// The configuration has the password's md5 hash, which suffices for a server that requests md5.
     Hash,
-    /// Clients that log in to Weir as the user provide it: the password, the keys of a SCRAM login, or the result of an auth_query.
+    /// Clients that log in to Weir as the user provide it: the password, the keys of a SCRAM login, or the result of an
+    /// auth_query.
     Clients,
     /// There is no password: the server has to admit the user without one.
     None,

@@ -53,8 +53,8 @@ impl std::error::Error for SetError {}
 ///
 /// # Errors
 ///
-/// There is no such setting, it can't be changed while Weir runs, the value is invalid, or it exposes a stored secret. Under an ini
-/// an administrator may expose one, as with PgBouncer.
+/// There is no such setting, it can't be changed while Weir runs, the value is invalid, or it exposes a stored secret.
+/// Under an ini an administrator may expose one, as with PgBouncer.
 pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> {
     let after = changed(config, key, value)?;
     if config.format == FileFormat::Ini {

@@ -11,7 +11,8 @@ use crate::table::Effect;
 pub struct ShowRow {
     /// The name: PgBouncer's where it has the setting, so that its tools find it.
     pub key: &'static str,
-    /// The value in force, or of encryption the one that was set last; times in seconds, yes and no as 1 and 0, lists with commas.
+    /// The value in force, or of encryption the one that was set last; times in seconds, yes and no as 1 and 0, lists
+    /// with commas.
     pub value: String,
     /// The value if nobody had set the setting, in the same form; `None` for the few settings that PgBouncer shows with
     /// NULL.

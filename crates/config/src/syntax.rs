@@ -100,7 +100,8 @@ pub(crate) fn parse(text: &str) -> Result<Document<String>, Broken> {
     }
 }
 
-/// What is wrong in a line, where the parser's own message is about what it expected. Has no value, which may be a secret.
+/// What is wrong in a line, where the parser's own message is about what it expected. Has no value, which may be a
+/// secret.
 fn reworded(cause: Cause, text: &str, at: usize) -> Option<String> {
     let line = text[line_at(text, at.min(text.len()))].trim();
     let key = plain(line.split('=').next().unwrap_or_default().trim());

@@ -36,8 +36,8 @@ impl Clock {
     }
 }
 
-/// The time since the machine was started, in microseconds. By the C library: rustix reads the vDSO itself, which is not there under
-/// valgrind.
+/// The time since the machine was started, in microseconds. By the C library: rustix reads the vDSO itself, which is
+/// not there under valgrind.
 #[inline]
 fn boot_micros() -> u64 {
     // Linux has had this clock since 2.6.39, so the call can't fail.

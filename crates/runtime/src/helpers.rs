@@ -3,8 +3,8 @@
 //! Each kind of work has a lane, with its own threads and its own bounded queue, so that no kind waits for another:
 //! reading the configuration; hashing for our logins at servers, and steps of our handshakes with them; hashing for
 //! clients' logins, and steps of their handshakes, which anybody who connects can cause; names of servers and of the
-//! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks. What anybody can cause
-//! runs with a lower priority than all else.
+//! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks. What anybody can
+//! cause runs with a lower priority than all else.
 //!
 //! Answers go to the mailbox of the worker that asked. A worker has at most [`ASKED`] requests under way in a lane,
 //! and the queues have room for that many of each worker: so they are never full, and further requests wait in the
@@ -155,8 +155,8 @@ fn serve<T>(mailboxes: &Mailboxes, queue: &Mutex<Receiver<Request<T>>>, answer: 
     }
 }
 
-/// A lane for passwords. Each LDAP server and each service of PAM has threads of its own, as long as it has checks: so one
-/// that hangs delays no other one. The configuration bounds their number.
+/// A lane for passwords. Each LDAP server and each service of PAM has threads of its own, as long as it has checks: so
+/// one that hangs delays no other one. The configuration bounds their number.
 fn checkers(setup: LaneSetup, mailboxes: &Mailboxes, kind: WorkKind) -> io::Result<Lane<(u64, Work)>> {
     let (requests, queue) = sync_channel(ASKED * mailboxes.workers() as usize);
     let mailboxes = mailboxes.clone();

@@ -63,8 +63,8 @@ impl SignalThread {
     }
 }
 
-/// What a signal means, and how the log says that it came: in PgBouncer's words, which scripts look for. Of those without
-/// words the engine logs what they lead to.
+/// What a signal means, and how the log says that it came: in PgBouncer's words, which scripts look for. Of those
+/// without words the engine logs what they lead to.
 fn meaning(signal: i32) -> Option<(Signal, Option<&'static str>)> {
     Some(match signal {
         SIGHUP => (Signal::Reload, Some("SIGHUP, re-reading config")),

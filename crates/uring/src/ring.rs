@@ -154,8 +154,8 @@ pub enum Ended {
 pub enum Report {
     /// The end of the send ends a wait.
     AtOnce,
-    /// If the socket takes all bytes, the next wait that ends for another reason reports it. So a wait that hands in a send
-    /// does not end because of it, and a loop with one message a turn needs one call a turn.
+    /// If the socket takes all bytes, the next wait that ends for another reason reports it. So a wait that hands in a
+    /// send does not end because of it, and a loop with one message a turn needs one call a turn.
     Later,
 }
 
@@ -224,8 +224,8 @@ pub struct Ring {
     /// `None` only while the ring is dropped.
     buffers: Option<Box<Buffers>>,
     sends: Slab<Sending>,
-    /// Sends to be reported later, by their index: of unknown end, without a completion so far; taken whole, and not reported
-    /// yet.
+    /// Sends to be reported later, by their index: of unknown end, without a completion so far; taken whole, and not
+    /// reported yet.
     later: Vec<u32>,
     whole: Vec<u32>,
     /// Requests that were made and whose last completion has not been seen.
@@ -276,8 +276,8 @@ impl Ring {
         Err(RingError("this kernel's io_uring does not report that a socket took a part of a send".to_owned()))
     }
 
-    /// Whether a send that is reported later has a completion if the socket takes a part of it. Without one, bytes would be lost
-    /// without a trace, so each ring tries it.
+    /// Whether a send that is reported later has a completion if the socket takes a part of it. Without one, bytes
+    /// would be lost without a trace, so each ring tries it.
     fn reports_short_sends(&mut self) -> io::Result<bool> {
         let (near, _far) = UnixStream::pair()?;
         sockopt::set_socket_send_buffer_size(&near, TRIAL / 16)?;
@@ -436,8 +436,8 @@ impl Ring {
         }
     }
 
-    /// The kernel has taken all requests, and all completions have been collected: a send that is reported later and has no
-    /// completion was taken whole.
+    /// The kernel has taken all requests, and all completions have been collected: a send that is reported later and
+    /// has no completion was taken whole.
     #[inline]
     fn settle(&mut self) {
         self.in_flight -= self.later.len();
@@ -546,8 +546,8 @@ impl Ring {
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         for _ in 0..2 {
             // SAFETY: the entries made above refer to no memory but that of `sends`, which moves and is freed only
-            // after its completion (see `sent`, `settle`, `drop`), and to the provided buffers, which are leaked rather than
-            // freed before everything has ended.
+            // after its completion (see `sent`, `settle`, `drop`), and to the provided buffers, which are leaked rather
+            // than freed before everything has ended.
             if unsafe { self.queues.push(entry) } {
                 return Ok(());
             }

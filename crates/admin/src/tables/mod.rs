@@ -84,7 +84,8 @@ pub fn show(what: Show, snapshot: &Snapshot<'_>) -> Table {
     }
 }
 
-/// A table without the columns that PgBouncer does not have, where its face is shown: its scripts read columns by position.
+/// A table without the columns that PgBouncer does not have, where its face is shown: its scripts read columns by
+/// position.
 fn cut(what: Show, mut table: Table, config: &Config) -> Table {
     if what == Show::Pools && config.format == FileFormat::Ini {
         table.columns = &table.columns[..pools::PGBOUNCERS_POOLS];

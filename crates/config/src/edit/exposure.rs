@@ -1,10 +1,11 @@
-//! Where stored secrets may be sent: no change over the control plane or the console sends a stored secret to a new target.
+//! Where stored secrets may be sent: no change over the control plane or the console sends a stored secret to a new
+//! target.
 //!
 //! An admin of either may change pools or settings, but must not learn the passwords in the file: moving a pool, or
 //! making another one with its secret, requires that secret. So a change is refused that gives a stored secret a new
-//! host, port or user, that lets a server ask for it in more ways, that encrypts less, or that names a file or a variable
-//! to read a password from. The file itself, read at the start or by a RELOAD, belongs to the operator and is not checked
-//! here.
+//! host, port or user, that lets a server ask for it in more ways, that encrypts less, or that names a file or a
+//! variable to read a password from. The file itself, read at the start or by a RELOAD, belongs to the operator and is
+//! not checked here.
 
 use std::sync::Arc;
 

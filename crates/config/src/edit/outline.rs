@@ -2,9 +2,9 @@
 //! return to.
 //!
 //! A secret is replaced by a mark that no setting accepts as a value. Returning to an outline changes a file's present
-//! text key by key: its comments stay, and a withheld secret keeps its present value, or must be given again. A withheld
-//! place (a file or a variable that a secret is read from, a target of alerts or of LDAP) keeps its present value, and can
-//! be given only in the file. Who may use the control plane is no part of an outline.
+//! text key by key: its comments stay, and a withheld secret keeps its present value, or must be given again. A
+//! withheld place (a file or a variable that a secret is read from, a target of alerts or of LDAP) keeps its present
+//! value, and can be given only in the file. Who may use the control plane is no part of an outline.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,9 @@
 //! The log: one thread that writes lines, and a bounded channel to it.
 //!
-//! A worker waits for the log only before it sends an error, so that the log has the reason first (`progress`). A line that
-//! finds the channel full is dropped and counted, and the count is logged when there is room again. A target that fails (a
-//! full disk, a closed pipe) loses lines, and nothing else. The form of a line is in `form`, its targets in `sink`.
+//! A worker waits for the log only before it sends an error, so that the log has the reason first (`progress`). A line
+//! that finds the channel full is dropped and counted, and the count is logged when there is room again. A target that
+//! fails (a full disk, a closed pipe) loses lines, and nothing else. The form of a line is in `form`, its targets in
+//! `sink`.
 
 mod form;
 mod progress;
@@ -187,8 +188,8 @@ impl Log {
     }
 }
 
-/// Writes why a process can't start as the log's lines, to the configured file and syslog, and to standard error if it is
-/// `printed`: init scripts discard that. Returns whether a target has the lines.
+/// Writes why a process can't start as the log's lines, to the configured file and syslog, and to standard error if it
+/// is `printed`: init scripts discard that. Returns whether a target has the lines.
 pub fn log_start_error(settings: &Settings, lines: &[String], printed: bool) -> bool {
     let target = || if printed { LogTarget::Stderr } else { LogTarget::Quiet };
     let plain = Settings { file: None, syslog: false, ..settings.clone() };

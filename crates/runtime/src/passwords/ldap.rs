@@ -1,4 +1,5 @@
-//! The connection of a login by LDAP: which server, encrypted how, and how long it may take. The exchange is `weir-auth`'s.
+//! The connection of a login by LDAP: which server, encrypted how, and how long it may take. The exchange is
+//! `weir-auth`'s.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

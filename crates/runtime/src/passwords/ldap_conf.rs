@@ -1,7 +1,7 @@
 //! The system's settings for LDAP: `ldap.conf` of OpenLDAP's library, as far as TLS is concerned (its ldap.conf(5)).
 //!
-//! Read at each login, so a change needs no reload. What the environment says (`LDAPTLS_CACERT`, `LDAPTLS_REQCERT`) goes
-//! before the file that `LDAPCONF` names, and that before the system's.
+//! Read at each login, so a change needs no reload. What the environment says (`LDAPTLS_CACERT`, `LDAPTLS_REQCERT`)
+//! goes before the file that `LDAPCONF` names, and that before the system's.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! PAM, in a process of its own for each check: this program under another name ([`PAM_HELPER`]).
 //!
-//! Modules of PAM are other people's code, which may wait for a network, change the process's state, or crash. In a process
-//! they have a time-out that holds, and cost the pooler nothing but a failed login.
+//! Modules of PAM are other people's code, which may wait for a network, change the process's state, or crash. In a
+//! process they have a time-out that holds, and cost the pooler nothing but a failed login.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;

@@ -2,8 +2,8 @@
 //!
 //! A close with unread bytes resets the connection, and so do bytes that arrive after it; a reset may destroy what the
 //! other end has not read yet. So the last bytes are followed by the end of our stream only, and the socket is closed
-//! when the other end has closed, too. Owns which sockets these are, and since when. Invariants: how long they stay, how
-//! many they are, what they hold and what is read from each has a limit; beyond it the oldest is closed at once, of
+//! when the other end has closed, too. Owns which sockets these are, and since when. Invariants: how long they stay,
+//! how many they are, what they hold and what is read from each has a limit; beyond it the oldest is closed at once, of
 //! those that have sent everything before those that have not.
 
 use std::collections::{HashMap, VecDeque};

@@ -4,8 +4,8 @@
 //! and submitted with everything else by the one system call that waits. All else stays with epoll, which the ring
 //! watches: listeners, the waker, connects, full sockets. A peer returns to epoll, by [`Reader`], where reading ahead
 //! does not fit: while it is paused and has sent much, while it detaches, and for a bulk transfer, which is read in
-//! larger pieces than a buffer of the ring. A send that the socket takes whole has no completion unless something waits for its end, so
-//! it does not end the wait.
+//! larger pieces than a buffer of the ring. A send that the socket takes whole has no completion unless something waits
+//! for its end, so it does not end the wait.
 //!
 //! Owns the requests for the next wait, and bytes of paused peers (`held`). Invariants: bytes are delivered in order:
 //! held ones first, and no socket is read while completions wait to be handled (the ring itself reads only within its

@@ -1,5 +1,5 @@
-//! What runs beside the workers, and has a part in a take-over: its messages go over the same connection, in order with what
-//! workers release. Their bytes are its own.
+//! What runs beside the workers, and has a part in a take-over: its messages go over the same connection, in order with
+//! what workers release. Their bytes are its own.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

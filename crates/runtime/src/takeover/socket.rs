@@ -1,5 +1,5 @@
-//! The Unix socket where a process that takes over finds the one that serves, in a folder of its user's: nobody else can take
-//! its name.
+//! The Unix socket where a process that takes over finds the one that serves, in a folder of its user's: nobody else
+//! can take its name.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -17,9 +17,10 @@ use crate::socket_file::{FileUsers, SocketFile, bind_private};
 /// Folders that are tried, where others may have taken the name of the first ones.
 const TRIES: u32 = 16;
 
-/// The socket's path for a configuration: in a folder of the server's user, which is below that of the clients' Unix socket,
-/// unless anybody may write there; else below the folder that a supervisor made for the service (`RUNTIME_DIRECTORY`),
-/// for root below `/run`, or below the folder for temporary files. `user`: the one that the server switches to.
+/// The socket's path for a configuration: in a folder of the server's user, which is below that of the clients' Unix
+/// socket, unless anybody may write there; else below the folder that a supervisor made for the service
+/// (`RUNTIME_DIRECTORY`), for root below `/run`, or below the folder for temporary files. `user`: the one that the
+/// server switches to.
 pub fn upgrade_socket(listen: &Listen, user: Option<&str>) -> PathBuf {
     let own = server_user(user);
     let given = || std::env::var_os("RUNTIME_DIRECTORY").map(PathBuf::from);

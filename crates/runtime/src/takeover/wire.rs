@@ -42,8 +42,8 @@ pub(super) enum Kind {
     Bye = 7,
     /// From the new one, between [`Kind::Serving`] and [`Kind::Bye`]: [`CancelRequest`].
     Cancel = 8,
-    /// From either, after [`Kind::Serving`]: what those beside the workers say to each other, see [`Beside`](super::Beside). The old
-    /// process begins, and gives nothing before it has the answer.
+    /// From either, after [`Kind::Serving`]: what those beside the workers say to each other, see
+    /// [`Beside`](super::Beside). The old process begins, and gives nothing before it has the answer.
     Beside = 9,
     /// From the new one, several times a second between [`Kind::Serving`] and [`Kind::Bye`]: it runs.
     Alive = 10,

@@ -1,8 +1,8 @@
 //! Certificates of version 1, which `openssl x509 -req` and small site CAs still make and the library does not read:
 //! whether a certificate of `ca_file` signed one, and whether its owner signed a handshake.
 //!
-//! Such a certificate has no extensions, so it can't be restricted to a use, nor be a CA: it is accepted only as the end
-//! of a chain of two, directly under a certificate of `ca_file`.
+//! Such a certificate has no extensions, so it can't be restricted to a use, nor be a CA: it is accepted only as the
+//! end of a chain of two, directly under a certificate of `ca_file`.
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{

@@ -16,8 +16,8 @@ const STREAM: usize = 48 << 20;
 /// How PostgreSQL sends: in pieces of its buffer.
 const PIECE: usize = 8 << 10;
 
-/// A handler that compares a stream, pauses its peer after each `portion`, and resumes it for a byte of another peer. It
-/// answers the last byte.
+/// A handler that compares a stream, pauses its peer after each `portion`, and resumes it for a byte of another peer.
+/// It answers the last byte.
 fn compare(portion: usize) -> (weir_runtime::Running, std::sync::mpsc::Receiver<String>) {
     let (event, received) = channel();
     let mut event = Some(event);

@@ -1,5 +1,5 @@
-//! The last bytes of a connection, by epoll and by io_uring: what was sent before a close is received, whatever the other
-//! end is sending at that time.
+//! The last bytes of a connection, by epoll and by io_uring: what was sent before a close is received, whatever the
+//! other end is sending at that time.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

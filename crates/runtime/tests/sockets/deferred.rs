@@ -1,4 +1,5 @@
-//! Clients that are accepted when they have sent something (TCP_DEFER_ACCEPT): what they sent is read at once, whole and in order.
+//! Clients that are accepted when they have sent something (TCP_DEFER_ACCEPT): what they sent is read at once, whole
+//! and in order.
 
 use std::io::Write as _;
 use std::net::Shutdown;
