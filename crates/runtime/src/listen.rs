@@ -158,15 +158,15 @@ impl Listener {
 pub(crate) struct Listening {
     plan: Listen,
     bound: Bound,
-    /// Why an address was left out, each.
+    /// Why each address was left out that was.
     skipped: Vec<StartError>,
     /// Unix sockets first.
     listeners: Vec<Listener>,
-    /// By listener: whether it may have more clients to accept.
+    /// Whether each listener may have more clients to accept, by listener.
     ready: Vec<bool>,
-    /// The listener that is tried first, so that they are served alternately.
+    /// The listener that is tried first, so that listeners are served alternately.
     first: usize,
-    /// Accepting pauses until then.
+    /// The time until which accepting pauses.
     rests_until: Time,
     complained: bool,
 }

@@ -302,8 +302,8 @@ impl Ring {
         Ok(self.queues.room())
     }
 
-    /// Whether the kernel has yet to take some of what was requested. As long as that is so, no descriptor may be
-    /// closed that a request names.
+    /// Whether the kernel has yet to take some of the requests. As long as that is so, no descriptor may be closed that
+    /// a request names.
     #[inline]
     pub fn has_unsubmitted(&mut self) -> bool {
         self.queues.waiting() > 0

@@ -49,7 +49,7 @@ const FACILITIES: [(&str, u8); 13] = [
 pub enum LogTarget {
     /// Standard error. Under systemd lines carry a priority there instead of a time.
     Stderr,
-    /// None.
+    /// No further target.
     Quiet,
     /// Any writer, for programs that embed the pooler.
     Writer(Box<dyn Write + Send>),
@@ -75,7 +75,7 @@ pub(super) struct Sinks {
 
 /// A target of bytes.
 struct Stream {
-    /// The path of its file, for reopening.
+    /// The path of the target's file, for reopening.
     path: Option<PathBuf>,
     format: LogFormat,
     sink: Box<dyn Write + Send>,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::read_text;
 
-/// Where distributions have it.
+/// The paths where distributions have the file.
 const FILES: [&str; 2] = ["/etc/ldap/ldap.conf", "/etc/openldap/ldap.conf"];
 
 /// The longest file that is read, in bytes.
@@ -19,7 +19,7 @@ const LONGEST: u64 = 1 << 20;
 pub(super) struct LdapConf {
     /// The authorities; `None`: those that this machine trusts.
     pub(super) ca_file: Option<PathBuf>,
-    /// Whether a certificate that is not theirs ends the connection.
+    /// Whether a certificate that these authorities did not sign ends the connection.
     pub(super) verify: bool,
 }
 

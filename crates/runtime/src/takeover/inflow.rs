@@ -25,17 +25,17 @@ struct State {
 }
 
 impl Inflow {
-    /// There is another process, which may give something from now on.
+    /// Notes that there is another process, which may give something from now on.
     pub(crate) fn begin(&self) {
         self.0.lasts.store(true, Ordering::Release);
     }
 
-    /// The other process knows that this one serves.
+    /// Notes that the other process knows that this one serves.
     pub(super) fn serves(&self, stream: Option<UnixStream>) {
         *self.0.stream.lock().unwrap_or_else(PoisonError::into_inner) = stream;
     }
 
-    /// Nothing comes any more.
+    /// Notes that nothing comes any more.
     pub(super) fn end(&self) {
         self.serves(None);
         self.0.lasts.store(false, Ordering::Release);

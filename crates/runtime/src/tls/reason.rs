@@ -37,7 +37,7 @@ impl With {
         }
     }
 
-    /// Where the trusted authorities are set.
+    /// The section in which the trusted authorities are set.
     fn authorities(self) -> &'static str {
         match self {
             With::Client => "tls.client.ca_file",

@@ -57,7 +57,7 @@ struct Direction {
     keys: Keys,
 }
 
-/// See the head of the file.
+/// The protection of a connection's records, see the head of the file.
 pub(super) struct Records {
     tls13: bool,
     algorithm: u8,

@@ -34,9 +34,9 @@ pub(crate) struct Session {
 }
 
 enum Side {
-    /// We accepted.
+    /// This side accepted the connection.
     Server(UnbufferedServerConnection),
-    /// We connected.
+    /// This side connected.
     Client(UnbufferedClientConnection),
     /// Another process did the handshake.
     Moved(Box<Records>),

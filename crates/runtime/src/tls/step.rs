@@ -28,7 +28,7 @@ pub(crate) struct HandshakeStep {
     state: StepState,
     /// Received bytes that are not processed yet.
     pub(crate) received: Vec<u8>,
-    /// What is to be sent.
+    /// The bytes to send to the other side.
     pub(crate) reply: Vec<u8>,
     /// Where a client comes from.
     from: Option<Origin>,
@@ -39,9 +39,9 @@ pub(crate) struct HandshakeStep {
 /// The role in a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
-    /// A client.
+    /// The other side is a client.
     Accept,
-    /// With a server.
+    /// The other side is a server.
     Connect,
 }
 
