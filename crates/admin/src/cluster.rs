@@ -7,7 +7,7 @@ use weir_base::{Span, Target};
 pub struct ClusterView {
     /// The cluster's name.
     pub cluster: String,
-    /// This node's name.
+    /// The name of this node.
     pub node: String,
     /// What this node does: `joining`, `name in use`, `member` or `floor`.
     pub standing: &'static str,

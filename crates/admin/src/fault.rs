@@ -10,12 +10,12 @@ pub const FAULT_KINDS: [&str; 4] = ["certificate", "disk", "limit", "read_only"]
 pub struct Fault {
     /// One of [`FAULT_KINDS`].
     pub kind: &'static str,
-    /// Whether it has consequences now; otherwise it will have.
+    /// Whether the fault has consequences now; otherwise it will have.
     pub problem: bool,
-    /// What, and for whom.
+    /// What is wrong, and for whom.
     pub summary: String,
     /// What to do.
     pub advice: String,
-    /// Microseconds since 1970: since when, or when it begins.
+    /// Since when the fault has consequences, or when they begin: microseconds since 1970.
     pub since: u64,
 }

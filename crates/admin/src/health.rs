@@ -28,7 +28,7 @@ const ATTRIBUTES: [&str; 4] = [
     "server is not in hot standby mode",
 ];
 
-/// The state of a pool. A greater one is worse, and speaks for several pools that are shown as one.
+/// The state of a pool. A greater state is worse, and stands for several pools that are shown as one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Health {
     /// No login at the server has succeeded or failed yet, and no client waits for one.
@@ -51,7 +51,7 @@ pub enum Health {
     Blocked,
     /// The server gives no answer: neither to what was asked, nor to a new connection.
     NotAnswering,
-    /// No connection to the server can be made.
+    /// No connection to the server can be opened.
     CannotConnect,
     /// The server refuses the user, the password or the database.
     LoginRejected,
@@ -109,7 +109,7 @@ impl Health {
         }
     }
 
-    /// Whether something is broken: clients are affected, and no operator caused it on purpose.
+    /// Whether the state is a problem: clients are affected, and no operator caused it on purpose.
     pub fn is_problem(self) -> bool {
         self >= Health::Saturated
     }
@@ -305,7 +305,7 @@ impl PoolHealth {
         u64::from(self.waiting) + self.refused + u64::from(self.unanswered) + u64::from(self.blocked)
     }
 
-    /// Adds another pool where both are shown as one: the worse state speaks; of the same state, the older one.
+    /// Adds another pool where both are shown as one: the worse state is shown; of the same state, the older one.
     pub fn add(&mut self, other: &PoolHealth) {
         let clients = (self.waiting + other.waiting, self.refused + other.refused);
         let served = (self.unanswered + other.unanswered, self.blocked + other.blocked);

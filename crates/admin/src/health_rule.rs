@@ -44,8 +44,8 @@ impl Health {
     }
 }
 
-/// No connection can be made: why not. An error counts while it is the result of the last login, and clients feel it:
-/// no server is left, or a client waits for one more for long.
+/// Why no connection can be opened. An error counts while it is the result of the last login and clients are affected:
+/// no server is left, or a client has waited long for one more.
 fn unreachable(pool: &PoolRecord) -> Option<Health> {
     let Symptoms { failure, opening, login_age, .. } = &pool.symptoms;
     let none_left = pool.connected() == 0;

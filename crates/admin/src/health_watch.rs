@@ -26,7 +26,7 @@ const RECENT: u64 = 5_000_000;
 /// What was seen of each pool, by database and user.
 #[derive(Debug, Default)]
 pub struct HealthWatch {
-    /// The last look.
+    /// The time of the last look.
     seen_at: u64,
     pools: BTreeMap<(String, String), Seen>,
 }
@@ -47,7 +47,7 @@ struct Seen {
     logged_at: u64,
 }
 
-/// A change that the log is to have.
+/// A change of a pool's health for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HealthChange {
     pool: (String, String),
@@ -56,7 +56,7 @@ pub struct HealthChange {
 }
 
 impl HealthChange {
-    /// Whether something has broken.
+    /// Whether the new state is a problem.
     pub fn is_problem(&self) -> bool {
         self.health.state.is_problem()
     }

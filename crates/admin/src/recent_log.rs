@@ -42,13 +42,13 @@ pub struct LogLine {
 /// The lines that a reader wants.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogQuery {
-    /// The least rank.
+    /// The lowest rank.
     pub rank: u8,
-    /// Only of this pool.
+    /// Only lines about this pool.
     pub pool: Option<String>,
-    /// Only of the client with this number.
+    /// Only lines about the client with this number.
     pub client: Option<u64>,
-    /// Only with this text in any field, in any case.
+    /// Only lines with this text in any field, in any case.
     pub search: String,
     /// Only lines after the line with this number.
     pub after: u64,

@@ -30,8 +30,8 @@ pub struct Report {
     pub console_stats: DatabaseStats,
     /// Refused clients, one entry a pool, and one for those without.
     pub refusals: Vec<RefusalRecord>,
-    /// Clients that are in, by the user that they log in as and by database, the console's too. Left empty where no
-    /// table wants to know.
+    /// Clients that have logged in, by the user that they log in as and by database, the console's too. Empty where no
+    /// table needs them.
     pub clients_by_user: BTreeMap<String, BTreeMap<String, UserClients>>,
     /// Clients of the console.
     pub console_clients: u32,
@@ -43,7 +43,7 @@ pub struct Report {
     pub paused: BTreeSet<String>,
     /// A shutdown has begun, and waits for clients or servers.
     pub draining: bool,
-    /// Databases that take no new clients.
+    /// Databases that refuse new clients.
     pub disabled: BTreeSet<String>,
     /// The worker's memory by kind of object, for SHOW MEM; PgBouncer's names where it has such objects.
     pub memory: Vec<MemoryRecord>,
@@ -65,7 +65,7 @@ pub struct Report {
     pub statements: Vec<StatementRecord>,
     /// The time of all statements, those without a record too, by database and user, in microseconds.
     pub statement_time: BTreeMap<(String, String), u64>,
-    /// Queries with a `traceparent` that have ended, where they were requested, and how many there was no room for.
+    /// Queries with a `traceparent` that have ended, where they were requested.
     pub spans: Vec<SpanRecord>,
     /// How many spans were left out since the last request.
     pub spans_dropped: u64,

@@ -18,7 +18,7 @@ pub enum Show {
     Config,
     Lists,
     Version,
-    /// Answered by [`help_text`](crate::help_text) instead of a table.
+    /// The help, which is [`help_text`](crate::help_text) and no table.
     Help,
     Mem,
     State,

@@ -19,7 +19,7 @@ pub struct StatementRecord {
     pub user: String,
     /// A hash of the statement's fingerprint, the same in every process.
     pub id: u64,
-    /// The fingerprint, of which very long ones are cut.
+    /// The fingerprint; a very long one is cut.
     pub text: String,
     /// What was counted.
     pub counts: StatementCounts,
@@ -27,7 +27,7 @@ pub struct StatementRecord {
     pub times: Histogram,
     /// By application_name, at most [`MAX_APPLICATIONS`]; those beyond have the name `None`.
     pub applications: Vec<ApplicationUse>,
-    /// Time that may have run without being counted here, in microseconds: the bound of the table.
+    /// The most time of executions that was not counted here, in microseconds: the bound of the table.
     pub missed: u64,
     /// Since when the statement is counted: microseconds since 1970.
     pub since: u64,
@@ -77,7 +77,7 @@ pub struct StatementTotals {
 }
 
 impl StatementCounts {
-    /// Adds the counts of another.
+    /// Adds other counts.
     pub fn add(&mut self, other: &StatementCounts) {
         self.calls += other.calls;
         self.errors += other.errors;
@@ -89,7 +89,7 @@ impl StatementCounts {
 }
 
 impl StatementTotals {
-    /// Adds another worker's.
+    /// Adds the figures of another worker.
     pub fn add(&mut self, other: &StatementTotals) {
         self.tracked += other.tracked;
         self.capacity += other.capacity;
@@ -144,7 +144,7 @@ impl StatementRecord {
 /// A query with a sampled `traceparent` that has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SpanRecord {
-    /// The trace, and the span of the client in it.
+    /// The trace.
     pub trace: u128,
     /// The span of the client.
     pub parent: u64,

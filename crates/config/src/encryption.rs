@@ -28,7 +28,7 @@ pub enum LoginFailure {
 }
 
 impl Encryption {
-    /// The first try of a mode.
+    /// The first try for a connection with this mode.
     pub fn first(mode: SslMode) -> Encryption {
         match mode {
             SslMode::Disable | SslMode::Allow => Encryption::Off,

@@ -55,7 +55,7 @@ pub enum Severity {
 /// One finding. Holds no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// How much it matters.
+    /// How severe the finding is.
     pub severity: Severity,
     /// The file of the finding; not the main one if that includes it.
     pub file: PathBuf,
@@ -87,7 +87,7 @@ impl Finding {
     }
 }
 
-/// In the format of an error, with file and line; without the severity.
+/// Writes the finding in the format of an error, with file and line; without the severity.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.file.display())?;

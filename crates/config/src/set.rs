@@ -38,7 +38,7 @@ impl SetError {
     }
 }
 
-/// Begins with PgBouncer's text.
+/// The message, which begins with PgBouncer's text.
 impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SET failed: {}", self.reason())

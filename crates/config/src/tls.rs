@@ -3,7 +3,7 @@
 use crate::model::{Config, SslMode, TlsSide};
 use crate::origin::FileFormat;
 
-/// Settings that can't work.
+/// A setting of TLS that can't work.
 pub(crate) struct Unfit {
     /// The setting, by its dotted name.
     pub(crate) key: &'static str,

@@ -484,7 +484,7 @@ impl Reader<'_> {
     }
 }
 
-/// What corresponds to a section of a pgbouncer.ini.
+/// The hint for a section that a pgbouncer.ini has.
 fn ini_section(name: &str) -> Option<&'static str> {
     match name {
         "databases" => Some("PgBouncer's [databases] is [pools.NAME] here"),

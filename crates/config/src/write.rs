@@ -12,7 +12,8 @@ use crate::kind::Kind;
 use crate::table::{Raw, Setting};
 use crate::units;
 
-/// Numbers that name something: another one is not meant. PgBouncer does not start with them either.
+/// Settings whose number names something, so that a wrong number can't be replaced by the nearest valid one. PgBouncer
+/// does not start with a wrong one either.
 const NAMES: [&str; 2] = ["port", "peer_id"];
 
 impl Setting {

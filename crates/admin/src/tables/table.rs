@@ -15,7 +15,7 @@ pub struct Snapshot<'a> {
     pub version: &'a str,
     /// The current time: microseconds since 1970.
     pub now_wall: u64,
-    /// The reader may not see queries of the configuration, which may hold secrets.
+    /// Whether the reader may not see queries of the configuration, which may hold secrets.
     pub hides_queries: bool,
 }
 
