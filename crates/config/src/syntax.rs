@@ -115,7 +115,7 @@ fn reworded(cause: Cause, text: &str, at: usize) -> Option<String> {
         Cause::Bare => Some(format!("the value of \"{key}\" has no quotes, and is no number and not true or false")),
         Cause::Switch => Some(format!("the value of \"{key}\" is no word of TOML")),
         Cause::Trailing => Some(format!("a comma or semicolon follows the value of \"{key}\"")),
-        // It may be the rest of a secret.
+        // The line's text is not shown: it may be the rest of a secret.
         Cause::NoValue => Some("the line has no \"=\"".to_owned()),
         Cause::Open | Cause::Other => None,
     }

@@ -58,7 +58,7 @@ impl SignalThread {
     /// Ends the thread.
     pub(crate) fn finish(self) {
         self.handle.close();
-        // It only forwards signals; a panic there has been printed.
+        // The thread only forwards signals; a panic there has been printed.
         let _ = self.thread.join();
     }
 }

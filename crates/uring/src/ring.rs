@@ -410,14 +410,14 @@ impl Ring {
             self.queues.wait(PAUSE)?;
             self.collect();
             if self.done.len() == known {
-                // It may refuse that as well.
+                // The kernel may have refused that wait as well.
                 thread::sleep(PAUSE.saturating_sub(began.elapsed()));
             }
         }
         Ok(())
     }
 
-    /// Takes over what the kernel has completed.
+    /// Moves what the kernel has completed to `done`.
     #[inline]
     fn collect(&mut self) {
         let Ring { queues, done, later, .. } = self;
@@ -472,7 +472,7 @@ impl Ring {
             self.at += 1;
             let kind = Kind::of(done.mark);
             if kind == Kind::Cancel {
-                // What it cancelled tells of its end itself, or had ended already.
+                // The cancelled request has a completion of its own, or had ended already.
                 continue;
             }
             if !done.more() {

@@ -227,7 +227,7 @@ impl Edits {
             Edit::Pool(name, act) => self.add_to_section((EntryKind::Pool, name), act),
             Edit::User(name, act) => self.add_to_user(name, act),
             Edit::Setting(assign) => drop(self.settings.insert(assign.place(), assign)),
-            // It replaces the file's text, and is in no sum.
+            // A return replaces the file's text, and is in no sum.
             Edit::Restore(_) => {}
         }
     }

@@ -143,7 +143,7 @@ fn part(text: &str, wanted: Part) -> Option<DocumentMut> {
     let keys: Vec<String> = document.iter().map(|(key, _)| key.to_owned()).collect();
     for key in keys {
         match of_section(&key) {
-            // It is a mistake, which is reported when the part is read.
+            // An unknown section is a mistake, which is reported when the part is read.
             None => {}
             Some(part) if part != wanted => match of_other_part(&key, &mut document, wanted) {
                 true => {}

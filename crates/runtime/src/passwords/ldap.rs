@@ -58,7 +58,7 @@ fn exchange(ldap: &Ldap, host: &str, socket: Timed, user: &str, password: &str) 
             LdapStep::Read => {}
             LdapStep::StartTls => {
                 if !received.is_empty() {
-                    // It would be read as if it had come encrypted.
+                    // This data would be read as if it had come encrypted.
                     return Err(io::Error::other("received unencrypted data after the answer to StartTLS"));
                 }
                 channel = channel.encrypted(host)?;

@@ -50,7 +50,8 @@ impl Port {
         true
     }
 
-    /// The one way in which a connection is closed: its last bytes are sent first. `ended`: the other end has sent all.
+    /// Closes a connection, after its last bytes are sent. Every close goes through this function. `ended`: the other
+    /// end has sent all.
     fn part(&mut self, peer: Peer, ended: bool, has_last_bytes: bool) {
         let Some(slot) = self.peers.get(peer) else { return };
         let waits = slot.owes() || has_last_bytes && !ended;
@@ -191,7 +192,7 @@ impl Port {
             let Some(peer) = closing.surplus(is_one) else { break };
             self.drop_peer(peer);
         }
-        // Those that are gone take no room.
+        // Entries of peers that are gone are dropped.
         if self.closing.order.len() > 2 * self.closing.sockets.len() + MOST_SENT {
             let Port { closing, peers, .. } = self;
             closing.order.retain(|(_, peer)| peers.is_lingering(*peer));

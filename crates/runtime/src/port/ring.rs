@@ -88,7 +88,7 @@ impl Port {
         if !self.ring_io.unsubmitted {
             return true;
         }
-        // It may not be registered, or be broken: only its descriptor is kept.
+        // The socket may not be registered, or be broken: only its descriptor is kept.
         let _ = socket.deregister(self.poll.registry());
         let _ = socket.shutdown();
         self.ring_io.parked.push(socket);
@@ -105,8 +105,8 @@ impl Port {
         }
     }
 
-    /// Submits the wishes to the ring, a limited number of sends, as many as it accepts. Sockets are looked up now, so
-    /// that no request names a closed one.
+    /// Submits the noted requests to the ring, with a limited number of sends, as many as it accepts. Sockets are
+    /// looked up now, so that no request names a closed one.
     pub(crate) fn submit_wishes(&mut self, ring: &mut Ring) -> io::Result<()> {
         let mut room = Room { ring, left: 0 };
         let all =

@@ -234,7 +234,7 @@ impl Giving {
         self.file_users.add();
         let mut stopped = false;
         let given = self.agree_beside(stream, pid).and_then(|()| {
-            // It runs, and accepts.
+            // The other process runs, and accepts clients.
             stopped = true;
             self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(false));
             self.give_all(stream)
@@ -331,7 +331,7 @@ impl Giving {
         Ok(heard)
     }
 
-    /// Hands on one message; returns whether it is for what runs beside the workers.
+    /// Passes on one message; returns whether it is for what runs beside the workers.
     fn listen(&self, stream: &UnixStream) -> io::Result<bool> {
         let frame = wire::receive(stream)?;
         match frame.kind {

@@ -111,7 +111,7 @@ pub(crate) fn signed_parts(der: &[u8]) -> Option<SignedParts<'_>> {
 
 fn hash(algorithm: &AlgorithmIdentifier<'_>) -> Hash {
     match SignatureAlgorithm::try_from(algorithm) {
-        // Its hash is a parameter (RFC 4055, section 3.1).
+        // The hash of RSASSA-PSS is a parameter (RFC 4055, section 3.1).
         Ok(SignatureAlgorithm::RSASSA_PSS(parameters)) => hash_of(parameters.hash_algorithm_oid()),
         _ => hash_of(&algorithm.algorithm),
     }
