@@ -35,7 +35,7 @@ pub struct Condition {
     pub summary: String,
     /// What to do.
     pub advice: String,
-    /// Affected clients.
+    /// The number of affected clients.
     pub clients: u64,
     /// Since when the condition holds: microseconds since 1970; 0 while unknown.
     pub since: u64,

@@ -52,7 +52,7 @@ impl CertificateExpiry {
         })
     }
 
-    /// What to do about it.
+    /// What to do about the certificate.
     pub fn advice(&self) -> String {
         format!("Renew {}, and reload.", self.file)
     }

@@ -69,13 +69,13 @@ impl Author {
 /// A configuration that all workers are adopting, for those who keep a history of it.
 #[derive(Clone, Debug)]
 pub struct Adopted {
-    /// Who has changed it.
+    /// Who has changed the configuration.
     pub author: Author,
     /// The command: `RELOAD`, `SET` or `CHANGE`.
     pub command: &'static str,
     /// The configuration that was in force.
     pub before: Arc<Config>,
-    /// The next one.
+    /// The configuration that workers adopt.
     pub after: Arc<Config>,
 }
 
@@ -84,7 +84,7 @@ pub struct Adopted {
 pub struct Rehearsal {
     /// The keys with another value.
     pub changes: Vec<KeyChange>,
-    /// What it means for pools and settings.
+    /// The effect of the change on pools and settings.
     pub differences: Differences,
     /// Secrets, by their keys, that must be given with the change: then nothing else is known.
     pub secrets: Vec<String>,

@@ -33,7 +33,7 @@ pub enum Command {
     Kill(Option<String>),
     /// KILL_CLIENT: disconnect the client with this id.
     KillClient(u64),
-    /// SHUTDOWN.
+    /// SHUTDOWN: end the process.
     Shutdown(ShutdownMode),
     /// ENABLE: accept new clients of a database again.
     Enable(String),
@@ -60,11 +60,11 @@ pub enum Command {
 /// What a SHUTDOWN waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShutdownMode {
-    /// Nothing.
+    /// The shutdown waits for nothing.
     Now,
-    /// Until the servers are released; waiting clients are disconnected.
+    /// The shutdown waits until the servers are released; waiting clients are disconnected.
     WaitForServers,
-    /// Until the clients have disconnected.
+    /// The shutdown waits until the clients have disconnected.
     WaitForClients,
 }
 

@@ -113,12 +113,12 @@ pub type Response = Result<Reply, CommandError>;
 pub struct Cursor {
     /// The worker.
     pub worker: WorkerId,
-    /// The slot in its table.
+    /// The slot in the worker's table.
     pub slot: u32,
 }
 
 impl Cursor {
-    /// The beginning.
+    /// The beginning of the list.
     pub const START: Cursor = Cursor { worker: WorkerId(0), slot: 0 };
 }
 

@@ -8,13 +8,13 @@ use weir_base::Span;
 use crate::client_names::ClientNames;
 use crate::one_line::one_line;
 
-/// After this time without another look, a finding says nothing any more.
+/// A finding is out of date after this time without another look.
 const LASTS: Span = Span::from_secs(12);
 
 /// Why a pool is slow.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Finding {
-    /// When it was found: microseconds since 1970.
+    /// When the reason was found: microseconds since 1970.
     pub at: u64,
     /// The lock that queries of the pool wait for, if that is the cause.
     pub lock: Option<LockWait>,

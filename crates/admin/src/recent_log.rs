@@ -61,7 +61,7 @@ pub struct LogQuery {
 /// The lines for a reader, the oldest first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogPage {
-    /// The lines.
+    /// The lines that the reader wants.
     pub lines: Vec<LogLine>,
     /// The number of the last line, wanted or not: where a reader continues.
     pub last: u64,

@@ -12,7 +12,7 @@ pub struct ConfigError {
     pub line: Option<usize>,
     /// What is wrong.
     pub message: String,
-    /// What to do about it.
+    /// What to do about the mistake.
     pub hint: Option<String>,
     /// The setting or section that the mistake is about, if it is about one: its dotted name, as in `pools.app.size`.
     pub key: Option<String>,

@@ -173,7 +173,7 @@ pub struct Listen {
 /// A range of addresses: those whose first `bits` bits are those of `address`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Any address of it.
+    /// Any address of the network.
     pub address: IpAddr,
     /// The number of leading bits that count.
     pub bits: u8,
@@ -488,7 +488,7 @@ pub struct Dns {
     pub max_ttl: Span,
     /// How long the answer that a name does not exist is cached.
     pub nxdomain_ttl: Span,
-    /// Used in place of /etc/resolv.conf.
+    /// The file that is used in place of /etc/resolv.conf.
     pub resolv_conf: Option<PathBuf>,
 }
 
@@ -508,7 +508,7 @@ pub struct Process {
 /// The files whose changes are adopted without a RELOAD; each word includes the ones before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum WatchFiles {
-    /// None.
+    /// No file.
     Off,
     /// The file of users, as PgBouncer does.
     Users,

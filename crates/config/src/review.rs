@@ -66,7 +66,7 @@ pub struct Finding {
     pub key: Option<String>,
     /// What is wrong, or was understood, on one line.
     pub text: String,
-    /// What to do about it.
+    /// What to do about the finding.
     pub help: Option<String>,
 }
 

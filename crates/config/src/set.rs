@@ -119,7 +119,7 @@ fn is_of_tls(setting: &Setting) -> bool {
 ///
 /// # Errors
 ///
-/// Why they can't work together, in a line.
+/// Why these settings can't work together, in a line.
 pub fn apply_tls(config: &Config) -> Result<Config, String> {
     let config = with_pending_tls(config);
     let unfit = tls::check(&config).next();

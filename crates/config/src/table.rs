@@ -234,7 +234,7 @@ impl Setting {
         Setting::new(Section::Foreign, name, kind, default, Field::Inert, why).ini(name)
     }
 
-    /// PgBouncer's name.
+    /// PgBouncer's name of the setting.
     pub(crate) const fn ini(self, name: &'static str) -> Setting {
         Setting { ini: Some(name), origin: Origin::PgBouncer, ..self }
     }

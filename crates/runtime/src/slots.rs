@@ -14,7 +14,7 @@ use crate::socket::Socket;
 const CHUNK: usize = 256;
 /// Generations stay below this, so that a token's highest bit marks tokens that are not peers'.
 const GENERATIONS: u32 = 1 << 31;
-/// No index.
+/// The index that stands for none.
 pub(crate) const NONE: u32 = u32::MAX;
 
 const _: () = assert!(usize::BITS == 64, "a token holds a slot and its generation");
@@ -65,7 +65,7 @@ pub(crate) enum Watch {
 }
 
 impl Watch {
-    /// For bytes, for room, for both, or for neither.
+    /// What to watch for: bytes, room, both, or neither.
     pub(crate) fn of(reads: bool, room: bool) -> Watch {
         match (reads, room) {
             (false, false) => Watch::Nothing,
@@ -84,9 +84,9 @@ impl Watch {
 /// How a peer's bytes are received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reader {
-    /// epoll reports them, and they are read from the socket.
+    /// epoll reports bytes, which are read from the socket.
     Epoll,
-    /// The worker's ring receives them ahead.
+    /// The worker's ring receives bytes ahead.
     Ring,
     /// The ring's receive is being cancelled.
     Leaving,
@@ -97,7 +97,7 @@ pub(crate) enum Reader {
 /// Output of a peer in the worker's ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outgoing {
-    /// Nothing.
+    /// No output.
     Nothing,
     /// Bytes that are submitted at the end of the round.
     Staged,

@@ -233,7 +233,7 @@ fn a_worker_ends_although_the_kernel_takes_nothing() {
     TAKES.store(ALL, Relaxed);
 }
 
-/// Sends its name in each request, and checks that each answer is for it; some leave in the middle.
+/// A client that sends its name in each request, and checks that each answer is for it; some leave in the middle.
 fn visit(at: SocketAddr, number: u64) {
     let mut stream = connect(at);
     for round in 0..1 + chance(4) {

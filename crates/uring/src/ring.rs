@@ -143,7 +143,7 @@ pub enum Ended {
     Eof,
     /// No buffer was free. Received bytes wait in the socket.
     NoBuffers,
-    /// [`Ring::cancel_receive`] requested it.
+    /// [`Ring::cancel_receive`] requested the end.
     Cancelled,
     /// The connection broke.
     Error(io::Error),
@@ -603,7 +603,7 @@ fn accepted(done: Done) -> Completion<'static> {
     }
 }
 
-/// In words of what can be done about it.
+/// Why a kernel refuses a ring, in words that say what can be done about it.
 fn refused(error: io::Error) -> RingError {
     RingError(match Errno::from_io_error(&error) {
         Some(Errno::NOSYS) => "this kernel has no io_uring".to_owned(),

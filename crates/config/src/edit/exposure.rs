@@ -169,7 +169,7 @@ fn asker<'a>(config: &'a Config, pool: Option<&'a Pool>) -> Option<(&'a str, &'a
     Some((user, place?))
 }
 
-/// How this target may ask for this secret already; empty if the secret is not sent there.
+/// The ways in which this target may ask for this secret already; none if the secret is not sent there.
 fn uses(way: &Way<'_>, through: &Pool, known: &[Way<'_>], before: &Config) -> Vec<RequireAuth> {
     let is_same = |old: &&Way<'_>| {
         let of_clients = old.secret == Secret::Clients && matches!(way.secret, Secret::Listed(_));

@@ -97,7 +97,7 @@ enum Channel {
 }
 
 impl Channel {
-    /// Shakes hands.
+    /// Performs the TLS handshake.
     fn encrypted(self, host: &str) -> io::Result<Channel> {
         let Channel::Plain(mut socket) = self else {
             return Err(io::Error::other("the connection is encrypted already"));

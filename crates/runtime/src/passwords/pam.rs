@@ -32,11 +32,11 @@ const GOOD: &str = "good";
 pub struct PamRequest {
     /// The service: a file in `/etc/pam.d`.
     pub service: String,
-    /// The user.
+    /// The name of the user.
     pub user: String,
     /// The client's address, or `unix`.
     pub from: String,
-    /// The password.
+    /// The password to check.
     pub password: String,
 }
 

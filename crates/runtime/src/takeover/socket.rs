@@ -60,7 +60,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::PermissionDenied, text))
 }
 
-/// Whether it is a folder, not a link to one, that only this user may use.
+/// Whether a path is a folder, not a link to one, that only this user may use.
 fn is_own(found: &fs::Metadata, own: Uid) -> bool {
     found.is_dir() && found.uid() == own.as_raw() && found.mode() & 0o077 == 0
 }
@@ -78,7 +78,7 @@ pub struct UpgradeSocket {
 }
 
 impl UpgradeSocket {
-    /// Binds it, in a folder for the server's user alone; a file that no process serves any more is replaced.
+    /// Binds the socket, in a folder for the server's user alone; a file that no process serves any more is replaced.
     pub(crate) fn bind(path: &Path, users: &FileUsers) -> io::Result<UpgradeSocket> {
         if let Some(folder) = path.parent() {
             make_folder(folder)?;

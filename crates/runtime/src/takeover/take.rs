@@ -31,7 +31,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const ENDING: Duration = Duration::from_secs(5);
 /// The time between two signs of life.
 const ALIVE: Duration = Duration::from_millis(200);
-/// After this many signs of life, pools open servers though the old process has not said how many it has: it hangs.
+/// After this many signs of life, pools open servers though the old process has not sent how many it has: it hangs.
 const SILENT: u32 = 10;
 
 /// A process that offers to be taken over from, with its listening sockets.
@@ -135,8 +135,8 @@ impl Predecessor {
         web.map(|(_, fd)| TcpListener::from(fd)).collect()
     }
 
-    /// This process serves: informs the old one, and takes in, on a thread, everything that the old process sends; then
-    /// calls `taken`, unless the old process serves on and keeps the files of the sockets.
+    /// Called when this process serves: informs the old one, and takes in, on a thread, everything that the old process
+    /// sends; then calls `taken`, unless the old process serves on and keeps the files of the sockets.
     pub(crate) fn take_over(
         self,
         mailboxes: Mailboxes,

@@ -51,7 +51,7 @@ pub(crate) struct SealedState {
     pub(super) early: Vec<u8>,
 }
 
-/// One direction.
+/// The protection of one direction.
 struct Direction {
     cipher: LessSafeKey,
     keys: Keys,
@@ -172,7 +172,7 @@ impl Records {
         (used, Ok(end))
     }
 
-    /// Decrypts one record: its true kind, and what it says.
+    /// Decrypts one record; returns its true kind and its content.
     fn open<'a>(&mut self, head: [u8; HEADER], body: &'a mut [u8]) -> Result<(u8, &'a [u8]), Error> {
         let (mut nonce, mut kind) = (self.incoming.nonce(), head[0]);
         let mut body = body;
@@ -247,7 +247,7 @@ fn aad12(sequence: u64, kind: u8, length: usize) -> [u8; 13] {
     aad
 }
 
-/// Takes what a record says.
+/// Handles the content of a record.
 fn say(kind: u8, opened: &[u8], plain: &mut Vec<u8>) -> Result<Option<End>, Error> {
     match (kind, opened) {
         (DATA, text) => {

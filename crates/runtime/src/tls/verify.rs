@@ -30,7 +30,7 @@ pub(super) struct Trust {
 /// What is required of a certificate.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
-    /// Nothing.
+    /// Nothing is required.
     Nothing,
     /// The certificate is trusted.
     Trusted(Arc<Trust>),

@@ -22,9 +22,9 @@ const LONG: usize = 12 << 20;
 /// How a handler that refuses its clients does it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Way {
-    /// It refuses at the first bytes.
+    /// The handler refuses at the first bytes.
     AtOnce,
-    /// It refuses after it had stopped reading.
+    /// The handler refuses after it had stopped reading the client.
     Paused,
     /// The error is sent in an earlier turn than the client is closed.
     Later,
