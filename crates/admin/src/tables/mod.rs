@@ -83,7 +83,7 @@ pub fn show(what: Show, snapshot: &Snapshot<'_>) -> Table {
     }
 }
 
-/// A table with PgBouncer's columns only, for scripts of PgBouncer, which read columns by position.
+/// The table; with an ini, SHOW POOLS has PgBouncer's columns only, as scripts for PgBouncer read columns by position.
 fn cut(what: Show, mut table: Table, config: &Config) -> Table {
     if what == Show::Pools && config.format == FileFormat::Ini {
         table.columns = &table.columns[..pools::PGBOUNCERS_POOLS];
