@@ -1,7 +1,7 @@
 //! Alerts: which conditions last long enough to be one, when a message about it is due, and when it is over.
 //!
-//! Owns the state of each alert. Pure: the time is an argument, conditions come from the caller, messages go to it. Bounded
-//! in number.
+//! Owns the state of each alert. Pure: the time is an argument, conditions come from the caller, messages go to it.
+//! Bounded in number.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use weir_base::Span;
 const MOST: usize = 500;
 /// A condition that has not been seen for this long is over: one that comes and goes is one alert.
 const GONE: u64 = 15_000_000;
-/// The same for an alert of an earlier process: pools and figures are not known at once after a start.
+/// A condition of an alert of an earlier process is over when it has not been seen for this long: pools and figures are
+/// not known at once after a start.
 const GONE_AFTER_START: u64 = 60_000_000;
 
 /// What an alert is about: a rule, and a pool; without a pool, the process.
@@ -23,10 +24,10 @@ pub struct AlertKey {
     pub pool: Option<String>,
 }
 
-/// Something that holds now.
+/// A condition that holds now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Condition {
-    /// What it is about.
+    /// What the condition is about.
     pub key: AlertKey,
     /// Whether clients are not served at all.
     pub critical: bool,
@@ -34,20 +35,20 @@ pub struct Condition {
     pub summary: String,
     /// What to do.
     pub advice: String,
-    /// Affected clients.
+    /// The number of affected clients.
     pub clients: u64,
-    /// Since when: microseconds since 1970; 0 while unknown.
+    /// Since when the condition holds: microseconds since 1970; 0 while unknown.
     pub since: u64,
 }
 
 /// The state of an alert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AlertState {
-    /// It does not last long enough yet.
+    /// The condition does not last long enough yet.
     Pending,
-    /// It lasts.
+    /// The condition lasts.
     Firing,
-    /// It lasts, and an operator has silenced it (no messages).
+    /// The condition lasts, and an operator has silenced the alert (no messages).
     Silenced,
 }
 
@@ -56,9 +57,9 @@ pub enum AlertState {
 pub struct AlertNotice {
     /// The condition as last seen.
     pub condition: Condition,
-    /// When it began.
+    /// When the condition began.
     pub started: u64,
-    /// When it was over; none: it lasts.
+    /// When the condition was over; none: it lasts.
     pub ended: Option<u64>,
 }
 
@@ -67,9 +68,9 @@ pub struct AlertNotice {
 pub struct ListedAlert {
     /// The condition as last seen.
     pub condition: Condition,
-    /// When it began.
+    /// When the condition began.
     pub started: u64,
-    /// Its state.
+    /// The alert's state.
     pub state: AlertState,
     /// When the last message about it was made.
     pub sent: Option<u64>,
@@ -80,9 +81,9 @@ pub struct ListedAlert {
 pub struct FiredAlert {
     /// The condition as last seen.
     pub condition: Condition,
-    /// When it began.
+    /// When the condition began.
     pub started: u64,
-    /// When it became an alert.
+    /// When the condition became an alert.
     pub fired: u64,
     /// When the last message about it was made.
     pub sent: Option<u64>,
@@ -99,16 +100,16 @@ struct Alert {
     condition: Condition,
     started: u64,
     seen: u64,
-    /// When it became an alert.
+    /// When the condition became an alert.
     fired: Option<u64>,
     sent: Option<u64>,
     silenced: bool,
 }
 
 impl AlertBook {
-    /// Takes the conditions of this moment, and returns the messages that are due. A condition is an alert after `hold`; a
-    /// message is repeated after `repeat`, unless that is zero. A silenced alert has no message; if it still lasts when the
-    /// silence ends, it has one then.
+    /// Takes the conditions of this moment, and returns the messages that are due. A condition is an alert after
+    /// `hold`; a message is repeated after `repeat`, unless that is zero. A silenced alert has no message; if it still
+    /// lasts when the silence ends, it has one then.
     pub fn observe(
         &mut self,
         now: u64,
@@ -142,8 +143,8 @@ impl AlertBook {
         self.alerts.values().filter_map(fired).collect()
     }
 
-    /// Takes over what fired in an earlier process: what still holds continues, and has no new message; the rest is over, with
-    /// a message, after a minute.
+    /// Takes over what fired in an earlier process: what still holds continues, and has no new message; the rest is
+    /// over, with a message, after a minute.
     pub fn take_over(&mut self, now: u64, fired: Vec<FiredAlert>) {
         let seen = now + (GONE_AFTER_START - GONE);
         for FiredAlert { condition, started, fired, sent } in fired.into_iter().take(MOST) {

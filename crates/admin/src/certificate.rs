@@ -10,11 +10,11 @@ const DAY: i64 = 86_400;
 /// What a certificate is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CertificateUse {
-    /// Weir's own towards clients.
+    /// Weir's own certificate towards clients.
     Clients,
-    /// That of the panel and the API.
+    /// The certificate of the panel and the API.
     Panel,
-    /// Weir's own towards servers that ask for one.
+    /// Weir's own certificate towards servers that ask for one.
     Servers,
     /// The authority for the certificates of servers.
     ServerAuthority,
@@ -27,19 +27,19 @@ pub enum CertificateUse {
 pub struct CertificateExpiry {
     /// What the certificate is for.
     pub purpose: CertificateUse,
-    /// Its file.
+    /// The certificate's file.
     pub file: String,
-    /// Seconds since 1970.
+    /// When the validity ends, in seconds since 1970.
     pub expires: i64,
 }
 
 impl CertificateExpiry {
-    /// Whether it has expired at this second since 1970.
+    /// Whether the certificate has expired at this second since 1970.
     pub fn is_over(&self, now: i64) -> bool {
         now > self.expires
     }
 
-    /// What is or will be wrong, for whom; none while it is valid for long enough.
+    /// What is or will be wrong with the certificate, and for whom; none while it is valid for long enough.
     pub fn summary(&self, now: i64) -> Option<String> {
         let left = self.expires - now;
         let (which, effect) = self.words();
@@ -52,7 +52,7 @@ impl CertificateExpiry {
         })
     }
 
-    /// What to do about it.
+    /// What to do about the certificate.
     pub fn advice(&self) -> String {
         format!("Renew {}, and reload.", self.file)
     }

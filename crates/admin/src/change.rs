@@ -27,7 +27,7 @@ pub enum Via {
 }
 
 impl Via {
-    /// Its name in lists.
+    /// The way's name in lists.
     pub fn name(self) -> &'static str {
         match self {
             Via::Api => "api",
@@ -44,9 +44,9 @@ impl Via {
 pub struct Author {
     /// The user or the token; none where no login is needed, and for a signal.
     pub user: Option<String>,
-    /// The address; empty for a signal.
+    /// The author's address; empty for a signal.
     pub from: String,
-    /// The way.
+    /// The way by which the change came.
     pub via: Via,
     /// The author's reason, if one was given.
     pub comment: Option<String>,
@@ -69,13 +69,13 @@ impl Author {
 /// A configuration that all workers are adopting, for those who keep a history of it.
 #[derive(Clone, Debug)]
 pub struct Adopted {
-    /// Who has changed it.
+    /// Who has changed the configuration.
     pub author: Author,
     /// The command: `RELOAD`, `SET` or `CHANGE`.
     pub command: &'static str,
     /// The configuration that was in force.
     pub before: Arc<Config>,
-    /// The next one.
+    /// The configuration that workers adopt.
     pub after: Arc<Config>,
 }
 
@@ -84,7 +84,7 @@ pub struct Adopted {
 pub struct Rehearsal {
     /// The keys with another value.
     pub changes: Vec<KeyChange>,
-    /// What it means for pools and settings.
+    /// The effect of the change on pools and settings.
     pub differences: Differences,
     /// Secrets, by their keys, that must be given with the change: then nothing else is known.
     pub secrets: Vec<String>,
@@ -139,7 +139,7 @@ pub enum ChangeError {
     ChangedInCluster,
     /// The cluster's configuration can't be written; holds why. It is unchanged, or the change appears later.
     ClusterAway(String),
-    /// This process has no configuration file.
+    /// The process has no configuration file.
     Fixed,
 }
 
@@ -175,15 +175,15 @@ impl std::error::Error for ChangeError {}
 pub struct PoolTestResult {
     /// Whether the connection was encrypted.
     pub encrypted: bool,
-    /// Its version, as in `15.18`.
+    /// The server's version, as in `15.18`.
     pub version: String,
     /// How long the connect, the login and the queries took, in milliseconds.
     pub milliseconds: f64,
-    /// Its `max_connections`.
+    /// The server's `max_connections`.
     pub max_connections: u64,
-    /// Its `superuser_reserved_connections`.
+    /// The server's `superuser_reserved_connections`.
     pub superuser_reserved_connections: u64,
-    /// Its open connections, this one included.
+    /// The server's open connections, the one of the test included.
     pub connections: u64,
 }
 
@@ -192,8 +192,8 @@ pub trait ConfigAccess: Send + Sync {
     /// The accounts of the control plane, from the file as last read. Called for each request; cheap.
     fn accounts(&self) -> Arc<Accounts>;
 
-    /// When the certificates that a configuration names expire. Reads their files, so it blocks; one that can't be read is
-    /// left out.
+    /// When the certificates that a configuration names expire. Reads their files, so it blocks; one that can't be read
+    /// is left out.
     fn certificates(&self, config: &Config) -> Vec<CertificateExpiry> {
         let _ = config;
         Vec::new()
@@ -202,7 +202,7 @@ pub trait ConfigAccess: Send + Sync {
     /// What a change would do. Reads the file; writes nothing, and asks no worker.
     ///
     /// # Errors
-    /// Those of the change; missing secrets are no error here.
+    /// The errors of the change itself; missing secrets are no error here.
     fn rehearse(&self, edit: &Edit) -> Result<Rehearsal, ChangeError> {
         let _ = edit;
         Err(ChangeError::Fixed)

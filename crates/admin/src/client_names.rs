@@ -2,8 +2,8 @@
 
 use weir_base::prefix;
 
-/// The most names that are counted; clients of further ones are in no entry. Names that nobody has proven have a list of
-/// their own.
+/// The most names that are counted; clients of further ones are in no entry. Names that nobody has proven have a list
+/// of their own.
 const MAX_NAMES: usize = 32;
 const MAX_UNPROVEN: usize = 8;
 /// The longest application_name of an entry, in bytes.
@@ -14,18 +14,18 @@ const MAX_APPLICATION: usize = 64;
 pub struct NamedClients {
     /// The user that logged in.
     pub user: String,
-    /// Empty if they gave none.
+    /// The clients' application_name; empty if they gave none.
     pub application_name: String,
-    /// How many.
+    /// The number of these clients.
     pub clients: u32,
 }
 
 /// Clients by user and application.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientNames {
-    /// Of clients that have logged in.
+    /// The names of clients that have logged in.
     proven: Vec<NamedClients>,
-    /// Of others.
+    /// The names of other clients.
     unproven: Vec<NamedClients>,
 }
 
@@ -40,7 +40,7 @@ impl ClientNames {
         count_in(&mut self.unproven, MAX_UNPROVEN, (user, application), clients);
     }
 
-    /// Adds those of another part.
+    /// Adds the counts of another part.
     pub fn add(&mut self, other: &ClientNames) {
         other.proven.iter().for_each(|it| self.count(&it.user, &it.application_name, it.clients));
         other.unproven.iter().for_each(|it| self.count_unproven(&it.user, &it.application_name, it.clients));

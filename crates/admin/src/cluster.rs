@@ -7,7 +7,7 @@ use weir_base::{Span, Target};
 pub struct ClusterView {
     /// The cluster's name.
     pub cluster: String,
-    /// This node's name.
+    /// The name of this node.
     pub node: String,
     /// What this node does: `joining`, `name in use`, `member` or `floor`.
     pub standing: &'static str,
@@ -25,7 +25,8 @@ impl ClusterView {
     /// What a node does whose name another process has; it may open nothing.
     pub const NAME_IN_USE: &str = "name in use";
 
-    /// Why this process may open no server connection of a pool that nodes share, and clients can't be served; `None`: it may.
+    /// Why this process may open no server connection of a pool that nodes share, and clients can't be served; `None`:
+    /// it may.
     pub fn obstacle(&self) -> Option<String> {
         let ClusterView { cluster, node, standing, .. } = self;
         let has_name = *standing == ClusterView::NAME_IN_USE;
@@ -36,30 +37,32 @@ impl ClusterView {
 /// A node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClusterNode {
-    /// Its name.
+    /// The node's name.
     pub name: String,
     /// The program's version.
     pub version: String,
-    /// `member`, `silent` (its heartbeat is late), `lost` or `left`; of this process, `name in use` if another one has its name.
+    /// `member`, `silent` (the node's heartbeat is late), `lost` or `left`; of this process, `name in use` if another
+    /// process has its name.
     pub state: &'static str,
-    /// The revision of the cluster's configuration that it runs; 0: its own file only.
+    /// The revision of the cluster's configuration that the node runs; 0: its own file only.
     pub config: i64,
-    /// The newer revision that it has refused, and why; empty: none.
+    /// The newer revision that the node has refused, and why; empty: none.
     pub refused: String,
-    /// For how long its heartbeat is known to be unchanged.
+    /// For how long the node's heartbeat is known to be unchanged.
     pub unchanged: Span,
-    /// Its number in the cancel keys of its clients, and where requests to cancel find them; `None`: other nodes pass it none.
+    /// The node's number in the cancel keys of its clients, and where requests to cancel find them; `None`: other nodes
+    /// pass it none.
     pub peer: Option<(u16, Target)>,
 }
 
 /// A pool that nodes share.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClusterPool {
-    /// Its name.
+    /// The pool's name.
     pub name: String,
     /// The most server connections of all nodes.
     pub budget: u32,
-    /// What nodes have of it, by node.
+    /// What nodes have of the budget, by node.
     pub shares: Vec<ClusterShare>,
 }
 
@@ -70,9 +73,9 @@ pub struct ClusterShare {
     pub node: String,
     /// The most server connections of the node.
     pub share: u32,
-    /// The part of it that the node keeps without a lease.
+    /// The part of `share` that the node keeps without a lease.
     pub floor: u32,
-    /// How many its clients lack.
+    /// How many server connections the node's clients lack.
     pub lacks: u32,
     /// How long the oldest of these clients has waited, within two seconds; zero: none lacks any.
     pub oldest_wait: Span,

@@ -33,7 +33,7 @@ pub enum Command {
     Kill(Option<String>),
     /// KILL_CLIENT: disconnect the client with this id.
     KillClient(u64),
-    /// SHUTDOWN.
+    /// SHUTDOWN: end the process.
     Shutdown(ShutdownMode),
     /// ENABLE: accept new clients of a database again.
     Enable(String),
@@ -49,7 +49,7 @@ pub enum Command {
     Set {
         /// The setting's name, in lower case.
         key: String,
-        /// Its new value, unquoted.
+        /// The setting's new value, unquoted.
         value: String,
     },
     /// SET of a session parameter, as drivers send it after connecting: ignored, with a notice (PgBouncer's is `SET
@@ -60,11 +60,11 @@ pub enum Command {
 /// What a SHUTDOWN waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShutdownMode {
-    /// Nothing.
+    /// The shutdown waits for nothing.
     Now,
-    /// Until the servers are released; waiting clients are disconnected.
+    /// The shutdown waits until the servers are released; waiting clients are disconnected.
     WaitForServers,
-    /// Until the clients have disconnected.
+    /// The shutdown waits until the clients have disconnected.
     WaitForClients,
 }
 
@@ -200,7 +200,7 @@ impl Command {
         }
     }
 
-    /// The database that it names, if any.
+    /// The database that the command names, if any.
     pub fn database(&self) -> Option<&str> {
         match self {
             Command::Pause(of)
@@ -228,7 +228,7 @@ impl Command {
         }
     }
 
-    /// Its tag in CommandComplete.
+    /// The command's tag in CommandComplete.
     pub fn tag(&self) -> Cow<'static, str> {
         match self {
             Command::Set { key, value } => Cow::Owned(format!("SET {key}={value}")),

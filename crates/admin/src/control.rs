@@ -26,9 +26,9 @@ use crate::show::Connections;
 pub enum Request {
     /// The merged report of all workers.
     Report,
-    /// The same with the clients of each user, for which each worker walks over all of its clients.
+    /// The merged report with the clients of each user, for which each worker walks over all of its clients.
     Users,
-    /// The first with the statistics of statements.
+    /// The merged report with the statistics of statements.
     Statements,
     /// Takes the spans of queries that have ended; the rest of the report is empty.
     Spans,
@@ -53,13 +53,14 @@ pub enum Request {
 /// The answer to a request.
 #[derive(Debug)]
 pub enum Reply {
-    /// To [`Request::Report`], [`Request::Users`] and [`Request::Statements`]: the report, and the configuration in force.
+    /// To [`Request::Report`], [`Request::Users`] and [`Request::Statements`]: the report, and the configuration in
+    /// force.
     Report(Box<Report>, Arc<Config>),
     /// To [`Request::Connections`]: a page, maybe empty, and the next position; `None`: there are no more. Each record
     /// was true when it was read; together they are no snapshot.
     Connections(Vec<SocketRecord>, Option<Cursor>),
-    /// To [`Request::SetShared`]: how many servers each of these pools has, and how many more it leaves to the process that this one
-    /// takes over from; no more are opened beyond the limits.
+    /// To [`Request::SetShared`]: how many servers each of these pools has, and how many more it leaves to the process
+    /// that this one takes over from; no more are opened beyond the limits.
     SharedOpen(Vec<(String, u32, u32)>),
     /// To [`Request::Run`], [`Request::Reload`], [`Request::SetFaults`],
     /// [`Request::SetFindings`] and [`Request::Log`]: done.
@@ -75,31 +76,32 @@ pub struct SharedLimits {
     pub until: Time,
     /// What the node knows about its cluster.
     pub view: Arc<ClusterView>,
-    /// By database. One that is shared and missing may open none.
+    /// The limits, by database. A database that is shared and missing here may open no servers.
     pub pools: BTreeMap<String, SharedLimit>,
     /// Where requests to cancel find the clients of each node.
     pub peers: Arc<NodePeers>,
-    /// What the other process keeps of the limits while it hands over to this one, from now on: less with each server that comes.
+    /// What the other process keeps of the limits while it hands over to this one, from now on: less with each server
+    /// that comes.
     pub left_to_other: Option<BTreeMap<String, u32>>,
-    /// This process hands over: it keeps no more than what it has open, less with each server that goes.
+    /// Whether this process hands over: it keeps no more than what it has open, less with each server that goes.
     pub hands_over: bool,
 }
 
 /// The numbers of a cluster's nodes in cancel keys.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodePeers {
-    /// This node's; 0: it has none yet. It does not change while the process lives.
+    /// The number of this node; 0: it has none yet. The number does not change while the process lives.
     pub own: u16,
-    /// Where the others are.
+    /// Where the other nodes are, by their numbers.
     pub others: BTreeMap<u16, Target>,
 }
 
 /// The limit of servers of a database at this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SharedLimit {
-    /// While the limits are valid.
+    /// The limit while the limits are valid.
     pub limit: u32,
-    /// Later.
+    /// The limit after that.
     pub floor: u32,
 }
 
@@ -111,12 +113,12 @@ pub type Response = Result<Reply, CommandError>;
 pub struct Cursor {
     /// The worker.
     pub worker: WorkerId,
-    /// The slot in its table.
+    /// The slot in the worker's table.
     pub slot: u32,
 }
 
 impl Cursor {
-    /// The beginning.
+    /// The beginning of the list.
     pub const START: Cursor = Cursor { worker: WorkerId(0), slot: 0 };
 }
 
@@ -126,9 +128,9 @@ pub type Deliver = Box<dyn FnOnce(Response) + Send>;
 /// A worker that handles events, and answers no request meanwhile. As text: which, and for how long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BusyWorker {
-    /// Which.
+    /// Which worker is busy.
     pub worker: WorkerId,
-    /// For how long it has done so without a break.
+    /// For how long the worker has handled events without a break.
     pub busy: Span,
 }
 

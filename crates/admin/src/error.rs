@@ -61,7 +61,7 @@ impl CommandError {
         CommandError::Invalid(prefix(text, MAX_QUOTED).to_owned())
     }
 
-    /// Its SQLSTATE.
+    /// The error's SQLSTATE.
     pub fn sqlstate(&self) -> &'static str {
         match self {
             CommandError::ReloadFailed(_) => "F0000",

@@ -1,5 +1,6 @@
-//! What is wrong with Weir itself, or for clients though their pools are healthy. Values only: the control plane, or a thread in its place, finds it
-//! and sends it to the workers, whose reports have it for the console, the API and the metrics.
+//! What is wrong with Weir itself, or for clients though their pools are healthy. Values only: the control plane, or a
+//! thread in its place, finds it and sends it to the workers, whose reports have it for the console, the API and the
+//! metrics.
 
 /// The kinds of faults: each is the rule of an alert, and a label of the metrics.
 pub const FAULT_KINDS: [&str; 4] = ["certificate", "disk", "limit", "read_only"];
@@ -9,12 +10,12 @@ pub const FAULT_KINDS: [&str; 4] = ["certificate", "disk", "limit", "read_only"]
 pub struct Fault {
     /// One of [`FAULT_KINDS`].
     pub kind: &'static str,
-    /// Whether it has consequences now; otherwise it will have.
+    /// Whether the fault has consequences now; otherwise it will have.
     pub problem: bool,
-    /// What, and for whom.
+    /// What is wrong, and for whom.
     pub summary: String,
     /// What to do.
     pub advice: String,
-    /// Microseconds since 1970: since when, or when it begins.
+    /// Since when the fault has consequences, or when they begin: microseconds since 1970.
     pub since: u64,
 }

@@ -1,5 +1,5 @@
-//! What the control plane has found out about a slow pool: it asks the pool's server who waits for whose lock, which the
-//! workers can't know.
+//! What the control plane has found out about a slow pool: it asks the pool's server who waits for whose lock, which
+//! the workers can't know.
 //!
 //! Plain data, without a value of a query.
 
@@ -8,13 +8,13 @@ use weir_base::Span;
 use crate::client_names::ClientNames;
 use crate::one_line::one_line;
 
-/// After this time without another look, a finding says nothing any more.
+/// A finding is out of date after this time without another look.
 const LASTS: Span = Span::from_secs(12);
 
 /// Why a pool is slow.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Finding {
-    /// When it was found: microseconds since 1970.
+    /// When the reason was found: microseconds since 1970.
     pub at: u64,
     /// The lock that queries of the pool wait for, if that is the cause.
     pub lock: Option<LockWait>,
@@ -41,7 +41,7 @@ impl Finding {
         Finding { at, lock, cause: one_line(cause), advice }
     }
 
-    /// Whether it still counts.
+    /// Whether the finding still counts.
     pub(crate) fn is_fresh(&self, now: u64) -> bool {
         now.saturating_sub(self.at) <= LASTS.micros()
     }

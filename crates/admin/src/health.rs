@@ -1,7 +1,7 @@
 //! The health of a pool: one word, the same in the panel, the API, the console, the metrics and the log.
 //!
-//! Owns the states with their names and what to do in each, and the figures that decide beside a pool's counts. Must not know
-//! the rule (`health_rule`), nor since when a state holds (`health_watch`).
+//! Owns the states with their names and what to do in each, and the figures that decide beside a pool's counts. Must
+//! not know the rule (`health_rule`), nor since when a state holds (`health_watch`).
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use crate::clock::timestamp;
 use crate::finding::Finding;
 use crate::one_line::one_line;
 
-/// A server whose client or query has not moved for this long counts as motionless; a login without an answer for this long
-/// counts as failed.
+/// A server whose client or query has not moved for this long counts as motionless; a login without an answer for this
+/// long counts as failed.
 pub const MOTIONLESS: Span = Span::from_secs(3);
 
-/// The SQLSTATEs of a server that refuses the user, the password or the database, beside class 28: no such database, and no
-/// privilege to connect to it (PostgreSQL documentation, Appendix A).
+/// The SQLSTATEs of a server that refuses the user, the password or the database, beside class 28: no such database,
+/// and no privilege to connect to it (PostgreSQL documentation, Appendix A).
 const REJECTIONS: [&str; 2] = ["3D000", "42501"];
 
 /// Weir's own words for a server that is not what the pool's `target_session_attrs` wants.
@@ -28,7 +28,7 @@ const ATTRIBUTES: [&str; 4] = [
     "server is not in hot standby mode",
 ];
 
-/// The state of a pool. A greater one is worse, and speaks for several pools that are shown as one.
+/// The state of a pool. A greater state is worse, and stands for several pools that are shown as one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Health {
     /// No login at the server has succeeded or failed yet, and no client waits for one.
@@ -44,13 +44,14 @@ pub enum Health {
     Paused,
     /// All servers are busy, and the oldest client has waited for [`crate::LONG_WAIT`].
     Saturated,
-    /// Clients wait, and no server moves: all are held by clients that idle in a transaction, or by queries behind them.
+    /// Clients wait, and no server moves: all are held by clients that idle in a transaction, or by queries behind
+    /// them.
     Stalled,
     /// Queries wait for a lock that another session holds.
     Blocked,
     /// The server gives no answer: neither to what was asked, nor to a new connection.
     NotAnswering,
-    /// No connection to the server can be made.
+    /// No connection to the server can be opened.
     CannotConnect,
     /// The server refuses the user, the password or the database.
     LoginRejected,
@@ -108,7 +109,7 @@ impl Health {
         }
     }
 
-    /// Whether something is broken: clients are affected, and no operator caused it on purpose.
+    /// Whether the state is a problem: clients are affected, and no operator caused it on purpose.
     pub fn is_problem(self) -> bool {
         self >= Health::Saturated
     }
@@ -137,7 +138,7 @@ pub struct Symptoms {
     pub stuck: u32,
     /// Clients that were refused for want of a server, since the start.
     pub refused: u64,
-    /// Who they are.
+    /// Who the refused clients are.
     pub refused_by: ClientNames,
     /// Who waits for a server; of very many clients, those that came first.
     pub waiting: ClientNames,
@@ -145,15 +146,15 @@ pub struct Symptoms {
     pub unanswered: u32,
     /// See `unanswered`.
     pub unanswered_by: ClientNames,
-    /// When one of its servers last sent something: microseconds since 1970.
+    /// When one of the pool's servers last sent something: microseconds since 1970.
     pub heard: u64,
-    /// The host of all its servers, of a pool with several hosts.
+    /// The host of all the pool's servers, of a pool with several hosts.
     pub only_at: Option<Target>,
-    /// Why it is known that its server gives no answer.
+    /// Why it is known that the pool's server gives no answer.
     pub silence: Option<LoginFailure>,
-    /// Its server may give no answer: a probe will tell.
+    /// The pool's server may give no answer: a probe will tell.
     pub suspected: bool,
-    /// What the control plane has found out about it, if it is slow.
+    /// What the control plane has found out about the pool, if it is slow.
     pub finding: Option<Finding>,
 }
 
@@ -185,11 +186,11 @@ impl Symptoms {
 /// A host of servers that gives no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SilentHost {
-    /// Since when: microseconds since 1970.
+    /// Since when the host gives no answer: microseconds since 1970.
     pub since: u64,
-    /// Whether it accepts connections.
+    /// Whether the host accepts connections.
     pub accepts: bool,
-    /// Whether that is certain; otherwise it is only suspected, and a probe under way will tell.
+    /// Whether the silence is certain; otherwise it is only suspected, and a probe under way will tell.
     pub proved: bool,
 }
 
@@ -221,8 +222,8 @@ impl LoginFailure {
         LoginFailure { since, last, sqlstate: sqlstate.to_owned(), message: one_line(message) }
     }
 
-    /// What to do about an error that says more than its state does. PostgreSQL has one SQLSTATE for several errors; where it
-    /// speaks another language than English, they get the advice of the SQLSTATE or of the state.
+    /// What to do about an error that says more than its state does. PostgreSQL has one SQLSTATE for several errors;
+    /// where it speaks another language than English, they get the advice of the SQLSTATE or of the state.
     fn advice(&self) -> Option<&'static str> {
         let says = |words| self.message.contains(words);
         Some(match self.sqlstate.as_str() {
@@ -268,15 +269,15 @@ impl LoginFailure {
 pub struct PoolHealth {
     /// The state.
     pub state: Health,
-    /// Since when: microseconds since 1970; 0 while unknown.
+    /// Since when the pool is in this state: microseconds since 1970; 0 while unknown.
     pub since: u64,
-    /// The clients that feel it: those that wait, and those that were refused since then.
+    /// The affected clients: those that wait, and those that were refused since then.
     pub waiting: u32,
     /// See `waiting`.
     pub refused: u64,
-    /// Those that have a server which gives no answer.
+    /// The clients that have a server which gives no answer.
     pub unanswered: u32,
-    /// Those whose query waits for a lock.
+    /// The clients whose query waits for a lock.
     pub blocked: u32,
     /// Who waits, was refused, or has got no answer, while the state is a problem.
     pub affected: ClientNames,
@@ -299,12 +300,12 @@ impl PoolHealth {
         error.or_else(|| self.finding.as_ref().map(|finding| finding.cause.clone()))
     }
 
-    /// How many clients feel it.
+    /// How many clients are affected.
     pub fn clients(&self) -> u64 {
         u64::from(self.waiting) + self.refused + u64::from(self.unanswered) + u64::from(self.blocked)
     }
 
-    /// Adds another pool where both are shown as one: the worse state speaks; of the same state, the older one.
+    /// Adds another pool where both are shown as one: the worse state is shown; of the same state, the older one.
     pub fn add(&mut self, other: &PoolHealth) {
         let clients = (self.waiting + other.waiting, self.refused + other.refused);
         let served = (self.unanswered + other.unanswered, self.blocked + other.blocked);

@@ -1,4 +1,5 @@
-//! The one rule that computes a pool's health from its figures; docs/health.md is this file in words, which a test compares.
+//! The one rule that computes a pool's health from its figures; docs/health.md is this file in words, which a test
+//! compares.
 //!
 //! Pure: it reads no clock, and remembers nothing.
 
@@ -11,8 +12,8 @@ use crate::records::PoolRecord;
 pub const LONG_WAIT: Span = Span::from_secs(2);
 
 impl Health {
-    /// The state that a pool's figures show. The first that applies, in this order: paused, not answering, login rejected, cannot connect,
-    /// blocked, stalled, saturated, disabled, waiting, healthy, not tried yet.
+    /// The state that a pool's figures show. The first that applies, in this order: paused, not answering, login
+    /// rejected, cannot connect, blocked, stalled, saturated, disabled, waiting, healthy, not tried yet.
     pub fn of(pool: &PoolRecord, paused: bool, disabled: bool) -> Health {
         if paused {
             return Health::Paused;
@@ -43,8 +44,8 @@ impl Health {
     }
 }
 
-/// No connection can be made: why not. An error counts while it is the result of the last login, and clients feel it: no
-/// server is left, or a client waits for one more for long.
+/// Why no connection can be opened. An error counts while it is the result of the last login and clients are affected:
+/// no server is left, or a client has waited long for one more.
 fn unreachable(pool: &PoolRecord) -> Option<Health> {
     let Symptoms { failure, opening, login_age, .. } = &pool.symptoms;
     let none_left = pool.connected() == 0;

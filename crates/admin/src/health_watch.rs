@@ -1,8 +1,8 @@
 //! Since when each pool is in its state of health, and which changes the log is to have.
 //!
-//! Owns what was last seen of each pool. Reads no clock, and computes no state: [`Health::of`] does. One worker owns the one
-//! watch of the process; it sees the merged reports of all workers, at each SHOW, request of the control plane and scrape, and
-//! once a second while a pool is not healthy.
+//! Owns what was last seen of each pool. Reads no clock, and computes no state: [`Health::of`] does. One worker owns
+//! the one watch of the process; it sees the merged reports of all workers, at each SHOW, request of the control plane
+//! and scrape, and once a second while a pool is not healthy.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -26,7 +26,7 @@ const RECENT: u64 = 5_000_000;
 /// What was seen of each pool, by database and user.
 #[derive(Debug, Default)]
 pub struct HealthWatch {
-    /// The last look.
+    /// The time of the last look.
     seen_at: u64,
     pools: BTreeMap<(String, String), Seen>,
 }
@@ -38,16 +38,16 @@ struct Seen {
     /// Refused clients at the last look before the state began, and at the last look.
     refused_before: u64,
     refused: u64,
-    /// Who these are, in the same order.
+    /// Who the refused clients are, in the same order.
     refused_by: (ClientNames, ClientNames),
-    /// When its server was last seen not to answer.
+    /// When the pool's server was last seen not to answer.
     silent_at: u64,
     /// The state that the log last had, and when.
     logged: Health,
     logged_at: u64,
 }
 
-/// A change that the log is to have.
+/// A change of a pool's health for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HealthChange {
     pool: (String, String),
@@ -56,7 +56,7 @@ pub struct HealthChange {
 }
 
 impl HealthChange {
-    /// Whether something has broken.
+    /// Whether the new state is a problem.
     pub fn is_problem(&self) -> bool {
         self.health.state.is_problem()
     }
@@ -74,8 +74,8 @@ impl fmt::Display for HealthChange {
 }
 
 impl HealthWatch {
-    /// Computes the health of each pool of a report of all workers, and writes it there. `now`: microseconds since 1970.
-    /// Returns the changes for the log. Costs a look at each pool.
+    /// Computes the health of each pool of a report of all workers, and writes it there. `now`: microseconds since
+    /// 1970. Returns the changes for the log. Costs a look at each pool.
     pub fn observe(&mut self, report: &mut Report, config: &Config, now: u64) -> Vec<HealthChange> {
         let all_paused = report.serving != ServiceState::Active;
         let recent = now.saturating_sub(std::mem::replace(&mut self.seen_at, now)) <= RECENT;
@@ -178,8 +178,8 @@ impl Seen {
         }
     }
 
-    /// The state without what follows from a server that has just begun to answer again: its clients have waited for long, and not
-    /// because the pool is small.
+    /// The state without what follows from a server that has just begun to answer again: its clients have waited for
+    /// long, and not because the pool is small.
     fn excused(&mut self, state: Health, now: u64) -> Health {
         if state == Health::NotAnswering {
             self.silent_at = now;
@@ -198,8 +198,8 @@ impl Seen {
         Some(HealthChange { pool: pool.clone(), from, health: health.clone() })
     }
 
-    /// Whether the log has another state. That clients wait for a moment, or that a first login succeeds, is ordinary, and is
-    /// not logged.
+    /// Whether the log has another state. That clients wait for a moment, or that a first login succeeds, is ordinary,
+    /// and is not logged.
     fn owes_line(&self) -> bool {
         let ordinary = |state| match state {
             Health::Untried | Health::Waiting => Health::Healthy,
@@ -209,8 +209,8 @@ impl Seen {
     }
 }
 
-/// Whether the server of a pool gives no answer, or is suspected of that: all its hosts, or the one where all its servers are.
-/// What the pool itself has received since then is better evidence.
+/// Whether the server of a pool gives no answer, or is suspected of that: all its hosts, or the one where all its
+/// servers are. What the pool itself has received since then is better evidence.
 fn suspect(silent: &HashMap<Target, SilentHost>, config: &Config, database: &str, symptoms: &mut Symptoms) {
     let Some(pool) = config.pool(database).filter(|_| !silent.is_empty()) else { return };
     let targets = symptoms.only_at.as_ref().map_or(&pool.targets[..], std::slice::from_ref);
@@ -226,8 +226,8 @@ fn suspect(silent: &HashMap<Target, SilentHost>, config: &Config, database: &str
     }
 }
 
-/// What was found out about a pool, as far as it still explains something: a lock that is waited for only for a moment, or no
-/// more, does not.
+/// What was found out about a pool, as far as it still explains something: a lock that is waited for only for a moment,
+/// or no more, does not.
 fn applies(finding: &Finding, pool: &PoolRecord, now: u64) -> Option<Finding> {
     let felt = pool.cl_waiting > 0 || pool.symptoms.unanswered > 0;
     let lasts = finding.lock.as_ref().is_none_or(|lock| now.saturating_sub(lock.since) >= LONG_WAIT.micros());

@@ -9,7 +9,7 @@ pub const STATE_KINDS: [&str; 6] =
 /// Counts of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LostCounts {
-    /// Transactions that left such state, which their client then lost.
+    /// Transactions that left such state on a server, which their client then lost.
     pub lost: u64,
     /// Requests that were refused because of it (`on_dirty = refuse`).
     pub refused: u64,

@@ -1,8 +1,8 @@
 //! The last lines of the log, for those who look from elsewhere: which are kept, and which of them a reader selects.
 //!
-//! Bounded in bytes: the oldest lines go first. Lines about clients without a login have bytes of their own, so that they
-//! displace no others; of them the older half of the address with the most goes, and is counted in a line that stays.
-//! Pure: the runtime fills the list, under a lock of its own.
+//! Bounded in bytes: the oldest lines go first. Lines about clients without a login have bytes of their own, so that
+//! they displace no others; of them the older half of the address with the most goes, and is counted in a line that
+//! stays. Pure: the runtime fills the list, under a lock of its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -19,13 +19,13 @@ const OWN_BYTES: usize = 160;
 /// A line of the log.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogLine {
-    /// Its number since the start; the first is 1.
+    /// The line's number since the start; the first is 1.
     pub number: u64,
-    /// Microseconds since 1970.
+    /// When the line was written: microseconds since 1970.
     pub at: u64,
-    /// The rank of its level in [`LOG_LEVELS`].
+    /// The rank of the line's level in [`LOG_LEVELS`].
     pub rank: u8,
-    /// `client` or `server`, and its number in SHOW CLIENTS and SHOW SERVERS; none for the process.
+    /// `client` or `server`, and the peer's number in SHOW CLIENTS and SHOW SERVERS; none for the process.
     pub peer: Option<(&'static str, u64)>,
     /// The peer's pool and user, and its address; empty for the process.
     pub database: String,
@@ -42,17 +42,17 @@ pub struct LogLine {
 /// The lines that a reader wants.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogQuery {
-    /// The least rank.
+    /// The lowest rank.
     pub rank: u8,
-    /// Only of this pool.
+    /// Only lines about this pool.
     pub pool: Option<String>,
-    /// Only of the client with this number.
+    /// Only lines about the client with this number.
     pub client: Option<u64>,
-    /// Only with this text in any field, in any case.
+    /// Only lines with this text in any field, in any case.
     pub search: String,
-    /// Only later lines than that of this number.
+    /// Only lines after the line with this number.
     pub after: u64,
-    /// Only earlier lines than that of this number.
+    /// Only lines before the line with this number.
     pub before: Option<u64>,
     /// The most lines: the last ones.
     pub most: usize,
@@ -61,7 +61,7 @@ pub struct LogQuery {
 /// The lines for a reader, the oldest first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogPage {
-    /// The lines.
+    /// The lines that the reader wants.
     pub lines: Vec<LogLine>,
     /// The number of the last line, wanted or not: where a reader continues.
     pub last: u64,
@@ -104,7 +104,7 @@ impl Lines {
         Some(line)
     }
 
-    /// Those after the line with this number, the newest first.
+    /// The lines after the line with this number, the newest first.
     fn newest_first(&self, after: u64) -> impl Iterator<Item = &LogLine> {
         let skipped = self.lines.partition_point(|line| line.number <= after);
         self.lines.iter().skip(skipped).rev()

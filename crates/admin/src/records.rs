@@ -30,8 +30,8 @@ pub struct Report {
     pub console_stats: DatabaseStats,
     /// Refused clients, one entry a pool, and one for those without.
     pub refusals: Vec<RefusalRecord>,
-    /// Clients that are in, by the user that they log in as and by database, the console's too. Left empty where no table
-    /// wants to know.
+    /// Clients that have logged in, by the user that they log in as and by database, the console's too. Empty where no
+    /// table needs them.
     pub clients_by_user: BTreeMap<String, BTreeMap<String, UserClients>>,
     /// Clients of the console.
     pub console_clients: u32,
@@ -43,7 +43,7 @@ pub struct Report {
     pub paused: BTreeSet<String>,
     /// A shutdown has begun, and waits for clients or servers.
     pub draining: bool,
-    /// Databases that take no new clients.
+    /// Databases that refuse new clients.
     pub disabled: BTreeSet<String>,
     /// The worker's memory by kind of object, for SHOW MEM; PgBouncer's names where it has such objects.
     pub memory: Vec<MemoryRecord>,
@@ -65,7 +65,7 @@ pub struct Report {
     pub statements: Vec<StatementRecord>,
     /// The time of all statements, those without a record too, by database and user, in microseconds.
     pub statement_time: BTreeMap<(String, String), u64>,
-    /// Queries with a `traceparent` that have ended, where they were requested, and how many there was no room for.
+    /// Queries with a `traceparent` that have ended, where they were requested.
     pub spans: Vec<SpanRecord>,
     /// How many spans were left out since the last request.
     pub spans_dropped: u64,
@@ -74,9 +74,9 @@ pub struct Report {
 /// The clients of a user on a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UserClients {
-    /// All of them.
+    /// All clients of the user on the database.
     pub clients: u32,
-    /// Those among them that wait for a server.
+    /// The clients among them that wait for a server.
     pub waiting: u32,
 }
 
@@ -144,13 +144,13 @@ pub struct PoolRecord {
     pub sv_login: u32,
     /// The wait of the oldest waiting client.
     pub maxwait: Span,
-    /// The statements that its clients hold, in bytes.
+    /// The statements that the pool's clients hold, in bytes.
     pub statement_bytes: u64,
     /// The pool mode.
     pub mode: PoolMode,
-    /// What else decides its health.
+    /// What else decides the pool's health.
     pub symptoms: Symptoms,
-    /// Its health: of a merged report that [`crate::HealthWatch::observe`] has seen.
+    /// The pool's health: of a merged report that [`crate::HealthWatch::observe`] has seen.
     pub health: PoolHealth,
 }
 
@@ -241,7 +241,7 @@ impl PoolRecord {
 /// One connection: a client's or a server's.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SocketRecord {
-    /// Its number, unique in the process for all time; KILL_CLIENT accepts it.
+    /// The connection's number, unique in the process for all time; KILL_CLIENT accepts it.
     pub id: u64,
     /// The user that logged in; empty while unknown.
     pub user: String,
@@ -260,41 +260,41 @@ pub struct SocketRecord {
     pub local_addr: String,
     /// Our end's port.
     pub local_port: u16,
-    /// When it connected: microseconds since 1970.
+    /// When the peer connected: microseconds since 1970.
     pub connect_time: u64,
-    /// When its latest request began: microseconds since 1970.
+    /// When the peer's latest request began: microseconds since 1970.
     pub request_time: u64,
-    /// How long its current request has waited or run.
+    /// How long the peer's current request has waited or run.
     pub wait: Span,
-    /// Whether it is marked for close.
+    /// Whether the connection is marked for close.
     pub close_needed: bool,
-    /// A number that `link` of its peer repeats; unique among all connections of the process.
+    /// A number that the peer's `link` repeats; unique among all connections of the process.
     pub ptr: u64,
-    /// The `ptr` of the connection that it is linked to.
+    /// The `ptr` of the connection that this connection is linked to.
     pub link: Option<u64>,
     /// The process id at the other end: of a Unix socket's client, or of the server; 0 if unknown.
     pub remote_pid: u32,
-    /// Of a server of a pool that nodes share: when its backend began, microseconds since 1970 by the server's clock. With the
-    /// process id, which is used again, it identifies the backend.
+    /// Of a server of a pool that nodes share: when its backend began, microseconds since 1970 by the server's clock.
+    /// With the process id, which is used again, it identifies the backend.
     pub remote_started: Option<u64>,
     /// The TLS version and cipher; empty without TLS.
     pub tls: String,
-    /// The application_name; empty if it gave none.
+    /// The application_name; empty if the peer gave none.
     pub application_name: String,
-    /// The number of its prepared statements.
+    /// The number of the connection's prepared statements.
     pub prepared_statements: u32,
     /// Of a server: why it stays linked, in words; none if only the pool mode is the reason, or if it is not linked.
     pub held_for: Option<&'static str>,
     /// Of a server: when its transaction began, microseconds since 1970.
     pub transaction_time: Option<u64>,
-    /// Of a server: when its query began.
+    /// Of a server: when its query began, microseconds since 1970.
     pub query_time: Option<u64>,
 }
 
 /// Requests to cancel that are passed on to one peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PeerPoolRecord {
-    /// Its number.
+    /// The peer's number.
     pub peer_id: u16,
     /// Requests that have a connection, or are about to.
     pub active: u32,
@@ -307,7 +307,7 @@ pub struct PeerPoolRecord {
 /// One kind of thing that a worker keeps in memory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MemoryRecord {
-    /// Its name, such as `client_cache`.
+    /// The kind's name, such as `client_cache`.
     pub name: &'static str,
     /// The size of one, in bytes.
     pub size: u64,

@@ -18,7 +18,7 @@ pub enum Show {
     Config,
     Lists,
     Version,
-    /// Answered by [`help_text`](crate::help_text) instead of a table.
+    /// The help, which is [`help_text`](crate::help_text) and no table.
     Help,
     Mem,
     State,
@@ -136,7 +136,7 @@ impl Parameter {
         Parameter::ExtraFloatDigits,
     ];
 
-    /// Its name, which is also the column's in the reply to SHOW.
+    /// The parameter's name, which is also the column's name in the reply to SHOW.
     pub fn name(self) -> &'static str {
         match self {
             Parameter::ClientEncoding => "client_encoding",

@@ -1,7 +1,7 @@
 //! The statistics of statements: what a worker reports of each, and how those of several workers become one.
 //!
-//! A statement is known by its pool and its fingerprint, which never holds a value. Figures are exact since `since`; what
-//! passed before that, or between two of its entries in a table, is at most `missed`.
+//! A statement is known by its pool and its fingerprint, which never holds a value. Figures are exact since `since`;
+//! what passed before that, or between two of its entries in a table, is at most `missed`.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ pub struct StatementRecord {
     pub database: String,
     /// The user on the server.
     pub user: String,
-    /// A hash of its fingerprint, the same in every process.
+    /// A hash of the statement's fingerprint, the same in every process.
     pub id: u64,
-    /// The fingerprint, of which very long ones are cut.
+    /// The fingerprint; a very long one is cut.
     pub text: String,
     /// What was counted.
     pub counts: StatementCounts,
@@ -27,9 +27,9 @@ pub struct StatementRecord {
     pub times: Histogram,
     /// By application_name, at most [`MAX_APPLICATIONS`]; those beyond have the name `None`.
     pub applications: Vec<ApplicationUse>,
-    /// Time that may have run without being counted here, in microseconds: the bound of the table.
+    /// The most time of executions that was not counted here, in microseconds: the bound of the table.
     pub missed: u64,
-    /// Since when it is counted: microseconds since 1970.
+    /// Since when the statement is counted: microseconds since 1970.
     pub since: u64,
 }
 
@@ -38,26 +38,26 @@ pub struct StatementRecord {
 pub struct StatementCounts {
     /// Executions that were answered, well or with an error.
     pub calls: u64,
-    /// Those that were answered with an error.
+    /// Executions that were answered with an error.
     pub errors: u64,
     /// Rows that were returned or changed.
     pub rows: u64,
     /// Bytes that servers sent.
     pub bytes: u64,
-    /// From the request, or the end of the one before it, to the end of the answer, in microseconds.
+    /// Time from the request, or the end of the one before it, to the end of the answer, in microseconds.
     pub run: u64,
-    /// From the request to its server, in microseconds.
+    /// Time from the request to its server, in microseconds.
     pub wait: u64,
 }
 
 /// What one application did of a statement.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ApplicationUse {
-    /// Its application_name; `None` stands for several.
+    /// The application's application_name; `None` stands for several.
     pub name: Option<String>,
     /// Executions.
     pub calls: u64,
-    /// Their time, in microseconds.
+    /// The time of the executions, in microseconds.
     pub run: u64,
 }
 
@@ -70,14 +70,14 @@ pub struct StatementTotals {
     pub capacity: u64,
     /// Executions, of all statements.
     pub calls: u64,
-    /// Their time, in microseconds.
+    /// The time of the executions, in microseconds.
     pub run: u64,
     /// Statements that made room for others.
     pub evicted: u64,
 }
 
 impl StatementCounts {
-    /// Adds the counts of another.
+    /// Adds other counts.
     pub fn add(&mut self, other: &StatementCounts) {
         self.calls += other.calls;
         self.errors += other.errors;
@@ -89,7 +89,7 @@ impl StatementCounts {
 }
 
 impl StatementTotals {
-    /// Adds another worker's.
+    /// Adds the figures of another worker.
     pub fn add(&mut self, other: &StatementTotals) {
         self.tracked += other.tracked;
         self.capacity += other.capacity;
@@ -144,23 +144,23 @@ impl StatementRecord {
 /// A query with a sampled `traceparent` that has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SpanRecord {
-    /// The trace, and the span of the client in it.
+    /// The trace.
     pub trace: u128,
     /// The span of the client.
     pub parent: u64,
-    /// When it was sent to its server, in microseconds since 1970.
+    /// When the query was sent to its server, in microseconds since 1970.
     pub sent_at: u64,
-    /// How long it waited for the server before that, and how long it ran, in microseconds.
+    /// How long the query waited for the server before that, in microseconds.
     pub waited: u64,
-    /// How long it ran, in microseconds.
+    /// How long the query ran, in microseconds.
     pub run: u64,
     /// The database as clients name it.
     pub database: Arc<str>,
     /// The user of the pool.
     pub user: Arc<str>,
-    /// Its fingerprint's number; 0 if it has none.
+    /// The number of the query's fingerprint; 0 if it has none.
     pub fingerprint: u64,
-    /// Its fingerprint, without values, where statements are tracked.
+    /// The query's fingerprint, without values, where statements are tracked.
     pub text: Option<Box<str>>,
     /// Whether the server answered with an error.
     pub failed: bool,

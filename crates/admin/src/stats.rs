@@ -67,7 +67,7 @@ impl Stats {
         rates
     }
 
-    /// These averages as the log says them once a `stats_period`.
+    /// The line of the log with these averages, once a `stats_period`.
     pub fn line(&self) -> String {
         format!(
             "stats: {} xacts/s, {} queries/s, {} client parses/s, {} server parses/s, {} binds/s, in {} B/s, out {} B/s, \
@@ -143,7 +143,7 @@ impl Stats {
     }
 }
 
-/// The product is made in 128 bits: a count of bytes times a million passes 64 bits after 18 TB.
+/// A count a second, computed in 128 bits: a count of bytes times a million exceeds 64 bits after 18 TB.
 fn per_second(count: u64, period: Span) -> u64 {
     let rate = u128::from(count) * 1_000_000 / u128::from(period.micros());
     u64::try_from(rate).unwrap_or(u64::MAX)
@@ -160,7 +160,7 @@ pub struct DatabaseStats {
     pub previous: Stats,
     /// The time from `previous` to now.
     pub period: Span,
-    /// What is counted beside.
+    /// The other counters of the database.
     pub tally: PoolCounters,
 }
 
@@ -181,9 +181,9 @@ impl DatabaseStats {
         sum
     }
 
-    /// Adds another worker's counters of the same database. Workers turn their periods at the same moments but for
-    /// the time that a mail takes, so the longest period stands for all. True, as `dedup_by` wants to hear that the
-    /// other can go.
+    /// Adds another worker's counters of the same database. Workers begin their periods at the same moments, except for
+    /// the time that a message takes, so the longest period stands for all. Returns true, so that `dedup_by` drops the
+    /// other.
     pub(crate) fn merge(&mut self, other: &DatabaseStats) -> bool {
         self.total.add(&other.total);
         self.previous.add(&other.previous);

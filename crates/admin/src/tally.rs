@@ -1,6 +1,7 @@
 //! A pool's counters beyond SHOW STATS: histograms of durations, logins, and the server's errors.
 //!
-//! Owns their size: an unused pool costs a pointer, and at most [`MOST_CODES`] kinds of errors are counted separately.
+//! Owns the size of these counters: an unused pool costs a pointer, and at most [`MOST_CODES`] kinds of errors are
+//! counted separately.
 
 use crate::histogram::Times;
 use crate::lost::LostState;
@@ -22,7 +23,7 @@ pub struct PoolCounters {
     pub errors: Errors,
     /// Session state that clients lost, or were refused.
     pub lost: LostState,
-    /// None until something was counted.
+    /// The histograms; none until something was counted.
     times: Option<Box<Times>>,
 }
 
@@ -87,7 +88,7 @@ impl Errors {
         self.codes.iter().map(|(_, count)| count).sum::<u64>() + self.others
     }
 
-    /// By SQLSTATE, sorted; the rest, if any, as `other`.
+    /// The counts by SQLSTATE, sorted; the rest, if any, as `other`.
     #[must_use]
     pub fn by_code(&self) -> Vec<(String, u64)> {
         let name = |code: &SqlState| code.iter().map(|byte| char::from(*byte)).collect();

@@ -19,7 +19,7 @@ pub(crate) enum Token<'a> {
 }
 
 impl Token<'_> {
-    /// Whether it separates a setting from its value: `=` or `TO`.
+    /// Whether the token separates a setting from its value: `=` or `TO`.
     pub(crate) fn is_assignment(&self) -> bool {
         match self {
             Token::Equals => true,

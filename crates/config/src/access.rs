@@ -1,5 +1,5 @@
-//! What a type of login goes by beside the settings: the files of rules of `hba`, fetched, read and checked against each
-//! other, and the options of `ldap`.
+//! What a type of login goes by beside the settings: the files of rules of `hba`, fetched, read and checked against
+//! each other, and the options of `ldap`.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -53,7 +53,7 @@ impl Accounts {
 }
 
 impl Account {
-    /// Its line in `weir.toml`, below `[web.users]` or `[web.tokens]`.
+    /// The account's line in `weir.toml`, below `[web.users]` or `[web.tokens]`.
     pub fn line(&self, name: &str) -> String {
         format!("{} = {}", toml_key(name), toml_edit::Value::from(self.to_string()))
     }

@@ -52,7 +52,7 @@ const TLS12: [CipherSuite; 6] = [
 const TLS13: [CipherSuite; 3] = [CipherSuite::Tls13Aes256Gcm, CipherSuite::Tls13Aes128Gcm, CipherSuite::Tls13Chacha20];
 
 impl CipherSuite {
-    /// OpenSSL's name.
+    /// OpenSSL's name of the suite.
     pub const fn name(self) -> &'static str {
         match self {
             CipherSuite::EcdheEcdsaAes256Gcm => "ECDHE-ECDSA-AES256-GCM-SHA384",
@@ -80,12 +80,12 @@ impl CipherSuite {
         }
     }
 
-    /// Whether it is a suite of TLS 1.3.
+    /// Whether the suite is one of TLS 1.3.
     pub const fn is_tls13(self) -> bool {
         matches!(self, CipherSuite::Tls13Aes256Gcm | CipherSuite::Tls13Aes128Gcm | CipherSuite::Tls13Chacha20)
     }
 
-    /// Whether it belongs to one of OpenSSL's groups.
+    /// Whether the suite belongs to one of OpenSSL's groups.
     fn is_in(self, group: &str) -> bool {
         let (name, is) = (self.name(), |part: &str| self.name().contains(part));
         match group {

@@ -8,21 +8,22 @@ use crate::table::{Origin, Section, Setting};
 /// What a setting is, and where the file has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SettingText {
-    /// Its section in TOML, as in `tls.client`; `pgbouncer` for a setting without effect, which only an ini has.
+    /// The setting's section in TOML, as in `tls.client`; `pgbouncer` for a setting without effect, which only an ini
+    /// has.
     pub section: &'static str,
     /// What the section is for, in Markdown.
     pub purpose: &'static str,
-    /// Its name in TOML.
+    /// The setting's name in TOML.
     pub name: &'static str,
-    /// Whether PgBouncer has it.
+    /// Whether PgBouncer has the setting.
     pub of_pgbouncer: bool,
-    /// The kind of its values, as in [`PoolKey`](crate::PoolKey).
+    /// The kind of the setting's values, as in [`PoolKey`](crate::PoolKey).
     pub kind: &'static str,
     /// The accepted words of kind `word`; none for the others.
     pub words: &'static [&'static str],
     /// When a change takes effect: `reload`, `reconnect` or `restart`.
     pub effect: &'static str,
-    /// What it does, in Markdown; the first sentence says it in short.
+    /// What the setting does, in Markdown; the first sentence says it in short.
     pub description: &'static str,
 }
 

@@ -5,11 +5,11 @@ use crate::model::SslMode;
 /// Whether TLS is requested from a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encryption {
-    /// Not asked.
+    /// TLS is not requested.
     Off,
-    /// Asked; the server may refuse.
+    /// TLS is requested; the server may refuse it.
     Preferred,
-    /// Asked; the server must accept.
+    /// TLS is requested; the server must accept it.
     Required,
 }
 
@@ -28,7 +28,7 @@ pub enum LoginFailure {
 }
 
 impl Encryption {
-    /// The first try of a mode.
+    /// The first try for a connection with this mode.
     pub fn first(mode: SslMode) -> Encryption {
         match mode {
             SslMode::Disable | SslMode::Allow => Encryption::Off,

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 /// A mistake in the settings. Never holds a secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
-    /// The file.
+    /// The file of the mistake.
     pub file: PathBuf,
     /// The line, from 1, if known.
     pub line: Option<usize>,
     /// What is wrong.
     pub message: String,
-    /// What to do about it.
+    /// What to do about the mistake.
     pub hint: Option<String>,
-    /// The setting or section that it is about, if it is one: its dotted name, as in `pools.app.size`.
+    /// The setting or section that the mistake is about, if it is about one: its dotted name, as in `pools.app.size`.
     pub key: Option<String>,
 }
 
@@ -25,7 +25,7 @@ impl ConfigError {
         ConfigError { file: file.to_owned(), line, message, hint, key: None }
     }
 
-    /// The same mistake, about this setting or section.
+    /// Returns the mistake, with the setting or section that it is about.
     pub(crate) fn about(self, key: &str) -> ConfigError {
         ConfigError { key: Some(key.to_owned()), ..self }
     }

@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::units;
 
-/// PgBouncer's text for an empty query; no text at all turns the query off.
+/// PgBouncer's text for an empty query; an empty setting turns the query off.
 pub(crate) const EMPTY_QUERY: &str = "<empty>";
 
 /// A typed field, to fill or to show.

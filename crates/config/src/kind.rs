@@ -49,7 +49,7 @@ impl Kind {
     /// The longest time that a setting accepts: a hundred years, because files use 999999999 for ever.
     pub(crate) const LONGEST: Span = Span::from_secs(36_500 * 86_400);
 
-    /// Its name, for programs that show settings to a person.
+    /// The kind's name, for programs that show settings to a person.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Kind::Number { .. } => "number",

@@ -174,7 +174,7 @@ impl Loader<'_> {
         }
     }
 
-    /// The file is read at each look-up, and may come later: a warning.
+    /// Warns of a missing resolv.conf: the file is read at each look-up, and may come later.
     fn check_resolv_conf(&self, config: &mut Config) {
         let Some(path) = &config.dns.resolv_conf else { return };
         if let Err(error) = (self.read)(path) {

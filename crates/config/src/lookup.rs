@@ -9,7 +9,7 @@ use crate::model::{Config, Pool, UserRules};
 use crate::names::RESERVED_DATABASES;
 use crate::origin::FileFormat;
 
-/// What is asked about users that `auth_file` does not list, unless `auth_query` says otherwise.
+/// The query about users that `auth_file` does not list, unless `auth_query` has another one.
 ///
 /// Every name is schema-qualified, operators included, so the catalogue of the server answers whatever the search_path
 /// is. An expired password (VALID UNTIL) is NULL, and no user can log in with NULL.

@@ -72,9 +72,11 @@ pub struct Config {
     pub client_login_timeout: Span,
     /// When a shutdown stops waiting for clients; zero: never.
     pub shutdown_timeout: Span,
-    /// How long a signal's shutdown is only announced to load balancers, and new clients are still accepted; may be zero.
+    /// How long a signal's shutdown is only announced to load balancers, and new clients are still accepted; may be
+    /// zero.
     pub shutdown_delay: Span,
-    /// How long clients that are not free stay with a process that another one takes over from; zero: as long as they are not.
+    /// How long clients that are not free stay with a process that another one takes over from; zero: as long as they
+    /// are not.
     pub upgrade_timeout: Span,
     /// When a SUSPEND closes connections that could not be flushed; zero: never.
     pub suspend_timeout: Span,
@@ -171,7 +173,7 @@ pub struct Listen {
 /// A range of addresses: those whose first `bits` bits are those of `address`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Any address of it.
+    /// Any address of the network.
     pub address: IpAddr,
     /// The number of leading bits that count.
     pub bits: u8,
@@ -213,7 +215,7 @@ pub struct Auth {
     pub ident: Arc<IdentMaps>,
     /// Where and how passwords are checked with [`Method::Ldap`], as written; it may hold a password.
     pub ldap_options: Option<String>,
-    /// The same, read; present with [`Method::Ldap`], unless rules decide.
+    /// The options of [`Method::Ldap`], parsed; present with that method only, unless rules decide.
     pub ldap: Option<Arc<Ldap>>,
     /// The service of PAM that checks passwords with [`Method::Pam`].
     pub pam_service: String,
@@ -221,7 +223,7 @@ pub struct Auth {
     pub query_user: Option<String>,
     /// The query (`auth_query`): one parameter, the user's name; its first two columns are the user and the secret.
     pub query: String,
-    /// The database of the query (`auth_dbname`); `None`: the client's.
+    /// The database of the query (`auth_dbname`); `None`: the database of the client.
     pub query_database: Option<String>,
     /// How long an answer may be used again; zero: not at all.
     pub query_cache: Span,
@@ -243,7 +245,7 @@ pub struct Web {
     pub port: u16,
     /// The certificate, PEM; with it, all connections use TLS.
     pub tls_cert_file: Option<PathBuf>,
-    /// Its key, PEM.
+    /// The certificate's key, PEM.
     pub tls_key_file: Option<PathBuf>,
     /// The accounts; empty: every client on this machine is an admin.
     pub accounts: Arc<Accounts>,
@@ -260,7 +262,7 @@ pub struct Cluster {
     pub etcd: Vec<String>,
     /// The cluster's name.
     pub name: String,
-    /// This node's name.
+    /// The name of this node.
     pub node: String,
     /// The host at which other nodes reach this one, at its port; empty: one of those that it listens on.
     pub address: String,
@@ -272,13 +274,13 @@ pub struct Cluster {
     pub state: Option<PathBuf>,
     /// The user of etcd; empty: none.
     pub user: String,
-    /// The file with its password.
+    /// The file with the password of etcd's user.
     pub password_file: Option<PathBuf>,
     /// The authorities for etcd's certificate, PEM; `None`: the operating system's.
     pub ca_file: Option<PathBuf>,
-    /// This node's certificate, PEM.
+    /// The certificate of this node towards etcd, PEM.
     pub cert_file: Option<PathBuf>,
-    /// Its key, PEM.
+    /// The certificate's key, PEM.
     pub key_file: Option<PathBuf>,
     /// The keys that encrypt secrets of the configuration that nodes share.
     pub secrets_key_file: Option<PathBuf>,
@@ -301,9 +303,9 @@ pub struct Alerts {
     pub webhook: Option<String>,
     /// The states of health that are alerts.
     pub states: Vec<String>,
-    /// How long a condition lasts before it is one.
+    /// How long a condition lasts before it is an alert.
     pub hold: Span,
-    /// After what time a message is repeated.
+    /// The time after which a message is repeated.
     pub repeat: Span,
     /// Waiting clients of a pool; 0 is off.
     pub clients_waiting: u32,
@@ -401,16 +403,16 @@ pub const MAX_PEER_ID: u16 = 16_383;
 /// Another process behind the same address (`[peers]`), to which requests to cancel are passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerRules {
-    /// Where it alone is reached, as written.
+    /// The host where the peer alone is reached, as written.
     pub host: String,
-    /// Its port.
+    /// The peer's port.
     pub port: u16,
     /// How many requests are passed on at once; `None`: as many as a pool has servers, 0: any number.
     pub pool_size: Option<u32>,
 }
 
 impl PeerRules {
-    /// Where it is.
+    /// The address of the peer.
     pub fn target(&self) -> Target {
         Target { host: Host::parse(&self.host), port: self.port }
     }
@@ -486,7 +488,7 @@ pub struct Dns {
     pub max_ttl: Span,
     /// How long the answer that a name does not exist is cached.
     pub nxdomain_ttl: Span,
-    /// Used in place of /etc/resolv.conf.
+    /// The file that is used in place of /etc/resolv.conf.
     pub resolv_conf: Option<PathBuf>,
 }
 
@@ -506,7 +508,7 @@ pub struct Process {
 /// The files whose changes are adopted without a RELOAD; each word includes the ones before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum WatchFiles {
-    /// None.
+    /// No file.
     Off,
     /// The file of users, as PgBouncer does.
     Users,
@@ -541,7 +543,7 @@ pub struct Log {
     pub stats: bool,
     /// Statements that run for this long are logged, by their fingerprint; zero: none.
     pub min_duration_statement: Span,
-    /// How many of them, in per cent.
+    /// The share of these statements that is logged, in per cent.
     pub statement_sample_percent: u8,
     /// More detail with each step; 0 is the usual amount.
     pub verbose: u8,
@@ -647,7 +649,7 @@ pub enum SessionAttrs {
     Any,
     /// Servers that accept writes by default.
     ReadWrite,
-    /// Servers that do not.
+    /// Servers that do not accept writes by default.
     ReadOnly,
     /// Servers that are not in recovery.
     Primary,
@@ -660,10 +662,10 @@ pub enum SessionAttrs {
 /// What happens to clients while no server of their pool can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnServerDown {
-    /// They wait for one, for `query_wait_timeout` at the most.
+    /// Clients wait for a server, for `query_wait_timeout` at the most.
     #[default]
     Wait,
-    /// They get the error of the last attempt at once.
+    /// Clients get the error of the last attempt at once.
     Refuse,
 }
 
@@ -673,13 +675,13 @@ pub enum UntrackedParameters {
     /// The client is refused.
     #[default]
     Refuse,
-    /// It is dropped.
+    /// The parameter is dropped.
     Ignore,
-    /// It is set on each server that the client gets.
+    /// The parameter is set on each server that the client gets.
     Set,
 }
 
-/// How much, how many, how long. A span of zero means no limit, unless its setting says otherwise.
+/// Sizes, numbers and times. A time of zero means no limit, unless its setting says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The limit of a pool's server connections.
@@ -694,7 +696,7 @@ pub struct Limits {
     pub max_prepared_statements: u32,
     /// How long a client may wait for a server.
     pub query_wait_timeout: Span,
-    /// After this long a waiting client is sent a notice.
+    /// The time after which a waiting client is sent a notice.
     pub query_wait_notify: Span,
     /// How long a query may run.
     pub query_timeout: Span,

@@ -90,7 +90,8 @@ impl Oidc {
     }
 }
 
-/// Whether secrets may be sent to an address: `https`, or `http` to this machine; without a user, a query and a fragment.
+/// Whether secrets may be sent to an address: `https`, or `http` to this machine; without a user, a query and a
+/// fragment.
 pub fn is_safe_url(url: &str) -> bool {
     if url.bytes().any(|byte| byte <= b' ' || byte >= 0x7f || matches!(byte, b'?' | b'#' | b'@' | b'\\' | b'"')) {
         return false;

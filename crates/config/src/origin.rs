@@ -16,10 +16,10 @@ pub(crate) type ReadEnv<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// The format of a settings file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FileFormat {
-    /// Weir's own.
+    /// Weir's own format, TOML.
     #[default]
     Toml,
-    /// PgBouncer's.
+    /// PgBouncer's format, an ini.
     Ini,
 }
 

@@ -6,18 +6,19 @@ use crate::table::{Section, Setting};
 /// A key of a pool's section, from the table of settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolKey {
-    /// Its name in TOML.
+    /// The key's name in TOML.
     pub key: &'static str,
-    /// The kind of its values: `number`, `time`, `size`, `flag`, `word`, `text`, `query`, `secret`, `list`, or
+    /// The kind of the key's values: `number`, `time`, `size`, `flag`, `word`, `text`, `query`, `secret`, `list`, or
     /// `numbers` (one or a list of them).
     pub kind: &'static str,
     /// The accepted words of kind `word`; none for the others.
     pub words: &'static [&'static str],
     /// The global setting that applies to pools without this key, by its name in SHOW CONFIG.
     pub setting: Option<&'static str>,
-    /// Its name in a pgbouncer.ini, in a line of `[databases]` or else in `[pgbouncer]`; none if PgBouncer has none.
+    /// The key's name in a pgbouncer.ini, in a line of `[databases]` or else in `[pgbouncer]`; none if PgBouncer has
+    /// none.
     pub pgbouncer: Option<&'static str>,
-    /// What it does, in Markdown.
+    /// What the key does, in Markdown.
     pub description: &'static str,
 }
 

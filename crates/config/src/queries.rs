@@ -4,7 +4,7 @@ use crate::kind::Kind;
 use crate::settings;
 use crate::show::ShowRow;
 
-/// Shown in place of a query.
+/// The text that is shown in place of a query.
 pub const HIDDEN_QUERY: &str = "(a query, which only admins see)";
 
 /// Whether a key is a query: a setting's or a pool's, by any of its names, with its section or without.

@@ -176,7 +176,7 @@ pub(crate) fn value(kind: Kind) -> String {
     }
 }
 
-/// Its name in an ini.
+/// The setting's names in an ini.
 pub(crate) fn ini(setting: &Setting) -> String {
     let mut names: Vec<&str> = setting.ini.into_iter().chain(setting.ini_user).collect();
     for name in setting.ini_database {
@@ -189,7 +189,7 @@ pub(crate) fn ini(setting: &Setting) -> String {
     if shown.is_empty() { "—".to_owned() } else { shown.join(", ") }
 }
 
-/// The other names in TOML.
+/// The setting's other names in TOML.
 pub(crate) fn also(setting: &Setting) -> String {
     if setting.aliases.is_empty() {
         return String::new();

@@ -44,28 +44,29 @@ pub struct HostLimits {
 /// The severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// What was understood.
+    /// Something that was understood.
     Note,
-    /// It works, but maybe not as intended.
+    /// The configuration works, but maybe not as intended.
     Warning,
-    /// It will not work.
+    /// The configuration will not work.
     Error,
 }
 
 /// One finding. Holds no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// How much it matters.
+    /// How severe the finding is.
     pub severity: Severity,
-    /// The file; not the main one if that includes it.
+    /// The file of the finding; not the main one if that includes it.
     pub file: PathBuf,
-    /// The line of the file, if known.
+    /// The line in the file, if known.
     pub line: Option<usize>,
-    /// The dotted name of the setting or section that it is about, as in `pools.app.size`; `None`: the file as a whole.
+    /// The dotted name of the setting or section that the finding is about, as in `pools.app.size`; `None`: the file as
+    /// a whole.
     pub key: Option<String>,
     /// What is wrong, or was understood, on one line.
     pub text: String,
-    /// What to do about it.
+    /// What to do about the finding.
     pub help: Option<String>,
 }
 
@@ -86,7 +87,7 @@ impl Finding {
     }
 }
 
-/// In the format of an error, with file and line; without the severity.
+/// Writes the finding in the format of an error, with file and line; without the severity.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.file.display())?;

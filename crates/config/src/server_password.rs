@@ -1,6 +1,7 @@
 //! Where the password of a pool's logins at its servers comes from: one rule for `weir check` and the tests of pools.
 //!
-//! A worker logs in by the same order: the pool's password, the listed secret of its user, what clients' logins provided.
+//! A worker logs in by the same order: the pool's password, the listed secret of its user, what clients' logins
+//! provided.
 
 use weir_auth::{Method, Secret};
 
@@ -9,13 +10,14 @@ use crate::model::{Config, Pool};
 /// The source of the password for a pool's logins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerPassword<'a> {
-    /// The configuration has it.
+    /// The configuration has the password.
     Known(&'a str),
-    /// The configuration has its md5 hash, which suffices for a server that requests md5.
+    /// The configuration has the password's md5 hash, which suffices for a server that requests md5.
     Hash,
-    /// Clients that log in to Weir as the user provide it: the password, the keys of a SCRAM login, or the result of an auth_query.
+    /// Clients that log in to Weir as the user provide it: the password, the keys of a SCRAM login, or the result of an
+    /// auth_query.
     Clients,
-    /// There is none: the server has to admit the user without one.
+    /// There is no password: the server has to admit the user without one.
     None,
 }
 

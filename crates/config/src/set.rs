@@ -22,11 +22,11 @@ use crate::tls;
 pub enum SetError {
     /// There is no such setting.
     Unknown(String),
-    /// It can't be changed this way.
+    /// The setting can't be changed this way.
     Fixed(String),
     /// The value is invalid.
     Unfit(String),
-    /// It would send a stored secret where, or in a way in which, it is not sent now.
+    /// The change would send a stored secret to a new target, or in a way in which the secret is not sent now.
     Exposes(String),
 }
 
@@ -38,7 +38,7 @@ impl SetError {
     }
 }
 
-/// Begins with PgBouncer's text.
+/// The message, which begins with PgBouncer's text.
 impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SET failed: {}", self.reason())
@@ -53,8 +53,8 @@ impl std::error::Error for SetError {}
 ///
 /// # Errors
 ///
-/// There is no such setting, it can't be changed while Weir runs, the value is invalid, or it exposes a stored secret. Under an ini
-/// an administrator may expose one, as with PgBouncer.
+/// There is no such setting, it can't be changed while Weir runs, the value is invalid, or it exposes a stored secret.
+/// Under an ini an administrator may expose one, as with PgBouncer.
 pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> {
     let after = changed(config, key, value)?;
     if config.format == FileFormat::Ini {
@@ -119,7 +119,7 @@ fn is_of_tls(setting: &Setting) -> bool {
 ///
 /// # Errors
 ///
-/// Why they can't work together, in a line.
+/// Why these settings can't work together, in a line.
 pub fn apply_tls(config: &Config) -> Result<Config, String> {
     let config = with_pending_tls(config);
     let unfit = tls::check(&config).next();
@@ -134,7 +134,7 @@ fn with_pending_tls(config: &Config) -> Config {
     config
 }
 
-/// The setting that is one for all, and may change while Weir runs.
+/// The setting `key`, which has a global value and may change while Weir runs.
 pub(crate) fn find_changeable(key: &str) -> Result<&'static Setting, SetError> {
     let setting = find(key)?;
     if setting.effect == Effect::Restart {
@@ -144,7 +144,7 @@ pub(crate) fn find_changeable(key: &str) -> Result<&'static Setting, SetError> {
     Ok(setting)
 }
 
-/// The global setting.
+/// The setting `key`, which has a global value.
 pub(crate) fn find(key: &str) -> Result<&'static Setting, SetError> {
     let is_one_for_all =
         |s: &&Setting| !matches!(s.field, Field::Pool(_) | Field::User(_) | Field::Apart) && s.kind != Kind::Users;

@@ -11,11 +11,13 @@ use crate::table::Effect;
 pub struct ShowRow {
     /// The name: PgBouncer's where it has the setting, so that its tools find it.
     pub key: &'static str,
-    /// The value in force, or of encryption the one that was set last; times in seconds, yes and no as 1 and 0, lists with commas.
+    /// The value in force, or of encryption the one that was set last; times in seconds, yes and no as 1 and 0, lists
+    /// with commas.
     pub value: String,
-    /// What it would be if nobody had set it, in the same form; `None` for those few that PgBouncer shows with NULL.
+    /// The value if nobody had set the setting, in the same form; `None` for the few settings that PgBouncer shows with
+    /// NULL.
     pub default: Option<String>,
-    /// Whether a reload can change it.
+    /// Whether a reload can change the setting.
     pub changeable: bool,
 }
 

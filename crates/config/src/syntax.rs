@@ -27,7 +27,7 @@ pub(crate) struct Broken {
 /// One error.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct SyntaxError {
-    /// Its byte offset in the text.
+    /// The error's byte offset in the text.
     pub(crate) at: Option<usize>,
     pub(crate) message: String,
     pub(crate) cause: Cause,
@@ -100,7 +100,8 @@ pub(crate) fn parse(text: &str) -> Result<Document<String>, Broken> {
     }
 }
 
-/// What is wrong in a line, where the parser's own message is about what it expected. Has no value, which may be a secret.
+/// What is wrong in a line, where the parser's own message is about what it expected. Has no value, which may be a
+/// secret.
 fn reworded(cause: Cause, text: &str, at: usize) -> Option<String> {
     let line = text[line_at(text, at.min(text.len()))].trim();
     let key = plain(line.split('=').next().unwrap_or_default().trim());
@@ -114,7 +115,7 @@ fn reworded(cause: Cause, text: &str, at: usize) -> Option<String> {
         Cause::Bare => Some(format!("the value of \"{key}\" has no quotes, and is no number and not true or false")),
         Cause::Switch => Some(format!("the value of \"{key}\" is no word of TOML")),
         Cause::Trailing => Some(format!("a comma or semicolon follows the value of \"{key}\"")),
-        // It may be the rest of a secret.
+        // The line's text is not shown: it may be the rest of a secret.
         Cause::NoValue => Some("the line has no \"=\"".to_owned()),
         Cause::Open | Cause::Other => None,
     }

@@ -14,35 +14,35 @@ use crate::pool_text::PoolText;
 /// One setting.
 #[derive(Clone, Copy)]
 pub(crate) struct Setting {
-    /// Its section in TOML.
+    /// The setting's section in TOML.
     pub(crate) section: Section,
-    /// Its name in TOML.
+    /// The setting's name in TOML.
     pub(crate) name: &'static str,
     /// Other names that TOML accepts: PgBouncer's, where ours is shorter.
     pub(crate) aliases: &'static [&'static str],
-    /// Its name in `[pgbouncer]` of an ini, and in SHOW CONFIG.
+    /// The setting's name in `[pgbouncer]` of an ini, and in SHOW CONFIG.
     pub(crate) ini: Option<&'static str>,
-    /// Its names in a connection string of `[databases]` of an ini.
+    /// The setting's names in a connection string of `[databases]` of an ini.
     pub(crate) ini_database: &'static [&'static str],
-    /// Its name in a line of `[users]` of an ini.
+    /// The setting's name in a line of `[users]` of an ini.
     pub(crate) ini_user: Option<&'static str>,
-    /// Whether PgBouncer has it.
+    /// Whether PgBouncer has the setting.
     pub(crate) origin: Origin,
-    /// The values that it accepts.
+    /// The values that the setting accepts.
     pub(crate) kind: Kind,
-    /// Its default as text; empty: no default.
+    /// The setting's default as text; empty: no default.
     pub(crate) default: &'static str,
-    /// Its default in an ini, where PgBouncer's differs.
+    /// The setting's default in an ini, where PgBouncer's differs.
     pub(crate) ini_default: Option<&'static str>,
-    /// When a change takes effect.
+    /// When a change of the setting takes effect.
     pub(crate) effect: Effect,
     /// Whether a pool may have its own value.
     pub(crate) reach: Reach,
     /// Each node of a cluster has its own value, though the section is shared.
     pub(crate) of_node: bool,
-    /// The field it fills.
+    /// The field that the setting fills.
     pub(crate) field: Field,
-    /// What it does, in sentences; for a setting without effect, why.
+    /// What the setting does, in sentences; for a setting without effect, why it has none.
     pub(crate) doc: &'static str,
 }
 
@@ -66,7 +66,7 @@ pub(crate) enum Section {
     User,
     Peer,
     Pool,
-    /// None: only an ini has it, and it does nothing.
+    /// No section of TOML: only an ini has these settings, and they do nothing.
     Foreign,
 }
 
@@ -80,11 +80,11 @@ pub(crate) enum Origin {
 /// When a changed setting takes effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
-    /// With the reload.
+    /// The change takes effect with the reload.
     Live,
-    /// With the reload; the pool's servers are replaced as they become free.
+    /// The change takes effect with the reload; the pool's servers are replaced as they become free.
     Reconnect,
-    /// After a restart.
+    /// The change takes effect after a restart.
     Restart,
 }
 
@@ -103,13 +103,13 @@ pub(crate) enum Field {
     Config(fn(&mut Config) -> FieldMut<'_>),
     Limits(fn(&mut Limits) -> FieldMut<'_>),
     Pool(fn(&mut PoolText) -> FieldMut<'_>),
-    /// A global one, and one in each pool.
+    /// A global field, and one in each pool.
     Shared(fn(&mut Config) -> FieldMut<'_>, fn(&mut PoolText) -> FieldMut<'_>),
     User(fn(&mut UserRules) -> FieldMut<'_>),
     Peer(fn(&mut PeerRules) -> FieldMut<'_>),
-    /// Kept under its name in the ini, and only shown.
+    /// The value is kept under the setting's name in the ini, and only shown.
     Inert,
-    /// Read by code of its own: not a single value.
+    /// Read by code of its own: the setting is not a single value.
     Apart,
 }
 
@@ -141,7 +141,7 @@ impl Section {
         Section::Pool,
     ];
 
-    /// Its name in the file.
+    /// The section's name in the file.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Section::General => "general",
@@ -165,8 +165,9 @@ impl Section {
         }
     }
 
-    /// Whether the nodes of a cluster share its settings, but for those that are [`of_node`](Setting::of_node). What
-    /// depends on the machine, or says who may use a node's control plane, is each node's own.
+    /// Whether the nodes of a cluster share the section's settings, but for those that are
+    /// [`of_node`](Setting::of_node). A setting that depends on the machine, or says who may use a node's control
+    /// plane, is each node's own.
     pub(crate) fn is_shared(self) -> bool {
         match self {
             Section::General | Section::Auth | Section::Limits | Section::User | Section::Pool => true,
@@ -186,7 +187,7 @@ impl Section {
         }
     }
 
-    /// Its name in messages.
+    /// The section's name in messages.
     pub(crate) fn title(self) -> String {
         match self {
             Section::Pool | Section::User => format!("[{}.NAME]", self.name()),
@@ -233,7 +234,7 @@ impl Setting {
         Setting::new(Section::Foreign, name, kind, default, Field::Inert, why).ini(name)
     }
 
-    /// PgBouncer's name.
+    /// PgBouncer's name of the setting.
     pub(crate) const fn ini(self, name: &'static str) -> Setting {
         Setting { ini: Some(name), origin: Origin::PgBouncer, ..self }
     }
@@ -277,22 +278,22 @@ impl Setting {
         Setting { of_node: true, ..self }
     }
 
-    /// Whether the nodes of a cluster share it, once they have a shared configuration.
+    /// Whether the nodes of a cluster share the setting, once they have a shared configuration.
     pub(crate) fn is_shared(&self) -> bool {
         self.section.is_shared() && !self.of_node
     }
 
-    /// Its name in SHOW CONFIG: PgBouncer's where there is one, so that PgBouncer's tools find it.
+    /// The setting's name in SHOW CONFIG: PgBouncer's name where there is one, so that PgBouncer's tools find it.
     pub(crate) fn shown_name(&self) -> &'static str {
         self.ini.unwrap_or(self.name)
     }
 
-    /// Its name with its section, as in `listen.port`: its key in `Locations`.
+    /// The setting's name with its section, as in `listen.port`: the setting's key in `Locations`.
     pub(crate) fn key(&self) -> String {
         format!("{}.{}", self.section.name(), self.name)
     }
 
-    /// Its default in a file format, as text.
+    /// The setting's default in a file format, as text.
     pub(crate) fn default_in(&self, format: FileFormat) -> &'static str {
         match format {
             FileFormat::Toml => self.default,
@@ -300,7 +301,7 @@ impl Setting {
         }
     }
 
-    /// Whether it has no effect.
+    /// Whether the setting has no effect.
     pub(crate) fn is_inert(&self) -> bool {
         matches!(self.field, Field::Inert)
     }
@@ -332,7 +333,7 @@ impl Setting {
         }
     }
 
-    /// The field that this setting fills in what is known of a peer.
+    /// The field that this setting fills in the rules of a peer.
     pub(crate) fn peer_field_mut<'a>(&self, peer: &'a mut PeerRules) -> Option<FieldMut<'a>> {
         match self.field {
             Field::Peer(field) => Some(field(peer)),

@@ -3,7 +3,7 @@
 use crate::model::{Config, SslMode, TlsSide};
 use crate::origin::FileFormat;
 
-/// Settings that can't work.
+/// A setting of TLS that can't work.
 pub(crate) struct Unfit {
     /// The setting, by its dotted name.
     pub(crate) key: &'static str,
@@ -11,7 +11,7 @@ pub(crate) struct Unfit {
     pub(crate) hint: &'static str,
 }
 
-/// Looks at both sides, and at the control plane.
+/// Checks both sides, and the control plane.
 pub(crate) fn check(config: &Config) -> impl Iterator<Item = Unfit> {
     let (client, server) = (&config.tls.client, &config.tls.server);
     let versions = [("tls.client.protocols", client), ("tls.server.protocols", server)];
@@ -21,7 +21,8 @@ pub(crate) fn check(config: &Config) -> impl Iterator<Item = Unfit> {
     check_web(config).into_iter().chain(check_direct(config)).chain(versions).chain(suites).chain(check_client(config))
 }
 
-/// What begins with a handshake can't go on without one.
+/// Checks `direct`: a connection that begins with a TLS handshake can't go on without TLS, so the mode has to require
+/// it.
 fn check_direct(config: &Config) -> Option<Unfit> {
     let server = &config.tls.server;
     if !server.direct || server.mode >= SslMode::Require {
@@ -31,8 +32,8 @@ fn check_direct(config: &Config) -> Option<Unfit> {
     Some(Unfit { key: "tls.server.direct", message, hint: "set the mode to require or stricter, or leave it out" })
 }
 
-/// A list of old versions only. An ini may have one where connections without encryption are allowed: that is what they
-/// are then, with a warning.
+/// Checks that a list has a supported version. An ini may have a list of old versions only, where connections without
+/// encryption are allowed: connections then have no encryption, with a warning.
 fn check_versions(key: &'static str, side: &TlsSide, format: FileFormat) -> Option<Unfit> {
     let may_be_plain = format == FileFormat::Ini && side.mode < SslMode::Require;
     if !side.protocols.is_none() || may_be_plain {

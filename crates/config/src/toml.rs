@@ -67,7 +67,7 @@ pub(crate) fn fill_pool(file: &Path, keys: &Table, pool: &mut PoolText, found: &
     });
 }
 
-/// Sets a user's rules in the same way.
+/// Sets a user's rules, as if they were in its section.
 pub(crate) fn fill_user(file: &Path, name: &str, keys: &Table, rules: &mut UserRules, found: &mut Found) {
     let mut reader = Reader { file, line_ends: Vec::new(), locations: Locations::default(), found };
     reader.user(name, keys, rules);
@@ -484,7 +484,7 @@ impl Reader<'_> {
     }
 }
 
-/// What corresponds to a section of a pgbouncer.ini.
+/// The hint for a section that a pgbouncer.ini has.
 fn ini_section(name: &str) -> Option<&'static str> {
     match name {
         "databases" => Some("PgBouncer's [databases] is [pools.NAME] here"),

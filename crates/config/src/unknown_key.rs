@@ -39,7 +39,7 @@ pub(crate) fn wrong_section(key: &str, here: Option<Section>) -> Option<String> 
     toml_name_of(key)
 }
 
-/// The same for a key that is also mistyped.
+/// The hint for a mistyped key: the nearest key of another section, and where that key belongs.
 fn near_other_section(key: &str) -> Option<String> {
     let own = settings::all().filter(|setting| !setting.is_inert());
     let near = nearest(key, own.flat_map(|setting| toml_names(setting).chain(setting.ini)))?;

@@ -21,7 +21,7 @@ pub struct Users {
 pub struct UserlistError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// What is wrong with the line.
     pub message: String,
 }
 

@@ -5,11 +5,11 @@ use std::str::FromStr;
 /// What an account may do at the control plane; a greater role may do more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum WebRole {
-    /// Read.
+    /// May read.
     Viewer,
-    /// Pause, resume, reconnect, reload, disconnect clients.
+    /// May pause, resume, reconnect, reload, and disconnect clients.
     Operator,
-    /// Change pools and settings.
+    /// May change pools and settings.
     Admin,
 }
 

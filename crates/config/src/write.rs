@@ -12,7 +12,8 @@ use crate::kind::Kind;
 use crate::table::{Raw, Setting};
 use crate::units;
 
-/// Numbers that name something: another one is not meant. PgBouncer does not start with them either.
+/// Settings whose number names something, so that a wrong number can't be replaced by the nearest valid one. PgBouncer
+/// does not start with a wrong one either.
 const NAMES: [&str; 2] = ["port", "peer_id"];
 
 impl Setting {
@@ -88,8 +89,8 @@ impl Setting {
         self.write(field, &Raw::One(text))
     }
 
-    /// The text of a number or a time in an ini, or the nearest one that the setting accepts: PgBouncer takes each `int`
-    /// (its default for sizes is the largest one), and each time.
+    /// The text of a number or a time in an ini, or the nearest one that the setting accepts: PgBouncer takes each
+    /// `int` (its default for sizes is the largest one), and each time.
     pub(crate) fn fitted<'t>(&self, field: &FieldMut<'_>, text: &'t str) -> Cow<'t, str> {
         match self.kind {
             Kind::Number { min, max } | Kind::Size { min, max } if !NAMES.contains(&self.name) => {
@@ -205,8 +206,8 @@ pub(crate) fn c_number(text: &str) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// A time that C's `strtod` accepts and our parser does not: with an exponent, a sign, without digits around the point, or
-/// in hexadecimal.
+/// A time that C's `strtod` accepts and our parser does not: with an exponent, a sign, without digits around the point,
+/// or in hexadecimal.
 fn seconds_of_c(text: &str) -> Option<String> {
     if units::span(text).is_some() {
         return None;

@@ -1,11 +1,12 @@
-//! What the allocator keeps of freed memory, as safe functions. With `uring` and `pam` one of the crates that may be unsafe.
+//! What the allocator keeps of freed memory, as safe functions. With `uring` and `pam` one of the crates that may be
+//! unsafe.
 //!
-//! glibc keeps what is freed: it raises its own thresholds to the largest block that was ever freed, up to 32 MiB for each
-//! arena, and returns pages from the middle of a heap only on request. So one client could leave the process several
-//! times as large as before. With another C library the functions do nothing.
+//! glibc keeps what is freed: it raises its own thresholds to the largest block that was ever freed, up to 32 MiB for
+//! each arena, and returns pages from the middle of a heap only on request. So one client could leave the process
+//! several times as large as before. With another C library the functions do nothing.
 //!
-//! Why it is sound: the functions of glibc that are called here take numbers, may be called by any thread at any time, and
-//! change nothing that is allocated.
+//! Why it is sound: the functions of glibc that are called here take numbers, may be called by any thread at any time,
+//! and change nothing that is allocated.
 //!
 //! Source: mallopt(3), malloc_trim(3), mallinfo(3).
 

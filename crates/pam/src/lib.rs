@@ -1,12 +1,13 @@
 //! PAM as a safe function. With `uring` and `heap` one of the crates that may be unsafe.
 //!
-//! libpam is loaded by `dlopen` when a password is to be checked, so the program runs on machines without it. Modules of PAM
-//! may do anything to the process that they run in: the caller is a process that does nothing else ([`authenticate`]).
+//! libpam is loaded by `dlopen` when a password is to be checked, so the program runs on machines without it. Modules
+//! of PAM may do anything to the process that they run in: the caller is a process that does nothing else
+//! ([`authenticate`]).
 //!
 //! Why it is sound, in three sentences that the `unsafe` blocks refer to:
 //!
-//! 1. *The functions have the types that are written here.* They are those of Linux-PAM's `security/pam_appl.h`, which has
-//!    not changed them since its first release.
+//! 1. *The functions have the types that are written here.* They are those of Linux-PAM's `security/pam_appl.h`, which
+//!    has not changed them since its first release.
 //! 2. *Texts outlive the calls that read them.* They are [`CString`]s of the caller; libpam copies what it keeps.
 //! 3. *What libpam frees comes from malloc.* Answers of the conversation are made by `calloc` and `strdup`.
 //!
@@ -64,8 +65,8 @@ struct Pam {
     strerror: Text,
 }
 
-/// Whether PAM's `service` accepts a user's password, for a client at `from`. Takes as long as its modules do, and whatever
-/// they do happens to this process: to be called once, by a process that ends then.
+/// Whether PAM's `service` accepts a user's password, for a client at `from`. Takes as long as its modules do, and
+/// whatever they do happens to this process: to be called once, by a process that ends then.
 ///
 /// # Errors
 /// One line: the library can't be loaded, or what refused the user and why.

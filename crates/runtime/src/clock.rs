@@ -10,7 +10,7 @@ use weir_base::Time;
 /// Microseconds since the start of the process, the same for all workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// On the system's clock, in microseconds.
+    /// The start of the process on the system's clock, in microseconds.
     start: u64,
     wall: u64,
 }
@@ -20,7 +20,7 @@ impl Clock {
         Clock { start: boot_micros(), wall: unix_micros() }
     }
 
-    /// Goes on where another process's clock, which began at `wall`, stands at `now`.
+    /// A clock that continues the clock of another process, which began at `wall` and stands at `now`.
     pub(crate) fn continuing((wall, now): (u64, u64)) -> Self {
         Clock { start: boot_micros().saturating_sub(now), wall }
     }
@@ -36,8 +36,8 @@ impl Clock {
     }
 }
 
-/// The time since the machine was started, in microseconds. By the C library: rustix reads the vDSO itself, which is not there under
-/// valgrind.
+/// The time since the machine was started, in microseconds. By the C library: rustix reads the vDSO itself, which is
+/// not there under valgrind.
 #[inline]
 fn boot_micros() -> u64 {
     // Linux has had this clock since 2.6.39, so the call can't fail.

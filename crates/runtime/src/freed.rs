@@ -1,8 +1,8 @@
 //! Returns freed memory to the operating system: the allocator keeps pages between blocks that are in use.
 //!
-//! Owns a thread that looks every few seconds. It returns memory only where there is more free or more resident than after the
-//! last time, so a process that frees as much as it allocates pays for a look. Callers free and allocate without
-//! regard to this.
+//! Owns a thread that looks every few seconds. The thread returns memory only where more is free or more is resident
+//! than after the last time, so a process that frees as much as it allocates pays for a look only. Callers free and
+//! allocate without regard to this.
 
 use std::fs::File;
 use std::io::{self, Read};

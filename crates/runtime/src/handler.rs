@@ -14,7 +14,7 @@ pub trait Handler: Send + 'static {
 /// What a handler receives when it is made.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerSetup {
-    /// Its worker.
+    /// The handler's worker.
     pub worker: WorkerId,
     /// The number of workers.
     pub workers: u16,

@@ -3,8 +3,8 @@
 //! Each kind of work has a lane, with its own threads and its own bounded queue, so that no kind waits for another:
 //! reading the configuration; hashing for our logins at servers, and steps of our handshakes with them; hashing for
 //! clients' logins, and steps of their handshakes, which anybody who connects can cause; names of servers and of the
-//! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks. What anybody can cause
-//! runs with a lower priority than all else.
+//! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks. What anybody can
+//! cause runs with a lower priority than all else.
 //!
 //! Answers go to the mailbox of the worker that asked. A worker has at most [`ASKED`] requests under way in a lane,
 //! and the queues have room for that many of each worker: so they are never full, and further requests wait in the
@@ -32,10 +32,10 @@ use crate::work::WorkKind;
 const ASKED: usize = 64;
 /// Passwords that one LDAP server, or one service of PAM, checks at once. Each waits for others most of the time.
 const CHECKERS: usize = 4;
-/// Names that are looked up at once. A name server that does not answer costs its names half a minute and more, in which
-/// other names must not wait.
+/// Names that are looked up at once. A name server that does not answer delays its names for half a minute and more, in
+/// which other names must not wait.
 const LOOK_UPS: usize = 64;
-/// What the lanes for clients are nicer than the rest of the process.
+/// How much nicer the lanes for clients are than the rest of the process (nice(2)).
 const NICER: i32 = 5;
 
 /// Reads the configuration again, on a helper thread; an error is one line.
@@ -44,7 +44,7 @@ pub type Reload = Arc<dyn Fn(Reread) -> Result<Arc<Config>, String> + Send + Syn
 /// Returns the configuration as it will be served, or in one line why it can't be.
 pub type Fit<'a> = &'a dyn Fn(Arc<Config>) -> Result<Arc<Config>, String>;
 
-/// Changes the configuration, on a helper thread: only if the result is valid and fits.
+/// Changes the configuration, on a helper thread: only if the result is valid and can be served.
 pub type Change =
     Arc<dyn Fn((&ChangeRequest, &Author), Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> + Send + Sync>;
 
@@ -155,8 +155,8 @@ fn serve<T>(mailboxes: &Mailboxes, queue: &Mutex<Receiver<Request<T>>>, answer: 
     }
 }
 
-/// A lane for passwords. Each LDAP server and each service of PAM has threads of its own, as long as it has checks: so one
-/// that hangs delays no other one. The configuration bounds their number.
+/// A lane for passwords. Each LDAP server and each service of PAM has threads of its own, as long as it has checks: so
+/// one that hangs delays no other one. The configuration bounds their number.
 fn checkers(setup: LaneSetup, mailboxes: &Mailboxes, kind: WorkKind) -> io::Result<Lane<(u64, Work)>> {
     let (requests, queue) = sync_channel(ASKED * mailboxes.workers() as usize);
     let mailboxes = mailboxes.clone();

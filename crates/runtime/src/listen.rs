@@ -158,15 +158,15 @@ impl Listener {
 pub(crate) struct Listening {
     plan: Listen,
     bound: Bound,
-    /// Why an address was left out, each.
+    /// Why each address was left out that was.
     skipped: Vec<StartError>,
     /// Unix sockets first.
     listeners: Vec<Listener>,
-    /// By listener: whether it may have more clients to accept.
+    /// Whether each listener may have more clients to accept, by listener.
     ready: Vec<bool>,
-    /// The listener that is tried first, so that they are served alternately.
+    /// The listener that is tried first, so that listeners are served alternately.
     first: usize,
-    /// Accepting pauses until then.
+    /// The time until which accepting pauses.
     rests_until: Time,
     complained: bool,
 }
@@ -377,8 +377,8 @@ fn bind_tcp_all(addresses: &[SocketAddr], plan: &Listen) -> Result<(Vec<TcpListe
     if may_skip || skipped.is_empty() { Ok((bound, skipped)) } else { Err(skipped.swap_remove(0)) }
 }
 
-/// The addresses on which another program listens, so that a start would fail, each with that program if it can be seen. A
-/// Weir that serves `file` is not another program.
+/// The addresses on which another program listens, so that a start would fail, each with that program if it can be
+/// seen. A Weir that serves `file` is not another program.
 pub fn addresses_in_use(addresses: &[SocketAddr], reuse_port: bool, file: &Path) -> Vec<(SocketAddr, Option<String>)> {
     let is_taken = |address: &&SocketAddr| {
         bound_socket(**address, reuse_port).is_err_and(|error| error.kind() == ErrorKind::AddrInUse)

@@ -25,7 +25,7 @@ use crate::work::WorkKind;
 
 /// A message to a worker.
 pub(crate) enum WorkerMessage {
-    /// From another engine, or from the worker's own.
+    /// A message from another engine, or from the worker's own.
     Message { from: WorkerId, message: Message, socket: Option<Handoff> },
     /// A helper's answer.
     Helped { kind: WorkKind, job: u64, answer: Answer },
@@ -55,7 +55,7 @@ pub(crate) enum WorkerMessage {
     Listen(bool),
     /// A descriptor is free again; to worker 0, when it could not accept for the lack of one.
     Room,
-    /// The process ends.
+    /// The process ends: the worker ends, too.
     End,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum WorkerMessage {
 pub(crate) struct Handoff {
     pub(crate) socket: Socket,
     pub(crate) tls: Option<Tls>,
-    /// Bytes that were received before it left.
+    /// Bytes that were received before the socket left.
     pub(crate) held: Vec<u8>,
 }
 
@@ -154,17 +154,17 @@ impl Inbox {
         self.waiting
     }
 
-    /// How many messages of its own wait.
+    /// How many messages wait that the worker has sent itself.
     pub(crate) fn own(&self) -> usize {
         self.own.len()
     }
 
-    /// The next message of its own.
+    /// The next message that the worker has sent itself.
     pub(crate) fn next_own(&mut self) -> Option<WorkerMessage> {
         self.own.pop_front()
     }
 
-    /// The next message of others.
+    /// The next message of other senders.
     pub(crate) fn next(&mut self) -> Option<WorkerMessage> {
         match self.messages.try_recv() {
             Ok(message) => Some(message),

@@ -1,6 +1,8 @@
-//! Which program listens on a port of this machine, for the message that the port is in use; and whether a Weir serves a file.
+//! Which program listens on a port of this machine, for the message that the port is in use; and whether a Weir serves
+//! a file.
 //!
-//! Source: proc(5), /proc/net/tcp, /proc/PID/fd and /proc/PID/cmdline. Of programs of other users only root sees the sockets.
+//! Source: proc(5), /proc/net/tcp, /proc/PID/fd and /proc/PID/cmdline. Of programs of other users only root sees the
+//! sockets.
 
 use std::ffi::OsStr;
 use std::fs;

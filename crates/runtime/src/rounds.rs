@@ -1,4 +1,4 @@
-//! How long each worker's present round has lasted: the control plane can say that a worker is busy without an answer of it.
+//! How long each worker's present round has lasted: the control plane can say that a worker is busy without asking it.
 //!
 //! Costs a worker two stores a round. Must not know what a round does.
 

@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     /// The requests of the control plane.
     pub(crate) control_queue: ControlQueue,
     pub(crate) tls_contexts: Arc<TlsContexts>,
-    /// Who gives to a process that takes over.
+    /// The sender to the thread that gives clients and servers to a process that takes over.
     pub(crate) giver: Giver,
     /// The process that this one takes over from.
     pub(crate) inflow: Inflow,
@@ -44,7 +44,7 @@ impl Shared {
     }
 }
 
-/// How the process is ended, and whether it is.
+/// Whether the process is ending, and with which status.
 #[derive(Clone)]
 pub(crate) struct Ending {
     status: Arc<OnceLock<i32>>,

@@ -58,13 +58,13 @@ impl SignalThread {
     /// Ends the thread.
     pub(crate) fn finish(self) {
         self.handle.close();
-        // It only forwards signals; a panic there has been printed.
+        // The thread only forwards signals; a panic there has been printed.
         let _ = self.thread.join();
     }
 }
 
-/// What a signal means, and how the log says that it came: in PgBouncer's words, which scripts look for. Of those without
-/// words the engine logs what they lead to.
+/// What a signal means, and how the log says that it came: in PgBouncer's words, which scripts look for. Of those
+/// without words the engine logs what they lead to.
 fn meaning(signal: i32) -> Option<(Signal, Option<&'static str>)> {
     Some(match signal {
         SIGHUP => (Signal::Reload, Some("SIGHUP, re-reading config")),

@@ -14,7 +14,7 @@ use crate::socket::Socket;
 const CHUNK: usize = 256;
 /// Generations stay below this, so that a token's highest bit marks tokens that are not peers'.
 const GENERATIONS: u32 = 1 << 31;
-/// No index.
+/// The index that stands for none.
 pub(crate) const NONE: u32 = u32::MAX;
 
 const _: () = assert!(usize::BITS == 64, "a token holds a slot and its generation");
@@ -30,11 +30,11 @@ pub(crate) enum Stage {
     Connecting,
     /// Connected.
     Open,
-    /// Detaches as soon as its backlog is empty.
+    /// The peer detaches as soon as its backlog is empty.
     Detaching,
     /// Detached from the loop, ready to move to another worker.
     Detached,
-    /// Closed; its output is still sent, its input dropped.
+    /// Closed; the peer's output is still sent, and its input dropped.
     Lingering,
 }
 
@@ -45,16 +45,16 @@ pub(crate) enum Ready {
     Nothing,
     /// There may be bytes.
     Bytes,
-    /// The other end has shut down: it is read to the end.
+    /// The other end has shut down: the socket is read to the end.
     Ending,
-    /// A write failed: it is read as long as there are bytes, then the peer is closed.
+    /// A write failed: the socket is read as long as there are bytes, then the peer is closed.
     Broken,
 }
 
 /// What epoll watches a socket for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Watch {
-    /// Not registered.
+    /// The socket is not registered.
     Nothing,
     /// Readable.
     Reads,
@@ -65,7 +65,7 @@ pub(crate) enum Watch {
 }
 
 impl Watch {
-    /// For bytes, for room, for both, or for neither.
+    /// What to watch for: bytes, room, both, or neither.
     pub(crate) fn of(reads: bool, room: bool) -> Watch {
         match (reads, room) {
             (false, false) => Watch::Nothing,
@@ -75,7 +75,7 @@ impl Watch {
         }
     }
 
-    /// Whether it includes room.
+    /// Whether epoll watches for room.
     pub(crate) fn has_room(self) -> bool {
         matches!(self, Watch::Room | Watch::Both)
     }
@@ -84,9 +84,9 @@ impl Watch {
 /// How a peer's bytes are received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reader {
-    /// epoll reports them, and they are read from the socket.
+    /// epoll reports bytes, which are read from the socket.
     Epoll,
-    /// The worker's ring receives them ahead.
+    /// The worker's ring receives bytes ahead.
     Ring,
     /// The ring's receive is being cancelled.
     Leaving,
@@ -97,7 +97,7 @@ pub(crate) enum Reader {
 /// Output of a peer in the worker's ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outgoing {
-    /// Nothing.
+    /// No output.
     Nothing,
     /// Bytes that are submitted at the end of the round.
     Staged,
@@ -110,11 +110,11 @@ pub(crate) enum Outgoing {
 pub(crate) struct Slot {
     /// The socket; none during the look-up of a name.
     pub(crate) socket: Option<Socket>,
-    /// Index of its backlog, or [`NONE`]. In a vacant slot: the next vacant one.
+    /// Index of the peer's backlog, or [`NONE`]. In a vacant slot: the next vacant one.
     pub(crate) backlog: u32,
     /// Index into the turn's list of peers with output, or [`NONE`].
     pub(crate) touched: u32,
-    /// Index of its TLS state, or [`NONE`].
+    /// Index of the peer's TLS state, or [`NONE`].
     pub(crate) tls: u32,
     generation: u32,
     pub(crate) stage: Stage,
@@ -122,9 +122,9 @@ pub(crate) struct Slot {
     pub(crate) watch: Watch,
     /// Whether the engine has paused reading.
     pub(crate) paused: bool,
-    /// Whether it is in the run queue.
+    /// Whether the peer is in the run queue.
     pub(crate) queued: bool,
-    /// Whether bytes of it are stored that were received while it was paused.
+    /// Whether bytes are stored that were received while the peer was paused.
     pub(crate) held: bool,
     pub(crate) reader: Reader,
     pub(crate) outgoing: Outgoing,
@@ -149,13 +149,13 @@ impl Slot {
         }
     }
 
-    /// Whether there is output of this turn.
+    /// Whether the peer has output of this turn.
     #[inline]
     pub(crate) fn has_output(&self) -> bool {
         self.touched != NONE
     }
 
-    /// Whether there is output that is not sent yet: then the peer can't be closed or detached.
+    /// Whether the peer has output that is not sent yet: then it can't be closed or detached.
     #[inline]
     pub(crate) fn owes(&self) -> bool {
         self.backlog != NONE || self.outgoing != Outgoing::Nothing
@@ -178,11 +178,11 @@ impl Slot {
 #[derive(Debug)]
 pub(crate) struct Removed {
     pub(crate) socket: Option<Socket>,
-    /// Index of its backlog, or [`NONE`].
+    /// Index of the peer's backlog, or [`NONE`].
     pub(crate) backlog: u32,
-    /// Index of its TLS state, or [`NONE`].
+    /// Index of the peer's TLS state, or [`NONE`].
     pub(crate) tls: u32,
-    /// Whether bytes of it are stored.
+    /// Whether bytes of the peer are stored.
     pub(crate) held: bool,
     pub(crate) reader: Reader,
 }

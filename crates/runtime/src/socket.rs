@@ -113,8 +113,8 @@ impl Socket {
     }
 }
 
-/// Begins to connect. The socket is tuned before: a receive buffer that is made smaller once the window has been announced
-/// makes the other end wait for its retransmission timer, again and again.
+/// Begins to connect. The socket is tuned before: a receive buffer that is made smaller once the window has been
+/// announced makes the other end wait for its retransmission timer, again and again.
 pub(crate) fn connect_tcp(address: SocketAddr, keepalive: &Keepalive) -> io::Result<Socket> {
     let socket = stream_socket(if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET })?;
     tune(&socket, keepalive)?;

@@ -22,7 +22,7 @@ impl FileUsers {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// It does no more.
+    /// Another process uses the files no more.
     pub(crate) fn remove(&self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -41,12 +41,12 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// That of a socket which is bound to `path`.
+    /// The file of a socket that is bound to `path`.
     pub(crate) fn of(path: &Path, users: &FileUsers) -> io::Result<SocketFile> {
         Ok(SocketFile { path: path.to_owned(), identity: identity(path)?, users: users.clone() })
     }
 
-    /// Where it is.
+    /// The file's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

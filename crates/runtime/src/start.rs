@@ -74,7 +74,7 @@ pub struct Plan {
     pub tls: TlsFiles,
 }
 
-/// A running runtime. Dropping it ends it.
+/// A running runtime, which ends when this value is dropped.
 pub struct Running {
     bound: Bound,
     handle: Handle,
@@ -83,14 +83,14 @@ pub struct Running {
     upgrade: Option<GiveThread>,
     /// The control plane's listening sockets, which go to a process that takes over.
     web: Arc<Mutex<Vec<TcpListener>>>,
-    /// The process that this one takes over from, until it does.
+    /// The process that this one takes over from, until the take-over.
     predecessor: Option<Predecessor>,
     inflow: Inflow,
     beside: BesideSlot,
     /// Set when another process has taken over.
     gone: Arc<AtomicBool>,
     file_users: FileUsers,
-    /// For a take-over; dropped with the end, since the log's thread ends after its last sender.
+    /// The log, for a take-over; dropped with the end, since the log's thread ends after its last sender.
     plain_log: Option<Log>,
     log: Option<LogThread>,
 }
@@ -232,7 +232,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     Ok(running)
 }
 
-/// Where clients connect, and where they were to and can't.
+/// Logs the addresses where clients can connect, and why others could not be bound.
 fn log_places(listening: &Listening, log: &Log) {
     let bound = listening.bound();
     listening.skipped().iter().for_each(|error| log.line(Level::Warning, format_args!("{error}")));
@@ -365,12 +365,13 @@ impl Running {
         self.predecessor.as_ref().map(Predecessor::pid)
     }
 
-    /// This has a part in take-overs by this process, and from it.
+    /// Sets what has a part, beside the workers, in take-overs by this process and from it; `None`: nothing.
     pub fn set_beside(&self, beside: Option<Arc<dyn Beside>>) {
         self.beside.set(beside);
     }
 
-    /// Says something to what runs beside the other process's workers, as long as this one takes over.
+    /// Returns a function that sends bytes to what runs beside the other process's workers, as long as this process
+    /// takes over.
     pub fn say_to_predecessor(&self) -> impl Fn(&[u8]) + Send + use<> {
         let inflow = self.inflow.clone();
         move |said| inflow.say(said)
@@ -395,12 +396,12 @@ impl Running {
         self.gone.clone()
     }
 
-    /// Set at the end, if the servers of pools that nodes share have ended all their connections by then.
+    /// Whether the servers of pools that nodes share have ended all their connections; set at the end.
     pub fn is_vacated(&self) -> Arc<AtomicBool> {
         self.handle.ending.vacated().clone()
     }
 
-    /// Waits for its end and returns its exit status.
+    /// Waits for the end of the runtime, and returns the exit status.
     pub fn wait(mut self) -> i32 {
         self.join();
         self.handle.ending.status().unwrap_or_default()

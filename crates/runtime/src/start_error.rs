@@ -8,7 +8,7 @@ use std::fmt;
 pub struct StartError(String);
 
 impl StartError {
-    /// With this line.
+    /// An error with this line.
     pub fn new(text: String) -> Self {
         StartError(text)
     }

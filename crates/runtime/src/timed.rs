@@ -28,7 +28,7 @@ impl Write for Timed {
     }
 }
 
-/// The time that is left.
+/// The time that is left; an error if there is none.
 pub(crate) fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }

@@ -170,7 +170,7 @@ fn an_unsubmitted_receive_takes_no_bytes_from_the_next_owner_of_its_descriptor()
     });
     let mut first: Vec<TcpStream> = (0..COUNT).map(|_| client(&running)).collect();
     assert_eq!(received.recv_timeout(TIMEOUT), Ok("closed"));
-    // They see that they are closed, although their sockets' numbers are not free.
+    // The clients see that they are closed, although their sockets' numbers are not free.
     first.iter_mut().for_each(|stream| assert_eq!(stream.read(&mut [0]).unwrap(), 0));
     drop(first);
     // One after the other, so that both ends of each get descriptors that have become free.
@@ -233,7 +233,7 @@ fn a_worker_ends_although_the_kernel_takes_nothing() {
     TAKES.store(ALL, Relaxed);
 }
 
-/// Sends its name in each request, and checks that each answer is for it; some leave in the middle.
+/// A client that sends its name in each request, and checks that each answer is for it; some leave in the middle.
 fn visit(at: SocketAddr, number: u64) {
     let mut stream = connect(at);
     for round in 0..1 + chance(4) {

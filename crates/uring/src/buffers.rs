@@ -21,12 +21,12 @@ pub(crate) struct Buffers {
     count: u16,
     size: usize,
     tail: u16,
-    /// By buffer: whether it is the kernel's.
+    /// Whether each buffer is the kernel's, by buffer.
     published: Box<[bool]>,
 }
 
 impl Buffers {
-    /// This many buffers, a power of two, of this many bytes; all of them ours.
+    /// Makes `count` buffers, a power of two, of `size` bytes each; all of them ours.
     pub(crate) fn new(count: u16, size: usize) -> Buffers {
         assert!(count.is_power_of_two() && count <= 1 << 15 && size > 0 && size <= 1 << 20, "an odd ring of buffers");
         let entries = allocate(entries_layout(count)).cast();

@@ -19,7 +19,8 @@ pub type Limit = Box<dyn FnMut(u32) -> io::Result<u32>>;
 pub(crate) struct Queues {
     uring: IoUring,
     limit: Option<Limit>,
-    /// Where the kernel knows it: a thread that sleeps in a wait is idle, and does not wait for a disk.
+    /// The flag by which a thread that sleeps in a wait counts as idle, and not as waiting for a disk; empty where the
+    /// kernel does not know it.
     no_iowait: EnterFlags,
 }
 
@@ -44,7 +45,7 @@ impl Queues {
         self.uring.submission().len() as u32
     }
 
-    /// How many more fit.
+    /// How many more entries fit.
     #[inline]
     pub(crate) fn room(&mut self) -> u32 {
         let queue = self.uring.submission();
@@ -62,7 +63,7 @@ impl Queues {
         unsafe { self.uring.submission().push(entry) }.is_ok()
     }
 
-    /// What has been completed.
+    /// The completions that the kernel has written.
     #[inline]
     pub(crate) fn completed(&mut self) -> impl Iterator<Item = cqueue::Entry> + '_ {
         self.uring.completion()

@@ -6,16 +6,17 @@
 //!
 //! Why it is sound, in four sentences that the `unsafe` blocks refer to:
 //!
-//! 1. *Memory that the kernel may touch is the ring's own.* Receives go into provided buffers only, sends come from vectors
-//!    that were moved into the ring; nothing refers to memory of a caller.
+//! 1. *Memory that the kernel may touch is the ring's own.* Receives go into provided buffers only, sends come from
+//!    vectors that were moved into the ring; nothing refers to memory of a caller.
 //! 2. *It is not touched meanwhile.* A buffer belongs to the kernel from its publication until a completion names it, a
-//!    vector from its entry's push until its completion, or, if only a failure has one ([`Report::Later`]), until the kernel has taken
-//!    all entries and all completions are collected: such a send ends within the call that hands it in; a lent buffer is published again only when the borrow is over.
-//! 3. *It is not freed meanwhile.* Dropping the ring cancels what is in flight and waits for its end; what does not end is
-//!    leaked.
+//!    vector from its entry's push until its completion, or, if only a failure has one ([`Report::Later`]), until the
+//!    kernel has taken all entries and all completions are collected: such a send ends within the call that hands it
+//!    in; a lent buffer is published again only when the borrow is over.
+//! 3. *It is not freed meanwhile.* Dropping the ring cancels what is in flight and waits for its end; what does not end
+//!    is leaked.
 //! 4. *One thread.* A ring is neither `Send` nor `Sync`; the kernel knows it (`SINGLE_ISSUER`), and completes work only
-//!    within our calls (`DEFER_TASKRUN`). So between two calls of [`Ring::wait`] or [`Ring::submit`] it reads no byte from
-//!    any socket.
+//!    within our calls (`DEFER_TASKRUN`). So between two calls of [`Ring::wait`] or [`Ring::submit`] it reads no byte
+//!    from any socket.
 //!
 //! An entry names its descriptor by number until the kernel has taken it, and the kernel may take fewer than it is
 //! given. Whoever closes a descriptor with a request under way calls [`Ring::submit`] first, and keeps it open as

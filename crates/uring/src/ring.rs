@@ -45,7 +45,7 @@ pub struct RingSize {
     pub completions: u32,
     /// Buffers to receive into, a power of two up to 32,768.
     pub buffers: u16,
-    /// Bytes of each, up to 1 MiB.
+    /// Bytes of each buffer, up to 1 MiB.
     pub buffer_size: u32,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for RingError {
 
 impl std::error::Error for RingError {}
 
-/// Whom a request is about, in the caller's own numbers; below 2^60.
+/// What a request is about, in the caller's own numbers; below 2^60.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key(u64);
 
@@ -76,7 +76,7 @@ impl Key {
         Key(value)
     }
 
-    /// Its value.
+    /// The key's value.
     #[inline]
     pub fn value(self) -> u64 {
         self.0
@@ -90,16 +90,16 @@ pub enum Completion<'r> {
     Received {
         /// The key of the receive.
         key: Key,
-        /// What; never empty, and as long as a buffer at most.
+        /// The bytes; never empty, and as long as a buffer at most.
         bytes: &'r [u8],
         /// Whether the receive continues.
         more: bool,
     },
     /// A receive is over.
     ReceiveEnded {
-        /// Whose.
+        /// The key of the receive.
         key: Key,
-        /// How.
+        /// How the receive ended.
         ended: Ended,
     },
     /// A send is over.
@@ -113,7 +113,7 @@ pub enum Completion<'r> {
     },
     /// A client has connected.
     Accepted {
-        /// To which listener.
+        /// The key of the listener.
         key: Key,
         /// The new socket, non-blocking.
         socket: OwnedFd,
@@ -122,14 +122,14 @@ pub enum Completion<'r> {
     },
     /// Accepting is over.
     AcceptEnded {
-        /// At which listener.
+        /// The key of the listener.
         key: Key,
-        /// Why.
+        /// Why accepting is over.
         error: io::Error,
     },
     /// A descriptor that is watched may be read.
     Readable {
-        /// Which.
+        /// The key of the descriptor.
         key: Key,
         /// Whether watching continues.
         more: bool,
@@ -143,7 +143,7 @@ pub enum Ended {
     Eof,
     /// No buffer was free. Received bytes wait in the socket.
     NoBuffers,
-    /// [`Ring::cancel_receive`] requested it.
+    /// [`Ring::cancel_receive`] requested the end.
     Cancelled,
     /// The connection broke.
     Error(io::Error),
@@ -152,10 +152,10 @@ pub enum Ended {
 /// When the end of a send is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Report {
-    /// It ends a wait.
+    /// The end of the send ends a wait.
     AtOnce,
-    /// If the socket takes all bytes, the next wait that ends for another reason reports it. So a wait that hands in a send
-    /// does not end because of it, and a loop with one message a turn needs one call a turn.
+    /// If the socket takes all bytes, the next wait that ends for another reason reports it. So a wait that hands in a
+    /// send does not end because of it, and a loop with one message a turn needs one call a turn.
     Later,
 }
 
@@ -224,8 +224,8 @@ pub struct Ring {
     /// `None` only while the ring is dropped.
     buffers: Option<Box<Buffers>>,
     sends: Slab<Sending>,
-    /// Sends to be reported later, by their index: of unknown end, without a completion so far; taken whole, and not reported
-    /// yet.
+    /// Sends to be reported later, by their index: of unknown end, without a completion so far; taken whole, and not
+    /// reported yet.
     later: Vec<u32>,
     whole: Vec<u32>,
     /// Requests that were made and whose last completion has not been seen.
@@ -235,7 +235,7 @@ pub struct Ring {
     at: usize,
     /// The buffer that is lent to the caller.
     lent: Option<u16>,
-    /// Bound to its thread.
+    /// The ring is bound to its thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -276,8 +276,8 @@ impl Ring {
         Err(RingError("this kernel's io_uring does not report that a socket took a part of a send".to_owned()))
     }
 
-    /// Whether a send that is reported later has a completion if the socket takes a part of it. Without one, bytes would be lost
-    /// without a trace, so each ring tries it.
+    /// Whether a send that is reported later has a completion if the socket takes a part of it. Without one, bytes
+    /// would be lost without a trace, so each ring tries it.
     fn reports_short_sends(&mut self) -> io::Result<bool> {
         let (near, _far) = UnixStream::pair()?;
         sockopt::set_socket_send_buffer_size(&near, TRIAL / 16)?;
@@ -286,7 +286,7 @@ impl Ring {
         Ok(matches!(self.next(), Some(Completion::Sent { taken: Ok(taken), .. }) if taken < TRIAL))
     }
 
-    /// The same, with a limit to what each call hands in: for tests of what a kernel may do that is short of memory.
+    /// A ring with a limit to what each call hands in: for tests of what a kernel that is short of memory may do.
     pub fn with_limit(shape: RingSize, limit: Limit) -> Result<Ring, RingError> {
         let mut ring = Ring::new(shape)?;
         ring.queues.set_limit(limit);
@@ -302,8 +302,8 @@ impl Ring {
         Ok(self.queues.room())
     }
 
-    /// Whether the kernel has yet to take some of what was requested. As long as that is so, no descriptor may be
-    /// closed that a request names.
+    /// Whether the kernel has yet to take some of the requests. As long as that is so, no descriptor may be closed that
+    /// a request names.
     #[inline]
     pub fn has_unsubmitted(&mut self) -> bool {
         self.queues.waiting() > 0
@@ -410,14 +410,14 @@ impl Ring {
             self.queues.wait(PAUSE)?;
             self.collect();
             if self.done.len() == known {
-                // It may refuse that as well.
+                // The kernel may have refused that wait as well.
                 thread::sleep(PAUSE.saturating_sub(began.elapsed()));
             }
         }
         Ok(())
     }
 
-    /// Takes over what the kernel has completed.
+    /// Moves what the kernel has completed to `done`.
     #[inline]
     fn collect(&mut self) {
         let Ring { queues, done, later, .. } = self;
@@ -436,8 +436,8 @@ impl Ring {
         }
     }
 
-    /// The kernel has taken all requests, and all completions have been collected: a send that is reported later and has no
-    /// completion was taken whole.
+    /// The kernel has taken all requests, and all completions have been collected: a send that is reported later and
+    /// has no completion was taken whole.
     #[inline]
     fn settle(&mut self) {
         self.in_flight -= self.later.len();
@@ -472,7 +472,7 @@ impl Ring {
             self.at += 1;
             let kind = Kind::of(done.mark);
             if kind == Kind::Cancel {
-                // What it cancelled tells of its end itself, or had ended already.
+                // The cancelled request has a completion of its own, or had ended already.
                 continue;
             }
             if !done.more() {
@@ -546,8 +546,8 @@ impl Ring {
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         for _ in 0..2 {
             // SAFETY: the entries made above refer to no memory but that of `sends`, which moves and is freed only
-            // after its completion (see `sent`, `settle`, `drop`), and to the provided buffers, which are leaked rather than
-            // freed before everything has ended.
+            // after its completion (see `sent`, `settle`, `drop`), and to the provided buffers, which are leaked rather
+            // than freed before everything has ended.
             if unsafe { self.queues.push(entry) } {
                 return Ok(());
             }
@@ -603,7 +603,7 @@ fn accepted(done: Done) -> Completion<'static> {
     }
 }
 
-/// In words of what can be done about it.
+/// Why a kernel refuses a ring, in words that say what can be done about it.
 fn refused(error: io::Error) -> RingError {
     RingError(match Errno::from_io_error(&error) {
         Some(Errno::NOSYS) => "this kernel has no io_uring".to_owned(),

@@ -104,7 +104,8 @@ fn whatever_part_the_kernel_takes_each_byte_reaches_its_own_socket_in_order() {
     }
 }
 
-/// A send that fails has its completion before the kernel has taken those behind it, whose later ones may get its index.
+/// A send that fails has its completion before the kernel has taken those behind it, whose later ones may get its
+/// index.
 #[test]
 fn whatever_part_the_kernel_takes_each_send_is_reported_once_also_among_sends_that_fail() {
     const PAIRS: u64 = 12;

@@ -66,7 +66,7 @@ fn name(ended: &Ended) -> &'static str {
     }
 }
 
-/// Nothing more happens for a moment.
+/// Checks that nothing more happens for a moment.
 fn nothing(ring: &mut Ring) {
     ring.wait(Some(Duration::from_millis(20))).unwrap();
     assert!(ring.next().is_none());
@@ -305,7 +305,7 @@ fn a_wait_ends_in_time_or_tells_what_came_before() {
     ring.receive(far.as_fd(), key(1)).unwrap();
     near.write_all(b"x").unwrap();
     ring.wait(None).unwrap();
-    // A wait with something untold does not wait, and loses nothing.
+    // A wait does not block while a completion has not been returned, and loses nothing.
     ring.wait(None).unwrap();
     assert_eq!(next(&mut ring), Outcome::Bytes(1, b"x".to_vec(), true));
 }
@@ -319,7 +319,7 @@ fn a_ring_that_is_dropped_leaves_sockets_alone() {
     ring.watch(far.as_fd(), key(1)).unwrap();
     ring.accept(listener.as_fd(), key(1)).unwrap();
     ring.wait(Some(Duration::ZERO)).unwrap();
-    // Requested, and never handed in but by the end.
+    // This send is requested, and handed in only when the ring is dropped.
     ring.send(near.as_fd(), key(1), b"late".to_vec(), Report::AtOnce).unwrap();
     let accepted = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     drop(ring);

@@ -7,7 +7,7 @@ use super::table::{Column, Row, Snapshot, text, text_column};
 pub(super) const FAULTS: &[Column] =
     &[text_column("kind"), text_column("state"), text_column("since"), text_column("summary"), text_column("advice")];
 
-/// The worst first.
+/// One row for each fault, the worst first.
 pub(super) fn faults(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let state = |problem| if problem { "now" } else { "ahead" };
     let faults = snapshot.report.faults.iter();

@@ -65,8 +65,7 @@ pub(crate) const TABLES: [Entry; 27] = [
     Entry { show: Show::Faults, columns: faults::FAULTS, rows: faults::faults },
 ];
 
-/// The rows of a table about what a process without zones and without a takeover does not have; and of
-/// one whose rows are made of [`connection_row`].
+/// No rows: of a table about something that Weir does not have, and of a table whose rows [`connection_row`] makes.
 fn none(_: &Snapshot<'_>) -> Vec<Row> {
     Vec::new()
 }
@@ -84,7 +83,7 @@ pub fn show(what: Show, snapshot: &Snapshot<'_>) -> Table {
     }
 }
 
-/// A table without the columns that PgBouncer does not have, where its face is shown: its scripts read columns by position.
+/// The table; with an ini, SHOW POOLS has PgBouncer's columns only, as scripts for PgBouncer read columns by position.
 fn cut(what: Show, mut table: Table, config: &Config) -> Table {
     if what == Show::Pools && config.format == FileFormat::Ini {
         table.columns = &table.columns[..pools::PGBOUNCERS_POOLS];

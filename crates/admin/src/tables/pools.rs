@@ -81,7 +81,7 @@ const CONSOLE_POOL_SIZE: u32 = 2;
 pub(super) fn pools(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let mut console = PoolRecord::new(CONSOLE_DATABASE, CONSOLE_USER, PoolMode::Statement);
     console.cl_active = snapshot.report.console_clients;
-    // It needs no server.
+    // The console needs no server.
     console.health.state = Health::Healthy;
     let mut all: Vec<&PoolRecord> = snapshot.report.pools.iter().collect();
     all.push(&console);

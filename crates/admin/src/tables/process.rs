@@ -10,7 +10,7 @@ pub(super) const LISTS: &[Column] = &[text_column("list"), int4("items")];
 
 pub(super) const VERSION: &[Column] = &[text_column("version")];
 
-/// For callers that can't show the notice of the console's SHOW HELP.
+/// The table of SHOW HELP, for callers that can't show the console's notice.
 pub(super) const HELP: &[Column] = &[text_column("help")];
 
 pub(super) const STATE: &[Column] = &[text_column("key"), text_column("value")];
@@ -99,7 +99,7 @@ pub(super) fn peers(snapshot: &Snapshot<'_>) -> Vec<Row> {
     rows
 }
 
-/// The requests that are passed on to them.
+/// The requests to cancel that are passed on to other processes.
 pub(super) fn peer_pools(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let row = |peer: &PeerPoolRecord| {
         let logging_in = peer.active - peer.sent;

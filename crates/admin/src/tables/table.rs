@@ -15,7 +15,7 @@ pub struct Snapshot<'a> {
     pub version: &'a str,
     /// The current time: microseconds since 1970.
     pub now_wall: u64,
-    /// The reader may not see queries of the configuration, which may hold secrets.
+    /// Whether the reader may not see queries of the configuration, which may hold secrets.
     pub hides_queries: bool,
 }
 
@@ -59,9 +59,9 @@ impl ColumnType {
 /// One column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Column {
-    /// Its name.
+    /// The column's name.
     pub name: &'static str,
-    /// Its type.
+    /// The column's type.
     pub kind: ColumnType,
 }
 

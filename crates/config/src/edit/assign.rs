@@ -25,8 +25,8 @@ pub fn is_settable(name: &str) -> bool {
 }
 
 /// Whether a setting names a file that is read or written, the LDAP server that clients' passwords are sent to, or a
-/// target of alerts, which may name a file, or says who may log in, or where figures go: only the settings' file may change
-/// that.
+/// target of alerts, which may name a file, or says who may log in, or where figures go: only the settings' file may
+/// change that.
 fn names_file(setting: &Setting) -> bool {
     let of_alerts = setting.section == Section::Alerts;
     if matches!(setting.section, Section::WebOidc | Section::Telemetry) {

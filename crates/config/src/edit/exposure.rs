@@ -1,10 +1,11 @@
-//! Where stored secrets may be sent: no change over the control plane or the console sends a stored secret to a new target.
+//! Where stored secrets may be sent: no change over the control plane or the console sends a stored secret to a new
+//! target.
 //!
 //! An admin of either may change pools or settings, but must not learn the passwords in the file: moving a pool, or
 //! making another one with its secret, requires that secret. So a change is refused that gives a stored secret a new
-//! host, port or user, that lets a server ask for it in more ways, that encrypts less, or that names a file or a variable
-//! to read a password from. The file itself, read at the start or by a RELOAD, belongs to the operator and is not checked
-//! here.
+//! host, port or user, that lets a server ask for it in more ways, that encrypts less, or that names a file or a
+//! variable to read a password from. The file itself, read at the start or by a RELOAD, belongs to the operator and is
+//! not checked here.
 
 use std::sync::Arc;
 
@@ -43,7 +44,7 @@ enum Secret<'a> {
     Clients,
 }
 
-/// A secret, the user that it logs in as, the target, and how that may ask for it.
+/// A secret, the user that logs in with it, the target, and how the target may ask for the secret.
 #[derive(Clone)]
 struct Way<'a> {
     secret: Secret<'a>,
@@ -52,7 +53,7 @@ struct Way<'a> {
     require: RequireAuth,
 }
 
-/// A way; `through` is the pool whose server is the target.
+/// A way of a secret; `through` is the pool whose server is the target.
 struct Route<'a> {
     way: Way<'a>,
     through: &'a Pool,
@@ -73,7 +74,7 @@ pub fn find_exposure(before: &Config, after: &Config, edit: &Edit) -> Option<Exp
     find(before, after, gives)
 }
 
-/// The same for a change that gives no secret: the console's SET.
+/// Checks whether a change that gives no secret, the console's SET, sends a stored secret to a new target.
 pub(crate) fn find_exposure_by_set(before: &Config, after: &Config) -> Option<Exposure> {
     find(before, after, |_| false)
 }
@@ -115,7 +116,7 @@ fn restores_with(edit: &Edit, key: &str) -> bool {
     matches!(edit, Edit::Restore(restore) if restore.secrets.get(key).is_some_and(|secret| !secret.is_empty()))
 }
 
-/// All ways of stored secrets.
+/// All ways of stored secrets to their targets.
 fn routes(config: &Config) -> Vec<Route<'_>> {
     let mut routes = Vec::new();
     for pool in config.pools.values().chain(&config.fallback) {
@@ -168,7 +169,7 @@ fn asker<'a>(config: &'a Config, pool: Option<&'a Pool>) -> Option<(&'a str, &'a
     Some((user, place?))
 }
 
-/// How this target may ask for this secret already; empty if the secret is not sent there.
+/// The ways in which this target may ask for this secret already; none if the secret is not sent there.
 fn uses(way: &Way<'_>, through: &Pool, known: &[Way<'_>], before: &Config) -> Vec<RequireAuth> {
     let is_same = |old: &&Way<'_>| {
         let of_clients = old.secret == Secret::Clients && matches!(way.secret, Secret::Listed(_));

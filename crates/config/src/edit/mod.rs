@@ -75,24 +75,24 @@ pub struct Keys {
 /// What a change does to a pool or a user.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Operation {
-    /// Creates it, with these keys.
+    /// Creates the pool or the user, with these keys.
     Create(Keys),
     /// Sets or removes these keys.
     Alter(Keys),
-    /// Deletes it.
+    /// Deletes the pool or the user.
     Drop,
 }
 
 /// A change.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Edit {
-    /// Of one pool, by name.
+    /// A change of one pool, by name.
     Pool(String, Operation),
-    /// Of one user, by name.
+    /// A change of one user, by name.
     User(String, Operation),
-    /// Of a global setting.
+    /// A change of a global setting.
     Setting(Assignment),
-    /// Of the whole file: an earlier version of it.
+    /// A return of the whole file to an earlier version of it.
     Restore(Restore),
 }
 
@@ -102,7 +102,7 @@ pub struct Edits {
     sections: BTreeMap<(EntryKind, String), Sum>,
     /// Users' secrets, set or removed.
     secrets: BTreeMap<String, Option<String>>,
-    /// By their dotted names.
+    /// Global settings, by their dotted names.
     settings: BTreeMap<String, Assignment>,
 }
 
@@ -114,7 +114,7 @@ enum Sum {
     Altered(Keys),
     /// A new section with these keys; `hides`: it replaces one that the file may have.
     Made { keys: Keys, hides: bool },
-    /// No such section.
+    /// The section is deleted.
     Gone,
 }
 
@@ -216,7 +216,7 @@ impl Edits {
         self.sections.is_empty() && self.secrets.is_empty() && self.settings.is_empty()
     }
 
-    /// Whether one of them sets or removes a user's secret.
+    /// Whether one of the changes sets or removes a user's secret.
     pub fn list_users(&self) -> bool {
         self.secrets.values().any(Option::is_some)
     }
@@ -227,7 +227,7 @@ impl Edits {
             Edit::Pool(name, act) => self.add_to_section((EntryKind::Pool, name), act),
             Edit::User(name, act) => self.add_to_user(name, act),
             Edit::Setting(assign) => drop(self.settings.insert(assign.place(), assign)),
-            // It replaces the file's text, and is in no sum.
+            // A return replaces the file's text, and is in no sum.
             Edit::Restore(_) => {}
         }
     }

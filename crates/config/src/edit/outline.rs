@@ -2,9 +2,9 @@
 //! return to.
 //!
 //! A secret is replaced by a mark that no setting accepts as a value. Returning to an outline changes a file's present
-//! text key by key: its comments stay, and a withheld secret keeps its present value, or must be given again. A withheld
-//! place (a file or a variable that a secret is read from, a target of alerts or of LDAP) keeps its present value, and can
-//! be given only in the file. Who may use the control plane is no part of an outline.
+//! text key by key: its comments stay, and a withheld secret keeps its present value, or must be given again. A
+//! withheld place (a file or a variable that a secret is read from, a target of alerts or of LDAP) keeps its present
+//! value, and can be given only in the file. Who may use the control plane is no part of an outline.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,11 +45,11 @@ impl std::fmt::Debug for Restore {
 /// Why a file can't return to an outline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotRestored {
-    /// One of both is no TOML, or has another shape.
+    /// The file or the outline is no TOML, or has another shape.
     Unreadable,
     /// The secrets of these keys were withheld, and the file has none now.
     Secrets(Vec<String>),
-    /// These keys name places that were withheld, and the file has none now; or they were given, which is not allowed.
+    /// The places of these keys were withheld, and the file has none now; or they were given, which is not allowed.
     Places(Vec<String>),
 }
 

@@ -71,7 +71,7 @@ fn user(draft: &mut Draft, source: &Path, name: &str, sum: &Sum, found: &mut Fou
     config.users.insert(name.to_owned(), rules);
 }
 
-/// Unsets a user's rule: the pool's value holds.
+/// Unsets a user's rule, so that the pool's value holds.
 fn clear(field: FieldMut<'_>) {
     match field {
         FieldMut::MaybeU32(rule) => *rule = None,

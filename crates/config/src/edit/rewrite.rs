@@ -169,7 +169,7 @@ pub(super) fn take_out(table: &mut dyn TableLike, key: &str) -> String {
 fn delete(document: &mut DocumentMut, about: EntryKind, name: &str) -> Option<()> {
     let Some(item) = sections(document, about)?.remove(name) else { return Some(()) };
     let said = item.as_table().and_then(|table| prefix(table.decor())).unwrap_or_default();
-    // Its own comment goes with it; what is further up was about something else.
+    // The section's own comment is deleted with it; a comment further up was about something else.
     let others = said.rfind("\n\n").map_or("", |blank| &said[..=blank]);
     let others = if others.trim().is_empty() { "" } else { others };
     say_below(document, position_of(&item), others);

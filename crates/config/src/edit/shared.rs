@@ -1,9 +1,9 @@
 //! The two parts of a `weir.toml` in a cluster: what all nodes share, and what is each node's own.
 //!
 //! The table of settings decides which is which ([`Setting::is_shared`]). A shared configuration is the text of the
-//! shared part, with its comments. A node runs its own file's part and the shared one, merged: the shared part of its own
-//! file has no effect then. No password is in the clear in a shared text: secrets are encrypted, references (files, environment) or SCRAM
-//! verifiers. The caller encrypts.
+//! shared part, with its comments. A node runs its own file's part and the shared one, merged: the shared part of its
+//! own file has no effect then. No password is in the clear in a shared text: secrets are encrypted, references (files,
+//! environment) or SCRAM verifiers. The caller encrypts.
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 use weir_auth::Secret;
@@ -88,8 +88,8 @@ fn plain_secret(table: &dyn TableLike, path: &Path<'_>) -> Option<(String, &'sta
     })
 }
 
-/// Gives the place and the text of each secret to `replace`, in the clear or encrypted, and writes what that returns in its place. All else
-/// of the text stays as it is. `None`: it is not TOML.
+/// Gives the place and the text of each secret to `replace`, in the clear or encrypted, and writes what that returns in
+/// its place. All else of the text stays as it is. `None`: it is not TOML.
 ///
 /// # Errors
 /// The first one of `replace`.
@@ -122,7 +122,8 @@ fn is_encrypted(text: &str) -> bool {
     text.starts_with(ENCRYPTED)
 }
 
-/// Whether a secret may be read by all who can read etcd: it is encrypted, or there is none, or nobody can log in with it.
+/// Whether a secret may be read by all who can read etcd: it is encrypted, or there is none, or nobody can log in with
+/// it.
 fn is_no_secret(path: &Path<'_>, text: &str) -> bool {
     is_encrypted(text) || path[0] == "auth" && (text.is_empty() || matches!(Secret::parse(text), Ok(Secret::Scram(_))))
 }
@@ -142,7 +143,7 @@ fn part(text: &str, wanted: Part) -> Option<DocumentMut> {
     let keys: Vec<String> = document.iter().map(|(key, _)| key.to_owned()).collect();
     for key in keys {
         match of_section(&key) {
-            // It is a mistake, which is reported when the part is read.
+            // An unknown section is a mistake, which is reported when the part is read.
             None => {}
             Some(part) if part != wanted => match of_other_part(&key, &mut document, wanted) {
                 true => {}

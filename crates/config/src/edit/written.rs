@@ -12,9 +12,9 @@ use super::{SECRET, Value};
 /// The value of a written key.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ShownValue {
-    /// It may be shown.
+    /// The value may be shown.
     Value(Value),
-    /// It is set, but must not be shown.
+    /// The key is set, but its value must not be shown.
     Secret,
 }
 

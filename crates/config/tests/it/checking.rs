@@ -1,4 +1,4 @@
-//! What `weir check` has to say.
+//! The findings of `weir check`.
 
 use weir_config::{Finding, HostLimits, Severity, max_servers, review};
 
@@ -13,7 +13,7 @@ fn findings(text: &str, facts: HostLimits) -> Vec<Finding> {
     review(&config, &facts)
 }
 
-/// What is more than a note, as lines.
+/// The findings that are more than a note, as lines.
 fn complaints(text: &str) -> Vec<String> {
     complaints_given(text, FACTS)
 }

@@ -10,7 +10,7 @@ use crate::common::load_ini;
 const FILES: &[(&str, &str)] =
     &[("users.txt", "\"asker\" \"x\"\n"), ("hba", "local all all peer\n"), ("deep.ini", "deep = host=x\n")];
 
-/// What was understood, without where and how it was written.
+/// The configuration without the locations and the format in which it was written.
 fn meaning(mut config: Config) -> Config {
     // Of an ini alone, since PgBouncer starts without an address that is absent.
     config.listen.skip_unusable = false;

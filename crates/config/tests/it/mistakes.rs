@@ -1,4 +1,4 @@
-//! All that is wrong is said at once: in each kind of file, in the order of files and lines, and nothing twice.
+//! All mistakes are reported at once: in each kind of file, in the order of files and lines, and none twice.
 
 use crate::common::{load_ini, load_with};
 use weir_config::{Config, ConfigErrors};

@@ -10,7 +10,7 @@ const MAX_SERVERS: usize = 3;
 const MAX_SEARCH: usize = 6;
 const MAX_NDOTS: usize = 15;
 const MAX_ATTEMPTS: u32 = 5;
-/// In seconds. A look-up occupies a helper thread, so a longer timeout would delay all others.
+/// The longest timeout, in seconds. A look-up occupies a helper thread, so a longer timeout would delay all others.
 const MAX_TIMEOUT: u64 = 5;
 
 /// The settings of resolv.conf.

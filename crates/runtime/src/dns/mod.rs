@@ -22,7 +22,7 @@ use crate::files::read_text;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
-/// The longest of each, in bytes.
+/// The longest of each of these files, in bytes.
 const LONGEST_CONF: u64 = 1 << 20;
 const LONGEST_HOSTS: u64 = 64 << 20;
 

@@ -41,7 +41,7 @@ impl Line {
 }
 
 impl Who {
-    /// Whether it is a client without a login.
+    /// Whether the subject is a client without a login.
     pub(super) fn is_stranger(&self) -> bool {
         matches!(self, Who::Peer { logged_in: false, .. })
     }

@@ -1,8 +1,9 @@
 //! The log: one thread that writes lines, and a bounded channel to it.
 //!
-//! A worker waits for the log only before it sends an error, so that the log has the reason first (`progress`). A line that
-//! finds the channel full is dropped and counted, and the count is logged when there is room again. A target that fails (a
-//! full disk, a closed pipe) loses lines, and nothing else. The form of a line is in `form`, its targets in `sink`.
+//! A worker waits for the log only before it sends an error, so that the log has the reason first (`progress`). A line
+//! that finds the channel full is dropped and counted, and the count is logged when there is room again. A target that
+//! fails (a full disk, a closed pipe) loses lines, and nothing else. The form of a line is in `form`, its targets in
+//! `sink`.
 
 mod form;
 mod progress;
@@ -32,9 +33,9 @@ const LINES: usize = 4096;
 const OF_STRANGERS: usize = LINES / 2;
 /// The length in bytes at which a line is cut.
 const LINE_LIMIT: usize = 8 * 1024;
-/// This many writes a second follow their lines at once, so that the log has what a client has just received.
+/// The number of writes a second that follow their lines at once, so that the log has what a client has just received.
 const PROMPT_WRITES: u32 = 100;
-/// The pause after each write beyond that: lines queued meanwhile need no wake, and share a write.
+/// The pause after each further write within the second: lines queued meanwhile need no wake, and share a write.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The pause before a file that refuses lines is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -187,8 +188,8 @@ impl Log {
     }
 }
 
-/// Writes why a process can't start as the log's lines, to the configured file and syslog, and to standard error if it is
-/// `printed`: init scripts discard that. Returns whether a target has the lines.
+/// Writes why a process can't start as the log's lines, to the configured file and syslog, and to standard error if it
+/// is `printed`: init scripts discard that. Returns whether a target has the lines.
 pub fn log_start_error(settings: &Settings, lines: &[String], printed: bool) -> bool {
     let target = || if printed { LogTarget::Stderr } else { LogTarget::Quiet };
     let plain = Settings { file: None, syslog: false, ..settings.clone() };

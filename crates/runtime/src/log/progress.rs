@@ -1,8 +1,9 @@
 //! How far the log's thread has come, for a worker that is about to send a client an error that has just been logged.
 //!
-//! An operator or a test that reads the log when a client or a console command has failed must find the reason there. So a worker
-//! waits for the lines of an error before it sends the error: [`MOST`] at the most, [`A_SECOND`] times a second at the most, and not
-//! at all for a second after a wait without success. So a log that can't be written delays no client.
+//! An operator or a test that reads the log when a client or a console command has failed must find the reason there.
+//! So a worker waits for the lines of an error before it sends the error: for [`MOST`] at the longest, at most
+//! [`A_SECOND`] times a second, and not at all for a second after a wait without success. So a log that can't be
+//! written delays no client.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ const MOST: Duration = Duration::from_millis(20);
 /// The most waits a second.
 const A_SECOND: u32 = 100;
 
-/// See the head of the file.
+/// How far the log's thread has come, see the head of the file.
 pub(super) struct Progress {
     state: Mutex<State>,
     moved: Condvar,
@@ -33,12 +34,12 @@ impl Progress {
         Progress { state: Mutex::new(state), moved: Condvar::new() }
     }
 
-    /// A line was queued.
+    /// Counts a line as queued.
     pub(super) fn queued(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).queued += 1;
     }
 
-    /// This many lines were written.
+    /// Counts lines as written.
     pub(super) fn written(&self, lines: u64) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).written += lines;
         self.moved.notify_all();

@@ -49,7 +49,7 @@ const FACILITIES: [(&str, u8); 13] = [
 pub enum LogTarget {
     /// Standard error. Under systemd lines carry a priority there instead of a time.
     Stderr,
-    /// None.
+    /// No further target.
     Quiet,
     /// Any writer, for programs that embed the pooler.
     Writer(Box<dyn Write + Send>),
@@ -75,7 +75,7 @@ pub(super) struct Sinks {
 
 /// A target of bytes.
 struct Stream {
-    /// The path of its file, for reopening.
+    /// The path of the target's file, for reopening.
     path: Option<PathBuf>,
     format: LogFormat,
     sink: Box<dyn Write + Send>,
@@ -273,7 +273,8 @@ pub(super) fn unopened(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}{}", path.display(), advice.unwrap_or_default()))
 }
 
-/// Opens a file to append lines. The open of a named pipe that nobody reads would not end, and would hold up all other lines.
+/// Opens a file to append lines. The open of a named pipe that nobody reads would not end, and would hold up all other
+/// lines.
 pub(super) fn append(path: &Path) -> io::Result<File> {
     let opened = OpenOptions::new().append(true).create(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {

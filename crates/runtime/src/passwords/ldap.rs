@@ -1,4 +1,5 @@
-//! The connection of a login by LDAP: which server, encrypted how, and how long it may take. The exchange is `weir-auth`'s.
+//! The connection of a login by LDAP: which server, encrypted how, and how long it may take. The exchange is
+//! `weir-auth`'s.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -57,7 +58,7 @@ fn exchange(ldap: &Ldap, host: &str, socket: Timed, user: &str, password: &str) 
             LdapStep::Read => {}
             LdapStep::StartTls => {
                 if !received.is_empty() {
-                    // It would be read as if it had come encrypted.
+                    // This data would be read as if it had come encrypted.
                     return Err(io::Error::other("received unencrypted data after the answer to StartTLS"));
                 }
                 channel = channel.encrypted(host)?;
@@ -96,7 +97,7 @@ enum Channel {
 }
 
 impl Channel {
-    /// Shakes hands.
+    /// Performs the TLS handshake.
     fn encrypted(self, host: &str) -> io::Result<Channel> {
         let Channel::Plain(mut socket) = self else {
             return Err(io::Error::other("the connection is encrypted already"));

@@ -1,14 +1,14 @@
 //! The system's settings for LDAP: `ldap.conf` of OpenLDAP's library, as far as TLS is concerned (its ldap.conf(5)).
 //!
-//! Read at each login, so a change needs no reload. What the environment says (`LDAPTLS_CACERT`, `LDAPTLS_REQCERT`) goes
-//! before the file that `LDAPCONF` names, and that before the system's.
+//! Read at each login, so a change needs no reload. What the environment says (`LDAPTLS_CACERT`, `LDAPTLS_REQCERT`)
+//! goes before the file that `LDAPCONF` names, and that before the system's.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use crate::files::read_text;
 
-/// Where distributions have it.
+/// The paths where distributions have the file.
 const FILES: [&str; 2] = ["/etc/ldap/ldap.conf", "/etc/openldap/ldap.conf"];
 
 /// The longest file that is read, in bytes.
@@ -19,7 +19,7 @@ const LONGEST: u64 = 1 << 20;
 pub(super) struct LdapConf {
     /// The authorities; `None`: those that this machine trusts.
     pub(super) ca_file: Option<PathBuf>,
-    /// Whether a certificate that is not theirs ends the connection.
+    /// Whether a certificate that these authorities did not sign ends the connection.
     pub(super) verify: bool,
 }
 

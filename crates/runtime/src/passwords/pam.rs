@@ -1,7 +1,7 @@
 //! PAM, in a process of its own for each check: this program under another name ([`PAM_HELPER`]).
 //!
-//! Modules of PAM are other people's code, which may wait for a network, change the process's state, or crash. In a process
-//! they have a time-out that holds, and cost the pooler nothing but a failed login.
+//! Modules of PAM are other people's code, which may wait for a network, change the process's state, or crash. In a
+//! process they have a time-out that holds, and cost the pooler nothing but a failed login.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -20,28 +20,28 @@ use crate::timed::left;
 /// password is not right.
 pub const PAM_HELPER: &str = "weir-pam";
 
-/// This program, also when its file has been replaced.
+/// The path of the program that runs, which stays valid when its file has been replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";
-/// The longest line that is read of a helper.
+/// The longest line that is read from a helper.
 const MAX_LINE: usize = 1024;
 /// What a helper writes if the password is right.
 const GOOD: &str = "good";
 
-/// What a helper is asked.
+/// The request to a helper.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PamRequest {
     /// The service: a file in `/etc/pam.d`.
     pub service: String,
-    /// The user.
+    /// The name of the user.
     pub user: String,
     /// The client's address, or `unix`.
     pub from: String,
-    /// The password.
+    /// The password to check.
     pub password: String,
 }
 
 impl PamRequest {
-    /// Reads what [`PamRequest::bytes`] makes; `None` if it is not that.
+    /// Reads what [`PamRequest::bytes`] makes; `None` if the bytes are something else.
     pub fn read(bytes: &[u8]) -> Option<PamRequest> {
         let mut fields = std::str::from_utf8(bytes).ok()?.split('\0').map(str::to_owned);
         let request = PamRequest {
@@ -90,8 +90,8 @@ pub(super) fn check(request: &PamRequest, limit: Duration) -> Result<(), String>
     }
 }
 
-/// What the helper says: its line, or all until its end. A process that a module has left behind may hold the pipes open
-/// for ever, so nothing waits for their end.
+/// Reads what the helper writes: its line, or everything until its end. A process that a module has left behind may
+/// hold the pipes open for ever, so nothing waits for their end.
 fn ask(child: &mut Child, request: &PamRequest, limit: Duration) -> Result<String, String> {
     let (Some(mut input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err("the helper for PAM has no pipes".to_owned());

@@ -1,4 +1,4 @@
-//! Accepting clients.
+//! How a worker accepts clients.
 
 use std::sync::atomic::Ordering;
 

@@ -13,7 +13,8 @@ use super::Port;
 use super::closing::{Closed, MOST_SENT};
 use crate::slots::{NONE, Ready, Stage};
 
-/// How long the end of the process waits for all of them, and for those that have sent everything, while nothing comes.
+/// How long the end of the process waits for all closed peers, and for those that have sent everything, while nothing
+/// comes.
 const LAST: Span = Span::from_secs(2);
 const QUIET: Span = Span::from_millis(100);
 
@@ -49,7 +50,8 @@ impl Port {
         true
     }
 
-    /// The one way in which a connection is closed: its last bytes are sent first. `ended`: the other end has sent all.
+    /// Closes a connection, after its last bytes are sent. Every close goes through this function. `ended`: the other
+    /// end has sent all.
     fn part(&mut self, peer: Peer, ended: bool, has_last_bytes: bool) {
         let Some(slot) = self.peers.get(peer) else { return };
         let waits = slot.owes() || has_last_bytes && !ended;
@@ -164,7 +166,8 @@ impl Port {
         }
     }
 
-    /// Those of these peers whose sockets have something to read, or room for what waits.
+    /// Waits, for `most` at the longest, until sockets of these peers have something to read, or room for bytes that
+    /// wait; returns those peers.
     fn await_any(&self, peers: &[Peer], most: Span) -> Vec<Peer> {
         let sockets = peers.iter().filter_map(|peer| {
             let closed = self.closing.sockets.get(&peer.slot)?;
@@ -189,7 +192,7 @@ impl Port {
             let Some(peer) = closing.surplus(is_one) else { break };
             self.drop_peer(peer);
         }
-        // Those that are gone take no room.
+        // Entries of peers that are gone are dropped.
         if self.closing.order.len() > 2 * self.closing.sockets.len() + MOST_SENT {
             let Port { closing, peers, .. } = self;
             closing.order.retain(|(_, peer)| peers.is_lingering(*peer));

@@ -2,8 +2,8 @@
 //!
 //! A close with unread bytes resets the connection, and so do bytes that arrive after it; a reset may destroy what the
 //! other end has not read yet. So the last bytes are followed by the end of our stream only, and the socket is closed
-//! when the other end has closed, too. Owns which sockets these are, and since when. Invariants: how long they stay, how
-//! many they are, what they hold and what is read from each has a limit; beyond it the oldest is closed at once, of
+//! when the other end has closed, too. Owns which sockets these are, and since when. Invariants: how long they stay,
+//! how many they are, what they hold and what is read from each has a limit; beyond it the oldest is closed at once, of
 //! those that have sent everything before those that have not.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,27 +15,27 @@ use crate::slots::{Ready, Slot};
 /// How long a closed peer's socket stays open while nothing happens, and at the most.
 const LINGER: Span = Span::from_secs(5);
 const LONGEST: Span = Span::from_secs(60);
-/// Fewer bytes at once don't keep it open.
+/// Fewer bytes at once don't keep the socket open.
 const MUCH: usize = 4096;
 /// Sockets of the process that have sent everything, and wait for the other end to close.
 pub(super) const MOST_SENT: usize = weir_config::CLOSING_DESCRIPTORS as usize;
-/// Sockets of a worker that have not, and the bytes that wait for them.
+/// Sockets of a worker that have not sent everything, and the bytes that wait for them.
 const MOST_UNSENT: usize = 1000;
 const MOST_UNSENT_BYTES: usize = 64 * 1024 * 1024;
-/// What is read and dropped from one.
+/// The most bytes that are read and dropped from one socket.
 const MOST_DROPPED: usize = 16 * 1024 * 1024;
 
 /// The socket of a closed peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Closed {
-    /// What waited for it when it was closed; `None` when all is sent.
+    /// The bytes that waited for the socket when the peer was closed; `None` when all are sent.
     pub(super) unsent: Option<usize>,
-    /// How many further bytes of it are read.
+    /// How many further bytes of the socket are read.
     left: usize,
     /// Whether the other end sends no more.
     pub(super) ended: bool,
     since: Time,
-    /// Whether it has taken bytes, or sent many, since this was asked last.
+    /// Whether the other end has taken bytes, or sent many, since this was asked last.
     proceeds: bool,
 }
 
@@ -50,9 +50,9 @@ impl Closed {
 pub(crate) struct Closing {
     /// Peers that are closed at the end of this turn, and whether their last bytes are to be received.
     pub(super) asked: Vec<(Peer, bool)>,
-    /// By slot.
+    /// The sockets, by slot.
     pub(super) sockets: HashMap<u32, Closed>,
-    /// In the order of their closes, or of when they were last seen to proceed; some may be gone.
+    /// The peers in the order of their closes, or of when they were last seen to proceed; some may be gone.
     pub(super) order: VecDeque<(Time, Peer)>,
     most_sent: usize,
     pub(super) sent: usize,
@@ -60,7 +60,7 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// Of one of this many workers.
+    /// The sockets of one worker, where the process has this many workers.
     pub(crate) fn new(workers: u16) -> Closing {
         Closing {
             asked: Vec::new(),
@@ -84,13 +84,13 @@ impl Closing {
         !self.asked.is_empty()
     }
 
-    /// When the next one is given up.
+    /// When the next socket is given up.
     #[inline]
     pub(crate) fn deadline(&self) -> Time {
         self.order.front().map_or(Time::NEVER, |(since, _)| *since + LINGER)
     }
 
-    /// One that is given up now; `is_one` tells those that are gone.
+    /// A peer whose socket is given up now; `is_one` tells whether a peer is still there.
     pub(super) fn due(&mut self, now: Time, is_one: impl Fn(Peer) -> bool) -> Option<Peer> {
         while let Some((since, peer)) = self.order.front().copied()
             && since + LINGER <= now
@@ -154,7 +154,7 @@ impl Closing {
         self.unsent_bytes -= closed.unsent.unwrap_or_default();
     }
 
-    /// The one to close next, where there are too many.
+    /// The peer to close next, where there are too many.
     pub(super) fn surplus(&self, is_one: impl Fn(Peer) -> bool) -> Option<Peer> {
         let unsent = self.sockets.len() - self.sent;
         let too_much = unsent > MOST_UNSENT || unsent > 1 && self.unsent_bytes > MOST_UNSENT_BYTES;

@@ -15,7 +15,7 @@ use weir_config::Dns;
 pub(super) enum Attempt {
     /// The look-up is under way.
     LookUp,
-    /// Tries one address after the other.
+    /// The connect tries one address after the other.
     Tcp { left: std::vec::IntoIter<SocketAddr>, named: bool, now: Option<SocketAddr> },
     /// PostgreSQL's socket at this path.
     Unix(PathBuf),

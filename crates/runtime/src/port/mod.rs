@@ -394,7 +394,7 @@ impl Port {
             Stage::Lingering if slot.ready != Ready::Nothing => self.enqueue(peer),
             // An error is delivered to the engine also for a paused peer.
             Stage::Open | Stage::Detaching if event.is_error() => self.fail_peer(peer),
-            // So is the end of its stream.
+            // The end of its stream is delivered, too.
             Stage::Open if slot.ready == Ready::Ending && is_news => self.enqueue(peer),
             _ => {}
         }

@@ -15,7 +15,7 @@ use weir_base::{Peer, Span, Time};
 pub(super) const LARGE: usize = 4096;
 /// The time between two reads. The bytes that gather in it must fit into the kernel's buffers, at 1 GB/s.
 pub(super) const INTERVAL: Span = Span::from_micros(100);
-/// This many bytes in large reads, within this time, start the reads at intervals: a transfer that takes several.
+/// The bytes in large reads, and the time for them, that start the reads at intervals: a transfer that takes several.
 const BEGIN: (u32, Span) = (512 * 1024, Span::from_millis(5));
 /// A read at an interval that finds fewer bytes ends them: too little gathers.
 pub(super) const WORTH: usize = 16 * 1024;
@@ -39,7 +39,7 @@ pub(crate) struct Pace {
     followed: [Followed; FOLLOWED],
     /// Peers that are read at intervals; some may have left.
     pub(super) paced: Vec<Peer>,
-    /// The next read of all of them.
+    /// The next read of all of these peers.
     pub(super) due: Time,
 }
 
@@ -57,7 +57,7 @@ impl Pace {
         self.due != Time::NEVER
     }
 
-    /// When all of them are read next.
+    /// When all of these peers are read next.
     #[inline]
     pub(crate) fn due(&self) -> Time {
         self.due

@@ -13,10 +13,10 @@ use super::ring_io::{RING_SIZE, SLOT_BITS, key};
 use crate::slots::{NONE, Outgoing, Reader, Ready, Stage, Watch};
 use crate::socket::Socket;
 
-/// Bytes of a paused peer after which the ring stops reading it. One wait may add to it, for all peers together as
-/// much as the buffers hold.
+/// The limit of a paused peer's stored bytes, after which the ring stops reading the peer. One wait may exceed the
+/// limit, for all peers together by as much as the buffers hold.
 const HELD: usize = 4096;
-/// This many full buffers from one peer, one after the other, are a bulk transfer.
+/// The number of full buffers in a row from one peer that makes a bulk transfer.
 const BULK: u32 = 4;
 /// Sends submitted at the same time; bounds the completions of a round by the kernel's queue.
 const MOST_SENDS: usize = 2048;
@@ -88,7 +88,7 @@ impl Port {
         if !self.ring_io.unsubmitted {
             return true;
         }
-        // It may not be registered, or be broken: only its descriptor is kept.
+        // The socket may not be registered, or be broken: only its descriptor is kept.
         let _ = socket.deregister(self.poll.registry());
         let _ = socket.shutdown();
         self.ring_io.parked.push(socket);
@@ -105,8 +105,8 @@ impl Port {
         }
     }
 
-    /// Submits the wishes to the ring, a limited number of sends, as many as it accepts. Sockets are looked up now, so
-    /// that no request names a closed one.
+    /// Submits the noted requests to the ring, with a limited number of sends, as many as it accepts. Sockets are
+    /// looked up now, so that no request names a closed one.
     pub(crate) fn submit_wishes(&mut self, ring: &mut Ring) -> io::Result<()> {
         let mut room = Room { ring, left: 0 };
         let all =

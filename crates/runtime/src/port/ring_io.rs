@@ -4,8 +4,8 @@
 //! and submitted with everything else by the one system call that waits. All else stays with epoll, which the ring
 //! watches: listeners, the waker, connects, full sockets. A peer returns to epoll, by [`Reader`], where reading ahead
 //! does not fit: while it is paused and has sent much, while it detaches, and for a bulk transfer, which is read in
-//! larger pieces than a buffer of the ring. A send that the socket takes whole has no completion unless something waits for its end, so
-//! it does not end the wait.
+//! larger pieces than a buffer of the ring. A send that the socket takes whole has no completion unless something waits
+//! for its end, so it does not end the wait.
 //!
 //! Owns the requests for the next wait, and bytes of paused peers (`held`). Invariants: bytes are delivered in order:
 //! held ones first, and no socket is read while completions wait to be handled (the ring itself reads only within its
@@ -35,9 +35,9 @@ const MOST_STAGED: usize = 256 * 1024;
 /// Spare vectors for the next sends, and the largest capacity of one.
 const SPARES: usize = 1024;
 const KEEP: usize = 64 * 1024;
-/// As many of the last cancels are searched for one that is not needed any more.
+/// How many of the last cancels are searched for one that is not needed any more.
 const LAST_CANCELS: usize = 32;
-/// How many are allocated in advance, and their size in bytes.
+/// The vectors that are allocated in advance, and their size in bytes.
 const FIRST_SPARES: usize = 32;
 const FIRST_CAPACITY: usize = 1024;
 
@@ -60,19 +60,19 @@ pub(crate) struct RingIo {
     /// Bytes to send, one entry for each peer.
     pub(super) staged: Vec<(Peer, Vec<u8>)>,
     spares: Vec<Vec<u8>>,
-    /// By slot: bytes of a paused peer.
+    /// The stored bytes of paused peers, by slot.
     held: HashMap<u32, Held>,
     /// The peer whose buffers were full last, and how many in a row.
     pub(super) full: Option<(Peer, u32)>,
     /// Whether the kernel has not accepted all requests of the last round.
     pub(super) unsubmitted: bool,
-    /// Sockets of peers that are gone: requests may name their descriptors, so no other peer may get these yet. No more
-    /// than the process has descriptors.
+    /// Sockets of peers that are gone: requests may name their descriptors, so no other peer may get these descriptors
+    /// yet. There are at most as many as the process has descriptors.
     pub(super) parked: Vec<Socket>,
 }
 
 impl RingIo {
-    /// A ring is used from now on. Allocates what a small worker needs for its sends.
+    /// Notes that a ring is used from now on. Allocates what a small worker needs for its sends.
     pub(crate) fn begin(&mut self) {
         self.on = true;
         self.receives.reserve(FIRST_SPARES);
@@ -115,7 +115,7 @@ impl RingIo {
     }
 
     fn add<'a>(&mut self, peer: Peer, length: usize, pieces: impl Iterator<Item = &'a [u8]>) -> bool {
-        // Most often the one of the last turns.
+        // Most often the entry is among the last ones.
         let Some((_, bytes)) = self.staged.iter_mut().rev().find(|(to, _)| *to == peer) else { return false };
         if bytes.len() + length > MOST_STAGED {
             return false;

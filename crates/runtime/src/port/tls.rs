@@ -22,7 +22,7 @@ const PORTION: usize = 64 * 1024;
 const MOST_DUE: usize = 1000;
 /// The error of a handshake whose stored bytes exceed the limit.
 const TOO_LONG: &str = "more bytes of the handshake came than are kept for it";
-/// That of one that makes room for those of another address.
+/// The error of a handshake that ends to make room for handshakes from another address.
 const DISPLACED: &str = "its address has the most bytes of handshakes that are not done, and others need room";
 
 impl Port {
@@ -56,8 +56,8 @@ impl Port {
         }
     }
 
-    /// A handshake stores so many bytes. Where that exceeds a limit it fails, or others do to make room; returns whether it
-    /// goes on.
+    /// Notes how many bytes a handshake stores. Where that exceeds a limit, the handshake fails, or others fail to make
+    /// room; returns whether the handshake goes on.
     pub(crate) fn store(&mut self, peer: Peer, from: Option<Origin>, bytes: usize) -> bool {
         let fits = self.tls_state.stored.set(peer, from, bytes);
         let goes_on = fits.is_some();

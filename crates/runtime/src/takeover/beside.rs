@@ -1,25 +1,28 @@
-//! What runs beside the workers, and has a part in a take-over: its messages go over the same connection, in order with what
-//! workers release. Their bytes are its own.
+//! What runs beside the workers, and has a part in a take-over: its messages go over the same connection, in order with
+//! what workers release. Their bytes are its own.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// See the head of the file. The first three are called in the old process, the others in the new one, on threads that may wait.
+/// What runs beside the workers, see the head of the file. The first three methods are called in the old process, the
+/// others in the new one, on threads that may wait.
 pub trait Beside: Send + Sync {
-    /// The process `pid` serves, and takes over: what it is to know. Nothing is given before it has answered.
+    /// The process `pid` serves, and takes over: returns what that process is to know. Nothing is given before it has
+    /// answered.
     fn give(&self, pid: u32) -> Vec<u8>;
-    /// The process that takes over says this; first its answer.
+    /// The process that takes over has sent `said`; first its answer.
     fn heard(&self, said: &[u8]);
     /// The process that was to take over is gone, or silent.
     fn stay(&self);
-    /// The old process says this; returns the answer. Later messages go by [`Running::say_to_predecessor`](crate::Running).
+    /// The old process has sent `said`; returns the answer. Later messages go by
+    /// [`Running::say_to_predecessor`](crate::Running).
     fn take(&self, said: &[u8]) -> Vec<u8>;
-    /// The old process has given all, and ends.
+    /// The old process has given everything, and ends.
     fn taken(&self);
     /// The connection to the old process is lost.
     fn lost(&self);
 }
 
-/// Where it is, once it runs; cheap to clone.
+/// The place of what runs beside the workers, once it runs; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct BesideSlot(Arc<Mutex<Option<Arc<dyn Beside>>>>);
 
@@ -28,7 +31,7 @@ impl BesideSlot {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = beside;
     }
 
-    /// `None`: nothing has a part.
+    /// What runs beside the workers; `None`: nothing has a part.
     pub(crate) fn get(&self) -> Option<Arc<dyn Beside>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -138,7 +138,7 @@ impl Giving {
         }
     }
 
-    /// Serves one process; returns whether it has taken over.
+    /// Handles one process that connects; returns whether it has taken over.
     fn serve(&self, stream: &UnixStream) -> bool {
         match self.offer(stream) {
             Ok(Some(serving)) => self.give(stream, &serving),
@@ -226,7 +226,7 @@ impl Giving {
         Ok(listeners)
     }
 
-    /// The other process serves: it receives everything. Returns whether it has received all of it.
+    /// The other process serves: gives it everything. Returns whether it has received all of it.
     fn give(&self, stream: &UnixStream, serving: &Serving) -> bool {
         let pid = serving.pid;
         self.log
@@ -234,7 +234,7 @@ impl Giving {
         self.file_users.add();
         let mut stopped = false;
         let given = self.agree_beside(stream, pid).and_then(|()| {
-            // It runs, and accepts.
+            // The other process runs, and accepts clients.
             stopped = true;
             self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(false));
             self.give_all(stream)
@@ -264,7 +264,8 @@ impl Giving {
         }
     }
 
-    /// What runs beside the workers agrees with its like in the other process, before anything is given.
+    /// Lets what runs beside the workers exchange messages with its counterpart in the other process, before anything
+    /// is given.
     fn agree_beside(&self, stream: &UnixStream, pid: u32) -> io::Result<()> {
         let said = self.beside.get().map(|beside| beside.give(pid)).unwrap_or_default();
         stream.set_read_timeout(Some(FRAME))?;
@@ -330,7 +331,7 @@ impl Giving {
         Ok(heard)
     }
 
-    /// Hands on one message; returns whether it is for what runs beside the workers.
+    /// Passes on one message; returns whether it is for what runs beside the workers.
     fn listen(&self, stream: &UnixStream) -> io::Result<bool> {
         let frame = wire::receive(stream)?;
         match frame.kind {

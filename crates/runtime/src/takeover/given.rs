@@ -9,7 +9,7 @@ use crate::mailbox::Handoff;
 
 /// Messages of workers to the thread.
 pub(crate) enum Given {
-    /// This peer leaves.
+    /// A client or a server that leaves this process; or something of a pool, without a socket.
     Value { from: WorkerId, route: u64, value: Vec<u8>, socket: Option<Handoff> },
     /// The answer to [`HandOver::Ask`].
     Begins(Result<u64, &'static str>),

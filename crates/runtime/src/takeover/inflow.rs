@@ -1,7 +1,8 @@
 //! What a process that takes over knows of the other one, as long as something may come from it.
 //!
-//! Requests to cancel come to the new process, while their clients may still be at the old one: it gets those that mean no
-//! client here. That must not block a worker, and a request that finds no room is lost, as if it had come too late.
+//! Requests to cancel come to the new process, while their clients may still be at the old one: the old process gets
+//! the requests that mean no client here. That must not block a worker, and a request that finds no room is lost, as if
+//! it had come too late.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,29 +13,29 @@ use serde::Serialize;
 
 use super::wire::{self, CancelRequest, Kind};
 
-/// See the head of the file; cheap to clone.
+/// The state of what may still come, see the head of the file; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Inflow(Arc<State>);
 
 #[derive(Default)]
 struct State {
     lasts: AtomicBool,
-    /// Once this process serves.
+    /// The connection, once this process serves.
     stream: Mutex<Option<UnixStream>>,
 }
 
 impl Inflow {
-    /// There is another process, which may give something from now on.
+    /// Notes that there is another process, which may give something from now on.
     pub(crate) fn begin(&self) {
         self.0.lasts.store(true, Ordering::Release);
     }
 
-    /// The other process knows that this one serves.
+    /// Notes that the other process knows that this one serves.
     pub(super) fn serves(&self, stream: Option<UnixStream>) {
         *self.0.stream.lock().unwrap_or_else(PoisonError::into_inner) = stream;
     }
 
-    /// Nothing comes any more.
+    /// Notes that nothing comes any more.
     pub(super) fn end(&self) {
         self.serves(None);
         self.0.lasts.store(false, Ordering::Release);
@@ -53,12 +54,12 @@ impl Inflow {
         self.send(Kind::Cancel, &CancelRequest { pid, secret: secret.to_vec() });
     }
 
-    /// This process runs.
+    /// Tells the other process that this one runs.
     pub(super) fn alive(&self) {
         self.send(Kind::Alive, &());
     }
 
-    /// Says something to what runs beside the other process's workers.
+    /// Sends `said` to what runs beside the other process's workers.
     pub(crate) fn say(&self, said: &[u8]) {
         self.send(Kind::Beside, &said.to_vec());
     }

@@ -1,4 +1,5 @@
-//! Another process, by what no later one with its number has: when it was started.
+//! Another process, identified by its number and by when it was started, which no later process with that number
+//! shares.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -7,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// See the head of the file.
+/// Another process, see the head of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OtherProcess {
     pid: u32,
-    /// `None`: it is not seen from here.
+    /// When the process was started; `None`: it is not seen from here.
     started: Option<u64>,
 }
 
@@ -21,12 +22,13 @@ impl OtherProcess {
         OtherProcess { pid, started: started(pid) }
     }
 
-    /// Whether it has ended, or is not seen from here.
+    /// Whether the process has ended, or is not seen from here.
     pub fn is_gone(&self) -> bool {
         started(self.pid).is_none_or(|at| Some(at) != self.started)
     }
 
-    /// Ends it, whatever it does. Not if the number may be another program's: a process may have it from a container, where numbers differ.
+    /// Kills the process, whatever it does. Not if the number may be another program's: the process may have its number
+    /// from a container, where numbers differ.
     pub fn kill(&self) -> io::Result<()> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
             return Err(ErrorKind::InvalidInput.into());
@@ -48,7 +50,7 @@ impl OtherProcess {
         Ok(pidfd_send_signal(handle, Signal::KILL)?)
     }
 
-    /// Waits for its end.
+    /// Waits for the process's end.
     pub(super) fn ends_within(&self, time: Duration) -> bool {
         let by = Instant::now() + time;
         while !self.is_gone() && Instant::now() < by {
@@ -57,7 +59,7 @@ impl OtherProcess {
         self.is_gone()
     }
 
-    /// Whether it has certainly ended.
+    /// Whether the process has certainly ended.
     pub(super) fn has_ended(&self) -> bool {
         self.started.is_some() && self.is_gone()
     }

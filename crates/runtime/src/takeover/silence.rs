@@ -4,14 +4,15 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The other process hangs when it is silent for so long: nobody accepts meanwhile.
+/// The other process hangs when it is silent for this long: nobody accepts meanwhile.
 const HANGS: Duration = Duration::from_millis(1_800);
-/// The most that counts of the time between two looks: when this process did not run, or the whole machine, nor did the other one.
+/// The most that counts of the time between two looks: when this process or the whole machine did not run, the other
+/// process did not run either.
 const MOST: Duration = Duration::from_millis(100);
-/// The time between two looks of one who only waits.
+/// The time between two looks of a thread that only waits.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// See the head of the file.
+/// How long the other process has been silent, see the head of the file.
 pub(super) struct Silence {
     silent: Duration,
     looked: Instant,
@@ -23,7 +24,8 @@ impl Silence {
         Silence { silent: Duration::ZERO, looked: Instant::now() }
     }
 
-    /// To be called again and again, with whether it has said something since then; returns whether it hangs.
+    /// To be called again and again, with whether the other process has sent something since then; returns whether it
+    /// hangs.
     pub(super) fn hangs(&mut self, said_something: bool) -> bool {
         let now = Instant::now();
         let passed = now.saturating_duration_since(std::mem::replace(&mut self.looked, now));
@@ -31,7 +33,7 @@ impl Silence {
         self.silent > HANGS
     }
 
-    /// Waits until there is something to read from it; returns `false` if it hangs.
+    /// Waits until there is something to read from the other process; returns `false` if it hangs.
     pub(super) fn wait(&mut self, stream: &UnixStream) -> bool {
         loop {
             let says = says_something(stream);

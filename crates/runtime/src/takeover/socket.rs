@@ -1,5 +1,5 @@
-//! The Unix socket where a process that takes over finds the one that serves, in a folder of its user's: nobody else can take
-//! its name.
+//! The Unix socket where a process that takes over finds the one that serves, in a folder of its user's: nobody else
+//! can take its name.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -17,9 +17,10 @@ use crate::socket_file::{FileUsers, SocketFile, bind_private};
 /// Folders that are tried, where others may have taken the name of the first ones.
 const TRIES: u32 = 16;
 
-/// The socket's path for a configuration: in a folder of the server's user, which is below that of the clients' Unix socket,
-/// unless anybody may write there; else below the folder that a supervisor made for the service (`RUNTIME_DIRECTORY`),
-/// for root below `/run`, or below the folder for temporary files. `user`: the one that the server switches to.
+/// The socket's path for a configuration: in a folder of the server's user, which is below that of the clients' Unix
+/// socket, unless anybody may write there; else below the folder that a supervisor made for the service
+/// (`RUNTIME_DIRECTORY`), for root below `/run`, or below the folder for temporary files. `user`: the one that the
+/// server switches to.
 pub fn upgrade_socket(listen: &Listen, user: Option<&str>) -> PathBuf {
     let own = server_user(user);
     let given = || std::env::var_os("RUNTIME_DIRECTORY").map(PathBuf::from);
@@ -59,7 +60,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::PermissionDenied, text))
 }
 
-/// Whether it is a folder, not a link to one, that only this user may use.
+/// Whether a path is a folder, not a link to one, that only this user may use.
 fn is_own(found: &fs::Metadata, own: Uid) -> bool {
     found.is_dir() && found.uid() == own.as_raw() && found.mode() & 0o077 == 0
 }
@@ -77,7 +78,7 @@ pub struct UpgradeSocket {
 }
 
 impl UpgradeSocket {
-    /// Binds it, in a folder for the server's user alone; a file that no process serves any more is replaced.
+    /// Binds the socket, in a folder for the server's user alone; a file that no process serves any more is replaced.
     pub(crate) fn bind(path: &Path, users: &FileUsers) -> io::Result<UpgradeSocket> {
         if let Some(folder) = path.parent() {
             make_folder(folder)?;
@@ -86,7 +87,7 @@ impl UpgradeSocket {
         Ok(UpgradeSocket { listener, file })
     }
 
-    /// One that came from another process.
+    /// A socket that came from another process.
     pub(crate) fn inherited(listener: UnixListener, path: &Path, users: &FileUsers) -> io::Result<UpgradeSocket> {
         Ok(UpgradeSocket { listener, file: SocketFile::of(path, users)? })
     }

@@ -31,7 +31,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const ENDING: Duration = Duration::from_secs(5);
 /// The time between two signs of life.
 const ALIVE: Duration = Duration::from_millis(200);
-/// After so many of them pools open servers though the old process has not said how many it has: it hangs.
+/// After this many signs of life, pools open servers though the old process has not sent how many it has: it hangs.
 const SILENT: u32 = 10;
 
 /// A process that offers to be taken over from, with its listening sockets.
@@ -68,7 +68,7 @@ impl Predecessor {
     /// other process may run as that user already.
     ///
     /// # Errors
-    /// There is none, or it refuses.
+    /// There is no such process, or it refuses.
     pub fn ask(path: &Path, user: Option<&str>) -> Result<Predecessor, NotTaken> {
         let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => NotTaken::Absent,
@@ -98,7 +98,7 @@ impl Predecessor {
         }
     }
 
-    /// Its process id.
+    /// The old process's id.
     pub fn pid(&self) -> u32 {
         self.offer.pid
     }
@@ -107,7 +107,7 @@ impl Predecessor {
         self.offer.process_key
     }
 
-    /// The wall clock at the beginning of its clock, and what that shows, in microseconds.
+    /// The wall clock at the beginning of the old process's clock, and what that clock shows, in microseconds.
     pub(crate) fn clock(&self) -> (u64, u64) {
         (self.offer.wall_at_start, self.offer.now)
     }
@@ -116,27 +116,27 @@ impl Predecessor {
         self.offer.last_id
     }
 
-    /// Where its standard error goes.
+    /// Where the old process's standard error goes.
     pub fn take_errors(&mut self) -> Option<OwnedFd> {
         let at = self.listeners.iter().position(|(kind, _)| *kind == ListenerKind::Errors)?;
         Some(self.listeners.remove(at).1)
     }
 
-    /// Its listening sockets for clients and for the next take-over.
+    /// The old process's listening sockets for clients and for the next take-over.
     pub(crate) fn take_listeners(&mut self) -> Offered {
         let (web, others) = self.listeners.drain(..).partition(|(kind, _)| *kind == ListenerKind::Web);
         self.listeners = web;
         others
     }
 
-    /// Its listening sockets for HTTP.
+    /// The old process's listening sockets for HTTP.
     pub(crate) fn take_web(&mut self) -> Vec<TcpListener> {
         let web = self.listeners.extract_if(.., |(kind, _)| *kind == ListenerKind::Web);
         web.map(|(_, fd)| TcpListener::from(fd)).collect()
     }
 
-    /// This process serves: informs the old one, and takes in what it sends on a thread, until it has no more; then
-    /// calls `taken`; not if that one serves on, whose the sockets' files are then.
+    /// Called when this process serves: informs the old one, and takes in, on a thread, everything that the old process
+    /// sends; then calls `taken`, unless the old process serves on and keeps the files of the sockets.
     pub(crate) fn take_over(
         self,
         mailboxes: Mailboxes,

@@ -28,7 +28,7 @@ const HEAD: usize = 5;
 pub(super) enum Kind {
     /// From the new process: the format that it understands, four bytes, and its version as a text.
     Hello = 1,
-    /// From the old one: why not, as a text.
+    /// From the old one: why it refuses, as a text.
     Refused = 2,
     /// From the old one: [`Offer`], with the listening sockets.
     Offer = 3,
@@ -36,18 +36,18 @@ pub(super) enum Kind {
     Serving = 4,
     /// From the old one: [`Item`], perhaps with a socket.
     Item = 5,
-    /// From the old one: that was all.
+    /// From the old one: everything has been sent.
     Done = 6,
-    /// From the new one: everything has arrived.
+    /// From the new one: everything has been received.
     Bye = 7,
     /// From the new one, between [`Kind::Serving`] and [`Kind::Bye`]: [`CancelRequest`].
     Cancel = 8,
-    /// From either, after [`Kind::Serving`]: what those beside the workers say to each other, see [`Beside`](super::Beside). The old
-    /// process begins, and gives nothing before it has the answer.
+    /// From either, after [`Kind::Serving`]: what those beside the workers say to each other, see
+    /// [`Beside`](super::Beside). The old process begins, and gives nothing before it has the answer.
     Beside = 9,
     /// From the new one, several times a second between [`Kind::Serving`] and [`Kind::Bye`]: it runs.
     Alive = 10,
-    /// From the old one, once: what it has said of its pools is about all of them.
+    /// From the old one, once: what it has sent about its pools covers all of them.
     Known = 11,
 }
 
@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// What the new process begins with.
+/// The content of [`Kind::Offer`]: what the new process begins with.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Offer {
     /// The old process.
@@ -76,7 +76,7 @@ pub(super) struct Offer {
     pub(super) listeners: Vec<ListenerKind>,
 }
 
-/// The new process serves.
+/// The content of [`Kind::Serving`]: the new process serves.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Serving {
     pub(super) pid: u32,
@@ -93,9 +93,9 @@ pub(super) struct CancelRequest {
 #[derive(Serialize, Deserialize)]
 pub(super) struct Item {
     pub(super) route: u64,
-    /// The engine's.
+    /// The engine's value.
     pub(super) value: Vec<u8>,
-    /// Bytes of it that came before it left.
+    /// Bytes that came from the socket before it left.
     pub(super) held: Vec<u8>,
     pub(super) tls: Option<SealedState>,
     pub(super) is_tcp: bool,

@@ -22,8 +22,8 @@ impl Default for StoredBytes {
 }
 
 impl StoredBytes {
-    /// Whether a handshake may store so many bytes; `from`: where a client comes from, none for a server. The result are
-    /// the clients whose handshakes must fail to make room.
+    /// Notes that a handshake stores `bytes`; `from`: where a client comes from, none for a server. Returns the clients
+    /// whose handshakes must fail to make room; `None` if the handshake itself must fail.
     pub(crate) fn set(&mut self, peer: Peer, from: Option<Origin>, bytes: usize) -> Option<Vec<Peer>> {
         let Some(from) = from else { return (bytes <= MOST_OF_SERVER).then(Vec::new) };
         let beyond = bytes.saturating_sub(OWN_SHARE);

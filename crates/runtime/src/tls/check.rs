@@ -20,7 +20,7 @@ const DAY: i64 = 86_400;
 pub enum TlsFinding {
     /// The configuration can't be served.
     Error(String),
-    /// It can be served, but the operator should look at it.
+    /// The configuration can be served, but the operator should look at this.
     Warning(String),
 }
 

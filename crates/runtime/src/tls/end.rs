@@ -3,10 +3,10 @@
 /// The phase of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// It continues.
+    /// The connection continues.
     Open,
     /// The other side has said that nothing more will come (close_notify).
     Closed,
-    /// It is not to be used any more.
+    /// The connection is not to be used any more.
     Broken,
 }

@@ -37,7 +37,7 @@ impl With {
         }
     }
 
-    /// Where the trusted authorities are set.
+    /// The section in which the trusted authorities are set.
     fn authorities(self) -> &'static str {
         match self {
             With::Client => "tls.client.ca_file",
@@ -61,7 +61,8 @@ impl With {
     }
 }
 
-/// Why a connection failed, in a line. What certificates lack begins with OpenSSL's words, which alerts of operators look for.
+/// Why a connection failed, in a line. The fault of a certificate begins with OpenSSL's words, which alerts of
+/// operators look for.
 pub(crate) fn reason(error: &Error, with: With) -> String {
     let name = with.name();
     match error {
@@ -91,7 +92,7 @@ pub(crate) fn reason(error: &Error, with: With) -> String {
     }
 }
 
-/// The same for an error of a stream: of its socket, or of TLS.
+/// An error of a stream, of its socket or of TLS, with the reason in words.
 pub(crate) fn in_words(error: io::Error, with: With) -> io::Error {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(tls) => io::Error::new(error.kind(), reason(tls, with)),

@@ -1,9 +1,10 @@
 //! The records of a connection whose handshake another process has done: its keys, and nothing else of TLS.
 //!
-//! rustls gives out the keys of a connection (`dangerous_into_kernel_connection`, meant for the kernel's TLS), and has no way
-//! to make a connection of them again. So the protection of records is done here, with the same library's algorithms:
-//! TLS 1.3 by RFC 8446, section 5.2, TLS 1.2 by RFC 5288, section 3, and RFC 7905, section 2. What a handshake could do
-//! later it can't: a connection ends when the other side asks for new keys (KeyUpdate), and before its own are used up.
+//! rustls gives out the keys of a connection (`dangerous_into_kernel_connection`, meant for the kernel's TLS), and has
+//! no way to make a connection of them again. So the protection of records is done here, with the same library's
+//! algorithms: TLS 1.3 by RFC 8446, section 5.2, TLS 1.2 by RFC 5288, section 3, and RFC 7905, section 2. What a
+//! handshake could do later it can't: a connection ends when the other side asks for new keys (KeyUpdate), and before
+//! its own are used up.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use rustls::{ConnectionTrafficSecrets, Error, ExtractedSecrets, ProtocolVersion};
@@ -24,8 +25,8 @@ const DATA: u8 = 23;
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 /// Of the messages after a handshake only this one needs no answer.
 const NEW_SESSION_TICKET: u8 = 4;
-/// Blocks of 16 bytes that AES-GCM may encrypt with one key: those of 2^24.5 full records (RFC 8446, section 5.5), rounded
-/// down.
+/// Blocks of 16 bytes that AES-GCM may encrypt with one key: those of 2^24.5 full records (RFC 8446, section 5.5),
+/// rounded down.
 const MOST_BLOCKS: u64 = 1 << 34;
 
 /// The keys of one direction.
@@ -50,13 +51,13 @@ pub(crate) struct SealedState {
     pub(super) early: Vec<u8>,
 }
 
-/// One direction.
+/// The protection of one direction.
 struct Direction {
     cipher: LessSafeKey,
     keys: Keys,
 }
 
-/// See the head of the file.
+/// The protection of a connection's records, see the head of the file.
 pub(super) struct Records {
     tls13: bool,
     algorithm: u8,
@@ -150,8 +151,8 @@ impl Records {
         !self.tls13 && self.algorithm != 2
     }
 
-    /// Decrypts the whole records at the front of `incoming`, appends what they say to `plain`. Returns how much of it they
-    /// were, and what became of the connection.
+    /// Decrypts the whole records at the front of `incoming`, appends what they say to `plain`. Returns how much of it
+    /// they were, and what became of the connection.
     pub(super) fn take_in(&mut self, incoming: &mut [u8], plain: &mut Vec<u8>) -> (usize, Result<Option<End>, Error>) {
         let (mut used, mut end) = (0, None);
         while let Some((head, rest)) = incoming[used..].split_first_chunk_mut::<HEADER>() {
@@ -171,7 +172,7 @@ impl Records {
         (used, Ok(end))
     }
 
-    /// Decrypts one record: its true kind, and what it says.
+    /// Decrypts one record; returns its true kind and its content.
     fn open<'a>(&mut self, head: [u8; HEADER], body: &'a mut [u8]) -> Result<(u8, &'a [u8]), Error> {
         let (mut nonce, mut kind) = (self.incoming.nonce(), head[0]);
         let mut body = body;
@@ -246,7 +247,7 @@ fn aad12(sequence: u64, kind: u8, length: usize) -> [u8; 13] {
     aad
 }
 
-/// Takes what a record says.
+/// Handles the content of a record.
 fn say(kind: u8, opened: &[u8], plain: &mut Vec<u8>) -> Result<Option<End>, Error> {
     match (kind, opened) {
         (DATA, text) => {

@@ -34,9 +34,9 @@ pub(crate) struct Session {
 }
 
 enum Side {
-    /// We accepted.
+    /// This side accepted the connection.
     Server(UnbufferedServerConnection),
-    /// We connected.
+    /// This side connected.
     Client(UnbufferedClientConnection),
     /// Another process did the handshake.
     Moved(Box<Records>),
@@ -214,7 +214,7 @@ impl Session {
     }
 }
 
-/// Whether these bytes are less than a record: the library has taken nothing of them in.
+/// Whether these bytes are less than a record, so that the library has processed none of them.
 fn is_one_beginning(held: &[u8]) -> bool {
     let length = held.get(3..5).map_or(0, |length| usize::from(u16::from_be_bytes([length[0], length[1]])));
     held.len() < 5 + length
@@ -368,7 +368,7 @@ mod tests {
         (ours, theirs)
     }
 
-    /// What one says to the other, `cut` bytes of which come later.
+    /// Passes bytes from one session to the other, `cut` of which come later.
     fn say(from: &mut Session, to: &mut Session, text: &[u8], cut: usize) -> Vec<u8> {
         let (mut sealed, mut plain) = (Vec::new(), Vec::new());
         from.seal(text, &mut sealed).unwrap();

@@ -12,9 +12,9 @@ use super::step::HandshakeStep;
 /// The TLS state of one socket.
 #[derive(Debug)]
 pub(crate) enum Tls {
-    /// In its handshake; `None` while a helper has the step.
+    /// The socket is in its handshake; `None` while a helper has the step.
     Handshaking(Option<Box<HandshakeStep>>),
-    /// Done.
+    /// The handshake is done.
     Open(Box<Session>),
 }
 

@@ -28,20 +28,20 @@ pub(crate) struct HandshakeStep {
     state: StepState,
     /// Received bytes that are not processed yet.
     pub(crate) received: Vec<u8>,
-    /// What is to be sent.
+    /// The bytes to send to the other side.
     pub(crate) reply: Vec<u8>,
     /// Where a client comes from.
     from: Option<Origin>,
-    /// Whether it waits for a helper.
+    /// Whether the step waits for a helper.
     pub(crate) waits: bool,
 }
 
 /// The role in a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
-    /// A client.
+    /// The other side is a client.
     Accept,
-    /// With a server.
+    /// The other side is a server.
     Connect,
 }
 
@@ -77,7 +77,7 @@ pub(crate) enum StepOutcome {
     More,
     /// The handshake is done.
     Done(Box<Secured>),
-    /// It failed; the text is for the log.
+    /// The handshake failed; the text is for the log.
     Failed(String),
 }
 
@@ -101,7 +101,7 @@ impl HandshakeStep {
         self.from
     }
 
-    /// How many received bytes it stores.
+    /// How many received bytes the step stores.
     pub(crate) fn stored(&self) -> usize {
         let held = if let StepState::Going(session, _) = &self.state { session.held().len() } else { 0 };
         self.received.len() + held

@@ -24,7 +24,7 @@ const SUITES: [(CipherSuite, SupportedCipherSuite); 9] = [
 /// The cryptography for one side, with the suites that its settings leave, in their order.
 ///
 /// # Errors
-/// None is left.
+/// No suite is left.
 pub(super) fn provider(side: &TlsSide) -> Result<CryptoProvider, String> {
     side.check_suites()?;
     let (allowed, _) = side.suites();

@@ -2,9 +2,9 @@
 //!
 //! - up to `require`: any certificate will do. That the server has its key is still checked, as SCRAM's channel binding
 //!   relies on it.
-//! - `verify-ca`: it leads to a certificate of `ca_file`, or is one of them.
-//! - `verify-full`: the same, and it is for the host's name or address. A certificate that lists no names is for its common
-//!   name, as libpq has it.
+//! - `verify-ca`: the certificate leads to a certificate of `ca_file`, or is one of them.
+//! - `verify-full`: the same as `verify-ca`, and the certificate is for the host's name or address. A certificate that
+//!   lists no names is for its common name, as libpq has it.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ use super::x509::Certificate;
 pub(super) struct Trust {
     /// The roots of chains.
     pub(super) roots: RootCertStore,
-    /// The same certificates, for a server that presents one of them itself, for example a self-signed one.
+    /// The certificates of `ca_file` themselves, for a server that presents one of them, for example a self-signed one.
     pub(super) exact: Vec<CertificateDer<'static>>,
 }
 
 /// What is required of a certificate.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
-    /// Nothing.
+    /// Nothing is required.
     Nothing,
-    /// It is trusted.
+    /// The certificate is trusted.
     Trusted(Arc<Trust>),
-    /// It is trusted and for the host.
+    /// The certificate is trusted and for the host.
     TrustedFor(Arc<Trust>),
 }
 

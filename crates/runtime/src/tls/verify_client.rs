@@ -20,10 +20,10 @@ pub(super) struct ClientVerifier {
 }
 
 impl ClientVerifier {
-    /// For the certificates of a `ca_file`; `required`: each client must show a certificate.
+    /// A verifier for the certificates of a `ca_file`; `required`: each client must show a certificate.
     ///
     /// # Errors
-    /// None of them can end a chain.
+    /// None of these certificates can end a chain.
     pub(super) fn new(
         (roots, trusted): (RootCertStore, Vec<CertificateDer<'static>>),
         provider: Arc<CryptoProvider>,

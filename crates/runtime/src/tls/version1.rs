@@ -1,8 +1,8 @@
 //! Certificates of version 1, which `openssl x509 -req` and small site CAs still make and the library does not read:
 //! whether a certificate of `ca_file` signed one, and whether its owner signed a handshake.
 //!
-//! Such a certificate has no extensions, so it can't be restricted to a use, nor be a CA: it is accepted only as the end
-//! of a chain of two, directly under a certificate of `ca_file`.
+//! Such a certificate has no extensions, so it can't be restricted to a use, nor be a CA: it is accepted only as the
+//! end of a chain of two, directly under a certificate of `ca_file`.
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{
@@ -53,7 +53,7 @@ pub(super) fn check_signed(
 /// Checks that a certificate holds now.
 ///
 /// # Errors
-/// It does not yet, or no longer.
+/// The certificate is not valid yet, or has expired.
 pub(super) fn check_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     let read = Certificate::read(certificate).ok_or(CertificateError::BadEncoding)?;
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
@@ -69,7 +69,7 @@ pub(super) fn check_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Res
 /// Checks a handshake's signature of TLS 1.2, of a certificate of any version.
 ///
 /// # Errors
-/// It is not its owner's.
+/// The signature is not by the certificate's owner.
 pub(super) fn check_tls12_signature(
     message: &[u8],
     certificate: &CertificateDer<'_>,
@@ -82,10 +82,10 @@ pub(super) fn check_tls12_signature(
     })
 }
 
-/// The same of TLS 1.3.
+/// Checks a handshake's signature of TLS 1.3, of a certificate of any version.
 ///
 /// # Errors
-/// It is not its owner's.
+/// The signature is not by the certificate's owner.
 pub(super) fn check_tls13_signature(
     message: &[u8],
     certificate: &CertificateDer<'_>,

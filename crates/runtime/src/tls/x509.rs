@@ -18,24 +18,25 @@ use x509_parser::x509::{AlgorithmIdentifier, X509Version};
 /// What is read of a certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Certificate<'a> {
-    /// The last common name of its subject, the most specific one; `None` without one, or if it is not text.
+    /// The last common name of the certificate's subject, the most specific one; `None` without one, or if it is not
+    /// text.
     pub(crate) common_name: Option<String>,
-    /// The start of its validity, in seconds since 1970.
+    /// The start of the certificate's validity, in seconds since 1970.
     pub(crate) not_before: i64,
-    /// The end of its validity, in seconds since 1970.
+    /// The end of the certificate's validity, in seconds since 1970.
     pub(crate) not_after: i64,
-    /// Its public key, a SubjectPublicKeyInfo in DER.
+    /// The certificate's public key, a SubjectPublicKeyInfo in DER.
     pub(crate) public_key: &'a [u8],
-    /// Whether it has the extension subjectAltName.
+    /// Whether the certificate has the extension subjectAltName.
     pub(crate) has_alternative_names: bool,
-    /// Whether it is of version 1.
+    /// Whether the certificate is of version 1.
     pub(crate) is_version1: bool,
-    /// The names of its issuer and of its owner, in DER.
+    /// The names of the certificate's issuer and of its owner, in DER.
     pub(crate) issuer: Vec<u8>,
     pub(crate) subject: Vec<u8>,
-    /// Whether it may sign others of any name: a certificate of version 3 declares that, and names no constraints.
+    /// Whether the certificate may sign others of any name: one of version 3 declares that, and names no constraints.
     pub(crate) may_issue: bool,
-    /// The hash that its signature uses.
+    /// The hash that the certificate's signature uses.
     hash: Hash,
     der: &'a [u8],
 }
@@ -69,7 +70,7 @@ impl<'a> Certificate<'a> {
         })
     }
 
-    /// Its `tls-server-end-point` channel binding: the certificate's hash, with the hash function of its signature, or
+    /// The certificate's `tls-server-end-point` channel binding: its hash, with the hash function of its signature, or
     /// SHA-256 where that is MD5 or SHA-1; `None` where the signature has no hash function.
     pub(crate) fn binding(&self) -> Option<Vec<u8>> {
         match self.hash {
@@ -110,7 +111,7 @@ pub(crate) fn signed_parts(der: &[u8]) -> Option<SignedParts<'_>> {
 
 fn hash(algorithm: &AlgorithmIdentifier<'_>) -> Hash {
     match SignatureAlgorithm::try_from(algorithm) {
-        // Its hash is a parameter (RFC 4055, section 3.1).
+        // The hash of RSASSA-PSS is a parameter (RFC 4055, section 3.1).
         Ok(SignatureAlgorithm::RSASSA_PSS(parameters)) => hash_of(parameters.hash_algorithm_oid()),
         _ => hash_of(&algorithm.algorithm),
     }

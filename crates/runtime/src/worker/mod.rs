@@ -511,8 +511,8 @@ impl<B: Handler> Worker<B> {
         }
     }
 
-    /// Reads what a client has sent before it was accepted, which needs no event. The ring's receive, if there will be one, is
-    /// not submitted yet.
+    /// Reads what a client has sent before it was accepted, which needs no event. The ring's receive, if there will be
+    /// one, is not submitted yet.
     fn read_first(&mut self, peer: Peer) {
         if self.port.peers.get(peer).is_some_and(|slot| slot.reads() && !slot.queued) {
             self.read(peer);

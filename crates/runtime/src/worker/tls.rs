@@ -20,7 +20,7 @@ impl<B: Handler> Worker<B> {
         let (Some(socket), Some(tls)) = (slot.socket.as_mut(), port.tls.get_mut(slot.tls)) else { return };
         let mut most = scratch.len();
         let front = match tls {
-            // Its bytes wait in the socket until the helper returns the step.
+            // The peer's bytes wait in the socket until the helper returns the step.
             Tls::Handshaking(None) => return,
             Tls::Handshaking(Some(_)) => {
                 most = most.min(READ);
@@ -60,7 +60,7 @@ impl<B: Handler> Worker<B> {
         let Some(slot) = port.peers.get(peer) else { return };
         let Some(tls) = port.tls.get_mut(slot.tls) else { return };
         let front = match tls {
-            // They wait until the helper returns the step, or behind bytes that are delivered first.
+            // The bytes wait until the helper returns the step, or behind bytes that are delivered first.
             Tls::Handshaking(None) => return port.hold(peer, bytes),
             Tls::Open(session) if session.has_early() || session.end() != End::Open => {
                 port.hold(peer, bytes);
@@ -111,7 +111,7 @@ impl<B: Handler> Worker<B> {
         if is_due {
             port.ask_step(peer);
         }
-        // Of others that made room, too.
+        // Delivers the failures of other handshakes that made room, too.
         self.deliver_pending();
         if !is_due && again {
             self.port.enqueue(peer);

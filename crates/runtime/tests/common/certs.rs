@@ -73,7 +73,7 @@ impl Authority {
         (key.serialize_pem(), certificate.pem())
     }
 
-    /// Writes them to files `NAME.key` and `NAME.crt`.
+    /// Writes a key and a certificate to files `NAME.key` and `NAME.crt`.
     pub(crate) fn put(&self, folder: &Folder, name: &str, signed: (String, String)) -> (PathBuf, PathBuf) {
         (folder.write(&format!("{name}.key"), &signed.0), folder.write(&format!("{name}.crt"), &signed.1))
     }

@@ -1,5 +1,5 @@
-//! The last bytes of a connection, by epoll and by io_uring: what was sent before a close is received, whatever the other
-//! end is sending at that time.
+//! The last bytes of a connection, by epoll and by io_uring: what was sent before a close is received, whatever the
+//! other end is sending at that time.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -22,9 +22,9 @@ const LONG: usize = 12 << 20;
 /// How a handler that refuses its clients does it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Way {
-    /// With the first bytes.
+    /// The handler refuses at the first bytes.
     AtOnce,
-    /// After it had stopped reading.
+    /// The handler refuses after it had stopped reading the client.
     Paused,
     /// The error is sent in an earlier turn than the client is closed.
     Later,
@@ -103,7 +103,7 @@ fn a_long_answer_before_a_close_arrives_while_the_client_sends() {
         };
         let running = start(Plan { io, ..plan(1) }, handler).unwrap();
         let mut stream = client(&running);
-        // It sends everything before it reads anything.
+        // The client sends everything before it reads anything.
         stream.write_all(&vec![b'x'; LONG]).unwrap();
         assert!(read(&mut stream, LONG) == pattern(0, LONG), "{io:?}");
         assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{io:?}");
@@ -151,7 +151,7 @@ fn a_client_whose_handshake_fails_reads_the_alert() {
         ];
         for (config, alert) in cases {
             let mut stream = encrypted(config, client(&running));
-            // Its side of the handshake is over: it sends, and reads how that was received.
+            // The client's side of the handshake is over: it sends, and reads how that was received.
             let _ = stream.write_all(&vec![b'x'; 1 << 20]);
             let error = stream.read_to_end(&mut Vec::new()).expect_err("it is refused").to_string();
             assert!(error.contains(alert), "{io:?}: {error} instead of {alert}");

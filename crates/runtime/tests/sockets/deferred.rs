@@ -1,4 +1,5 @@
-//! Clients that are accepted when they have sent something (TCP_DEFER_ACCEPT): what they sent is read at once, whole and in order.
+//! Clients that are accepted when they have sent something (TCP_DEFER_ACCEPT): what they sent is read at once, whole
+//! and in order.
 
 use std::io::Write as _;
 use std::net::Shutdown;
@@ -10,7 +11,8 @@ use weir_runtime::{Running, start};
 
 use crate::common::{client, next, plan, script};
 
-/// Serves with such a listener; says what each input was, and the sum of the bytes so far with a check of their order.
+/// Serves with a listener that defers accepts; reports each input, and the sum of the bytes so far with a check of
+/// their order.
 fn deferred() -> (Running, Receiver<String>) {
     let (event, received) = channel();
     let mut event = Some(event);
