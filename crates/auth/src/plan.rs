@@ -1,7 +1,7 @@
 //! Chooses the exchange of a login, from the required method and the client's properties.
 //!
-//! Follows PgBouncer, but hides users as PostgreSQL does: an unknown user, or one whose secret the method can't use, gets
-//! the exchange and the error of a wrong password. Must not know the source of secrets.
+//! Follows PgBouncer, but hides users as PostgreSQL does: an unknown user, or one whose secret the method can't use,
+//! gets the exchange and the error of a wrong password. Must not know the source of secrets.
 
 use std::fmt;
 

@@ -1,11 +1,12 @@
-//! Clients that wait for something scarce, in turn by origin: a flood of one origin delays the others by one client each.
+//! Clients that wait for something scarce, in turn by origin: a flood of one origin delays the others by one client
+//! each.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::ids::Peer;
 use crate::origin::Origin;
 
-/// Those that wait, each with what it waits for.
+/// The clients that wait, each with what it waits for.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     waiting: BTreeMap<Origin, VecDeque<(Peer, T)>>,
@@ -55,8 +56,8 @@ impl<T> FairQueue<T> {
         self.remove(origin, at)
     }
 
-    /// Where there is no room for a client of `from`: removes the last one of the origin with the most, if that has more; it
-    /// must be refused. Only those count that wait for something of this kind.
+    /// Where there is no room for a client of `from`: removes the last one of the origin with the most, if that has
+    /// more; it must be refused. Only those count that wait for something of this kind.
     pub fn displace(&mut self, from: Origin, is_one: impl Fn(&T) -> bool) -> Option<Peer> {
         let count = |of_origin: &VecDeque<(Peer, T)>| of_origin.iter().filter(|(_, item)| is_one(item)).count();
         let own = self.waiting.get(&from).map_or(0, count);

@@ -39,7 +39,7 @@ impl LdapResult {
         self.code == SUCCESS
     }
 
-    /// The same of a search, which may have found more than it was to return.
+    /// Whether a search has succeeded, or has found more than it was to return.
     pub(super) fn has_entries(&self) -> bool {
         self.is_success() || self.code == SIZE_LIMIT_EXCEEDED
     }

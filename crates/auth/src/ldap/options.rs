@@ -1,5 +1,5 @@
-//! The options of a login by LDAP: PostgreSQL's in a rule of an HBA file, and PgBouncer's `auth_ldap_options`, which are
-//! the same (PostgreSQL's documentation, "LDAP Authentication").
+//! The options of a login by LDAP: PostgreSQL's in a rule of an HBA file, and PgBouncer's `auth_ldap_options`, which
+//! are the same (PostgreSQL's documentation, "LDAP Authentication").
 //!
 //! Always true of a value: it names a server, and either a direct bind or a search; its filter can be encoded.
 
