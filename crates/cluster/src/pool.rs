@@ -1,4 +1,5 @@
-//! A pool of one node: its record, what the node uses of it, and what is to be written about it. Decisions, without I/O.
+//! A pool of one node: its record, what the node uses of it, and what is to be written about it. Decisions, without
+//! I/O.
 
 use std::borrow::Cow;
 
@@ -20,11 +21,11 @@ pub struct Budget {
 /// Which of its configured budgets a node writes into etcd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BudgetRule {
-    /// Those that have changed, and all after the start: nodes have files of their own, and the one that was started or
-    /// reloaded last decides.
+    /// The budgets that have changed, and all after the start: nodes have files of their own, and the one that was
+    /// started or reloaded last decides.
     #[default]
     OwnFile,
-    /// Each that differs from etcd's: the node runs the newest configuration of the cluster.
+    /// Each budget that differs from etcd's: the node runs the newest configuration of the cluster.
     Newest,
     /// None: the cluster has a newer configuration than the node.
     Outdated,

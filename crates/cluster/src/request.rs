@@ -32,9 +32,9 @@ pub enum Value {
 pub struct Stored {
     /// The key.
     pub key: Key,
-    /// The revision of its last change.
+    /// The revision of the key's last change.
     pub revision: Revision,
-    /// Its value.
+    /// The key's value.
     pub value: Value,
 }
 
