@@ -37,7 +37,7 @@ pub(crate) struct Server<P> {
     /// When it is old.
     pub(crate) expires: Time,
     pub(crate) epoch: u32,
-    /// It was opened for one client, and goes with that ([`crate::Pool::acquire_dedicated`]).
+    /// The server was opened for one client, and goes with that client ([`crate::Pool::acquire_dedicated`]).
     pub(crate) dedicated: bool,
 }
 

@@ -49,16 +49,16 @@ impl Settings {
 /// The answer to a client that needs a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acquire {
-    /// It has one.
+    /// The client has a server.
     Granted {
-        /// Its server, until [`crate::Pool::release`] or [`crate::Pool::lost`].
+        /// The client's server, until [`crate::Pool::release`] or [`crate::Pool::lost`].
         server: Peer,
         /// Whether the server must be checked before it is used.
         check: bool,
     },
-    /// It waits; a [`Release::Next`], [`Effect::Grant`] or [`Effect::Refuse`] will name it.
+    /// The client waits; a [`Release::Next`], [`Effect::Grant`] or [`Effect::Refuse`] will name it.
     Queued,
-    /// It gets none and does not wait.
+    /// The client gets no server and does not wait.
     Refused(RefuseReason),
 }
 
@@ -78,7 +78,7 @@ pub enum RefuseReason {
 /// What happens to a server that is clean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Release {
-    /// It is assigned to the client that waited longest.
+    /// The server is assigned to the client that waited longest.
     Next {
         /// The new owner.
         client: Peer,
@@ -87,9 +87,9 @@ pub enum Release {
         /// Whether the server must be checked before it is used.
         check: bool,
     },
-    /// It stays, idle.
+    /// The server stays, idle.
     Idle,
-    /// It is to be closed; the pool has forgotten it.
+    /// The server is to be closed; the pool has forgotten it.
     Close(CloseReason),
 }
 
@@ -151,7 +151,7 @@ pub enum Effect {
     Grant {
         /// The new owner.
         client: Peer,
-        /// Its server.
+        /// The client's server.
         server: Peer,
         /// How long it had waited.
         waited: Span,
@@ -181,7 +181,7 @@ pub enum CloseReason {
     Evicted,
     /// The login took longer than `server_connect_timeout`.
     ConnectTimeout,
-    /// It was opened for one client, which has left.
+    /// The server was opened for one client, which has left.
     OwnerLeft,
 }
 

@@ -10,8 +10,8 @@
 //!
 //! A borrower keeps a server as long as it has work for it. It returns it
 //!
-//! - at its release, when a client elsewhere has waited longer than its own oldest by more than [`SLACK`], or when no client
-//!   waits here and one does elsewhere;
+//! - at its release, when a client elsewhere has waited longer than its own oldest by more than [`SLACK`], or when no
+//!   client waits here and one does elsewhere;
 //! - when it has been idle here for [`IDLE_KEEP`].
 //!
 //! For this the owner reports since when the oldest client elsewhere waits: at once when there was none, otherwise at
@@ -53,7 +53,7 @@ const FIRST_REQUEST: u32 = u32::MAX - (1 << 16);
 pub struct BorrowRequest {
     /// The borrower.
     pub from: WorkerId,
-    /// Its number there.
+    /// The request's number at the borrower.
     pub id: u32,
 }
 
@@ -96,7 +96,7 @@ pub enum ToBorrower {
 }
 
 impl BorrowRequest {
-    /// Its handle in the owner's queue.
+    /// The request's handle in the owner's queue.
     pub fn handle(self) -> Peer {
         Peer::new(FIRST_REQUEST + u32::from(self.from.0), self.id)
     }
