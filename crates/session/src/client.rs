@@ -42,7 +42,8 @@ pub struct Client {
     pub(crate) skipping: bool,
     /// The client's next request is to be refused: it was cancelled while it waited for a server.
     pub(crate) cancelled: bool,
-    /// The client's next message was looked at, and waits for the replies to all earlier segments: it is not looked at again before.
+    /// The client's next message was looked at, and waits for the replies to all earlier segments: it is not looked at
+    /// again before.
     pub(crate) waits_for_segments: bool,
 }
 
@@ -52,12 +53,12 @@ const UNCHARGED: usize = 1 << 10;
 /// The client's unnamed statement.
 #[derive(Debug, Default)]
 pub(crate) enum Unnamed {
-    /// It has none.
+    /// The client has no unnamed statement.
     #[default]
     None,
     /// What follows the (empty) name in its Parse.
     Held(HeldText),
-    /// It was too large to hold: it exists only on the server where it was parsed.
+    /// The statement was too large to hold: it exists only on the server where it was parsed.
     Streamed,
 }
 
@@ -115,7 +116,7 @@ impl Unnamed {
         }
     }
 
-    /// Its buffer, to be reused.
+    /// The statement's buffer, to be reused.
     pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
         if let Unnamed::Held(HeldText { bytes, charge, .. }) = self {
             drop(charge);
@@ -158,8 +159,8 @@ impl Client {
         self.cancelled = true;
     }
 
-    /// Whether a request of the client begins in what it has sent and Weir has not handled; `waiting` are the bytes of that
-    /// that are not held here.
+    /// Whether a request of the client begins in what it has sent and Weir has not handled; `waiting` are the bytes of
+    /// that that are not held here.
     pub fn begins_request(&self, waiting: &[u8]) -> bool {
         if self.stream.is_in_rest() {
             return false;
@@ -199,13 +200,13 @@ impl Client {
         self.statements.as_ref().map_or(0, |s| s.len())
     }
 
-    /// The statement that it calls `name`.
+    /// The statement that the client calls `name`.
     #[inline]
     pub(crate) fn statement(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         self.statements.as_ref()?.get(name)
     }
 
-    /// The same, with what the client was given of it.
+    /// The statement that the client calls `name`, with what the client was given of it.
     #[inline]
     pub(crate) fn given(&self, name: &[u8]) -> Option<&Given> {
         self.statements.as_ref()?.given(name)
@@ -264,7 +265,7 @@ impl Client {
         self.replace_unnamed(unnamed);
     }
 
-    /// It has no unnamed statement any more.
+    /// The client has no unnamed statement any more.
     pub(crate) fn drop_unnamed(&mut self) {
         if !matches!(self.unnamed, Unnamed::None) {
             self.replace_unnamed(Unnamed::None);

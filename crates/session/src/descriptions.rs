@@ -1,10 +1,10 @@
 //! The descriptions of statements that a server was asked for, and what they are about.
 //!
-//! Owns the queue of Describe messages under way, the reading of their answers, and the statements that the portals and the
-//! Bind messages of now belong to. Must not know what is done with a shape ([`crate::same_shape`]).
+//! Owns the queue of Describe messages under way, the reading of their answers, and the statements that the portals and
+//! the Bind messages of now belong to. Must not know what is done with a shape ([`crate::same_shape`]).
 //!
-//! Invariant: one entry for each request in [`crate::pending`] that [`Expected::is_noted`](crate::expected::Expected::is_noted),
-//! in order.
+//! Invariant: one entry for each request in [`crate::pending`] that
+//! [`Expected::is_noted`](crate::expected::Expected::is_noted), in order.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,8 @@ use crate::names::ChangeNumber;
 use crate::shape::{DescriptionReader, Part, Shape};
 use crate::statements::Key;
 
-/// The most Describe messages under way; the client is not read from beyond. They take less than the least that is charged.
+/// The most Describe messages under way; the client is not read from beyond. They take less than the least that is
+/// charged.
 const MAX_ASKED: usize = 512;
 
 /// What a description is about.
@@ -22,7 +23,8 @@ pub(crate) enum Described {
     Unknown,
     /// A statement, as it was prepared by the preparation of this number, and the change that gave it to its client.
     Named { key: Key, of: u64, by: ChangeNumber },
-    /// An unnamed statement, by its number, as it was put into the server's unnamed slot by the preparation of this number.
+    /// An unnamed statement, by its number, as it was put into the server's unnamed slot by the preparation of this
+    /// number.
     Unnamed { id: (u64, u32), of: u64 },
 }
 
@@ -37,7 +39,7 @@ impl Described {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) about: Described,
-    /// It is our own: its client does not get the answer.
+    /// The Describe is our own: its client does not get the answer.
     pub(crate) own: bool,
 }
 

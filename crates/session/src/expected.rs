@@ -10,7 +10,8 @@ pub(crate) enum Expected {
     /// A simple query that dropped the client's unnamed statement. (Here and below, "logged" requests have an entry in
     /// [`crate::undo_log`].)
     QueryLogged,
-    /// What is sent in place of a simple query that the pool refuses, to fail at the server: an error, then ReadyForQuery.
+    /// What is sent in place of a simple query that the pool refuses, to fail at the server: an error, then
+    /// ReadyForQuery.
     QueryRefused,
     /// Function call: a result or an error, then ReadyForQuery.
     FunctionCall,
@@ -34,10 +35,10 @@ pub(crate) enum Expected {
     DescribeStatement,
     /// Describe of a portal, or the second half of [`Expected::DescribeStatement`].
     DescribeRows,
-    /// The same as [`Expected::DescribeStatement`], about a client's statement; noted. (Here and below, "noted" requests have
-    /// an entry in [`crate::descriptions`].)
+    /// Describe of a client's statement: two messages; noted. (Here and below, "noted" requests have an entry in
+    /// [`crate::descriptions`].)
     DescribeKnown,
-    /// The same as [`Expected::DescribeRows`], of a client's statement; noted.
+    /// Describe of a portal with a client's statement, or the second half of [`Expected::DescribeKnown`]; noted.
     DescribeKnownRows,
     /// Our own Describe of a statement: two messages, swallowed unless it fails; noted.
     OwnDescribe,
@@ -78,7 +79,8 @@ pub(crate) enum Expected {
     OwnExecute,
     /// Our own Close; swallowed.
     OwnClose,
-    /// Our own Sync behind a simple query that Parse messages of ours precede; swallowed. If one of these fails, it ends the query.
+    /// Our own Sync behind a simple query that Parse messages of ours precede; swallowed. If one of these fails, it
+    /// ends the query.
     OwnSync,
     /// A request that the server can only refuse, in place of one that we refuse: its error ends the transaction and
     /// makes the server skip to the next Sync, and our message replaces the server's; logged.

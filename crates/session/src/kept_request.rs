@@ -12,8 +12,8 @@ use crate::out::View;
 use crate::statements::Key;
 use crate::stop::{ReplyWait, StopReason};
 
-/// The most bytes that are kept of the description that a server has begun with, and the most of a client's messages that are a part
-/// of the server's own memory; more of them is charged.
+/// The most bytes that are kept of the description that a server has begun with, and the most of a client's messages
+/// that are a part of the server's own memory; more of them is charged.
 pub(crate) const UNCHARGED: usize = 8 << 10;
 
 /// The most bytes that are kept of a client's messages.
@@ -51,11 +51,11 @@ pub(crate) enum Begun {
 pub(crate) enum Stage {
     /// Messages are kept.
     Open,
-    /// Its Sync is kept: what follows waits.
+    /// The request's Sync is kept: what follows waits.
     Ended,
-    /// It can't be repeated: too much was sent.
+    /// The request can't be repeated: too much was sent.
     GivenUp,
-    /// The server has refused it, and skips to the end of the segment.
+    /// The server has refused the request, and skips to the end of the segment.
     Refused,
 }
 

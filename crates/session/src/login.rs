@@ -84,7 +84,7 @@ pub enum LoginStep {
     CheckPassword(Arc<str>),
     /// The client has proven its identity.
     Accepted(LearnedCredentials),
-    /// It has not, or it can't.
+    /// The client has not proven its identity, or can't.
     Refused(Refusal),
 }
 
