@@ -47,7 +47,7 @@ struct Node {
 pub(crate) struct Known {
     /// Which preparation it is of.
     pub(crate) of: u64,
-    /// Its shape, as far as it is known.
+    /// The statement's shape, as far as it is known.
     pub(crate) shape: Shape,
     /// When the server was last known to take it, in the order of preparations.
     pub(crate) sound: u64,
@@ -56,13 +56,13 @@ pub(crate) struct Known {
 /// What a server knows of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OnServer {
-    /// It is prepared, and good.
+    /// The statement is prepared, and good.
     Ready,
-    /// The same, unless something that is not seen here has dropped it.
+    /// The statement is prepared, and good, unless something that is not seen here has dropped it.
     Unsure,
-    /// It may be prepared, but must be closed and prepared again.
+    /// The statement may be prepared, but must be closed and prepared again.
     Stale,
-    /// It is not prepared.
+    /// The statement is not prepared.
     Absent,
 }
 
@@ -120,9 +120,9 @@ impl ServerStatements {
         }
     }
 
-    /// Adds a statement that is being prepared (again). Returns those that must be closed for it, the least recently used
-    /// first, if more than `limit` would be held: several where the limit was lowered. 0 keeps none for longer than its use,
-    /// which still needs room for one.
+    /// Adds a statement that is being prepared (again). Returns those that must be closed for it, the least recently
+    /// used first, if more than `limit` would be held: several where the limit was lowered. 0 keeps none for longer
+    /// than its use, which still needs room for one.
     pub(crate) fn insert(&mut self, key: Key, limit: usize) -> Vec<Key> {
         if let Some(&slot) = self.slots.get(&key) {
             let node = &mut self.nodes[slot as usize];
@@ -208,8 +208,8 @@ impl ServerStatements {
         self.epoch += 1;
     }
 
-    /// A client's use of the server has ended. `distrusted`: none that was used in it is to be trusted any more; they are at the
-    /// newest end of the list.
+    /// A client's use of the server has ended. `distrusted`: none that was used in it is to be trusted any more; they
+    /// are at the newest end of the list.
     pub(crate) fn end_use(&mut self, distrusted: bool) {
         let ended = self.use_count;
         self.use_count += 1;

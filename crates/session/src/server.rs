@@ -33,7 +33,8 @@ pub struct Server {
     /// Our own Close messages in `pending`.
     pub(crate) closes: Closes,
     pub(crate) statements: ServerStatements,
-    /// The segment in which all statements are being dropped (`DISCARD ALL`, `DEALLOCATE ALL`): later ones must wait for it.
+    /// The segment in which all statements are being dropped (`DISCARD ALL`, `DEALLOCATE ALL`): later ones must wait
+    /// for it.
     pub(crate) dropping_all: Option<u32>,
     /// In whose place the query under way has other commands.
     pub(crate) replaced: Option<Box<Replaced>>,
@@ -41,13 +42,14 @@ pub struct Server {
     pub(crate) unnamed: Option<(u64, u32)>,
     /// The segment in which we put it there ourselves.
     pub(crate) unnamed_at: u32,
-    /// Which preparation it is of, 0 while it has not been described there, and its shape.
+    /// Which preparation the statement there is of, 0 while it has not been described there, and its shape.
     pub(crate) slot: (u64, Shape),
     pub(crate) descriptions: Descriptions,
     /// What may be sent to it again.
     pub(crate) repeatable: Option<Box<Repeatable>>,
     pub(crate) status: TxStatus,
-    /// Its progress when its use by a client began, and after its last query that may be more than a plain command.
+    /// The client's progress in sending when its use of the server began, and after its last query that may be more
+    /// than a plain command.
     use_began: u32,
     pub(crate) unusual_at: u32,
     /// What clients left on it.
@@ -63,7 +65,7 @@ pub struct Server {
     pub(crate) base_is_set: u64,
     /// What the requests under way reset.
     pub(crate) resets: Resets,
-    /// Its client's values are to be set again, before the client's next request.
+    /// The client's values are to be set again, before its next request.
     pub(crate) resync: bool,
     /// The parameters before they were last set to a client's, if one of them is not tracked.
     params_before: Option<Arc<Params>>,
@@ -107,7 +109,7 @@ pub(crate) const IN_HOT_STANDBY: &str = "in_hot_standby";
 pub struct CancelKey {
     /// The server's process id.
     pub pid: u32,
-    /// Its secret: 4 bytes in protocol 3.0, up to 256 in 3.2.
+    /// The server's secret: 4 bytes in protocol 3.0, up to 256 in 3.2.
     pub secret: Box<[u8]>,
 }
 
@@ -212,7 +214,7 @@ impl Server {
         self.pending.awaits_client()
     }
 
-    /// Its client's progress in sending; differs from an earlier value if the client has sent something.
+    /// The client's progress in sending; differs from an earlier value if the client has sent something.
     #[inline]
     pub fn progress(&self) -> u32 {
         self.pending.progress()
@@ -225,7 +227,7 @@ impl Server {
         if self.pending.will_be_ready() { self.pending.ahead() } else { 0 }
     }
 
-    /// Its transaction's status, as of its last ReadyForQuery.
+    /// The transaction's status, as of the server's last ReadyForQuery.
     #[inline]
     pub fn status(&self) -> TxStatus {
         self.status
@@ -243,16 +245,16 @@ impl Server {
         self.state.clear_dirty();
     }
 
-    /// Its client has released it. Statements that it has used may have plans, and constants, that were made with its settings: they
-    /// are prepared again before their next use.
+    /// The client has released the server. Statements that the client has used may have plans, and constants, that were
+    /// made with its settings: they are prepared again before their next use.
     #[inline]
     fn end_use(&mut self) {
         self.use_began = self.pending.progress();
         self.statements.end_use(self.state.take_plans_changed());
     }
 
-    /// Whether its client has a transaction block open in which nothing was done yet: the only request of its use was a query of one
-    /// plain command, which must have been a BEGIN without options. Where that is in doubt, it has not.
+    /// Whether its client has a transaction block open in which nothing was done yet: the only request of its use was a
+    /// query of one plain command, which must have been a BEGIN without options. Where that is in doubt, it has not.
     pub(crate) fn has_only_begun(&self) -> bool {
         self.status == TxStatus::InTransaction
             && self.unusual_at != self.use_began.wrapping_add(1)
@@ -271,18 +273,18 @@ impl Server {
         &self.key
     }
 
-    /// When its backend began, in microseconds since 1970 by the server's clock; `None`: not known. With the process id, which
-    /// the server uses again, it identifies the backend.
+    /// When its backend began, in microseconds since 1970 by the server's clock; `None`: not known. With the process
+    /// id, which the server uses again, it identifies the backend.
     pub fn started(&self) -> Option<u64> {
         self.started
     }
 
-    /// Its backend began then.
+    /// The server's backend began then.
     pub fn set_started(&mut self, started: Option<u64>) {
         self.started = started;
     }
 
-    /// Its part in replication, as it reports it.
+    /// The server's part in replication, as the server reports it.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -298,12 +300,12 @@ impl Server {
         self.role = Role { standby: says(IN_HOT_STANDBY), read_only: says("default_transaction_read_only") };
     }
 
-    /// Its replication role, as another process knew it.
+    /// The server's replication role, as another process knew it.
     pub(crate) fn restore_role(&mut self, role: Role) {
         self.role = role;
     }
 
-    /// It was promoted, or reports a changed role for another reason.
+    /// The server was promoted, or reports a changed role for another reason.
     pub(crate) fn reports(&mut self, name: &str, value: &str) {
         if name == IN_HOT_STANDBY {
             self.role.standby = Some(value == "on");
@@ -326,17 +328,17 @@ impl Server {
         }
     }
 
-    /// Its tracked parameters, and its defaults.
+    /// The server's tracked parameters, and its defaults.
     pub(crate) fn has(&mut self) -> Has<'_> {
         Has { params: &mut self.params, base: &self.base, base_is_set: self.base_is_set }
     }
 
-    /// Its tracked parameters.
+    /// The server's tracked parameters.
     pub fn params(&self) -> &Arc<Params> {
         &self.params
     }
 
-    /// It is ready for its first client: what it has now is what it has without one.
+    /// The server is ready for its first client: what it has now is what it has without one.
     pub fn begin(&mut self) {
         self.base_is_set = self.params.differs(&self.base);
         self.base = self.params.clone();
@@ -416,7 +418,7 @@ impl Server {
         self.cleaned();
     }
 
-    /// Its parameters are about to be set to those of a client, which it may refuse.
+    /// The server's parameters are about to be set to those of a client, which the server may refuse.
     pub(crate) fn remember_params(&mut self, client: &Params) {
         let untracked = client.has_untracked() || self.params.has_untracked();
         self.params_before = untracked.then(|| self.params.clone());

@@ -1,8 +1,9 @@
 //! The shape of a statement: the types of its parameters and the columns of its rows, as a client was given them.
 //!
-//! Owns what of a ParameterDescription and a RowDescription is a part of it: what PostgreSQL compares when it plans a statement
-//! again (`RevalidateCachedQuery` in `plancache.c`), as far as the messages show it: names, types and type modifiers. Not the
-//! table that a column comes from, and not its format. A shape is kept as hashes, and a description is read as it streams.
+//! Owns what of a ParameterDescription and a RowDescription is a part of it: what PostgreSQL compares when it plans a
+//! statement again (`RevalidateCachedQuery` in `plancache.c`), as far as the messages show it: names, types and type
+//! modifiers. Not the table that a column comes from, and not its format. A shape is kept as hashes, and a description
+//! is read as it streams.
 
 use std::hash::Hasher;
 use std::num::NonZeroU64;
@@ -21,8 +22,8 @@ pub(crate) struct Shape {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct GivenShape {
     pub(crate) shape: Shape,
-    /// Which preparation it was given of ([`crate::PoolStatements`] counts them): a later one is of a later definition. While nothing of
-    /// it is known, how many there were when the client prepared the statement.
+    /// Which preparation it was given of ([`crate::PoolStatements`] counts them): a later one is of a later definition.
+    /// While nothing of it is known, how many there were when the client prepared the statement.
     pub(crate) of: u64,
 }
 
@@ -42,11 +43,11 @@ impl GivenShape {
 /// A client's shape beside that of a server's statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Compared {
-    /// They are the same.
+    /// The shapes are the same.
     Same,
-    /// They differ.
+    /// The shapes differ.
     Other,
-    /// The server's is not known.
+    /// The server's shape is not known.
     Unknown,
 }
 
@@ -95,7 +96,7 @@ impl Shape {
         self.rows = other.rows.or(self.rows);
     }
 
-    /// Its two hashes, 0 where there is none.
+    /// The shape's two hashes, 0 where there is none.
     pub(crate) fn hashes(self) -> (u64, u64) {
         let hash = |part: Option<NonZeroU64>| part.map_or(0, NonZeroU64::get);
         (hash(self.parameters), hash(self.rows))

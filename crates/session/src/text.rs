@@ -1,7 +1,7 @@
 //! The text of a query or statement, read once: what command it is, and what it may leave on a server.
 //!
-//! Of a long simple query, and of any text of a pool that does not rename statements, only the beginning is looked at when the
-//! message arrives; the rest is searched as it streams ([`crate::session_state`]).
+//! Of a long simple query, and of any text of a pool that does not rename statements, only the beginning is looked at
+//! when the message arrives; the rest is searched as it streams ([`crate::session_state`]).
 
 use weir_pgwire::sql::{self, Judgement};
 use weir_pgwire::{HEAD, Head, SqlHead};
@@ -13,8 +13,8 @@ use crate::params::Params;
 /// How many bytes of a simple query are inspected: enough for any head that matters.
 pub(crate) const QUERY_PREFIX: usize = 512;
 
-/// How much of a simple query is searched for names of statements: more than any driver sends in front of what a program asks
-/// for. What follows is searched as it streams; if it may name one, all are prepared again.
+/// How much of a simple query is searched for names of statements: more than any driver sends in front of what a
+/// program asks for. What follows is searched as it streams; if it may name one, all are prepared again.
 pub(crate) const SEARCHED: usize = 8 << 10;
 
 /// A text as far as it is there.
@@ -58,7 +58,8 @@ impl<'a> Text<'a> {
         self.bytes
     }
 
-    /// Whether it is known at first sight that it leaves nothing, resets nothing and names no statement: nearly all of them.
+    /// Whether it is known at first sight that it leaves nothing, resets nothing and names no statement: nearly all of
+    /// them.
     #[inline]
     pub(crate) fn is_harmless(self) -> bool {
         self.cut.is_none() && sql::is_harmless(self.bytes)
@@ -81,8 +82,8 @@ impl<'a> Text<'a> {
         judged
     }
 
-    /// The part of it that is searched for names of statements, and whether it continues. However its bytes arrive, it is the
-    /// same part.
+    /// The part of it that is searched for names of statements, and whether it continues. However its bytes arrive, it
+    /// is the same part.
     pub(crate) fn searched(self) -> (&'a [u8], bool) {
         match self.cut {
             None => (self.bytes, false),
