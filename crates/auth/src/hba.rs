@@ -41,7 +41,8 @@ pub struct Asked<'a> {
     pub database: &'a str,
     /// The requested user.
     pub user: &'a str,
-    /// Whether it is a physical replication connection, which belongs to no database: only `replication` matches it.
+    /// Whether the connection is one of physical replication, which belongs to no database: only `replication` matches
+    /// it.
     pub physical_replication: bool,
 }
 

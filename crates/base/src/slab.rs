@@ -27,7 +27,7 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// Whether it holds none.
+    /// Whether the slab holds no value.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

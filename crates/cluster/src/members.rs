@@ -33,7 +33,7 @@ pub(crate) struct Members {
     seen: BTreeMap<String, Seen>,
     /// The members that a store had before it was lost, as they were last seen.
     gone: BTreeMap<String, Member>,
-    /// When they were read last.
+    /// When the members were read last.
     read: Option<Time>,
 }
 
@@ -80,7 +80,7 @@ impl Members {
         self.gone.clear();
     }
 
-    /// Whether they were read so shortly ago: a node that has returned since is taken for a lost one.
+    /// Whether the members were read so shortly ago: a node that has returned since is taken for a lost one.
     pub(crate) fn is_recent(&self, now: Time, within: Span) -> bool {
         self.read.is_some_and(|read| now.since(read) <= within)
     }

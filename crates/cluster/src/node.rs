@@ -292,8 +292,8 @@ impl Node {
         if lost.node == self.name { pool.orphans > 0 } else { pool.waits(&self.name) && self.lost.contains(lost) }
     }
 
-    /// Whether that may begin with `open` connections of the pool in this process, and for how long; `None`: not now.
-    /// With it comes what is known of the lost node's connections.
+    /// Whether the end of a lost node's connections may begin with `open` connections of the pool in this process, and
+    /// for how long; `None`: not now. Returned with it is what is known of the lost node's connections.
     pub fn begin_end(&self, now: Time, lost: &Lost, open: u32) -> Option<(Ending, Option<Span>)> {
         let Grant { limit, floor } = self.grants().pools.get(&lost.pool).copied().unwrap_or_default();
         let begins = self.is_to_end(lost) && self.next_end(now).is_some() && open < limit;
@@ -833,7 +833,7 @@ impl Node {
 
 /// Another store.
 impl Node {
-    /// How long it takes until shares of the store can be given out; `None`: they are.
+    /// How long it takes until shares of the store can be given out; `None`: shares can be given out now.
     pub fn rest(&self, now: Time) -> Option<Span> {
         let left =
             Span::from_micros(self.timing.lost_after().micros().saturating_sub(now.since(self.known.since).micros()));

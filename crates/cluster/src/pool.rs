@@ -35,13 +35,13 @@ pub enum BudgetRule {
 pub(crate) struct Pool {
     pub(crate) record: PoolRecord,
     pub(crate) revision: Revision,
-    /// When it was first seen like this.
+    /// When the record was first seen like this.
     pub(crate) seen: Time,
     /// What this node's pool may open while the lease is valid: at most its recorded share.
     pub(crate) limit: u32,
-    /// What it may open without a lease.
+    /// What this node's pool may open without a lease.
     pub(crate) floor: u32,
-    /// What it reported, without orphaned connections.
+    /// What this node's pool reported, without orphaned connections.
     pub(crate) usage: Usage,
     /// Connections that a killed process of this node may still have at the server: a part of the share.
     pub(crate) orphans: u32,

@@ -34,7 +34,7 @@ pub(crate) struct Server<P> {
     pub(crate) state: State<P>,
     /// When the connect began; after the login, when that was done.
     pub(crate) connected_at: Time,
-    /// When it is old.
+    /// When the server is old.
     pub(crate) expires: Time,
     pub(crate) epoch: u32,
     /// The server was opened for one client, and goes with that client ([`crate::Pool::acquire_dedicated`]).

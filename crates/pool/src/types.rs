@@ -82,7 +82,7 @@ pub enum Release {
     Next {
         /// The new owner.
         client: Peer,
-        /// How long it waited.
+        /// How long the client waited.
         waited: Span,
         /// Whether the server must be checked before it is used.
         check: bool,
@@ -113,9 +113,9 @@ pub enum ConnectFailure {
 /// When a server that goes from one pool to another was connected, and when it is old.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ages {
-    /// When its login was done.
+    /// When the server's login was done.
     pub connected_at: Time,
-    /// When it is closed for its age.
+    /// When the server is closed for its age.
     pub expires: Time,
 }
 
@@ -137,7 +137,7 @@ pub enum Effect {
         client: Peer,
         /// Why.
         why: RefuseReason,
-        /// How long it had waited.
+        /// How long the client had waited.
         waited: Span,
     },
     /// This client has waited for `query_wait_notify`, and continues waiting.
@@ -153,7 +153,7 @@ pub enum Effect {
         client: Peer,
         /// The client's server.
         server: Peer,
-        /// How long it had waited.
+        /// How long the client had waited.
         waited: Span,
         /// Whether the server must be checked before it is used.
         check: bool,

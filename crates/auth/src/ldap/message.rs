@@ -12,7 +12,7 @@ const ENTRIES: u16 = 2;
 
 /// The result of an operation that is no failure.
 const SUCCESS: u32 = 0;
-/// More entries than were requested.
+/// The result of a search that found more entries than were requested.
 const SIZE_LIMIT_EXCEEDED: u32 = 4;
 
 /// What a server has answered.

@@ -22,7 +22,7 @@ pub struct Ldap {
     pub port: u16,
     /// Whether the connection is encrypted from its first byte (`ldaps`).
     pub tls: bool,
-    /// Whether it becomes so by StartTLS (`ldaptls=1`).
+    /// Whether the connection becomes encrypted by StartTLS (`ldaptls=1`).
     pub start_tls: bool,
     pub(super) find: Find,
 }

@@ -71,7 +71,7 @@ pub(super) struct Ender {
     pub(super) ending: Ending,
     /// By the node's clock.
     by: Option<Time>,
-    /// When it has ended what it ends.
+    /// When the ender has ended the lost node's connections.
     pub(super) done: u64,
     /// Then: how many are left, if that is known, and when the server has ended it.
     pub(super) result: Option<(Option<u32>, u64)>,

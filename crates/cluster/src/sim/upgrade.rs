@@ -34,9 +34,9 @@ struct OldPool {
     /// How many of them are in use until then, and don't move.
     busy: (u32, u64),
     ending: Vec<u64>,
-    /// What it may have.
+    /// What the old process may have.
     kept: u32,
-    /// What the new process leaves to it: less with each connection that has arrived.
+    /// What the new process leaves to the old one: less with each connection that has arrived.
     left: u32,
 }
 

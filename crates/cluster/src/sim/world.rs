@@ -516,7 +516,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns how many are left.
+    /// Ends a lost node's connections of a pool. Returns how many are left.
     fn end_connections_of(&mut self, name: &str, pool: &str, floor: u32) -> u32 {
         let (now, forgets) = (self.now, self.bug == Some(Bug::EnderNotCounted));
         let Some(host) = self.hosts.iter_mut().find(|host| host.name == name) else { return 0 };

@@ -15,7 +15,7 @@ pub struct Effects {
     pub leaves: Dirty,
     /// How to read its command tags.
     pub scope: Scope,
-    /// Whether it changes what plans depend on.
+    /// Whether the text changes what plans depend on.
     pub plans: Plans,
 }
 
@@ -35,7 +35,7 @@ pub enum Plans {
 /// What is known of a text once it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Judgement {
-    /// What it may leave.
+    /// What the text may leave.
     pub effects: Effects,
     /// [`kept`](super::kept()) would find nothing in it, nor a reset of [`commands`](super::commands()), nor
     /// [`needed_alone`](super::needed_alone()): it is a single statement of a kind that leaves only what its words
@@ -119,7 +119,7 @@ impl Effects {
 }
 
 impl Judgement {
-    /// Of a text that [`is_harmless`] at first sight.
+    /// What is known of a text that [`is_harmless`] at first sight.
     pub const HARMLESS: Judgement =
         Judgement { effects: Effects::NONE, harmless: true, drops_all: false, names: false };
 

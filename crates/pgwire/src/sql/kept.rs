@@ -44,7 +44,7 @@ pub fn kept(text: &[u8], follows: impl Fn(&[u8]) -> bool) -> Dirty {
 pub(super) struct SetConfigs {
     /// Each mention of it is a call whose setting ends with its transaction: `set_config(…, …, true)`.
     pub(super) local: bool,
-    /// None of them sets what plans may depend on.
+    /// No call sets what plans may depend on.
     pub(super) harmless: bool,
 }
 

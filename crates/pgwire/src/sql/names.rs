@@ -34,7 +34,7 @@ pub struct Naming {
     pub verb: Verb,
     /// As PostgreSQL reads it: folded, without quotes and escapes, cut to 63 bytes. Empty where none is named.
     pub name: Box<[u8]>,
-    /// Where it is written; of a DEALLOCATE, from that word on.
+    /// Where the name is written; of a DEALLOCATE, from that word on.
     pub at: Range<usize>,
 }
 

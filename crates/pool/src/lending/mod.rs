@@ -84,7 +84,7 @@ pub enum ToBorrower {
         id: u32,
         /// Why.
         why: RefuseReason,
-        /// When it may be asked again.
+        /// When the owner may be asked again.
         retry_at: Time,
     },
     /// The server that was on its way for the request of this number is lost.
