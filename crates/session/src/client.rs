@@ -179,12 +179,12 @@ impl Client {
         &self.params
     }
 
-    /// Whether it asked for a parameter of this name, or has changed it.
+    /// Whether the client asked for a parameter of this name, or has changed it.
     pub fn owns(&self, table: &ParamTable, name: &str) -> bool {
         table.place(name).is_some_and(|place| self.start.own >> place & 1 == 1)
     }
 
-    /// What it wants of its server.
+    /// What the client wants of its server.
     #[inline]
     pub(crate) fn wanted(&self) -> Wanted<'_> {
         Wanted { params: &self.params, own: self.start.own }
@@ -220,7 +220,7 @@ impl Client {
         }
     }
 
-    /// Whether it has prepared a statement by this name.
+    /// Whether the client has prepared a statement by this name.
     pub(crate) fn has_statement(&self, name: &[u8]) -> bool {
         self.statement(name).is_some()
     }

@@ -46,7 +46,7 @@ pub(crate) struct Asked {
 /// The statements that Bind messages since the last ReadyForQuery were about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Bound {
-    /// None with a name.
+    /// No Bind was about a statement with a name.
     #[default]
     None,
     /// All about this one.
@@ -98,7 +98,7 @@ impl Descriptions {
         self.asked.len() >= MAX_ASKED
     }
 
-    /// Whether one of our own is under way.
+    /// Whether a Describe of our own is under way.
     pub(crate) fn asks_itself(&self) -> bool {
         self.own > 0
     }
@@ -132,7 +132,7 @@ impl Descriptions {
         self.reader.is_some()
     }
 
-    /// More of the answer.
+    /// Reads more of the answer.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.reader.iter_mut().for_each(|reader| reader.feed(bytes));
     }

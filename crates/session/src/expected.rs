@@ -117,7 +117,7 @@ impl Expected {
         self.is_local() || self == Expected::CopyEnd
     }
 
-    /// Whether it does nothing in its transaction, and can't fail.
+    /// Whether the request does nothing in its transaction, and can't fail.
     #[inline]
     pub(crate) fn does_nothing(self) -> bool {
         matches!(self, Expected::Close | Expected::LocalParse | Expected::LocalClose)
@@ -150,7 +150,7 @@ impl Expected {
         )
     }
 
-    /// Whether it has an entry in the undo log.
+    /// Whether the request has an entry in the undo log.
     #[inline]
     pub(crate) fn is_logged(self) -> bool {
         matches!(
@@ -171,7 +171,7 @@ impl Expected {
         )
     }
 
-    /// Whether it has an entry among the descriptions under way.
+    /// Whether the request has an entry among the descriptions under way.
     #[inline]
     pub(crate) fn is_noted(self) -> bool {
         matches!(

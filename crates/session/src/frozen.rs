@@ -28,7 +28,7 @@ struct Frozen {
     id: u64,
     mode: u8,
     params: Vec<(String, String)>,
-    /// What it asked for at its login, and the names of the parameters that are its own.
+    /// What the client asked for at its login, and the names of the parameters that are its own.
     asked: Vec<(String, String)>,
     own: Vec<String>,
     held: Vec<u8>,

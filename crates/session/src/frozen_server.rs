@@ -15,7 +15,7 @@ use crate::statements::Key;
 struct FrozenServer {
     /// Name, value, and whether the server reports it.
     params: Vec<(String, String, bool)>,
-    /// What it has without a client: names, values, and whether its connect_query has set them.
+    /// What the server has without a client: names, values, and whether its connect_query has set them.
     base: Vec<(String, String, bool)>,
     /// By the order of their last use; whether each is as it was prepared.
     statements: Vec<(u128, bool)>,

@@ -52,7 +52,7 @@ impl Judged {
         rest.get(..self.len as usize).unwrap_or(rest)
     }
 
-    /// Whether it concerns no prepared statement: nearly all texts.
+    /// Whether the text concerns no prepared statement: nearly all texts.
     #[inline]
     pub(crate) fn concerns_no_statement(&self) -> bool {
         self.naming.is_none() && !self.drops_all

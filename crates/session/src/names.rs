@@ -41,7 +41,7 @@ impl Name {
         Name(name.into())
     }
 
-    /// What it is looked up by.
+    /// What the name is looked up by.
     fn key(&self) -> &[u8] {
         significant(&self.0)
     }

@@ -94,7 +94,7 @@ pub(crate) struct Wanted<'a> {
 /// What a server has.
 pub(crate) struct Has<'a> {
     pub(crate) params: &'a mut Arc<Params>,
-    /// What it has where no client has set anything.
+    /// What the server has where no client has set anything.
     pub(crate) base: &'a Params,
     /// Which of that its connect_query has set, a bit each.
     pub(crate) base_is_set: u64,
@@ -380,7 +380,7 @@ impl Params {
         self.values.get(place)?.as_deref()
     }
 
-    /// Whether it has a parameter that is not tracked.
+    /// Whether the set has a parameter that is not tracked.
     pub(crate) fn has_untracked(&self) -> bool {
         !self.untracked.is_empty()
     }

@@ -203,7 +203,7 @@ impl ServerStatements {
         })
     }
 
-    /// None is to be trusted any more.
+    /// No statement is to be trusted any more.
     pub(crate) fn invalidate_all(&mut self) {
         self.epoch += 1;
     }

@@ -144,7 +144,7 @@ pub(crate) fn withhold(server: &mut Server, tag: u8, message: &[u8]) -> bool {
     true
 }
 
-/// More of that description.
+/// Keeps more of the description that is withheld.
 #[cold]
 pub(crate) fn withhold_more(server: &mut Server, piece: &[u8]) {
     let kept = server.repeatable.as_deref_mut().filter(|kept| !kept.description.is_empty());

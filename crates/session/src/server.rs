@@ -60,7 +60,8 @@ pub struct Server {
     /// The transaction under way has changed definitions.
     pub(crate) schema_changed: bool,
     pub(crate) params: Arc<Params>,
-    /// What it has where no client has set anything, and which of these values its connect_query has set, a bit each.
+    /// What the server has where no client has set anything, and which of these values its connect_query has set, a bit
+    /// each.
     pub(crate) base: Arc<Params>,
     pub(crate) base_is_set: u64,
     /// What the requests under way reset.
@@ -95,7 +96,7 @@ pub(crate) struct OwnSeen {
 /// What a server reports about its replication role (PostgreSQL 14 and later report both; `None` if it does not).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Role {
-    /// Whether it is in recovery, as it last reported (`in_hot_standby`).
+    /// Whether the server is in recovery, as it last reported (`in_hot_standby`).
     pub standby: Option<bool>,
     /// Whether transactions were read-only by default when we logged in (`default_transaction_read_only`).
     pub read_only: Option<bool>,
@@ -178,7 +179,7 @@ impl Server {
         self.status == TxStatus::Idle && self.pending.is_clean() && self.stream.is_between()
     }
 
-    /// Whether it must not be used again, even if nothing is under way.
+    /// Whether the server must not be used again, even if nothing is under way.
     pub fn is_unusable(&self) -> bool {
         self.unusable || self.pending.is_doubtful()
     }
@@ -202,13 +203,13 @@ impl Server {
         !self.pending.is_empty()
     }
 
-    /// Whether it works on a request that its client has sent completely.
+    /// Whether the server works on a request that its client has sent completely.
     #[inline]
     pub fn is_working(&self) -> bool {
         self.pending.is_working()
     }
 
-    /// Whether it sends nothing more before its client has sent something.
+    /// Whether the server sends nothing more before its client has sent something.
     #[inline]
     pub fn awaits_client(&self) -> bool {
         self.pending.awaits_client()

@@ -31,7 +31,7 @@ pub struct ServerError {
 const LOGIN_FAILED: &str = "server login failed: ";
 
 impl ServerError {
-    /// Of a login, for which the server has sent no error: its SQLSTATE is that of a connection that failed.
+    /// The error of a login, for which the server has sent no error: its SQLSTATE is that of a connection that failed.
     pub(crate) fn of_login(why: &str) -> ServerError {
         ServerError { sqlstate: "08006".into(), message: format!("{LOGIN_FAILED}{why}") }
     }
@@ -68,7 +68,7 @@ pub(crate) struct ErrorRead {
     pub(crate) fatal: bool,
     /// The SQLSTATE, which is letters and digits.
     pub(crate) code: [u8; 5],
-    /// What it says of the server's statements.
+    /// What the error says of the server's statements.
     pub(crate) statements: Statements,
 }
 

@@ -130,7 +130,7 @@ impl SessionState {
         self.streaming = Some((what, Mentions::begin(piece)));
     }
 
-    /// More of the text that streams to the server.
+    /// Reads more of the text that streams to the server.
     #[inline]
     pub(crate) fn more_text(&mut self, piece: &[u8]) {
         if let Some((_, mentions)) = &mut self.streaming {

@@ -152,7 +152,7 @@ impl DescriptionReader {
         DescriptionReader { part, hasher: SipHasher13::new_with_key(key), at: Place::Count(2) }
     }
 
-    /// More of its body.
+    /// Reads more of the message's body.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let taken = match self.at {

@@ -19,9 +19,9 @@ use crate::server::Server;
 /// How long a value is to be in force.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Span {
-    /// Until it is set again.
+    /// The value is in force until it is set again.
     Session,
-    /// Until the transaction ends.
+    /// The value is in force until the transaction ends.
     Transaction,
 }
 

@@ -69,7 +69,7 @@ pub struct StartupRequest {
     pub options: Vec<(String, String)>,
     /// Every other parameter, in order.
     pub params: Vec<(String, String)>,
-    /// Whether it is a replication connection, and of which kind.
+    /// Whether the connection is one for replication, and of which kind.
     pub replication: Replication,
     /// Of a replication connection: `options` as the client wrote it, for its server; [`StartupRequest::options`] is
     /// empty.
@@ -127,7 +127,7 @@ impl Replication {
         any(&[("false", 1), ("no", 1), ("off", 2), ("0", 1)]).then_some(Replication::None)
     }
 
-    /// Whether it is a replication connection.
+    /// Whether the connection is one for replication.
     pub fn is_some(self) -> bool {
         self != Replication::None
     }

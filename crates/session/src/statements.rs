@@ -77,7 +77,7 @@ struct Text {
     /// The text, its NUL, the count and the types, as in the message.
     rest: Box<[u8]>,
     judged: Judged,
-    /// What it certainly leaves, once that was needed.
+    /// What the text certainly leaves, once that was needed.
     kept: OnceLock<Kept>,
     /// The table that lists it, from which the last holder removes it.
     listed: Arc<Table<Text>>,

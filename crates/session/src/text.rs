@@ -31,7 +31,7 @@ impl<'a> Text<'a> {
         Text { bytes, cut: None }
     }
 
-    /// That of a simple query, of which `message` is there. However its bytes arrive, it is whole or it is not.
+    /// The text of a simple query, of which `message` is there. However its bytes arrive, it is whole or it is not.
     #[inline]
     pub(crate) fn of_query(message: &'a [u8], head: Head) -> Text<'a> {
         let body = &message[HEAD..];
@@ -41,7 +41,7 @@ impl<'a> Text<'a> {
         Text { bytes: &body[..body.len().min(QUERY_PREFIX)], cut: Some(body) }
     }
 
-    /// That of a Parse, of which `message` is there.
+    /// The text of a Parse, of which `message` is there.
     pub(crate) fn of_parse(message: &'a [u8], head: Head) -> Text<'a> {
         let body = &message[HEAD..];
         let bytes = body.splitn(3, |byte| *byte == 0).nth(1).unwrap_or_default();
@@ -58,8 +58,8 @@ impl<'a> Text<'a> {
         self.bytes
     }
 
-    /// Whether it is known at first sight that it leaves nothing, resets nothing and names no statement: nearly all of
-    /// them.
+    /// Whether it is known at first sight that the text leaves nothing, resets nothing and names no statement: so with
+    /// nearly all texts.
     #[inline]
     pub(crate) fn is_harmless(self) -> bool {
         self.cut.is_none() && sql::is_harmless(self.bytes)

@@ -85,8 +85,8 @@ impl Untracked {
     }
 }
 
-/// Whether it is a parameter's name: identifiers with dots between them (guc.c, valid_custom_variable_name), so that it
-/// needs no escape in a query.
+/// Whether `name` is a parameter's name: identifiers with dots between them (guc.c, valid_custom_variable_name), so
+/// that it needs no escape in a query.
 fn is_name(name: &str) -> bool {
     let is_word = |word: &str| {
         word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

@@ -45,9 +45,9 @@ pub trait StatementWatch {
 /// What is known of a server's statements and portals, and of the request under way.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    /// That of the unnamed statement, where its text is not held by its client.
+    /// What the unnamed statement counts as, where its text is not held by its client.
     unnamed: StatementId,
-    /// That of the unnamed portal.
+    /// What the unnamed portal's statement counts as.
     portal: StatementId,
     names: Option<Box<Names>>,
     /// The limit of rows in the last Execute; 0: none.
