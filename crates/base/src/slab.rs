@@ -22,7 +22,7 @@ impl<T> Slab<T> {
         Self::default()
     }
 
-    /// How many values it holds.
+    /// How many values the slab holds.
     pub fn len(&self) -> usize {
         self.len
     }

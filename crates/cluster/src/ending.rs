@@ -25,7 +25,7 @@ pub struct Ending {
 pub struct Open {
     /// The process id of the connection's backend.
     pub pid: u32,
-    /// When its backend began; `None`: the server does not show it. Then nobody knows whose it is.
+    /// When the backend began; `None`: the server does not show it. Then nobody knows whose connection it is.
     pub started: Option<u64>,
     /// The connection runs nothing.
     pub idle: bool,

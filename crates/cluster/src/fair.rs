@@ -21,11 +21,11 @@ const OLDER_AMONG_EQUALS: Span = Span::from_secs(5);
 pub struct Usage {
     /// Server connections that are open or being opened.
     pub open: u32,
-    /// Among them, those in use.
+    /// The open connections that are in use.
     pub active: u32,
-    /// Clients that wait for one.
+    /// Clients that wait for a connection.
     pub waiting: u32,
-    /// How long the oldest of them has waited.
+    /// How long the oldest waiting client has waited.
     pub oldest: Span,
     /// The limit that the pool obeyed when it reported.
     pub limit: u32,

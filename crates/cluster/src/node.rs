@@ -39,9 +39,9 @@ const LOOK_BEFORE_END: Span = Span::from_secs(2);
 /// What a pool may open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Grant {
-    /// Until [`Grants::until`].
+    /// The most connections until [`Grants::until`].
     pub limit: u32,
-    /// Later. At most the limit.
+    /// The most connections after that; not above the limit.
     pub floor: u32,
 }
 
@@ -51,7 +51,7 @@ pub struct Grants {
     /// When the limits end and the floors are in force: connections beyond the floors must be closed then, also those
     /// in use.
     pub until: Time,
-    /// By pool. A pool that is missing may open none.
+    /// The grants by pool. A pool that is missing may open none.
     pub pools: BTreeMap<String, Grant>,
 }
 
@@ -100,7 +100,7 @@ struct Orphans {
 pub struct Node {
     name: String,
     member: Member,
-    /// Of the own heartbeat.
+    /// The revision of the own heartbeat.
     revision: Revision,
     timing: Timing,
     phase: Phase,
@@ -119,7 +119,7 @@ pub struct Node {
     /// The pool whose record was the last to be written: those after it have their turn first.
     cursor: String,
     lost: BTreeSet<Lost>,
-    /// With how many connections they may still have.
+    /// Lost nodes whose connections were ended, with how many connections they may still have.
     ended: BTreeMap<Lost, u32>,
     /// The own connections, or the revision of the configuration, differ from what is in etcd.
     unrecorded: bool,

@@ -80,7 +80,7 @@ pub enum RefuseReason {
 pub enum Release {
     /// The server is assigned to the client that waited longest.
     Next {
-        /// The new owner.
+        /// The server's new owner.
         client: Peer,
         /// How long the client waited.
         waited: Span,
@@ -126,30 +126,30 @@ pub enum Effect {
     Open,
     /// Close this server; the pool has forgotten it.
     Close {
-        /// Which.
+        /// Which server.
         server: Peer,
-        /// Why.
+        /// Why the server is closed.
         reason: CloseReason,
     },
     /// This client waits no longer and gets no server.
     Refuse {
-        /// Which.
+        /// Which client.
         client: Peer,
-        /// Why.
+        /// Why the client gets no server.
         why: RefuseReason,
         /// How long the client had waited.
         waited: Span,
     },
     /// This client has waited for `query_wait_notify`, and continues waiting.
     Notice {
-        /// Which.
+        /// Which client.
         client: Peer,
-        /// How long so far.
+        /// How long the client has waited so far.
         waited: Span,
     },
     /// This client waits no longer: it has this server.
     Grant {
-        /// The new owner.
+        /// The server's new owner.
         client: Peer,
         /// The client's server.
         server: Peer,

@@ -18,7 +18,7 @@ use super::url::{self, Scope, port};
 pub struct Ldap {
     /// The servers, in the order in which they are tried.
     pub servers: Vec<String>,
-    /// The port of all of them.
+    /// The port of all servers.
     pub port: u16,
     /// Whether the connection is encrypted from its first byte (`ldaps`).
     pub tls: bool,

@@ -30,14 +30,14 @@ pub(super) struct HostPool {
     /// How many of the open ones are in use: transactions end by chance.
     pub(super) active: u32,
     waits_since: Option<Time>,
-    /// The limit that it obeys.
+    /// The limit that the pool obeys.
     limit: u32,
 }
 
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) node: Node,
-    /// Thousandths by which its clock is fast.
+    /// Thousandths by which the host's clock is fast.
     rate: u64,
     offset: u64,
     pub(super) frozen_until: u64,
@@ -54,7 +54,7 @@ pub(super) struct Host {
     /// The pool of whose share a connection is left unused for the ender.
     pub(super) reserved: Option<String>,
     pub(super) ender: Option<Ender>,
-    /// No other one begins before.
+    /// No other ender begins before.
     pub(super) ends_after: u64,
     pub(super) budgets: BTreeMap<String, Budget>,
     /// The node has other budgets from then on.
@@ -69,11 +69,12 @@ pub(super) struct Host {
 pub(super) struct Ender {
     pub(super) lost: Lost,
     pub(super) ending: Ending,
-    /// By the node's clock.
+    /// When the ender is given up, by the node's clock.
     by: Option<Time>,
     /// When the ender has ended the lost node's connections.
     pub(super) done: u64,
-    /// Then: how many are left, if that is known, and when the server has ended it.
+    /// How many connections are left once the ender has ended them, if that is known, and when the server has ended the
+    /// ender's.
     pub(super) result: Option<(Option<u32>, u64)>,
 }
 

@@ -92,11 +92,11 @@ pub(super) struct World {
     is_busy: bool,
     now: u64,
     random: Random,
-    /// Of the changes of the configuration.
+    /// The random numbers for the changes of the configuration.
     changes: Random,
-    /// Of restarts of the server and of etcd.
+    /// The random numbers for restarts of the server and of etcd.
     restarts: Random,
-    /// Of new processes that hang.
+    /// The random numbers for new processes that hang.
     upgrades: Random,
     server: Server,
     etcd: Etcd,

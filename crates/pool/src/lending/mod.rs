@@ -64,7 +64,7 @@ pub enum ToOwner {
     Request {
         /// The number of the request.
         id: u32,
-        /// When its client's wait began.
+        /// When the wait of the borrower's client began.
         since: Time,
     },
     /// No server is needed any more.
@@ -82,7 +82,7 @@ pub enum ToBorrower {
     Refused {
         /// The number of the request.
         id: u32,
-        /// Why.
+        /// Why the request is refused.
         why: RefuseReason,
         /// When the owner may be asked again.
         retry_at: Time,
