@@ -56,7 +56,7 @@ pub(crate) struct Account {
 pub(crate) struct Charge {
     account: Arc<Account>,
     bytes: u64,
-    /// The worker's account holds them too.
+    /// The worker's account holds these bytes, too.
     real: bool,
 }
 

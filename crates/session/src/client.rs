@@ -21,22 +21,23 @@ use crate::statements::Statement;
 /// One client's state between and within requests.
 #[derive(Debug)]
 pub struct Client {
-    /// Unique within the process for the process's life; tells its unnamed statement from those of others.
+    /// A number that is unique within the process for the process's life; it tells the client's unnamed statement from
+    /// those of others.
     pub id: u64,
     pub(crate) mode: PoolMode,
     pub(crate) params: Arc<Params>,
-    /// What its session began with.
+    /// What the client's session began with.
     pub(crate) start: StartValues,
     pub(crate) stream: FrameReader,
     pub(crate) statements: Option<Box<ClientStatements>>,
     pub(crate) unnamed: Unnamed,
-    /// Counts its unnamed statements.
+    /// Counts the client's unnamed statements.
     pub(crate) unnamed_count: u32,
-    /// The kinds of session state whose loss it was warned of.
+    /// The kinds of session state whose loss the client was warned of.
     pub(crate) warned: Dirty,
     /// The request that is being discarded fails at its last byte, with this message.
     pub(crate) fails: Option<&'static str>,
-    /// Counts the changes of its names.
+    /// Counts the changes of the client's names.
     changes: ChangeNumber,
     /// A request of this client was refused in the extended protocol: what follows is dropped up to its Sync.
     pub(crate) skipping: bool,
@@ -68,7 +69,7 @@ pub(crate) struct HeldText {
     bytes: Vec<u8>,
     judged: Judged,
     charge: Option<Charge>,
-    /// The shape that the client was given of it.
+    /// The shape that the client was given of the statement.
     shape: GivenShape,
 }
 
@@ -84,12 +85,12 @@ impl HeldText {
         &self.bytes
     }
 
-    /// The shape that the client was given of it.
+    /// The shape that the client was given of the statement.
     pub(crate) fn shape(&self) -> GivenShape {
         self.shape
     }
 
-    /// The client has this shape of it.
+    /// The client has this shape of the statement.
     pub(crate) fn set_shape(&mut self, shape: GivenShape) {
         self.shape = shape;
     }
@@ -104,12 +105,12 @@ impl HeldText {
 }
 
 impl Unnamed {
-    /// Bytes that it holds.
+    /// Bytes that the statement holds.
     pub(crate) fn size(&self) -> usize {
         if let Unnamed::Held(text) = self { text.bytes.capacity() } else { 0 }
     }
 
-    /// The client was given a description of it, of this preparation.
+    /// The client was given a description of the statement, of this preparation.
     pub(crate) fn learn_shape(&mut self, shape: Shape, of: u64) {
         if let Unnamed::Held(text) = self {
             text.shape.learn(shape, of);
@@ -190,12 +191,12 @@ impl Client {
         Wanted { params: &self.params, own: self.start.own }
     }
 
-    /// The mode of its pool.
+    /// The mode of the client's pool.
     pub fn mode(&self) -> PoolMode {
         self.mode
     }
 
-    /// How many statements it has prepared by name.
+    /// How many statements the client has prepared by name.
     pub fn prepared(&self) -> usize {
         self.statements.as_ref().map_or(0, |s| s.len())
     }
@@ -212,7 +213,7 @@ impl Client {
         self.statements.as_ref()?.given(name)
     }
 
-    /// The text that it has prepared by this name; the empty one is that of the unnamed statement.
+    /// The text that the client has prepared by this name; the empty one is that of the unnamed statement.
     pub(crate) fn text_of(&self, name: &[u8]) -> Option<&[u8]> {
         match &self.unnamed {
             Unnamed::Held(held) if name.is_empty() => Some(held.text()),
@@ -254,7 +255,7 @@ impl Client {
         (self.id, self.unnamed_count)
     }
 
-    /// Replaces its unnamed statement; returns what was before.
+    /// Replaces the client's unnamed statement; returns what was before.
     pub(crate) fn replace_unnamed(&mut self, unnamed: Unnamed) -> Unnamed {
         self.unnamed_count = self.unnamed_count.wrapping_add(1);
         std::mem::replace(&mut self.unnamed, unnamed)
@@ -272,12 +273,12 @@ impl Client {
         }
     }
 
-    /// The number of the next change of its names.
+    /// The number of the next change of the client's names.
     pub(crate) fn next_change(&self) -> ChangeNumber {
         self.changes
     }
 
-    /// The number of a change of its names that is made now.
+    /// The number of a change of the client's names that is made now.
     pub(crate) fn count_change(&mut self) -> ChangeNumber {
         self.changes += 1;
         self.changes - 1

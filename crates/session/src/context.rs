@@ -11,7 +11,7 @@ use crate::watched::StatementWatch;
 
 /// The most buffers that are kept for unnamed statements.
 const MAX_SPARE: usize = 16;
-/// The largest of them.
+/// The largest buffer that is kept for an unnamed statement.
 const MAX_SPARE_SIZE: usize = 16 << 10;
 /// The largest buffer that is kept for composing messages.
 const MAX_SCRATCH: usize = 1 << 20;
@@ -63,7 +63,7 @@ pub enum WithoutCache {
 /// Which messages are passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessagePolicy {
-    /// The longest one, in bytes, its tag included (`max_packet_size`).
+    /// The longest message, in bytes, its tag included (`max_packet_size`).
     pub longest: u32,
     /// Whether queries may come by the simple protocol.
     pub simple: SimpleQueries,

@@ -49,9 +49,9 @@ enum Bound {
     /// No Bind was about a statement with a name.
     #[default]
     None,
-    /// All about this one.
+    /// Every Bind was about this statement.
     One(Key),
-    /// Several.
+    /// The Bind messages were about several statements.
     Several,
 }
 
@@ -59,15 +59,15 @@ enum Bound {
 #[derive(Debug, Default)]
 pub(crate) struct Descriptions {
     asked: VecDeque<Asked>,
-    /// How many of them are our own.
+    /// How many Describe messages under way are our own.
     own: u32,
     reader: Option<DescriptionReader>,
-    /// What is known so far of the oldest one.
+    /// What is known so far of the oldest description.
     shape: Shape,
     /// The newest portal, by a hash of its name, and its statement, where that is known.
     portal: Option<(u64, Described)>,
     bound: Bound,
-    /// The preparation that our newest one is of, until it was compared: 0 afterwards.
+    /// The preparation that our newest Describe is about, until it was compared: 0 afterwards.
     asked_of: u64,
 }
 
@@ -92,7 +92,7 @@ impl Descriptions {
         std::mem::take(&mut self.asked_of) == of
     }
 
-    /// Whether no more should be asked for until some are answered.
+    /// Whether no more descriptions should be asked for until some are answered.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.asked.len() >= MAX_ASKED
@@ -103,12 +103,12 @@ impl Descriptions {
         self.own > 0
     }
 
-    /// What the oldest one is about.
+    /// What the oldest Describe is about.
     pub(crate) fn oldest(&self) -> Option<Described> {
         self.asked.front().map(|asked| asked.about)
     }
 
-    /// The oldest one failed, or was skipped.
+    /// The oldest Describe failed, or was skipped.
     pub(crate) fn skip(&mut self) {
         self.take();
     }
@@ -121,7 +121,7 @@ impl Descriptions {
         Some(asked)
     }
 
-    /// An answer to the oldest one begins.
+    /// An answer to the oldest Describe begins.
     pub(crate) fn begin(&mut self, part: Part, key: &[u8; 16]) {
         self.reader = Some(DescriptionReader::begin(part, key));
     }

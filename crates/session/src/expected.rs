@@ -106,12 +106,12 @@ impl Expected {
         )
     }
 
-    /// Whether we answer it.
+    /// Whether we answer the request.
     pub(crate) fn is_local(self) -> bool {
         matches!(self, Expected::LocalParse | Expected::LocalClose | Expected::LocalDeallocate | Expected::LocalForget)
     }
 
-    /// Whether no reply of the server answers it: we do, or it has none.
+    /// Whether no reply of the server answers the request: we do, or it has none.
     #[inline]
     pub(crate) fn is_unanswered(self) -> bool {
         self.is_local() || self == Expected::CopyEnd
@@ -123,7 +123,7 @@ impl Expected {
         matches!(self, Expected::Close | Expected::LocalParse | Expected::LocalClose)
     }
 
-    /// Whether something other than the undo log remembers it until it is answered.
+    /// Whether something other than the undo log remembers the request until it is answered.
     #[inline]
     pub(crate) fn is_remembered(self) -> bool {
         matches!(self, Expected::OwnClose | Expected::BindKept)
@@ -137,7 +137,7 @@ impl Expected {
         )
     }
 
-    /// Whether ParseComplete answers it.
+    /// Whether ParseComplete answers the request.
     pub(crate) fn is_parse(self) -> bool {
         matches!(
             self,
@@ -191,13 +191,13 @@ impl Expected {
         }
     }
 
-    /// Whether a description of rows answers it.
+    /// Whether a description of rows answers the request.
     #[inline]
     pub(crate) fn is_of_rows(self) -> bool {
         matches!(self, Expected::DescribeRows | Expected::DescribeKnownRows | Expected::OwnDescribeRows)
     }
 
-    /// Whether ReadyForQuery ends it, so that an error does not make the server skip what follows.
+    /// Whether ReadyForQuery ends the request, so that an error does not make the server skip what follows.
     pub(crate) fn ends_with_ready(self) -> bool {
         matches!(
             self,

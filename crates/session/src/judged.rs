@@ -78,8 +78,8 @@ pub(crate) fn reset_of(text: &[u8]) -> Option<Resetting> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
     leaves: Dirty,
-    /// Tracked settings that it changes for good, by their places: they follow the client from servers that report
-    /// them.
+    /// Tracked settings that the text changes for good, by their places: they follow the client from servers that
+    /// report them.
     settings: u64,
 }
 

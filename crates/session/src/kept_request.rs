@@ -29,9 +29,10 @@ pub(crate) struct Repeatable {
     /// What the server has described of its parameters: the client is sent it with the rest of the description.
     pub(crate) description: Vec<u8>,
     pub(crate) stage: Stage,
-    /// What comes before it in its transaction.
+    /// What comes before the request in its transaction.
     pub(crate) begun: Begun,
-    /// A cancel request for its client has ended meanwhile: if it is repeated, that is the request that was meant.
+    /// A cancel request for the client has ended meanwhile: if the kept request is repeated, it is the one that was
+    /// meant.
     pub(crate) cancelled: bool,
     /// What the messages are charged, if they are many.
     pub(crate) charge: Option<Charge>,
@@ -64,7 +65,7 @@ pub(crate) enum Stage {
 pub struct Repeat {
     /// The messages, and a part of the next one.
     pub messages: Vec<u8>,
-    /// How many of them were counted as Bind and as Parse.
+    /// How many of the messages were counted as Bind and as Parse.
     pub counted: (u64, u64),
     /// The client has cancelled the request meanwhile.
     pub cancelled: bool,

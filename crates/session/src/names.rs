@@ -46,7 +46,7 @@ impl Name {
         significant(&self.0)
     }
 
-    /// All of it, as the client gave it.
+    /// All of the name, as the client gave it.
     pub(crate) fn whole(&self) -> &[u8] {
         &self.0
     }
