@@ -77,7 +77,7 @@ pub struct ParamTable {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Params {
     values: Vec<Option<Arc<str>>>,
-    /// Which of them the server reports itself, a bit each.
+    /// Which values the server reports itself, a bit each.
     reported: u64,
     /// The untracked parameters that a client has set at its login.
     untracked: Untracked,
@@ -87,7 +87,7 @@ pub struct Params {
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) params: &'a Arc<Params>,
-    /// Which of them are its own, a bit each.
+    /// Which parameters are the client's own, a bit each.
     pub(crate) own: u64,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Has<'a> {
     pub(crate) params: &'a mut Arc<Params>,
     /// What the server has where no client has set anything.
     pub(crate) base: &'a Params,
-    /// Which of that its connect_query has set, a bit each.
+    /// Which of these values the server's connect_query has set, a bit each.
     pub(crate) base_is_set: u64,
 }
 

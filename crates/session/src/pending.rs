@@ -45,7 +45,7 @@ pub(crate) struct Reply {
 struct Run {
     what: Expected,
     effects: Effects,
-    /// The statement that it runs, where they are counted.
+    /// The statement that the requests run, where statements are counted.
     statement: StatementId,
     count: u32,
 }
@@ -106,7 +106,7 @@ enum CopyIn {
     /// There is no COPY, or it has ended.
     #[default]
     None,
-    /// The server reads its data, and the client has not ended it.
+    /// The server reads the COPY's data, and the client has not ended it.
     Reading,
     /// The server reads the COPY's data, and a Sync was sent, which the server may have swallowed as a part of the
     /// data.

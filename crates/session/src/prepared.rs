@@ -18,7 +18,7 @@ pub(crate) struct ServerStatements {
     newest: u32,
     oldest: u32,
     free: Vec<u32>,
-    /// Counts how often all were distrusted: none that was prepared before the last time is trusted.
+    /// Counts how often all statements were distrusted: none that was prepared before the last time is trusted.
     epoch: u64,
     /// Counts the uses of the server by clients.
     use_count: u64,
@@ -29,27 +29,27 @@ struct Node {
     key: Key,
     newer: u32,
     older: u32,
-    /// The epoch in which it was prepared; `None` if it can't be trusted: close and prepare it again before the next
-    /// use.
+    /// The epoch in which the statement was prepared; `None` if it can't be trusted: close and prepare it again before
+    /// the next use.
     prepared: Option<u64>,
-    /// Which preparation it is of, among those of its pool; 0 for one of another process.
+    /// Which preparation the statement is of, among those of its pool; 0 for one of another process.
     of: u64,
-    /// What is known of its shape there.
+    /// What is known of the statement's shape there.
     shape: Shape,
-    /// When the server was last known to take it, as it was prepared, in the order of preparations.
+    /// When the server was last known to take the statement, as it was prepared, in the order of preparations.
     sound: u64,
-    /// The use of the server in which it was last used.
+    /// The use of the server in which the statement was last used.
     used: u64,
 }
 
 /// What is known of a statement that is on a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Known {
-    /// Which preparation it is of.
+    /// Which preparation the statement is of.
     pub(crate) of: u64,
     /// The statement's shape, as far as it is known.
     pub(crate) shape: Shape,
-    /// When the server was last known to take it, in the order of preparations.
+    /// When the server was last known to take the statement, in the order of preparations.
     pub(crate) sound: u64,
 }
 
@@ -192,7 +192,7 @@ impl ServerStatements {
         self.free.clear();
     }
 
-    /// All of them, least recently used first, and whether each can be trusted.
+    /// All statements, least recently used first, and whether each can be trusted.
     pub(crate) fn by_use(&self) -> impl Iterator<Item = (Key, bool)> {
         let mut next = (!self.slots.is_empty()).then_some(self.oldest);
         std::iter::from_fn(move || {

@@ -36,7 +36,7 @@ pub struct Server {
     /// The segment in which all statements are being dropped (`DISCARD ALL`, `DEALLOCATE ALL`): later ones must wait
     /// for it.
     pub(crate) dropping_all: Option<u32>,
-    /// In whose place the query under way has other commands.
+    /// The commands of the query under way in whose place the server was sent others.
     pub(crate) replaced: Option<Box<Replaced>>,
     /// Whose unnamed statement is in the server's unnamed slot, if it is known to be good.
     pub(crate) unnamed: Option<(u64, u32)>,
@@ -45,16 +45,16 @@ pub struct Server {
     /// Which preparation the statement there is of, 0 while it has not been described there, and its shape.
     pub(crate) slot: (u64, Shape),
     pub(crate) descriptions: Descriptions,
-    /// What may be sent to it again.
+    /// What may be sent to the server again.
     pub(crate) repeatable: Option<Box<Repeatable>>,
     pub(crate) status: TxStatus,
     /// The client's progress in sending when its use of the server began, and after its last query that may be more
     /// than a plain command.
     use_began: u32,
     pub(crate) unusual_at: u32,
-    /// What clients left on it.
+    /// What clients left on the server.
     pub(crate) state: SessionState,
-    /// The first name since ReadyForQuery that its client used for a statement that it does not have, if the name
+    /// The first name since ReadyForQuery that the client used for a statement that it does not have, if the name
     /// begins like ours.
     pub(crate) unknown_name: Option<Box<[u8]>>,
     /// The transaction under way has changed definitions.
@@ -77,7 +77,7 @@ pub struct Server {
     pub(crate) own_error: Option<ServerError>,
     /// The other results of our own last query.
     pub(crate) own: OwnSeen,
-    /// Which statements its portals and requests run, where they are counted.
+    /// Which statements the server's portals and requests run, where they are counted.
     pub(crate) watched: Watched,
     role: Role,
     key: CancelKey,
@@ -190,7 +190,7 @@ impl Server {
         self.stream.is_forwarding()
     }
 
-    /// Whether its client must wait before it sends more requests: too much is outstanding. All that was sent is
+    /// Whether the client must wait before it sends more requests: too much is outstanding. All that was sent is
     /// answered in time, without another message from the client, once the answers are flushed.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
@@ -221,8 +221,8 @@ impl Server {
         self.pending.progress()
     }
 
-    /// How many of the client's segments (up to a Sync each, or a simple query) it has yet to answer, if it will do so
-    /// without another message from the client; otherwise 0.
+    /// How many of the client's segments (up to a Sync each, or a simple query) the server has yet to answer, if it
+    /// will do so without another message from the client; otherwise 0.
     #[inline]
     pub fn pending_segments(&self) -> u32 {
         if self.pending.will_be_ready() { self.pending.ahead() } else { 0 }
@@ -240,7 +240,7 @@ impl Server {
         self.state.dirty()
     }
 
-    /// The state that its client left is not cleaned: the next client takes it over, as with PgBouncer.
+    /// The state that the client left is not cleaned: the next client takes it over, as with PgBouncer.
     pub fn clear_dirty(&mut self) {
         self.end_use();
         self.state.clear_dirty();
@@ -254,7 +254,7 @@ impl Server {
         self.statements.end_use(self.state.take_plans_changed());
     }
 
-    /// Whether its client has a transaction block open in which nothing was done yet: the only request of its use was a
+    /// Whether the client has a transaction block open in which nothing was done yet: the only request of its use was a
     /// query of one plain command, which must have been a BEGIN without options. Where that is in doubt, it has not.
     pub(crate) fn has_only_begun(&self) -> bool {
         self.status == TxStatus::InTransaction
@@ -262,20 +262,20 @@ impl Server {
             && self.pending.follows_one_since(self.use_began)
     }
 
-    /// A cancel request for its client, which was sent, has ended.
+    /// A cancel request for the server's client, which was sent, has ended.
     pub fn cancel_ended(&mut self) {
         if let Some(kept) = self.repeatable.as_deref_mut() {
             kept.cancelled = true;
         }
     }
 
-    /// The key for cancelling its query.
+    /// The key for cancelling the server's query.
     pub fn cancel_key(&self) -> &CancelKey {
         &self.key
     }
 
-    /// When its backend began, in microseconds since 1970 by the server's clock; `None`: not known. With the process
-    /// id, which the server uses again, it identifies the backend.
+    /// When the server's backend began, in microseconds since 1970 by the server's clock; `None`: not known. With the
+    /// process id, which the server uses again, it identifies the backend.
     pub fn started(&self) -> Option<u64> {
         self.started
     }
@@ -295,7 +295,7 @@ impl Server {
         self.own.row
     }
 
-    /// Takes in what it reported about itself at its login.
+    /// Takes in what the server reported about itself at its login.
     pub(crate) fn set_role(&mut self, reported: &[(String, String)]) {
         let says = |name: &str| reported.iter().find(|(n, _)| n == name).map(|(_, value)| value == "on");
         self.role = Role { standby: says(IN_HOT_STANDBY), read_only: says("default_transaction_read_only") };
@@ -353,19 +353,19 @@ impl Server {
         }
     }
 
-    /// Shares its parameters with others that have equal ones, so that comparing them is comparing pointers.
+    /// Shares the server's parameters with others that have equal ones, so that comparing them is comparing pointers.
     pub fn share_params(&mut self, known: &Arc<Params>) {
         if *self.params == **known {
             self.params = known.clone();
         }
     }
 
-    /// How many statements of ours are prepared on it.
+    /// How many statements of ours are prepared on the server.
     pub fn prepared(&self) -> usize {
         self.statements.len()
     }
 
-    /// Why it stays with its client, as a text; `None` if nothing holds it.
+    /// Why the server stays with its client, as a text; `None` if nothing holds it.
     pub fn hold_reason(&self) -> Option<&'static str> {
         if self.pending.in_copy_in() {
             Some("copy")
@@ -425,7 +425,7 @@ impl Server {
         self.params_before = untracked.then(|| self.params.clone());
     }
 
-    /// Notes that it has refused a client's parameters: which ones it has now is unknown.
+    /// Notes that the server has refused a client's parameters: which ones it has now is unknown.
     pub fn params_rejected(&mut self, table: &ParamTable) {
         if let Some(before) = self.params_before.take() {
             ParamTable::revert_untracked(&mut self.params, &before);
@@ -472,7 +472,7 @@ impl Server {
         self.bind(b"?", effects);
     }
 
-    /// A piece of a message's rest is sent to it. `last`: the message ends with it.
+    /// A piece of a message's rest is sent to the server. `last`: the message ends with it.
     #[inline]
     pub(crate) fn request_streams(&mut self, piece: &[u8], last: bool) {
         self.state.more_text(piece);

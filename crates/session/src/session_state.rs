@@ -11,7 +11,7 @@ use weir_pgwire::{Dirty, Effects};
 /// What is known of a server's session state.
 #[derive(Debug, Default)]
 pub(crate) struct SessionState {
-    /// What may be on it.
+    /// What may be on the server.
     dirty: Dirty,
     /// What the transaction under way has certainly left.
     lost: Dirty,

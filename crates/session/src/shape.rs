@@ -22,8 +22,8 @@ pub(crate) struct Shape {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct GivenShape {
     pub(crate) shape: Shape,
-    /// Which preparation it was given of ([`crate::PoolStatements`] counts them): a later one is of a later definition.
-    /// While nothing of it is known, how many there were when the client prepared the statement.
+    /// Which preparation the shape is of ([`crate::PoolStatements`] counts them): a later one is of a later definition.
+    /// While nothing of the shape is known, how many there were when the client prepared the statement.
     pub(crate) of: u64,
 }
 
@@ -61,19 +61,19 @@ pub(crate) enum Part {
 }
 
 impl Shape {
-    /// Whether nothing of it is known.
+    /// Whether nothing of the shape is known.
     #[inline]
     pub(crate) fn is_unknown(self) -> bool {
         self == Shape::default()
     }
 
-    /// Whether its rows are known.
+    /// Whether the shape's rows are known.
     #[inline]
     pub(crate) fn has_rows(self) -> bool {
         self.rows.is_some()
     }
 
-    /// Whether all of it is known.
+    /// Whether all of the shape is known.
     pub(crate) fn is_whole(self) -> bool {
         self.parameters.is_some() && self.rows.is_some()
     }
@@ -90,7 +90,7 @@ impl Shape {
         }
     }
 
-    /// Takes in what is known of another description of the same.
+    /// Takes in what is known of another description of the same statement.
     pub(crate) fn learn(&mut self, other: Shape) {
         self.parameters = other.parameters.or(self.parameters);
         self.rows = other.rows.or(self.rows);

@@ -27,9 +27,9 @@ use crate::text::SEARCHED;
 /// A text with the names of servers.
 pub(crate) struct Edited {
     pub(crate) text: Vec<u8>,
-    /// What the statements do that it executes.
+    /// What the statements do that the text executes.
     pub(crate) effects: Effects,
-    /// Statements are prepared for it: a Sync must follow.
+    /// Statements are prepared for the text: a Sync must follow.
     pub(crate) prepares: bool,
 }
 

@@ -26,14 +26,14 @@ pub enum FirstPacket {
     NoPacket(&'static str),
     /// TLS (SSLRequest): one byte answers `used` bytes, `S` or `N`; after `S` comes the handshake.
     Tls {
-        /// How many bytes of the input that was.
+        /// How many bytes of the input the request was.
         used: usize,
     },
     /// TLS without a request: the input is the beginning of a handshake.
     DirectTls,
     /// Encryption that we do not have (GSSENCRequest); `used` bytes are answered with one `N`.
     Gss {
-        /// How many bytes of the input that was.
+        /// How many bytes of the input the request was.
         used: usize,
     },
     /// Cancel what another session runs; nothing follows, and nothing is answered.
@@ -47,7 +47,7 @@ pub enum FirstPacket {
     Startup {
         /// The startup packet.
         request: Arc<StartupRequest>,
-        /// How many bytes of the input that was.
+        /// How many bytes of the input the packet was.
         used: usize,
     },
     /// A packet that can't be served.

@@ -79,7 +79,7 @@ struct Text {
     judged: Judged,
     /// What the text certainly leaves, once that was needed.
     kept: OnceLock<Kept>,
-    /// The table that lists it, from which the last holder removes it.
+    /// The table that lists the text, from which the last holder removes it.
     listed: Arc<Table<Text>>,
     _charge: Charge,
 }
@@ -110,7 +110,7 @@ impl Statement {
         self.environment
     }
 
-    /// What is known of its text.
+    /// What is known of the statement's text.
     pub(crate) fn judged(&self) -> &Judged {
         &self.text.judged
     }
@@ -119,7 +119,7 @@ impl Statement {
         self.text.judged.effects
     }
 
-    /// What running it certainly leaves, as far as its client loses it with a server.
+    /// What running the statement certainly leaves, as far as its client loses it with a server.
     pub(crate) fn certainly_left(&self, table: &ParamTable, server: &Params) -> Dirty {
         if self.text.judged.harmless {
             return Dirty::NONE;
@@ -135,7 +135,7 @@ impl Statement {
         &self.text.rest
     }
 
-    /// What a client that holds it is charged, as if it were the only holder.
+    /// What a client that holds the statement is charged, as if it were the only holder.
     pub(crate) fn cost(&self) -> u64 {
         cost(self.rest())
     }

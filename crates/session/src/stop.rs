@@ -7,7 +7,7 @@ use crate::refusal::Refusal;
 /// Why the reading of a client's input stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// All of it is used up.
+    /// All of the input is used up.
     EndOfInput,
     /// The next message needs a server, and none is linked.
     NeedServer,

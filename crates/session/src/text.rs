@@ -21,12 +21,12 @@ pub(crate) const SEARCHED: usize = 8 << 10;
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'a> {
     bytes: &'a [u8],
-    /// What there is of its message's body, if the text continues behind it.
+    /// What there is of the message's body, if the text continues behind it.
     cut: Option<&'a [u8]>,
 }
 
 impl<'a> Text<'a> {
-    /// All of it.
+    /// A text that is there as a whole.
     pub(crate) fn whole(bytes: &'a [u8]) -> Text<'a> {
         Text { bytes, cut: None }
     }
@@ -48,12 +48,12 @@ impl<'a> Text<'a> {
         Text { bytes, cut: (message.len() < head.total()).then_some(body) }
     }
 
-    /// Whether all of it is there.
+    /// Whether all of the text is there.
     pub(crate) fn is_whole(self) -> bool {
         self.cut.is_none()
     }
 
-    /// What is there of it.
+    /// What is there of the text.
     pub(crate) fn bytes(self) -> &'a [u8] {
         self.bytes
     }
@@ -65,12 +65,12 @@ impl<'a> Text<'a> {
         self.cut.is_none() && sql::is_harmless(self.bytes)
     }
 
-    /// What command it is.
+    /// What command the text is.
     pub(crate) fn head(self) -> SqlHead<'a> {
         if self.cut.is_none() { sql::head(self.bytes) } else { sql::head_of_prefix(self.bytes) }
     }
 
-    /// What is known of it, on a server whose parameters are `server`. `head` is its own.
+    /// What is known of the text, on a server whose parameters are `server`. `head` is the text's own.
     pub(crate) fn judge(self, head: &SqlHead<'_>, ctx: &Context<'_>, server: &Params) -> Judgement {
         let mut judged = match self.cut {
             None => Judgement::of(self.bytes, head),
@@ -82,8 +82,8 @@ impl<'a> Text<'a> {
         judged
     }
 
-    /// The part of it that is searched for names of statements, and whether it continues. However its bytes arrive, it
-    /// is the same part.
+    /// The part of the text that is searched for names of statements, and whether it continues. However its bytes
+    /// arrive, it is the same part.
     pub(crate) fn searched(self) -> (&'a [u8], bool) {
         match self.cut {
             None => (self.bytes, false),

@@ -105,7 +105,7 @@ impl<'a> Subject<'a> {
 }
 
 impl Change {
-    /// What its entry takes.
+    /// What the change's entry takes.
     fn own_size(&self) -> usize {
         match self {
             Change::Taken { name } | Change::Name { name, .. } => ENTRY + name.whole().len(),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-/// The most of them that a client may set.
+/// The most untracked parameters that a client may set.
 const MAX: usize = 64;
 
 /// Parameters that RESET ALL leaves unchanged (guc_tables.c, GUC_NO_RESET_ALL), whose values could reach another

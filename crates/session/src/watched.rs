@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// The most names of statements, and of portals, that are remembered of a server; when it is reached, all are
 /// forgotten.
 const MAX_NAMES: usize = 1024;
-/// The longest of them, in bytes.
+/// The longest name that is remembered, in bytes.
 const MAX_NAME: usize = 64;
 
 /// What a text counts as; given out by a [`StatementWatch`].
