@@ -80,8 +80,8 @@ pub struct Member {
     pub peer: Option<PeerAddress>,
 }
 
-/// A backend of the database server. The server uses process ids again, so only the time of its start tells which
-/// backend has the id.
+/// A backend of the database server. The server uses process ids again, so a backend is identified by its process id
+/// and the time of its start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(from = "(u32, u64)", into = "(u32, u64)")]
 pub struct Backend {
