@@ -1,7 +1,7 @@
 //! Checks cleartext passwords against every kind of secret.
 //!
-//! An empty password is always wrong, as in PostgreSQL and PgBouncer. So is one with a zero byte: no real password has one,
-//! and HMAC treats a short key and the same key padded with zero bytes alike.
+//! An empty password is always wrong, as in PostgreSQL and PgBouncer. So is one with a zero byte: no real password has
+//! one, and HMAC treats a short key and the same key padded with zero bytes alike.
 
 use subtle::{Choice, ConstantTimeEq};
 
@@ -17,8 +17,8 @@ pub fn plain_verify(expected: &str, given: &[u8]) -> bool {
 
 /// Whether `given` is the password behind `secret`.
 ///
-/// Cheap for plain and md5 secrets. For a SCRAM secret it hashes with the verifier's iteration count, over a millisecond for
-/// PostgreSQL's 4,096 iterations: work for a helper, not for a worker's loop.
+/// Cheap for plain and md5 secrets. For a SCRAM secret it hashes with the verifier's iteration count, over a
+/// millisecond for PostgreSQL's 4,096 iterations: work for a helper, not for a worker's loop.
 pub fn verify_cleartext(secret: &Secret, user: &str, given: &[u8]) -> bool {
     match secret {
         Secret::Plain(expected) => plain_verify(expected, given),

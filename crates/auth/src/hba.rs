@@ -1,5 +1,5 @@
-//! HBA rules: which client may log in from where, and by which method (PostgreSQL's documentation, "The pg_hba.conf File";
-//! PgBouncer's, "HBA file format").
+//! HBA rules: which client may log in from where, and by which method (PostgreSQL's documentation, "The pg_hba.conf
+//! File"; PgBouncer's, "HBA file format").
 //!
 //! What PgBouncer does not support is refused with its line, never skipped, because without the rule a later one would
 //! decide. Reads no files: the caller passes a function that reads the files of `@file`.
@@ -41,7 +41,8 @@ pub struct Asked<'a> {
     pub database: &'a str,
     /// The requested user.
     pub user: &'a str,
-    /// Whether it is a physical replication connection, which belongs to no database: only `replication` matches it.
+    /// Whether the connection is one of physical replication, which belongs to no database: only `replication` matches
+    /// it.
     pub physical_replication: bool,
 }
 
@@ -62,7 +63,7 @@ pub enum Via {
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its line in the file, from 1.
+    /// The rule's line in the file, from 1.
     pub line: usize,
     /// The method for clients that match.
     pub method: RuleMethod,

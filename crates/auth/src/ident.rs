@@ -1,5 +1,5 @@
-//! Ident maps: which system user may log in as which database user (PostgreSQL's documentation, "User Name Maps"; PgBouncer's, "Ident map file
-//! format").
+//! Ident maps: which system user may log in as which database user (PostgreSQL's documentation, "User Name Maps";
+//! PgBouncer's, "Ident map file format").
 //!
 //! A map pairs a name proven by a certificate or the operating system with the users that it may log in as. Names are
 //! compared exactly; patterns are refused with their line, because PgBouncer does not support them.

@@ -1,9 +1,9 @@
 //! Authentication: SCRAM-SHA-256 in both roles, with channel binding (RFC 5802, RFC 5929, RFC 7677), md5 and cleartext
-//! passwords, the secrets they are checked against, LDAP as a check of passwords, HBA rules and ident maps, and the choice
-//! of a client's exchange.
+//! passwords, the secrets they are checked against, LDAP as a check of passwords, HBA rules and ident maps, and the
+//! choice of a client's exchange.
 //!
-//! Takes and returns the payloads of authentication messages; must not know frames, sockets or the pool. Randomness is an
-//! argument; slow hashing ([`salt_password`]) is a separate function so that a helper thread can run it.
+//! Takes and returns the payloads of authentication messages; must not know frames, sockets or the pool. Randomness is
+//! an argument; slow hashing ([`salt_password`]) is a separate function so that a helper thread can run it.
 //!
 //! Invariants: no input causes a panic; every message is bounded ([`MAX_MESSAGE`]) before it is read; comparisons with
 //! secrets take constant time; no `Debug` text shows a secret; an unknown user gets the same exchange as a known one,

@@ -19,8 +19,8 @@ pub fn md5_response(secret_hex: &str, salt: [u8; 4]) -> String {
 
 /// Whether `response` is the right one for this secret and salt.
 ///
-/// False for a `secret_hex` that is not an md5 secret, such as the empty one of an unknown user: otherwise any client could
-/// compute its response. The check takes the same time.
+/// False for a `secret_hex` that is not an md5 secret, such as the empty one of an unknown user: otherwise any client
+/// could compute its response. The check takes the same time.
 pub fn md5_verify(secret_hex: &str, salt: [u8; 4], response: &[u8]) -> bool {
     let expected = md5_response(secret_hex, salt);
     let valid = Choice::from(u8::from(is_secret(secret_hex)));

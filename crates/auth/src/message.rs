@@ -1,7 +1,7 @@
 //! Reading SCRAM messages, for both roles: the attribute list, its values, limits, and errors.
 //!
-//! Grammar: RFC 5802, section 7. Must not know state or keys. The length and the encoding of a message are checked before
-//! anything else is read.
+//! Grammar: RFC 5802, section 7. Must not know state or keys. The length and the encoding of a message are checked
+//! before anything else is read.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! Mock secrets: makes unknown users look like known ones.
 //!
-//! An authentication request shows whether a user's secret is a SCRAM verifier, and its iterations and salt length. So a
-//! user without a usable secret gets these from the distribution of all known secrets, and always the same ones for the
-//! same name while the process lives. Must not know any exchange.
+//! An authentication request shows whether a user's secret is a SCRAM verifier, and its iterations and salt length. So
+//! a user without a usable secret gets these from the distribution of all known secrets, and always the same ones for
+//! the same name while the process lives. Must not know any exchange.
 
 use std::collections::BTreeMap;
 
@@ -57,13 +57,14 @@ impl Mocks {
         }
     }
 
-    /// The mock of `user`, drawn from passwords, md5 secrets and verifiers: the shape of a verifier, or `None` for the two
-    /// others.
+    /// The mock of `user`, drawn from passwords, md5 secrets and verifiers: the shape of a verifier, or `None` for the
+    /// two others.
     pub(crate) fn draw(&self, user: &str, key: &[u8; 32]) -> Option<Shape> {
         self.draw_from(self.passwords + self.md5, None, user, key)
     }
 
-    /// The same if only SCRAM is allowed: passwords get a challenge of this shape, md5 secrets can't be used.
+    /// The mock of `user` if only SCRAM is allowed: passwords get a challenge of the shape `own`, md5 secrets can't be
+    /// used.
     pub(crate) fn draw_scram(&self, own: Shape, user: &str, key: &[u8; 32]) -> Shape {
         self.draw_from(self.passwords, Some(own), user, key).unwrap_or(own)
     }

@@ -1,7 +1,7 @@
 //! Chooses the exchange of a login, from the required method and the client's properties.
 //!
-//! Follows PgBouncer, but hides users as PostgreSQL does: an unknown user, or one whose secret the method can't use, gets
-//! the exchange and the error of a wrong password. Must not know the source of secrets.
+//! Follows PgBouncer, but hides users as PostgreSQL does: an unknown user, or one whose secret the method can't use,
+//! gets the exchange and the error of a wrong password. Must not know the source of secrets.
 
 use std::fmt;
 
@@ -150,7 +150,7 @@ pub struct Facts<'a> {
     pub secret: Option<&'a Secret>,
     /// How the client connected.
     pub via: Via,
-    /// The common name of its certificate, if that was verified.
+    /// The common name of the client's certificate, if that was verified.
     pub certificate_name: Option<&'a str>,
     /// The user of the operating system at the other end of the Unix socket.
     pub os_user: Option<&'a str>,

@@ -47,8 +47,8 @@ pub struct Trust {
     pub expects_request: bool,
 }
 
-/// libpq's words, in the order of the bits. Those from the fifth on are methods that Weir does not support: a server that
-/// requests them fails the login anyway.
+/// libpq's words, in the order of the bits. Those from the fifth on are methods that Weir does not support: a server
+/// that requests them fails the login anyway.
 const WORDS: [&str; 7] = ["password", "md5", "scram-sha-256", "none", "gss", "sspi", "oauth"];
 /// How many of them are supported methods.
 const OURS: usize = 4;
@@ -65,7 +65,8 @@ impl ServerMethod {
 }
 
 impl RequireAuth {
-    /// Whether a server gets a secret, or what one can guess it from, only in ways in which it gets it with `other` too.
+    /// Whether a server gets a secret, or what one can guess it from, only in ways in which it gets it with `other`
+    /// too.
     pub fn is_as_strict_as(self, other: RequireAuth) -> bool {
         let methods = [ServerMethod::Password, ServerMethod::Md5, ServerMethod::ScramSha256];
         methods.into_iter().all(|method| {

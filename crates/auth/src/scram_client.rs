@@ -1,8 +1,8 @@
-//! The client role of SCRAM-SHA-256, used towards servers (RFC 5802, sections 5 and 7; PostgreSQL's documentation, "SASL
-//! Authentication").
+//! The client role of SCRAM-SHA-256, used towards servers (RFC 5802, sections 5 and 7; PostgreSQL's documentation,
+//! "SASL Authentication").
 //!
-//! Each step consumes the state before it and returns the next; states are plain data. Does not hash passwords: it returns
-//! the salt and the iterations, and gets keys from a helper or from a client's login.
+//! Each step consumes the state before it and returns the next; states are plain data. Does not hash passwords: it
+//! returns the salt and the iterations, and gets keys from a helper or from a client's login.
 //!
 //! A server may be hostile: its messages are bounded, its iteration count is limited, and the login is valid only
 //! after [`ScramExpectVerdict::finish`].
@@ -42,8 +42,8 @@ impl ScramClient {
     /// mechanism's name and client-first-message. `nonce` is as for [`ScramClient::start`].
     ///
     /// `binding` is the hash of the server's certificate that RFC 5929, section 4.1, defines, if the connection is
-    /// encrypted. With it, the client flags its support even if the server seems not to offer channel binding, so that a
-    /// server whose offer was changed in transit ends the login.
+    /// encrypted. With it, the client flags its support even if the server seems not to offer channel binding, so that
+    /// a server whose offer was changed in transit ends the login.
     pub fn choose<'o>(
         nonce: [u8; NONCE_LEN],
         offered: impl Iterator<Item = &'o [u8]>,
@@ -132,8 +132,8 @@ pub struct ScramExpectVerdict {
 }
 
 impl ScramExpectVerdict {
-    /// Handles server-final-message. `Ok` means that the server knows the secret; AuthenticationOk without it must not be
-    /// accepted.
+    /// Handles server-final-message. `Ok` means that the server knows the secret; AuthenticationOk without it must not
+    /// be accepted.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
-//! The server role of SCRAM-SHA-256, used towards clients (RFC 5802, sections 5 and 7; PostgreSQL's documentation, "SASL
-//! Authentication").
+//! The server role of SCRAM-SHA-256, used towards clients (RFC 5802, sections 5 and 7; PostgreSQL's documentation,
+//! "SASL Authentication").
 //!
 //! Each step consumes the state before it and returns the next. States are plain data: a session can be frozen
 //! between any two messages. Must not know the source of the verifier, only whether the login must fail.
 //!
-//! Channel binding is offered if the binding of the client's TLS connection is known. Then a client that believes that it
-//! is not offered is refused: the offer was changed in transit.
+//! Channel binding is offered if the binding of the client's TLS connection is known. Then a client that believes that
+//! it is not offered is refused: the offer was changed in transit.
 
 use std::fmt;
 
@@ -122,7 +122,7 @@ impl ScramServer {
         Ok((state.verify_with(verifier, must_fail), server_first))
     }
 
-    /// The same for a verifier whose salt and count are known, and whose keys follow later.
+    /// Handles client-first-message for a verifier whose salt and count are known, and whose keys follow later.
     ///
     /// # Errors
     ///
@@ -211,8 +211,8 @@ impl ScramExpectFinal {
     ///
     /// # Errors
     ///
-    /// [`ScramError::WrongPassword`] for a wrong proof and for every login that must fail; otherwise the message is malformed
-    /// or belongs to another exchange.
+    /// [`ScramError::WrongPassword`] for a wrong proof and for every login that must fail; otherwise the message is
+    /// malformed or belongs to another exchange.
     pub fn finish(self, client_final: &[u8]) -> Result<(ScramKeys, Vec<u8>), ScramError> {
         let message = ClientFinal::parse(message::text(client_final)?)?;
         if !bool::from(same(message.binding.as_bytes(), self.challenged.binding.as_bytes())) {

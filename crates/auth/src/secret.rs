@@ -142,8 +142,8 @@ impl ScramVerifier {
 
     /// A verifier for an unknown user, or one without a usable secret: no password fits it.
     ///
-    /// The same user gets the same salt for as long as the process keeps `key`, like a user whose secret is stored; the
-    /// rest of the login costs as much as a real one.
+    /// The salt of a user stays the same for as long as the process keeps `key`, like that of a user whose secret is
+    /// stored; the rest of the login costs as much as a real one.
     pub fn mock(user: &str, key: &[u8; 32], shape: Shape) -> Self {
         let derive = |label: &[u8]| hmac(key, &[label, user.as_bytes()]);
         ScramVerifier {
@@ -176,7 +176,7 @@ pub(crate) fn salt_for(user: &str, key: &[u8; 32]) -> Vec<u8> {
     salt_of(user, key, SALT_LEN)
 }
 
-/// The same with another length.
+/// The salt of [`salt_for`], with this length.
 fn salt_of(user: &str, key: &[u8; 32], length: usize) -> Vec<u8> {
     let mut salt = hmac(key, &[b"salt ", user.as_bytes()]).to_vec();
     while salt.len() < length {

@@ -47,7 +47,7 @@ pub enum ScramStart {
     Ready {
         /// The user's verifier, or a mock.
         verifier: ScramVerifier,
-        /// Whether it is a mock.
+        /// Whether the verifier is a mock.
         must_fail: bool,
     },
     /// [`ScramServer::challenge`](crate::ScramServer::challenge) now, and meanwhile

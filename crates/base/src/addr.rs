@@ -21,8 +21,8 @@ pub enum ClientAddr {
 }
 
 impl ClientAddr {
-    /// The address as PgBouncer appends it to an application_name: that of the log, with the machine's name for a process
-    /// at the Unix socket.
+    /// The address as PgBouncer appends it to an application_name: that of the log, with the machine's name for a
+    /// process at the Unix socket.
     pub fn with_host(&self, listen_port: u16, host_name: &str) -> String {
         match self {
             ClientAddr::Unix { pid, .. } if *pid != 0 => format!("unix({pid}@{host_name}):{listen_port}"),

@@ -1,15 +1,16 @@
-//! Clients that wait for something scarce, in turn by origin: a flood of one origin delays the others by one client each.
+//! Clients that wait for something scarce, in turn by origin: a flood of one origin delays the others by one client
+//! each.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::ids::Peer;
 use crate::origin::Origin;
 
-/// Those that wait, each with what it waits for.
+/// The clients that wait, each with what it waits for.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     waiting: BTreeMap<Origin, VecDeque<(Peer, T)>>,
-    /// The origins of those that wait, the next one first.
+    /// The origins of the clients that wait, the next one first.
     turns: VecDeque<Origin>,
     length: usize,
 }
@@ -21,13 +22,13 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// How many wait.
+    /// How many clients wait.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// How many wait for something of this kind.
+    /// How many clients wait for something of this kind.
     pub fn count(&self, is_one: impl Fn(&T) -> bool) -> usize {
         self.waiting.values().flatten().filter(|(_, item)| is_one(item)).count()
     }
@@ -42,7 +43,7 @@ impl<T> FairQueue<T> {
         self.length += 1;
     }
 
-    /// The next one whose turn it is, of those that fit: of each origin the first.
+    /// The next client whose turn it is, of those that fit: of each origin the first.
     pub fn take(&mut self, fits: impl Fn(&T) -> bool) -> Option<(Peer, T)> {
         let found = self.turns.iter().enumerate().find_map(|(turn, origin)| {
             let at = self.waiting.get(origin)?.iter().position(|(_, item)| fits(item))?;
@@ -50,13 +51,13 @@ impl<T> FairQueue<T> {
         });
         let (turn, origin, at) = found?;
         self.turns.remove(turn);
-        // Removed below, if it was the last one.
+        // The origin is removed below, if this was its last client.
         self.turns.push_back(origin);
         self.remove(origin, at)
     }
 
-    /// Where there is no room for a client of `from`: removes the last one of the origin with the most, if that has more; it
-    /// must be refused. Only those count that wait for something of this kind.
+    /// Where there is no room for a client of `from`: removes the last client of the origin with the most, if that has
+    /// more; it must be refused. Only those clients count that wait for something of this kind.
     pub fn displace(&mut self, from: Origin, is_one: impl Fn(&T) -> bool) -> Option<Peer> {
         let count = |of_origin: &VecDeque<(Peer, T)>| of_origin.iter().filter(|(_, item)| is_one(item)).count();
         let own = self.waiting.get(&from).map_or(0, count);

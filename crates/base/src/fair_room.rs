@@ -1,7 +1,7 @@
 //! A store of bounded size that clients share: where it is full, the origin with the most gives way.
 //!
-//! Owns who holds how many bytes, and nothing of what they hold. Invariant: `all`, `origins` and `ranks` are the sums of
-//! `clients`, and no entry is of 0 bytes.
+//! Owns who holds how many bytes, and nothing of what they hold. Invariant: `all`, `origins` and `ranks` are the sums
+//! of `clients`, and no entry is of 0 bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,8 +37,8 @@ impl FairRoom {
         self.all
     }
 
-    /// Whether there is room for a client of `from` to hold `bytes`. The result are the clients that give way, which the
-    /// caller must close: they hold nothing here any more. They are of origins that hold more than that of the
+    /// Whether there is room for a client of `from` to hold `bytes`. The result are the clients that give way, which
+    /// the caller must close: they hold nothing here any more. They are of origins that hold more than that of the
     /// client would, and of each those with the most.
     pub fn make(&mut self, from: Origin, client: Peer, bytes: usize) -> Option<Vec<Peer>> {
         let (origin, own) = self.clients.get(&client).copied().unwrap_or((from, 0));

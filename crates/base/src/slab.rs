@@ -22,12 +22,12 @@ impl<T> Slab<T> {
         Self::default()
     }
 
-    /// How many values it holds.
+    /// How many values the slab holds.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds none.
+    /// Whether the slab holds no value.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

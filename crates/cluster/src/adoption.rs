@@ -1,6 +1,7 @@
 //! The adoption of configurations from etcd: each revision whole or not at all, in order, and stored before it is run.
 //!
-//! Owns which revision runs, which is being tried, and which was refused last. The caller reads, checks and stores texts.
+//! Owns which revision runs, which is being tried, and which was refused last. The caller reads, checks and stores
+//! texts.
 
 use crate::request::Revision;
 
@@ -16,9 +17,9 @@ pub struct Adoption {
 /// How the trial of a revision ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is stored on disk and in force.
+    /// The revision is stored on disk and in force.
     Adopted,
-    /// The former one is in force; holds why.
+    /// The former revision is in force; holds why.
     Refused(String),
 }
 

@@ -1,7 +1,7 @@
 //! Which connections at the database server are a lost node's: those to end, and how many it may still have.
 //!
-//! A connection is its backend: a process id and when that process began. The server uses process ids again, after each of its
-//! starts from the same ones on. What a client can choose, as its application_name, identifies nothing.
+//! A connection is its backend: a process id and when that process began. The server uses process ids again, after each
+//! of its starts from the same ones on. What a client can choose, as its application_name, identifies nothing.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use crate::record::Backend;
 /// What is known of a lost node's connections of a pool, for the one who ends them at the server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ending {
-    /// It may keep this many.
+    /// The lost node may keep this many connections.
     pub floor: u32,
-    /// Those that the lost node has recorded.
+    /// The connections that the lost node has recorded.
     pub theirs: BTreeSet<Backend>,
-    /// Those that other nodes have recorded.
+    /// The connections that other nodes have recorded.
     pub others: BTreeSet<Backend>,
     #[cfg(test)]
     pub(crate) by_pid: bool,
@@ -23,11 +23,11 @@ pub struct Ending {
 /// A connection at the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Open {
-    /// Its process id.
+    /// The process id of the connection's backend.
     pub pid: u32,
-    /// When its backend began; `None`: the server does not show it. Then nobody knows whose it is.
+    /// When the backend began; `None`: the server does not show it. Then nobody knows whose connection it is.
     pub started: Option<u64>,
-    /// It runs nothing.
+    /// The connection runs nothing.
     pub idle: bool,
 }
 
@@ -41,13 +41,13 @@ pub struct Ends {
 }
 
 impl Ending {
-    /// Decides about the connections that the server has. One that nobody has recorded may be the lost node's, or another program's: it
-    /// counts, and is not ended.
+    /// Decides about the connections that the server has. One that nobody has recorded may be the lost node's, or
+    /// another program's: it counts, and is not ended.
     pub fn decide(&self, open: &[Open]) -> Ends {
         let may_be_theirs = |open: &&Open| !self.has(&self.others, open);
         let left: Vec<&Open> = open.iter().filter(may_be_theirs).collect();
         let mut theirs: Vec<&Open> = left.iter().copied().filter(|open| self.has(&self.theirs, open)).collect();
-        // Those that run nothing first.
+        // The connections that run nothing are ended first.
         theirs.sort_by_key(|open| (!open.idle, open.pid));
         let excess = theirs.len().saturating_sub(self.floor as usize);
         let end = theirs[..excess].iter().filter_map(|open| Some(Backend { pid: open.pid, started: open.started? }));

@@ -1,18 +1,19 @@
 //! Which part of a pool's budget a node takes, gives or waits for: pure functions of the pool's record.
 //!
 //! The rules: free connections go to the node whose oldest client has waited longest; what a node does not use goes to
-//! nodes that wait; if all use what they have, shares become equal, and the rest of the division alternates by the age of the
-//! oldest clients. All is advice: whatever is decided here is committed only if the record has not changed.
+//! nodes that wait; if all use what they have, shares become equal, and the rest of the division alternates by the age
+//! of the oldest clients. All is advice: whatever is decided here is committed only if the record has not changed.
 
 use weir_base::Span;
 
 use crate::record::{Entry, PoolRecord, Wait};
 
-/// A claim of an older client is ignored when connections that it could have were free for so long: its node may be gone.
+/// A claim of an older client is ignored when connections that it could have were free for so long: its node may be
+/// gone.
 const CLAIM: Span = Span::from_millis(500);
 /// How much longer a node's oldest client must have waited to get a connection that another node needs as well.
 const OLDER: Span = Span::from_secs(1);
-/// The same, where both have an equal share.
+/// How much longer the client must have waited where both nodes have an equal share.
 const OLDER_AMONG_EQUALS: Span = Span::from_secs(5);
 
 /// What a pool of this node uses.
@@ -20,11 +21,11 @@ const OLDER_AMONG_EQUALS: Span = Span::from_secs(5);
 pub struct Usage {
     /// Server connections that are open or being opened.
     pub open: u32,
-    /// Among them, those in use.
+    /// The open connections that are in use.
     pub active: u32,
-    /// Clients that wait for one.
+    /// Clients that wait for a connection.
     pub waiting: u32,
-    /// How long the oldest of them has waited.
+    /// How long the oldest waiting client has waited.
     pub oldest: Span,
     /// The limit that the pool obeyed when it reported.
     pub limit: u32,
@@ -128,8 +129,8 @@ impl View<'_> {
         give.min(lacking).max(self.excess(mine))
     }
 
-    /// What the node gives of a share that a smaller budget has no room for, though it uses it and nobody waits: all nodes find the
-    /// same parts.
+    /// What the node gives of a share that a smaller budget has no room for, though it uses it and nobody waits: all
+    /// nodes find the same parts.
     fn excess(&self, mine: Entry) -> u32 {
         if self.record.shared() <= self.record.budget {
             return 0;
@@ -137,8 +138,8 @@ impl View<'_> {
         mine.share.saturating_sub(self.leveled(self.record.budget, |entry| (entry.share, entry.floor)))
     }
 
-    /// This node's part if the highest parts are lowered, not below what each keeps, until their sum is at most `most`; names decide
-    /// about the rest.
+    /// This node's part if the highest parts are lowered, not below what each keeps, until their sum is at most `most`;
+    /// names decide about the rest.
     fn leveled(&self, most: u32, part: impl Fn(&Entry) -> (u32, u32)) -> u32 {
         let lowered = |entry: &Entry, level: u32| {
             let (part, kept) = part(entry);
@@ -178,8 +179,8 @@ impl View<'_> {
         entry.floor.max(self.room_for_floor(entry).min(entry.share))
     }
 
-    /// The floor that the node wants, as far as there is room for floors. They take half of the budget at most, so that the other
-    /// half can move.
+    /// The floor that the node wants, as far as there is room for floors. They take half of the budget at most, so that
+    /// the other half can move.
     fn room_for_floor(&self, mine: Entry) -> u32 {
         let others = self.record.floors() - self.record.entry(self.me).floor;
         self.floor.min((self.record.budget / 2).saturating_sub(others)).max(mine.floor)
@@ -192,8 +193,8 @@ impl View<'_> {
         fits.min(self.floor)
     }
 
-    /// The wait to be recorded; one that is nearly right stays, since each change is a write. It names enough, since others
-    /// give no more.
+    /// The wait to be recorded; one that is nearly right stays, since each change is a write. It names enough, since
+    /// others give no more.
     fn wait(&self, written: Option<Wait>, lacking: u32) -> Option<Wait> {
         if lacking == 0 {
             return None;
@@ -249,7 +250,7 @@ mod tests {
 
     #[test]
     fn of_two_nodes_that_wait_for_the_last_connection_exactly_one_takes_it() {
-        // Their clients wait in turn, so the present age stays, and the recorded one grows.
+        // The clients of both nodes wait in turn, so the present age stays, and the recorded one grows.
         let usage = Usage { open: 5, active: 5, waiting: 9, oldest: Span::from_millis(100), limit: 5, floor: 0 };
         for (a, b) in [(500, 400), (400, 500), (500, 500)] {
             let waiting = record(11, &[("a", 5, Some((8, a))), ("b", 5, Some((8, b)))]);

@@ -1,12 +1,12 @@
 //! Nodes that share the budgets of pools through etcd: one node's decisions, without I/O.
 //!
-//! A [`Node`] is given the time, what its pools use, and etcd's replies; it returns the next [`Request`] to etcd and the
-//! [`Grants`] of its pools. `docs/cluster.md` explains the protocol. How it is used: call [`Node::set_usage`], then
+//! A [`Node`] is given the time, what its pools use, and etcd's replies; it returns the next [`Request`] to etcd and
+//! the [`Grants`] of its pools. `docs/cluster.md` explains the protocol. How it is used: call [`Node::set_usage`], then
 //! [`Node::next_request`] until it returns `None`, with [`Node::replied`] or [`Node::failed`] after each request; pass
 //! [`Node::grants`] to the pools after each call.
 //!
-//! Always true, whatever etcd, the network, the clocks (within [`Timing::drift`]) and the other nodes do: what all nodes may
-//! open and what lost nodes may still have open is, for each pool, at most its budget.
+//! Always true, whatever etcd, the network, the clocks (within [`Timing::drift`]) and the other nodes do: what all
+//! nodes may open and what lost nodes may still have open is, for each pool, at most its budget.
 
 mod adoption;
 mod ending;

@@ -1,5 +1,5 @@
-//! The other members' heartbeats: since when each is unchanged. A node judges by its own clock, from the moment when it has
-//! seen the heartbeat, which is after the heartbeat was sent.
+//! The other members' heartbeats: since when each is unchanged. A node judges by its own clock, from the moment when it
+//! has seen the heartbeat, which is after the heartbeat was sent.
 
 use std::collections::BTreeMap;
 
@@ -31,26 +31,26 @@ struct Seen {
 #[derive(Default, Debug)]
 pub(crate) struct Members {
     seen: BTreeMap<String, Seen>,
-    /// Those that a store had before it was lost, as they were last seen.
+    /// The members that a store had before it was lost, as they were last seen.
     gone: BTreeMap<String, Member>,
-    /// When they were read last.
+    /// When the members were read last.
     read: Option<Time>,
 }
 
 /// What a node knows about another one's lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lease {
-    /// It may be valid.
+    /// The lease may be valid.
     Valid,
-    /// It has ended; this is the revision of the record.
+    /// The lease has ended; holds the revision of the record.
     Ended(Revision),
-    /// The same, and that is recorded, or the record is deleted: its share may be given away.
+    /// The lease has ended, and that is recorded, or the record is deleted: the node's share may be given away.
     Fenced(Revision),
 }
 
 impl Members {
-    /// Takes over what was read at `now`: all members. A node that has just been restarted keeps its address until its record
-    /// has one again.
+    /// Takes over what was read at `now`: all members. A node that has just been restarted keeps its address until its
+    /// record has one again.
     pub(crate) fn read(&mut self, now: Time, members: Vec<(String, Revision, Member)>) {
         self.read = Some(now);
         let mut old = std::mem::take(&mut self.seen);
@@ -80,7 +80,7 @@ impl Members {
         self.gone.clear();
     }
 
-    /// Whether they were read so shortly ago: a node that has returned since is taken for a lost one.
+    /// Whether the members were read so shortly ago: a node that has returned since is taken for a lost one.
     pub(crate) fn is_recent(&self, now: Time, within: Span) -> bool {
         self.read.is_some_and(|read| now.since(read) <= within)
     }

@@ -1,14 +1,15 @@
 //! One node: its heartbeat, its shares of the pools' budgets, and the shares of lost nodes.
 //!
-//! Always true: one request is under way at a time. Each transaction of the node compares and writes its own heartbeat, so
-//! that each success is a renewal, one whose outcome is unknown can be ruled out by the next heartbeat, and a node whose lease
-//! another one has found expired can write nothing until it has read its shares again.
-//! A share is recorded before it is used, and is used no more before it is released.
-//! A lost node's share is reduced to what its connections at the server, as counted there, can still be. A process that is
-//! started with the name of one that was killed does the same with that one's connections, before it uses their part of its share.
-//! In another store of etcd, which came back empty or from a backup, nobody knows what the nodes have, so nobody takes anything: each node
-//! writes down what it has, and what it knows of the others: a frozen one has its connections, whatever etcd has lost. When every lease of the
-//! time before has ended, the store is ready, and shares move as usual; those of nodes that have not come back are reclaimed as ever.
+//! Always true: one request is under way at a time. Each transaction of the node compares and writes its own heartbeat,
+//! so that each success is a renewal, one whose outcome is unknown can be ruled out by the next heartbeat, and a node
+//! whose lease another one has found expired can write nothing until it has read its shares again. A share is recorded
+//! before it is used, and is used no more before it is released. A lost node's share is reduced to what its connections
+//! at the server, as counted there, can still be. A process that is started with the name of one that was killed does
+//! the same with that one's connections, before it uses their part of its share. In another store of etcd, which came
+//! back empty or from a backup, nobody knows what the nodes have, so nobody takes anything: each node writes down what
+//! it has, and what it knows of the others: a frozen one has its connections, whatever etcd has lost. When every lease
+//! of the time before has ended, the store is ready, and shares move as usual; those of nodes that have not come back
+//! are reclaimed as ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,40 +30,41 @@ const MOST_POOLS: usize = 32;
 const RETRY: Span = Span::from_millis(500);
 /// This many conflicts in a row make the pause after them longer.
 const MOST_CONFLICTS: u32 = 1;
-/// The time between two looks at the other members while clients wait. Before one is taken for lost, it was looked at that
-/// shortly ago.
+/// The time between two looks at the other members while clients wait. A member is only taken for lost if it was looked
+/// at that shortly ago.
 const LOOK_AT_MEMBERS: Span = Span::from_secs(1);
-/// The same, before its connections are ended.
+/// How long ago the other members were last looked at, at most, when the connections of a lost node are ended.
 const LOOK_BEFORE_END: Span = Span::from_secs(2);
 
 /// What a pool may open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Grant {
-    /// Until [`Grants::until`].
+    /// The most connections until [`Grants::until`].
     pub limit: u32,
-    /// Later. At most the limit.
+    /// The most connections after that; not above the limit.
     pub floor: u32,
 }
 
 /// What the pools may open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grants {
-    /// When the limits end and the floors are in force: connections beyond the floors must be closed then, also those in use.
+    /// When the limits end and the floors are in force: connections beyond the floors must be closed then, also those
+    /// in use.
     pub until: Time,
-    /// By pool. A pool that is missing may open none.
+    /// The grants by pool. A pool that is missing may open none.
     pub pools: BTreeMap<String, Grant>,
 }
 
 /// What a node does now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It waits for etcd, to read its shares.
+    /// The node waits for etcd, to read its shares.
     Joining,
-    /// Another process has its name, or had it until shortly.
+    /// Another process has the node's name, or had it until shortly.
     NameInUse,
-    /// Its lease is valid.
+    /// The node's lease is valid.
     Member,
-    /// Its lease has ended, or is about to: its pools have their floors.
+    /// The node's lease has ended, or is about to: its pools have their floors.
     Floor,
 }
 
@@ -86,11 +88,11 @@ struct Sent {
 /// Connections of a killed process with this node's name.
 #[derive(Default)]
 struct Orphans {
-    /// Those that it recorded.
+    /// The connections that the process recorded.
     connections: BTreeMap<String, Vec<Backend>>,
-    /// The shares that are read next are those that it had.
+    /// The shares that are read next are those that the process had.
     unread: bool,
-    /// They count until then, at most.
+    /// The connections count until then, at most.
     until: Option<Time>,
 }
 
@@ -98,7 +100,7 @@ struct Orphans {
 pub struct Node {
     name: String,
     member: Member,
-    /// Of the own heartbeat.
+    /// The revision of the own heartbeat.
     revision: Revision,
     timing: Timing,
     phase: Phase,
@@ -117,7 +119,7 @@ pub struct Node {
     /// The pool whose record was the last to be written: those after it have their turn first.
     cursor: String,
     lost: BTreeSet<Lost>,
-    /// With how many connections they may still have.
+    /// Lost nodes whose connections were ended, with how many connections they may still have.
     ended: BTreeMap<Lost, u32>,
     /// The own connections, or the revision of the configuration, differ from what is in etcd.
     unrecorded: bool,
@@ -135,9 +137,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that has just started. `floors` are those that it stored when it last ran: without etcd it may use them when that
-    /// process's queries have ended.
-    /// `incarnation` is a random number.
+    /// A node that has just started. `floors` are those that it stored when it last ran: without etcd it may use them
+    /// when that process's queries have ended. `incarnation` is a random number.
     pub fn new(name: &str, incarnation: u64, timing: Timing, floors: &BTreeMap<String, u32>, now: Time) -> Node {
         // A process that ends in order leaves none, so the one before was killed.
         let pool =
@@ -172,9 +173,9 @@ impl Node {
         }
     }
 
-    /// The process with that incarnation makes no requests any more: its record is claimed at once, without waiting for the
-    /// end of its lease. What it still has open is not known here: the caller counts it as this one's. `own` is this process's
-    /// incarnation from now on.
+    /// The process with that incarnation makes no requests any more: its record is claimed at once, without waiting for
+    /// the end of its lease. What it still has open is not known here: the caller counts it as this one's. `own` is
+    /// this process's incarnation from now on.
     pub fn succeed(&mut self, now: Time, predecessor: u64, own: Option<u64>) {
         self.predecessor = Some(predecessor);
         self.member.incarnation = own.unwrap_or(self.member.incarnation);
@@ -192,7 +193,8 @@ impl Node {
         }
     }
 
-    /// Connections that a killed process of this node may still have, by pool; `None`: all of its shares, which are not read yet.
+    /// Connections that a killed process of this node may still have, by pool; `None`: all of its shares, which are not
+    /// read yet.
     pub fn orphans(&self) -> Option<BTreeMap<String, u32>> {
         let some = self.pools.iter().filter(|(_, pool)| pool.orphans > 0);
         (!self.orphans.unread).then(|| some.map(|(name, pool)| (name.clone(), pool.orphans)).collect())
@@ -203,7 +205,8 @@ impl Node {
         self.phase == Phase::Run
     }
 
-    /// What other nodes see of this one: its version, the revision of its configuration, and why it refused a newer one.
+    /// What other nodes see of this one: its version, the revision of its configuration, and why it refused a newer
+    /// one.
     pub fn describe(&mut self, version: &str, config: i64, refused: &str) {
         let before = (self.member.config, std::mem::take(&mut self.member.refused));
         (self.member.version, self.member.config, self.member.refused) = (version.into(), config, refused.into());
@@ -250,7 +253,8 @@ impl Node {
         grants
     }
 
-    /// The same over earlier ones of this node: the simulator needs them in each step, and its maps are most of its time.
+    /// Writes the grants over earlier ones of this node: the simulator needs them in each step, and its maps are most
+    /// of its time.
     pub(crate) fn update_grants(&self, grants: &mut Grants) {
         grants.until = Time::START;
         if self.vacated {
@@ -269,9 +273,9 @@ impl Node {
         grants.pools.values_mut().zip(self.pools.values()).for_each(|(to, pool)| *to = grant(pool));
     }
 
-    /// The lost node whose connections are to be ended next, if this one may do that now: its own connection for it is one of
-    /// its pool's share. Without a lease that would be beyond the floor, and nothing could be given away. With this node's name it
-    /// is the process before.
+    /// The lost node whose connections are to be ended next, if this one may do that now: its own connection for it is
+    /// one of its pool's share. Without a lease that would be beyond the floor, and nothing could be given away. With
+    /// this node's name it is the process before.
     pub fn next_end(&self, now: Time) -> Option<Lost> {
         let may = self.standing(now) == Standing::Member || self.ends_without_lease();
         let has_orphans = |(_, pool): &(&String, &Pool)| pool.must_end_orphans() && pool.limit > pool.orphans;
@@ -288,8 +292,8 @@ impl Node {
         if lost.node == self.name { pool.orphans > 0 } else { pool.waits(&self.name) && self.lost.contains(lost) }
     }
 
-    /// Whether that may begin with `open` connections of the pool in this process, and for how long; `None`: not now. With it comes
-    /// what is known of the lost node's connections.
+    /// Whether the end of a lost node's connections may begin with `open` connections of the pool in this process, and
+    /// for how long; `None`: not now. Returned with it is what is known of the lost node's connections.
     pub fn begin_end(&self, now: Time, lost: &Lost, open: u32) -> Option<(Ending, Option<Span>)> {
         let Grant { limit, floor } = self.grants().pools.get(&lost.pool).copied().unwrap_or_default();
         let begins = self.is_to_end(lost) && self.next_end(now).is_some() && open < limit;
@@ -312,8 +316,8 @@ impl Node {
         Ending { floor: 0, theirs, ..ending }
     }
 
-    /// A lost node has this many connections of this pool left at the server, at most. Returns whether some of its share can
-    /// be taken.
+    /// A lost node has this many connections of this pool left at the server, at most. Returns whether some of its
+    /// share can be taken.
     pub fn ended(&mut self, lost: &Lost, left: u32) -> bool {
         let Some(pool) = self.pools.get_mut(&lost.pool) else { return false };
         if lost.node == self.name {
@@ -340,8 +344,8 @@ impl Node {
         self.members.get(node).is_some_and(|(_, member)| member.upgrading)
     }
 
-    /// What a lost node's share becomes, when so many of its connections are left at the server. One process has these within its floor;
-    /// of two, one may have these, which it can't close as it is frozen, and the other one the floor.
+    /// What a lost node's share becomes, when so many of its connections are left at the server. One process has these
+    /// within its floor; of two, one may have these, which it can't close as it is frozen, and the other one the floor.
     fn kept_share(&self, node: &str, entry: Entry, left: u32) -> u32 {
         let floor = self.kept_floor(self.floor_after(node, entry));
         let left = self.kept_left(left);
@@ -354,7 +358,8 @@ impl Node {
         self.member.connections = connections;
     }
 
-    /// Whether two processes have this node's part. To be called before the second one has any, and until the first one has none.
+    /// Whether two processes have this node's part. To be called before the second one has any, and until the first one
+    /// has none.
     pub fn set_upgrading(&mut self, upgrading: bool) {
         self.unrecorded |= self.member.upgrading != upgrading;
         self.member.upgrading = upgrading;
@@ -433,8 +438,9 @@ impl Node {
                 self.committed(now, &txn, revision, sent.at, sent.shares)
             }
             _ => {
-                // Something has changed: all is read again, after a pause that differs between nodes. It replaces the time of
-                // the next look, which may be later: a release that waits for that keeps connections from others.
+                // Something has changed: all is read again, after a pause that differs between nodes. It replaces the
+                // time of the next look, which may be later: a release that waits for that keeps connections from
+                // others.
                 self.phase = Phase::Read { certain: true };
                 let pause = self.pause_after_conflict();
                 (self.next_change, self.next_read) = (now + pause, now + pause);
@@ -442,7 +448,8 @@ impl Node {
         }
     }
 
-    /// Below 50 ms after the first conflict, and longer after those that follow: nodes that write one record take turns.
+    /// Below 50 ms after the first conflict, and longer after those that follow: nodes that write one record take
+    /// turns.
     fn pause_after_conflict(&mut self) -> Span {
         let chance = self.member.incarnation.wrapping_add(self.member.beat.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 32;
         let pause = Span::from_micros((chance % 49 * 1000) << self.conflicts);
@@ -458,15 +465,15 @@ impl Node {
         self.phase = Phase::Read { certain };
     }
 
-    /// The server has ended all connections, no more will be opened, and the stored floors are removed: the next requests give the
-    /// shares and floors away, and [`Node::leave`] follows.
+    /// The server has ended all connections, no more will be opened, and the stored floors are removed: the next
+    /// requests give the shares and floors away, and [`Node::leave`] follows.
     pub fn vacate(&mut self) {
         self.vacated = true;
     }
 
-    /// The transaction to leave, when the pools open no connections any more and the stored floors are removed: the node is
-    /// fenced at once, and others take its shares as they need them, with the same care as a lost node's. `None` if the node
-    /// has nothing to leave, or a request is under way or, after [`Node::vacate`], to be made.
+    /// The transaction to leave, when the pools open no connections any more and the stored floors are removed: the
+    /// node is fenced at once, and others take its shares as they need them, with the same care as a lost node's.
+    /// `None` if the node has nothing to leave, or a request is under way or, after [`Node::vacate`], to be made.
     pub fn leave(&mut self) -> Option<Txn> {
         if self.phase != Phase::Run || self.sent.is_some() || (self.vacated && !self.releases().is_empty()) {
             return None;
@@ -484,7 +491,8 @@ impl Node {
         (Key::Member(self.name.clone()), self.revision)
     }
 
-    /// The records without a share of this node, which has left them. Where the process before may have connections, it stays.
+    /// The records without a share of this node, which has left them. Where the process before may have connections, it
+    /// stays.
     fn releases(&self) -> Vec<(String, PoolRecord)> {
         let is_left = |pool: &Pool| pool.orphans == 0 && pool.record.nodes.contains_key(&self.name);
         let mine = self.pools.iter().filter(|(_, pool)| is_left(pool));
@@ -582,8 +590,8 @@ impl Node {
         changes
     }
 
-    /// Finds a node whose lease has ended and that has what this one's clients wait for: fences it, has its connections ended,
-    /// and then removes its share beyond the floor.
+    /// Finds a node whose lease has ended and that has what this one's clients wait for: fences it, has its connections
+    /// ended, and then removes its share beyond the floor.
     fn reclaim(&mut self, now: Time) -> Option<Txn> {
         let mut wanted = BTreeSet::new();
         let mut found = None;
@@ -711,8 +719,8 @@ impl Node {
         self.take_over(now, all);
     }
 
-    /// Whether the other incarnation with this node's name may still have a lease, or others are about to end its connections: they
-    /// have connections for that, and this process has none. They have another lease for it.
+    /// Whether the other incarnation with this node's name may still have a lease, or others are about to end its
+    /// connections: they have connections for that, and this process has none. They have another lease for it.
     fn is_alive(&self, now: Time, all: &[Stored]) -> bool {
         let lost_after = self.timing.lost_after();
         let lives = |name: &str| name != self.name && self.members.lease(now, name, lost_after) == Lease::Valid;
@@ -825,7 +833,7 @@ impl Node {
 
 /// Another store.
 impl Node {
-    /// How long it takes until shares of the store can be given out; `None`: they are.
+    /// How long it takes until shares of the store can be given out; `None`: shares can be given out now.
     pub fn rest(&self, now: Time) -> Option<Span> {
         let left =
             Span::from_micros(self.timing.lost_after().micros().saturating_sub(now.since(self.known.since).micros()));
@@ -836,8 +844,8 @@ impl Node {
         self.known.store.is_some_and(|store| !store.ready)
     }
 
-    /// Compares the store that was read with the one that this node knows. `mine`: this process's heartbeat in it, if there is one.
-    /// Returns whether the store has to be written first.
+    /// Compares the store that was read with the one that this node knows. `mine`: this process's heartbeat in it, if
+    /// there is one. Returns whether the store has to be written first.
     fn meet_store(&mut self, now: Time, all: &[Stored], mine: Option<&Member>) -> bool {
         let found = all.iter().find_map(|stored| match stored.value {
             Value::Store(store) => Some((stored.revision, store)),
@@ -889,8 +897,8 @@ impl Node {
         }
     }
 
-    /// Whether what the node has of its pools is written in a store that is not ready. Until then a heartbeat there is no lease: the
-    /// others do not know what this one has.
+    /// Whether what the node has of its pools is written in a store that is not ready. Until then a heartbeat there is
+    /// no lease: the others do not know what this one has.
     fn is_restated(&self) -> bool {
         self.known.make.is_none() && self.pools.values().all(|pool| pool.is_restated(&self.name))
     }

@@ -1,4 +1,5 @@
-//! A pool of one node: its record, what the node uses of it, and what is to be written about it. Decisions, without I/O.
+//! A pool of one node: its record, what the node uses of it, and what is to be written about it. Decisions, without
+//! I/O.
 
 use std::borrow::Cow;
 
@@ -20,11 +21,11 @@ pub struct Budget {
 /// Which of its configured budgets a node writes into etcd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BudgetRule {
-    /// Those that have changed, and all after the start: nodes have files of their own, and the one that was started or
-    /// reloaded last decides.
+    /// The budgets that have changed, and all after the start: nodes have files of their own, and the one that was
+    /// started or reloaded last decides.
     #[default]
     OwnFile,
-    /// Each that differs from etcd's: the node runs the newest configuration of the cluster.
+    /// Each budget that differs from etcd's: the node runs the newest configuration of the cluster.
     Newest,
     /// None: the cluster has a newer configuration than the node.
     Outdated,
@@ -34,13 +35,13 @@ pub enum BudgetRule {
 pub(crate) struct Pool {
     pub(crate) record: PoolRecord,
     pub(crate) revision: Revision,
-    /// When it was first seen like this.
+    /// When the record was first seen like this.
     pub(crate) seen: Time,
     /// What this node's pool may open while the lease is valid: at most its recorded share.
     pub(crate) limit: u32,
-    /// What it may open without a lease.
+    /// What this node's pool may open without a lease.
     pub(crate) floor: u32,
-    /// What it reported, without orphaned connections.
+    /// What this node's pool reported, without orphaned connections.
     pub(crate) usage: Usage,
     /// Connections that a killed process of this node may still have at the server: a part of the share.
     pub(crate) orphans: u32,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use weir_base::Span;
 
-/// A pool: its budget, and what its nodes have of it. The sum of the shares is at most the budget, unless the budget was
-/// reduced and nodes have not yet released what is too much.
+/// A pool: its budget, and what its nodes have of it. The sum of the shares is at most the budget, unless the budget
+/// was reduced and nodes have not yet released what is too much.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PoolRecord {
     /// The most server connections of all nodes.
@@ -22,7 +22,7 @@ pub struct Entry {
     pub share: u32,
     /// The part of the share that it keeps without a lease. Only the node itself lowers it.
     pub floor: u32,
-    /// Its clients wait for more.
+    /// The node's clients wait for more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<Wait>,
 }
@@ -50,18 +50,20 @@ pub struct Member {
     pub incarnation: u64,
     /// Counts heartbeats.
     pub beat: u64,
-    /// Another node has found the lease expired: shares beyond the floor may be given away until the node has read them again.
+    /// Another node has found the lease expired: shares beyond the floor may be given away until the node has read them
+    /// again.
     #[serde(default)]
     pub fenced: bool,
     /// The process has ended in order: it keeps no floors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left: bool,
-    /// One process of the node takes over from another: each may have the floor, or connections beyond it that it can't close. So a
-    /// connection that is left at the server is not one of the floor. Versions without this knew one process.
+    /// One process of the node takes over from another: each may have the floor, or connections beyond it that it can't
+    /// close. So a connection that is left at the server is not one of the floor. Versions without this knew one
+    /// process.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub upgrading: bool,
-    /// By pool: its server connections, in order. The last changes may be missing. Earlier versions wrote process ids only, as
-    /// `backends`, which identify nothing.
+    /// By pool: its server connections, in order. The last changes may be missing. Earlier versions wrote process ids
+    /// only, as `backends`, which identify nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub connections: BTreeMap<String, Vec<Backend>>,
     /// The program's version.
@@ -78,13 +80,14 @@ pub struct Member {
     pub peer: Option<PeerAddress>,
 }
 
-/// A backend of the database server. The server uses process ids again: only with the time of its start it is this one.
+/// A backend of the database server. The server uses process ids again, so a backend is identified by its process id
+/// and the time of its start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(from = "(u32, u64)", into = "(u32, u64)")]
 pub struct Backend {
-    /// Its process id.
+    /// The backend's process id.
     pub pid: u32,
-    /// When it began: microseconds since 1970, by the server's clock.
+    /// When the backend began: microseconds since 1970, by the server's clock.
     pub started: u64,
 }
 

@@ -19,11 +19,11 @@ pub enum Key {
 /// A key's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
-    /// Of the [`Key::Store`].
+    /// The value of the [`Key::Store`].
     Store(Store),
-    /// Of a [`Key::Member`].
+    /// The value of a [`Key::Member`].
     Member(Member),
-    /// Of a [`Key::Pool`].
+    /// The value of a [`Key::Pool`].
     Pool(PoolRecord),
 }
 
@@ -32,9 +32,9 @@ pub enum Value {
 pub struct Stored {
     /// The key.
     pub key: Key,
-    /// The revision of its last change.
+    /// The revision of the key's last change.
     pub revision: Revision,
-    /// Its value.
+    /// The key's value.
     pub value: Value,
 }
 

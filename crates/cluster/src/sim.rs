@@ -1,9 +1,9 @@
 //! The simulator: nodes with drifting clocks, a model of etcd, and a model of the database server, driven by one seed.
 //!
 //! Sessions of other programs are never ended.
-//! Checked at each step: for each pool, what the nodes have open at the server, or may open by their own clocks, is at most
-//! the budget. Checked when all faults have ended: clients get what is free within two seconds, and shares become fair.
-//! `WEIR_CLUSTER_SEEDS` is how many seeds run, from `WEIR_CLUSTER_SEED` on.
+//! Checked at each step: for each pool, what the nodes have open at the server, or may open by their own clocks, is at
+//! most the budget. Checked when all faults have ended: clients get what is free within two seconds, and shares become
+//! fair. `WEIR_CLUSTER_SEEDS` is how many seeds run, from `WEIR_CLUSTER_SEED` on.
 
 mod etcd;
 mod host;
@@ -37,7 +37,8 @@ pub(crate) enum Bug {
     EndedWithoutLease,
     /// Such a connection of a node that is lost itself is taken for another node's, and not counted.
     EnderNotCounted,
-    /// A process that is started with the name of a killed one uses its share, though the server still has connections of that one.
+    /// A process that is started with the name of a killed one uses its share, though the server still has connections
+    /// of that one.
     OrphansForgotten,
     /// A process that takes over has the whole share, though the old one has not given all of it.
     BothCountShare,

@@ -9,9 +9,9 @@ use crate::request::Revision;
 #[derive(Default)]
 pub(crate) struct Known {
     pub(crate) store: Option<Store>,
-    /// Since when it is known.
+    /// Since when the store is known.
     pub(crate) since: Time,
-    /// It is to be written over the key's revision.
+    /// The store is to be written over the key's revision.
     pub(crate) make: Option<(Revision, Store)>,
     /// The last heartbeat that was certainly written.
     pub(crate) beat: u64,

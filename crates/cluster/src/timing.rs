@@ -7,8 +7,8 @@ use weir_base::{Span, Time};
 pub struct Timing {
     /// How long a heartbeat is valid.
     pub lease: Span,
-    /// The bound on the drift of a node's clock, in thousandths: a second of a node's clock takes between `1 - drift` and
-    /// `1 + drift` seconds.
+    /// The bound on the drift of a node's clock, in thousandths: a second of a node's clock takes between `1 - drift`
+    /// and `1 + drift` seconds.
     pub drift: u64,
     /// The shortest time between two writes of a node while clients wait.
     pub round: Span,
@@ -33,8 +33,8 @@ impl Timing {
         sent + Span::from_micros(self.lease.micros() * (1000 - self.drift) / 1000)
     }
 
-    /// When a node whose last successful heartbeat was sent then uses its floor only, and begins to close the rest. The rest
-    /// of the lease is for closing.
+    /// When a node whose last successful heartbeat was sent then uses its floor only, and begins to close the rest. The
+    /// rest of the lease is for closing.
     pub fn shrink_at(&self, sent: Time) -> Time {
         sent + Span::from_micros(self.lease.micros() * 6 / 10)
     }
@@ -49,8 +49,8 @@ impl Timing {
         Span::from_micros(self.lease.micros() * (1000 + self.drift) / 1000)
     }
 
-    /// How long the connections of a killed process count for the one that is started with its name, if they can't be counted at
-    /// the server meanwhile: its queries may still run.
+    /// How long the connections of a killed process count for the one that is started with its name, if they can't be
+    /// counted at the server meanwhile: its queries may still run.
     pub fn orphans(&self) -> Span {
         Span::from_micros(self.lease.micros() * 2)
     }

@@ -1,8 +1,7 @@
 //! Reads messages of a server: each function takes the body of one message.
 //!
-//! Owns the layouts of the backend messages that a pooler must understand, and those that the simulator checks. Must not
-//! know the requests. A server may be hostile: a missing field is `None`, a broken layout is
-//! [`Malformed`].
+//! Owns the layouts of the backend messages that a pooler must understand, and those that the simulator checks. Must
+//! not know the requests. A server may be hostile: a missing field is `None`, a broken layout is [`Malformed`].
 
 use crate::frame::Malformed;
 use crate::read::{Reader, split_cstr};
@@ -295,7 +294,7 @@ pub fn data_row(body: &[u8]) -> Result<Values<'_>, Malformed> {
 /// A column in a RowDescription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ColumnView<'a> {
-    /// Its name.
+    /// The column's name.
     pub name: &'a [u8],
     /// Object id of its type.
     pub type_oid: u32,

@@ -9,8 +9,8 @@ pub use crate::tag;
 /// Bytes of a head: the tag and the length field.
 pub const HEAD: usize = 5;
 
-/// The longest body that is accepted. PostgreSQL itself sends and accepts no message of 1 GiB or more (`MaxAllocSize`), so
-/// a peer that announces a larger one is broken or hostile.
+/// The longest body that is accepted. PostgreSQL itself sends and accepts no message of 1 GiB or more (`MaxAllocSize`),
+/// so a peer that announces a larger one is broken or hostile.
 pub const MAX_BODY: u32 = 1 << 30;
 
 /// A message's head.

@@ -1,7 +1,7 @@
 //! Reads messages of a client: each function takes the body of one message.
 //!
-//! Owns the layouts of the frontend messages except the first packet ([`crate::startup`]). Must not know which message is
-//! allowed when. Names and texts are bytes in the client's encoding.
+//! Owns the layouts of the frontend messages except the first packet ([`crate::startup`]). Must not know which message
+//! is allowed when. Names and texts are bytes in the client's encoding.
 //!
 //! All functions but [`bind_head`] need the whole body and refuse trailing bytes, as PostgreSQL does.
 
@@ -84,7 +84,7 @@ impl Of {
 pub struct Named<'a> {
     /// Statement or portal.
     pub of: Of,
-    /// Its name; empty for the unnamed one.
+    /// The name of the statement or portal; empty for the unnamed one.
     pub name: &'a [u8],
 }
 

@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //!
-//! - Reading never panics on any bytes, and never allocates (except [`startup::options`], once per login, and a quoted or
-//!   upper-case name in [`sql::head`]).
+//! - Reading never panics on any bytes, and never allocates (except [`startup::options`], once per login, and a quoted
+//!   or upper-case name in [`sql::head`]).
 //! - The result of an incremental reader does not depend on how its input was split: `None` until it has enough, then
 //!   one result.
 //! - Writing always yields whole messages: a string is cut at its first NUL, and a length beyond the

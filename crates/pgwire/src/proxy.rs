@@ -24,8 +24,8 @@ const V2_HEAD: usize = 16;
 pub enum Proxied {
     /// A client at this address.
     Client(SocketAddr),
-    /// The balancer itself (LOCAL), or a client without a known address (UNKNOWN, UNSPEC, a Unix socket): the connection's
-    /// own address counts.
+    /// The balancer itself (LOCAL), or a client without a known address (UNKNOWN, UNSPEC, a Unix socket): the
+    /// connection's own address counts.
     Unknown,
 }
 

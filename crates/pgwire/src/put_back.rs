@@ -20,8 +20,8 @@ pub fn auth_md5(buf: &mut Vec<u8>, salt: [u8; 4]) {
     auth(buf, 5, &salt);
 }
 
-/// AuthenticationSASL: the offered mechanisms, the preferred one first. An empty name is left out, because it would end the
-/// list.
+/// AuthenticationSASL: the offered mechanisms, the preferred one first. An empty name is left out, because it would end
+/// the list.
 pub fn auth_sasl(buf: &mut Vec<u8>, mechanisms: &[&str]) {
     message(buf, tag::AUTHENTICATION, |buf| {
         u32(buf, 10);
@@ -50,8 +50,8 @@ pub fn auth(buf: &mut Vec<u8>, code: u32, data: &[u8]) {
     });
 }
 
-/// NegotiateProtocolVersion: the server uses 3.`newest_minor` and does not know these options. The documentation calls the
-/// field a minor version; PostgreSQL sends, and libpq expects, the whole version including the major number.
+/// NegotiateProtocolVersion: the server uses 3.`newest_minor` and does not know these options. The documentation calls
+/// the field a minor version; PostgreSQL sends, and libpq expects, the whole version including the major number.
 pub fn negotiate(buf: &mut Vec<u8>, newest_minor: u32, unrecognised: &[&[u8]]) {
     message(buf, tag::NEGOTIATE, |buf| {
         u32(buf, 3 << 16 | (newest_minor & 0xffff));
@@ -135,9 +135,9 @@ fn report(buf: &mut Vec<u8>, tag: u8, fields: &ErrorFields<'_>, routine: Option<
 /// A result's column, as text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Column<'a> {
-    /// Its name.
+    /// The column's name.
     pub name: &'a str,
-    /// Its type.
+    /// The column's type.
     pub kind: ColumnType,
 }
 

@@ -3,8 +3,8 @@
 //! Owns the recognition of a few commands. Must not know how they are handled. This is not an SQL parser:
 //!
 //! - [`head`] reads the first words of a text. A result that means *less* state than the words alone
-//!   ([`SqlHead::SetLocal`], a cursor without hold), or a command that a pooler answers itself ([`SqlHead::Deallocate`],
-//!   [`SqlHead::DiscardAll`]), requires a text that certainly is one statement.
+//!   ([`SqlHead::SetLocal`], a cursor without hold), or a command that a pooler answers itself
+//!   ([`SqlHead::Deallocate`], [`SqlHead::DiscardAll`]), requires a text that certainly is one statement.
 //! - [`Effects`] is the state that a text *may* leave, found anywhere in it; in doubt it says "may leave".
 //! - [`kept`] is the state that a text *certainly* leaves beyond its transaction; in doubt it says "nothing".
 //! - [`commands`] finds the prepared statements that a text names, and the parameters that it resets.
@@ -76,8 +76,8 @@ pub enum SqlHead<'a> {
 pub enum Dealloc<'a> {
     /// All prepared statements.
     All,
-    /// The statement of this name: ASCII folded to lower case unless it was quoted, quotes removed. The name is not cut to
-    /// the 63 bytes that PostgreSQL keeps.
+    /// The statement of this name: ASCII folded to lower case unless it was quoted, quotes removed. The name is not cut
+    /// to the 63 bytes that PostgreSQL keeps.
     Name(Cow<'a, [u8]>),
 }
 

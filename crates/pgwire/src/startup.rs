@@ -1,7 +1,7 @@
 //! The first packet of a connection, the one without a tag, and the `options` parameter in it.
 //!
-//! Must not know which parameters are allowed, or how the packet is answered. A packet is bounded, and an invalid length is
-//! refused at once.
+//! Must not know which parameters are allowed, or how the packet is answered. A packet is bounded, and an invalid
+//! length is refused at once.
 //!
 //! Source: PostgreSQL's documentation, "Message Formats" (StartupMessage, SSLRequest, GSSENCRequest, CancelRequest),
 //! and for `options` the section "Server Configuration", "Parameter Interaction via the Shell".

@@ -4,8 +4,8 @@ use weir_base::{Span, Time};
 
 use crate::types::ConnectFailure;
 
-/// The pause after the first failed login that no client waits for, or that waiting can't change, if `server_login_retry`
-/// allows it.
+/// The pause after the first failed login that no client waits for, or that waiting can't change, if
+/// `server_login_retry` allows it.
 pub(crate) const FIRST_RETRY: Span = Span::from_secs(1);
 
 /// The shortest of these pauses, whatever `server_login_retry` says: a dead server must not cost a busy loop.
@@ -15,7 +15,7 @@ const SHORTEST_RETRY: Span = Span::from_millis(100);
 /// after it is back. An attempt without an answer costs little.
 const AWAY: (Span, Span) = (Span::from_millis(20), Span::from_millis(50));
 
-/// The same for servers that answer and do not serve yet: each attempt costs them a login.
+/// The pauses for servers that answer and do not serve yet: each attempt costs them a login.
 const NOT_READY: (Span, Span) = (Span::from_millis(100), Span::from_secs(1));
 
 /// What the logins so far say about the server.

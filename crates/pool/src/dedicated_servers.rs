@@ -7,9 +7,9 @@ use crate::state::{Login, RunState, State};
 use crate::types::{Acquire, CloseReason, Effect, RefuseReason};
 
 impl<P> Pool<P> {
-    /// A client needs a server that no other client has had or will have. It must neither wait nor have one. When the engine
-    /// opens a server for it, [`Pool::opening`] names it; [`Pool::connected`] links the two. Such a server is never
-    /// released: the engine closes it and reports it by [`Pool::lost`].
+    /// A client needs a server that no other client has had or will have. It must neither wait nor have one. When the
+    /// engine opens a server for it, [`Pool::opening`] names it; [`Pool::connected`] links the two. Such a server is
+    /// never released: the engine closes it and reports it by [`Pool::lost`].
     pub fn acquire_dedicated(&mut self, client: Peer, now: Time) -> Acquire {
         match self.run_state {
             RunState::Shut => return Acquire::Refused(RefuseReason::ShuttingDown),
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(pool.snapshot(after(1)).waiting, 1);
         let answer = pool.connected(server(1), (), after(2));
         assert_eq!(answer, Release::Next { client: client(1), waited: Span::from_secs(1), check: false });
-        // It counts, and no other client gets it.
+        // The server counts, and no other client gets it.
         assert_eq!(pool.acquire(client(2), after(3)), Acquire::Queued);
         assert_eq!(effects(&mut pool, after(3)), []);
         pool.lost(server(1), after(4));

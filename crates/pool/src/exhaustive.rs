@@ -119,7 +119,7 @@ fn orders(graph: &HashMap<u64, Vec<u64>>, start: u64, depth: usize) -> u128 {
     ways.values().sum()
 }
 
-/// The same order by order, without merging equal states. Collects the states; returns the number of orders.
+/// Explores order by order, without merging equal states. Collects the states; returns the number of orders.
 fn explore_every_order(world: &World, depth: usize, seen: &mut HashSet<u64>) -> u128 {
     seen.insert(world.looks());
     if depth == 0 {

@@ -126,7 +126,8 @@ impl<P> Pool<P> {
         self.give_back(server, proof, true, now)
     }
 
-    /// The same for a server to which nothing was sent: if it may be used only once, that use is still to come.
+    /// A linked server to which nothing was sent is clean again: if it may be used only once, that use is still to
+    /// come.
     pub fn release_unused(&mut self, server: Peer, proof: P, now: Time) -> Release {
         self.give_back(server, proof, !self.settings.server_lifetime.is_zero(), now)
     }
@@ -398,14 +399,16 @@ impl<P> Pool<P> {
         self.idle.last().map(|key| self.idle_since(key))
     }
 
-    /// So many of the pool's servers are in processes that this one takes over from: it opens as many less. None is closed for them.
+    /// So many of the pool's servers are in processes that this one takes over from: it opens as many less. None is
+    /// closed for them.
     pub fn set_elsewhere(&mut self, servers: u32) {
         self.needs_poll |= self.elsewhere != servers;
         self.elsewhere = servers;
     }
 
-    /// Another process takes over: no server is opened beyond what the pool has; while clients wait, beyond what it had when that began, and
-    /// one can be opened for them. Returns how many the pool may have, and whether that is another number than before.
+    /// Another process takes over: no server is opened beyond what the pool has; while clients wait, beyond what it had
+    /// when that began, and one can be opened for them. Returns how many the pool may have, and whether that is another
+    /// number than before.
     pub fn keep_servers(&mut self) -> (u32, bool) {
         let has = self.servers.len();
         let waits = self.oldest_wait().is_some();

@@ -34,10 +34,10 @@ pub(crate) struct Server<P> {
     pub(crate) state: State<P>,
     /// When the connect began; after the login, when that was done.
     pub(crate) connected_at: Time,
-    /// When it is old.
+    /// When the server is old.
     pub(crate) expires: Time,
     pub(crate) epoch: u32,
-    /// It was opened for one client, and goes with that ([`crate::Pool::acquire_dedicated`]).
+    /// The server was opened for one client, and goes with that client ([`crate::Pool::acquire_dedicated`]).
     pub(crate) dedicated: bool,
 }
 

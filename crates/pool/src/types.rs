@@ -49,16 +49,16 @@ impl Settings {
 /// The answer to a client that needs a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acquire {
-    /// It has one.
+    /// The client has a server.
     Granted {
-        /// Its server, until [`crate::Pool::release`] or [`crate::Pool::lost`].
+        /// The client's server, until [`crate::Pool::release`] or [`crate::Pool::lost`].
         server: Peer,
         /// Whether the server must be checked before it is used.
         check: bool,
     },
-    /// It waits; a [`Release::Next`], [`Effect::Grant`] or [`Effect::Refuse`] will name it.
+    /// The client waits; a [`Release::Next`], [`Effect::Grant`] or [`Effect::Refuse`] will name it.
     Queued,
-    /// It gets none and does not wait.
+    /// The client gets no server and does not wait.
     Refused(RefuseReason),
 }
 
@@ -78,18 +78,18 @@ pub enum RefuseReason {
 /// What happens to a server that is clean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Release {
-    /// It is assigned to the client that waited longest.
+    /// The server is assigned to the client that waited longest.
     Next {
-        /// The new owner.
+        /// The server's new owner.
         client: Peer,
-        /// How long it waited.
+        /// How long the client waited.
         waited: Span,
         /// Whether the server must be checked before it is used.
         check: bool,
     },
-    /// It stays, idle.
+    /// The server stays, idle.
     Idle,
-    /// It is to be closed; the pool has forgotten it.
+    /// The server is to be closed; the pool has forgotten it.
     Close(CloseReason),
 }
 
@@ -113,9 +113,9 @@ pub enum ConnectFailure {
 /// When a server that goes from one pool to another was connected, and when it is old.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ages {
-    /// When its login was done.
+    /// When the server's login was done.
     pub connected_at: Time,
-    /// When it is closed for its age.
+    /// When the server is closed for its age.
     pub expires: Time,
 }
 
@@ -126,34 +126,34 @@ pub enum Effect {
     Open,
     /// Close this server; the pool has forgotten it.
     Close {
-        /// Which.
+        /// Which server.
         server: Peer,
-        /// Why.
+        /// Why the server is closed.
         reason: CloseReason,
     },
     /// This client waits no longer and gets no server.
     Refuse {
-        /// Which.
+        /// Which client.
         client: Peer,
-        /// Why.
+        /// Why the client gets no server.
         why: RefuseReason,
-        /// How long it had waited.
+        /// How long the client had waited.
         waited: Span,
     },
     /// This client has waited for `query_wait_notify`, and continues waiting.
     Notice {
-        /// Which.
+        /// Which client.
         client: Peer,
-        /// How long so far.
+        /// How long the client has waited so far.
         waited: Span,
     },
     /// This client waits no longer: it has this server.
     Grant {
-        /// The new owner.
+        /// The server's new owner.
         client: Peer,
-        /// Its server.
+        /// The client's server.
         server: Peer,
-        /// How long it had waited.
+        /// How long the client had waited.
         waited: Span,
         /// Whether the server must be checked before it is used.
         check: bool,
@@ -181,7 +181,7 @@ pub enum CloseReason {
     Evicted,
     /// The login took longer than `server_connect_timeout`.
     ConnectTimeout,
-    /// It was opened for one client, which has left.
+    /// The server was opened for one client, which has left.
     OwnerLeft,
 }
 

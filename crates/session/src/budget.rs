@@ -1,11 +1,12 @@
 //! The memory of prepared statements: how much there is, and who holds how much of it.
 //!
-//! Three limits, each an [`Account`] or a sum: the process (`statement_memory`), a pool (`pool_statement_memory`), and a client
-//! (`client_statement_memory`, which `naming` compares with what the client holds). Accounts belong to one worker; accounts of
-//! several workers for the same thing draw from one [`Pot`], in pieces, so that they share nothing on the way of a query.
+//! Three limits, each an [`Account`] or a sum: the process (`statement_memory`), a pool (`pool_statement_memory`), and
+//! a client (`client_statement_memory`, which `naming` compares with what the client holds). Accounts belong to one
+//! worker; accounts of several workers for the same thing draw from one [`Pot`], in pieces, so that they share nothing
+//! on the way of a query.
 //!
-//! Invariant: an account's `used` is the sum of its charges, its `drawn` is never less, and a pot's `drawn` is the sum of its
-//! accounts'.
+//! Invariant: an account's `used` is the sum of its charges, its `drawn` is never less, and a pot's `drawn` is the sum
+//! of its accounts'.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -55,7 +56,7 @@ pub(crate) struct Account {
 pub(crate) struct Charge {
     account: Arc<Account>,
     bytes: u64,
-    /// The worker's account holds them too.
+    /// The worker's account holds these bytes, too.
     real: bool,
 }
 
@@ -193,7 +194,7 @@ impl Charge {
         self.bytes = bytes;
     }
 
-    /// The same, unless there is no room for more.
+    /// Changes the charge to this many bytes, unless there is no room for more.
     pub(crate) fn resize(&mut self, bytes: u64) -> Result<(), NoRoom> {
         if bytes > self.bytes {
             let mut more = Charge::real(&self.account, bytes - self.bytes)?;

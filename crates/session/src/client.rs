@@ -21,28 +21,30 @@ use crate::statements::Statement;
 /// One client's state between and within requests.
 #[derive(Debug)]
 pub struct Client {
-    /// Unique within the process for the process's life; tells its unnamed statement from those of others.
+    /// A number that is unique within the process for the process's life; it tells the client's unnamed statement from
+    /// those of others.
     pub id: u64,
     pub(crate) mode: PoolMode,
     pub(crate) params: Arc<Params>,
-    /// What its session began with.
+    /// What the client's session began with.
     pub(crate) start: StartValues,
     pub(crate) stream: FrameReader,
     pub(crate) statements: Option<Box<ClientStatements>>,
     pub(crate) unnamed: Unnamed,
-    /// Counts its unnamed statements.
+    /// Counts the client's unnamed statements.
     pub(crate) unnamed_count: u32,
-    /// The kinds of session state whose loss it was warned of.
+    /// The kinds of session state whose loss the client was warned of.
     pub(crate) warned: Dirty,
     /// The request that is being discarded fails at its last byte, with this message.
     pub(crate) fails: Option<&'static str>,
-    /// Counts the changes of its names.
+    /// Counts the changes of the client's names.
     changes: ChangeNumber,
     /// A request of this client was refused in the extended protocol: what follows is dropped up to its Sync.
     pub(crate) skipping: bool,
     /// The client's next request is to be refused: it was cancelled while it waited for a server.
     pub(crate) cancelled: bool,
-    /// The client's next message was looked at, and waits for the replies to all earlier segments: it is not looked at again before.
+    /// The client's next message was looked at, and waits for the replies to all earlier segments: it is not looked at
+    /// again before.
     pub(crate) waits_for_segments: bool,
 }
 
@@ -52,12 +54,12 @@ const UNCHARGED: usize = 1 << 10;
 /// The client's unnamed statement.
 #[derive(Debug, Default)]
 pub(crate) enum Unnamed {
-    /// It has none.
+    /// The client has no unnamed statement.
     #[default]
     None,
     /// What follows the (empty) name in its Parse.
     Held(HeldText),
-    /// It was too large to hold: it exists only on the server where it was parsed.
+    /// The statement was too large to hold: it exists only on the server where it was parsed.
     Streamed,
 }
 
@@ -67,7 +69,7 @@ pub(crate) struct HeldText {
     bytes: Vec<u8>,
     judged: Judged,
     charge: Option<Charge>,
-    /// The shape that the client was given of it.
+    /// The shape that the client was given of the statement.
     shape: GivenShape,
 }
 
@@ -83,12 +85,12 @@ impl HeldText {
         &self.bytes
     }
 
-    /// The shape that the client was given of it.
+    /// The shape that the client was given of the statement.
     pub(crate) fn shape(&self) -> GivenShape {
         self.shape
     }
 
-    /// The client has this shape of it.
+    /// The client has this shape of the statement.
     pub(crate) fn set_shape(&mut self, shape: GivenShape) {
         self.shape = shape;
     }
@@ -103,19 +105,19 @@ impl HeldText {
 }
 
 impl Unnamed {
-    /// Bytes that it holds.
+    /// Bytes that the statement holds.
     pub(crate) fn size(&self) -> usize {
         if let Unnamed::Held(text) = self { text.bytes.capacity() } else { 0 }
     }
 
-    /// The client was given a description of it, of this preparation.
+    /// The client was given a description of the statement, of this preparation.
     pub(crate) fn learn_shape(&mut self, shape: Shape, of: u64) {
         if let Unnamed::Held(text) = self {
             text.shape.learn(shape, of);
         }
     }
 
-    /// Its buffer, to be reused.
+    /// The statement's buffer, to be reused.
     pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
         if let Unnamed::Held(HeldText { bytes, charge, .. }) = self {
             drop(charge);
@@ -158,8 +160,8 @@ impl Client {
         self.cancelled = true;
     }
 
-    /// Whether a request of the client begins in what it has sent and Weir has not handled; `waiting` are the bytes of that
-    /// that are not held here.
+    /// Whether a request of the client begins in what it has sent and Weir has not handled; `waiting` are the bytes of
+    /// that that are not held here.
     pub fn begins_request(&self, waiting: &[u8]) -> bool {
         if self.stream.is_in_rest() {
             return false;
@@ -178,40 +180,40 @@ impl Client {
         &self.params
     }
 
-    /// Whether it asked for a parameter of this name, or has changed it.
+    /// Whether the client asked for a parameter of this name, or has changed it.
     pub fn owns(&self, table: &ParamTable, name: &str) -> bool {
         table.place(name).is_some_and(|place| self.start.own >> place & 1 == 1)
     }
 
-    /// What it wants of its server.
+    /// What the client wants of its server.
     #[inline]
     pub(crate) fn wanted(&self) -> Wanted<'_> {
         Wanted { params: &self.params, own: self.start.own }
     }
 
-    /// The mode of its pool.
+    /// The mode of the client's pool.
     pub fn mode(&self) -> PoolMode {
         self.mode
     }
 
-    /// How many statements it has prepared by name.
+    /// How many statements the client has prepared by name.
     pub fn prepared(&self) -> usize {
         self.statements.as_ref().map_or(0, |s| s.len())
     }
 
-    /// The statement that it calls `name`.
+    /// The statement that the client calls `name`.
     #[inline]
     pub(crate) fn statement(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         self.statements.as_ref()?.get(name)
     }
 
-    /// The same, with what the client was given of it.
+    /// The statement that the client calls `name`, with what the client was given of it.
     #[inline]
     pub(crate) fn given(&self, name: &[u8]) -> Option<&Given> {
         self.statements.as_ref()?.given(name)
     }
 
-    /// The text that it has prepared by this name; the empty one is that of the unnamed statement.
+    /// The text that the client has prepared by this name; the empty one is that of the unnamed statement.
     pub(crate) fn text_of(&self, name: &[u8]) -> Option<&[u8]> {
         match &self.unnamed {
             Unnamed::Held(held) if name.is_empty() => Some(held.text()),
@@ -219,7 +221,7 @@ impl Client {
         }
     }
 
-    /// Whether it has prepared a statement by this name.
+    /// Whether the client has prepared a statement by this name.
     pub(crate) fn has_statement(&self, name: &[u8]) -> bool {
         self.statement(name).is_some()
     }
@@ -253,7 +255,7 @@ impl Client {
         (self.id, self.unnamed_count)
     }
 
-    /// Replaces its unnamed statement; returns what was before.
+    /// Replaces the client's unnamed statement; returns what was before.
     pub(crate) fn replace_unnamed(&mut self, unnamed: Unnamed) -> Unnamed {
         self.unnamed_count = self.unnamed_count.wrapping_add(1);
         std::mem::replace(&mut self.unnamed, unnamed)
@@ -264,19 +266,19 @@ impl Client {
         self.replace_unnamed(unnamed);
     }
 
-    /// It has no unnamed statement any more.
+    /// The client has no unnamed statement any more.
     pub(crate) fn drop_unnamed(&mut self) {
         if !matches!(self.unnamed, Unnamed::None) {
             self.replace_unnamed(Unnamed::None);
         }
     }
 
-    /// The number of the next change of its names.
+    /// The number of the next change of the client's names.
     pub(crate) fn next_change(&self) -> ChangeNumber {
         self.changes
     }
 
-    /// The number of a change of its names that is made now.
+    /// The number of a change of the client's names that is made now.
     pub(crate) fn count_change(&mut self) -> ChangeNumber {
         self.changes += 1;
         self.changes - 1

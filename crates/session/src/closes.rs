@@ -11,7 +11,7 @@ use crate::statements::{Key, KeyHasher};
 /// The Close messages under way.
 #[derive(Debug, Default)]
 pub(crate) struct Closes {
-    /// The segment of each, and the statement; none for one that nothing is remembered of.
+    /// The segment of each Close, and its statement; none where nothing is remembered of the statement.
     queue: VecDeque<(u32, Option<Key>)>,
     by_key: Tallies,
 }
@@ -33,7 +33,7 @@ impl Closes {
         self.queue.push_back((segment, key));
     }
 
-    /// The oldest one was answered, or skipped. Returns what it was to close.
+    /// The oldest Close was answered, or skipped. Returns what it was to close.
     pub(crate) fn take(&mut self) -> Option<Key> {
         let (segment, key) = self.queue.pop_front()?;
         key.into_iter().for_each(|key| self.by_key.remove(key, segment));
@@ -59,7 +59,7 @@ impl Tallies {
         tally.in_segment += 1;
     }
 
-    /// The oldest one is over, which was of this segment.
+    /// The oldest request about the statement is over, which was of this segment.
     pub(crate) fn remove(&mut self, key: Key, segment: u32) {
         let Some(tally) = self.0.get_mut(&key) else { return };
         tally.all -= 1;
@@ -69,7 +69,7 @@ impl Tallies {
         }
     }
 
-    /// Whether there is one of another segment than this.
+    /// Whether there is a request of another segment than this.
     pub(crate) fn has_other(&self, key: Key, segment: u32) -> bool {
         let tally = if self.0.is_empty() { None } else { self.0.get(&key) };
         tally.is_some_and(|tally| tally.segment != segment || tally.all > tally.in_segment)

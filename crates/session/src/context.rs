@@ -11,7 +11,7 @@ use crate::watched::StatementWatch;
 
 /// The most buffers that are kept for unnamed statements.
 const MAX_SPARE: usize = 16;
-/// The largest of them.
+/// The largest buffer that is kept for an unnamed statement.
 const MAX_SPARE_SIZE: usize = 16 << 10;
 /// The largest buffer that is kept for composing messages.
 const MAX_SCRATCH: usize = 1 << 20;
@@ -44,8 +44,8 @@ pub struct Context<'a> {
     pub state: StatePolicy,
     /// The process id that the client received; 0: none. Its own notifications name it.
     pub client_pid: u32,
-    /// The most segments of a client (up to a Sync each, or a simple query) that its server has to answer at a time; the next
-    /// one is not sent before.
+    /// The most segments of a client (up to a Sync each, or a simple query) that its server has to answer at a time;
+    /// the next one is not sent before.
     pub max_pending_segments: u32,
     /// What counts statements, if they are counted.
     pub watch: Option<&'a mut dyn StatementWatch>,
@@ -54,16 +54,16 @@ pub struct Context<'a> {
 /// What is done with statements that clients have prepared when Weir's own are turned off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WithoutCache {
-    /// They can be used until their clients leave.
+    /// The statements can be used until their clients leave.
     Kept,
-    /// Their names mean what they mean on the server, where they are unknown (PgBouncer).
+    /// The statements' names mean what they mean on the server, where they are unknown (PgBouncer).
     Unknown,
 }
 
 /// Which messages are passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessagePolicy {
-    /// The longest one, in bytes, its tag included (`max_packet_size`).
+    /// The longest message, in bytes, its tag included (`max_packet_size`).
     pub longest: u32,
     /// Whether queries may come by the simple protocol.
     pub simple: SimpleQueries,
@@ -72,9 +72,9 @@ pub struct MessagePolicy {
 /// What is done with queries of the simple protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SimpleQueries {
-    /// They are passed on.
+    /// Simple queries are passed on.
     Allowed,
-    /// Their client is refused (`disable_pqexec`).
+    /// A client that sends a simple query is refused (`disable_pqexec`).
     Refused,
 }
 
@@ -139,8 +139,8 @@ impl Context<'_> {
         }
     }
 
-    /// Whether a RESET returns to what the client asked for at its login, and not to the server's default, as with PgBouncer where
-    /// servers are not reset.
+    /// Whether a RESET returns to what the client asked for at its login, and not to the server's default, as with
+    /// PgBouncer where servers are not reset.
     pub(crate) fn returns_to_start_values(&self) -> bool {
         self.without_cache == WithoutCache::Kept || self.state.on_dirty != OnDirty::Keep
     }

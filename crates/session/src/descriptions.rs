@@ -1,10 +1,10 @@
 //! The descriptions of statements that a server was asked for, and what they are about.
 //!
-//! Owns the queue of Describe messages under way, the reading of their answers, and the statements that the portals and the
-//! Bind messages of now belong to. Must not know what is done with a shape ([`crate::same_shape`]).
+//! Owns the queue of Describe messages under way, the reading of their answers, and the statements that the portals and
+//! the Bind messages of now belong to. Must not know what is done with a shape ([`crate::same_shape`]).
 //!
-//! Invariant: one entry for each request in [`crate::pending`] that [`Expected::is_noted`](crate::expected::Expected::is_noted),
-//! in order.
+//! Invariant: one entry for each request in [`crate::pending`] that
+//! [`Expected::is_noted`](crate::expected::Expected::is_noted), in order.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,8 @@ use crate::names::ChangeNumber;
 use crate::shape::{DescriptionReader, Part, Shape};
 use crate::statements::Key;
 
-/// The most Describe messages under way; the client is not read from beyond. They take less than the least that is charged.
+/// The most Describe messages under way; the client is not read from beyond. They take less than the least that is
+/// charged.
 const MAX_ASKED: usize = 512;
 
 /// What a description is about.
@@ -22,7 +23,8 @@ pub(crate) enum Described {
     Unknown,
     /// A statement, as it was prepared by the preparation of this number, and the change that gave it to its client.
     Named { key: Key, of: u64, by: ChangeNumber },
-    /// An unnamed statement, by its number, as it was put into the server's unnamed slot by the preparation of this number.
+    /// An unnamed statement, by its number, as it was put into the server's unnamed slot by the preparation of this
+    /// number.
     Unnamed { id: (u64, u32), of: u64 },
 }
 
@@ -37,19 +39,19 @@ impl Described {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) about: Described,
-    /// It is our own: its client does not get the answer.
+    /// The Describe is our own: its client does not get the answer.
     pub(crate) own: bool,
 }
 
 /// The statements that Bind messages since the last ReadyForQuery were about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Bound {
-    /// None with a name.
+    /// No Bind was about a statement with a name.
     #[default]
     None,
-    /// All about this one.
+    /// Every Bind was about this statement.
     One(Key),
-    /// Several.
+    /// The Bind messages were about several statements.
     Several,
 }
 
@@ -57,15 +59,15 @@ enum Bound {
 #[derive(Debug, Default)]
 pub(crate) struct Descriptions {
     asked: VecDeque<Asked>,
-    /// How many of them are our own.
+    /// How many Describe messages under way are our own.
     own: u32,
     reader: Option<DescriptionReader>,
-    /// What is known so far of the oldest one.
+    /// What is known so far of the oldest description.
     shape: Shape,
     /// The newest portal, by a hash of its name, and its statement, where that is known.
     portal: Option<(u64, Described)>,
     bound: Bound,
-    /// The preparation that our newest one is of, until it was compared: 0 afterwards.
+    /// The preparation that our newest Describe is about, until it was compared: 0 afterwards.
     asked_of: u64,
 }
 
@@ -90,23 +92,23 @@ impl Descriptions {
         std::mem::take(&mut self.asked_of) == of
     }
 
-    /// Whether no more should be asked for until some are answered.
+    /// Whether no more descriptions should be asked for until some are answered.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.asked.len() >= MAX_ASKED
     }
 
-    /// Whether one of our own is under way.
+    /// Whether a Describe of our own is under way.
     pub(crate) fn asks_itself(&self) -> bool {
         self.own > 0
     }
 
-    /// What the oldest one is about.
+    /// What the oldest Describe is about.
     pub(crate) fn oldest(&self) -> Option<Described> {
         self.asked.front().map(|asked| asked.about)
     }
 
-    /// The oldest one failed, or was skipped.
+    /// The oldest Describe failed, or was skipped.
     pub(crate) fn skip(&mut self) {
         self.take();
     }
@@ -119,7 +121,7 @@ impl Descriptions {
         Some(asked)
     }
 
-    /// An answer to the oldest one begins.
+    /// An answer to the oldest Describe begins.
     pub(crate) fn begin(&mut self, part: Part, key: &[u8; 16]) {
         self.reader = Some(DescriptionReader::begin(part, key));
     }
@@ -130,7 +132,7 @@ impl Descriptions {
         self.reader.is_some()
     }
 
-    /// More of the answer.
+    /// Reads more of the answer.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.reader.iter_mut().for_each(|reader| reader.feed(bytes));
     }

@@ -64,7 +64,7 @@ impl<'t> Edit<'t> {
         }
     }
 
-    /// How many bytes of statements of ours are in it.
+    /// How many bytes of statements of ours are in the text.
     pub(crate) fn added(&self) -> usize {
         self.added
     }

@@ -7,8 +7,8 @@ use crate::expected::Expected;
 use crate::server::Server;
 use crate::statements::{HIDDEN_PREFIX, Key, NAME_LEN, NAME_PREFIX, UNKNOWN_NAME};
 
-/// The ErrorResponse with this body, with the client's name in the place of ours; `None` where it names no statement of the
-/// client's. Costs one search of the body; the name is looked up by the statement.
+/// The ErrorResponse with this body, with the client's name in the place of ours; `None` where it names no statement of
+/// the client's. Costs one search of the body; the name is looked up by the statement.
 pub(crate) fn in_clients_words(server: &Server, client: &Client, body: &[u8]) -> Option<Vec<u8>> {
     let body = shared(server, client, body).or_else(|| hidden(body))?;
     let mut message = vec![back::ERROR];

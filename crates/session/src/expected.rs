@@ -10,7 +10,8 @@ pub(crate) enum Expected {
     /// A simple query that dropped the client's unnamed statement. (Here and below, "logged" requests have an entry in
     /// [`crate::undo_log`].)
     QueryLogged,
-    /// What is sent in place of a simple query that the pool refuses, to fail at the server: an error, then ReadyForQuery.
+    /// What is sent in place of a simple query that the pool refuses, to fail at the server: an error, then
+    /// ReadyForQuery.
     QueryRefused,
     /// Function call: a result or an error, then ReadyForQuery.
     FunctionCall,
@@ -34,10 +35,10 @@ pub(crate) enum Expected {
     DescribeStatement,
     /// Describe of a portal, or the second half of [`Expected::DescribeStatement`].
     DescribeRows,
-    /// The same as [`Expected::DescribeStatement`], about a client's statement; noted. (Here and below, "noted" requests have
-    /// an entry in [`crate::descriptions`].)
+    /// Describe of a client's statement: two messages; noted. (Here and below, "noted" requests have an entry in
+    /// [`crate::descriptions`].)
     DescribeKnown,
-    /// The same as [`Expected::DescribeRows`], of a client's statement; noted.
+    /// Describe of a portal with a client's statement, or the second half of [`Expected::DescribeKnown`]; noted.
     DescribeKnownRows,
     /// Our own Describe of a statement: two messages, swallowed unless it fails; noted.
     OwnDescribe,
@@ -78,7 +79,8 @@ pub(crate) enum Expected {
     OwnExecute,
     /// Our own Close; swallowed.
     OwnClose,
-    /// Our own Sync behind a simple query that Parse messages of ours precede; swallowed. If one of these fails, it ends the query.
+    /// Our own Sync behind a simple query that Parse messages of ours precede; swallowed. If one of these fails, it
+    /// ends the query.
     OwnSync,
     /// A request that the server can only refuse, in place of one that we refuse: its error ends the transaction and
     /// makes the server skip to the next Sync, and our message replaces the server's; logged.
@@ -104,24 +106,24 @@ impl Expected {
         )
     }
 
-    /// Whether we answer it.
+    /// Whether we answer the request.
     pub(crate) fn is_local(self) -> bool {
         matches!(self, Expected::LocalParse | Expected::LocalClose | Expected::LocalDeallocate | Expected::LocalForget)
     }
 
-    /// Whether no reply of the server answers it: we do, or it has none.
+    /// Whether no reply of the server answers the request: we do, or it has none.
     #[inline]
     pub(crate) fn is_unanswered(self) -> bool {
         self.is_local() || self == Expected::CopyEnd
     }
 
-    /// Whether it does nothing in its transaction, and can't fail.
+    /// Whether the request does nothing in its transaction, and can't fail.
     #[inline]
     pub(crate) fn does_nothing(self) -> bool {
         matches!(self, Expected::Close | Expected::LocalParse | Expected::LocalClose)
     }
 
-    /// Whether something other than the undo log remembers it until it is answered.
+    /// Whether something other than the undo log remembers the request until it is answered.
     #[inline]
     pub(crate) fn is_remembered(self) -> bool {
         matches!(self, Expected::OwnClose | Expected::BindKept)
@@ -135,7 +137,7 @@ impl Expected {
         )
     }
 
-    /// Whether ParseComplete answers it.
+    /// Whether ParseComplete answers the request.
     pub(crate) fn is_parse(self) -> bool {
         matches!(
             self,
@@ -148,7 +150,7 @@ impl Expected {
         )
     }
 
-    /// Whether it has an entry in the undo log.
+    /// Whether the request has an entry in the undo log.
     #[inline]
     pub(crate) fn is_logged(self) -> bool {
         matches!(
@@ -169,7 +171,7 @@ impl Expected {
         )
     }
 
-    /// Whether it has an entry among the descriptions under way.
+    /// Whether the request has an entry among the descriptions under way.
     #[inline]
     pub(crate) fn is_noted(self) -> bool {
         matches!(
@@ -189,13 +191,13 @@ impl Expected {
         }
     }
 
-    /// Whether a description of rows answers it.
+    /// Whether a description of rows answers the request.
     #[inline]
     pub(crate) fn is_of_rows(self) -> bool {
         matches!(self, Expected::DescribeRows | Expected::DescribeKnownRows | Expected::OwnDescribeRows)
     }
 
-    /// Whether ReadyForQuery ends it, so that an error does not make the server skip what follows.
+    /// Whether ReadyForQuery ends the request, so that an error does not make the server skip what follows.
     pub(crate) fn ends_with_ready(self) -> bool {
         matches!(
             self,

@@ -1,7 +1,7 @@
-//! MessagePolicy that arrive in pieces: what is held until enough of a message is there to decide on it.
+//! Messages that arrive in pieces: what is held until enough of a message is there to decide on it.
 //!
-//! Owns the rest of a message whose disposition is decided (it streams), and the beginning of one that is not. Must not know what
-//! messages mean.
+//! Owns the rest of a message whose disposition is decided (it streams), and the beginning of one that is not. Must not
+//! know what messages mean.
 //!
 //! Invariant: at most one message's beginning is held, never more than was requested.
 
@@ -15,10 +15,10 @@ use crate::budget::{Account, Charge};
 /// What happens to the rest of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Disposition {
-    /// It goes to the other side.
+    /// The rest goes to the other side.
     #[default]
     Forward,
-    /// It is thrown away.
+    /// The rest is thrown away.
     Discard,
 }
 
@@ -150,7 +150,7 @@ impl FrameReader {
                 return Ok(Piece::End);
             }
             if self.held.capacity() < self.held.len() + taken {
-                // It grows by doubling, but never beyond the required size.
+                // The buffer grows by doubling, but never beyond the required size.
                 self.held.reserve_exact(missing.min(self.held.len().max(taken)));
             }
             self.held.extend_from_slice(&input[*at..*at + taken]);
@@ -158,8 +158,8 @@ impl FrameReader {
         }
     }
 
-    /// Takes the held beginning out, to be decided. Give its buffer back with [`FrameReader::give_back`], or, if it can't be
-    /// decided now, put it back whole with [`FrameReader::keep`].
+    /// Takes the held beginning out, to be decided. Give its buffer back with [`FrameReader::give_back`], or, if it
+    /// can't be decided now, put it back whole with [`FrameReader::keep`].
     pub(crate) fn take_held(&mut self) -> Vec<u8> {
         // Whoever decides on it may have to charge what is made of it.
         self.charge = None;

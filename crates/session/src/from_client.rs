@@ -48,8 +48,8 @@ pub struct ClientOutcome {
     pub stop: StopReason,
 }
 
-/// The most messages of a client that one call of [`feed`] takes: the smallest have five bytes, so a read of the runtime's may
-/// hold more than ten thousand, which would delay all other clients of the worker by a millisecond.
+/// The most messages of a client that one call of [`feed`] takes: the smallest have five bytes, so a read of the
+/// runtime's may hold more than ten thousand, which would delay all other clients of the worker by a millisecond.
 pub const MESSAGES: u32 = 1024;
 
 /// Processes what a client sent. `server` is the one linked to it, if any.
@@ -103,9 +103,10 @@ struct Walk<'s, 'c, O> {
 /// What is done with the texts of queries and statements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Texts {
-    /// They are forwarded unread: in session mode, whose server is cleaned whatever they contained.
+    /// Texts are forwarded unread: in session mode, whose server is cleaned whatever they contained.
     Pass,
-    /// They are read for the state that they leave, and keep the client's names: `max_prepared_statements` is 0.
+    /// Texts are read for the state that they leave, and statements keep the client's names: `max_prepared_statements`
+    /// is 0.
     Read,
     /// Statements have our names on the server, too.
     Rename,
@@ -176,8 +177,8 @@ impl<O: Out> Walk<'_, '_, O> {
         stream.next(input, at, |bytes, head| need(reads, bytes, head, (room, kept))).map_err(|_| self.ends())
     }
 
-    /// What a client is owed that ends its stream, or where no message can be found in it: earlier requests are answered first,
-    /// as a server does it, and nothing more is said.
+    /// What a client is owed that ends its stream, or where no message can be found in it: earlier requests are
+    /// answered first, as a server does it, and nothing more is said.
     fn ends(&self) -> StopReason {
         let answers = self.server.as_deref().is_some_and(|server| server.pending.will_be_ready());
         if answers { ReplyWait::Termination.into() } else { StopReason::Terminate }
@@ -252,7 +253,8 @@ impl<O: Out> Walk<'_, '_, O> {
         Ok(())
     }
 
-    /// What the client has reset is set again, before the first message of a segment, or what follows the reset within one.
+    /// What the client has reset is set again, before the first message of a segment, or what follows the reset within
+    /// one.
     #[inline]
     fn set_again(&mut self, tag: u8) {
         let Some(server) = self.server.as_deref_mut().filter(|server| server.resync) else { return };
@@ -279,7 +281,8 @@ impl<O: Out> Walk<'_, '_, O> {
         Err(ReplyWait::QueueFull.into())
     }
 
-    /// A message that waits for replies is not looked at again with each of them: whatever it waits for has come with the last one.
+    /// A message that waits for replies is not looked at again with each of them: whatever it waits for has come with
+    /// the last one.
     #[inline]
     fn must_not_wait_any_more(&mut self, view: View<'_>, head: Head) -> Result<(), StopReason> {
         if self.client.waits_for_segments {
@@ -422,7 +425,8 @@ impl<O: Out> Walk<'_, '_, O> {
         Ok(())
     }
 
-    /// Sends the server what was composed and what remains of the message, and the client the local replies that are due.
+    /// Sends the server what was composed and what remains of the message, and the client the local replies that are
+    /// due.
     #[inline]
     fn send(&mut self, rewrite: Rewrite, view: View<'_>, head: Head) {
         if !self.ctx.scratch.is_empty() {

@@ -45,7 +45,7 @@ const MAX_PARAMETER: usize = 16 << 10;
 pub struct ServerOutcome {
     /// ReadyForQuery messages for the client: queries that ended.
     pub queries: u32,
-    /// Those that left the transaction idle: transactions that ended.
+    /// ReadyForQuery messages that left the transaction idle: transactions that ended.
     pub transactions: u32,
     /// A request of the client's was answered in full.
     pub answered: bool,
@@ -351,7 +351,8 @@ impl<O: Out> Walk<'_, '_, O> {
     #[inline]
     fn command_complete(&mut self, reply: Reply, view: View<'_>) {
         let tag = &view.bytes[HEAD..];
-        // The tags of queries that leave nothing behind are the common ones; they are recognised by their first letters.
+        // The tags of queries that leave nothing behind are the common ones; they are recognised by their first
+        // letters.
         let common = matches!(tag.first(), Some(b'I' | b'U' | b'B' | b'M')) || tag.starts_with(b"SELECT ");
         if common && reply.effects == Effects::NONE && !reply.to.is_own() {
             return;
@@ -364,8 +365,9 @@ impl<O: Out> Walk<'_, '_, O> {
         }
     }
 
-    /// A command of a query is complete that was sent with other commands than its client's. Whether the client receives nothing of
-    /// that: it is ours, or stood in place of a DEALLOCATE, whose name is dropped, and whose tag the client receives.
+    /// A command of a query is complete that was sent with other commands than its client's. Whether the client
+    /// receives nothing of that: it is ours, or stood in place of a DEALLOCATE, whose name is dropped, and whose tag
+    /// the client receives.
     #[cold]
     fn replaced(&mut self, reply: Reply, view: View<'_>) -> bool {
         let tag = view.bytes[HEAD..].strip_suffix(&[0]).unwrap_or_default();
@@ -408,8 +410,8 @@ impl<O: Out> Walk<'_, '_, O> {
             self.outcome.committed = true;
         }
         if sets || tag == b"RESET" {
-            // It may have changed, or reset, what this client and others set at startup, which is set again before the
-            // next link. For reported parameters the server's report counts.
+            // The command may have changed, or reset, what this client and others set at startup, which is set again
+            // before the next link. For reported parameters the server's report counts.
             self.ctx.params.doubt(&mut self.server.params);
         }
         if all || tag == b"DEALLOCATE ALL" {
@@ -565,7 +567,7 @@ impl<O: Out> Walk<'_, '_, O> {
         client.start.reported(place, value, &self.server.base);
         self.server.resets.report(place, is_reset);
         if is_reset {
-            // It has the value from its login once all is answered.
+            // The parameter has the value from the client's login once all is answered.
             if let Some(asked) = client.start.asked.at(place).filter(|asked| client.params.at(place) != Some(*asked)) {
                 self.ctx.scratch.clear();
                 put_back::parameter_status(self.ctx.scratch, name, asked);
@@ -651,7 +653,7 @@ impl<O: Out> Walk<'_, '_, O> {
             _ => None,
         };
         match failed {
-            // Its other servers have it from before the change, too.
+            // The pool's other servers have the statement from before the change, too.
             Some(key) => {
                 self.server.statements.mark_doubtful(key);
                 self.ctx.statements.outdate(key);
@@ -667,7 +669,8 @@ impl<O: Out> Walk<'_, '_, O> {
         match says {
             _ if ours.is_none() => return,
             Statements::Taken if believed => return,
-            // It was there: a function has dropped it, and maybe others. This server is not given to another client.
+            // The statement was there: a function has dropped it, and maybe others. This server is not given to another
+            // client.
             Statements::Missing if believed => {
                 self.server.unusable = true;
                 self.ctx.statements.note_dropped();

@@ -2,8 +2,8 @@
 //!
 //! Owns the format and its version. What freezes is a client without a server and without a message half-way to one;
 //! the sockets and what was sent but not yet read travel by other means. Statements go as their texts and are interned
-//! again where the client thaws, under the same names if the process's key is the same. What it is charged for them is counted
-//! anew there.
+//! again where the client thaws, under the same names if the process's key is the same. What it is charged for them is
+//! counted anew there.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ struct Frozen {
     id: u64,
     mode: u8,
     params: Vec<(String, String)>,
-    /// What it asked for at its login, and the names of the parameters that are its own.
+    /// What the client asked for at its login, and the names of the parameters that are its own.
     asked: Vec<(String, String)>,
     own: Vec<String>,
     held: Vec<u8>,
@@ -57,11 +57,11 @@ fn thaw_shape((hashes, of): FrozenShape, pool: &PoolStatements) -> GivenShape {
 /// Why bytes are not a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotThawed {
-    /// They were written by another version.
+    /// The bytes were written by another version.
     Version,
-    /// They are damaged.
+    /// The bytes are damaged.
     Damaged,
-    /// Its statements exceed the limit here.
+    /// The client's statements exceed the limit here.
     TooMuchText,
 }
 

@@ -1,7 +1,7 @@
 //! A server as bytes, and back: so that it can move to another process.
 //!
-//! Owns the format. What freezes is a server that is clean and has no client. Statements go as their names on it, which mean
-//! the same where the process's key is the same. What is in its unnamed statement is forgotten.
+//! Owns the format. What freezes is a server that is clean and has no client. Statements go as their names on it, which
+//! mean the same where the process's key is the same. What is in its unnamed statement is forgotten.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::statements::Key;
 struct FrozenServer {
     /// Name, value, and whether the server reports it.
     params: Vec<(String, String, bool)>,
-    /// What it has without a client: names, values, and whether its connect_query has set them.
+    /// What the server has without a client: names, values, and whether its connect_query has set them.
     base: Vec<(String, String, bool)>,
     /// By the order of their last use; whether each is as it was prepared.
     statements: Vec<(u128, bool)>,
@@ -55,12 +55,13 @@ pub fn freeze(server: &Server, table: &ParamTable) -> Option<Vec<u8>> {
     postcard::to_stdvec(&frozen).ok()
 }
 
-/// Reads a server that [`freeze`] wrote; `None` if the bytes are damaged. A parameter that is not tracked here is forgotten.
+/// Reads a server that [`freeze`] wrote; `None` if the bytes are damaged. A parameter that is not tracked here is
+/// forgotten.
 pub fn thaw(bytes: &[u8], table: &ParamTable) -> Option<Server> {
     let frozen: FrozenServer = postcard::from_bytes(bytes).ok()?;
     let mut params = table.unknown();
     for (name, value, reported) in &frozen.params {
-        // Its report says nothing where it is not tracked any more.
+        // A report says nothing where the parameter is not tracked any more.
         if !reported || table.is_tracked(name) {
             table.restore(&mut params, name, value);
         }

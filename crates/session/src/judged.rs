@@ -1,7 +1,7 @@
 //! What is known of a text that is stored: read once, when it is stored.
 //!
-//! A message of a few bytes may refer to a text of megabytes, again and again, so no message reads a stored text: it finds here what
-//! it needs to know. A text is only read again to be sent.
+//! A message of a few bytes may refer to a text of megabytes, again and again, so no message reads a stored text: it
+//! finds here what it needs to know. A text is only read again to be sent.
 
 use weir_pgwire::sql::{self, Command, Judgement, Naming, Resetting};
 use weir_pgwire::{Dirty, Effects};
@@ -13,13 +13,13 @@ use crate::params::{ParamTable, Params};
 pub(crate) struct Judged {
     /// What running it may leave on a server.
     pub(crate) effects: Effects,
-    /// It certainly leaves nothing beyond its transaction.
+    /// The text certainly leaves nothing beyond its transaction.
     pub(crate) harmless: bool,
-    /// It drops all prepared statements.
+    /// The text drops all prepared statements.
     pub(crate) drops_all: bool,
-    /// What it returns to the value that its client's session began with. It is a single command.
+    /// What the text returns to the value that its client's session began with. The text is a single command.
     pub(crate) reset: Option<Box<Resetting>>,
-    /// Which statement it names. It can name only one: a prepared statement is a single command.
+    /// Which statement the text names. It can name only one: a prepared statement is a single command.
     pub(crate) naming: Option<Box<Naming>>,
     /// The length of the text in what follows the name in a Parse, of which no more than 16 MiB is stored.
     len: u32,
@@ -52,7 +52,7 @@ impl Judged {
         rest.get(..self.len as usize).unwrap_or(rest)
     }
 
-    /// Whether it concerns no prepared statement: nearly all texts.
+    /// Whether the text concerns no prepared statement: nearly all texts.
     #[inline]
     pub(crate) fn concerns_no_statement(&self) -> bool {
         self.naming.is_none() && !self.drops_all
@@ -78,7 +78,8 @@ pub(crate) fn reset_of(text: &[u8]) -> Option<Resetting> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
     leaves: Dirty,
-    /// Tracked settings that it changes for good, by their places: they follow the client from servers that report them.
+    /// Tracked settings that the text changes for good, by their places: they follow the client from servers that
+    /// report them.
     settings: u64,
 }
 
@@ -95,7 +96,7 @@ impl Kept {
         Kept { leaves, settings: settings.get() }
     }
 
-    /// Those of them that its client loses with a server.
+    /// What of this state the client loses with a server.
     pub(crate) fn lost_with(self, server: &Params) -> Dirty {
         if server.reports_all(self.settings) { self.leaves } else { self.leaves.union(Dirty::SETTINGS) }
     }

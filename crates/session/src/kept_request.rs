@@ -12,8 +12,8 @@ use crate::out::View;
 use crate::statements::Key;
 use crate::stop::{ReplyWait, StopReason};
 
-/// The most bytes that are kept of the description that a server has begun with, and the most of a client's messages that are a part
-/// of the server's own memory; more of them is charged.
+/// The most bytes that are kept of the description that a server has begun with, and the most of a client's messages
+/// that are a part of the server's own memory; more of them is charged.
 pub(crate) const UNCHARGED: usize = 8 << 10;
 
 /// The most bytes that are kept of a client's messages.
@@ -29,9 +29,10 @@ pub(crate) struct Repeatable {
     /// What the server has described of its parameters: the client is sent it with the rest of the description.
     pub(crate) description: Vec<u8>,
     pub(crate) stage: Stage,
-    /// What comes before it in its transaction.
+    /// What comes before the request in its transaction.
     pub(crate) begun: Begun,
-    /// A cancel request for its client has ended meanwhile: if it is repeated, that is the request that was meant.
+    /// A cancel request for the client has ended meanwhile: if the kept request is repeated, it is the one that was
+    /// meant.
     pub(crate) cancelled: bool,
     /// What the messages are charged, if they are many.
     pub(crate) charge: Option<Charge>,
@@ -51,11 +52,11 @@ pub(crate) enum Begun {
 pub(crate) enum Stage {
     /// Messages are kept.
     Open,
-    /// Its Sync is kept: what follows waits.
+    /// The request's Sync is kept: what follows waits.
     Ended,
-    /// It can't be repeated: too much was sent.
+    /// The request can't be repeated: too much was sent.
     GivenUp,
-    /// The server has refused it, and skips to the end of the segment.
+    /// The server has refused the request, and skips to the end of the segment.
     Refused,
 }
 
@@ -64,7 +65,7 @@ pub(crate) enum Stage {
 pub struct Repeat {
     /// The messages, and a part of the next one.
     pub messages: Vec<u8>,
-    /// How many of them were counted as Bind and as Parse.
+    /// How many of the messages were counted as Bind and as Parse.
     pub counted: (u64, u64),
     /// The client has cancelled the request meanwhile.
     pub cancelled: bool,

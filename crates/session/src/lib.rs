@@ -1,14 +1,15 @@
 //! One client, one server, and the relay between them, without I/O.
 //!
 //! - [`startup`], [`login`]: how a client logs in to us. [`server_login`]: how we log in to a server.
-//! - [`Client`], [`Server`]: what each side owns. [`from_client`], [`from_server`]: what the messages of each direction mean
-//!   for the link. A session does not know pools: it says that it needs a server ([`StopReason::NeedServer`]), that a server
-//!   is clean ([`Server::prove_clean`]), that it can't be trusted ([`ProtocolViolation`]).
-//! - [`param_sync`]: a server is given its client's parameters. [`auth_query`]: a user's secret is queried from a server.
+//! - [`Client`], [`Server`]: what each side owns. [`from_client`], [`from_server`]: what the messages of each direction
+//!   mean for the link. A session does not know pools: it says that it needs a server ([`StopReason::NeedServer`]),
+//!   that a server is clean ([`Server::prove_clean`]), that it can't be trusted ([`ProtocolViolation`]).
+//! - [`param_sync`]: a server is given its client's parameters. [`auth_query`]: a user's secret is queried from a
+//!   server.
 //! - [`Refusal`]: everything a client is refused with.
 //!
-//! A session is a value without pointers into a worker: [`frozen`] turns a client into bytes and back, [`frozen_server`] a
-//! server.
+//! A session is a value without pointers into a worker: [`frozen`] turns a client into bytes and back,
+//! [`frozen_server`] a server.
 
 mod budget;
 mod cause;

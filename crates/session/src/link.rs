@@ -19,8 +19,8 @@ use crate::statements::{Key, Statement};
 use crate::stop::{ReplyWait, StopReason};
 use crate::undo_log::{Change, RefusedFor, Subject};
 
-/// The most bytes of Parse messages that are written to a server at once; one more may go beyond it. A Bind of a few bytes may
-/// ask for a Parse of a megabyte.
+/// The most bytes of Parse messages that are written to a server at once; one more may go beyond it. A Bind of a few
+/// bytes may ask for a Parse of a megabyte.
 pub(crate) const MAX_COMPOSED: usize = 1 << 20;
 
 /// What the server receives for a message of the client: what was composed, and then this part of the message.
@@ -65,7 +65,8 @@ impl Link<'_, '_> {
         self.server.pending.request(what);
     }
 
-    /// Expects a reply to a request after which the client's `name` means `now`, which it prepares after so many preparations.
+    /// Expects a reply to a request after which the client's `name` means `now`, which it prepares after so many
+    /// preparations.
     pub(crate) fn rename(
         &mut self,
         what: Expected,

@@ -77,14 +77,14 @@ pub enum LoginStep {
         salt: Vec<u8>,
         /// The number of iterations.
         iterations: u32,
-        /// Whether it is the stored password; otherwise it comes from a client, and may be anything.
+        /// Whether the password is the stored one; otherwise it comes from a client, and may be anything.
         stored: bool,
     },
     /// This password must be checked; then [`Login::checked`].
     CheckPassword(Arc<str>),
     /// The client has proven its identity.
     Accepted(LearnedCredentials),
-    /// It has not, or it can't.
+    /// The client has not proven its identity, or can't.
     Refused(Refusal),
 }
 

@@ -1,11 +1,11 @@
 //! What a client calls its prepared statements.
 //!
-//! Owns the names that one client gave, what it is charged for them, and the way back from a statement to a name. Must not
-//! know messages on the wire, or what of it is still under way ([`crate::undo_log`]).
+//! Owns the names that one client gave, what it is charged for them, and the way back from a statement to a name. Must
+//! not know messages on the wire, or what of it is still under way ([`crate::undo_log`]).
 //!
-//! Every change of a client's names has a number, which grows; a name carries that of the change that gave it. So a statement
-//! that drops all names drops those of before, and none that was given behind it in the same pipeline, at a cost of what it
-//! drops.
+//! Every change of a client's names has a number, which grows; a name carries that of the change that gave it. So a
+//! statement that drops all names drops those of before, and none that was given behind it in the same pipeline, at a
+//! cost of what it drops.
 
 use std::borrow::Borrow;
 use std::collections::hash_map::{DefaultHasher, RandomState};
@@ -41,12 +41,12 @@ impl Name {
         Name(name.into())
     }
 
-    /// What it is looked up by.
+    /// What the name is looked up by.
     fn key(&self) -> &[u8] {
         significant(&self.0)
     }
 
-    /// All of it, as the client gave it.
+    /// All of the name, as the client gave it.
     pub(crate) fn whole(&self) -> &[u8] {
         &self.0
     }
@@ -119,7 +119,7 @@ pub(crate) struct Given {
 #[derive(Debug, Default)]
 pub(crate) struct ClientStatements {
     by_name: HashMap<Name, Given, NameHash>,
-    /// The same by age, and by statement.
+    /// The names by age, then the ages by statement.
     by_age: BTreeMap<ChangeNumber, Name>,
     by_key: BTreeSet<(Key, ChangeNumber)>,
     /// The client's charge: names, and all texts as if it shared none of them.

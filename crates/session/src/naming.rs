@@ -1,8 +1,8 @@
 //! What a client's statements are called on servers, outside session mode.
 //!
-//! Owns the rewriting of Query, Parse, Bind, Describe and Close: each is decided once, by the client's names and what the
-//! server has, and a [`Rewrite`] says what the server is sent for it. What a request changes for its client goes to the undo
-//! log, in case the server skips it.
+//! Owns the rewriting of Query, Parse, Bind, Describe and Close: each is decided once, by the client's names and what
+//! the server has, and a [`Rewrite`] says what the server is sent for it. What a request changes for its client goes to
+//! the undo log, in case the server skips it.
 
 use weir_pgwire::frontend::BindHead;
 use weir_pgwire::sql::Naming;
@@ -156,8 +156,8 @@ impl Link<'_, '_> {
         Rewrite::Replaced
     }
 
-    /// A `DEALLOCATE name` by a simple query: ours to answer where the name is one of the client's, unless the transaction
-    /// has failed.
+    /// A `DEALLOCATE name` by a simple query: ours to answer where the name is one of the client's, unless the
+    /// transaction has failed.
     fn deallocate(&mut self, name: &[u8]) -> Result<Option<Rewrite>, StopReason> {
         self.must_be_settled(Subject::Name(name))?;
         if !self.client.has_statement(name) {
@@ -303,8 +303,8 @@ impl Link<'_, '_> {
         Ok(Rewrite::Unchanged)
     }
 
-    /// A portal is bound to a text with these effects. A named one is a cursor, which SQL can run without an Execute (FETCH,
-    /// `cursor_to_xml()`), so that its state counts from the reply to the Bind.
+    /// A portal is bound to a text with these effects. A named one is a cursor, which SQL can run without an Execute
+    /// (FETCH, `cursor_to_xml()`), so that its state counts from the reply to the Bind.
     #[inline]
     fn bind_portal(&mut self, portal: &[u8], effects: Effects) {
         self.server.bind(portal, effects);
@@ -383,8 +383,8 @@ impl Link<'_, '_> {
         Ok(self.forward(Expected::Close))
     }
 
-    /// Nobody gets at a statement of others by guessing our names: the name that no statement has is sent in place of one
-    /// that begins like ours. `None` for any other name, which the server shall judge.
+    /// Nobody gets at a statement of others by guessing our names: the name that no statement has is sent in place of
+    /// one that begins like ours. `None` for any other name, which the server shall judge.
     fn guess_denied(&mut self, name: &[u8]) -> Result<Option<&'static [u8; NAME_LEN]>, StopReason> {
         if !name.starts_with(NAME_PREFIX) {
             return Ok(None);
@@ -395,8 +395,8 @@ impl Link<'_, '_> {
         Ok(Some(UNKNOWN_NAME))
     }
 
-    /// Binds a statement that is about others. One that drops all is remembered. One that names a statement of the client's is
-    /// bound in the server's words for it. `None` where it is bound as any other.
+    /// Binds a statement that is about others. One that drops all is remembered. One that names a statement of the
+    /// client's is bound in the server's words for it. `None` where it is bound as any other.
     #[inline]
     fn bind_about_statements(
         &mut self,
@@ -459,8 +459,8 @@ impl Link<'_, '_> {
         self.renamed_bind(head, bind, b"")
     }
 
-    /// Prepares a statement of the client's that names another in its text, in the server's words. Returns what both do; `None`
-    /// where it is the same in the server's words: then its text is not read.
+    /// Prepares a statement of the client's that names another in its text, in the server's words. Returns what both
+    /// do; `None` where it is the same in the server's words: then its text is not read.
     fn prepare_named_by(&mut self, name: &[u8]) -> Result<Option<Effects>, StopReason> {
         let Some(naming) = self.naming_of(name).cloned() else { return Ok(None) };
         self.must_be_settled(Subject::Name(&naming.name))?;
@@ -478,8 +478,8 @@ impl Link<'_, '_> {
         Ok(Some(effects))
     }
 
-    /// Binds a `DEALLOCATE name` of a statement that only we know by that name: to one that the server can carry out, and
-    /// that says the same. The name is the client's no more once it is bound; a portal that is bound is run.
+    /// Binds a `DEALLOCATE name` of a statement that only we know by that name: to one that the server can carry out,
+    /// and that says the same. The name is the client's no more once it is bound; a portal that is bound is run.
     fn bind_deallocation(&mut self, head: Head, bind: BindHead<'_>, gone: &[u8]) -> Result<Rewrite, StopReason> {
         self.must_be_settled(Subject::Name(gone))?;
         let types = self.types_of(bind.statement);

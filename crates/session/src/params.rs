@@ -36,8 +36,9 @@ const TRACKED: [&str; 19] = [
     "row_security",
 ];
 
-/// The first of [`TRACKED`], which decide how a statement's literals and names are read when it is parsed, what its constants are
-/// folded to, or how it is planned. So does, for all that is known, every other one but the rest of [`TRACKED`].
+/// The first of [`TRACKED`], which decide how a statement's literals and names are read when it is parsed, what its
+/// constants are folded to, or how it is planned. So does, for all that is known, every other one but the rest of
+/// [`TRACKED`].
 const READ_BY: usize = 10;
 
 /// Reported from PostgreSQL 14 on, and yet never adopted from a report: it describes a server as well as a session.
@@ -76,7 +77,7 @@ pub struct ParamTable {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Params {
     values: Vec<Option<Arc<str>>>,
-    /// Which of them the server reports itself, a bit each.
+    /// Which values the server reports itself, a bit each.
     reported: u64,
     /// The untracked parameters that a client has set at its login.
     untracked: Untracked,
@@ -86,16 +87,16 @@ pub struct Params {
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) params: &'a Arc<Params>,
-    /// Which of them are its own, a bit each.
+    /// Which parameters are the client's own, a bit each.
     pub(crate) own: u64,
 }
 
 /// What a server has.
 pub(crate) struct Has<'a> {
     pub(crate) params: &'a mut Arc<Params>,
-    /// What it has where no client has set anything.
+    /// What the server has where no client has set anything.
     pub(crate) base: &'a Params,
-    /// Which of that its connect_query has set, a bit each.
+    /// Which of these values the server's connect_query has set, a bit each.
     pub(crate) base_is_set: u64,
 }
 
@@ -168,7 +169,8 @@ impl ParamTable {
         self.index(name).is_some()
     }
 
-    /// The place of a parameter that follows its client to its next server once it is changed, if its server reports it.
+    /// The place of a parameter that follows its client to its next server once it is changed, if its server reports
+    /// it.
     pub(crate) fn place_of_report(&self, name: &str) -> Option<usize> {
         self.index_of_report(name)
     }
@@ -211,15 +213,15 @@ impl ParamTable {
         tracked.chain(params.untracked.iter().flat_map(|(name, value)| [name, value]))
     }
 
-    /// Those that a server reports, with their values.
+    /// The parameters that a server reports, with their values.
     pub fn reported<'p>(&'p self, server: &'p Params) -> impl Iterator<Item = (&'p str, &'p str)> {
         let known = self.names.iter().zip(&server.values).enumerate();
         known.filter_map(|(index, (name, value))| server.reports(index).then_some((&**name, value.as_deref()?)))
     }
 
     /// Makes a server agree with a client: writes the query that does it into `query`, and the assumed result into
-    /// the server's set. Returns whether there is anything to do. A value that is not the client's own is the server's default,
-    /// and never set; except where the server's connect_query has set it.
+    /// the server's set. Returns whether there is anything to do. A value that is not the client's own is the server's
+    /// default, and never set; except where the server's connect_query has set it.
     pub(crate) fn agree(&self, wanted: Wanted<'_>, has: Has<'_>, query: &mut String) -> bool {
         let Has { params: server, base, base_is_set } = has;
         let Wanted { params: client, own } = wanted;
@@ -378,7 +380,7 @@ impl Params {
         self.values.get(place)?.as_deref()
     }
 
-    /// Whether it has a parameter that is not tracked.
+    /// Whether the set has a parameter that is not tracked.
     pub(crate) fn has_untracked(&self) -> bool {
         !self.untracked.is_empty()
     }
@@ -418,7 +420,8 @@ fn set_query(query: &mut String, name: &str, value: Option<&str>) {
     }
 }
 
-/// The same for a parameter whose name may be a keyword, and whose value may be a list.
+/// One statement that sets a parameter, or returns it to its default; the name may be a keyword, and the value may be a
+/// list.
 fn untracked_query(query: &mut String, name: &str, value: Option<&str>) {
     if !query.is_empty() {
         query.push(';');

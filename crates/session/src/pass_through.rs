@@ -1,8 +1,8 @@
 //! The messages of a client whose statements keep its own names on its server: in session mode, and where
 //! `max_prepared_statements` is 0.
 //!
-//! In session mode texts pass unread; the server is cleaned whatever they held. Outside of it they are read for the state
-//! that they may leave. Names on their way may still be cut, so that any Bind may be of any statement.
+//! In session mode texts pass unread; the server is cleaned whatever they held. Outside of it they are read for the
+//! state that they may leave. Names on their way may still be cut, so that any Bind may be of any statement.
 
 use weir_pgwire::tag::front;
 use weir_pgwire::{Dirty, Effects, HEAD, Head, frontend, put_front};
@@ -17,7 +17,8 @@ use crate::text::Text;
 use crate::undo_log::Change;
 
 impl Link<'_, '_> {
-    /// A message that is about a text, a statement or a portal. `reads` says whether texts are read. `None` for any other.
+    /// A message that is about a text, a statement or a portal. `reads` says whether texts are read. `None` for any
+    /// other.
     pub(crate) fn pass_through(
         &mut self,
         message: &[u8],
@@ -34,7 +35,7 @@ impl Link<'_, '_> {
             front::PARSE => {
                 self.count(|counts| (counts.client_parses += 1, counts.server_parses += 1));
                 if message.get(HEAD) != Some(&0) {
-                    // Its name stays on the server.
+                    // The statement's name stays on the server.
                     self.server.state.leave(Dirty::STATEMENTS);
                 }
                 if reads { self.read_parse(message, head) } else { self.parse_reset(message, head, Effects::NONE) }
@@ -44,7 +45,7 @@ impl Link<'_, '_> {
                 if reads {
                     self.server.bind_any();
                 }
-                // Its portal may have a name, by which SQL can run it.
+                // The portal may have a name, by which SQL can run it.
                 let may_leave = self.server.state.parsed().may_leave;
                 self.forward_with(Expected::Bind, Effects { may_leave, ..Effects::NONE })
             }
@@ -59,15 +60,16 @@ impl Link<'_, '_> {
         }))
     }
 
-    /// Counts messages about statements. Where `max_prepared_statements` is 0 they are not looked at as such, and not counted
-    /// (PgBouncer).
+    /// Counts messages about statements. Where `max_prepared_statements` is 0 they are not looked at as such, and not
+    /// counted (PgBouncer).
     fn count<T>(&mut self, what: impl FnOnce(&mut StatementCounts) -> T) {
         if self.ctx.max_prepared > 0 {
             what(self.ctx.counts);
         }
     }
 
-    /// Forwards a query. What it resets of that which the client asked for returns to that; its text is read for it where `reads`.
+    /// Forwards a query. What it resets of that which the client asked for returns to that; its text is read for it
+    /// where `reads`.
     fn query_with_resets(
         &mut self,
         message: &[u8],
@@ -117,7 +119,7 @@ impl Link<'_, '_> {
     }
 
     fn read_parse(&mut self, message: &[u8], head: Head) -> Rewrite {
-        // It is run at once, as far as is known.
+        // The text is run at once, as far as is known.
         let text = Text::of_parse(message, head);
         let effects = text.judge(&text.head(), self.ctx, &self.server.params).effects;
         if self.refuses(effects) {

@@ -18,8 +18,8 @@ use crate::out::Out;
 use crate::undo_log::UndoLog;
 use crate::watched::StatementId;
 
-/// The most runs of equal requests in the queue; beyond it the client is not read from until the server has answered some.
-/// A pipeline of Parse, Bind, Describe, Execute, Close, Sync is six runs, so this holds ten thousand of them.
+/// The most runs of equal requests in the queue; beyond it the client is not read from until the server has answered
+/// some. A pipeline of Parse, Bind, Describe, Execute, Close, Sync is six runs, so this holds ten thousand of them.
 const MAX_RUNS: usize = 65_536;
 
 /// How much of a message must be sent to count as progress: single bytes do not.
@@ -45,7 +45,7 @@ pub(crate) struct Reply {
 struct Run {
     what: Expected,
     effects: Effects,
-    /// The statement that it runs, where they are counted.
+    /// The statement that the requests run, where statements are counted.
     statement: StatementId,
     count: u32,
 }
@@ -79,7 +79,8 @@ pub(crate) struct PendingReplies {
     /// Grows with what the client sends: by each request, each message of COPY data that the server reads, and each
     /// [`PORTION`] of a longer message. Wraps around.
     progress: u32,
-    /// `progress` after the last of the requests that are the first of their segment, and do nothing, with the Sync behind them.
+    /// `progress` after the last of the requests that are the first of their segment, and do nothing, with the Sync
+    /// behind them.
     idle_until: u32,
     /// `progress` before those, and the ones before them of which the same is true.
     idle_from: u32,
@@ -102,14 +103,15 @@ enum Extended {
 /// Where a COPY from the client is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum CopyIn {
-    /// There is none, or it has ended.
+    /// There is no COPY, or it has ended.
     #[default]
     None,
-    /// The server reads its data, and the client has not ended it.
+    /// The server reads the COPY's data, and the client has not ended it.
     Reading,
-    /// The same, and a Sync was sent, which the server may have swallowed as a part of the data.
+    /// The server reads the COPY's data, and a Sync was sent, which the server may have swallowed as a part of the
+    /// data.
     ReadingPastSync,
-    /// The client has ended one in which it had sent such a Sync.
+    /// The client has ended a COPY in which it had sent such a Sync.
     EndedPastSync,
 }
 
@@ -295,14 +297,15 @@ impl PendingReplies {
         self.extended == Extended::Synced || self.idle_until == self.progress
     }
 
-    /// Whether the next request is the first that does anything in its transaction, and all segments before it are answered.
+    /// Whether the next request is the first that does anything in its transaction, and all segments before it are
+    /// answered.
     pub(crate) fn begins_transaction(&self) -> bool {
         let idle = self.runs.iter().all(|run| run.what.does_nothing());
         idle && !self.is_skipping() && !self.in_copy_in() && self.has_done_nothing()
     }
 
-    /// Whether the next request is the first that does anything since `since`, where the client sent one request, and all segments before
-    /// it are answered.
+    /// Whether the next request is the first that does anything since `since`, where the client sent one request, and
+    /// all segments before it are answered.
     pub(crate) fn follows_one_since(&self, since: u32) -> bool {
         let idle_since = if self.idle_until == self.progress { self.idle_from } else { self.progress };
         self.begins_transaction() && idle_since == since.wrapping_add(1)
@@ -315,8 +318,8 @@ impl PendingReplies {
         }
     }
 
-    /// The segment whose oldest request has failed is answered to us: its Sync is ours from here on. Returns whether one must be
-    /// sent for that.
+    /// The segment whose oldest request has failed is answered to us: its Sync is ours from here on. Returns whether
+    /// one must be sent for that.
     pub(crate) fn end_unseen(&mut self) -> bool {
         if let Some(run) = self.runs.front_mut().filter(|run| run.what == Expected::Sync && run.count == 1) {
             run.what = Expected::OwnSync;
@@ -576,8 +579,8 @@ impl PendingReplies {
         self.copy = if self.copy == CopyIn::ReadingPastSync { CopyIn::EndedPastSync } else { CopyIn::None };
     }
 
-    /// The server begins to read COPY data: Syncs that already follow in the stream are a part of it, up to the client's
-    /// CopyDone or CopyFail if that was sent ahead.
+    /// The server begins to read COPY data: Syncs that already follow in the stream are a part of it, up to the
+    /// client's CopyDone or CopyFail if that was sent ahead.
     fn enter_copy_in(&mut self) {
         self.copy = CopyIn::Reading;
         if self.runs.front().is_some_and(|run| run.count > 1) {

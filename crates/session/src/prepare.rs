@@ -30,9 +30,9 @@ impl Link<'_, '_> {
         })
     }
 
-    /// Makes sure that the server has what the client calls `name`, with requests of our own. Where it must be prepared,
-    /// its text is read by the parameters and definitions of now; if these are others than before, it is another statement
-    /// from here on. Returns what the server had of it: [`OnServer::Absent`] if it was prepared.
+    /// Makes sure that the server has what the client calls `name`, with requests of our own. Where it must be
+    /// prepared, its text is read by the parameters and definitions of now; if these are others than before, it is
+    /// another statement from here on. Returns what the server had of it: [`OnServer::Absent`] if it was prepared.
     #[inline]
     pub(crate) fn ensure(&mut self, name: &[u8], given: &mut Given) -> Result<OnServer, StopReason> {
         self.must_be_known_on_server(given.statement.key())?;
@@ -42,7 +42,7 @@ impl Link<'_, '_> {
 
     fn make_ready(&mut self, name: &[u8], given: &mut Given) -> Result<OnServer, StopReason> {
         if given.statement.environment() != self.ctx.parse_environment(&self.client.params) {
-            // Its text is read for that, however short the message that asks for it.
+            // The statement's text is read for that, however short the message that asks for it.
             *self.composed += given.statement.rest().len();
             given.statement = self.intern(given.statement.rest())?;
             self.client.statements_mut().replace(name, given.statement.clone());
@@ -56,7 +56,8 @@ impl Link<'_, '_> {
         Ok(OnServer::Absent)
     }
 
-    /// The same where the client is about to use it: returns whether it still has the shape that the client was given.
+    /// Makes sure that the server has what the client calls `name` and is about to use. Returns whether the statement
+    /// still has the shape that the client was given.
     #[inline]
     pub(crate) fn ensure_same(&mut self, name: &[u8], given: &mut Given) -> Result<Fit, StopReason> {
         let found = self.ensure(name, given)?;
@@ -111,8 +112,8 @@ impl Link<'_, '_> {
         *self.composed += self.ctx.scratch.len() - before;
     }
 
-    /// Makes sure that the server's unnamed slot holds the client's unnamed statement, or nothing. Returns whether it has the
-    /// shape that the client was given.
+    /// Makes sure that the server's unnamed slot holds the client's unnamed statement, or nothing. Returns whether it
+    /// has the shape that the client was given.
     pub(crate) fn ensure_unnamed(&mut self) -> Result<bool, StopReason> {
         self.must_be_settled(Subject::Unnamed)?;
         // What we have put there in an earlier segment may have been skipped with the rest of that.

@@ -18,7 +18,7 @@ pub(crate) struct ServerStatements {
     newest: u32,
     oldest: u32,
     free: Vec<u32>,
-    /// Counts how often all were distrusted: none that was prepared before the last time is trusted.
+    /// Counts how often all statements were distrusted: none that was prepared before the last time is trusted.
     epoch: u64,
     /// Counts the uses of the server by clients.
     use_count: u64,
@@ -29,40 +29,40 @@ struct Node {
     key: Key,
     newer: u32,
     older: u32,
-    /// The epoch in which it was prepared; `None` if it can't be trusted: close and prepare it again before the next
-    /// use.
+    /// The epoch in which the statement was prepared; `None` if it can't be trusted: close and prepare it again before
+    /// the next use.
     prepared: Option<u64>,
-    /// Which preparation it is of, among those of its pool; 0 for one of another process.
+    /// Which preparation the statement is of, among those of its pool; 0 for one of another process.
     of: u64,
-    /// What is known of its shape there.
+    /// What is known of the statement's shape there.
     shape: Shape,
-    /// When the server was last known to take it, as it was prepared, in the order of preparations.
+    /// When the server was last known to take the statement, as it was prepared, in the order of preparations.
     sound: u64,
-    /// The use of the server in which it was last used.
+    /// The use of the server in which the statement was last used.
     used: u64,
 }
 
 /// What is known of a statement that is on a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Known {
-    /// Which preparation it is of.
+    /// Which preparation the statement is of.
     pub(crate) of: u64,
-    /// Its shape, as far as it is known.
+    /// The statement's shape, as far as it is known.
     pub(crate) shape: Shape,
-    /// When the server was last known to take it, in the order of preparations.
+    /// When the server was last known to take the statement, in the order of preparations.
     pub(crate) sound: u64,
 }
 
 /// What a server knows of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OnServer {
-    /// It is prepared, and good.
+    /// The statement is prepared, and good.
     Ready,
-    /// The same, unless something that is not seen here has dropped it.
+    /// The statement is prepared, and good, unless something that is not seen here has dropped it.
     Unsure,
-    /// It may be prepared, but must be closed and prepared again.
+    /// The statement may be prepared, but must be closed and prepared again.
     Stale,
-    /// It is not prepared.
+    /// The statement is not prepared.
     Absent,
 }
 
@@ -120,9 +120,9 @@ impl ServerStatements {
         }
     }
 
-    /// Adds a statement that is being prepared (again). Returns those that must be closed for it, the least recently used
-    /// first, if more than `limit` would be held: several where the limit was lowered. 0 keeps none for longer than its use,
-    /// which still needs room for one.
+    /// Adds a statement that is being prepared (again). Returns those that must be closed for it, the least recently
+    /// used first, if more than `limit` would be held: several where the limit was lowered. 0 keeps none for longer
+    /// than its use, which still needs room for one.
     pub(crate) fn insert(&mut self, key: Key, limit: usize) -> Vec<Key> {
         if let Some(&slot) = self.slots.get(&key) {
             let node = &mut self.nodes[slot as usize];
@@ -192,7 +192,7 @@ impl ServerStatements {
         self.free.clear();
     }
 
-    /// All of them, least recently used first, and whether each can be trusted.
+    /// All statements, least recently used first, and whether each can be trusted.
     pub(crate) fn by_use(&self) -> impl Iterator<Item = (Key, bool)> {
         let mut next = (!self.slots.is_empty()).then_some(self.oldest);
         std::iter::from_fn(move || {
@@ -203,13 +203,13 @@ impl ServerStatements {
         })
     }
 
-    /// None is to be trusted any more.
+    /// No statement is to be trusted any more.
     pub(crate) fn invalidate_all(&mut self) {
         self.epoch += 1;
     }
 
-    /// A client's use of the server has ended. `distrusted`: none that was used in it is to be trusted any more; they are at the
-    /// newest end of the list.
+    /// A client's use of the server has ended. `distrusted`: none that was used in it is to be trusted any more; they
+    /// are at the newest end of the list.
     pub(crate) fn end_use(&mut self, distrusted: bool) {
         let ended = self.use_count;
         self.use_count += 1;

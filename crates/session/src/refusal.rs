@@ -98,14 +98,14 @@ pub enum Refusal {
     QueryWaitTimeout {
         /// The cause.
         cause: Cause,
-        /// The same with names and figures, in sentences.
+        /// The cause with names and figures, in sentences.
         detail: String,
     },
     /// The wait for a server exceeded query_timeout, which covers it where a `pgbouncer.ini` sets it.
     WaitQueryTimeout {
         /// The cause.
         cause: Cause,
-        /// The same with names and figures, in sentences.
+        /// The cause with names and figures, in sentences.
         detail: String,
     },
     /// A query exceeded query_timeout.

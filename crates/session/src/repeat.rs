@@ -1,14 +1,15 @@
 //! A request that is sent again where its server refuses the statement for what no client of the pool has done.
 //!
-//! A definition changes past the pool, or a function drops a statement of ours: the server says so with the next Bind or Describe, to a
-//! client that could not know it. Where that is the first request of a transaction, or the first after its BEGIN, nothing has happened
-//! yet. So it is kept, with what follows it, until the server accepts it; where the server does not, the segment ends unseen, a block
-//! begins again, and the messages are read again. A BEGIN with options is not repeated: its text is not kept, and ROLLBACK AND CHAIN
-//! forgets the options of a transaction that has failed.
+//! A definition changes past the pool, or a function drops a statement of ours: the server says so with the next Bind
+//! or Describe, to a client that could not know it. Where that is the first request of a transaction, or the first
+//! after its BEGIN, nothing has happened yet. So it is kept, with what follows it, until the server accepts it; where
+//! the server does not, the segment ends unseen, a block begins again, and the messages are read again. A BEGIN with
+//! options is not repeated: its text is not kept, and ROLLBACK AND CHAIN forgets the options of a transaction that has
+//! failed.
 //!
-//! Owns what is kept, and until when. Kept is only what may be refused so ([`Fit::Unsure`]): a Bind or Describe of a statement whose
-//! preparation on this server is older than its client's Parse. Once one such request was accepted, no client that had prepared the
-//! statement before it has another there.
+//! Owns what is kept, and until when. Kept is only what may be refused so ([`Fit::Unsure`]): a Bind or Describe of a
+//! statement whose preparation on this server is older than its client's Parse. Once one such request was accepted, no
+//! client that had prepared the statement before it has another there.
 
 use std::sync::Arc;
 
@@ -53,8 +54,8 @@ impl Link<'_, '_> {
         self.client.waits_for_segments = true;
     }
 
-    /// Whether the next request is to be kept: it may be refused for what its client can't know, and is the first of a transaction,
-    /// or the first after its BEGIN.
+    /// Whether the next request is to be kept: it may be refused for what its client can't know, and is the first of a
+    /// transaction, or the first after its BEGIN.
     #[inline]
     pub(crate) fn is_to_be_kept(&self, fit: Fit) -> bool {
         fit == Fit::Unsure && self.begins()
@@ -114,7 +115,8 @@ pub(crate) fn give_up(server: Option<&mut Server>) {
     server.and_then(|server| server.repeatable.as_deref_mut()).into_iter().for_each(Repeatable::give_up);
 }
 
-/// The server accepts the request: nothing is kept any more. Returns the beginning of a description that its client was not sent yet.
+/// The server accepts the request: nothing is kept any more. Returns the beginning of a description that its client was
+/// not sent yet.
 #[cold]
 pub(crate) fn accepted(server: &mut Server, client: Option<&mut Client>, ctx: &mut Context<'_>) -> Vec<u8> {
     let Some(kept) = server.repeatable.take() else { return Vec::new() };
@@ -125,8 +127,8 @@ pub(crate) fn accepted(server: &mut Server, client: Option<&mut Client>, ctx: &m
     description
 }
 
-/// The server has described the parameters of a statement, and may still refuse to describe its rows. Whether its client waits for
-/// that.
+/// The server has described the parameters of a statement, and may still refuse to describe its rows. Whether its
+/// client waits for that.
 #[cold]
 pub(crate) fn withhold(server: &mut Server, tag: u8, message: &[u8]) -> bool {
     let whole = Head::parse(message).ok().flatten().map_or(usize::MAX, |head| head.total());
@@ -134,7 +136,7 @@ pub(crate) fn withhold(server: &mut Server, tag: u8, message: &[u8]) -> bool {
         return false;
     };
     if whole > UNCHARGED {
-        // It is no more than its client's first Describe.
+        // No more is given up than the client's first Describe.
         kept.give_up();
         return false;
     }
@@ -142,14 +144,15 @@ pub(crate) fn withhold(server: &mut Server, tag: u8, message: &[u8]) -> bool {
     true
 }
 
-/// More of that description.
+/// Keeps more of the description that is withheld.
 #[cold]
 pub(crate) fn withhold_more(server: &mut Server, piece: &[u8]) {
     let kept = server.repeatable.as_deref_mut().filter(|kept| !kept.description.is_empty());
     kept.into_iter().for_each(|kept| kept.description.extend_from_slice(piece));
 }
 
-/// An error answers the oldest request, which is not repeated. Returns the beginning of a description that its client was not sent yet.
+/// An error answers the oldest request, which is not repeated. Returns the beginning of a description that its client
+/// was not sent yet.
 #[cold]
 pub(crate) fn failed(server: &mut Server, client: Option<&mut Client>) -> Vec<u8> {
     if server.repeatable.is_none() {
@@ -189,7 +192,8 @@ pub(crate) fn refused(server: &mut Server, client: &mut Client, ctx: &mut Contex
     }
 }
 
-/// A request of ours has ended that no client sees: what its client's next messages are, if they are repeated from here.
+/// A request of ours has ended that no client sees: what its client's next messages are, if they are repeated from
+/// here.
 pub(crate) fn take(server: &mut Server, client: Option<&mut Client>, to: Expected) -> Option<Repeat> {
     let last = |kept: &Repeatable| if kept.begun == Begun::Block { Expected::OwnBegin } else { Expected::OwnSync };
     let kept = server.repeatable.take_if(|kept| kept.stage == Stage::Refused && last(kept) == to)?;

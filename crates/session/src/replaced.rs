@@ -1,8 +1,8 @@
 //! The commands of a query under way in whose place the server was sent others.
 //!
-//! The server receives a statement that does nothing in place of a DEALLOCATE ([`crate::sql_names`]). Its command tag shows that it has
-//! run, so that the name is dropped then, and is not if the query fails before. The same statement precedes commands that are not the
-//! client's: it receives nothing of them.
+//! The server receives a statement that does nothing in place of a DEALLOCATE ([`crate::sql_names`]). Its command tag
+//! shows that it has run, so that the name is dropped then, and is not if the query fails before. The same statement
+//! precedes commands that are not the client's: it receives nothing of them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::budget::{Account, Charge};
 use crate::names::Name;
 
-/// A statement that does nothing: UNLISTEN succeeds and fails where DEALLOCATE and SET do, and nobody listens to this channel. Not
-/// longer than the shortest DEALLOCATE.
+/// A statement that does nothing: UNLISTEN succeeds and fails where DEALLOCATE and SET do, and nobody listens to this
+/// channel. Not longer than the shortest DEALLOCATE.
 pub(crate) const NOTHING: &[u8] = b"UNLISTEN \"\x01\"";
 
 /// The tag of [`NOTHING`].
@@ -35,9 +35,9 @@ pub(crate) enum Nothing {
 pub(crate) enum Ended {
     /// The client sent it.
     Clients,
-    /// It was sent in place of a DEALLOCATE of this name.
+    /// The command was sent in place of a DEALLOCATE of this name.
     Deallocate(Name),
-    /// It is ours.
+    /// The command is ours.
     Ours,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Replaced {
 }
 
 impl Replaced {
-    /// These commands, which are charged to `account`. They are parts of a short text.
+    /// A query with these commands, which are charged to `account`. They are parts of a short text.
     pub(crate) fn new(commands: VecDeque<Nothing>, account: &Arc<Account>) -> Replaced {
         let name = |command: &Nothing| if let Nothing::Deallocate(name) = command { name.whole().len() } else { 0 };
         let bytes: usize = commands.iter().map(|command| ENTRY + name(command)).sum();

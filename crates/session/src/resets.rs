@@ -9,13 +9,14 @@ use crate::params::Params;
 pub(crate) struct Resets {
     /// A bit for each tracked parameter.
     places: u64,
-    /// An Execute was sent since, and nothing that sets them again.
+    /// An Execute was sent since, and nothing that sets the parameters again.
     executed: bool,
-    /// A command that may be one of them was answered.
+    /// A command was answered that may have reset them.
     done: bool,
-    /// A request under way has failed: what was reset before it may be undone, unless a command between them has committed it.
+    /// A request under way has failed: what was reset before it may be undone, unless a command between them has
+    /// committed it.
     failed: bool,
-    /// Those whose value after it the client has been sent, where it was another before.
+    /// The parameters whose value after the reset the client has been sent, where it was another before.
     told: u64,
 }
 
@@ -29,13 +30,13 @@ pub(crate) struct StartValues {
 }
 
 impl StartValues {
-    /// Those of a client that asked for these.
+    /// The parameters of a client that asked for these.
     pub(crate) fn new(asked: Arc<Params>) -> StartValues {
         let own = asked.known();
         StartValues { asked, own }
     }
 
-    /// Its server has reported a value of the parameter at this place.
+    /// The client's server has reported a value of the parameter at this place.
     pub(crate) fn reported(&mut self, place: usize, value: &str, base: &Params) {
         let own = self.asked.at(place).is_some() || base.at(place) != Some(value);
         self.own = self.own & !(1 << place) | u64::from(own) << place;
@@ -48,7 +49,7 @@ impl Resets {
         self.places |= places;
     }
 
-    /// Those places.
+    /// The places of the parameters that the requests reset, a bit each.
     pub(crate) fn places(self) -> u64 {
         self.places
     }
@@ -58,12 +59,12 @@ impl Resets {
         self.executed = self.is_pending();
     }
 
-    /// Whether one was sent since this was asked last.
+    /// Whether an Execute was sent since this was asked last.
     pub(crate) fn take_executed(&mut self) -> bool {
         std::mem::take(&mut self.executed)
     }
 
-    /// Whether a command that may be one of them was answered.
+    /// Whether a command was answered that may have reset the parameters.
     pub(crate) fn is_done(self) -> bool {
         self.done
     }
@@ -78,13 +79,13 @@ impl Resets {
         self.has(place) && (!self.failed || self.is_told(place))
     }
 
-    /// The server has reported the parameter at this place. `reset`: it has the server's default, and the client knows the value that
-    /// it will have.
+    /// The server has reported the parameter at this place. `reset`: it has the server's default, and the client knows
+    /// the value that it will have.
     pub(crate) fn report(&mut self, place: usize, reset: bool) {
         self.told = self.told & !(1 << place) | u64::from(reset) << place;
     }
 
-    /// Whether it does.
+    /// Whether the server has reported that the parameter at this place is reset.
     pub(crate) fn is_told(self, place: usize) -> bool {
         self.told >> place & 1 == 1
     }

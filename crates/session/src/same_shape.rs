@@ -1,8 +1,8 @@
 //! Whether a statement on a server has the shape that a client was given of it.
 //!
-//! Owns when a server is asked for a description of Weir's own. A server that has a statement from before a change of its tables
-//! says so itself (0A000), and one where it is prepared after the change does not: there the shape is compared, before the
-//! client's request is sent.
+//! Owns when a server is asked for a description of Weir's own. A server that has a statement from before a change of
+//! its tables says so itself (0A000), and one where it is prepared after the change does not: there the shape is
+//! compared, before the client's request is sent.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -23,11 +23,12 @@ use crate::stop::{ReplyWait, StopReason};
 /// How a statement on a server fits what its client holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fit {
-    /// It has the shape that the client was given, or is as new as what the client holds.
+    /// The statement has the shape that the client was given, or is as new as what the client holds.
     Same,
-    /// The same as far as is known: the server may say that it has changed, or is gone, to a client that can't know.
+    /// The statement fits as far as is known: the server may say that it has changed, or is gone, to a client that
+    /// can't know.
     Unsure,
-    /// It has another shape.
+    /// The statement has another shape.
     Other,
 }
 
@@ -39,20 +40,20 @@ enum Next {
     Ask { again: bool },
 }
 
-/// Compares what a client was given with what its server has, of this preparation; `anew`: it was prepared for this request;
-/// `asked`: the server was asked for this request.
+/// Compares what a client was given with what its server has, of this preparation; `anew`: it was prepared for this
+/// request; `asked`: the server was asked for this request.
 fn next(given: GivenShape, (of, shape): (u64, Shape), anew: bool, asked: bool) -> Next {
     match given.shape.compared_with(shape) {
         Compared::Same => Next::Go(true),
-        // The client may know a later definition than a server that has not used the statement since; and a definition may have become
-        // again what it was.
+        // The client may know a later definition than a server that has not used the statement since; and a definition
+        // may have become again what it was.
         Compared::Other if asked && given.of < of => Next::Go(false),
         Compared::Other | Compared::Unknown => Next::Ask { again: !anew },
     }
 }
 
-/// Whether a comparison would find nothing: the client was given the shape of this preparation, or none, and the server has taken the
-/// statement since the client's Parse.
+/// Whether a comparison would find nothing: the client was given the shape of this preparation, or none, and the server
+/// has taken the statement since the client's Parse.
 #[inline]
 fn is_certain(given: GivenShape, has: Known) -> bool {
     if given.shape.is_unknown() { given.of < has.sound } else { given.of == has.of }
@@ -82,7 +83,8 @@ impl Link<'_, '_> {
         }
     }
 
-    /// Whether the statement that was just made ready on the server, as `found` says, has the shape that the client was given.
+    /// Whether the statement that was just made ready on the server, as `found` says, has the shape that the client was
+    /// given.
     #[inline]
     pub(crate) fn has_given_shape(
         &mut self,
@@ -121,8 +123,8 @@ impl Link<'_, '_> {
         Err(ReplyWait::Description.into())
     }
 
-    /// The same for the client's unnamed statement, which is in the server's unnamed slot; `anew`: it was put there for this
-    /// request.
+    /// Whether the client's unnamed statement, which is in the server's unnamed slot, has the shape that the client was
+    /// given; `anew`: it was put there for this request.
     pub(crate) fn unnamed_has_given_shape(&mut self, anew: bool) -> Result<bool, StopReason> {
         let Unnamed::Held(held) = &self.client.unnamed else { return Ok(true) };
         let (given, has) = (held.shape(), self.server.slot);
@@ -150,8 +152,8 @@ impl Link<'_, '_> {
         put_front::flush(self.ctx.scratch);
     }
 
-    /// The client's Describe of a statement is being sent. It is read if the client does not know everything yet, or if it may have to
-    /// be sent again.
+    /// The client's Describe of a statement is being sent. It is read if the client does not know everything yet, or if
+    /// it may have to be sent again.
     pub(crate) fn expect_description(&mut self, given: &Given, unsure: bool) {
         if given.shape.shape.is_whole() && !unsure {
             self.server.pending.request(Expected::DescribeStatement);
@@ -161,7 +163,8 @@ impl Link<'_, '_> {
         self.server.pending.request(Expected::DescribeKnown);
     }
 
-    /// The same for its unnamed statement.
+    /// Forwards the client's Describe of its unnamed statement. The answer is read if the client does not know
+    /// everything yet.
     pub(crate) fn describe_unnamed(&mut self) -> Rewrite {
         let Unnamed::Held(held) = &self.client.unnamed else { return self.forward(Expected::DescribeStatement) };
         if held.shape().shape.is_whole() {
@@ -172,7 +175,8 @@ impl Link<'_, '_> {
         self.forward(Expected::DescribeKnown)
     }
 
-    /// The same for a portal.
+    /// Forwards the client's Describe of a portal. The answer is read if the client does not know the rows of the
+    /// portal's statement.
     pub(crate) fn describe_portal(&mut self, name: &[u8]) -> Rewrite {
         let about = self.server.descriptions.portal(self.portal_hash(name));
         if about == Described::Unknown {
@@ -182,8 +186,8 @@ impl Link<'_, '_> {
         self.forward(Expected::DescribeKnownRows)
     }
 
-    /// A portal is bound to a statement of the client's that was just touched. Its description is read where the client does
-    /// not know the statement's rows.
+    /// A portal is bound to a statement of the client's that was just touched. Its description is read where the client
+    /// does not know the statement's rows.
     #[inline]
     pub(crate) fn note_bound(&mut self, portal: &[u8], given: &Given) {
         let about = if given.shape.shape.has_rows() { Described::Unknown } else { self.described(given) };

@@ -33,37 +33,40 @@ pub struct Server {
     /// Our own Close messages in `pending`.
     pub(crate) closes: Closes,
     pub(crate) statements: ServerStatements,
-    /// The segment in which all statements are being dropped (`DISCARD ALL`, `DEALLOCATE ALL`): later ones must wait for it.
+    /// The segment in which all statements are being dropped (`DISCARD ALL`, `DEALLOCATE ALL`): later ones must wait
+    /// for it.
     pub(crate) dropping_all: Option<u32>,
-    /// In whose place the query under way has other commands.
+    /// The commands of the query under way in whose place the server was sent others.
     pub(crate) replaced: Option<Box<Replaced>>,
     /// Whose unnamed statement is in the server's unnamed slot, if it is known to be good.
     pub(crate) unnamed: Option<(u64, u32)>,
     /// The segment in which we put it there ourselves.
     pub(crate) unnamed_at: u32,
-    /// Which preparation it is of, 0 while it has not been described there, and its shape.
+    /// Which preparation the statement there is of, 0 while it has not been described there, and its shape.
     pub(crate) slot: (u64, Shape),
     pub(crate) descriptions: Descriptions,
-    /// What may be sent to it again.
+    /// What may be sent to the server again.
     pub(crate) repeatable: Option<Box<Repeatable>>,
     pub(crate) status: TxStatus,
-    /// Its progress when its use by a client began, and after its last query that may be more than a plain command.
+    /// The client's progress in sending when its use of the server began, and after its last query that may be more
+    /// than a plain command.
     use_began: u32,
     pub(crate) unusual_at: u32,
-    /// What clients left on it.
+    /// What clients left on the server.
     pub(crate) state: SessionState,
-    /// The first name since ReadyForQuery that its client used for a statement that it does not have, if the name
+    /// The first name since ReadyForQuery that the client used for a statement that it does not have, if the name
     /// begins like ours.
     pub(crate) unknown_name: Option<Box<[u8]>>,
     /// The transaction under way has changed definitions.
     pub(crate) schema_changed: bool,
     pub(crate) params: Arc<Params>,
-    /// What it has where no client has set anything, and which of these values its connect_query has set, a bit each.
+    /// What the server has where no client has set anything, and which of these values its connect_query has set, a bit
+    /// each.
     pub(crate) base: Arc<Params>,
     pub(crate) base_is_set: u64,
     /// What the requests under way reset.
     pub(crate) resets: Resets,
-    /// Its client's values are to be set again, before the client's next request.
+    /// The client's values are to be set again, before its next request.
     pub(crate) resync: bool,
     /// The parameters before they were last set to a client's, if one of them is not tracked.
     params_before: Option<Arc<Params>>,
@@ -74,7 +77,7 @@ pub struct Server {
     pub(crate) own_error: Option<ServerError>,
     /// The other results of our own last query.
     pub(crate) own: OwnSeen,
-    /// Which statements its portals and requests run, where they are counted.
+    /// Which statements the server's portals and requests run, where they are counted.
     pub(crate) watched: Watched,
     role: Role,
     key: CancelKey,
@@ -93,7 +96,7 @@ pub(crate) struct OwnSeen {
 /// What a server reports about its replication role (PostgreSQL 14 and later report both; `None` if it does not).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Role {
-    /// Whether it is in recovery, as it last reported (`in_hot_standby`).
+    /// Whether the server is in recovery, as it last reported (`in_hot_standby`).
     pub standby: Option<bool>,
     /// Whether transactions were read-only by default when we logged in (`default_transaction_read_only`).
     pub read_only: Option<bool>,
@@ -107,7 +110,7 @@ pub(crate) const IN_HOT_STANDBY: &str = "in_hot_standby";
 pub struct CancelKey {
     /// The server's process id.
     pub pid: u32,
-    /// Its secret: 4 bytes in protocol 3.0, up to 256 in 3.2.
+    /// The server's secret: 4 bytes in protocol 3.0, up to 256 in 3.2.
     pub secret: Box<[u8]>,
 }
 
@@ -176,7 +179,7 @@ impl Server {
         self.status == TxStatus::Idle && self.pending.is_clean() && self.stream.is_between()
     }
 
-    /// Whether it must not be used again, even if nothing is under way.
+    /// Whether the server must not be used again, even if nothing is under way.
     pub fn is_unusable(&self) -> bool {
         self.unusable || self.pending.is_doubtful()
     }
@@ -187,7 +190,7 @@ impl Server {
         self.stream.is_forwarding()
     }
 
-    /// Whether its client must wait before it sends more requests: too much is outstanding. All that was sent is
+    /// Whether the client must wait before it sends more requests: too much is outstanding. All that was sent is
     /// answered in time, without another message from the client, once the answers are flushed.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
@@ -200,32 +203,32 @@ impl Server {
         !self.pending.is_empty()
     }
 
-    /// Whether it works on a request that its client has sent completely.
+    /// Whether the server works on a request that its client has sent completely.
     #[inline]
     pub fn is_working(&self) -> bool {
         self.pending.is_working()
     }
 
-    /// Whether it sends nothing more before its client has sent something.
+    /// Whether the server sends nothing more before its client has sent something.
     #[inline]
     pub fn awaits_client(&self) -> bool {
         self.pending.awaits_client()
     }
 
-    /// Its client's progress in sending; differs from an earlier value if the client has sent something.
+    /// The client's progress in sending; differs from an earlier value if the client has sent something.
     #[inline]
     pub fn progress(&self) -> u32 {
         self.pending.progress()
     }
 
-    /// How many of the client's segments (up to a Sync each, or a simple query) it has yet to answer, if it will do so
-    /// without another message from the client; otherwise 0.
+    /// How many of the client's segments (up to a Sync each, or a simple query) the server has yet to answer, if it
+    /// will do so without another message from the client; otherwise 0.
     #[inline]
     pub fn pending_segments(&self) -> u32 {
         if self.pending.will_be_ready() { self.pending.ahead() } else { 0 }
     }
 
-    /// Its transaction's status, as of its last ReadyForQuery.
+    /// The transaction's status, as of the server's last ReadyForQuery.
     #[inline]
     pub fn status(&self) -> TxStatus {
         self.status
@@ -237,52 +240,52 @@ impl Server {
         self.state.dirty()
     }
 
-    /// The state that its client left is not cleaned: the next client takes it over, as with PgBouncer.
+    /// The state that the client left is not cleaned: the next client takes it over, as with PgBouncer.
     pub fn clear_dirty(&mut self) {
         self.end_use();
         self.state.clear_dirty();
     }
 
-    /// Its client has released it. Statements that it has used may have plans, and constants, that were made with its settings: they
-    /// are prepared again before their next use.
+    /// The client has released the server. Statements that the client has used may have plans, and constants, that were
+    /// made with its settings: they are prepared again before their next use.
     #[inline]
     fn end_use(&mut self) {
         self.use_began = self.pending.progress();
         self.statements.end_use(self.state.take_plans_changed());
     }
 
-    /// Whether its client has a transaction block open in which nothing was done yet: the only request of its use was a query of one
-    /// plain command, which must have been a BEGIN without options. Where that is in doubt, it has not.
+    /// Whether the client has a transaction block open in which nothing was done yet: the only request of its use was a
+    /// query of one plain command, which must have been a BEGIN without options. Where that is in doubt, it has not.
     pub(crate) fn has_only_begun(&self) -> bool {
         self.status == TxStatus::InTransaction
             && self.unusual_at != self.use_began.wrapping_add(1)
             && self.pending.follows_one_since(self.use_began)
     }
 
-    /// A cancel request for its client, which was sent, has ended.
+    /// A cancel request for the server's client, which was sent, has ended.
     pub fn cancel_ended(&mut self) {
         if let Some(kept) = self.repeatable.as_deref_mut() {
             kept.cancelled = true;
         }
     }
 
-    /// The key for cancelling its query.
+    /// The key for cancelling the server's query.
     pub fn cancel_key(&self) -> &CancelKey {
         &self.key
     }
 
-    /// When its backend began, in microseconds since 1970 by the server's clock; `None`: not known. With the process id, which
-    /// the server uses again, it identifies the backend.
+    /// When the server's backend began, in microseconds since 1970 by the server's clock; `None`: not known. With the
+    /// process id, which the server uses again, it identifies the backend.
     pub fn started(&self) -> Option<u64> {
         self.started
     }
 
-    /// Its backend began then.
+    /// The server's backend began then.
     pub fn set_started(&mut self, started: Option<u64>) {
         self.started = started;
     }
 
-    /// Its part in replication, as it reports it.
+    /// The server's part in replication, as the server reports it.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -292,18 +295,18 @@ impl Server {
         self.own.row
     }
 
-    /// Takes in what it reported about itself at its login.
+    /// Takes in what the server reported about itself at its login.
     pub(crate) fn set_role(&mut self, reported: &[(String, String)]) {
         let says = |name: &str| reported.iter().find(|(n, _)| n == name).map(|(_, value)| value == "on");
         self.role = Role { standby: says(IN_HOT_STANDBY), read_only: says("default_transaction_read_only") };
     }
 
-    /// Its replication role, as another process knew it.
+    /// The server's replication role, as another process knew it.
     pub(crate) fn restore_role(&mut self, role: Role) {
         self.role = role;
     }
 
-    /// It was promoted, or reports a changed role for another reason.
+    /// The server was promoted, or reports a changed role for another reason.
     pub(crate) fn reports(&mut self, name: &str, value: &str) {
         if name == IN_HOT_STANDBY {
             self.role.standby = Some(value == "on");
@@ -326,17 +329,17 @@ impl Server {
         }
     }
 
-    /// Its tracked parameters, and its defaults.
+    /// The server's tracked parameters, and its defaults.
     pub(crate) fn has(&mut self) -> Has<'_> {
         Has { params: &mut self.params, base: &self.base, base_is_set: self.base_is_set }
     }
 
-    /// Its tracked parameters.
+    /// The server's tracked parameters.
     pub fn params(&self) -> &Arc<Params> {
         &self.params
     }
 
-    /// It is ready for its first client: what it has now is what it has without one.
+    /// The server is ready for its first client: what it has now is what it has without one.
     pub fn begin(&mut self) {
         self.base_is_set = self.params.differs(&self.base);
         self.base = self.params.clone();
@@ -350,19 +353,19 @@ impl Server {
         }
     }
 
-    /// Shares its parameters with others that have equal ones, so that comparing them is comparing pointers.
+    /// Shares the server's parameters with others that have equal ones, so that comparing them is comparing pointers.
     pub fn share_params(&mut self, known: &Arc<Params>) {
         if *self.params == **known {
             self.params = known.clone();
         }
     }
 
-    /// How many statements of ours are prepared on it.
+    /// How many statements of ours are prepared on the server.
     pub fn prepared(&self) -> usize {
         self.statements.len()
     }
 
-    /// Why it stays with its client, as a text; `None` if nothing holds it.
+    /// Why the server stays with its client, as a text; `None` if nothing holds it.
     pub fn hold_reason(&self) -> Option<&'static str> {
         if self.pending.in_copy_in() {
             Some("copy")
@@ -416,13 +419,13 @@ impl Server {
         self.cleaned();
     }
 
-    /// Its parameters are about to be set to those of a client, which it may refuse.
+    /// The server's parameters are about to be set to those of a client, which the server may refuse.
     pub(crate) fn remember_params(&mut self, client: &Params) {
         let untracked = client.has_untracked() || self.params.has_untracked();
         self.params_before = untracked.then(|| self.params.clone());
     }
 
-    /// Notes that it has refused a client's parameters: which ones it has now is unknown.
+    /// Notes that the server has refused a client's parameters: which ones it has now is unknown.
     pub fn params_rejected(&mut self, table: &ParamTable) {
         if let Some(before) = self.params_before.take() {
             ParamTable::revert_untracked(&mut self.params, &before);
@@ -469,7 +472,7 @@ impl Server {
         self.bind(b"?", effects);
     }
 
-    /// A piece of a message's rest is sent to it. `last`: the message ends with it.
+    /// A piece of a message's rest is sent to the server. `last`: the message ends with it.
     #[inline]
     pub(crate) fn request_streams(&mut self, piece: &[u8], last: bool) {
         self.state.more_text(piece);

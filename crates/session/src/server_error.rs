@@ -21,9 +21,9 @@ pub(crate) fn write_changed(buffer: &mut Vec<u8>) {
 /// An error of a server: the SQLSTATE and the message that it gave, or ours where there was no answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerError {
-    /// Its SQLSTATE.
+    /// The error's SQLSTATE.
     pub sqlstate: String,
-    /// Its message.
+    /// The error's message.
     pub message: String,
 }
 
@@ -31,7 +31,7 @@ pub struct ServerError {
 const LOGIN_FAILED: &str = "server login failed: ";
 
 impl ServerError {
-    /// Of a login, for which the server has sent no error: its SQLSTATE is that of a connection that failed.
+    /// The error of a login, for which the server has sent no error: its SQLSTATE is that of a connection that failed.
     pub(crate) fn of_login(why: &str) -> ServerError {
         ServerError { sqlstate: "08006".into(), message: format!("{LOGIN_FAILED}{why}") }
     }
@@ -41,7 +41,7 @@ impl ServerError {
         self.message.strip_prefix(LOGIN_FAILED).unwrap_or(&self.message)
     }
 
-    /// The same with what failed, said once.
+    /// The error of a login of our own; what failed is said once.
     pub fn of_own_login(self) -> ServerError {
         let message = format!("{LOGIN_FAILED}{}", self.reason());
         ServerError { message, ..self }
@@ -53,11 +53,11 @@ impl ServerError {
 pub(crate) enum Statements {
     /// Nothing.
     AsBelieved,
-    /// They were prepared under other definitions ("cached plan must not change result type").
+    /// The statements were prepared under other definitions ("cached plan must not change result type").
     Outdated,
-    /// One is gone.
+    /// A statement is gone.
     Missing,
-    /// One is there already.
+    /// A statement is there already.
     Taken,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct ErrorRead {
     pub(crate) fatal: bool,
     /// The SQLSTATE, which is letters and digits.
     pub(crate) code: [u8; 5],
-    /// What it says of the server's statements.
+    /// What the error says of the server's statements.
     pub(crate) statements: Statements,
 }
 

@@ -1,8 +1,9 @@
 //! What clients may have left on a server beside its parameters and prepared statements.
 //!
-//! Owns the six kinds of session state ([`Dirty`]) of one server, and which texts its portals run. Texts and command tags say
-//! together what may be left: a text when it is sent, its tag when the server has answered it. It errs on the side of "may".
-//! `lost` errs the other way: what the transaction under way certainly leaves, of which its client is warned.
+//! Owns the six kinds of session state ([`Dirty`]) of one server, and which texts its portals run. Texts and command
+//! tags say together what may be left: a text when it is sent, its tag when the server has answered it. It errs on the
+//! side of "may". `lost` errs the other way: what the transaction under way certainly leaves, of which its client is
+//! warned.
 
 use weir_pgwire::sql::Mentions;
 use weir_pgwire::{Dirty, Effects};
@@ -10,7 +11,7 @@ use weir_pgwire::{Dirty, Effects};
 /// What is known of a server's session state.
 #[derive(Debug, Default)]
 pub(crate) struct SessionState {
-    /// What may be on it.
+    /// What may be on the server.
     dirty: Dirty,
     /// What the transaction under way has certainly left.
     lost: Dirty,
@@ -22,7 +23,7 @@ pub(crate) struct SessionState {
     unnamed: Effects,
     /// What the text bound to the unnamed portal does.
     portal: Effects,
-    /// What those bound to named portals do.
+    /// What the texts bound to named portals do.
     named_portals: Effects,
     /// What the texts do that were parsed under names which are not known here.
     parsed: Effects,
@@ -39,15 +40,15 @@ pub(crate) enum StreamingText {
     Parse,
 }
 
-/// What may have changed for statements that were prepared, now that a transaction has ended.
+/// What the end of a transaction means for its client, and for statements that were prepared.
 pub(crate) struct TransactionEnd {
-    /// What its client loses with the server.
+    /// What the client loses with the server.
     pub(crate) lost: Dirty,
     /// Temporary objects came or went: names may mean something else.
     pub(crate) temporary: bool,
 }
 
-/// Those of a text, or of one more.
+/// The effects of the texts before, and of one more.
 fn joined(before: Effects, effects: Effects) -> Effects {
     if before == Effects::NONE { effects } else { before.either(effects) }
 }
@@ -116,7 +117,8 @@ impl SessionState {
     #[inline]
     pub(crate) fn may_be_temporary(&mut self, effects: Dirty) -> bool {
         let temporary = effects.contains(Dirty::TEMP);
-        // Not by `|=`, of which rustc 1.95 makes an unconditional `true` where this is inlined (`weir-bench own` shows it).
+        // Not by `|=`, of which rustc 1.95 makes an unconditional `true` where this is inlined (`weir-bench own` shows
+        // it).
         if temporary {
             self.temporary = true;
         }
@@ -128,7 +130,7 @@ impl SessionState {
         self.streaming = Some((what, Mentions::begin(piece)));
     }
 
-    /// More of the text that streams to the server.
+    /// Reads more of the text that streams to the server.
     #[inline]
     pub(crate) fn more_text(&mut self, piece: &[u8]) {
         if let Some((_, mentions)) = &mut self.streaming {
@@ -188,8 +190,8 @@ impl SessionState {
         self.lost = self.lost.without(gone);
     }
 
-    /// The transaction has ended, and its portals with it. Without `nothing_is_pending`, those that are known may be the next
-    /// one's: a client may send its Bind before this reply. Each Bind replaces the unnamed one.
+    /// The transaction has ended, and its portals with it. Without `nothing_is_pending`, those that are known may be
+    /// the next one's: a client may send its Bind before this reply. Each Bind replaces the unnamed one.
     #[inline]
     pub(crate) fn end_transaction(&mut self, nothing_is_pending: bool) -> TransactionEnd {
         if nothing_is_pending {

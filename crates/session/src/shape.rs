@@ -1,8 +1,9 @@
 //! The shape of a statement: the types of its parameters and the columns of its rows, as a client was given them.
 //!
-//! Owns what of a ParameterDescription and a RowDescription is a part of it: what PostgreSQL compares when it plans a statement
-//! again (`RevalidateCachedQuery` in `plancache.c`), as far as the messages show it: names, types and type modifiers. Not the
-//! table that a column comes from, and not its format. A shape is kept as hashes, and a description is read as it streams.
+//! Owns what of a ParameterDescription and a RowDescription is a part of it: what PostgreSQL compares when it plans a
+//! statement again (`RevalidateCachedQuery` in `plancache.c`), as far as the messages show it: names, types and type
+//! modifiers. Not the table that a column comes from, and not its format. A shape is kept as hashes, and a description
+//! is read as it streams.
 
 use std::hash::Hasher;
 use std::num::NonZeroU64;
@@ -21,8 +22,8 @@ pub(crate) struct Shape {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct GivenShape {
     pub(crate) shape: Shape,
-    /// Which preparation it was given of ([`crate::PoolStatements`] counts them): a later one is of a later definition. While nothing of
-    /// it is known, how many there were when the client prepared the statement.
+    /// Which preparation the shape is of ([`crate::PoolStatements`] counts them): a later one is of a later definition.
+    /// While nothing of the shape is known, how many there were when the client prepared the statement.
     pub(crate) of: u64,
 }
 
@@ -42,11 +43,11 @@ impl GivenShape {
 /// A client's shape beside that of a server's statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Compared {
-    /// They are the same.
+    /// The shapes are the same.
     Same,
-    /// They differ.
+    /// The shapes differ.
     Other,
-    /// The server's is not known.
+    /// The server's shape is not known.
     Unknown,
 }
 
@@ -60,19 +61,19 @@ pub(crate) enum Part {
 }
 
 impl Shape {
-    /// Whether nothing of it is known.
+    /// Whether nothing of the shape is known.
     #[inline]
     pub(crate) fn is_unknown(self) -> bool {
         self == Shape::default()
     }
 
-    /// Whether its rows are known.
+    /// Whether the shape's rows are known.
     #[inline]
     pub(crate) fn has_rows(self) -> bool {
         self.rows.is_some()
     }
 
-    /// Whether all of it is known.
+    /// Whether all of the shape is known.
     pub(crate) fn is_whole(self) -> bool {
         self.parameters.is_some() && self.rows.is_some()
     }
@@ -89,13 +90,13 @@ impl Shape {
         }
     }
 
-    /// Takes in what is known of another description of the same.
+    /// Takes in what is known of another description of the same statement.
     pub(crate) fn learn(&mut self, other: Shape) {
         self.parameters = other.parameters.or(self.parameters);
         self.rows = other.rows.or(self.rows);
     }
 
-    /// Its two hashes, 0 where there is none.
+    /// The shape's two hashes, 0 where there is none.
     pub(crate) fn hashes(self) -> (u64, u64) {
         let hash = |part: Option<NonZeroU64>| part.map_or(0, NonZeroU64::get);
         (hash(self.parameters), hash(self.rows))
@@ -151,7 +152,7 @@ impl DescriptionReader {
         DescriptionReader { part, hasher: SipHasher13::new_with_key(key), at: Place::Count(2) }
     }
 
-    /// More of its body.
+    /// Reads more of the message's body.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let taken = match self.at {

@@ -1,6 +1,6 @@
-//! The server's spelling of values that can be written in many ways (PostgreSQL documentation, "Character Set Support" and
-//! "Locale and Formatting"). A server reports a parameter in its own spelling, so a client that has requested `utf-8`
-//! gets `UTF8`, at its login too, and no SET is needed for what is the same.
+//! The server's spelling of values that can be written in many ways (PostgreSQL documentation, "Character Set Support"
+//! and "Locale and Formatting"). A server reports a parameter in its own spelling, so a client that has requested
+//! `utf-8` gets `UTF8`, at its login too, and no SET is needed for what is the same.
 
 /// A value as the server spells it, where that is known without the server; otherwise as it was given.
 pub(crate) fn of_server(name: &str, value: &str) -> Option<&'static str> {
@@ -13,8 +13,8 @@ pub(crate) fn of_server(name: &str, value: &str) -> Option<&'static str> {
     }
 }
 
-/// A DateStyle as the server spells it whose own is `server`: what `given` does not say is the server's. `None` where it is
-/// not understood.
+/// A DateStyle as the server spells it whose own is `server`: what `given` does not say is the server's. `None` where
+/// it is not understood.
 pub(crate) fn date_style(given: &str, server: &str) -> Option<String> {
     let (mut style, mut order) = server.split_once(", ")?;
     let mut ordered = false;

@@ -1,9 +1,11 @@
-//! Statements that a client names in SQL: PREPARE, EXECUTE and DEALLOCATE, in a query of any number of statements or prepared itself.
+//! Statements that a client names in SQL: PREPARE, EXECUTE and DEALLOCATE, in a query of any number of statements or
+//! prepared itself.
 //!
-//! Owns what the server is sent in place of such a text. To the client its statements exist under the names that it gave them by
-//! Parse; on the server they have ours, and are shared. So EXECUTE and PREPARE name the shared statement, which is prepared first;
-//! a DEALLOCATE becomes a statement of the same length that does nothing, and whose command tag shows when it has run. A name that
-//! begins like ours and is not the client's becomes one that no statement of ours has, so that SQL reaches none of others.
+//! Owns what the server is sent in place of such a text. To the client its statements exist under the names that it
+//! gave them by Parse; on the server they have ours, and are shared. So EXECUTE and PREPARE name the shared statement,
+//! which is prepared first; a DEALLOCATE becomes a statement of the same length that does nothing, and whose command
+//! tag shows when it has run. A name that begins like ours and is not the client's becomes one that no statement of
+//! ours has, so that SQL reaches none of others.
 //!
 //! A text grows by less than [`NAME_LEN`] and two quotes for each statement that it names.
 
@@ -25,9 +27,9 @@ use crate::text::SEARCHED;
 /// A text with the names of servers.
 pub(crate) struct Edited {
     pub(crate) text: Vec<u8>,
-    /// What the statements do that it executes.
+    /// What the statements do that the text executes.
     pub(crate) effects: Effects,
-    /// Statements are prepared for it: a Sync must follow.
+    /// Statements are prepared for the text: a Sync must follow.
     pub(crate) prepares: bool,
 }
 
@@ -48,8 +50,8 @@ struct Gone {
 }
 
 impl Link<'_, '_> {
-    /// What is sent in place of the beginning of a simple query that may name statements, or reset parameters; `None`: itself.
-    /// `cut`: the query continues behind it. `names`: it may name statements.
+    /// What is sent in place of the beginning of a simple query that may name statements, or reset parameters; `None`:
+    /// itself. `cut`: the query continues behind it. `names`: it may name statements.
     pub(crate) fn edit_query(&mut self, text: &[u8], cut: bool, names: bool) -> Result<Option<Edited>, StopReason> {
         if names {
             // What the names mean, and where strings end, depends on all that is under way.
@@ -110,7 +112,8 @@ impl Link<'_, '_> {
         Ok(Effects::NONE)
     }
 
-    /// What a statement is called on the server, which is prepared there if it must be. `known`: the client has it by this name.
+    /// What a statement is called on the server, which is prepared there if it must be. `known`: the client has it by
+    /// this name.
     fn called(&mut self, name: &[u8], known: bool, cut: bool) -> Result<Called, StopReason> {
         if !known {
             return Ok(if name.starts_with(NAME_PREFIX) {
@@ -121,8 +124,8 @@ impl Link<'_, '_> {
         }
         let Some(mut given) = self.client.given(name).cloned() else { return Ok(Called::Alike) };
         let ready = self.server.statements.touch(given.statement.key()) == OnServer::Ready;
-        // A Parse fails in a failed transaction, and it must be followed by a Sync. A text that needs more than that is rare: it
-        // gets the server's error for a name that it does not know.
+        // A Parse fails in a failed transaction, and it must be followed by a Sync. A text that needs more than that is
+        // rare: it gets the server's error for a name that it does not know.
         if !ready && (cut || self.server.status == TxStatus::Failed || *self.composed > MAX_COMPOSED) {
             return Ok(Called::Alike);
         }
@@ -134,7 +137,8 @@ impl Link<'_, '_> {
         }
     }
 
-    /// What the server calls a statement that is named by another, and what it does where that executes it. `None`: as in the text.
+    /// What the server calls a statement that is named by another, and what it does where that executes it. `None`: as
+    /// in the text.
     pub(crate) fn called_by_server(&mut self, naming: &Naming) -> Result<Option<(Vec<u8>, Effects)>, StopReason> {
         let known = self.client.has_statement(&naming.name);
         if naming.verb == Verb::Deallocate && known {
@@ -147,7 +151,8 @@ impl Link<'_, '_> {
         })
     }
 
-    /// Prepares an edited text as the unnamed statement, for a Bind or Describe. `rest`: with what follows it in a Parse.
+    /// Prepares an edited text as the unnamed statement, for a Bind or Describe. `rest`: with what follows it in a
+    /// Parse.
     pub(crate) fn prepare_edited(&mut self, rest: &[u8]) {
         // The unnamed slot is not the client's own from here on.
         self.server.unnamed = None;

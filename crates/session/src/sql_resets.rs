@@ -1,9 +1,10 @@
-//! RESET and `SET … TO DEFAULT` of what a client asked for at its login, with more of the client's behind it: in a query of several
-//! statements, in a transaction, or before the Sync of a pipeline.
+//! RESET and `SET … TO DEFAULT` of what a client asked for at its login, with more of the client's behind it: in a
+//! query of several statements, in a transaction, or before the Sync of a pipeline.
 //!
-//! Owns what the server is sent for it, whose own default is another one. Where nothing follows, the client's value is set again
-//! before its next request ([`crate::start_values`]). In a query, statements of ours follow a RESET, in the same transaction: SET
-//! takes no snapshot, so that SET TRANSACTION may still follow. `SET … TO DEFAULT` names the value instead.
+//! Owns what the server is sent for it, whose own default is another one. Where nothing follows, the client's value is
+//! set again before its next request ([`crate::start_values`]). In a query, statements of ours follow a RESET, in the
+//! same transaction: SET takes no snapshot, so that SET TRANSACTION may still follow. `SET … TO DEFAULT` names the
+//! value instead.
 
 use std::collections::VecDeque;
 
@@ -21,15 +22,16 @@ use crate::replaced::Nothing;
 use crate::server::Server;
 use crate::start_values::{self, Span};
 
-/// The most bytes of statements of ours in a query: a client may reset something in each ten bytes of it. What is reset beyond
-/// that has its value again when the query has ended.
+/// The most bytes of statements of ours in a query: a client may reset something in each ten bytes of it. What is reset
+/// beyond that has its value again when the query has ended.
 const MAX_ADDED: usize = 64 << 10;
 
 /// The statement and portal by which a value is set within a pipeline. No client's statement has such a name.
 const SETTER: &[u8] = b"weir\x01set";
 
 impl Link<'_, '_> {
-    /// Whether a statement of a query is carried out in other words: a client asked for what it resets, and may see that.
+    /// Whether a statement of a query is carried out in other words: a client asked for what it resets, and may see
+    /// that.
     pub(crate) fn is_edited(&self, reset: &Resetting) -> bool {
         self.ctx.returns_to_start_values()
             && (reset.by == ResetBy::SetLocal || (reset.followed && reset.by != ResetBy::Discard))
@@ -63,8 +65,8 @@ impl Link<'_, '_> {
     }
 }
 
-/// A message is about to be sent within a pipeline in which something is reset: what was executed of that is set again before it.
-/// Returns the bytes that were sent for it.
+/// A message is about to be sent within a pipeline in which something is reset: what was executed of that is set again
+/// before it. Returns the bytes that were sent for it.
 #[cold]
 pub(crate) fn set_within(
     client: &Client,

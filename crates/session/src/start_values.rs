@@ -1,8 +1,9 @@
-//! The values that a client's session began with: what its RESET, `RESET ALL`, `DISCARD ALL` and `SET … TO DEFAULT` return to.
+//! The values that a client's session began with: what its RESET, `RESET ALL`, `DISCARD ALL` and `SET … TO DEFAULT`
+//! return to.
 //!
-//! Owns which parameters the requests under way reset, and what follows from it. On a server, a RESET returns to that server's
-//! own default; so the client's value is set there again before its next request is sent, or at once where more follows
-//! ([`crate::sql_resets`]).
+//! Owns which parameters the requests under way reset, and what follows from it. On a server, a RESET returns to that
+//! server's own default; so the client's value is set there again before its next request is sent, or at once where
+//! more follows ([`crate::sql_resets`]).
 
 use weir_pgwire::sql::{Reset, ResetBy, Resetting};
 use weir_pgwire::{put_back, put_front};
@@ -18,9 +19,9 @@ use crate::server::Server;
 /// How long a value is to be in force.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Span {
-    /// Until it is set again.
+    /// The value is in force until it is set again.
     Session,
-    /// Until the transaction ends.
+    /// The value is in force until the transaction ends.
     Transaction,
 }
 

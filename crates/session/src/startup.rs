@@ -21,18 +21,19 @@ const NEWEST_MINOR: u16 = 2;
 pub enum FirstPacket {
     /// More bytes are needed.
     More,
-    /// Its length is impossible: PostgreSQL closes without an answer, as whoever sent it does not speak the protocol.
+    /// The packet's length is impossible: PostgreSQL closes without an answer, as whoever sent it does not speak the
+    /// protocol.
     NoPacket(&'static str),
     /// TLS (SSLRequest): one byte answers `used` bytes, `S` or `N`; after `S` comes the handshake.
     Tls {
-        /// How many bytes of the input that was.
+        /// How many bytes of the input the request was.
         used: usize,
     },
     /// TLS without a request: the input is the beginning of a handshake.
     DirectTls,
     /// Encryption that we do not have (GSSENCRequest); `used` bytes are answered with one `N`.
     Gss {
-        /// How many bytes of the input that was.
+        /// How many bytes of the input the request was.
         used: usize,
     },
     /// Cancel what another session runs; nothing follows, and nothing is answered.
@@ -46,7 +47,7 @@ pub enum FirstPacket {
     Startup {
         /// The startup packet.
         request: Arc<StartupRequest>,
-        /// How many bytes of the input that was.
+        /// How many bytes of the input the packet was.
         used: usize,
     },
     /// A packet that can't be served.
@@ -68,9 +69,10 @@ pub struct StartupRequest {
     pub options: Vec<(String, String)>,
     /// Every other parameter, in order.
     pub params: Vec<(String, String)>,
-    /// Whether it is a replication connection, and of which kind.
+    /// Whether the connection is one for replication, and of which kind.
     pub replication: Replication,
-    /// Of a replication connection: `options` as the client wrote it, for its server; [`StartupRequest::options`] is empty.
+    /// Of a replication connection: `options` as the client wrote it, for its server; [`StartupRequest::options`] is
+    /// empty.
     pub raw_options: Option<String>,
 }
 
@@ -80,9 +82,9 @@ pub enum OtherParams {
     /// The client is refused.
     #[default]
     Refuse,
-    /// It is left out.
+    /// The parameter is left out.
     Ignore,
-    /// It is set on each server that the client gets.
+    /// The parameter is set on each server that the client gets.
     Set,
 }
 
@@ -125,12 +127,12 @@ impl Replication {
         any(&[("false", 1), ("no", 1), ("off", 2), ("0", 1)]).then_some(Replication::None)
     }
 
-    /// Whether it is a replication connection.
+    /// Whether the connection is one for replication.
     pub fn is_some(self) -> bool {
         self != Replication::None
     }
 
-    /// Its kind, as SHOW CLIENTS and SHOW SERVERS name it (PgBouncer).
+    /// The kind of replication, as SHOW CLIENTS and SHOW SERVERS name it (PgBouncer).
     pub fn name(self) -> &'static str {
         match self {
             Replication::None => "none",
@@ -143,15 +145,17 @@ impl Replication {
 /// Whether a client may still ask for encryption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EncryptionRequests {
-    /// It may.
+    /// The client may ask for encryption.
     Allowed,
-    /// It was refused as often as there are kinds: a client that only repeats the request gets no further answer.
+    /// Encryption was refused as often as there are kinds: a client that only repeats the request gets no further
+    /// answer.
     Exhausted,
-    /// It is encrypted.
+    /// The connection is encrypted.
     Encrypted,
 }
 
-/// The first byte of a TLS handshake's record. As the first byte of a packet's length it would mean hundreds of megabytes.
+/// The first byte of a TLS handshake's record. As the first byte of a packet's length it would mean hundreds of
+/// megabytes.
 const HANDSHAKE: u8 = 0x16;
 
 /// Reads the first packet in `input`.

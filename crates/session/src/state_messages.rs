@@ -3,8 +3,8 @@
 
 use weir_pgwire::{Dirty, Effects, ErrorFields, put_back};
 
-/// A text that no server accepts: sent where the pool refuses a text, so that the transaction fails at the server as it does
-/// after any other error.
+/// A text that no server accepts: sent where the pool refuses a text, so that the transaction fails at the server as it
+/// does after any other error.
 pub(crate) const REFUSED_TEXT: &str = "refused by the connection pooler (on_dirty = refuse)";
 
 /// Warns a client of what it loses, once for each kind; `warned` holds the kinds it was warned of before.

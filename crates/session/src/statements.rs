@@ -1,12 +1,13 @@
 //! Prepared statements: their identity, and the texts that a worker holds.
 //!
-//! Owns the identity of a statement (its text, its parameter types, and its parse environment), the texts of a worker, each held once,
-//! and the statements of a pool. What clients call them is in `names`, what a server has of them in `prepared`, and how much
-//! there may be of them in `budget`. Must not know messages on the wire.
+//! Owns the identity of a statement (its text, its parameter types, and its parse environment), the texts of a worker,
+//! each held once, and the statements of a pool. What clients call them is in `names`, what a server has of them in
+//! `prepared`, and how much there may be of them in `budget`. Must not know messages on the wire.
 //!
-//! A *parse environment* is the context in which PostgreSQL parses a text: the parameters that decide what a literal or a
-//! name is (encoding, date style, time zone, search path and so on), and the definitions of what the text names. The same text of clients that
-//! differ in these, and the same text before and after a definition has changed, are two statements.
+//! A *parse environment* is the context in which PostgreSQL parses a text: the parameters that decide what a literal or
+//! a name is (encoding, date style, time zone, search path and so on), and the definitions of what the text names. The
+//! same text of clients that differ in these, and the same text before and after a definition has changed, are two
+//! statements.
 //!
 //! A statement's name on servers comes from a keyed 128-bit hash of its identity. The key is random for the process, so
 //! no client can prepare a collision, and a name means the same on every worker. The full text is compared nevertheless
@@ -30,8 +31,8 @@ use crate::params::{ParamTable, Params};
 /// The prefix of every name of ours on a server.
 pub const NAME_PREFIX: &[u8] = b"weir_";
 
-/// What the prefix becomes where a client's SQL gives a name to a statement that begins so: as long, and in no name that people
-/// use.
+/// What the prefix becomes where a client's SQL gives a name to a statement that begins so: as long, and in no name
+/// that people use.
 pub(crate) const HIDDEN_PREFIX: &[u8; NAME_PREFIX.len()] = b"weir\x01";
 
 /// A name of ours that no statement has. An error that shows it shows the client's name in its place.
@@ -43,8 +44,8 @@ pub const NAME_LEN: usize = 37;
 /// What a statement takes in addition to its text, in each table that lists it.
 const ENTRY: u64 = 192;
 
-/// The most bytes of texts that are kept although they may have no holder, for clients that return; an eighth of the limit, if
-/// that is less.
+/// The most bytes of texts that are kept although they may have no holder, for clients that return; an eighth of the
+/// limit, if that is less.
 const MAX_RECENT: u64 = 1 << 20;
 
 /// The identity of a statement within the process.
@@ -76,9 +77,9 @@ struct Text {
     /// The text, its NUL, the count and the types, as in the message.
     rest: Box<[u8]>,
     judged: Judged,
-    /// What it certainly leaves, once that was needed.
+    /// What the text certainly leaves, once that was needed.
     kept: OnceLock<Kept>,
-    /// The table that lists it, from which the last holder removes it.
+    /// The table that lists the text, from which the last holder removes it.
     listed: Arc<Table<Text>>,
     _charge: Charge,
 }
@@ -109,7 +110,7 @@ impl Statement {
         self.environment
     }
 
-    /// What is known of its text.
+    /// What is known of the statement's text.
     pub(crate) fn judged(&self) -> &Judged {
         &self.text.judged
     }
@@ -118,7 +119,7 @@ impl Statement {
         self.text.judged.effects
     }
 
-    /// What running it certainly leaves, as far as its client loses it with a server.
+    /// What running the statement certainly leaves, as far as its client loses it with a server.
     pub(crate) fn certainly_left(&self, table: &ParamTable, server: &Params) -> Dirty {
         if self.text.judged.harmless {
             return Dirty::NONE;
@@ -134,7 +135,7 @@ impl Statement {
         &self.text.rest
     }
 
-    /// What a client that holds it is charged, as if it were the only holder.
+    /// What a client that holds the statement is charged, as if it were the only holder.
     pub(crate) fn cost(&self) -> u64 {
         cost(self.rest())
     }
@@ -260,7 +261,8 @@ impl Interner {
         name_of(self.key_of(b"nobody's", ParseEnvironment(0)))
     }
 
-    /// The parse environment of a session with these values ([`crate::ParamTable`] says which), after this many schema changes.
+    /// The parse environment of a session with these values ([`crate::ParamTable`] says which), after this many schema
+    /// changes.
     pub(crate) fn environment<'p>(
         &self,
         values: impl Iterator<Item = &'p str>,
@@ -391,10 +393,10 @@ pub struct PoolStatements {
     keys: HashSet<Key, BuildHasherDefault<KeyHasher>>,
     /// Counts the changes of definitions by clients of the pool, as far as command tags report them.
     schema_version: SchemaVersion,
-    /// Statements that a server refused to plan again, and the number of the next preparation then: what was prepared before
-    /// is not used again.
+    /// Statements that a server refused to plan again, and the number of the next preparation then: what was prepared
+    /// before is not used again.
     outdated: HashMap<Key, u64, BuildHasherDefault<KeyHasher>>,
-    /// The same for all statements.
+    /// The number of the next preparation when all statements were last outdated; 0: never.
     all_outdated: u64,
     /// A function has dropped statements of ours on a server, and may do so again.
     are_dropped: bool,
@@ -405,9 +407,9 @@ pub struct PoolStatements {
 /// What the pool knows of a preparation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
-    /// It is as good as any.
+    /// The preparation is as good as any.
     Good,
-    /// It may have been dropped.
+    /// The preparation may have been dropped.
     Unsure,
     /// A server has refused to plan the statement again since.
     Outdated,

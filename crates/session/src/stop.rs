@@ -7,14 +7,14 @@ use crate::refusal::Refusal;
 /// Why the reading of a client's input stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// All of it is used up.
+    /// All of the input is used up.
     EndOfInput,
     /// The next message needs a server, and none is linked.
     NeedServer,
     /// The next message must wait for replies of the linked server.
     AwaitReplies(ReplyWait),
-    /// As many messages were read as one turn may take ([`from_client::MESSAGES`](crate::from_client::MESSAGES)): others have theirs
-    /// first.
+    /// As many messages were read as one turn may take ([`from_client::MESSAGES`](crate::from_client::MESSAGES)):
+    /// others have theirs first.
     TurnOver,
     /// The client sent Terminate.
     Terminate,
@@ -33,7 +33,8 @@ pub enum ReplyWait {
     QueueFull,
     /// The message builds upon a request of an earlier segment that the server may still skip.
     EarlierSegment,
-    /// The message uses a statement of which the server describes to us what it has become; it was sent what is needed for that.
+    /// The message uses a statement of which the server describes to us what it has become; it was sent what is needed
+    /// for that.
     Description,
     /// The reply is ours, and depends on the transaction's status after an earlier segment.
     TransactionStatus,

@@ -4,9 +4,9 @@
 //! server skips up to the next Sync, and what it skipped has not happened: its changes are undone, newest first. What a
 //! later segment built upon a change that may still be undone must wait ([`UndoLog::is_open`]).
 //!
-//! Invariants: one entry for each request in the queue that [`Expected::is_logged`](crate::expected::Expected::is_logged), in
-//! order. Every operation takes the same time however many entries there are. What they hold is counted, and bounded by
-//! [`UndoLog::is_full`].
+//! Invariants: one entry for each request in the queue that
+//! [`Expected::is_logged`](crate::expected::Expected::is_logged), in order. Every operation takes the same time however
+//! many entries there are. What they hold is counted, and bounded by [`UndoLog::is_full`].
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -21,7 +21,7 @@ use crate::statements::{Key, KeyHasher};
 /// The most bytes that entries may hold, beyond which the client is not read from; one request may go beyond it.
 pub(crate) const MAX_UNDO_BYTES: usize = 1 << 20;
 
-/// What a entry takes beside what it holds: in the queue, and in the tables that find it.
+/// What an entry takes beside what it holds: in the queue, and in the tables that find it.
 const ENTRY: usize = 320;
 
 /// Entries are charged in steps of so much; what is below the first one is a part of their server's memory.
@@ -36,7 +36,7 @@ struct Entry {
     prepares: Option<Key>,
     /// What changed for the client.
     change: Change,
-    /// The next one about the same.
+    /// The next entry about the same subject.
     next: Option<ChangeNumber>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Change {
 pub(crate) enum RefusedFor {
     /// A limit is reached, as this message says.
     Limit(&'static str),
-    /// Its statement has another shape now than the client was given.
+    /// The request's statement has another shape now than the client was given.
     Shape,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Subject<'a> {
 }
 
 impl Change {
-    /// What its entry takes.
+    /// What the change's entry takes.
     fn own_size(&self) -> usize {
         match self {
             Change::Taken { name } | Change::Name { name, .. } => ENTRY + name.whole().len(),
@@ -113,7 +113,8 @@ impl Change {
         }
     }
 
-    /// The same with its content: texts that are charged already, and that may have no other holder any more.
+    /// What the entry takes with its content: texts that are charged already, and that may have no other holder any
+    /// more.
     fn size(&self) -> usize {
         let held = match self {
             Change::Name { before: Some(given), .. } => given.statement.cost() as usize,
@@ -161,7 +162,7 @@ impl UndoLog {
         self.entries.push_back(Entry { segment, prepares, change, next: None });
     }
 
-    /// Appends a entry that is about to be pushed to those about the same.
+    /// Appends an entry that is about to be pushed to those about the same subject.
     fn append(&mut self, number: ChangeNumber, change: &Change) {
         let only = Ends { first: number, last: number };
         let before = match change {
@@ -202,7 +203,8 @@ impl UndoLog {
         self.bytes >= MAX_UNDO_BYTES
     }
 
-    /// The oldest request was answered well. Returns the statement that it prepared, and a buffer that is of no more use.
+    /// The oldest request was answered well. Returns the statement that it prepared, and a buffer that is of no more
+    /// use.
     pub(crate) fn done(&mut self) -> (Option<Key>, Option<Vec<u8>>) {
         match self.take() {
             Some((prepares, Change::Unnamed { before })) => (prepares, before.into_buffer()),
@@ -283,8 +285,8 @@ impl UndoLog {
         self.bytes = self.bytes + holds - held;
     }
 
-    /// All statements of the client are gone that were there before the requests under way: what stood before later changes
-    /// is gone too. Returns the number of the first change that still stands.
+    /// All statements of the client are gone that were there before the requests under way: what stood before later
+    /// changes is gone too. Returns the number of the first change that still stands.
     pub(crate) fn forget_all_before(&mut self, next: ChangeNumber) -> ChangeNumber {
         if self.entries.is_empty() {
             return next;
@@ -342,8 +344,8 @@ impl UndoLog {
         self.entries.get_mut(number.checked_sub(self.first)? as usize)
     }
 
-    /// None is left. The next one may be about another client, who counts for itself; and a deep pipeline does not leave
-    /// its memory behind.
+    /// No entry is left. The next one may be about another client, who counts for itself; and a deep pipeline does not
+    /// leave its memory behind.
     fn shrink(&mut self) {
         self.charge = None;
         self.forgotten = 0;

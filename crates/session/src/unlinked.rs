@@ -1,7 +1,7 @@
 //! Messages of a client without a server that need none: those about its own names.
 //!
-//! A program that prepares while others of its own hold all servers would wait for itself otherwise. What is answered here
-//! changes the client's names at once: nothing can skip it.
+//! A program that prepares while others of its own hold all servers would wait for itself otherwise. What is answered
+//! here changes the client's names at once: nothing can skip it.
 
 use weir_pgwire::{Dealloc, Of, SqlHead, frontend, put_back};
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-/// The most of them that a client may set.
+/// The most untracked parameters that a client may set.
 const MAX: usize = 64;
 
 /// Parameters that RESET ALL leaves unchanged (guc_tables.c, GUC_NO_RESET_ALL), whose values could reach another
@@ -85,8 +85,8 @@ impl Untracked {
     }
 }
 
-/// Whether it is a parameter's name: identifiers with dots between them (guc.c, valid_custom_variable_name), so that it
-/// needs no escape in a query.
+/// Whether `name` is a parameter's name: identifiers with dots between them (guc.c, valid_custom_variable_name), so
+/// that it needs no escape in a query.
 fn is_name(name: &str) -> bool {
     let is_word = |word: &str| {
         word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

@@ -1,14 +1,15 @@
-//! What statistics of statements need to know of a server: the statement of each of its portals, and of each name that only
-//! the server knows; and what the request under way has amounted to so far.
+//! What statistics of statements need to know of a server: the statement of each of its portals, and of each name that
+//! only the server knows; and what the request under way has amounted to so far.
 //!
-//! What a text counts as is decided by a [`StatementWatch`]; without one nothing here is touched. Must not know messages, which
-//! [`crate::watching`] reads.
+//! What a text counts as is decided by a [`StatementWatch`]; without one nothing here is touched. Must not know
+//! messages, which [`crate::watching`] reads.
 
 use std::collections::HashMap;
 
-/// The most names of statements, and of portals, that are remembered of a server; when it is reached, all are forgotten.
+/// The most names of statements, and of portals, that are remembered of a server; when it is reached, all are
+/// forgotten.
 const MAX_NAMES: usize = 1024;
-/// The longest of them, in bytes.
+/// The longest name that is remembered, in bytes.
 const MAX_NAME: usize = 64;
 
 /// What a text counts as; given out by a [`StatementWatch`].
@@ -23,7 +24,7 @@ impl StatementId {
 /// A request that was answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Executed {
-    /// Its statement.
+    /// The request's statement.
     pub statement: StatementId,
     /// Whether the server answered with an error.
     pub failed: bool,
@@ -44,9 +45,9 @@ pub trait StatementWatch {
 /// What is known of a server's statements and portals, and of the request under way.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    /// That of the unnamed statement, where its text is not held by its client.
+    /// What the unnamed statement counts as, where its text is not held by its client.
     unnamed: StatementId,
-    /// That of the unnamed portal.
+    /// What the unnamed portal's statement counts as.
     portal: StatementId,
     names: Option<Box<Names>>,
     /// The limit of rows in the last Execute; 0: none.

@@ -1,6 +1,7 @@
 //! Which statement each request of a client runs, and which reply ends it: for the statistics of statements.
 //!
-//! Owns no state: what is remembered is a server's [`crate::watched::Watched`]. Called only where statements are counted.
+//! Owns no state: what is remembered is a server's [`crate::watched::Watched`]. Called only where statements are
+//! counted.
 
 use weir_pgwire::tag::{back, front};
 use weir_pgwire::{HEAD, Head, frontend, sql};
@@ -12,8 +13,8 @@ use crate::watched::{Executed, StatementId, rows_of};
 
 /// The requests of a client.
 impl Link<'_, '_> {
-    /// The newest request, which `message` is, runs this statement. Called after it was decided, where statements are watched.
-    /// `by_server`: the client's names are the server's.
+    /// The newest request, which `message` is, runs this statement. Called after it was decided, where statements are
+    /// watched. `by_server`: the client's names are the server's.
     #[inline(never)]
     pub(crate) fn watch(&mut self, message: &[u8], head: Head, by_server: bool) {
         let body = message.get(HEAD..).unwrap_or_default();
@@ -83,8 +84,8 @@ impl Link<'_, '_> {
 
 /// The replies of a server.
 impl Server {
-    /// A reply other than an error comes, whose body this is, and which ends at this byte of the input. What was executed with
-    /// it. Called before the reply is matched with its request.
+    /// A reply other than an error comes, whose body this is, and which ends at this byte of the input. What was
+    /// executed with it. Called before the reply is matched with its request.
     #[inline]
     pub(crate) fn watch_reply(&mut self, tag: u8, body: &[u8], at: usize) -> Option<Executed> {
         match tag {
@@ -117,8 +118,8 @@ impl Server {
         None
     }
 
-    /// An error answers the oldest request. What was executed with it: a simple query ends with its ReadyForQuery, which does
-    /// not come if the error is `fatal`.
+    /// An error answers the oldest request. What was executed with it: a simple query ends with its ReadyForQuery,
+    /// which does not come if the error is `fatal`.
     #[cold]
     pub(crate) fn watch_error(&mut self, fatal: bool, at: usize) -> Option<Executed> {
         let (asked, statement) = self.pending.head_watched()?;

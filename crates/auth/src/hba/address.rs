@@ -53,7 +53,8 @@ impl Address {
         Address::V4 { base: base & mask, mask }
     }
 
-    /// A network of IPv4-mapped IPv6 addresses becomes the IPv4 network: clients' addresses are compared in the IPv4 form.
+    /// A network of IPv4-mapped IPv6 addresses becomes the IPv4 network: clients' addresses are compared in the IPv4
+    /// form.
     fn v6(base: u128, mask: u128) -> Address {
         const MAPPED: u128 = u128::MAX << 32;
         match Ipv6Addr::from_bits(base).to_ipv4_mapped() {

@@ -6,7 +6,7 @@ use super::{Channel, Reach, Rule, RuleMethod};
 /// The columns of a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShownRule {
-    /// Its line in the file, from 1.
+    /// The rule's line in the file, from 1.
     pub line: usize,
     /// `local`, `host`, `hostssl` or `hostnossl`.
     pub connection: &'static str,

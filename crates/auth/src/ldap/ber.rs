@@ -63,7 +63,7 @@ fn head(bytes: &[u8]) -> Result<Option<(usize, usize)>, &'static str> {
 pub(super) struct Elements<'a>(pub(super) &'a [u8]);
 
 impl<'a> Elements<'a> {
-    /// The tag and the body of the next one; `None` at the end, and where the rest is not an element.
+    /// The tag and the body of the next element; `None` at the end, and where the rest is not an element.
     pub(super) fn any(&mut self) -> Option<(u8, &'a [u8])> {
         let (head, body) = head(self.0).ok()??;
         let (element, rest) = self.0.split_at_checked(head.checked_add(body)?)?;
@@ -71,12 +71,12 @@ impl<'a> Elements<'a> {
         Some((element[0], &element[head..]))
     }
 
-    /// The body of the next one, if it has this tag.
+    /// The body of the next element, if it has this tag.
     pub(super) fn next(&mut self, tag: u8) -> Option<&'a [u8]> {
         self.any().filter(|(found, _)| *found == tag).map(|(_, body)| body)
     }
 
-    /// The next one as a number that is not negative.
+    /// The next element as a number that is not negative.
     pub(super) fn number(&mut self, tag: u8) -> Option<u32> {
         let body = self.next(tag)?;
         let fits = (1..=4).contains(&body.len()) && body[0] & 0x80 == 0;

@@ -12,7 +12,7 @@ const ENTRIES: u16 = 2;
 
 /// The result of an operation that is no failure.
 const SUCCESS: u32 = 0;
-/// More entries than were requested.
+/// The result of a search that found more entries than were requested.
 const SIZE_LIMIT_EXCEEDED: u32 = 4;
 
 /// What a server has answered.
@@ -39,7 +39,7 @@ impl LdapResult {
         self.code == SUCCESS
     }
 
-    /// The same of a search, which may have found more than it was to return.
+    /// Whether a search has succeeded, or has found more than it was to return.
     pub(super) fn has_entries(&self) -> bool {
         self.is_success() || self.code == SIZE_LIMIT_EXCEEDED
     }

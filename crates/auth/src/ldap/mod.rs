@@ -21,7 +21,8 @@ pub const MAX_LDAP_MESSAGE: usize = 64 << 10;
 /// How long a server may search, in seconds.
 const SEARCH_SECONDS: u16 = 10;
 
-/// The check of one password. Begins with [`LdapCheck::begin`]; each message of the server goes to [`LdapCheck::message`].
+/// The check of one password. Begins with [`LdapCheck::begin`]; each message of the server goes to
+/// [`LdapCheck::message`].
 pub struct LdapCheck<'a> {
     ldap: &'a Ldap,
     user: &'a str,

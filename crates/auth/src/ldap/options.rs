@@ -1,5 +1,5 @@
-//! The options of a login by LDAP: PostgreSQL's in a rule of an HBA file, and PgBouncer's `auth_ldap_options`, which are
-//! the same (PostgreSQL's documentation, "LDAP Authentication").
+//! The options of a login by LDAP: PostgreSQL's in a rule of an HBA file, and PgBouncer's `auth_ldap_options`, which
+//! are the same (PostgreSQL's documentation, "LDAP Authentication").
 //!
 //! Always true of a value: it names a server, and either a direct bind or a search; its filter can be encoded.
 
@@ -18,11 +18,11 @@ use super::url::{self, Scope, port};
 pub struct Ldap {
     /// The servers, in the order in which they are tried.
     pub servers: Vec<String>,
-    /// The port of all of them.
+    /// The port of all servers.
     pub port: u16,
     /// Whether the connection is encrypted from its first byte (`ldaps`).
     pub tls: bool,
-    /// Whether it becomes so by StartTLS (`ldaptls=1`).
+    /// Whether the connection becomes encrypted by StartTLS (`ldaptls=1`).
     pub start_tls: bool,
     pub(super) find: Find,
 }

@@ -22,8 +22,8 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// A client with the password `given` logs in to a server that stores `stored`, up to the client's last message, over a
-    /// connection with this binding.
+    /// A client with the password `given` logs in to a server that stores `stored`, up to the client's last message,
+    /// over a connection with this binding.
     fn run(
         [given, stored]: [&str; 2],
         salt: &[u8],

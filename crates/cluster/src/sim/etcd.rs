@@ -44,7 +44,7 @@ impl Etcd {
         Reply::Read(self.revision, self.keys.iter().filter(|(key, (at, _))| wanted(key, *at)).map(stored).collect())
     }
 
-    /// It comes back without anything.
+    /// Etcd comes back without anything.
     pub(super) fn lose_all(&mut self) {
         *self = Etcd::default();
     }

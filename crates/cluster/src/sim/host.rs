@@ -23,28 +23,28 @@ pub(super) struct HostPool {
     pub(super) open: u32,
     /// Closed here, and ended by the server at these times: until then they count there.
     pub(super) ending: Vec<u64>,
-    /// Those of a process that is dead, in the same way.
+    /// The connections of a dead process, by the times when the server ends them.
     pub(super) orphans: Vec<u64>,
     /// Clients that want a connection.
     pub(super) demand: u32,
     /// How many of the open ones are in use: transactions end by chance.
     pub(super) active: u32,
     waits_since: Option<Time>,
-    /// The limit that it obeys.
+    /// The limit that the pool obeys.
     limit: u32,
 }
 
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) node: Node,
-    /// Thousandths by which its clock is fast.
+    /// Thousandths by which the host's clock is fast.
     rate: u64,
     offset: u64,
     pub(super) frozen_until: u64,
     /// The process is dead until then.
     pub(super) dead_until: u64,
     pub(super) pools: BTreeMap<String, HostPool>,
-    /// Their names.
+    /// The pools' names.
     names: Rc<[String]>,
     pub(super) grants: Grants,
     pub(super) disk: BTreeMap<String, u32>,
@@ -54,10 +54,10 @@ pub(super) struct Host {
     /// The pool of whose share a connection is left unused for the ender.
     pub(super) reserved: Option<String>,
     pub(super) ender: Option<Ender>,
-    /// No other one begins before.
+    /// No other ender begins before.
     pub(super) ends_after: u64,
     pub(super) budgets: BTreeMap<String, Budget>,
-    /// It has other budgets from then on.
+    /// The node has other budgets from then on.
     pub(super) adopts: Option<(u64, BTreeMap<String, Budget>)>,
     /// The process that this one takes over from.
     pub(super) old: Option<Old>,
@@ -69,22 +69,23 @@ pub(super) struct Host {
 pub(super) struct Ender {
     pub(super) lost: Lost,
     pub(super) ending: Ending,
-    /// By the node's clock.
+    /// When the ender is given up, by the node's clock.
     by: Option<Time>,
-    /// When it has ended what it ends.
+    /// When the ender has ended the lost node's connections.
     pub(super) done: u64,
-    /// Then: how many are left, if that is known, and when the server has ended it.
+    /// How many connections are left once the ender has ended them, if that is known, and when the server has ended the
+    /// ender's.
     pub(super) result: Option<(Option<u32>, u64)>,
 }
 
 /// The end of a process in order.
 #[derive(Clone, Copy)]
 pub(super) struct Departure {
-    /// It waits for the ends of its connections until then.
+    /// The process waits for the ends of its connections until then.
     pub(super) until: u64,
-    /// It is started again then.
+    /// The process is started again then.
     pub(super) back: u64,
-    /// Its connections have ended, and its shares are given away.
+    /// The process's connections have ended, and its shares are given away.
     pub(super) vacated: bool,
 }
 
@@ -186,7 +187,8 @@ impl Host {
         self.at_server(now, pool).max(self.may_open(now, pool)) + self.pools[pool].orphans(now) + old + more
     }
 
-    /// The process is dead: the kernel closes its sockets, and the server ends its connections at the end of their queries.
+    /// The process is dead: the kernel closes its sockets, and the server ends its connections at the end of their
+    /// queries.
     pub(super) fn dies(&mut self, now: u64, random: &mut Random) {
         let ender = self.ender.take().map(|ender| ender.lost.pool);
         for (name, pool) in &mut self.pools {
@@ -289,7 +291,8 @@ impl Host {
             let waits = pool.waits_since.map_or(Span::ZERO, |since| clock.since(since));
             let turn = Span::from_millis(100 * u64::from(waiting) / u64::from(pool.active.max(1)));
             let oldest = if pool.active > 0 { waits.min(turn) } else { waits };
-            // Clients take turns: also when there is no server any more, the oldest one has waited since its last turn only.
+            // Clients take turns: also when there is no server any more, the oldest one has waited since its last turn
+            // only.
             pool.waits_since =
                 pool.waits_since.map(|_| Time::from_micros(clock.micros().saturating_sub(oldest.micros())));
             let others = reserved + left;

@@ -1,4 +1,5 @@
-//! The database server's process ids: after each of its starts they are given out from the same ones on, to nodes and to others.
+//! The database server's process ids: after each of its starts they are given out from the same ones on, to nodes and
+//! to others.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ impl Server {
         Backend { pid, started: now }
     }
 
-    /// It is started again, and other programs connect first, and then the nodes.
+    /// The server is started again, and other programs connect first, and then the nodes.
     pub(super) fn restart(&mut self, now: u64, pools: &[String], random: &mut Random) {
         *self = Server::new();
         for pool in pools {

@@ -34,9 +34,9 @@ struct OldPool {
     /// How many of them are in use until then, and don't move.
     busy: (u32, u64),
     ending: Vec<u64>,
-    /// What it may have.
+    /// What the old process may have.
     kept: u32,
-    /// What the new process leaves to it: less with each connection that has arrived.
+    /// What the new process leaves to the old one: less with each connection that has arrived.
     left: u32,
 }
 
@@ -103,7 +103,8 @@ impl Host {
         }
     }
 
-    /// A node that takes this one for lost ends its connections, those of either process; returns how many may be left of the new one's.
+    /// A node that takes this one for lost ends its connections, those of either process; returns how many may be left
+    /// of the new one's.
     pub(super) fn end_down_to(&mut self, kept: u32, pool: &str, random: &mut Random) -> u32 {
         let Some(old) = self.old.as_mut().and_then(|old| old.pools.get_mut(pool)) else { return kept };
         let of_old = random.below(u64::from(kept.min(old.open)) + 1) as u32;

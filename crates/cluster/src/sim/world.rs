@@ -92,11 +92,11 @@ pub(super) struct World {
     is_busy: bool,
     now: u64,
     random: Random,
-    /// Of the changes of the configuration.
+    /// The random numbers for the changes of the configuration.
     changes: Random,
-    /// Of restarts of the server and of etcd.
+    /// The random numbers for restarts of the server and of etcd.
     restarts: Random,
-    /// Of new processes that hang.
+    /// The random numbers for new processes that hang.
     upgrades: Random,
     server: Server,
     etcd: Etcd,
@@ -339,7 +339,7 @@ impl World {
         for flight in &mut self.flights {
             if flight.executes.is_some_and(|at| at <= now) && flight.reply.is_none() {
                 if now < self.etcd_down_until {
-                    // It waits in a queue, or is lost.
+                    // The request waits in a queue, or is lost.
                     flight.executes = self.random.chance(50).then_some(self.etcd_down_until + STEP);
                     continue;
                 }
@@ -385,11 +385,12 @@ impl World {
         }
     }
 
-    /// A process that ends in order leaves when its shares are given away, or with them when it has waited for long enough.
+    /// A process that ends in order leaves when its shares are given away, or with them when it has waited for long
+    /// enough.
     fn leave(&mut self, at: usize) {
         let (now, host) = (self.now, &mut self.hosts[at]);
         let Some(Departure { until, back, vacated }) = host.departure else { return };
-        // Its lease may have ended: then it is a lost node.
+        // The node's lease may have ended: then it is a lost node.
         let gives_up = now >= until + 3_000_000;
         if !vacated && now < until {
             return;
@@ -502,7 +503,7 @@ impl World {
                     let ended = now + end_of(now, &mut self.random);
                     self.hosts[at].ender.iter_mut().for_each(|ender| ender.result = Some((left, ended)));
                 }
-                // It is the node's share again only when the server counts it no more.
+                // The ender's connection is a part of the node's share again only when the server counts it no more.
                 Some(Ender { lost, result: Some((left, ended)), .. }) if *ended <= now => {
                     self.seen.reclaims += 1;
                     let left = left.is_some_and(|left| host.node.ended(lost, left));
@@ -515,7 +516,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns how many are left.
+    /// Ends a lost node's connections of a pool. Returns how many are left.
     fn end_connections_of(&mut self, name: &str, pool: &str, floor: u32) -> u32 {
         let (now, forgets) = (self.now, self.bug == Some(Bug::EnderNotCounted));
         let Some(host) = self.hosts.iter_mut().find(|host| host.name == name) else { return 0 };
@@ -536,7 +537,8 @@ impl World {
         open + orphans + host.of_old(now, pool).0
     }
 
-    /// The same for the dead process of a node, by the one that was started with its name.
+    /// Ends the connections of a node's dead process, by the one that was started with its name. Returns how many are
+    /// left.
     fn end_orphans(&mut self, at: usize, pool: &str) -> u32 {
         let kept = if self.changes.chance(40) { self.changes.below(4) as usize } else { 0 };
         let has = self.hosts[at].pools.get_mut(pool).expect("all have the same pools");
@@ -545,8 +547,8 @@ impl World {
         has.orphans(self.now)
     }
 
-    /// What a killed process had, and the floors on its disk: nobody may know of them when etcd has lost everything, until the node has closed
-    /// those connections.
+    /// What a killed process had, and the floors on its disk: nobody may know of them when etcd has lost everything,
+    /// until the node has closed those connections.
     fn note_unknown_floors(&mut self) {
         for host in self.hosts.iter().filter(|_| self.seen.losses > 0) {
             for (name, pool) in &host.pools {
@@ -567,7 +569,8 @@ impl World {
         }
     }
 
-    /// What all have, or may open, is at most the sum of their shares, which is at most the budget, but for one that was reduced.
+    /// What all have, or may open, is at most the sum of their shares, which is at most the budget, but for one that
+    /// was reduced.
     fn check_budgets(&mut self) -> Result<(), String> {
         if self.etcd.store().is_some_and(|store| store.ready) {
             self.lost_shares.clear();

@@ -1,5 +1,5 @@
-//! Commands that PostgreSQL refuses while others are connected to a database: DROP DATABASE, ALTER DATABASE … RENAME, and
-//! CREATE DATABASE with a template.
+//! Commands that PostgreSQL refuses while others are connected to a database: DROP DATABASE, ALTER DATABASE … RENAME,
+//! and CREATE DATABASE with a template.
 //!
 //! Source: PostgreSQL's documentation, the pages of these commands.
 
@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use super::scan::{Scan, Token};
 
-/// The database to which no others may be connected while a text runs, whose first statement is such a command. Cost: the
-/// statement is read once.
+/// The database to which no others may be connected while a text runs, whose first statement is such a command. Cost:
+/// the statement is read once.
 pub fn needed_alone(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     let mut scan = Scan::whole(text);
     scan.statement();

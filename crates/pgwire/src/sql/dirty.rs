@@ -70,8 +70,8 @@ impl Dirty {
 }
 
 /// The state that a command with this CommandComplete tag may have left behind. Source: PostgreSQL's list of
-/// command tags. The tag of `SET LOCAL` is that of SET. Any CREATE may be temporary: `search_path` or the name's schema may
-/// be `pg_temp`.
+/// command tags. The tag of `SET LOCAL` is that of SET. Any CREATE may be temporary: `search_path` or the name's schema
+/// may be `pg_temp`.
 #[inline]
 pub fn left_by_tag(tag: &[u8]) -> Dirty {
     match tag {

@@ -15,7 +15,7 @@ pub struct Effects {
     pub leaves: Dirty,
     /// How to read its command tags.
     pub scope: Scope,
-    /// Whether it changes what plans depend on.
+    /// Whether the text changes what plans depend on.
     pub plans: Plans,
 }
 
@@ -35,22 +35,22 @@ pub enum Plans {
 /// What is known of a text once it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Judgement {
-    /// What it may leave.
+    /// What the text may leave.
     pub effects: Effects,
     /// [`kept`](super::kept()) would find nothing in it, nor a reset of [`commands`](super::commands()), nor
-    /// [`needed_alone`](super::needed_alone()): it is a single statement of a kind that leaves only what its words mention, and
-    /// mentions nothing. Nearly all are.
+    /// [`needed_alone`](super::needed_alone()): it is a single statement of a kind that leaves only what its words
+    /// mention, and mentions nothing. Nearly all are.
     pub harmless: bool,
-    /// It certainly is one statement, which drops all prepared statements.
+    /// The text certainly is one statement, which drops all prepared statements.
     pub drops_all: bool,
-    /// It may name prepared statements: [`names`](super::names()) tells.
+    /// The text may name prepared statements: [`names`](super::names()) tells.
     pub names: bool,
 }
 
 /// How to read the command tags of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Scope {
-    /// They imply what may be left.
+    /// The command tags imply what may be left.
     #[default]
     Session,
     /// The text is one statement whose effect ends with its transaction, although its tag implies more.
@@ -72,7 +72,7 @@ impl Effects {
         Judgement::of(text, &head(text)).effects
     }
 
-    /// The same with what else the text may leave, of which more was read.
+    /// Adds what else the text may leave, of which more was read.
     #[must_use]
     pub fn with(self, more: Dirty) -> Effects {
         let plans = if more.contains(Dirty::SETTINGS) { Plans::Changed } else { self.plans };
@@ -112,14 +112,14 @@ impl Effects {
     pub fn after(self, tag: Option<&[u8]>) -> Dirty {
         let Some(tag) = tag else { return self.may_leave };
         let by_tag = if self.scope == Scope::Transaction { Dirty::NONE } else { left_by_tag(tag) };
-        // These never create objects. A function that they call may still change settings.
+        // INSERT, UPDATE, DELETE and MERGE never create objects. A function that they call may still change settings.
         let writes = [&b"INSERT "[..], b"UPDATE ", b"DELETE ", b"MERGE "].iter().any(|verb| tag.starts_with(verb));
         by_tag.union(if writes { self.may_leave.without(Dirty::TEMP) } else { self.may_leave })
     }
 }
 
 impl Judgement {
-    /// Of a text that [`is_harmless`] at first sight.
+    /// What is known of a text that [`is_harmless`] at first sight.
     pub const HARMLESS: Judgement =
         Judgement { effects: Effects::NONE, harmless: true, drops_all: false, names: false };
 
@@ -162,8 +162,8 @@ impl Judgement {
     }
 }
 
-/// Whether a whole text is a single statement of a kind that leaves only what its words mention, and holds nothing of such words.
-/// Nearly all are, and for them nothing else is asked. A few instructions a byte.
+/// Whether a whole text is a single statement of a kind that leaves only what its words mention, and holds nothing of
+/// such words. Nearly all are, and for them nothing else is asked. A few instructions a byte.
 #[inline]
 pub fn is_harmless(text: &[u8]) -> bool {
     leaves_only_mentions(text) && Mentions::are_none(text)

@@ -1,9 +1,10 @@
 //! The fingerprint of a query: its text without values, so that queries that differ only in values have the same one.
 //!
-//! It never shows a value: strings, numbers, parameters, and what a SET or a PASSWORD is given become `?`, comments are left
+//! A fingerprint never shows a value: strings, numbers, parameters, and what a SET or a PASSWORD is given become `?`,
+//! comments are left
 //! out, and text that is not understood for certain, or was cut, ends it. So `id = 42`, `id = -7` and `id = $1` are one
-//! query. Names are shown: those between double quotes, too, as PostgreSQL takes no value there. Lists of values are one value,
-//! and equal rows of VALUES one row.
+//! query. Names are shown: those between double quotes, too, as PostgreSQL takes no value there. Lists of values are
+//! one value, and equal rows of VALUES one row.
 
 use super::scan::{MAX_NAME, Scan, begins_name};
 
@@ -27,8 +28,8 @@ pub fn fingerprint(text: &[u8], most: usize) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Writes the [`fingerprint`] of a text into `out`, which is emptied first; what is written is UTF-8. Does not allocate where
-/// `out` has room for `most` bytes and one name more.
+/// Writes the [`fingerprint`] of a text into `out`, which is emptied first; what is written is UTF-8. Does not allocate
+/// where `out` has room for `most` bytes and one name more.
 pub fn normalize(text: &[u8], most: usize, out: &mut Vec<u8>) {
     out.clear();
     let read = &text[..text.len().min(MAX_READ)];
@@ -149,8 +150,8 @@ impl Walk<'_, '_> {
         Step::On
     }
 
-    /// Skips the string that a word of one letter introduces: `E'…'`, `B'…'`, `X'…'`, `N'…'`, `U&'…'`. Whether it is understood;
-    /// `None` if there is none.
+    /// Skips the string that a word of one letter introduces: `E'…'`, `B'…'`, `X'…'`, `N'…'`, `U&'…'`. Whether it is
+    /// understood; `None` if there is none.
     fn prefixed_string(&mut self, prefix: u8) -> Option<bool> {
         match (prefix.to_ascii_lowercase(), self.scan.left()) {
             (b'e', [b'\'', ..]) => Some(self.scan.escaped_string()),

@@ -1,11 +1,11 @@
-//! The state that a text certainly leaves on its server beyond its transaction, so that a client that loses the server can
-//! be warned.
+//! The state that a text certainly leaves on its server beyond its transaction, so that a client that loses the server
+//! can be warned.
 //!
-//! Owns the reading of a whole text, statement by statement. In doubt it finds nothing: reading ends at text that is not
-//! understood, with the result so far, and a command that undoes its own state is not counted.
+//! Owns the reading of a whole text, statement by statement. In doubt it finds nothing: reading ends at text that is
+//! not understood, with the result so far, and a command that undoes its own state is not counted.
 //!
-//! Source: PostgreSQL's documentation, the pages of SET, LISTEN, PREPARE, DECLARE and CREATE TABLE, "Advisory Lock Functions",
-//! "Configuration Settings Functions".
+//! Source: PostgreSQL's documentation, the pages of SET, LISTEN, PREPARE, DECLARE and CREATE TABLE, "Advisory Lock
+//! Functions", "Configuration Settings Functions".
 
 use super::Dirty;
 use super::mentions::{is_name, updates_settings};
@@ -15,9 +15,9 @@ use super::steps::count;
 /// How many bytes of a text are read; nothing is certain of the rest.
 const MAX_JUDGED: usize = 64 << 10;
 
-/// The kinds of state that `text` certainly leaves. `follows` returns for a setting (its name in lower case) whether the
-/// client keeps it on its next server; it is called for each setting that is left where it returns false. Cost: one pass over
-/// at most [`MAX_JUDGED`] bytes.
+/// The kinds of state that `text` certainly leaves. `follows` returns for a setting (its name in lower case) whether
+/// the client keeps it on its next server; it is called for each setting that is left where it returns false. Cost: one
+/// pass over at most [`MAX_JUDGED`] bytes.
 pub fn kept(text: &[u8], follows: impl Fn(&[u8]) -> bool) -> Dirty {
     let mut scan = match text.get(..MAX_JUDGED) {
         Some(beginning) if beginning.len() < text.len() => Scan::prefix(beginning),
@@ -44,11 +44,12 @@ pub fn kept(text: &[u8], follows: impl Fn(&[u8]) -> bool) -> Dirty {
 pub(super) struct SetConfigs {
     /// Each mention of it is a call whose setting ends with its transaction: `set_config(…, …, true)`.
     pub(super) local: bool,
-    /// None of them sets what plans may depend on.
+    /// No call sets what plans may depend on.
     pub(super) harmless: bool,
 }
 
-/// Reads the calls of `set_config`. Cost: one pass, and another one for each of [`MAX_CALL_DEPTH`] calls within each other.
+/// Reads the calls of `set_config`. Cost: one pass, and another one for each of [`MAX_CALL_DEPTH`] calls within each
+/// other.
 pub(super) fn set_configs(text: &[u8]) -> SetConfigs {
     let unknown = SetConfigs { local: false, harmless: false };
     let name = b"set_config";
@@ -112,7 +113,8 @@ struct Words<'a>(Vec<Token<'a>>);
 const MAX_WORDS: usize = 256;
 
 impl<'a> Words<'a> {
-    /// The words of the statement at `scan`, and the position after it; `None` where the text ends or is not understood.
+    /// The words of the statement at `scan`, and the position after it; `None` where the text ends or is not
+    /// understood.
     fn of_statement(mut scan: Scan<'a>) -> (Option<Scan<'a>>, Words<'a>) {
         let mut words = Vec::new();
         loop {

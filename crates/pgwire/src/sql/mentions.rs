@@ -1,28 +1,30 @@
 //! Words in a text that leave session state behind although no command tag implies it, anywhere in the text.
 //!
 //! Owns the search for these words. The search does not distinguish code from literals and comments: what is a literal
-//! depends on settings of the session, and a dollar-quoted body is code. So a word that is hidden from the search is hidden
-//! from PostgreSQL, too. The text comes in pieces of any size; a split can change the result only towards "mentioned".
+//! depends on settings of the session, and a dollar-quoted body is code. So a word that is hidden from the search is
+//! hidden from PostgreSQL, too. The text comes in pieces of any size; a split can change the result only towards
+//! "mentioned".
 //!
 //! - `create`, `into`: `CREATE TABLE … AS`, `SELECT … INTO`, also under EXPLAIN ANALYZE. Their tag is that of a query.
 //! - `set_config`, `advisory_lock`: parts of the functions' names. Transaction-level locks have other names.
 //! - `pg_settings`, where the text also says `update`: its rule calls `set_config`.
-//! - `execute` and `deallocate` in a text whose rest is still to come: of a statement that a pooler has prepared, under the name that
-//!   it has on the server. In a whole text [`super::names`] finds them.
+//! - `execute` and `deallocate` in a text whose rest is still to come: of a statement that a pooler has prepared, under
+//!   the name that it has on the server. In a whole text [`super::names`] finds them.
 //! - `u&"`: a quoted name with escapes, which may stand for any of these.
-//! - `do`, where a statement may begin with it: a block runs any commands, also some that the text does not show, and what it
-//!   has prepared stays if it fails.
+//! - `do`, where a statement may begin with it: a block runs any commands, also some that the text does not show, and
+//!   what it has prepared stays if it fails.
 //!
-//! In a Turkish locale with an encoding of single bytes, PostgreSQL folds `İ` in a name to `i`, so any bytes beyond ASCII may stand
-//! for the `i` of a function or a view. Keywords are folded as ASCII.
+//! In a Turkish locale with an encoding of single bytes, PostgreSQL folds `İ` in a name to `i`, so any bytes beyond
+//! ASCII may stand for the `i` of a function or a view. Keywords are folded as ASCII.
 //!
-//! It also says whether a text may name prepared statements (`prepare`, `execute`, `deallocate`), which [`super::names`] reads then.
+//! The search also says whether a text may name prepared statements (`prepare`, `execute`, `deallocate`), which
+//! [`super::names`] reads then.
 //!
-//! Every function takes time in proportion to the text, whatever words are in it and however often: what depends on the whole text
-//! is searched for once.
+//! Every function takes time in proportion to the text, whatever words are in it and however often: what depends on the
+//! whole text is searched for once.
 //!
-//! Source: PostgreSQL's documentation, "Lexical Structure", "Advisory Lock Functions", "Configuration Settings Functions",
-//! "pg_settings", "DO".
+//! Source: PostgreSQL's documentation, "Lexical Structure", "Advisory Lock Functions", "Configuration Settings
+//! Functions", "pg_settings", "DO".
 
 use super::Dirty;
 use super::scan::{Scan, begins_with};
@@ -62,7 +64,8 @@ impl Mentions {
         Mentioned { found, names, semicolon: seen.semicolon }
     }
 
-    /// Whether a first look at a whole text that begins with another word than DO finds nothing, and no second statement.
+    /// Whether a first look at a whole text that begins with another word than DO finds nothing, and no second
+    /// statement.
     #[inline]
     pub(super) fn are_none(text: &[u8]) -> bool {
         let seen = look_at(without_end(after_insert_into(text)));
@@ -111,26 +114,27 @@ impl Mentions {
 /// What a whole text mentions.
 pub(super) struct Mentioned {
     pub(super) found: Dirty,
-    /// It holds a semicolon, not counting those at its end.
+    /// The text holds a semicolon, not counting those at its end.
     pub(super) semicolon: bool,
-    /// It may name prepared statements.
+    /// The text may name prepared statements.
     pub(super) names: bool,
 }
 
 /// What a first look at a text finds.
 struct Look {
-    /// It holds some letters of one of the words. Nearly all texts do not.
+    /// The text holds some letters of one of the words. Nearly all texts do not.
     suspicious: bool,
-    /// It holds a semicolon, or the NUL between a statement's name and its text.
+    /// The text holds a semicolon, or the NUL between a statement's name and its text.
     semicolon: bool,
 }
 
-/// What the first look searches for, without regard to case: parts of the words that are rare elsewhere, then a semicolon.
+/// What the first look searches for, without regard to case: parts of the words that are rare elsewhere, then a
+/// semicolon.
 const PARTS: [&[u8]; 10] = [b"cre", b"nto", b"y_lo", b"t_c", b"g_se", b"xecu", b"lloc", b"repa", b"&", b";"];
 
-/// The search by shift and mask (Baeza-Yates and Gonnet, 1992): a bit for each byte of each part, which is set while the part
-/// matches up to there. Between two parts a bit stays clear, so that shifting and starting anew is one addition without a carry:
-/// four instructions a byte on x86-64, however many the parts.
+/// The search by shift and mask (Baeza-Yates and Gonnet, 1992): a bit for each byte of each part, which is set while
+/// the part matches up to there. Between two parts a bit stays clear, so that shifting and starting anew is one
+/// addition without a carry: four instructions a byte on x86-64, however many the parts.
 struct Bits {
     /// The bits of the bytes that equal this one.
     of: [u64; 256],
@@ -249,8 +253,8 @@ fn may_begin_block(text: &[u8], ends: Ends) -> bool {
     }
 }
 
-/// Whether what follows the word DO is the beginning of a block: its text or its language, or a comment before these. `ON
-/// CONFLICT DO NOTHING`, a rule's `DO INSTEAD` and the like are none.
+/// Whether what follows the word DO is the beginning of a block: its text or its language, or a comment before these.
+/// `ON CONFLICT DO NOTHING`, a rule's `DO INSTEAD` and the like are none.
 fn begins_block(after: &[u8], ends: Ends) -> bool {
     count(after.len() - after.trim_ascii_start().len());
     let after = after.trim_ascii_start();

@@ -1,9 +1,9 @@
-//! The commands of a text that a pooler carries out in other words: those that name prepared statements (PREPARE, EXECUTE and
-//! DEALLOCATE), and those that reset parameters, wherever a statement may begin with them.
+//! The commands of a text that a pooler carries out in other words: those that name prepared statements (PREPARE,
+//! EXECUTE and DEALLOCATE), and those that reset parameters, wherever a statement may begin with them.
 //!
-//! Owns the reading of a text by PostgreSQL's lexical rules, statement by statement, with the parameter that decides where a string
-//! ends. A text that PostgreSQL could not read to its end is not run at all, so what follows an error in it does not matter.
-//! Read are also `EXPLAIN … EXECUTE` and `CREATE TABLE … AS EXECUTE`. Cost: one pass.
+//! Owns the reading of a text by PostgreSQL's lexical rules, statement by statement, with the parameter that decides
+//! where a string ends. A text that PostgreSQL could not read to its end is not run at all, so what follows an error in
+//! it does not matter. Read are also `EXPLAIN … EXECUTE` and `CREATE TABLE … AS EXECUTE`. Cost: one pass.
 //!
 //! Source: PostgreSQL's documentation, "Lexical Structure", the pages of the commands; `scan.l` and `gram.y`.
 
@@ -34,21 +34,22 @@ pub struct Naming {
     pub verb: Verb,
     /// As PostgreSQL reads it: folded, without quotes and escapes, cut to 63 bytes. Empty where none is named.
     pub name: Box<[u8]>,
-    /// Where it is written; of a DEALLOCATE, from that word on.
+    /// Where the name is written; of a DEALLOCATE, from that word on.
     pub at: Range<usize>,
 }
 
 /// A command that is carried out in other words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// It names a prepared statement.
+    /// The command names a prepared statement.
     Names(Naming),
-    /// It resets parameters.
+    /// The command resets parameters.
     Resets(Resetting),
 }
 
-/// The commands of a text that name prepared statements or reset parameters, in order. `cut`: the text continues behind its end, which
-/// no name then touches. `conforming` is the value of `standard_conforming_strings`. No more than `most` are read.
+/// The commands of a text that name prepared statements or reset parameters, in order. `cut`: the text continues behind
+/// its end, which no name then touches. `conforming` is the value of `standard_conforming_strings`. No more than `most`
+/// are read.
 pub fn commands(text: &[u8], cut: bool, conforming: bool, most: usize) -> Vec<Command> {
     let scan = if cut { Scan::prefix(text) } else { Scan::whole(text) };
     let mut walk = Walk { text, cut, conforming, scan, found: Vec::new() };
@@ -165,7 +166,8 @@ impl Walk<'_> {
         self.skip_until(&Piece::Semicolon)
     }
 
-    /// `PREPARE name [(types)] AS …` or `PREPARE TRANSACTION 'id'`, after PREPARE. A statement may be named `transaction`.
+    /// `PREPARE name [(types)] AS …` or `PREPARE TRANSACTION 'id'`, after PREPARE. A statement may be named
+    /// `transaction`.
     fn prepare(&mut self) -> Option<()> {
         let before = self.scan;
         if self.scan.word(b"transaction") && self.scan.peek() != Some(b'(') && !self.scan.word(b"as") {
@@ -208,7 +210,8 @@ impl Walk<'_> {
         if self.scan.word(b"execute") { self.named(Verb::Execute) } else { Some(()) }
     }
 
-    /// Skips pieces up to and including one that is outside of parentheses, or that closes them, or the statement's end.
+    /// Skips pieces up to and including one that is outside of parentheses, or that closes them, or the statement's
+    /// end.
     fn skip_until(&mut self, wanted: &Piece) -> Option<()> {
         let mut depth = 0u32;
         loop {
@@ -269,7 +272,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Takes a name and the blanks after it: what it is, and where. The inner `None`: there is none. The outer: it can't be read.
+    /// Takes a name and the blanks after it: what it is, and where. The inner `None`: there is none. The outer: it
+    /// can't be read.
     fn name(&mut self) -> Option<Option<Named>> {
         let begin = self.at();
         let Some(first) = self.scan.peek() else { return Some(None) };

@@ -1,7 +1,7 @@
 //! Which settings decide how a statement is parsed and planned.
 //!
-//! A prepared statement keeps what PostgreSQL has made of its text: constants that were folded, and a plan for all values. Both
-//! depend on most settings. In doubt a setting decides.
+//! A prepared statement keeps what PostgreSQL has made of its text: constants that were folded, and a plan for all
+//! values. Both depend on most settings. In doubt a setting decides.
 //!
 //! Source: PostgreSQL's documentation, "Client Connection Defaults", "Query Planning", and `RevalidateCachedQuery` in
 //! `plancache.c`, which plans again where the role or `row_security` is another.

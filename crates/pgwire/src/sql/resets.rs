@@ -26,7 +26,7 @@ pub struct Resetting {
 pub enum Reset {
     /// All parameters.
     All,
-    /// The one of this name, in lower case unless it was quoted.
+    /// The parameter of this name, in lower case unless it was quoted.
     Name(Box<[u8]>),
 }
 

@@ -1,8 +1,8 @@
 //! A cursor over the text of a query, by PostgreSQL's lexical rules.
 //!
-//! Only unambiguous text is read: the end of a string with a backslash depends on a setting of the session, so such a text
-//! counts as not understood. In encodings whose characters have ASCII bytes (SJIS, GBK, BIG5 …)
-//! those bytes are never quotes or semicolons.
+//! Only unambiguous text is read: the end of a string with a backslash depends on a setting of the session, so such a
+//! text counts as not understood. In encodings whose characters have ASCII bytes (SJIS, GBK, BIG5 …) those bytes are
+//! never quotes or semicolons.
 
 use std::borrow::Cow;
 
@@ -312,7 +312,8 @@ pub(super) fn begins_with(text: &[u8], &[a, b, c, d, e, f]: &[u8; 6]) -> bool {
 /// The longest name, in bytes; PostgreSQL cuts longer ones.
 pub(super) const MAX_NAME: usize = 63;
 
-/// Where the string in single quotes ends with which a text begins: behind its last quote. A doubled quote is a part of it.
+/// Where the string in single quotes ends with which a text begins: behind its last quote. A doubled quote is a part of
+/// it.
 pub(super) fn end_of_string(text: &[u8], escapes: bool) -> Option<usize> {
     let mut at = 1;
     loop {

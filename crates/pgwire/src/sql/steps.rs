@@ -1,5 +1,5 @@
-//! The bytes that the functions of this module look at, counted where assertions are on: so that their growth with a text is tested,
-//! and a worker's turns are measured, without a clock.
+//! The bytes that the functions of this module look at, counted where assertions are on: so that their growth with a
+//! text is tested, and a worker's turns are measured, without a clock.
 
 /// This many bytes were looked at.
 #[cfg(not(debug_assertions))]

@@ -148,7 +148,7 @@ impl World {
     }
 
     pub(super) fn apply(&mut self, event: Event) {
-        // The same event always gets the same random numbers: otherwise states that look alike would diverge.
+        // An event always gets the same random numbers: otherwise states that look alike would diverge.
         self.pool.jitter = Jitter::new(7);
         self.trace.push(event);
         let _story = Story(self.trace.clone());
@@ -342,7 +342,7 @@ impl World {
         self.count(|server| !matches!(server, Server::Login { .. })) as u32
     }
 
-    /// The same without those that a reconnect will close.
+    /// How many servers are logged in, without those that a reconnect will close.
     pub(super) fn lasting(&self) -> usize {
         let lasts =
             |(peer, server): &&(Peer, Server)| !matches!(server, Server::Login { .. }) && !self.stale.contains(peer);

@@ -23,7 +23,7 @@ enum Event {
     Acquire(usize),
     /// The server that this worker linked first is free.
     Release(usize),
-    /// Its connection is lost.
+    /// The connection of the server that this worker linked first is lost.
     Lost(usize),
     /// The client that has waited longest at this worker leaves.
     Leave(usize),
@@ -34,7 +34,7 @@ enum Event {
     },
     /// A socket has left this worker's loop.
     Detached(usize),
-    /// Its connection is lost instead.
+    /// The socket's connection is lost before it has left this worker's loop.
     LostLeaving(usize),
     /// The requested server is connected, or has failed.
     Connected,

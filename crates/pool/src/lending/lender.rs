@@ -16,9 +16,9 @@ pub struct Lender {
 /// What is known of a borrower.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
-    /// The number of its request that has no answer yet.
+    /// The number of the borrower's request that has no answer yet.
     pub(super) request: Option<u32>,
-    /// How many servers are lent to it, or on their way.
+    /// How many servers are lent to the borrower, or on their way.
     pub(super) lent: u32,
     has_clients: bool,
     /// The start of the oldest wait elsewhere, as last reported; never: none. And when it was reported.

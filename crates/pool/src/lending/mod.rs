@@ -10,8 +10,8 @@
 //!
 //! A borrower keeps a server as long as it has work for it. It returns it
 //!
-//! - at its release, when a client elsewhere has waited longer than its own oldest by more than [`SLACK`], or when no client
-//!   waits here and one does elsewhere;
+//! - at its release, when a client elsewhere has waited longer than its own oldest by more than [`SLACK`], or when no
+//!   client waits here and one does elsewhere;
 //! - when it has been idle here for [`IDLE_KEEP`].
 //!
 //! For this the owner reports since when the oldest client elsewhere waits: at once when there was none, otherwise at
@@ -53,7 +53,7 @@ const FIRST_REQUEST: u32 = u32::MAX - (1 << 16);
 pub struct BorrowRequest {
     /// The borrower.
     pub from: WorkerId,
-    /// Its number there.
+    /// The request's number at the borrower.
     pub id: u32,
 }
 
@@ -64,7 +64,7 @@ pub enum ToOwner {
     Request {
         /// The number of the request.
         id: u32,
-        /// When its client's wait began.
+        /// When the wait of the borrower's client began.
         since: Time,
     },
     /// No server is needed any more.
@@ -82,9 +82,9 @@ pub enum ToBorrower {
     Refused {
         /// The number of the request.
         id: u32,
-        /// Why.
+        /// Why the request is refused.
         why: RefuseReason,
-        /// When it may be asked again.
+        /// When the owner may be asked again.
         retry_at: Time,
     },
     /// The server that was on its way for the request of this number is lost.
@@ -96,7 +96,7 @@ pub enum ToBorrower {
 }
 
 impl BorrowRequest {
-    /// Its handle in the owner's queue.
+    /// The request's handle in the owner's queue.
     pub fn handle(self) -> Peer {
         Peer::new(FIRST_REQUEST + u32::from(self.from.0), self.id)
     }

@@ -30,7 +30,7 @@ fn plan(method: Method, user: &str, secret: Option<&Secret>) -> Plan {
     plan_among(&Mocks::default(), method, user, secret)
 }
 
-/// The same if the known users have these secrets.
+/// The first message that the client receives if the known users have these secrets.
 fn plan_among(mocks: &Mocks, method: Method, user: &str, secret: Option<&Secret>) -> Plan {
     let (hba, via) = (Hba::default(), Via::Local);
     let demand = method.demand(&hba, &Asked { via, database: "db", user, physical_replication: false });

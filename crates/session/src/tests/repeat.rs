@@ -85,10 +85,10 @@ fn nothing_is_sent_again_once_something_was_executed() {
     assert_eq!(tags(&link.tell(&[bound(), changed(), ready()])), "2EZ", "its own first part");
 }
 
-/// The same in a block that the client has begun with this text.
+/// A late client in a block that it has begun with this text.
 fn late_in_block(begin: &str) -> Link {
     let mut link = late();
-    // Its use of the server began here.
+    // The client's use of the server began here.
     link.server().clear_dirty();
     link.ask(&[query(begin)]);
     link.tell(&[complete("BEGIN"), ready_in(b'T')]);
@@ -241,7 +241,7 @@ fn a_statement_that_a_function_has_dropped_costs_a_pool_one_error() {
     let gone_error = gone(&mut link);
     link.to_server.clear();
     assert_eq!(tags(&link.tell(&[gone_error.clone(), ready()])), "EZ");
-    // It happens on another server of the pool.
+    // Another server of the pool has the error, too.
     let shared = link.client.params().clone();
     link.server = Some(Server::new(shared, CancelKey::default()));
     assert_eq!(tags(&link.ask(&[bind("s"), execute(), sync()])), "PBES");

@@ -134,7 +134,7 @@ fn an_error_before_a_reset_is_none_of_it() {
     link.ask(&[query("SET TimeZone = 'UTC'")]);
     link.tell(&[complete("SET"), parameter("TimeZone", "UTC"), ready()]);
     link.ask(&[query("DISCARD ALL")]);
-    // It is the server's default, so that the server has nothing to report.
+    // The value is the server's default, so that the server has nothing to report.
     let told = link.tell(&[complete("DISCARD ALL"), ready()]);
     assert_eq!(told, [complete("DISCARD ALL"), parameter("TimeZone", "Asia/Tokyo"), ready()].concat());
 }
