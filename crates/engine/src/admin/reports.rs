@@ -39,7 +39,7 @@ impl Admin {
         tables::with_tables(core, |tables| report::with_tables(report, tables, by_user))
     }
 
-    /// The same with the statistics of statements, which are large.
+    /// A report with the statistics of statements, which are large.
     pub(crate) fn statements_report(&self, core: &Core, workers: &Workers) -> Report {
         let (statements, pools) = core.sessions.statements.records(|at| core.common.wall(at));
         let mut report = self.report(core, workers, false);

@@ -18,7 +18,7 @@ use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::workers::messages::{Message, Payload};
 use crate::workers::quota::PoolId;
 
-/// The same for one borrower's servers.
+/// Servers that are lent to one borrower must be closed as they become free.
 pub(crate) fn recall_from<I: Io>(core: &Core, ix: PoolIx, borrower: WorkerId, io: &mut I) {
     send(borrower, core.pools.get(ix).id(), Body::ToBorrower(ToBorrower::Recall, None), None, io);
 }
