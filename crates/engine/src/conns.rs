@@ -196,7 +196,7 @@ impl ConnTable {
                 Conn::Cancel(cancel) => cancel.armed == when,
                 Conn::Forward(forward) => forward.armed == when,
                 Conn::Ending(ending) => ending.armed == when,
-                // It has no timer.
+                // A probe has no timer.
                 Conn::Probe(_) => false,
                 // Taken out to be worked on.
                 Conn::Free => true,

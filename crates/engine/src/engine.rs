@@ -349,7 +349,7 @@ impl Engine {
             Conn::Forward(slot) => forward::failed(core, &slot, error, io),
             Conn::Client(client) => core.conns.put_client(client),
             Conn::Probe(target) => probe::over(core, &target),
-            // It was logged in.
+            // The connection of an `Ending` was logged in.
             Conn::Ending(_) | Conn::Free => {}
         }
     }

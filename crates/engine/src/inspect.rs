@@ -22,13 +22,13 @@ use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 pub struct PoolQueue<'a> {
     /// The pool's name.
     pub database: &'a Arc<str>,
-    /// Its user on the server.
+    /// The pool's user on the server.
     pub user: &'a Arc<str>,
     /// The client of this worker that is served next, and since when it waits.
     pub head: Option<(Peer, Time)>,
     /// Since when a server is idle here.
     pub idle: Option<Time>,
-    /// It hands out no servers now, or is being removed.
+    /// The pool hands out no servers now, or is being removed.
     pub stopped: bool,
 }
 

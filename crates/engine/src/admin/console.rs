@@ -21,11 +21,11 @@ pub(crate) struct Console {
     database: String,
     /// After an error in the extended protocol, until Sync.
     skipping: bool,
-    /// The command that it waits for.
+    /// The command that the operator waits for.
     pending: Option<u64>,
-    /// The table that is being sent to it.
+    /// The table that is being sent to the operator.
     table: Option<Box<TableStream>>,
-    /// Its next command waits until it has read its output.
+    /// The operator's next command waits until the operator has read the output.
     unread: bool,
 }
 
@@ -100,7 +100,7 @@ impl Console {
                 };
             }
             front::FLUSH => {}
-            // It ends with ReadyForQuery by itself (PostgreSQL documentation, "Function Call").
+            // A function call ends with ReadyForQuery by itself (PostgreSQL documentation, "Function Call").
             front::FUNCTION_CALL => answer = failure(&CommandError::ExtendedProtocol),
             _ => {
                 self.skipping = true;
@@ -120,7 +120,7 @@ impl Console {
         self.pending
     }
 
-    /// The table that is being sent to it.
+    /// The table that is being sent to the operator.
     pub(crate) fn table(&mut self) -> Option<&mut TableStream> {
         self.table.as_deref_mut()
     }
@@ -130,7 +130,7 @@ impl Console {
         self.table = Some(Box::new(table));
     }
 
-    /// Its command has been answered.
+    /// The operator's command has been answered.
     pub(crate) fn answered(&mut self) {
         self.pending = None;
         self.table = None;

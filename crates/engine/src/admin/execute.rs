@@ -22,9 +22,9 @@ use crate::workers::send::answer;
 enum Outcome {
     Done,
     Report(Box<Report>),
-    /// It is answered when this condition holds.
+    /// The command is answered when this condition holds.
     Wait(Option<String>, Condition),
-    /// It is not answered.
+    /// The command is not answered.
     Silent,
 }
 
@@ -87,7 +87,7 @@ impl Admin {
                 core.pause.unwatch(id);
                 return Ok(Outcome::Silent);
             }
-            // It concerns all rooms.
+            // A new configuration concerns all rooms.
             WorkerCommand::Adopt(_) => {}
             WorkerCommand::Resume(name) => commands::resume_databases(core, now, name.as_deref(), io)?,
             WorkerCommand::Reconnect(name) => reconnect::named(core, now, name.as_deref(), io),

@@ -87,7 +87,7 @@ impl Reloads {
 
     /// The newest configuration with a SET of encryption pending in it.
     pub(crate) fn with_set(&self, set: &SetTls) -> Arc<Config> {
-        // It was checked when it came: a value that suits once suits always.
+        // The value was checked when the SET came: a value that is valid once is always valid.
         weir_config::set(&self.newest, &set.key, &set.value).map_or_else(|_| self.newest.clone(), Arc::new)
     }
 

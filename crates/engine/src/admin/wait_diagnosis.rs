@@ -120,7 +120,7 @@ impl Diagnosis<'_> {
             let (hold, since) = match self.conns.get::<ServerSlot>(peer) {
                 Some(server) => hold(server, self.now),
                 None if (self.is_lent)(peer) => (Hold::Lent, self.now),
-                // It is taken out of the table: being processed now.
+                // The server is out of the table: it is being processed now.
                 None => (Hold::Query, self.now),
             };
             let group = &mut groups[hold as usize];

@@ -54,7 +54,8 @@ impl CancelSecret {
         (self.bytes, self.issued)
     }
 
-    /// The same from another process, with the process id that the client received there.
+    /// A secret from another process, by its [`CancelSecret::parts`], with the process id that the client received
+    /// there.
     pub(crate) fn of_parts((bytes, issued): ([u8; 16], usize), pid: u32) -> CancelSecret {
         CancelSecret { bytes, issued: issued.min(bytes.len()), peer_key: None, pid }
     }

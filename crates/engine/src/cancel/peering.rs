@@ -75,7 +75,7 @@ const MAX_ALONE: usize = 1000;
 /// A request that is passed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Forward {
-    /// The client that asked, to be closed when it is done; none if it was closed to make room.
+    /// The client that sent the request, to be closed when the request is done; none if it was closed to make room.
     pub(crate) requester: Option<Peer>,
     /// What the peer receives.
     pub(crate) pid: u32,
@@ -85,10 +85,10 @@ pub(crate) struct Forward {
 /// A connection of ours that carries a request to a peer.
 pub(crate) struct ForwardSlot {
     pub(crate) peer: Peer,
-    /// The process that it goes to.
+    /// The process that the connection goes to.
     pub(crate) to: u16,
     pub(crate) forward: Forward,
-    /// It is out: the end of the connection is awaited.
+    /// The request is sent: the end of the connection is awaited.
     pub(crate) sent: bool,
     pub(crate) armed: Time,
     pub(crate) deadline: Time,

@@ -37,7 +37,7 @@ pub(crate) enum CancelStage {
 /// A cancel request that waits for its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CancelRequest {
-    /// Its sender; none: the process that takes over, or a closed one.
+    /// The sender of the request; `None`: the process that takes over, or a client that was closed.
     pub(crate) requester: Option<Peer>,
     /// The client whose query is to be cancelled.
     pub(crate) client: Peer,

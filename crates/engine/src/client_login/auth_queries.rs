@@ -37,14 +37,14 @@ pub(crate) struct AuthQueries {
 }
 
 struct Query {
-    /// Its handle in the pool's queue.
+    /// The query's handle in the pool's queue.
     handle: Peer,
     from: WorkerId,
     query: SecretQuery,
     pool: PoolIx,
     since: Time,
     attempts: u32,
-    /// The exchange with its server, if it has one.
+    /// The exchange with the query's server, if the query has one.
     exchange: Option<auth_query::AuthQuery>,
 }
 
@@ -61,9 +61,9 @@ pub(crate) enum QueryEvent {
 
 /// The result of a lost server for its query.
 pub(crate) enum LostServer {
-    /// It returns to its old position in its pool's queue.
+    /// The query returns to its old position in its pool's queue.
     Retry { pool: PoolIx, since: Time },
-    /// It has lost too many.
+    /// The query has lost too many servers.
     Failed,
     /// There is no such query.
     NoSuchQuery,

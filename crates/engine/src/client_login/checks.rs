@@ -17,11 +17,11 @@ use crate::port::{Io, PasswordCheck, Work};
 
 /// Checks of this worker that helpers have at once. They wait for others most of the time.
 const MAX_RUNNING: usize = 60;
-/// The same of one server or service.
+/// Checks of one server or service that helpers have at once.
 const MAX_RUNNING_ONE: usize = 10;
 /// The most clients that wait for a helper.
 const MAX_WAITING: usize = 1000;
-/// The same of one server or service.
+/// The most clients that wait for a helper with a check of one server or service.
 const MAX_WAITING_ONE: usize = 400;
 /// The longest check: longer than PAM's own delay after a wrong password.
 const LONGEST: Span = Span::from_secs(30);

@@ -69,7 +69,7 @@ fn finish_welcome<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>
 /// A client that logs in is given a server: one of its own, or one that says what its pool's login messages are now.
 pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: Peer, io: &mut I) {
     let Some(mut server) = core.conns.take::<ServerSlot>(server) else {
-        // It was lost meanwhile.
+        // The server was lost meanwhile.
         let Some(client) = core.conns.get::<ClientSlot>(client) else { return };
         return acquire::requeue(core, now, client.pool, client.peer, client.request_at, io);
     };
@@ -81,7 +81,7 @@ pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: P
         return replication::begin_stream(core, now, client, server, io);
     }
     if core.pools.get(server.pool).welcome.is_none() {
-        // It came from another process, which did not know what the server had reported.
+        // The server came from another process, which did not know what the server had reported.
         let (pool, peer, since) = (server.pool, client.peer, client.request_at);
         core.conns.put_client(client);
         close::close_slot(core, now, server, UNKNOWN, io);

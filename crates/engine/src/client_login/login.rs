@@ -360,7 +360,7 @@ impl Logins {
         match next {
             LoginStep::Wait => {
                 if !client.waiting.is_empty() {
-                    // Its next message may be buffered already.
+                    // The client's next message may be buffered already.
                     cx.common.follow_up(FollowUp::Feed(client.peer));
                 }
                 EntryStep::Read

@@ -24,7 +24,8 @@ const MAX_OF_ONE: usize = 80 << 10;
 const MAX_OF_ALL: usize = 16 << 20;
 /// After this time without a login a client may be closed to make room.
 const EVICT_AFTER: Span = Span::from_secs(5);
-/// The same for clients of an origin with more of them than the new one's: longer than a login usually takes.
+/// After this time a client may be closed to make room, if its origin has more of them than the new client's: longer
+/// than a login usually takes.
 const EVICT_BUSY_AFTER: Span = Span::from_millis(500);
 /// How many clients and origins are looked at for one that makes room.
 const LOOKS: usize = 64;

@@ -24,7 +24,7 @@ pub(crate) enum SslNegotiation {
 
 /// The purpose for which a client's socket is sent to another worker.
 pub(crate) enum Handoff {
-    /// Its login there, with its input after the startup packet.
+    /// The client logs in there; with its input after the startup packet.
     Startup(WorkerId, Arc<StartupRequest>, Vec<u8>),
     /// To cancel what a client there runs.
     Cancel { pid: u32, secret: Vec<u8> },

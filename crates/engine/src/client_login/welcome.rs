@@ -31,7 +31,7 @@ pub(crate) struct LastWelcome {
     request: Arc<StartupRequest>,
     reported: Arc<Reported>,
     start: StartParams,
-    /// Its messages before those with its key.
+    /// The messages to that client before those with its key.
     messages: Box<[u8]>,
 }
 

@@ -36,9 +36,9 @@ pub(crate) struct Borrowing {
 /// A borrower's client that is to get the reason for its wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToInform {
-    /// It has waited too long, and is refused.
+    /// The client has waited too long, and is refused.
     Refused(Peer),
-    /// It is notified that it waits.
+    /// The client is notified that it waits.
     Notified(Peer),
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum ToInform {
 pub(crate) struct LentServer {
     pub(crate) pool: PoolIx,
     pub(crate) borrower: WorkerId,
-    /// The host name that it was connected by, and its address.
+    /// The host name by which the server was connected, and its address.
     pub(crate) resolved: Option<(Arc<str>, IpAddr)>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Lent {
     pub(crate) lent: Peer,
     pub(crate) server: MovedServer,
     pub(crate) ages: Ages,
-    /// It was idle for so long that it must be checked first.
+    /// The server was idle for so long that it must be checked first.
     pub(crate) check: bool,
     pub(crate) welcome: Option<Welcome>,
     pub(crate) schema: SchemaVersion,

@@ -174,7 +174,7 @@ pub(crate) fn sync_parameters<I: Io>(
     send_parameters(cx, slot, client, server)
 }
 
-/// The same where the two do not share their parameters.
+/// Sends a client's server the parameters in which the two differ, where the two do not share their parameters.
 fn send_parameters<I: Io>(
     cx: &mut Cx<'_, I>,
     slot: &PoolSlot,

@@ -57,7 +57,8 @@ fn abandon<I: Io>(core: &mut Core, now: Time, client: &ClientSlot, server: Peer,
     }
 }
 
-/// The same without a line of its own; `servers`: the reason of its server, if that must be closed with it.
+/// Removes a client from all parts, without a line in the log; `servers`: the reason for closing its server, if that
+/// must be closed with it.
 fn leave<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, servers: &str, io: &mut I) {
     core.client_counts.remove(&client.phase);
     if let Some(key) = client.cancel.peer_key() {
@@ -103,7 +104,7 @@ pub(crate) fn client_gone<I: Io>(core: &mut Core, now: Time, client: Box<ClientS
     remove_client(core, now, client, "client unexpected eof", io);
 }
 
-/// The same, where the log has another reason than the client.
+/// Refuses a client, where the log gets another reason than the client.
 pub(crate) fn refuse_because<I: Io>(
     core: &mut Core,
     now: Time,

@@ -254,11 +254,11 @@ fn replied<I: Io>(
             && ahead <= MAX_PIPELINED_SEGMENTS / 2
             && (ahead == 0 || !core.pools.get(client.pool).is_wanted())
         {
-            // It was stopped because the server had too many pending requests.
+            // The client was stopped because the server had too many pending requests.
             table::resume_waiting(core, client, io);
         }
     } else if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_unusable()) {
-        // It has sent something that no request expects.
+        // The server has sent something that no request expects.
         close::drop_connection(core, &server, io);
         return lost::server_lost(core, now, server, io);
     }

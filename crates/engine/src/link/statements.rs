@@ -82,13 +82,13 @@ struct Entry {
     database: Arc<str>,
     user: Arc<str>,
     text: Box<str>,
-    /// Tells its handles from those of what was in its place before.
+    /// Tells the entry's handles from those of earlier entries in the same place.
     generation: u16,
     counts: StatementCounts,
     times: Histogram,
     applications: Vec<Application>,
     others: (u64, u64),
-    /// Its time and calls, with what it may have missed.
+    /// The entry's time and calls, with what it may have missed.
     rank: u64,
     missed: u64,
     since: Time,

@@ -51,12 +51,14 @@ pub(crate) fn end_connection<I: Io>(core: &mut Core, server: &ServerSlot, io: &m
     end_peer(core, server.peer, server, core.pools.get(server.pool).name.clone(), true, io);
 }
 
-/// The same for a server that can't be trusted, or does not answer.
+/// Closes the connection of a server that is out of the table without a notice: it can't be trusted, or does not
+/// answer.
 pub(crate) fn drop_connection<I: Io>(core: &mut Core, server: &ServerSlot, io: &mut I) {
     end_peer(core, server.peer, server, core.pools.get(server.pool).name.clone(), false, io);
 }
 
-/// The same for a server of this database that has moved here, as `peer`, and is not taken.
+/// Closes, without a notice, the connection of a server of this database that has moved here, as `peer`, and is not
+/// taken.
 pub(crate) fn drop_moved<I: Io>(core: &mut Core, peer: Peer, server: &ServerSlot, database: &Arc<str>, io: &mut I) {
     end_peer(core, peer, server, database.clone(), false, io);
 }
@@ -100,7 +102,7 @@ pub(crate) fn disconnect<I: Io>(core: &mut Core, server: Box<ServerSlot>, why: &
     }
 }
 
-/// The same for one that is out of the table.
+/// Closes a server that is out of the table, and reports it to the pool as lost.
 pub(crate) fn close_slot<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
     let ix = server.pool;
     core.pools.get_mut(ix).pool.lost(server.peer, now);

@@ -23,9 +23,9 @@ pub(crate) struct Hosts {
     /// The hosts of the round that have failed, each once, and whether their role mattered: an attempt that was
     /// abandoned has not failed, and the same host may fail again before the next one is tried.
     failed: Vec<(usize, bool)>,
-    /// Their errors; as many as servers at the most.
+    /// The errors of failed tries; as many as servers at the most.
     errors: Vec<(Target, ServerError)>,
-    /// What they let us expect; none before the first.
+    /// What the errors say about the next try; none before the first error.
     kind: Option<LoginFailureKind>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Attempt {
     pub(crate) encryption: Encryption,
     /// Any role is accepted.
     pub(crate) any: bool,
-    /// It is the second way to try the same host.
+    /// The attempt is the second way to try the same host.
     second: bool,
 }
 
@@ -60,9 +60,10 @@ impl Attempt {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fitness {
     Fits,
-    /// It is not, for this reason.
+    /// The server is unfit, for this reason.
     Unfit(&'static str),
-    /// A query decides: it is fit if the query returns a row, or none; otherwise unfit for this reason.
+    /// A query decides: the server is fit if the query returns a row (`row`), or no row; otherwise unfit for this
+    /// reason.
     Ask {
         query: &'static str,
         row: bool,

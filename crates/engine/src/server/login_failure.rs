@@ -57,7 +57,7 @@ impl FailedLogin {
         FailedLogin { error, failure: LoginFailure::Other, kind, severity: "" }
     }
 
-    /// The same, and the login may be tried in another way.
+    /// This failed login; `failure` decides in which other way the login may be tried.
     pub(crate) fn or(self, failure: LoginFailure) -> FailedLogin {
         FailedLogin { failure, ..self }
     }

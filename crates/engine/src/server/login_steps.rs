@@ -244,7 +244,7 @@ pub(crate) fn finish<I: Io>(
     slot.login_succeeded();
     let welcome = Some(Welcome { params, reported: Arc::new(Reported::new(table, reported)) });
     match server.dedicated_mut() {
-        // It reports values that its client has set.
+        // The server reports values that its client has set.
         Some(dedicated) => dedicated.welcome = welcome,
         None => {
             slot.set_welcome(welcome);

@@ -11,7 +11,8 @@ use weir_base::{Peer, Span, Target, Time};
 
 /// From this time without an answer on, a host is suspected, and a probe without an answer is evidence.
 pub(crate) const QUIET: Span = Span::from_millis(1500);
-/// The same for a connect that is not accepted, since the network may have lost its first packet.
+/// From this time on, a host that does not accept a connect is suspected: longer, since the network may have lost the
+/// first packet.
 const UNREACHED: Span = Span::from_secs(3);
 /// Between two probes of a host while clients wait, or more of them have got no answer.
 const OFTEN: Span = Span::from_secs(3);
@@ -278,7 +279,7 @@ mod tests {
             }
         }
         assert_eq!(suspected, [2], "the first time only");
-        // It is still found when it falls silent.
+        // The host is still found when it falls silent.
         let mut last = None;
         for second in 160..170 {
             if let Step::Probe(_) = hosts.look(&db(), &asked, at(f64::from(second))) {

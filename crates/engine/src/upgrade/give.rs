@@ -89,7 +89,7 @@ fn report_held<I: Io>(core: &mut Core, io: &mut I) {
     }
     let leaving = core.conns.all::<ServerSlot>().filter(|server| server.phase() == Some(ServerPhase::Leaving));
     for slot in leaving.map(|server| core.pools.get(server.pool)) {
-        // It counts until it has arrived there.
+        // The server counts until it has arrived there.
         *own.entry((slot.name.clone(), slot.user.clone())).or_default() += 1;
     }
     for ((database, user), servers) in core.upgrade.held.changes(own) {

@@ -62,7 +62,7 @@ impl UpgradeState {
         self.leaving.insert(peer, (route, value));
     }
 
-    /// Its socket is free, or it is gone.
+    /// The peer's socket is free, or the peer is gone.
     pub(crate) fn left(&mut self, peer: Peer) -> Option<(u64, Vec<u8>)> {
         self.leaving.remove(&peer)
     }

@@ -340,7 +340,7 @@ impl World {
         Some(peer)
     }
 
-    /// Its target.
+    /// The target of the engine's last connect.
     pub(crate) fn last_target(&self) -> Option<Target> {
         self.port.target.clone()
     }

@@ -91,7 +91,7 @@ impl Spans {
     ) {
         let Some(pending) = self.pending.get_mut(&server) else { return };
         let Some(at) = pending.iter().position(|(statement, _)| *statement == what.statement) else { return };
-        // Those before it were skipped.
+        // The statements before this one were skipped.
         let Some((_, TraceContext { trace, parent })) = pending.drain(..=at).next_back() else { return };
         if self.ended.len() >= MAX_ENDED {
             self.dropped += 1;
