@@ -132,7 +132,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// For worker `worker` of `workers`.
+    /// The common state of worker `worker` of `workers`.
     pub(crate) fn new(
         (worker, workers): (WorkerId, u16),
         config: Arc<Config>,
@@ -236,7 +236,7 @@ impl Common {
         self.follow_up(FollowUp::NeededAlone);
     }
 
-    /// The next such database, and the pool of the client that needs it.
+    /// The next database that must be free of other connections, and the pool of the client that needs it.
     pub(crate) fn next_needed_alone(&mut self) -> Option<(PoolIx, Box<str>)> {
         self.needed_alone.pop()
     }

@@ -30,7 +30,7 @@ pub(crate) enum Conn {
     Probe(Box<Target>),
 }
 
-/// What a [`Conn`] may be.
+/// A type that a [`Conn`] may hold.
 pub(crate) trait Kind: Sized + 'static {
     fn of(conn: &Conn) -> Option<&Self>;
     fn of_mut(conn: &mut Conn) -> Option<&mut Self>;
@@ -122,7 +122,7 @@ impl ConnTable {
     fn put_back(&mut self, peer: Peer, conn: Conn) {
         match self.slots.get_mut(peer.slot as usize) {
             Some((generation, place @ Conn::Free)) if *generation == peer.generation => {
-                // Nothing is to be dropped there, which an assignment would ask.
+                // The slot holds nothing to drop; an assignment would check for that.
                 std::mem::forget(std::mem::replace(place, conn));
             }
             _ => self.put_at(peer, conn),
@@ -187,7 +187,7 @@ impl ConnTable {
         self.slots.iter().inspect(|_| self.look()).filter_map(|(_, conn)| K::of(conn))
     }
 
-    /// Whether a peer is there, and waits to be woken at this very moment.
+    /// Whether a timer at `when` is the current one of a peer; true also for a peer that is taken out of the table.
     pub(crate) fn is_armed(&mut self, peer: Peer, when: Time) -> bool {
         match self.slots.get(peer.slot as usize) {
             Some((generation, conn)) if *generation == peer.generation => match conn {

@@ -131,7 +131,7 @@ impl Engine {
             Conn::Cancel(cancel) => request::bytes(&mut self.core, cancel, bytes, io),
             // A peer answers with nothing but the end of the connection.
             Conn::Forward(forward) => self.core.conns.put_at(peer, Conn::Forward(forward)),
-            // Only its end matters.
+            // Only the end of the connection matters.
             Conn::Ending(ending) => self.core.conns.put_at(peer, Conn::Ending(ending)),
             Conn::Probe(target) => probe::answered(&mut self.core, now, peer, &target, io),
             Conn::Free => {}

@@ -45,7 +45,7 @@ impl Engine {
         };
         let done = frozen.is_some();
         if let Some(bytes) = frozen {
-            // Releases its charge before it is charged again.
+            // Releases the client's charge before the client is charged again.
             slot.enter(ClientPhase::Gone);
             let pool = &self.core.pools.get(slot.pool).accepted;
             let thawed =
@@ -56,7 +56,7 @@ impl Engine {
         done
     }
 
-    /// What it holds, for tests and the simulator.
+    /// What the engine holds, for tests and the simulator.
     pub fn inspect(&self) -> Inspect<'_> {
         Inspect { engine: self }
     }

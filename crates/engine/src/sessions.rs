@@ -23,7 +23,7 @@ pub(crate) struct Sessions {
     pub(crate) counts: StatementCounts,
     /// What is counted of statements.
     pub(crate) statements: Statements,
-    /// The key of their texts' hash.
+    /// The key of the hash of statements' texts.
     statements_key: u64,
     /// The place of application_name among the parameters.
     application: Option<usize>,
@@ -107,7 +107,7 @@ impl Sessions {
         self.blocks.pop().unwrap_or_default()
     }
 
-    /// Keeps such a buffer for reuse.
+    /// Keeps the buffer of a waiting client for reuse.
     pub(crate) fn recycle(&mut self, mut block: Vec<u8>) {
         if (1..=BLOCK_SIZE).contains(&block.capacity()) && self.blocks.len() < MAX_BLOCKS {
             block.clear();

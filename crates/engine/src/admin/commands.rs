@@ -24,7 +24,7 @@ impl Admin {
     /// The command for all workers, if it is possible now.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Why the command is not possible.
     pub(crate) fn worker_command(&self, core: &Core, command: &Command) -> Result<WorkerCommand, CommandError> {
         operators::check_name(core, command.database())?;
         if matches!(command, Command::Resume(None)) && core.shutdown.is_draining() {

@@ -110,7 +110,7 @@ pub(crate) fn drain<I: Io>(core: &mut Core, now: Time, drain: Drain, io: &mut I)
             core.shutdown.dismiss_soon(cx!(core, now, io));
         }
     }
-    // Behind what the pools do now.
+    // Queued after what the pools do now.
     core.common.follow_up(FollowUp::CheckDrained);
 }
 

@@ -44,7 +44,7 @@ impl Admin {
             Ok(Outcome::Report(report)) => answer(from, id, WorkerAnswer::Report(report), io),
             Ok(Outcome::Silent) => {}
             Ok(Outcome::Wait(name, until)) => {
-                // Behind what the pools do now because of the command.
+                // Queued after what the pools do now because of the command.
                 core.common.follow_up(FollowUp::Watch(Box::new(WaitingCommand { from, id, name, until })));
             }
             Err(error) => answer(from, id, WorkerAnswer::Failed(error), io),

@@ -50,7 +50,7 @@ impl Admin {
         report
     }
 
-    /// This worker's part of a look.
+    /// This worker's part of a look at the health of pools.
     pub(crate) fn health_report(&mut self, core: &mut Core) -> Report {
         self.health.looked_at();
         let halt = &core.pause;

@@ -39,18 +39,18 @@ impl PeerKey {
         Some(PeerKey(key))
     }
 
-    /// The process id in it.
+    /// The process id in the key.
     pub(crate) fn pid(self) -> u32 {
         let [a, b, c, d, ..] = self.0;
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// The process that it means.
+    /// The process that the key means.
     pub(crate) fn peer_id(self) -> u16 {
         u16::from_le_bytes([self.0[1], self.0[2]])
     }
 
-    /// As its client received it.
+    /// The key as its client received it.
     fn issued(mut self) -> PeerKey {
         self.0[7] |= HOPS;
         self
@@ -200,7 +200,8 @@ impl Peering {
         self.pools.iter().map(move |(id, pool)| (*id, count(pool)))
     }
 
-    /// ConnTable that the configuration has no more are forgotten, once nothing is under way to them.
+    /// Peers that neither the configuration nor the cluster has any more are forgotten, once nothing is under way to
+    /// them.
     pub(crate) fn adopt(&mut self, config: &Config) {
         let busy = |pool: &PeerPool| !(pool.under_way.is_empty() && pool.waiting.is_empty());
         let Peering { pools, nodes, .. } = self;

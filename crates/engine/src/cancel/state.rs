@@ -41,7 +41,8 @@ pub(crate) struct CancelRequest {
     pub(crate) requester: Option<Peer>,
     /// The client whose query is to be cancelled.
     pub(crate) client: Peer,
-    /// When it came, the client's next request was in Weir already. If nothing runs any more, that one is cancelled.
+    /// When the cancel request came, the client's next request was in Weir already. If nothing runs any more, that next
+    /// request is cancelled.
     pub(crate) next_is_here: bool,
 }
 

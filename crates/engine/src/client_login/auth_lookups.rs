@@ -47,7 +47,7 @@ pub(crate) struct AuthLookups {
 /// A request, and the clients that wait for its answer.
 struct Pending {
     subject: Subject,
-    /// The worker that runs it.
+    /// The worker that runs the request.
     at: WorkerId,
     clients: Vec<Peer>,
 }
@@ -56,7 +56,7 @@ struct Pending {
 struct Wanted {
     subject: Subject,
     lookup: AuthLookup,
-    /// The worker that will run it.
+    /// The worker that will run the request.
     at: WorkerId,
 }
 

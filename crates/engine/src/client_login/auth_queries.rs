@@ -152,8 +152,9 @@ impl AuthQueries {
         Ok(self.with_mocks(found, pool, iterations))
     }
 
-    /// Adds to a server's answer what users without a secret look like there: like those whose secrets it has answered with, and
-    /// before the first of them like the asker, whose own login has shown how it was asked for a proof.
+    /// Adds to a server's answer the mock secrets of users without a secret: they are like the secrets that the server
+    /// has answered with, and before the first of those like the asker's, whose own login has shown how it was asked
+    /// for a proof.
     /// `found` is the user's secret, if there is such a user and it has one.
     fn with_mocks(&mut self, found: Option<Option<Arc<str>>>, pool: &PoolSlot, iterations: u32) -> UserSecret {
         let (exists, text) = (found.is_some(), found.flatten());

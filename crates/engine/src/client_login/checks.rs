@@ -32,7 +32,7 @@ pub(super) fn limit(config: &Config) -> Span {
     if login.is_zero() { LONGEST } else { login.min(LONGEST) }
 }
 
-/// What is checked, and waits to be.
+/// The checks that helpers have, and those that wait.
 #[derive(Default)]
 pub(super) struct PasswordChecks {
     running: Vec<(Peer, Arc<str>)>,
@@ -40,13 +40,13 @@ pub(super) struct PasswordChecks {
 }
 
 struct Waiting {
-    /// Which server or service ([`Authority::key`](crate::port::Authority::key)).
+    /// The server or service that checks ([`Authority::key`](crate::port::Authority::key)).
     at: Arc<str>,
     check: Box<PasswordCheck>,
 }
 
 impl PasswordChecks {
-    /// A client's password is to be checked. Whether there is room for it.
+    /// A client's password is to be checked. Returns whether there is room for the check.
     pub(super) fn request<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -85,7 +85,7 @@ impl PasswordChecks {
         }
     }
 
-    /// The next one of those that wait whose server or service may have one more.
+    /// The next waiting check whose server or service may have one more.
     fn next(&mut self) -> Option<(Peer, Waiting)> {
         let mut full: Vec<&str> = Vec::new();
         for (i, (_, at)) in self.running.iter().enumerate() {

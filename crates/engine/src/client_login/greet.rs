@@ -21,7 +21,7 @@ use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::server::{close, login_steps};
 use crate::timers::Who;
 
-/// A server says what it has become when it answers a query; this one does nothing.
+/// A server reports changed parameters when it answers a query; this query does nothing.
 const CONFIRMING: &str = ";";
 
 /// Why a server is closed for which no login messages are known.
@@ -101,7 +101,7 @@ pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: P
     finish_welcome(core, now, client, io);
 }
 
-/// A server has answered that query.
+/// A server has answered the query that asks for its changed parameters.
 pub(crate) fn confirmed<I: Io>(core: &mut Core, now: Time, client: Peer, io: &mut I) {
     let Some(client) = core.conns.take::<ClientSlot>(client) else { return };
     if let Some(server) = client.link.and_then(|server| core.conns.get_mut::<ServerSlot>(server)) {

@@ -26,7 +26,7 @@ const MAX_WAITING: usize = 1000;
 pub(crate) enum Requested {
     /// The result is cached.
     Known([u8; 32]),
-    /// A helper hashes it, now or later: [`PasswordHashing::done`].
+    /// A helper hashes the password, now or later: [`PasswordHashing::done`].
     Queued,
     /// Too many wait already.
     Full,

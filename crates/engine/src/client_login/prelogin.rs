@@ -34,13 +34,13 @@ const ASK_AGAIN: Span = Span::from_millis(10);
 
 /// The clients of a worker without a login.
 pub(crate) struct PreLogin {
-    /// By their numbers, so in order of arrival.
+    /// The clients by their numbers, so in order of arrival.
     clients: BTreeMap<u64, (Peer, Origin)>,
-    /// The numbers of those of each origin.
+    /// The numbers of the clients of each origin.
     origins: HashMap<Origin, BTreeSet<u64>>,
-    /// The origins by how many they have.
+    /// The origins by how many clients they have.
     ranks: BTreeSet<(usize, Origin)>,
-    /// Bytes that they hold beyond their own shares.
+    /// The bytes that the clients hold beyond their own shares.
     held: FairRoom,
     asked_others: Time,
 }
@@ -167,7 +167,7 @@ impl PreLogin {
         let of_busier = busier.flat_map(|(_, origin)| self.origins.get(origin).into_iter().flatten());
         let of_busier = of_busier.filter_map(|id| self.clients.get(id)).take(LOOKS);
         let busy = of_busier.map(|(peer, _)| *peer).find(|peer| closable(*peer, EVICT_BUSY_AFTER));
-        // A flood must not close those of quieter origins.
+        // A flood must not close clients of quieter origins.
         let oldest = || {
             let others = self.clients.values().filter(|(_, origin)| self.of_origin(*origin) >= share);
             others.take(LOOKS).map(|(peer, _)| *peer).find(|peer| closable(*peer, EVICT_AFTER))

@@ -86,7 +86,7 @@ pub(crate) fn send<I: Io>(
 /// The parameters that a client has requested.
 ///
 /// # Errors
-/// One of them is refused.
+/// A parameter is refused.
 pub(crate) fn wanted(
     common: &Common,
     table: &ParamTable,
@@ -110,7 +110,7 @@ pub(crate) fn wanted(
 /// The parameters of a client's startup packet.
 ///
 /// # Errors
-/// One of them is refused.
+/// A parameter is refused.
 pub(crate) fn requested(config: &Config, table: &ParamTable, request: &StartupRequest) -> Result<Params, Refusal> {
     let others = match config.untracked_startup_parameters {
         UntrackedParameters::Refuse => OtherParams::Refuse,

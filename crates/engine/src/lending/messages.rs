@@ -132,7 +132,7 @@ pub(crate) fn tie(core: &mut Core, server: &mut ServerSlot, peer: Peer, ix: Pool
     up.prove_clean()
 }
 
-/// Takes a server's ties to this worker off it.
+/// Removes a server's ties to this worker: its timer, and the reasons not to read from it.
 pub(crate) fn untie(core: &mut Core, server: &mut ServerSlot) {
     if server.leaves_worker() {
         core.common.timers().forget();

@@ -61,7 +61,8 @@ pub(crate) struct LendingMessage {
 #[derive(Debug)]
 pub(crate) enum Body {
     ToOwner(ToOwner),
-    /// With the error of the last login, if that is why a request is refused, and whether it was a timeout.
+    /// To a borrower; with the error of the last login, if that is why a request is refused, and whether it was a
+    /// timeout.
     ToBorrower(ToBorrower, Option<(ServerError, bool)>),
     /// To a borrower: a server in reply to a request; its socket comes with the message.
     Lent(Box<Lent>),
@@ -74,7 +75,7 @@ pub(crate) enum Body {
     Captured(Box<CapturedCredentials>),
     /// To the owner: requests the reason for the borrower's waits.
     RequestCause,
-    /// To a borrower: that reason.
+    /// To a borrower: the reason for its waits.
     WaitCause(Cause, String),
 }
 

@@ -21,7 +21,7 @@ use crate::reading::Reason;
 use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::workers::messages::Drain;
 
-/// A wait has ended. Waits of a borrower's clients are counted there.
+/// A wait has ended. Waits of a borrower's clients are counted at the borrower.
 #[inline]
 pub(crate) fn count_wait(core: &mut Core, ix: PoolIx, waiter: Peer, waited: Span) {
     if !matches!(Waiter::of(waiter), Waiter::Borrower(_)) {
@@ -86,7 +86,7 @@ pub(crate) fn requeue<I: Io>(core: &mut Core, now: Time, ix: u32, client: Peer, 
 /// A client needs a server now.
 ///
 /// # Errors
-/// It waits for one ([`StopReason::NeedServer`]), or gets none.
+/// The client waits for a server ([`StopReason::NeedServer`]), or gets none.
 #[inline]
 pub(crate) fn acquire<I: Io>(
     core: &mut Core,

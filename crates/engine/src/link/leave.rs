@@ -119,7 +119,7 @@ pub(crate) fn refuse_because<I: Io>(
         ClientPhase::Streaming(stream) => stream.is_mid_message(),
         _ => server.and_then(|s| s.up()).is_some_and(|(up, _)| up.is_mid_message()),
     };
-    // In a handshake it would take our words for a part of that.
+    // In a handshake the client would take our words for a part of the handshake.
     if !mid_message && !client.cut && !matches!(client.phase, ClientPhase::Handshake(_)) {
         let scratch = &mut core.sessions.scratch;
         scratch.clear();

@@ -130,7 +130,7 @@ impl LinkClock {
         self.holding = Holding::none(progress);
     }
 
-    /// What the client could not do meanwhile is not held against it.
+    /// Restarts the clock of the client's silence: the client could not act in the meantime.
     pub(crate) fn excuse(&mut self, now: Time) {
         self.holding.excuse(now);
     }
@@ -145,7 +145,7 @@ impl LinkClock {
         self.statement_at = Time::NEVER;
     }
 
-    /// When it was linked last.
+    /// When the server was linked last.
     pub(crate) fn linked_at(&self) -> Time {
         self.linked_at
     }
@@ -160,7 +160,7 @@ impl LinkClock {
         self.transaction_at
     }
 
-    /// When it last sent something.
+    /// When the server last sent something.
     pub(crate) fn received_at(&self) -> Time {
         self.received_at
     }
@@ -170,13 +170,13 @@ impl LinkClock {
         self.own_query_at
     }
 
-    /// How its client holds it.
+    /// How the client holds the server.
     #[inline]
     pub(crate) fn holding(&self) -> &Holding {
         &self.holding
     }
 
-    /// How many transactions its client's pipeline has ended since the oldest waiter came.
+    /// How many transactions the client's pipeline has ended since the oldest waiter came.
     pub(crate) fn pipelined(&self) -> u32 {
         self.pipelined.1
     }

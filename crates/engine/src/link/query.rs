@@ -145,7 +145,7 @@ pub(crate) fn feed_waiting<I: Io>(core: &mut Core, now: Time, mut client: Box<Cl
 pub(crate) fn next_turn<I: Io>(core: &mut Core, client: Peer, io: &mut I) {
     let Some(slot) = core.conns.get_mut::<ClientSlot>(client) else { return };
     slot.resume(Reason::NextTurn, io);
-    // RESUME feeds it after a SUSPEND.
+    // After a SUSPEND, RESUME feeds the client.
     if !slot.reading.has(Reason::Suspended) {
         core.common.follow_up(FollowUp::Feed(client));
     }

@@ -255,7 +255,7 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
 /// Ends a server's use by a client, with the proof that it is clean.
 ///
 /// # Errors
-/// Why it must be closed instead.
+/// Why the server must be closed instead.
 #[inline]
 fn end_use(slot: &PoolSlot, server: &mut ServerSlot) -> Result<Clean, &'static str> {
     server.clock_mut().unlinked();

@@ -34,7 +34,7 @@ const MAX_APPLICATION: usize = 63;
 const FOR_LOG: u32 = 100;
 /// How long an unanswered request keeps the entry of its statement.
 const PINNED: Span = Span::from_secs(600);
-/// How many such entries are passed over.
+/// How many entries with an unanswered request are passed over.
 const MAX_PASSED: usize = 16;
 /// The key of the hash by which fingerprints are known: the same everywhere.
 const ID_KEY: u64 = 0x5765_6972_5374_6174;
@@ -65,7 +65,7 @@ struct Table {
     executed: Vec<Executed>,
     normal: Vec<u8>,
     totals: StatementTotals,
-    /// Where spans are made.
+    /// The spans, where spans are made.
     spans: Option<Box<Spans>>,
 }
 
@@ -259,7 +259,7 @@ impl Table {
             self.pools.resize_with(at + 1, || None);
         }
         if self.pools[at].replace(PoolTime { database: database.clone(), user: user.clone(), run: 0 }).is_some() {
-            // What its predecessor had counts no more under this index.
+            // Statements of the earlier pool with this index are not found under the index any more.
             self.by_id.retain(|(_, ix), _| *ix != pool);
             self.known.fill((0, StatementId::NONE));
         }

@@ -1,4 +1,4 @@
-//! Pools of this worker: made when first needed, and counted clients in.
+//! Pools of this worker: made when first needed; and the count of each pool's clients.
 //!
 //! Each configured pool and user on the server has one owner among the workers; the others borrow from it.
 

@@ -30,7 +30,7 @@ fn end_peer<I: Io>(core: &mut Core, peer: Peer, server: &ServerSlot, database: A
     let is_shared = core.common.config().shared_budget(&database).is_some();
     let busy = match &server.state {
         ServerState::Up(up, phase) => up.is_busy() || *phase == ServerPhase::Streaming,
-        // PostgreSQL does not count one that has not sent its startup packet.
+        // PostgreSQL does not count a connection that has not sent its startup packet.
         ServerState::Login(_) if is_shared => false,
         _ => return io.close(peer),
     };
@@ -73,7 +73,7 @@ pub(crate) fn close_inherited<I: Io>(core: &mut Core, now: Time, database: &str,
     io.post(WorkerId(0), Message(Payload::ServerCame(database.into())), None);
 }
 
-/// The server has ended a connection that was closed here, or it is given up.
+/// The server has ended a connection that was closed here, or the connection is given up.
 pub(crate) fn server_ended<I: Io>(ending: &EndingSlot, io: &mut I) {
     io.post(WorkerId(0), Message(Payload::ServerEnded(ending.database.clone())), None);
 }
@@ -131,7 +131,7 @@ pub(crate) fn mark_for_close(core: &mut Core, server: Peer) {
     }
 }
 
-/// Whether a pool's server was granted under a lease that has ended: other nodes may have what it was to be.
+/// Whether a pool's server was granted under a lease that has ended: other nodes may have a server in its place.
 pub(crate) fn grant_is_void(core: &Core, now: Time, ix: PoolIx, granted_at: Time) -> bool {
     let is_shared = || core.common.config().shared_budget(&core.pools.get(ix).name).is_some();
     core.lease.voids(granted_at, now) && is_shared()

@@ -102,7 +102,8 @@ impl Hosts {
         }
     }
 
-    /// What it counts as if the try that has just begun fails with this kind: whether another of the round is left.
+    /// What the failure counts as for the pool if the try that has just begun fails with this kind: whether another try
+    /// of the round is left.
     pub(crate) fn failure(&self, pool: &Pool, attempt: Attempt, kind: LoginFailureKind) -> ConnectFailure {
         let failed = self.failed.len() + usize::from(!self.has_failed(attempt));
         if failed < tries(pool) {

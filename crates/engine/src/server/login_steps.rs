@@ -218,7 +218,7 @@ pub(crate) fn identified(
 /// A server is ready for its first client: clients of the pool get its reported parameters from now on.
 ///
 /// # Errors
-/// It is in a transaction.
+/// The server is in a transaction.
 pub(crate) fn finish<I: Io>(
     cx: &mut Cx<'_, I>,
     slot: &mut PoolSlot,
@@ -236,7 +236,7 @@ pub(crate) fn finish<I: Io>(
     up.begin();
     let (params, table) = (up.params().clone(), &cx.sessions.params);
     for (name, value) in &mut reported {
-        // connect_query may have changed it.
+        // connect_query may have changed the value.
         if let Some(has) = table.get(&params, name).filter(|has| has != value) {
             has.clone_into(value);
         }

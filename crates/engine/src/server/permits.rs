@@ -17,7 +17,7 @@ const FILL_RETRY: Span = Span::from_secs(1);
 /// Handles an answer or instruction of worker 0.
 pub(crate) fn quota_replied<I: Io>(core: &mut Core, now: Time, at: Time, reply: QuotaReply, io: &mut I) {
     match reply {
-        // A client that logs in gets it.
+        // A client that logs in gets this answer.
         QuotaReply::Answer { resource: Resource::Client(_), .. } => {}
         QuotaReply::Answer { id, resource: Resource::Server(pool), full, .. } => {
             server_answered(core, now, id, pool, full.is_none().then_some(at), io);

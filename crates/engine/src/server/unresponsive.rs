@@ -14,11 +14,11 @@ pub(crate) const QUIET: Span = Span::from_millis(1500);
 /// From this time on, a host that does not accept a connect is suspected: longer, since the network may have lost the
 /// first packet.
 const UNREACHED: Span = Span::from_secs(3);
-/// Between two probes of a host while clients wait, or more of them have got no answer.
+/// The time between two probes of a host while clients wait, or more of them have got no answer.
 const OFTEN: Span = Span::from_secs(3);
-/// Between two probes while only queries run that are known to take long.
+/// The time between two probes of a host while only queries run that are known to take long.
 const RARELY: Span = Span::from_secs(30);
-/// For this long after it has answered a probe, a host that gets another one is not suspected again.
+/// For this long after an answered probe, a host that gets another probe is not suspected again.
 const TRUSTED: Span = Span::from_secs(5);
 /// After this time a probe without an answer is replaced: the network may have forgotten it.
 const LASTS: Span = Span::from_secs(30);
@@ -28,9 +28,9 @@ const LASTS: Span = Span::from_secs(30);
 pub(crate) struct UnresponsiveHosts(HashMap<Target, Host>);
 
 struct Host {
-    /// When it last sent something.
+    /// When the host last sent something.
     heard: Time,
-    /// Since when it has not answered, and whether it accepts connections.
+    /// Since when the host has not answered, and whether it accepts connections.
     silent: Option<(Time, bool)>,
     probe: Option<Probe>,
     /// When the last probe began.
@@ -48,7 +48,7 @@ struct Probe {
 /// What this worker's connections show of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct Signs {
-    /// When one of them last received something.
+    /// When one of the connections last received something.
     pub(crate) heard: Time,
     /// When the oldest and the latest request without an answer were sent; never and zero if there is none.
     pub(crate) asked: Time,
@@ -59,7 +59,7 @@ pub(crate) struct Signs {
     pub(crate) knocked: Time,
     /// Whether clients wait for a server there.
     pub(crate) waits: bool,
-    /// Where to connect to.
+    /// The machine to which a probe connects.
     pub(crate) machine: Target,
 }
 

@@ -164,7 +164,7 @@ fn give_server<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, i
     };
     slot.pool.lost(peer, now);
     if core.common.config().shared_budget(&slot.name).is_some() {
-        // Before its count is released.
+        // Before the server's count is released.
         io.post(WorkerId(0), Message(Payload::ServerGoes(slot.name.clone())), None);
     }
     core.upgrade.leave(peer, route_of(&slot.name, &slot.user), Moved::Server(Box::new(moved)).write());

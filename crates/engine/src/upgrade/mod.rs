@@ -22,7 +22,7 @@ use crate::upgrade::held::Held;
 #[derive(Default)]
 pub(crate) struct UpgradeState {
     giving: bool,
-    /// Since when.
+    /// Since when this process gives.
     since: Time,
     /// Servers and clients that leave as soon as their sockets are free: where each goes, and what it is.
     leaving: HashMap<Peer, (u64, Vec<u8>)>,
@@ -38,7 +38,7 @@ impl UpgradeState {
         self.giving
     }
 
-    /// From now on it does. Whether that is new.
+    /// From now on, what is free goes to another process. Returns whether that is new.
     pub(crate) fn begin(&mut self, now: Time) -> bool {
         let is_new = !std::mem::replace(&mut self.giving, true);
         if is_new {
@@ -47,7 +47,7 @@ impl UpgradeState {
         is_new
     }
 
-    /// Whether what is not free has stayed for this time.
+    /// Whether this process has been giving for longer than `timeout`.
     pub(crate) fn is_over(&self, now: Time, timeout: Span) -> bool {
         self.giving && now >= self.since.deadline(timeout)
     }

@@ -31,16 +31,16 @@ struct TraceContext {
 pub(super) struct Spans {
     /// Whether spans have texts.
     texts: bool,
-    /// Of the client that is fed.
+    /// The traces of the client that is fed.
     asked: Vec<(StatementId, TraceContext)>,
-    /// Of each server, in the order in which they were sent.
+    /// The traces that each server was sent, in order.
     pending: HashMap<Peer, Vec<(StatementId, TraceContext)>>,
     ended: Vec<(Time, SpanRecord)>,
     dropped: u64,
 }
 
 impl Spans {
-    /// With texts, or without.
+    /// These spans, with texts or without.
     pub(super) fn with(self, texts: bool) -> Spans {
         Spans { texts, ..self }
     }
@@ -62,7 +62,7 @@ impl Spans {
         }
     }
 
-    /// What was asked goes to this server.
+    /// The requests of the client that is fed go to this server.
     pub(super) fn sent_to(&mut self, server: Peer) {
         if self.asked.is_empty() {
             return;
