@@ -52,8 +52,8 @@ macro_rules! cx {
 }
 pub(crate) use cx;
 
-/// What one room wants of another: queued for the end of the input, first in, first out. So rooms do not call each other in
-/// circles, and calls never nest along a chain of waiters.
+/// What one room wants of another: queued for the end of the input, first in, first out. So rooms do not call each
+/// other in circles, and calls never nest along a chain of waiters.
 pub(crate) enum FollowUp {
     /// The server may have become free.
     Release(Peer),
@@ -73,7 +73,8 @@ pub(crate) enum FollowUp {
         waiter: Peer,
         server: Peer,
     },
-    /// A server has answered for a client that logs in: what the pool sends to new clients is as that server reported it.
+    /// A server has answered for a client that logs in: what the pool sends to new clients is as that server reported
+    /// it.
     WelcomeConfirmed(Peer),
     /// An auth_query has lost its server.
     AuthQueryLost {

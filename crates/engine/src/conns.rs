@@ -1,7 +1,7 @@
 //! The table of connections: clients, servers and others, each by its handle.
 //!
-//! A connection is taken out of the table while it is changed, so that both ends of a link can be changed at once, and put back
-//! after.
+//! A connection is taken out of the table while it is changed, so that both ends of a link can be changed at once, and
+//! put back after.
 
 use weir_base::{Peer, Target, Time, WorkerId};
 
@@ -210,8 +210,8 @@ impl ConnTable {
         self.pids.begin_at(count);
     }
 
-    /// Gives a client, which is out of the table, the process id of its cancel key. `own_peer`: this process's number among
-    /// its peers, 0 without any.
+    /// Gives a client, which is out of the table, the process id of its cancel key. `own_peer`: this process's number
+    /// among its peers, 0 without any.
     pub(crate) fn issue_pid(&mut self, worker: (WorkerId, u16), own_peer: u16, client: &mut ClientSlot) {
         if own_peer > 0 {
             return client.cancel_mut().become_peer_key(self.pids.issue_bytes(worker), own_peer);

@@ -1,4 +1,5 @@
-//! For tests and the simulator: what an engine holds, invariants between inputs, and clients that are frozen and thawed.
+//! For tests and the simulator: what an engine holds, invariants between inputs, and clients that are frozen and
+//! thawed.
 
 use std::sync::Arc;
 

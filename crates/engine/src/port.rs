@@ -7,8 +7,8 @@
 //!   then the engine gets [`Input::Blocked`], and [`Input::Drained`] when all of it is written. The engine must pause
 //!   the sender of a blocked peer's bytes, so the copy is bounded by the output of one turn.
 //! - After [`Io::close`] a peer's handle is dead for the engine: no further input names it. Queued bytes are still
-//!   written to the socket as long as it takes any, for a minute at the most, and what its other end still sends is read and dropped: a reset would destroy
-//!   bytes that it has not read. Then the socket is closed.
+//!   written to the socket as long as it takes any, for a minute at the most, and what its other end still sends is
+//!   read and dropped: a reset would destroy bytes that it has not read. Then the socket is closed.
 //! - After [`Input::Closed`] and [`Input::ConnectFailed`] the handle is dead too, and must not be closed again.
 //! - A connect always ends in exactly one of [`Input::Connected`], [`Input::ConnectFailed`] (or in [`Io::close`]).
 //! - Bytes that arrived before an end of file are delivered before [`Input::Closed`].
@@ -31,7 +31,8 @@ pub use weir_admin::{Request, Response};
 pub use crate::password_check::{Authority, PasswordCheck};
 pub use crate::secured::{Certificate, Secured};
 
-/// How the words of a connect begin that failed because of its host's name (PgBouncer has a reason of its own for that).
+/// How the words of a connect begin that failed because of its host's name (PgBouncer has a reason of its own for
+/// that).
 pub const LOOK_UP_FAILED: &str = "could not look up";
 
 /// An event for the engine.
@@ -272,8 +273,8 @@ pub enum Work {
         /// The iteration count.
         iterations: u32,
     },
-    /// Whether a client's password is right, by LDAP or PAM. It may take as long as its `limit`, and no other kind of work
-    /// waits for it.
+    /// Whether a client's password is right, by LDAP or PAM. It may take as long as its `limit`, and no other kind of
+    /// work waits for it.
     CheckPassword(Box<PasswordCheck>),
     /// What the operating system calls the user with this number.
     NameOfUser(u32),
@@ -433,16 +434,16 @@ pub trait Io {
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>);
     /// A configuration is in force from now on: the port applies its own settings (the log, socket options).
     fn adopt(&mut self, config: &Arc<Config>);
-    /// Stops (`false`) or starts (`true`) accepting clients by TCP, for the whole process. Over the Unix socket they are
-    /// accepted always, so that the console stays reachable; the engine refuses the others.
+    /// Stops (`false`) or starts (`true`) accepting clients by TCP, for the whole process. Over the Unix socket they
+    /// are accepted always, so that the console stays reachable; the engine refuses the others.
     fn accept(&mut self, on: bool);
-    /// Answers [`HandOver::Ask`]: the highest number given to a client or a server so far, or why another process may not
-    /// take over now.
+    /// Answers [`HandOver::Ask`]: the highest number given to a client or a server so far, or why another process may
+    /// not take over now.
     fn hand_over_begins(&mut self, answer: Result<u64, &'static str>) {
         let _ = answer;
     }
-    /// Gives a value to the process that takes over, with a detached socket where `socket` names one. Values of one `route`
-    /// go to one worker there.
+    /// Gives a value to the process that takes over, with a detached socket where `socket` names one. Values of one
+    /// `route` go to one worker there.
     fn hand_over(&mut self, route: u64, value: Vec<u8>, socket: Option<Peer>) {
         let _ = (route, value, socket);
     }

@@ -1,4 +1,5 @@
-//! Replication connections: a client that gets a server of its own, opened with its startup parameters and closed with it.
+//! Replication connections: a client that gets a server of its own, opened with its startup parameters and closed with
+//! it.
 //!
 //! The client waits in its pool for such a server (`weir-pool`, `dedicated`), receives what that server has reported,
 //! and from then on the two are a link whose bytes are forwarded unchanged.

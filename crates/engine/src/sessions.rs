@@ -116,7 +116,8 @@ impl Sessions {
     }
 }
 
-/// An ini means what it means to PgBouncer.
+/// What is done with prepared statements of clients when Weir's own are turned off; with a `pgbouncer.ini` as in
+/// PgBouncer.
 fn without_cache(config: &Config) -> WithoutCache {
     if config.format == FileFormat::Ini { WithoutCache::Unknown } else { WithoutCache::Kept }
 }

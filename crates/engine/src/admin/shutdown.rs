@@ -20,7 +20,8 @@ pub(crate) struct Shutdown {
     /// When clients that wait for servers are dismissed; never, if there are none.
     dismissal: Time,
     asked: Asked,
-    /// Worker 0: the process exits when the servers of pools that nodes share have ended; holds whether all workers have closed theirs.
+    /// Worker 0: the process exits when the servers of pools that nodes share have ended; holds whether all workers
+    /// have closed theirs.
     departure: Option<bool>,
     announced: Option<Announced>,
 }

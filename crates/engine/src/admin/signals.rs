@@ -92,8 +92,8 @@ impl Admin {
         core.common.arm(Who::Stats, now + period, &mut self.stats_at);
     }
 
-    /// A statistics period has ended. Averages are those since the start of the last complete one (PgBouncer's rule), so they
-    /// do not jump at its end.
+    /// A statistics period has ended. Averages are those since the start of the last complete one (PgBouncer's rule),
+    /// so they do not jump at its end.
     pub(crate) fn end_period<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         self.stats_at = Time::NEVER;
         core.console_counts.end_period(now);

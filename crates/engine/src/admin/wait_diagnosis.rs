@@ -56,7 +56,7 @@ enum Hold {
     Lent,
 }
 
-/// The number of servers, and for how long the one that has been held longest is held.
+/// The number of servers, and for how long the one that is held longest has been held.
 #[derive(Clone, Copy, Default)]
 struct Group {
     count: u32,

@@ -24,7 +24,8 @@ impl CancelSecret {
         self.pid = pid;
     }
 
-    /// What a client of protocol 3 with this minor version receives, beside the process id: 3.0 has room for four bytes.
+    /// What a client of protocol 3 with this minor version receives, beside the process id: 3.0 has room for four
+    /// bytes.
     pub(crate) fn issue(&mut self, minor: u16) -> &[u8] {
         self.issued = if minor >= 2 { self.bytes.len() } else { 4 };
         &self.bytes[..self.issued]

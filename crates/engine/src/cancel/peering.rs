@@ -1,8 +1,9 @@
 //! Other processes behind the same address: the keys by which a request to cancel finds the process that it means.
 //!
 //! Owns which keys this worker's clients have where the process has peers, and the requests that are passed on to each
-//! peer, and where the peers are: those of the cluster's nodes, unless the configuration has a `peer_id`. A key names its process and says how often it may be passed on yet, so that a wrong configuration makes no loop.
-//! The place of both in the key is PgBouncer's (its documentation, "Section [peers]"), so that the two may be peers.
+//! peer, and where the peers are: those of the cluster's nodes, unless the configuration has a `peer_id`. A key names
+//! its process and says how often it may be passed on yet, so that a wrong configuration makes no loop. The place of
+//! both in the key is PgBouncer's (its documentation, "Section [peers]"), so that the two may be peers.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,8 +17,8 @@ const HOPS: u8 = 0x03;
 
 /// The first eight bytes of a cancel key where processes have peers: process id and secret of protocol 3.0.
 ///
-/// The worker is the remainder of byte 0 by the number of workers; bytes 1 and 2 are the peer, low byte first; the lowest two
-/// bits of byte 7 are hops. Bytes 0 and 3 count the keys, the rest is chance.
+/// The worker is the remainder of byte 0 by the number of workers; bytes 1 and 2 are the peer, low byte first; the
+/// lowest two bits of byte 7 are hops. Bytes 0 and 3 count the keys, the rest is chance.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct PeerKey([u8; 8]);
 

@@ -154,8 +154,7 @@ impl AuthQueries {
 
     /// Adds to a server's answer the mock secrets of users without a secret: they are like the secrets that the server
     /// has answered with, and before the first of those like the asker's, whose own login has shown how it was asked
-    /// for a proof.
-    /// `found` is the user's secret, if there is such a user and it has one.
+    /// for a proof. `found` is the user's secret, if there is such a user and it has one.
     fn with_mocks(&mut self, found: Option<Option<Arc<str>>>, pool: &PoolSlot, iterations: u32) -> UserSecret {
         let (exists, text) = (found.is_some(), found.flatten());
         if let Some(secret) = text.as_ref().and_then(|text| Secret::parse(text).ok()) {
@@ -188,8 +187,8 @@ impl AuthQueries {
         Some(Over { to: query.from, id: query.query.id, pool: query.pool })
     }
 
-    /// Withdraws a query: returns its handle, and its pool, whose queue it leaves. One that has been sent continues, and
-    /// its answer is ignored.
+    /// Withdraws a query: returns its handle, and its pool, whose queue it leaves. One that has been sent continues,
+    /// and its answer is ignored.
     pub(crate) fn withdraw(&mut self, id: u64) -> Option<(Peer, PoolIx)> {
         let handle = self.by_id.get(&id).copied()?;
         self.find(handle).filter(|query| query.exchange.is_none())?;

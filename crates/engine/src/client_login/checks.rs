@@ -3,9 +3,10 @@
 //! Owns who waits for a helper, in turn by origin. Nothing is kept: each login is checked anew, so a password that
 //! was changed or taken away counts at once.
 //!
-//! Bounds: [`MAX_RUNNING`] checks are with helpers at once, of them [`MAX_RUNNING_ONE`] of one server or service, so that one
-//! that hangs leaves room for others; [`MAX_WAITING`] clients wait for theirs, [`MAX_WAITING_ONE`] of them for one, and
-//! further ones are refused, or the last one of an origin with more of them. A check ends within its limit, and a wait with `client_login_timeout`.
+//! Bounds: [`MAX_RUNNING`] checks are with helpers at once, of them [`MAX_RUNNING_ONE`] of one server or service, so
+//! that one that hangs leaves room for others; [`MAX_WAITING`] clients wait for theirs, [`MAX_WAITING_ONE`] of them for
+//! one, and further ones are refused, or the last one of an origin with more of them. A check ends within its limit,
+//! and a wait with `client_login_timeout`.
 
 use std::sync::Arc;
 

@@ -4,8 +4,9 @@
 //! `weir-session` and `weir-auth` decide what is hashed.
 //!
 //! Bounds: [`MAX_RUNNING`] jobs are with helpers at the same time, [`MAX_WAITING`] clients wait, and further ones are
-//! refused, or the last one of an origin with more of them; a wait ends with `client_login_timeout`. [`MAX_KEPT`] results are cached, of stored passwords and of given
-//! ones that proved right: unauthenticated clients can't replace any.
+//! refused, or the last one of an origin with more of them; a wait ends with `client_login_timeout`. [`MAX_KEPT`]
+//! results are cached, of stored passwords and of given ones that proved right: unauthenticated clients can't replace
+//! any.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,10 @@
 //! Clients without a login: how much memory they may hold, and which of them are closed to make room for others.
 //!
-//! Each may send a little ahead of its login; further bytes come from a shared budget. Where it is exhausted, those that hold
-//! the most of the origin with the most are refused to make room for another origin's, or the client itself is. If all connections are in use, one makes room for a new one: the oldest of the origin with the
-//! most, so that a flood from one origin closes its own; without such an origin the oldest of all. A client that has sent
-//! a request to cancel counts as well, as it shows no login.
+//! Each may send a little ahead of its login; further bytes come from a shared budget. Where it is exhausted, those
+//! that hold the most of the origin with the most are refused to make room for another origin's, or the client itself
+//! is. If all connections are in use, one makes room for a new one: the oldest of the origin with the most, so that a
+//! flood from one origin closes its own; without such an origin the oldest of all. A client that has sent a request to
+//! cancel counts as well, as it shows no login.
 //!
 //! Bounds: [`OWN_SHARE`] bytes for each client, [`MAX_OF_ONE`] for one, [`MAX_OF_ALL`] beyond the own shares for all
 //! of a worker. `arrive` bounds their number, `client_login_timeout` their time.
@@ -58,8 +59,8 @@ impl Default for PreLogin {
 }
 
 impl PreLogin {
-    /// Buffers input that can't be handled yet: all of it, or nothing if that exceeds a limit. The result are the clients
-    /// that must be refused, as they made room. Logged-in clients are not limited here.
+    /// Buffers input that can't be handled yet: all of it, or nothing if that exceeds a limit. The result are the
+    /// clients that must be refused, as they made room. Logged-in clients are not limited here.
     ///
     /// # Errors
     /// The refusal for the client.
@@ -145,8 +146,8 @@ impl PreLogin {
         self.origins.get(&origin).map_or(0, BTreeSet::len)
     }
 
-    /// The client to close for a connection from `from`, if one is old enough and not `spared`. Clients whose socket is on its
-    /// way to another worker are skipped, and those that are being handled now.
+    /// The client to close for a connection from `from`, if one is old enough and not `spared`. Clients whose socket is
+    /// on its way to another worker are skipped, and those that are being handled now.
     pub(crate) fn evict(
         &self,
         now: Time,

@@ -42,8 +42,8 @@ pub(crate) struct StartParams {
     pub(crate) asked: Arc<Params>,
 }
 
-/// Sends the login messages to a client of a pool, and returns its session's initial parameters. `last` is what the last
-/// client of this pool was sent.
+/// Sends the login messages to a client of a pool, and returns its session's initial parameters. `last` is what the
+/// last client of this pool was sent.
 ///
 /// # Errors
 /// A startup parameter is refused; nothing has been sent.

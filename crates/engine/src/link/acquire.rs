@@ -139,7 +139,7 @@ fn link<I: Io>(
         log_client(Level::Noise, cx.common.config(), client, &slot.name, text, cx.io);
     }
     if server.reading.has(Reason::OwnFull) {
-        // The output of its last client still waits for its socket.
+        // The bytes of the server's last client still wait for the server's socket.
         client.pause(Reason::OtherFull, cx.io);
     }
     if check {
@@ -156,8 +156,8 @@ fn link<I: Io>(
     true
 }
 
-/// Sends a client's server the parameters in which the two differ. Returns whether there were any: then they are answered
-/// first.
+/// Sends a client's server the parameters in which the two differ. Returns whether there were any: then they are
+/// answered first.
 #[inline(always)]
 pub(crate) fn sync_parameters<I: Io>(
     cx: &mut Cx<'_, I>,

@@ -143,8 +143,8 @@ fn welcome_due(common: &Common, pools: &Pools, client: &ClientSlot) -> Time {
     }
 }
 
-/// Until when a client waits for the first server of its pool; never if there has been one, or if a failed login is an error
-/// at once. A borrower does not see the logins of its pool.
+/// Until when a client waits for the first server of its pool; never if there has been one, or if a failed login is an
+/// error at once. A borrower does not see the logins of its pool.
 pub(crate) fn first_server_due(pools: &Pools, client: &ClientSlot) -> Time {
     let slot = pools.get(client.pool);
     let limits = &slot.config.limits;

@@ -106,8 +106,8 @@ impl LinkClock {
         }
     }
 
-    /// Where statements are counted: some have ended, or none. Returns for how long they ran together, and how long the first
-    /// has waited before, in microseconds. `busy`: more are under way.
+    /// Where statements are counted: some have ended, or none. Returns for how long they ran together, and how long the
+    /// first has waited before, in microseconds. `busy`: more are under way.
     pub(crate) fn statements_ended(&mut self, now: Time, some: bool, busy: bool) -> (u64, u64) {
         if !some {
             self.statement_at = if busy { self.statement_at } else { Time::NEVER };

@@ -171,8 +171,8 @@ pub(crate) fn note_violation<I: Io>(
     close::drop_connection(core, server, io);
 }
 
-/// The first messages of a client's transaction, or the first in its block, had no effect on its server, and nobody has seen the
-/// answer: they are read again, before what the client has sent since. Its server is the same.
+/// The first messages of a client's transaction, or the first in its block, had no effect on its server, and nobody has
+/// seen the answer: they are read again, before what the client has sent since. Its server is the same.
 #[cold]
 fn repeat<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, repeat: Repeat, io: &mut I) {
     let client = server.link.and_then(|client| core.conns.take::<ClientSlot>(client));
@@ -186,7 +186,7 @@ fn repeat<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, repeat: Re
     stats.client_parse_count = stats.client_parse_count.saturating_sub(parses);
     messages.append(client.waiting_mut());
     if cancelled || cancels {
-        // The request that it means has not begun.
+        // The request that the cancel means has not begun.
         client.ready().into_iter().for_each(|session| session.cancel());
     }
     client.resume(Reason::Waits, io);

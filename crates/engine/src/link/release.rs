@@ -107,8 +107,8 @@ pub(crate) fn clean_up<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
     }
 }
 
-/// A server has answered everything: ends its link if nothing holds it, and gives it to the next waiter. Inlined, as what
-/// it ends in: a transaction passes here once, and each call would cost it what a message does.
+/// A server has answered everything: ends its link if nothing holds it, and gives it to the next waiter. Inlined, as
+/// what it ends in: a transaction passes here once, and each call would cost it what a message does.
 #[inline(always)]
 pub(crate) fn finish_transaction<I: Io>(
     core: &mut Core,

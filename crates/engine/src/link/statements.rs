@@ -1,9 +1,9 @@
 //! The statistics of statements of one worker.
 //!
 //! Owns the table: one entry for each pool and fingerprint, `track_statements` of them at most, each of at most
-//! [`ENTRY_BYTES`]. When it is full, the statement with the least time makes room (space-saving, Metwally, Agrawal and El Abbadi
-//! 2005, weighted by time): an entry keeps how much time it may have missed, which is never more than all time divided by the
-//! number of entries. Texts are only held as fingerprints, without values.
+//! [`ENTRY_BYTES`]. When it is full, the statement with the least time makes room (space-saving, Metwally, Agrawal and
+//! El Abbadi 2005, weighted by time): an entry keeps how much time it may have missed, which is never more than all
+//! time divided by the number of entries. Texts are only held as fingerprints, without values.
 //!
 //! A text is hashed first; one that is known needs no more than that. Off, there is no table.
 
@@ -169,15 +169,15 @@ impl Statements {
         }
     }
 
-    /// Takes the spans that have ended, and the number of those there was no room for. `wall` turns a time into the wall
-    /// clock's.
+    /// Takes the spans that have ended, and the number of those there was no room for. `wall` turns a time into the
+    /// wall clock's.
     pub(crate) fn take_spans(&mut self, wall: impl Fn(Time) -> u64) -> (Vec<SpanRecord>, u64) {
         let spans = self.table.as_mut().and_then(|table| table.spans.as_mut());
         spans.map_or_else(Default::default, |spans| spans.take(wall))
     }
 
-    /// Counts what `server` has executed in the last feeding: `run` microseconds together, of which the first has waited for its server
-    /// before. `slow` receives those that ran for `limit` or longer, if that is not zero.
+    /// Counts what `server` has executed in the last feeding: `run` microseconds together, of which the first has
+    /// waited for its server before. `slow` receives those that ran for `limit` or longer, if that is not zero.
     pub(crate) fn record(
         &mut self,
         server: Peer,
@@ -209,8 +209,8 @@ impl Statements {
         })
     }
 
-    /// A record for each entry, and the time of each pool: database, user, microseconds. `wall` turns a time into the wall
-    /// clock's.
+    /// A record for each entry, and the time of each pool: database, user, microseconds. `wall` turns a time into the
+    /// wall clock's.
     pub(crate) fn records(&self, wall: impl Fn(Time) -> u64) -> (Vec<StatementRecord>, Vec<(String, String, u64)>) {
         let Some(table) = &self.table else { return Default::default() };
         let pools = table.pools.iter().flatten();
@@ -495,8 +495,8 @@ fn cut(text: &str, most: usize) -> &str {
     }
 }
 
-/// A hash of 64 bits, two multiplications for 16 bytes. A collision counts one statement as another; who does not know the
-/// key can't find one.
+/// A hash of 64 bits, two multiplications for 16 bytes. A collision counts one statement as another; who does not know
+/// the key can't find one.
 #[inline]
 fn hash(bytes: &[u8], key: u64) -> u64 {
     let mut chunks = bytes.chunks_exact(16);

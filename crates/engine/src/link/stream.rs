@@ -104,8 +104,8 @@ impl Boundaries {
         }
     }
 
-    /// The length of the current message with its tag, once it is known. A length that can't be is that of an empty message:
-    /// the other side will refuse it.
+    /// The length of the current message with its tag, once it is known. A length that can't be is that of an empty
+    /// message: the other side will refuse it.
     fn total(&self) -> Option<usize> {
         let [_, length @ .., _] = self.head;
         (self.have >= LOOKED_AT - 1).then(|| (u32::from_be_bytes(length) as usize).max(4) + 1)

@@ -1,7 +1,7 @@
 //! The pools of this worker, and their adjustment to a new configuration.
 //!
-//! - `create`: made when first needed. `poll`: asked what they want. `adopt`: a new configuration. `reconnect`: their servers are
-//!   replaced. `refuse`: why a client gets no server.
+//! - `create`: made when first needed. `poll`: asked what they want. `adopt`: a new configuration. `reconnect`: their
+//!   servers are replaced. `refuse`: why a client gets no server.
 //!
 //! Owns the table of pools of this worker: one for each pair of a configured pool and a user on the server. Must not
 //! know the inside of sessions.
@@ -282,8 +282,9 @@ impl PoolSlot {
         !plain || self.pool.next_deadline() < self.armed
     }
 
-    /// Whether no server is left that the login messages for clients are from, so that a client waits for a new one, as the first
-    /// client of a pool does. Where no login succeeds, or the pool is paused, clients still log in with the last ones.
+    /// Whether no server is left that the login messages for clients are from, so that a client waits for a new one, as
+    /// the first client of a pool does. Where no login succeeds, or the pool is paused, clients still log in with the
+    /// last ones.
     pub(crate) fn is_welcome_stale(&self) -> bool {
         let is_present = |(server, state, _): (Peer, ServerState, Time)| {
             matches!(state, ServerState::Linked(_) | ServerState::Idle { .. }) && !self.pool.is_outdated(server)
@@ -322,8 +323,8 @@ impl PoolSlot {
         self.welcome.is_some() && now.since(self.confirmed_at) >= CONFIRMED_FOR
     }
 
-    /// A server reports a value that no client has set: it is what new clients get, and where it follows clients, servers on which
-    /// a client has set it do not report it, and are replaced.
+    /// A server reports a value that no client has set: it is what new clients get, and where it follows clients,
+    /// servers on which a client has set it do not report it, and are replaced.
     pub(crate) fn default_changed(&mut self, table: &ParamTable, name: &str, value: &str, now: Time) {
         let Some(welcome) = self.welcome.as_mut().filter(|welcome| welcome.has_other(name, value)) else { return };
         *welcome = welcome.with(table, name, value);
@@ -333,16 +334,14 @@ impl PoolSlot {
     }
 
     /// The address, the login or the encryption of the pool's servers has changed: they are replaced as they are
-    /// released, earlier
-    /// failures are forgotten, and the next login does not wait for `server_login_retry`.
+    /// released, earlier failures are forgotten, and the next login does not wait for `server_login_retry`.
     pub(crate) fn login_anew(&mut self, now: Time) {
         self.retry_login();
         self.pool.reconnect(now);
     }
 
     /// The secret that is listed for the pool's user has changed: a login that failed is tried again with the new one.
-    /// Servers that
-    /// are logged in stay.
+    /// Servers that are logged in stay.
     pub(crate) fn secret_changed(&mut self) {
         if self.failures.last().is_some() {
             self.retry_login();
@@ -382,8 +381,7 @@ impl PoolSlot {
     }
 
     /// Whether the pool's user is the one that clients of the database have on the server. It is not if an auth_query
-    /// runs as
-    /// another user than the one that the database forces on its clients.
+    /// runs as another user than the one that the database forces on its clients.
     pub(crate) fn is_own(&self) -> bool {
         self.config.user.as_deref().is_none_or(|user| user == &*self.user)
     }

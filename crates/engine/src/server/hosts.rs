@@ -120,8 +120,8 @@ impl Hosts {
         self.failed.contains(&(attempt.host, attempt.any))
     }
 
-    /// A host has room for a login now: the next attempt is at that host, if it is one of the pool's, and a second attempt that
-    /// was due elsewhere is dropped. Returns whether it is one of the pool's.
+    /// A host has room for a login now: the next attempt is at that host, if it is one of the pool's, and a second
+    /// attempt that was due elsewhere is dropped. Returns whether it is one of the pool's.
     pub(crate) fn turn_to(&mut self, pool: &Pool, target: &Target) -> bool {
         if self.peek(pool) == target {
             return true;
@@ -163,8 +163,8 @@ impl Hosts {
         (verdict, error)
     }
 
-    /// The server that is next is known to be down: it counts as tried, and failed. What that means for the pool, and the
-    /// error for clients.
+    /// The server that is next is known to be down: it counts as tried, and failed. What that means for the pool, and
+    /// the error for clients.
     pub(crate) fn skip(&mut self, pool: &Pool, mode: SslMode, error: &ServerError) -> (ConnectFailure, ServerError) {
         let (attempt, _) = self.begin(pool, mode);
         let kind = LoginFailureKind::Down.under(pool.limits.on_server_down, error);

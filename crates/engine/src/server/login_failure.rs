@@ -1,7 +1,7 @@
 //! How a login at a server failed, and whether it may succeed later without a change.
 //!
-//! Owns the distinction between a server that is down, which clients wait for, and an error that waiting does not change,
-//! which they get at once.
+//! Owns the distinction between a server that is down, which clients wait for, and an error that waiting does not
+//! change, which they get at once.
 
 use weir_config::{LoginFailure, OnServerDown};
 use weir_session::ServerError;

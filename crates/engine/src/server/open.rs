@@ -64,8 +64,8 @@ fn open_server<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     core.conns.put_server(server);
 }
 
-/// Whether a pool may open a server now, at the first of its hosts that has room for one more login. Hosts before that one
-/// that are down count as tried, and failed. Where no host has room, the pool waits for one.
+/// Whether a pool may open a server now, at the first of its hosts that has room for one more login. Hosts before that
+/// one that are down count as tried, and failed. Where no host has room, the pool waits for one.
 fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
     let (most, mode) = (most_logins(core), core.common.config().tls.server.mode);
     let throttle = &core.hosts.throttle;

@@ -1,8 +1,8 @@
 //! Hosts that give no answer: connections to them stand, new ones may be accepted, and nothing is received.
 //!
-//! Owns what was last received from each host that is suspected, and the probe of it: a connection that sends SSLRequest,
-//! which a server answers with one byte before anything else. So a slow query alone is never taken for such a host. Must not
-//! know pools or sessions. Nothing here runs but when somebody looks at the health of pools.
+//! Owns what was last received from each host that is suspected, and the probe of it: a connection that sends
+//! SSLRequest, which a server answers with one byte before anything else. So a slow query alone is never taken for such
+//! a host. Must not know pools or sessions. Nothing here runs but when somebody looks at the health of pools.
 
 use std::collections::HashMap;
 
@@ -163,7 +163,8 @@ impl UnresponsiveHosts {
         }
     }
 
-    /// A probe has failed, or was closed. A host that refuses it, or closes it at once, is not silent: a login says the rest.
+    /// A probe has failed, or was closed. A host that refuses it, or closes it at once, is not silent: a login says the
+    /// rest.
     pub(crate) fn ended(&mut self, target: &Target, now: Time) {
         let Some(host) = self.0.get_mut(target) else { return };
         let lasted = host.probe.take().map_or(Span::ZERO, |probe| now.since(probe.began));

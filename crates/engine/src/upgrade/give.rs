@@ -2,8 +2,8 @@
 //! that state.
 //!
 //! Idle servers leave before clients, so that the new process need not open as many of its own. A client that waits for
-//! a server is served here first. During the take-over, a server is opened only for clients that wait, and as instead of one that the pool
-//! has had: the process that takes over leaves those to this one.
+//! a server is served here first. During the take-over, a server is opened only for clients that wait, and only instead
+//! of one that the pool has had: the process that takes over leaves those to this one.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! How many servers each pool has in other processes of the same Weir: in those that this one takes over from; and what
 //! was reported of that to the process that takes over from this one.
 //!
-//! All processes together have at most the pool's size, as without a take-over: the one that accepts clients opens as many less as the
-//! others have, and those open none beyond what they have.
+//! All processes together have at most the pool's size, as without a take-over: the one that accepts clients opens as
+//! many less as the others have, and those open none beyond what they have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Clients, servers and pools as bytes, on their way from one process to another.
 //!
-//! The version of this format, and of those within it, is [`FORMAT`]: processes that differ in it do not talk. Times are
-//! those of the old process's clock, which the new one continues.
+//! The version of this format, and of those within it, is [`FORMAT`]: processes that differ in it do not talk. Times
+//! are those of the old process's clock, which the new one continues.
 
 use std::net::IpAddr;
 

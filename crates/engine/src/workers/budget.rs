@@ -1,8 +1,8 @@
 //! Worker 0's limits of pools that several nodes share: what this node may open, and until when.
 //!
-//! Owns the limits, their expiry, and how many servers are closed here that the server has not ended yet. While one process takes
-//! over from another, the limits are of both: the old one keeps what it has open, and the new one leaves it that much.
-//! Must not know how nodes agree. A pool that is shared and has no limit here may open none.
+//! Owns the limits, their expiry, and how many servers are closed here that the server has not ended yet. While one
+//! process takes over from another, the limits are of both: the old one keeps what it has open, and the new one leaves
+//! it that much. Must not know how nodes agree. A pool that is shared and has no limit here may open none.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const FORCE_AFTER: Span = Span::from_secs(1);
 /// See the head of the file.
 pub(crate) struct NodeBudget {
     limits: SharedLimits,
-    /// By database.
+    /// How many servers are closed here that the server has not ended yet, by database.
     ending: BTreeMap<String, u32>,
     /// What the process that this one takes over from keeps, by database.
     left_to_other: BTreeMap<String, u32>,

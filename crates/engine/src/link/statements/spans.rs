@@ -1,8 +1,9 @@
-//! Queries that carry a `traceparent` in a comment (W3C Trace Context, in the form of sqlcommenter), until they have ended.
+//! Queries that carry a `traceparent` in a comment (W3C Trace Context, in the form of sqlcommenter), until they have
+//! ended.
 //!
-//! A trace is remembered with the statement and the server that it was sent to, and ends with the first execution of that
-//! statement there. What a server has not executed when it is idle was skipped. Everything is bounded; what does not fit is
-//! counted.
+//! A trace is remembered with the statement and the server that it was sent to, and ends with the first execution of
+//! that statement there. What a server has not executed when it is idle was skipped. Everything is bounded; what does
+//! not fit is counted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
