@@ -183,8 +183,8 @@ impl Engine {
         }
     }
 
-    /// Handles an input that is not [`Input::Bytes`], of which a query has none. Out of line: what it needs of the
-    /// stack is not needed for bytes.
+    /// Handles an input that is not [`Input::Bytes`]; a query has no such input. Not inlined: bytes do not need the
+    /// stack space of these inputs.
     #[inline(never)]
     fn event<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
         match input {

@@ -7,8 +7,8 @@
 //!   then the engine gets [`Input::Blocked`], and [`Input::Drained`] when all of it is written. The engine must pause
 //!   the sender of a blocked peer's bytes, so the copy is bounded by the output of one turn.
 //! - After [`Io::close`] a peer's handle is dead for the engine: no further input names it. Queued bytes are still
-//!   written to the socket as long as it takes any, for a minute at the most, and what its other end still sends is
-//!   read and dropped: a reset would destroy bytes that it has not read. Then the socket is closed.
+//!   written to the socket as long as the socket takes any, for a minute at the most, and what the other end still
+//!   sends is read and dropped: a reset would destroy bytes that the other end has not read. Then the socket is closed.
 //! - After [`Input::Closed`] and [`Input::ConnectFailed`] the handle is dead too, and must not be closed again.
 //! - A connect always ends in exactly one of [`Input::Connected`], [`Input::ConnectFailed`] (or in [`Io::close`]).
 //! - Bytes that arrived before an end of file are delivered before [`Input::Closed`].
@@ -31,7 +31,7 @@ pub use weir_admin::{Request, Response};
 pub use crate::password_check::{Authority, PasswordCheck};
 pub use crate::secured::{Certificate, Secured};
 
-/// How the words of a connect begin that failed because of its host's name (PgBouncer has a reason of its own for
+/// How the error begins of a connect that failed because of its host's name (PgBouncer has a reason of its own for
 /// that).
 pub const LOOK_UP_FAILED: &str = "could not look up";
 

@@ -35,7 +35,8 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// `hash_key` is the key of statements' names, the same in all workers of the process.
+    /// The state that sessions share; `hash_key` is the key of statements' names, the same in all workers of the
+    /// process.
     pub(crate) fn new(hash_key: [u8; 16], memory: &StatementMemory, config: &Config) -> Sessions {
         let params = ParamTable::new(config.track_extra_parameters.iter().map(String::as_str));
         let mut sessions = Sessions {

@@ -1,4 +1,4 @@
-//! An operator's session: it waits for an answer, and gets it.
+//! An operator's session waits for an answer, and gets it.
 
 use weir_admin::{ALL_DATABASES, Author, CommandError, Via};
 use weir_base::Peer;

@@ -1,9 +1,9 @@
 //! Other processes behind the same address: the keys by which a request to cancel finds the process that it means.
 //!
-//! Owns which keys this worker's clients have where the process has peers, and the requests that are passed on to each
+//! Owns which keys this worker's clients have where the process has peers, the requests that are passed on to each
 //! peer, and where the peers are: those of the cluster's nodes, unless the configuration has a `peer_id`. A key names
-//! its process and says how often it may be passed on yet, so that a wrong configuration makes no loop. The place of
-//! both in the key is PgBouncer's (its documentation, "Section [peers]"), so that the two may be peers.
+//! its process and says how often it may still be passed on, so that a wrong configuration makes no loop. Both are in
+//! the key where PgBouncer has them (its documentation, "Section [peers]"), so that Weir and PgBouncer may be peers.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;

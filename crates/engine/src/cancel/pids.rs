@@ -15,7 +15,7 @@ const LOW_BITS: u32 = 24;
 const SMALLEST: usize = 64;
 
 /// The worker to which a request to cancel with this process id goes, in a process of `workers`. Another process may
-/// have issued it. The rule is also that of the runtime, which has requests of a process that took over.
+/// have issued the process id. The runtime has the same rule for requests of a process that took over.
 pub fn worker_of(pid: u32, workers: u16) -> WorkerId {
     WorkerId((pid >> LOW_BITS) as u16 % workers.max(1))
 }

@@ -54,8 +54,8 @@ pub(crate) struct PoolCancels {
 }
 
 impl PoolCancels {
-    /// Queues a request. One without a sender says nothing more than another for the same client, and there is nothing
-    /// else that bounds their number.
+    /// Queues a request. A request without a sender adds nothing to another one for the same client, so it is queued
+    /// once: nothing else bounds the number of such requests.
     pub(crate) fn wait(&mut self, request: CancelRequest) {
         if request.requester.is_none()
             && let Some(other) = self.waiting.iter_mut().find(|r| r.requester.is_none() && r.client == request.client)

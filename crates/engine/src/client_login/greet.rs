@@ -1,6 +1,7 @@
 //! A client that has proven who it is gets its login messages, and is ready for queries.
 //!
-//! They are what the servers of its pool have reported last; a free server is asked again when that is too long ago.
+//! The login messages are what the servers of the client's pool have reported last; a free server is asked again when
+//! that is too long ago.
 
 use weir_base::{Peer, Time};
 use weir_session::{Client, Refusal};

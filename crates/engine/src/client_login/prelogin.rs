@@ -1,10 +1,11 @@
 //! Clients without a login: how much memory they may hold, and which of them are closed to make room for others.
 //!
-//! Each may send a little ahead of its login; further bytes come from a shared budget. Where it is exhausted, those
-//! that hold the most of the origin with the most are refused to make room for another origin's, or the client itself
-//! is. If all connections are in use, one makes room for a new one: the oldest of the origin with the most, so that a
-//! flood from one origin closes its own; without such an origin the oldest of all. A client that has sent a request to
-//! cancel counts as well, as it shows no login.
+//! Each client may send a little ahead of its login; further bytes come from a shared budget. Where the budget is
+//! exhausted, clients are refused to make room: those that hold the most, of the origin whose clients hold the most, if
+//! the new bytes are from another origin; otherwise the client that sent the bytes. If all connections are in use, one
+//! client makes room for a new one: the oldest of the origin with the most clients, so that a flood from one origin
+//! closes its own; without such an origin the oldest of all. A client that has sent a request to cancel counts as well,
+//! as it shows no login.
 //!
 //! Bounds: [`OWN_SHARE`] bytes for each client, [`MAX_OF_ONE`] for one, [`MAX_OF_ALL`] beyond the own shares for all
 //! of a worker. `arrive` bounds their number, `client_login_timeout` their time.

@@ -119,7 +119,7 @@ pub(crate) fn refuse_because<I: Io>(
         ClientPhase::Streaming(stream) => stream.is_mid_message(),
         _ => server.and_then(|s| s.up()).is_some_and(|(up, _)| up.is_mid_message()),
     };
-    // In a handshake the client would take our words for a part of the handshake.
+    // In a handshake the client would take the error for a part of the handshake.
     if !mid_message && !client.cut && !matches!(client.phase, ClientPhase::Handshake(_)) {
         let scratch = &mut core.sessions.scratch;
         scratch.clear();
@@ -141,8 +141,8 @@ pub(crate) fn refuse_because<I: Io>(
     leave(core, now, client, if timed_out { why } else { NOT_READY }, io);
 }
 
-/// Sends a client an error, and closes its connection. In the middle of a message from its server nothing is sent: it
-/// would take our words for the rest of that message.
+/// Sends a client an error, and closes its connection. In the middle of a message from its server nothing is sent: the
+/// client would take the error for the rest of that message.
 pub(crate) fn refuse<I: Io>(core: &mut Core, now: Time, client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
     let why = refusal.to_string();
     refuse_because(core, now, client, refusal, &why, io);

@@ -1,6 +1,7 @@
 //! A server is released: its link ends, it is cleaned, and goes to the next waiter or back to its pool.
 //!
-//! Most of it is inlined: a transaction passes here once, and each call would cost it what a message does.
+//! Most functions here are inlined: a transaction passes here once, and each call would cost it as much as a message
+//! costs.
 
 use weir_base::{OnDirty, Peer, PoolMode, Time};
 use weir_pgwire::Dirty;
@@ -107,8 +108,9 @@ pub(crate) fn clean_up<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
     }
 }
 
-/// A server has answered everything: ends its link if nothing holds it, and gives it to the next waiter. Inlined, as
-/// what it ends in: a transaction passes here once, and each call would cost it what a message does.
+/// A server has answered everything: ends its link if nothing holds it, and gives it to the next waiter. Inlined, with
+/// the functions that it ends in: a transaction passes here once, and each call would cost it as much as a message
+/// costs.
 #[inline(always)]
 pub(crate) fn finish_transaction<I: Io>(
     core: &mut Core,

@@ -169,8 +169,8 @@ impl Statements {
         }
     }
 
-    /// Takes the spans that have ended, and the number of those there was no room for. `wall` turns a time into the
-    /// wall clock's.
+    /// Takes the spans that have ended, and the number of spans for which there was no room. `wall` turns a time into
+    /// the wall clock's.
     pub(crate) fn take_spans(&mut self, wall: impl Fn(Time) -> u64) -> (Vec<SpanRecord>, u64) {
         let spans = self.table.as_mut().and_then(|table| table.spans.as_mut());
         spans.map_or_else(Default::default, |spans| spans.take(wall))
@@ -495,8 +495,8 @@ fn cut(text: &str, most: usize) -> &str {
     }
 }
 
-/// A hash of 64 bits, two multiplications for 16 bytes. A collision counts one statement as another; who does not know
-/// the key can't find one.
+/// A hash of 64 bits, two multiplications for 16 bytes. A collision counts one statement as another; without the key
+/// nobody can find one.
 #[inline]
 fn hash(bytes: &[u8], key: u64) -> u64 {
     let mut chunks = bytes.chunks_exact(16);

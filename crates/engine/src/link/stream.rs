@@ -61,7 +61,7 @@ impl Stream {
         ended
     }
 
-    /// Whether a message to the client is half-way.
+    /// Whether a message to the client has been sent only in part.
     pub(crate) fn is_mid_message(&self) -> bool {
         !self.from_server.is_between()
     }

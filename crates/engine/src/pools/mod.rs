@@ -1,7 +1,7 @@
 //! The pools of this worker, and their adjustment to a new configuration.
 //!
-//! - `create`: made when first needed. `poll`: asked what they want. `adopt`: a new configuration. `reconnect`: their
-//!   servers are replaced. `refuse`: why a client gets no server.
+//! - `create`: a pool is made when first needed. `poll`: pools are asked what they want. `adopt`: a new configuration.
+//!   `reconnect`: the servers of pools are replaced. `refuse`: why a client gets no server.
 //!
 //! Owns the table of pools of this worker: one for each pair of a configured pool and a user on the server. Must not
 //! know the inside of sessions.

@@ -1,4 +1,5 @@
-//! How a server's connection is closed. Where nodes share its pool, it counts until the server has ended it, too.
+//! How a server's connection is closed. Where nodes share the server's pool, the connection counts until the server has
+//! ended it, too.
 
 use std::sync::Arc;
 

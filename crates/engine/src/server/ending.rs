@@ -1,4 +1,5 @@
-//! Server connections of pools that several nodes share which this worker has closed and the server has not.
+//! Connections to servers of pools that several nodes share: this worker has closed them, and the server has not ended
+//! them yet.
 //!
 //! PostgreSQL counts a connection until its backend has exited, and closes the socket after that. So such a connection
 //! counts against the node's share until its end has arrived. Must not know the budget: worker 0 has that.

@@ -163,8 +163,8 @@ impl Hosts {
         (verdict, error)
     }
 
-    /// The server that is next is known to be down: it counts as tried, and failed. What that means for the pool, and
-    /// the error for clients.
+    /// The server that is next is known to be down: it counts as tried, and failed. Returns what that means for the
+    /// pool, and the error for clients.
     pub(crate) fn skip(&mut self, pool: &Pool, mode: SslMode, error: &ServerError) -> (ConnectFailure, ServerError) {
         let (attempt, _) = self.begin(pool, mode);
         let kind = LoginFailureKind::Down.under(pool.limits.on_server_down, error);

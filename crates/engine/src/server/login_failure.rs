@@ -82,8 +82,8 @@ impl LoginFailureKind {
         }
     }
 
-    /// Of two servers of a round: if one of them may become available later, the round may succeed; and while one
-    /// answers, each attempt costs it a login.
+    /// The kind of failure of two servers of a round: if one of them may become available later, the round may succeed;
+    /// and while one answers, each attempt costs it a login.
     pub(crate) fn and(self, other: LoginFailureKind) -> LoginFailureKind {
         if self == other { self } else { LoginFailureKind::NotReady }
     }

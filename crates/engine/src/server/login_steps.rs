@@ -30,8 +30,8 @@ use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 /// The protocol that PostgreSQL registered for ALPN.
 const ALPN: &[u8] = b"postgresql";
 
-/// When a backend began, if it is the one whose process id the server has reported: another pooler between reports its
-/// own.
+/// When a backend began, if it is the one whose process id the server has reported: a pooler between Weir and the
+/// server reports a process id of its own.
 const BACKEND_START: &str = "SELECT pid::pg_catalog.text, (extract(epoch from backend_start) * 1000000)::pg_catalog.int8\
                              ::pg_catalog.text FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) \
                              WHERE pid::pg_catalog.text = $1";

@@ -1,4 +1,4 @@
-//! Hosts that give no answer: connections to them stand, new ones may be accepted, and nothing is received.
+//! Hosts that give no answer: connections to them stay open, new ones may be accepted, and nothing is received.
 //!
 //! Owns what was last received from each host that is suspected, and the probe of it: a connection that sends
 //! SSLRequest, which a server answers with one byte before anything else. So a slow query alone is never taken for such

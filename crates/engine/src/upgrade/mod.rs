@@ -3,8 +3,8 @@
 //! - `give`: this process gives. `receive`: this process takes over.
 //! - `moved`: clients, servers and pools as bytes. `held`: how many servers pools have in other processes.
 //!
-//! The old process gives what is between two transactions, and serves the rest until that is so, too. What it gives is
-//! a value and a socket; what can't be taken by the new process returns as the same value.
+//! The old process gives the peers that are between two transactions, and serves the others until they are, too. It
+//! gives a value and a socket; what can't be taken by the new process returns as the same value.
 
 pub(crate) mod give;
 pub(crate) mod held;
