@@ -1,8 +1,8 @@
 //! Clients without a login: how much memory they may hold, and which of them are closed to make room for others.
 //!
 //! Each client may send a little ahead of its login; further bytes come from a shared budget. Where the budget is
-//! exhausted, clients are refused to make room: those that hold the most, of the origin whose clients hold the most, if
-//! the new bytes are from another origin; otherwise the client that sent the bytes. If all connections are in use, one
+//! exhausted, clients of the origin that holds the most are refused to make room, those that hold the most first, if
+//! another origin with less needs it; otherwise the client that needs it is refused. If all connections are in use, one
 //! client makes room for a new one: the oldest of the origin with the most clients, so that a flood from one origin
 //! closes its own; without such an origin the oldest of all. A client that has sent a request to cancel counts as well,
 //! as it shows no login.
