@@ -52,8 +52,8 @@ macro_rules! cx {
 }
 pub(crate) use cx;
 
-/// What one room wants of another: queued for the end of the input, first in, first out. So rooms do not call each other in
-/// circles, and calls never nest along a chain of waiters.
+/// What one room wants of another: queued for the end of the input, first in, first out. So rooms do not call each
+/// other in circles, and calls never nest along a chain of waiters.
 pub(crate) enum FollowUp {
     /// The server may have become free.
     Release(Peer),
@@ -73,7 +73,8 @@ pub(crate) enum FollowUp {
         waiter: Peer,
         server: Peer,
     },
-    /// A server has answered for a client that logs in: what the pool sends to new clients is as that server reported it.
+    /// A server has answered for a client that logs in: what the pool sends to new clients is as that server reported
+    /// it.
     WelcomeConfirmed(Peer),
     /// An auth_query has lost its server.
     AuthQueryLost {
@@ -132,7 +133,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// For worker `worker` of `workers`.
+    /// The common state of worker `worker` of `workers`.
     pub(crate) fn new(
         (worker, workers): (WorkerId, u16),
         config: Arc<Config>,
@@ -236,7 +237,7 @@ impl Common {
         self.follow_up(FollowUp::NeededAlone);
     }
 
-    /// The next such database, and the pool of the client that needs it.
+    /// The next database that must be free of other connections, and the pool of the client that needs it.
     pub(crate) fn next_needed_alone(&mut self) -> Option<(PoolIx, Box<str>)> {
         self.needed_alone.pop()
     }

@@ -1,7 +1,7 @@
 //! The table of connections: clients, servers and others, each by its handle.
 //!
-//! A connection is taken out of the table while it is changed, so that both ends of a link can be changed at once, and put back
-//! after.
+//! A connection is taken out of the table while it is changed, so that both ends of a link can be changed at once, and
+//! put back after.
 
 use weir_base::{Peer, Target, Time, WorkerId};
 
@@ -30,7 +30,7 @@ pub(crate) enum Conn {
     Probe(Box<Target>),
 }
 
-/// What a [`Conn`] may be.
+/// A type that a [`Conn`] may hold.
 pub(crate) trait Kind: Sized + 'static {
     fn of(conn: &Conn) -> Option<&Self>;
     fn of_mut(conn: &mut Conn) -> Option<&mut Self>;
@@ -122,7 +122,7 @@ impl ConnTable {
     fn put_back(&mut self, peer: Peer, conn: Conn) {
         match self.slots.get_mut(peer.slot as usize) {
             Some((generation, place @ Conn::Free)) if *generation == peer.generation => {
-                // Nothing is to be dropped there, which an assignment would ask.
+                // The slot holds nothing to drop; an assignment would check for that.
                 std::mem::forget(std::mem::replace(place, conn));
             }
             _ => self.put_at(peer, conn),
@@ -187,7 +187,7 @@ impl ConnTable {
         self.slots.iter().inspect(|_| self.look()).filter_map(|(_, conn)| K::of(conn))
     }
 
-    /// Whether a peer is there, and waits to be woken at this very moment.
+    /// Whether a timer at `when` is the current one of a peer; true also for a peer that is taken out of the table.
     pub(crate) fn is_armed(&mut self, peer: Peer, when: Time) -> bool {
         match self.slots.get(peer.slot as usize) {
             Some((generation, conn)) if *generation == peer.generation => match conn {
@@ -196,7 +196,7 @@ impl ConnTable {
                 Conn::Cancel(cancel) => cancel.armed == when,
                 Conn::Forward(forward) => forward.armed == when,
                 Conn::Ending(ending) => ending.armed == when,
-                // It has no timer.
+                // A probe has no timer.
                 Conn::Probe(_) => false,
                 // Taken out to be worked on.
                 Conn::Free => true,
@@ -210,8 +210,8 @@ impl ConnTable {
         self.pids.begin_at(count);
     }
 
-    /// Gives a client, which is out of the table, the process id of its cancel key. `own_peer`: this process's number among
-    /// its peers, 0 without any.
+    /// Gives a client, which is out of the table, the process id of its cancel key. `own_peer`: this process's number
+    /// among its peers, 0 without any.
     pub(crate) fn issue_pid(&mut self, worker: (WorkerId, u16), own_peer: u16, client: &mut ClientSlot) {
         if own_peer > 0 {
             return client.cancel_mut().become_peer_key(self.pids.issue_bytes(worker), own_peer);

@@ -1,7 +1,7 @@
 //! [`Core`]: the tables that all rooms of a worker share.
 //!
-//! Each table owns its fields. The functions of `client`, `server`, `link`, `pools` and other rooms without a state of their
-//! own get all of it; a room with a state of its own gets it as an argument.
+//! Each table owns its fields. The functions of `client`, `server`, `link`, `pools` and other rooms without a state of
+//! their own get all of it; a room with a state of its own gets it as an argument.
 
 use std::collections::HashMap;
 

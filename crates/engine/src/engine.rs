@@ -131,7 +131,7 @@ impl Engine {
             Conn::Cancel(cancel) => request::bytes(&mut self.core, cancel, bytes, io),
             // A peer answers with nothing but the end of the connection.
             Conn::Forward(forward) => self.core.conns.put_at(peer, Conn::Forward(forward)),
-            // Only its end matters.
+            // Only the end of the connection matters.
             Conn::Ending(ending) => self.core.conns.put_at(peer, Conn::Ending(ending)),
             Conn::Probe(target) => probe::answered(&mut self.core, now, peer, &target, io),
             Conn::Free => {}
@@ -183,8 +183,8 @@ impl Engine {
         }
     }
 
-    /// Handles an input that is not [`Input::Bytes`], of which a query has none. Out of line: what it needs of the stack is
-    /// not needed for bytes.
+    /// Handles an input that is not [`Input::Bytes`]; a query has no such input. Not inlined: bytes do not need the
+    /// stack space of these inputs.
     #[inline(never)]
     fn event<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
         match input {
@@ -349,7 +349,7 @@ impl Engine {
             Conn::Forward(slot) => forward::failed(core, &slot, error, io),
             Conn::Client(client) => core.conns.put_client(client),
             Conn::Probe(target) => probe::over(core, &target),
-            // It was logged in.
+            // The connection of an `Ending` was logged in.
             Conn::Ending(_) | Conn::Free => {}
         }
     }

@@ -1,4 +1,5 @@
-//! For tests and the simulator: what an engine holds, invariants between inputs, and clients that are frozen and thawed.
+//! For tests and the simulator: what an engine holds, invariants between inputs, and clients that are frozen and
+//! thawed.
 
 use std::sync::Arc;
 
@@ -22,13 +23,13 @@ use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 pub struct PoolQueue<'a> {
     /// The pool's name.
     pub database: &'a Arc<str>,
-    /// Its user on the server.
+    /// The pool's user on the server.
     pub user: &'a Arc<str>,
     /// The client of this worker that is served next, and since when it waits.
     pub head: Option<(Peer, Time)>,
     /// Since when a server is idle here.
     pub idle: Option<Time>,
-    /// It hands out no servers now, or is being removed.
+    /// The pool hands out no servers now, or is being removed.
     pub stopped: bool,
 }
 
@@ -45,7 +46,7 @@ impl Engine {
         };
         let done = frozen.is_some();
         if let Some(bytes) = frozen {
-            // Releases its charge before it is charged again.
+            // Releases the client's charge before the client is charged again.
             slot.enter(ClientPhase::Gone);
             let pool = &self.core.pools.get(slot.pool).accepted;
             let thawed =
@@ -56,7 +57,7 @@ impl Engine {
         done
     }
 
-    /// What it holds, for tests and the simulator.
+    /// What the engine holds, for tests and the simulator.
     pub fn inspect(&self) -> Inspect<'_> {
         Inspect { engine: self }
     }

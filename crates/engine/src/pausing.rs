@@ -1,4 +1,5 @@
-//! A connection is not read from, or read again: tells the port when the first reason comes, and when the last one has gone.
+//! A connection is not read from, or read again: tells the port when the first reason comes, and when the last one has
+//! gone.
 
 use weir_base::Peer;
 

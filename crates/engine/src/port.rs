@@ -7,8 +7,8 @@
 //!   then the engine gets [`Input::Blocked`], and [`Input::Drained`] when all of it is written. The engine must pause
 //!   the sender of a blocked peer's bytes, so the copy is bounded by the output of one turn.
 //! - After [`Io::close`] a peer's handle is dead for the engine: no further input names it. Queued bytes are still
-//!   written to the socket as long as it takes any, for a minute at the most, and what its other end still sends is read and dropped: a reset would destroy
-//!   bytes that it has not read. Then the socket is closed.
+//!   written to the socket as long as the socket takes any, for a minute at the most, and what the other end still
+//!   sends is read and dropped: a reset would destroy bytes that the other end has not read. Then the socket is closed.
 //! - After [`Input::Closed`] and [`Input::ConnectFailed`] the handle is dead too, and must not be closed again.
 //! - A connect always ends in exactly one of [`Input::Connected`], [`Input::ConnectFailed`] (or in [`Io::close`]).
 //! - Bytes that arrived before an end of file are delivered before [`Input::Closed`].
@@ -31,7 +31,8 @@ pub use weir_admin::{Request, Response};
 pub use crate::password_check::{Authority, PasswordCheck};
 pub use crate::secured::{Certificate, Secured};
 
-/// How the words of a connect begin that failed because of its host's name (PgBouncer has a reason of its own for that).
+/// How the error begins of a connect that failed because of its host's name (PgBouncer has a reason of its own for
+/// that).
 pub const LOOK_UP_FAILED: &str = "could not look up";
 
 /// An event for the engine.
@@ -39,9 +40,9 @@ pub const LOOK_UP_FAILED: &str = "could not look up";
 pub enum Input<'a> {
     /// A client connected to one of our listeners.
     Accepted {
-        /// Its handle from now on.
+        /// The client's handle from now on.
         peer: Peer,
-        /// Where it comes from.
+        /// Where the client comes from.
         from: ClientAddr,
     },
     /// Bytes arrived; they stay valid for this turn only.
@@ -55,7 +56,7 @@ pub enum Input<'a> {
     Closed {
         /// The peer; its handle is dead.
         peer: Peer,
-        /// How.
+        /// How the connection ended.
         cause: Gone,
     },
     /// A paused peer has closed its side, or shut it down; bytes of it may be unread before the end.
@@ -100,7 +101,7 @@ pub enum Input<'a> {
     Resolved {
         /// The name, as in a [`Target`].
         name: Arc<str>,
-        /// Its addresses; empty if there are none.
+        /// The name's addresses; empty if there are none.
         addresses: Vec<IpAddr>,
         /// How long the answer may be used.
         ttl: Span,
@@ -121,7 +122,7 @@ pub enum Input<'a> {
     Helped {
         /// The number that was passed to [`Io::help`].
         job: u64,
-        /// Its result.
+        /// The helper's result.
         answer: Answer,
     },
     /// A message from another worker's engine.
@@ -162,7 +163,7 @@ pub enum Input<'a> {
     CancelRequest {
         /// The process id of the key.
         pid: u32,
-        /// Its secret.
+        /// The key's secret.
         secret: &'a [u8],
     },
     /// The operating system sent a signal to the process (delivered to worker 0 only).
@@ -179,14 +180,14 @@ pub enum Handshake {
     Accept {
         /// Bytes of the client's that belong to the handshake.
         received: Vec<u8>,
-        /// Where it comes from: handshakes take turns by it.
+        /// Where the client comes from: handshakes take turns by origin.
         from: Origin,
     },
     /// With a server.
     Connect {
-        /// The name or address that its certificate must have, if the mode requires that.
+        /// The name or address that the server's certificate must have, if the mode requires that.
         host: Host,
-        /// The requirements for its certificate.
+        /// The requirements for the server's certificate.
         mode: SslMode,
         /// Begin with the handshake at once, with ALPN `postgresql`, instead of after the server's answer `S`.
         direct: bool,
@@ -196,9 +197,9 @@ pub enum Handshake {
 /// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gone {
-    /// The peer closed it in order (end of file).
+    /// The peer closed the connection in order (end of file).
     Eof,
-    /// It was reset, or an error was reported for it.
+    /// The connection was reset, or an error was reported for it.
     Error,
 }
 
@@ -207,19 +208,19 @@ pub enum Gone {
 pub enum HandOver {
     /// Another process asks to take over; answered by [`Io::hand_over_begins`].
     Ask,
-    /// It serves: what is free leaves, and what becomes free from now on. Given again and again; answered by
-    /// [`Io::hand_over_left`].
+    /// The other process serves: what is free leaves, and what becomes free from now on. Given again and again;
+    /// answered by [`Io::hand_over_left`].
     Give,
-    /// It is gone: what is here stays.
+    /// The other process is gone: what is here stays.
     Stay,
 }
 
 /// The process that this one takes over from. Every worker is given each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Predecessor {
-    /// It has given what it says of each of its pools once, or is silent: no pool waits for that any more.
+    /// The predecessor has reported each of its pools once, or is silent: no pool waits for that any more.
     Known,
-    /// It has given all and ends, or has ended: it has no servers.
+    /// The predecessor has given all and ends, or has ended: it has no servers.
     Over,
 }
 
@@ -247,7 +248,7 @@ pub enum Signal {
 pub enum Reread {
     /// The settings' file and the files that it names.
     All,
-    /// The files that it names; its own text is the one that was read last.
+    /// The files that the settings' file names; the text of that file itself is the one that was read last.
     Named,
 }
 
@@ -263,7 +264,7 @@ pub enum Work {
         /// The iteration count.
         iterations: u32,
     },
-    /// The same for a client's login. An engine requests only a few at a time; they delay only each other.
+    /// `SaltedPassword` for a client's login. An engine requests only a few at a time; they delay only each other.
     SaltClient {
         /// The password as stored, or as the client gave it.
         password: Arc<str>,
@@ -272,8 +273,8 @@ pub enum Work {
         /// The iteration count.
         iterations: u32,
     },
-    /// Whether a client's password is right, by LDAP or PAM. It may take as long as its `limit`, and no other kind of work
-    /// waits for it.
+    /// Whether a client's password is right, by LDAP or PAM. It may take as long as its `limit`, and no other kind of
+    /// work waits for it.
     CheckPassword(Box<PasswordCheck>),
     /// What the operating system calls the user with this number.
     NameOfUser(u32),
@@ -358,15 +359,15 @@ pub enum About<'a> {
     Peer {
         /// Which of the two.
         side: Side,
-        /// Its number, unique in the process.
+        /// The peer's number, unique in the process.
         id: u64,
         /// The database as clients name it; empty while unknown.
         database: &'a str,
         /// The user; empty while unknown.
         user: &'a str,
-        /// Its address, as `address:port`.
+        /// The peer's address, as `address:port`.
         address: &'a str,
-        /// Whether it has logged in. Lines about those who have not displace no others where lines are kept.
+        /// Whether the peer has logged in. Lines about peers that have not displace no others where lines are kept.
         logged_in: bool,
     },
 }
@@ -403,7 +404,8 @@ pub trait Io {
     fn look_up(&mut self, name: &Arc<str>);
     /// Closes a connection, after its queued output.
     fn close(&mut self, peer: Peer);
-    /// The same for one that was sent its last bytes in an earlier turn: it is given time to read them.
+    /// Closes the connection of a peer that was sent its last bytes in an earlier turn: the peer is given time to read
+    /// them.
     fn close_after_error(&mut self, peer: Peer) {
         self.close(peer);
     }
@@ -432,16 +434,16 @@ pub trait Io {
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>);
     /// A configuration is in force from now on: the port applies its own settings (the log, socket options).
     fn adopt(&mut self, config: &Arc<Config>);
-    /// Stops (`false`) or starts (`true`) accepting clients by TCP, for the whole process. Over the Unix socket they are
-    /// accepted always, so that the console stays reachable; the engine refuses the others.
+    /// Stops (`false`) or starts (`true`) accepting clients by TCP, for the whole process. Over the Unix socket they
+    /// are accepted always, so that the console stays reachable; the engine refuses the others.
     fn accept(&mut self, on: bool);
-    /// Answers [`HandOver::Ask`]: the highest number given to a client or a server so far, or why another process may not
-    /// take over now.
+    /// Answers [`HandOver::Ask`]: the highest number given to a client or a server so far, or why another process may
+    /// not take over now.
     fn hand_over_begins(&mut self, answer: Result<u64, &'static str>) {
         let _ = answer;
     }
-    /// Gives a value to the process that takes over, with a detached socket where `socket` names one. Values of one `route`
-    /// go to one worker there.
+    /// Gives a value to the process that takes over, with a detached socket where `socket` names one. Values of one
+    /// `route` go to one worker there.
     fn hand_over(&mut self, route: u64, value: Vec<u8>, socket: Option<Peer>) {
         let _ = (route, value, socket);
     }

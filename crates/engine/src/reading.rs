@@ -3,11 +3,12 @@
 /// A reason not to read from a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reason {
-    /// It waits: a client for a server, a query of Weir, a helper.
+    /// The connection waits: a client for a server, a query of Weir, a helper.
     Waits = 1,
     /// The socket at the other end of its link is full.
     OtherFull = 2,
-    /// Its own socket is full. A client does not read its replies then, so it may not request more; a server is read on.
+    /// The connection's own socket is full. A client does not read its replies then, so it may not request more; a
+    /// server is still read from.
     OwnFull = 4,
     /// Everything is suspended.
     Suspended = 8,
@@ -19,17 +20,17 @@ pub(crate) enum Reason {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reading {
     reasons: u8,
-    /// The reasons that stop it.
+    /// The reasons that stop reading.
     stopping: u8,
 }
 
 impl Reading {
-    /// Of a client: every reason stops it.
+    /// For a client: every reason stops reading.
     pub(crate) fn of_client() -> Reading {
         Reading { reasons: 0, stopping: u8::MAX }
     }
 
-    /// Of a server.
+    /// For a server: every reason but [`Reason::OwnFull`] stops reading.
     pub(crate) fn of_server() -> Reading {
         Reading { reasons: 0, stopping: !(Reason::OwnFull as u8) }
     }
@@ -40,13 +41,13 @@ impl Reading {
         self.reasons & reason as u8 != 0
     }
 
-    /// Whether there is any.
+    /// Whether there is any reason.
     #[inline]
     pub(crate) fn has_any(self) -> bool {
         self.reasons != 0
     }
 
-    /// Whether it is stopped.
+    /// Whether reading is stopped.
     #[inline]
     pub(crate) fn is_paused(self) -> bool {
         self.reasons & self.stopping != 0

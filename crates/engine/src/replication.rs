@@ -1,4 +1,5 @@
-//! Replication connections: a client that gets a server of its own, opened with its startup parameters and closed with it.
+//! Replication connections: a client that gets a server of its own, opened with its startup parameters and closed with
+//! it.
 //!
 //! The client waits in its pool for such a server (`weir-pool`, `dedicated`), receives what that server has reported,
 //! and from then on the two are a link whose bytes are forwarded unchanged.
@@ -106,7 +107,7 @@ pub(crate) fn begin_stream<I: Io>(
     }
 }
 
-/// A client of such a link sent something.
+/// A client that replicates sent something.
 pub(crate) fn stream_to_server<I: Io>(
     core: &mut Core,
     now: Time,
@@ -117,7 +118,8 @@ pub(crate) fn stream_to_server<I: Io>(
     let ClientPhase::Streaming(stream) = client.phase_mut() else { return core.conns.put_client(client) };
     let terminated = stream.client_sent(bytes);
     core.pools.get_mut(client.pool).counts.stats.received += bytes.len() as u64;
-    // All of it, also what arrived with Terminate: the position up to which a standby has written may be in it.
+    // All input is sent on, also what arrived with Terminate: the position up to which a standby has written may be in
+    // it.
     if let Some(server) = client.link.and_then(|server| core.conns.get_mut::<ServerSlot>(server)) {
         server.clock_mut().request_sent(now);
         io.forward(server.peer, 0..bytes.len());
@@ -128,7 +130,7 @@ pub(crate) fn stream_to_server<I: Io>(
     core.conns.put_client(client);
 }
 
-/// A server of such a link sent something.
+/// The server of a client that replicates sent something.
 pub(crate) fn stream_to_client<I: Io>(
     core: &mut Core,
     now: Time,

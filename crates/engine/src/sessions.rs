@@ -23,7 +23,7 @@ pub(crate) struct Sessions {
     pub(crate) counts: StatementCounts,
     /// What is counted of statements.
     pub(crate) statements: Statements,
-    /// The key of their texts' hash.
+    /// The key of the hash of statements' texts.
     statements_key: u64,
     /// The place of application_name among the parameters.
     application: Option<usize>,
@@ -35,7 +35,8 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// `hash_key` is the key of statements' names, the same in all workers of the process.
+    /// The state that sessions share; `hash_key` is the key of statements' names, the same in all workers of the
+    /// process.
     pub(crate) fn new(hash_key: [u8; 16], memory: &StatementMemory, config: &Config) -> Sessions {
         let params = ParamTable::new(config.track_extra_parameters.iter().map(String::as_str));
         let mut sessions = Sessions {
@@ -107,7 +108,7 @@ impl Sessions {
         self.blocks.pop().unwrap_or_default()
     }
 
-    /// Keeps such a buffer for reuse.
+    /// Keeps the buffer of a waiting client for reuse.
     pub(crate) fn recycle(&mut self, mut block: Vec<u8>) {
         if (1..=BLOCK_SIZE).contains(&block.capacity()) && self.blocks.len() < MAX_BLOCKS {
             block.clear();
@@ -116,7 +117,8 @@ impl Sessions {
     }
 }
 
-/// An ini means what it means to PgBouncer.
+/// What is done with prepared statements of clients when Weir's own are turned off; with a `pgbouncer.ini` as in
+/// PgBouncer.
 fn without_cache(config: &Config) -> WithoutCache {
     if config.format == FileFormat::Ini { WithoutCache::Unknown } else { WithoutCache::Kept }
 }

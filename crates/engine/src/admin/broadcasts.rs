@@ -1,6 +1,6 @@
 //! Commands for all workers: sent to each with a number, answered when all have answered.
 //!
-//! Owns the commands under way, the caller of each, and their deadline. `halt` has what a command stops, `report` what
+//! Owns the commands under way, the caller of each, and their deadline. `pause` has what a command stops, `report` what
 //! it shows.
 
 use std::collections::HashMap;
@@ -39,7 +39,7 @@ struct Broadcast {
     /// The number of workers that have not answered.
     left: u16,
     report: Report,
-    /// At least one worker has done it.
+    /// At least one worker has carried out the command.
     done: bool,
     failed: Option<CommandError>,
     armed: Time,

@@ -1,4 +1,4 @@
-//! What operators say at the console.
+//! What operators send at the console.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Admin {
     /// The command for all workers, if it is possible now.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Why the command is not possible.
     pub(crate) fn worker_command(&self, core: &Core, command: &Command) -> Result<WorkerCommand, CommandError> {
         operators::check_name(core, command.database())?;
         if matches!(command, Command::Resume(None)) && core.shutdown.is_draining() {
@@ -130,8 +130,8 @@ impl Admin {
         }
     }
 
-    /// Handles input of an operator, all of which is in the client's buffer: a command, or a few messages that are none. What
-    /// follows waits for the worker's next round, so that a pipeline does not delay other clients.
+    /// Handles input of an operator, all of which is in the client's buffer: a command, or a few messages that are no
+    /// commands. What follows waits for the worker's next round, so that a pipeline does not delay other clients.
     pub(crate) fn console_bytes<I: Io>(&mut self, core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         let received = client.take_waiting();
         let (mut at, mut left) = (0, MESSAGES);

@@ -17,15 +17,15 @@ const MAX_QUERY: usize = 64 << 10;
 /// See the head of the file.
 pub(crate) struct Console {
     role: Role,
-    /// The database name of its startup packet.
+    /// The database name of the operator's startup packet.
     database: String,
     /// After an error in the extended protocol, until Sync.
     skipping: bool,
-    /// The command that it waits for.
+    /// The command that the operator waits for.
     pending: Option<u64>,
-    /// The table that is being sent to it.
+    /// The table that is being sent to the operator.
     table: Option<Box<TableStream>>,
-    /// Its next command waits until it has read its output.
+    /// The operator's next command waits until the operator has read the output.
     unread: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum ConsoleInput {
     More,
     /// A message that these bytes answer; they may be empty.
     Answer(Vec<u8>),
-    /// A command that its role may run.
+    /// A command that the operator's role may run.
     Command(Command),
     /// A command that is refused.
     Refused(CommandError),
@@ -50,12 +50,12 @@ impl Console {
         Console { role, database, skipping: false, pending: None, table: None, unread: false }
     }
 
-    /// The database name of its startup packet.
+    /// The database name of the operator's startup packet.
     pub(crate) fn database(&self) -> &str {
         &self.database
     }
 
-    /// Whether its operator may do everything.
+    /// Whether the operator may do everything.
     pub(crate) fn is_admin(&self) -> bool {
         self.role == Role::Admin
     }
@@ -78,7 +78,7 @@ impl Console {
         self.message(head.tag, &rest[HEAD..head.total()])
     }
 
-    /// Marks it as waiting until its output is read, or not any more; returns whether it was.
+    /// Marks the console as waiting until its output is read, or as no longer waiting; returns whether it was waiting.
     pub(crate) fn set_unread(&mut self, unread: bool) -> bool {
         std::mem::replace(&mut self.unread, unread)
     }
@@ -100,7 +100,7 @@ impl Console {
                 };
             }
             front::FLUSH => {}
-            // It ends with ReadyForQuery by itself (PostgreSQL documentation, "Function Call").
+            // A function call ends with ReadyForQuery by itself (PostgreSQL documentation, "Function Call").
             front::FUNCTION_CALL => answer = failure(&CommandError::ExtendedProtocol),
             _ => {
                 self.skipping = true;
@@ -110,17 +110,17 @@ impl Console {
         ConsoleInput::Answer(answer)
     }
 
-    /// Marks it as waiting for a command; `None` while the command has no number yet.
+    /// Marks the console as waiting for a command; `None` while the command has no number yet.
     pub(crate) fn wait_for(&mut self, command: Option<u64>) {
         self.pending = command;
     }
 
-    /// The command that it waits for.
+    /// The command that the console waits for.
     pub(crate) fn pending(&self) -> Option<u64> {
         self.pending
     }
 
-    /// The table that is being sent to it.
+    /// The table that is being sent to the operator.
     pub(crate) fn table(&mut self) -> Option<&mut TableStream> {
         self.table.as_deref_mut()
     }
@@ -130,7 +130,7 @@ impl Console {
         self.table = Some(Box::new(table));
     }
 
-    /// Its command has been answered.
+    /// The operator's command has been answered.
     pub(crate) fn answered(&mut self) {
         self.pending = None;
         self.table = None;

@@ -1,5 +1,5 @@
-//! The control plane's requests. They come to worker 0, each with a number, and are answered once. The caller has checked
-//! the sender's role.
+//! The control plane's requests. They come to worker 0, each with a number, and are answered once. The caller has
+//! checked the sender's role.
 
 use weir_admin::{Command, Cursor, Reply, Request, Show};
 use weir_base::Time;

@@ -57,8 +57,8 @@ impl Admin {
         self.depart(core, workers, now, drain == Drain::Servers, io);
     }
 
-    /// Exits; where nodes share pools, when the servers have ended their connections, so that this node can give its shares away
-    /// itself. `closed`: the workers have closed theirs.
+    /// Exits; where nodes share pools, when the servers have ended their connections, so that this node can give its
+    /// shares away itself. `closed`: the workers have closed theirs.
     fn depart<I: Io>(&mut self, core: &mut Core, workers: &Workers, now: Time, closed: bool, io: &mut I) {
         if workers.budget.pools().next().is_none() {
             return io.exit(0);
@@ -110,7 +110,7 @@ pub(crate) fn drain<I: Io>(core: &mut Core, now: Time, drain: Drain, io: &mut I)
             core.shutdown.dismiss_soon(cx!(core, now, io));
         }
     }
-    // Behind what the pools do now.
+    // Queued after what the pools do now.
     core.common.follow_up(FollowUp::CheckDrained);
 }
 

@@ -22,9 +22,9 @@ use crate::workers::send::answer;
 enum Outcome {
     Done,
     Report(Box<Report>),
-    /// It is answered when this condition holds.
+    /// The command is answered when this condition holds.
     Wait(Option<String>, Condition),
-    /// It is not answered.
+    /// The command is not answered.
     Silent,
 }
 
@@ -44,7 +44,7 @@ impl Admin {
             Ok(Outcome::Report(report)) => answer(from, id, WorkerAnswer::Report(report), io),
             Ok(Outcome::Silent) => {}
             Ok(Outcome::Wait(name, until)) => {
-                // Behind what the pools do now because of the command.
+                // Queued after what the pools do now because of the command.
                 core.common.follow_up(FollowUp::Watch(Box::new(WaitingCommand { from, id, name, until })));
             }
             Err(error) => answer(from, id, WorkerAnswer::Failed(error), io),
@@ -87,7 +87,7 @@ impl Admin {
                 core.pause.unwatch(id);
                 return Ok(Outcome::Silent);
             }
-            // It concerns all rooms.
+            // A new configuration concerns all rooms.
             WorkerCommand::Adopt(_) => {}
             WorkerCommand::Resume(name) => commands::resume_databases(core, now, name.as_deref(), io)?,
             WorkerCommand::Reconnect(name) => reconnect::named(core, now, name.as_deref(), io),

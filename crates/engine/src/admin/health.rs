@@ -1,8 +1,9 @@
 //! The health of pools: when it is computed without being asked.
 //!
-//! Owns the process's [`HealthWatch`] (worker 0) and whether this worker has reported trouble. Must not compute a state:
-//! `weir_admin::Health` does. While all pools are healthy nothing here runs. A worker whose pool has a waiting client or a
-//! failed login reports that to worker 0, which then looks at all pools once a second until all are healthy again.
+//! Owns the process's [`HealthWatch`] (worker 0) and whether this worker has reported trouble. Must not compute a
+//! state: `weir_admin::Health` does. While all pools are healthy nothing here runs. A worker whose pool has a waiting
+//! client or a failed login reports that to worker 0, which then looks at all pools once a second until all are healthy
+//! again.
 
 use weir_admin::{HealthChange, HealthWatch, Report};
 use weir_base::{Span, Time};

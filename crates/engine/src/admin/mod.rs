@@ -1,13 +1,16 @@
 //! Operators: commands from the console, the control plane and signals, and the figures for them.
 //!
-//! - `commands`: what is said at a console. `control`: requests of the control plane. `signals`: signals. `broadcast`: a command goes
-//!   to all workers. `execute`: it is executed on this one. `answers`: all have answered.
-//! - `console`: an operator's session, and `operators`: it waits and gets its answer. `tables`, `stream`, `paging`: long tables, in pieces.
+//! - `commands`: what operators send at a console. `control`: requests of the control plane. `signals`: signals.
+//!   `broadcast`: a command goes to all workers. `execute`: a command is executed on this worker. `answers`: all
+//!   workers have answered.
+//! - `console`: an operator's session. `operators`: the session waits for an answer, and gets it. `tables`, `stream`,
+//!   `paging`: long tables, in pieces.
 //! - `configuration`, `reload`: a new configuration. `end`, `shutdown`: shutdowns.
-//! - `reports`, `report`: the tables' content; `symptoms`: those of a pool in trouble. `wait_diagnosis`: why a client waits.
+//! - `reports`, `report`: the tables' content; `symptoms`: what shows that a pool is in trouble. `wait_diagnosis`: why
+//!   a client waits.
 //! - `pool_health`, `health`: whether pools serve their clients.
-//! - `client_counts`, `logging_in`: how many clients there are. `pool_counts`: what is counted of a pool. `refusals`: how many clients
-//!   were refused, by cause.
+//! - `client_counts`, `logging_in`: how many clients there are. `pool_counts`: what is counted of a pool. `refusals`:
+//!   how many clients were refused, by cause.
 
 pub(crate) mod answers;
 pub(crate) mod broadcast;

@@ -1,4 +1,4 @@
-//! An operator's session: it waits for an answer, and gets it.
+//! An operator's session waits for an answer, and gets it.
 
 use weir_admin::{ALL_DATABASES, Author, CommandError, Via};
 use weir_base::Peer;
@@ -85,8 +85,8 @@ pub(crate) fn operator(core: &Core, client: &ClientSlot) -> Author {
     Author { user: Some(client.user.to_string()), from, via: Via::Console, comment: None, request: 0 }
 }
 
-/// Whether a configured pool has this name. `*` is none, though it stands for databases in a file, and the fallback would
-/// have any name.
+/// Whether a configured pool has this name. `*` is none, though it stands for databases in a file, and the fallback
+/// would have any name.
 pub(crate) fn check_name(core: &Core, name: Option<&str>) -> Result<(), CommandError> {
     match name {
         Some(name) if name == ALL_DATABASES || core.common.config().pool(name).is_none() => {

@@ -8,13 +8,13 @@ use weir_pgwire::Dirty;
 pub(crate) struct PoolCounts {
     pub(crate) stats: Stats,
     pub(crate) tally: PoolCounters,
-    /// Its clients that were refused.
+    /// The pool's clients that were refused.
     pub(crate) refusals: Refusals,
-    /// Who these were, but for those that its health does not count.
+    /// Who the refused clients were, but for those that the pool's health does not count.
     pub(crate) refused_by: ClientNames,
     /// The kinds of lost session state that the log has mentioned.
     pub(crate) lost_logged: Dirty,
-    /// When the log last mentioned its waits.
+    /// When the log last mentioned the pool's waits.
     pub(crate) wait_logged: Option<Time>,
     /// The counters at the start of the last complete period, and at its end.
     previous: (Stats, Time),

@@ -1,8 +1,9 @@
-//! Another configuration while serving: read again, changed by the control plane, or by a SET of encryption, all by a helper.
+//! Another configuration while Weir serves: read again, changed by the control plane, or by a SET of encryption. A
+//! helper does the work.
 //!
-//! Owns their order: one at a time, so that the one that was requested last is the one that stays. What can't change
-//! without a restart is logged, and the old values stay, so that the configuration in force is the one shown. Must not know
-//! how a configuration is sent to workers or taken over, or where it is stored.
+//! Owns the order of these requests: one at a time, so that the configuration that was requested last is the one that
+//! stays. What can't change without a restart is logged, and the old values stay, so that the configuration in force is
+//! the one shown. Must not know how a configuration is sent to workers or taken over, or where it is stored.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -87,7 +88,7 @@ impl Reloads {
 
     /// The newest configuration with a SET of encryption pending in it.
     pub(crate) fn with_set(&self, set: &SetTls) -> Arc<Config> {
-        // It was checked when it came: a value that suits once suits always.
+        // The value was checked when the SET came: a value that is valid once is always valid.
         weir_config::set(&self.newest, &set.key, &set.value).map_or_else(|_| self.newest.clone(), Arc::new)
     }
 

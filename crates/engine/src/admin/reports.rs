@@ -39,7 +39,7 @@ impl Admin {
         tables::with_tables(core, |tables| report::with_tables(report, tables, by_user))
     }
 
-    /// The same with the statistics of statements, which are large.
+    /// A report with the statistics of statements, which are large.
     pub(crate) fn statements_report(&self, core: &Core, workers: &Workers) -> Report {
         let (statements, pools) = core.sessions.statements.records(|at| core.common.wall(at));
         let mut report = self.report(core, workers, false);
@@ -50,7 +50,7 @@ impl Admin {
         report
     }
 
-    /// This worker's part of a look.
+    /// This worker's part of a look at the health of pools.
     pub(crate) fn health_report(&mut self, core: &mut Core) -> Report {
         self.health.looked_at();
         let halt = &core.pause;

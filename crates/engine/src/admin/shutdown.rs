@@ -20,7 +20,8 @@ pub(crate) struct Shutdown {
     /// When clients that wait for servers are dismissed; never, if there are none.
     dismissal: Time,
     asked: Asked,
-    /// Worker 0: the process exits when the servers of pools that nodes share have ended; holds whether all workers have closed theirs.
+    /// Worker 0: the process exits when the servers of pools that nodes share have ended; holds whether all workers
+    /// have closed theirs.
     departure: Option<bool>,
     announced: Option<Announced>,
 }
@@ -67,7 +68,7 @@ impl Default for Asked {
 }
 
 impl Shutdown {
-    /// Whether one is under way.
+    /// Whether a shutdown is under way.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.is_some()
     }
@@ -77,12 +78,12 @@ impl Shutdown {
         self.draining
     }
 
-    /// Worker 0: whether one is announced, and has not begun.
+    /// Worker 0: whether a shutdown is announced, and has not begun.
     pub(crate) fn is_announced(&self) -> bool {
         self.announced.is_some()
     }
 
-    /// Worker 0: whether one is announced or has begun.
+    /// Worker 0: whether a shutdown is announced or has begun.
     pub(crate) fn is_under_way(&self) -> bool {
         self.is_announced() || self.is_draining()
     }
@@ -154,7 +155,7 @@ impl Shutdown {
         cx.common.arm(Who::Dismissal, cx.now + DISMISSAL, &mut self.dismissal);
     }
 
-    /// They are dismissed now.
+    /// The clients that wait for servers are dismissed now.
     pub(crate) fn dismissed(&mut self) {
         self.dismissal = Time::NEVER;
     }

@@ -16,7 +16,7 @@ impl Admin {
         self.broadcast(core, now, Caller::Engine, Command::Resume(None), &WorkerCommand::Resume(None), io);
     }
 
-    /// All is suspended, and no operator is connected to end it. As in PgBouncer, it ends.
+    /// Everything is suspended, and no operator is connected to end the SUSPEND. As in PgBouncer, the SUSPEND ends.
     pub(crate) fn resume_deserted<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         if core.pause.is_suspended() {
             log(Level::Info, format_args!("admin disappeared when suspended, doing RESUME"), io);
@@ -24,7 +24,8 @@ impl Admin {
         }
     }
 
-    /// An operator has disconnected. If all is suspended, asks the workers for another one.
+    /// An operator has disconnected. If everything is suspended, asks the workers whether another operator is
+    /// connected.
     pub(crate) fn check_operators<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         if core.pause.is_suspended() {
             let to_workers = WorkerCommand::Report { counts: false };
@@ -91,8 +92,8 @@ impl Admin {
         core.common.arm(Who::Stats, now + period, &mut self.stats_at);
     }
 
-    /// A statistics period has ended. Averages are those since the start of the last complete one (PgBouncer's rule), so they
-    /// do not jump at its end.
+    /// A statistics period has ended. Averages are those since the start of the last complete one (PgBouncer's rule),
+    /// so they do not jump at its end.
     pub(crate) fn end_period<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         self.stats_at = Time::NEVER;
         core.console_counts.end_period(now);

@@ -49,7 +49,7 @@ struct Position {
 /// Messages for the console.
 pub(crate) struct Piece {
     pub(crate) messages: Vec<u8>,
-    /// Whether it is the table's last.
+    /// Whether the piece is the table's last.
     pub(crate) last: bool,
 }
 

@@ -65,7 +65,7 @@ fn next_rows<I: Io>(core: &mut Core, console: Peer, id: u64, io: &mut I) {
 /// Sends a table to a waiting console.
 pub(crate) fn send_table<I: Io>(core: &mut Core, peer: Peer, show: Show, table: Table, io: &mut I) {
     let id = core.common.next_id();
-    // Its operator may have disconnected meanwhile.
+    // The operator may have disconnected meanwhile.
     let Some(console) = operators::console(core, peer) else { return };
     console.set_table(TableStream::of_rows(id, show, table.rows));
     io.send(peer, &stream::columns(table.columns));

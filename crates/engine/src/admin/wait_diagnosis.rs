@@ -23,7 +23,7 @@ use crate::reading::Reason;
 use crate::server::login_throttle::DownHost;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 
-/// The shortest interval between two such lines of a pool in the log: waits fail in bursts.
+/// The shortest interval between two lines in the log about the waits of a pool: waits fail in bursts.
 const LOG_EVERY: Span = Span::from_secs(1);
 
 /// The input of a pool's diagnosis.
@@ -52,11 +52,11 @@ enum Hold {
     IdleSession,
     /// Work of ours: a check, a reset, an auth_query.
     Own,
-    /// Another worker, to which it is lent.
+    /// Another worker, to which the server is lent.
     Lent,
 }
 
-/// The number of servers, and since when the one that has been held longest.
+/// The number of servers, and for how long the one that is held longest has been held.
 #[derive(Clone, Copy, Default)]
 struct Group {
     count: u32,
@@ -120,7 +120,7 @@ impl Diagnosis<'_> {
             let (hold, since) = match self.conns.get::<ServerSlot>(peer) {
                 Some(server) => hold(server, self.now),
                 None if (self.is_lent)(peer) => (Hold::Lent, self.now),
-                // It is taken out of the table: being processed now.
+                // The server is out of the table: it is being processed now.
                 None => (Hold::Query, self.now),
             };
             let group = &mut groups[hold as usize];

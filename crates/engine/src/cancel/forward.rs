@@ -19,7 +19,7 @@ use crate::timers::Who;
 fn next_forwards<I: Io>(core: &mut Core, now: Time, to: u16, io: &mut I) {
     while let Some(forward) = core.peering.next(to, core.common.config()) {
         let Some(target) = core.peering.target(to, core.common.config()) else {
-            // A reload has removed it, or the node has left.
+            // A reload has removed the peer, or the node has left.
             finish::finish_canceller(core, forward.requester, io);
             continue;
         };

@@ -8,9 +8,9 @@ pub(crate) struct CancelSecret {
     bytes: [u8; 16],
     /// How many of the bytes the client received; none before it has logged in, and then nothing cancels it.
     issued: usize,
-    /// By what the client is found, where the process has peers.
+    /// The key by which the client is found, where the process has peers.
     peer_key: Option<PeerKey>,
-    /// The process id that goes with it; 0 before the login.
+    /// The process id that goes with the secret; 0 before the login.
     pid: u32,
 }
 
@@ -19,18 +19,19 @@ impl CancelSecret {
         CancelSecret { bytes, issued: 0, peer_key: None, pid: 0 }
     }
 
-    /// The process id that goes with it.
+    /// Sets the process id that goes with the secret.
     pub(crate) fn set_pid(&mut self, pid: u32) {
         self.pid = pid;
     }
 
-    /// What a client of protocol 3 with this minor version receives, beside the process id: 3.0 has room for four bytes.
+    /// What a client of protocol 3 with this minor version receives, beside the process id: 3.0 has room for four
+    /// bytes.
     pub(crate) fn issue(&mut self, minor: u16) -> &[u8] {
         self.issued = if minor >= 2 { self.bytes.len() } else { 4 };
         &self.bytes[..self.issued]
     }
 
-    /// Makes it a key of a process that is peer `peer_id`; `bytes` are the highest and the lowest of its process id.
+    /// Makes the key one of a process that is peer `peer_id`; `bytes` are the highest and the lowest of its process id.
     pub(crate) fn become_peer_key(&mut self, bytes: (u8, u8), peer_id: u16) {
         let key = PeerKey::new(bytes, peer_id, &self.bytes);
         issued_secret(&mut self.bytes);
@@ -38,7 +39,7 @@ impl CancelSecret {
         self.pid = key.pid();
     }
 
-    /// By what the client is found, where the process has peers.
+    /// The key by which the client is found, where the process has peers.
     pub(crate) fn peer_key(&self) -> Option<PeerKey> {
         self.peer_key
     }
@@ -54,7 +55,8 @@ impl CancelSecret {
         (self.bytes, self.issued)
     }
 
-    /// The same from another process, with the process id that the client received there.
+    /// A secret from another process, by its [`CancelSecret::parts`], with the process id that the client received
+    /// there.
     pub(crate) fn of_parts((bytes, issued): ([u8; 16], usize), pid: u32) -> CancelSecret {
         CancelSecret { bytes, issued: issued.min(bytes.len()), peer_key: None, pid }
     }

@@ -1,7 +1,7 @@
 //! Requests to cancel: each cancels the right query or none.
 //!
-//! - `request`: a request for a client of this process. `forward`: one for a client of another process. `finish`: the end of both
-//!   for the client that asked.
+//! - `request`: a request for a client of this process. `forward`: a request for a client of another process. `finish`:
+//!   the end of both for the client that sent the request.
 //! - `key`, `pids`, `peering`, `moved_keys`: what a request names. `state`: requests under way.
 
 pub(crate) mod finish;

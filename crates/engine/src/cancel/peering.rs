@@ -1,8 +1,9 @@
 //! Other processes behind the same address: the keys by which a request to cancel finds the process that it means.
 //!
-//! Owns which keys this worker's clients have where the process has peers, and the requests that are passed on to each
-//! peer, and where the peers are: those of the cluster's nodes, unless the configuration has a `peer_id`. A key names its process and says how often it may be passed on yet, so that a wrong configuration makes no loop.
-//! The place of both in the key is PgBouncer's (its documentation, "Section [peers]"), so that the two may be peers.
+//! Owns which keys this worker's clients have where the process has peers, the requests that are passed on to each
+//! peer, and where the peers are: those of the cluster's nodes, unless the configuration has a `peer_id`. A key names
+//! its process and says how often it may still be passed on, so that a wrong configuration makes no loop. Both are in
+//! the key where PgBouncer has them (its documentation, "Section [peers]"), so that Weir and PgBouncer may be peers.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,8 +17,8 @@ const HOPS: u8 = 0x03;
 
 /// The first eight bytes of a cancel key where processes have peers: process id and secret of protocol 3.0.
 ///
-/// The worker is the remainder of byte 0 by the number of workers; bytes 1 and 2 are the peer, low byte first; the lowest two
-/// bits of byte 7 are hops. Bytes 0 and 3 count the keys, the rest is chance.
+/// The worker is the remainder of byte 0 by the number of workers; bytes 1 and 2 are the peer, low byte first; the
+/// lowest two bits of byte 7 are hops. Bytes 0 and 3 count the keys, the rest is chance.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct PeerKey([u8; 8]);
 
@@ -39,18 +40,18 @@ impl PeerKey {
         Some(PeerKey(key))
     }
 
-    /// The process id in it.
+    /// The process id in the key.
     pub(crate) fn pid(self) -> u32 {
         let [a, b, c, d, ..] = self.0;
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// The process that it means.
+    /// The process that the key means.
     pub(crate) fn peer_id(self) -> u16 {
         u16::from_le_bytes([self.0[1], self.0[2]])
     }
 
-    /// As its client received it.
+    /// The key as its client received it.
     fn issued(mut self) -> PeerKey {
         self.0[7] |= HOPS;
         self
@@ -75,7 +76,7 @@ const MAX_ALONE: usize = 1000;
 /// A request that is passed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Forward {
-    /// The client that asked, to be closed when it is done; none if it was closed to make room.
+    /// The client that sent the request, to be closed when the request is done; none if it was closed to make room.
     pub(crate) requester: Option<Peer>,
     /// What the peer receives.
     pub(crate) pid: u32,
@@ -85,10 +86,10 @@ pub(crate) struct Forward {
 /// A connection of ours that carries a request to a peer.
 pub(crate) struct ForwardSlot {
     pub(crate) peer: Peer,
-    /// The process that it goes to.
+    /// The process that the connection goes to.
     pub(crate) to: u16,
     pub(crate) forward: Forward,
-    /// It is out: the end of the connection is awaited.
+    /// The request is sent: the end of the connection is awaited.
     pub(crate) sent: bool,
     pub(crate) armed: Time,
     pub(crate) deadline: Time,
@@ -200,7 +201,8 @@ impl Peering {
         self.pools.iter().map(move |(id, pool)| (*id, count(pool)))
     }
 
-    /// ConnTable that the configuration has no more are forgotten, once nothing is under way to them.
+    /// Peers that neither the configuration nor the cluster has any more are forgotten, once nothing is under way to
+    /// them.
     pub(crate) fn adopt(&mut self, config: &Config) {
         let busy = |pool: &PeerPool| !(pool.under_way.is_empty() && pool.waiting.is_empty());
         let Peering { pools, nodes, .. } = self;

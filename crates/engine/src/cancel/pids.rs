@@ -14,14 +14,14 @@ const LOW_BITS: u32 = 24;
 /// The smallest table.
 const SMALLEST: usize = 64;
 
-/// The worker to which a request to cancel with this process id goes, in a process of `workers`. Another process may have issued
-/// it. The rule is also that of the runtime, which has requests of a process that took over.
+/// The worker to which a request to cancel with this process id goes, in a process of `workers`. Another process may
+/// have issued the process id. The runtime has the same rule for requests of a process that took over.
 pub fn worker_of(pid: u32, workers: u16) -> WorkerId {
     WorkerId((pid >> LOW_BITS) as u16 % workers.max(1))
 }
 
-/// The highest byte of the process ids of `worker` in their `round`th round. Its remainder by the number of workers is the
-/// worker. At most 127: drivers take a negative process id for "no key".
+/// The highest byte of the process ids of `worker` in their `round`th round. Its remainder by the number of workers is
+/// the worker. At most 127: drivers take a negative process id for "no key".
 fn high_byte((worker, workers): (WorkerId, u16), round: u64) -> u8 {
     let workers = u64::from(workers.clamp(1, 127));
     (u64::from(worker.0) + workers * (round % (128 / workers))) as u8
@@ -42,8 +42,9 @@ impl CancelPids {
         self.count = count & u64::from(u32::MAX);
     }
 
-    /// Issues a process id to the client in `slot`; `slots` is how many slots there are, and `has` says whether the client in a
-    /// slot has a process id that ends in these bits, which are the lowest of `mask`. Amortised constant time.
+    /// Issues a process id to the client in `slot`; `slots` is how many slots there are, and `has` says whether the
+    /// client in a slot has a process id that ends in these bits, which are the lowest of `mask`. Amortised constant
+    /// time.
     pub(crate) fn issue(
         &mut self,
         worker: (WorkerId, u16),

@@ -5,8 +5,9 @@
 //! server has closed that connection (which it does after it has signalled the backend), the client's server is given
 //! to no other client, so a late cancel can't hit one.
 //!
-//! A client may be between two requests: the next one is in Weir, and no server has it yet. If it was there when the cancel
-//! request came, and nothing runs any more when that is to be sent, the cancel is the next one's.
+//! A client may be between two requests: its next request is in Weir, and no server has it yet. If that request was in
+//! Weir when the cancel request came, and nothing runs any more when the cancel request is to be sent, the client's
+//! next request is cancelled.
 
 use weir_base::{Peer, Time};
 use weir_pgwire::put_front;
@@ -32,7 +33,8 @@ use crate::timers::Who;
 /// Why a client's next request may be in Weir, and wait.
 const HELD: [Reason; 3] = [Reason::Waits, Reason::OtherFull, Reason::NextTurn];
 
-/// Whether a client's next request is in Weir, and waits: for a server, for a query of Weir, or for what its server is doing.
+/// Whether a client's next request is in Weir, and waits: for a server, for a query of Weir, or for what its server is
+/// doing.
 fn holds_request(core: &mut Core, client: Peer) -> bool {
     let Some(slot) =
         core.conns.get_mut::<ClientSlot>(client).filter(|slot| HELD.into_iter().any(|reason| slot.reading.has(reason)))

@@ -37,11 +37,12 @@ pub(crate) enum CancelStage {
 /// A cancel request that waits for its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CancelRequest {
-    /// Its sender; none: the process that takes over, or a closed one.
+    /// The sender of the request; `None`: the process that takes over, or a client that was closed.
     pub(crate) requester: Option<Peer>,
     /// The client whose query is to be cancelled.
     pub(crate) client: Peer,
-    /// When it came, the client's next request was in Weir already. If nothing runs any more, that one is cancelled.
+    /// When the cancel request came, the client's next request was in Weir already. If nothing runs any more, that next
+    /// request is cancelled.
     pub(crate) next_is_here: bool,
 }
 
@@ -53,8 +54,8 @@ pub(crate) struct PoolCancels {
 }
 
 impl PoolCancels {
-    /// Queues a request. One without a sender says nothing more than another for the same client, and there is nothing else
-    /// that bounds their number.
+    /// Queues a request. A request without a sender adds nothing to another one for the same client, so it is queued
+    /// once: nothing else bounds the number of such requests.
     pub(crate) fn wait(&mut self, request: CancelRequest) {
         if request.requester.is_none()
             && let Some(other) = self.waiting.iter_mut().find(|r| r.requester.is_none() && r.client == request.client)

@@ -1,6 +1,7 @@
 //! Clients, in any phase.
 //!
-//! - `slot`: one of them, and its phases. `table`: they are added, and become ready for queries. `reading`: they are not read from.
+//! - `slot`: a client, and its phases. `table`: clients are added to the table, and become ready for queries.
+//!   `reading`: clients are not read from.
 
 mod reading;
 pub(crate) mod slot;

@@ -37,32 +37,32 @@ pub(crate) struct ClientRow {
     pub(crate) id: u64,
     pub(crate) addr: ClientAddr,
     pub(crate) phase: ClientPhase,
-    /// Its pool, once it has logged in.
+    /// The client's pool, once the client has logged in.
     pub(crate) pool: PoolIx,
-    /// Its server.
+    /// The client's server.
     pub(crate) link: Option<Peer>,
     /// Input that can't be handled yet. Bounded: the client is paused while this is not empty, so it holds at most one
     /// read of the runtime.
     pub(crate) waiting: Vec<u8>,
-    /// Why it is not read from.
+    /// Why the client is not read from.
     pub(crate) reading: Reading,
-    /// Its server was lost within a message to it: nothing more can be sent to it.
+    /// The client's server was lost within a message to the client: nothing more can be sent to the client.
     pub(crate) cut: bool,
-    /// It has closed its side while it had a server and was not read from.
+    /// The client has closed its side while it had a server and was not read from.
     pub(crate) ended: bool,
-    /// The log has a line that a statement of its was refused: one is enough.
+    /// The log has a line that a statement of this client was refused: one is enough.
     pub(crate) statements_refused: bool,
     pub(crate) user: Arc<str>,
-    /// The result of its TLS handshake; `None` without encryption.
+    /// The result of the client's TLS handshake; `None` without encryption.
     pub(crate) tls: Option<Box<Secured>>,
-    /// The keys under which it counts, if clients are limited and it is admitted.
+    /// The keys under which the client counts, if clients are limited and it is admitted.
     pub(crate) counts_for: Option<Box<ClientUse>>,
     pub(crate) connected_at: Time,
-    /// When it last requested a server, or sent something.
+    /// When the client last requested a server, or sent something.
     pub(crate) request_at: Time,
-    /// Its earliest timer.
+    /// The client's earliest timer.
     pub(crate) armed: Time,
-    /// Whether it counts among those without a login.
+    /// Whether the client counts among those without a login.
     pub(crate) counted: bool,
     /// The secret that a cancel request must contain.
     pub(crate) cancel: CancelSecret,
@@ -74,31 +74,31 @@ pub(crate) struct ClientRow {
     reason = "nearly all are ready, and a box would be one access more for each message"
 )]
 pub(crate) enum ClientPhase {
-    /// It is a load balancer: a PROXY header must follow.
+    /// The connection is from a load balancer: a PROXY header must follow.
     Header,
-    /// Its first packet must follow; it may still send this many requests for encryption.
+    /// The client's first packet must follow; it may still send this many requests for encryption.
     Opening { asks_left: u8 },
-    /// A TLS handshake is under way, which it began like this.
+    /// A TLS handshake is under way, which the client began like this.
     Handshake(SslNegotiation),
-    /// Its socket is being moved to another worker.
+    /// The client's socket is being moved to another worker.
     Moving(Box<Handoff>),
-    /// An auth_query for its secret is under way.
+    /// An auth_query for the user's secret is under way.
     AuthLookup(Arc<StartupRequest>),
     /// Authentication.
     Login(Box<LoginPhase>),
     /// Authentication has failed, and the refusal is delayed.
     Delayed(Box<Delayed>),
-    /// It is authenticated, and waits for the parameters of its pool's servers.
+    /// The client is authenticated, and waits for the parameters of its pool's servers.
     Welcome(Box<LoginPhase>),
-    /// It may ask.
+    /// The client may send queries.
     Ready(Client),
-    /// It replicates, on a server of its own.
+    /// The client replicates, on a server of its own.
     Streaming(Box<Stream>),
-    /// It is an operator.
+    /// The client is an operator.
     Console(Box<Console>),
-    /// It sent a cancel request, and is closed when that has ended.
+    /// The client sent a cancel request, and is closed when that has ended.
     Canceller,
-    /// It is being removed.
+    /// The client is being removed.
     Gone,
 }
 
@@ -150,7 +150,7 @@ impl ClientPhase {
 }
 
 impl ClientSlot {
-    /// Its state in SHOW CLIENTS.
+    /// The client's state in SHOW CLIENTS.
     pub(crate) fn state(&self) -> &'static str {
         match self.phase {
             ClientPhase::Canceller => "active_cancel_req",
@@ -162,8 +162,8 @@ impl ClientSlot {
         }
     }
 
-    /// Whether a shutdown that waits for clients waits for it. A client that connects during one is an operator, or is
-    /// refused.
+    /// Whether a shutdown that waits for clients waits for this one. A client that connects during a shutdown is an
+    /// operator, or is refused.
     pub(crate) fn is_waited_for(&self) -> bool {
         match &self.phase {
             ClientPhase::Header | ClientPhase::Opening { .. } | ClientPhase::Handshake(_) | ClientPhase::Console(_) => {
@@ -207,12 +207,12 @@ impl ClientSlot {
         ClientSlot { row }
     }
 
-    /// Its pool, once it has one.
+    /// The client's pool, once it has one.
     pub(crate) fn pool(&self) -> Option<PoolIx> {
         (self.pool != NO_POOL).then_some(self.pool)
     }
 
-    /// The database that it requested, while it has no pool; for operators always.
+    /// The database that the client requested, while it has no pool; for operators always.
     pub(crate) fn requested_database(&self) -> &str {
         match &self.phase {
             ClientPhase::Console(console) => console.database(),
@@ -223,7 +223,7 @@ impl ClientSlot {
         }
     }
 
-    /// The application_name that it gave; empty if it gave none, or while that is unknown.
+    /// The application_name that the client gave; empty if it gave none, or while that is unknown.
     pub(crate) fn application<'c>(&'c self, table: &'c ParamTable) -> &'c str {
         let params = match &self.phase {
             ClientPhase::Ready(session) => Some(session.params()),
@@ -236,7 +236,7 @@ impl ClientSlot {
         params.and_then(|params| table.get(params, "application_name")).unwrap_or_default()
     }
 
-    /// Whether it is a replication connection, as far as that is known.
+    /// Whether the client's is a replication connection, as far as that is known.
     pub(crate) fn replication(&self) -> Replication {
         match &self.phase {
             ClientPhase::Streaming(stream) => stream.kind(),
@@ -245,22 +245,22 @@ impl ClientSlot {
         }
     }
 
-    /// Whether it may ask.
+    /// Whether the client may send queries.
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.phase, ClientPhase::Ready(_))
     }
 
-    /// Whether it has logged in, to a pool or the console.
+    /// Whether the client has logged in, to a pool or the console.
     pub(crate) fn has_logged_in(&self) -> bool {
         self.is_pooled() || matches!(self.phase, ClientPhase::Console(_))
     }
 
-    /// Whether it has a pool, and is welcome there or about to be.
+    /// Whether the client has a pool, and has logged in or is about to receive its login messages.
     pub(crate) fn is_pooled(&self) -> bool {
         matches!(self.phase, ClientPhase::Ready(_) | ClientPhase::Streaming(_) | ClientPhase::Welcome(_))
     }
 
-    /// The session, if it is ready for queries.
+    /// The session, if the client is ready for queries.
     pub(crate) fn ready(&mut self) -> Option<&mut Client> {
         if let ClientPhase::Ready(client) = &mut self.row.phase { Some(client) } else { None }
     }
@@ -268,57 +268,57 @@ impl ClientSlot {
 
 /// What changes in a client's life.
 impl ClientSlot {
-    /// Its phase is another one now.
+    /// The client enters another phase.
     #[inline]
     pub(crate) fn enter(&mut self, phase: ClientPhase) {
         self.row.phase = phase;
     }
 
-    /// Takes what its phase holds, to make another phase of it: until then it is [`ClientPhase::Gone`].
+    /// Takes the client's phase, to make another phase of it: until then the phase is [`ClientPhase::Gone`].
     pub(crate) fn take_phase(&mut self) -> ClientPhase {
         std::mem::replace(&mut self.row.phase, ClientPhase::Gone)
     }
 
-    /// What its phase holds, to be changed.
+    /// The client's phase, to be changed.
     #[inline]
     pub(crate) fn phase_mut(&mut self) -> &mut ClientPhase {
         &mut self.row.phase
     }
 
-    /// Both its phase and the buffer of its input.
+    /// Both the client's phase and the buffer of its input.
     pub(crate) fn phase_and_waiting(&mut self) -> (&mut ClientPhase, &mut Vec<u8>) {
         (&mut self.row.phase, &mut self.row.waiting)
     }
 
-    /// What is left of it, when it is out of the table for good.
+    /// What is left of a client that is out of the table for good.
     pub(crate) fn into_row(self) -> ClientRow {
         self.row
     }
 
-    /// Why it is not read from, to be changed.
+    /// Why the client is not read from, to be changed.
     #[inline]
     pub(super) fn reading_mut(&mut self) -> &mut Reading {
         &mut self.row.reading
     }
 
-    /// It has this server.
+    /// The client has this server.
     #[inline]
     pub(crate) fn linked(&mut self, server: Peer) {
         self.row.link = Some(server);
     }
 
-    /// It has no server any more; returns the one that it had.
+    /// The client has no server any more; returns the one that it had.
     #[inline]
     pub(crate) fn unlinked(&mut self) -> Option<Peer> {
         self.row.link.take()
     }
 
-    /// Its pool is this one.
+    /// The client's pool is this one.
     pub(crate) fn joined(&mut self, pool: PoolIx) {
         self.row.pool = pool;
     }
 
-    /// It sends something, or requests a server, or has released one.
+    /// The client sends something, or requests a server, or has released one.
     #[inline]
     pub(crate) fn acts(&mut self, now: Time) {
         self.row.request_at = now;
@@ -330,66 +330,66 @@ impl ClientSlot {
         &mut self.row.waiting
     }
 
-    /// Takes that buffer.
+    /// Takes the buffer of input that can't be handled yet.
     #[inline]
     pub(crate) fn take_waiting(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.row.waiting)
     }
 
-    /// The record of its earliest timer, for [`Common::arm`](crate::common::Common::arm).
+    /// The record of the client's earliest timer, for [`Common::arm`](crate::common::Common::arm).
     #[inline]
     pub(crate) fn armed_mut(&mut self) -> &mut Time {
         &mut self.row.armed
     }
 
-    /// A load balancer has named its address.
+    /// A load balancer has named the client's address.
     pub(crate) fn comes_from(&mut self, addr: ClientAddr) {
         self.row.addr = addr;
     }
 
-    /// It has named its user.
+    /// The client has named its user.
     pub(crate) fn named(&mut self, user: Arc<str>) {
         self.row.user = user;
     }
 
-    /// Its connection is encrypted.
+    /// The client's connection is encrypted.
     pub(crate) fn secured(&mut self, tls: Option<Box<Secured>>) {
         self.row.tls = tls;
     }
 
-    /// It connected earlier, at another worker or process.
+    /// The client connected earlier, at another worker or process.
     pub(crate) fn connected(&mut self, at: Time) {
         self.row.connected_at = at;
     }
 
-    /// It is admitted under limits of clients, and counts for this.
+    /// The client is admitted under limits of clients, and counts under these keys.
     pub(crate) fn counts_for(&mut self, counts_for: ClientUse) {
         self.row.counts_for = Some(Box::new(counts_for));
     }
 
-    /// It counts for nothing any more; returns what it counted for.
+    /// The client counts under no key any more; returns those under which it counted.
     pub(crate) fn counts_no_more(&mut self) -> Option<Box<ClientUse>> {
         self.row.counts_for.take()
     }
 
-    /// Whether it counts among those without a login.
+    /// Whether the client counts among those without a login.
     pub(crate) fn count(&mut self, counted: bool) {
         self.row.counted = counted;
     }
 
-    /// Its server was lost, maybe within a message to it.
+    /// The client's server was lost, maybe within a message to the client.
     pub(crate) fn lost_server(&mut self, mid_message: bool) {
         self.row.link = None;
         self.row.cut = mid_message;
     }
 
-    /// It has closed its side while it had a server.
+    /// The client has closed its side while it had a server.
     pub(crate) fn ends(&mut self, now: Time) {
         self.row.ended = true;
         self.row.request_at = now;
     }
 
-    /// A statement of its is refused. Returns whether that is the first one.
+    /// A statement of the client is refused. Returns whether that is its first refused one.
     pub(crate) fn is_first_refusal(&mut self) -> bool {
         !std::mem::replace(&mut self.row.statements_refused, true)
     }

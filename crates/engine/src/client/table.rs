@@ -80,7 +80,7 @@ pub(crate) fn resume_waiting<I: Io>(core: &mut Core, client: &mut ClientSlot, io
     core.common.follow_up(FollowUp::Feed(client.peer));
 }
 
-/// The same by its handle.
+/// What the client with this handle waited for has happened.
 pub(crate) fn resume_client<I: Io>(core: &mut Core, client: Peer, io: &mut I) {
     let Some(mut client) = core.conns.take::<ClientSlot>(client) else { return };
     resume_waiting(core, &mut client, io);

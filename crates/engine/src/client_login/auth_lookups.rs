@@ -1,10 +1,11 @@
 //! Secrets of users that `auth_file` does not list, on the worker of the clients that need them (auth_query).
 //!
-//! Owns one request for all clients of the same user and database, the clients that wait for its answer or for their turn,
-//! and a cache of answers for `auth_query_cache`. Another pool's worker, maybe this one, runs the query (`auth_query`).
+//! Owns one request for all clients of the same user and database, the clients that wait for its answer or for their
+//! turn, and a cache of answers for `auth_query_cache`. Another pool's worker, maybe this one, runs the query
+//! (`auth_query`).
 //!
-//! Bounds: [`MAX_RUNNING`] requests have no answer yet, and [`MAX_WAITING`] clients wait for theirs, in turn by origin; further
-//! ones are refused, or the last one of an origin with more of them. A wait ends with `client_login_timeout`.
+//! Bounds: [`MAX_RUNNING`] requests have no answer yet, and [`MAX_WAITING`] clients wait for theirs, in turn by origin;
+//! further ones are refused, or the last one of an origin with more of them. A wait ends with `client_login_timeout`.
 //!
 //! Always true: a client waits for at most one request; an answer does not reveal whether its user exists.
 
@@ -47,7 +48,7 @@ pub(crate) struct AuthLookups {
 /// A request, and the clients that wait for its answer.
 struct Pending {
     subject: Subject,
-    /// The worker that runs it.
+    /// The worker that runs the request.
     at: WorkerId,
     clients: Vec<Peer>,
 }
@@ -56,7 +57,7 @@ struct Pending {
 struct Wanted {
     subject: Subject,
     lookup: AuthLookup,
-    /// The worker that will run it.
+    /// The worker that will run the request.
     at: WorkerId,
 }
 
@@ -77,8 +78,8 @@ impl AuthLookups {
         self.mocks.clone().unwrap_or_else(|| Arc::new(Mocks::of_shape(usual)))
     }
 
-    /// A client waits for a secret, which is requested from worker `at`; ends with [`AuthLookups::answered`]. Whether there
-    /// is room for it.
+    /// A client waits for a secret, which is requested from worker `at`; ends with [`AuthLookups::answered`]. Whether
+    /// there is room for it.
     pub(crate) fn ask<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,

@@ -37,14 +37,14 @@ pub(crate) struct AuthQueries {
 }
 
 struct Query {
-    /// Its handle in the pool's queue.
+    /// The query's handle in the pool's queue.
     handle: Peer,
     from: WorkerId,
     query: SecretQuery,
     pool: PoolIx,
     since: Time,
     attempts: u32,
-    /// The exchange with its server, if it has one.
+    /// The exchange with the query's server, if the query has one.
     exchange: Option<auth_query::AuthQuery>,
 }
 
@@ -61,9 +61,9 @@ pub(crate) enum QueryEvent {
 
 /// The result of a lost server for its query.
 pub(crate) enum LostServer {
-    /// It returns to its old position in its pool's queue.
+    /// The query returns to its old position in its pool's queue.
     Retry { pool: PoolIx, since: Time },
-    /// It has lost too many.
+    /// The query has lost too many servers.
     Failed,
     /// There is no such query.
     NoSuchQuery,
@@ -152,9 +152,9 @@ impl AuthQueries {
         Ok(self.with_mocks(found, pool, iterations))
     }
 
-    /// Adds to a server's answer what users without a secret look like there: like those whose secrets it has answered with, and
-    /// before the first of them like the asker, whose own login has shown how it was asked for a proof.
-    /// `found` is the user's secret, if there is such a user and it has one.
+    /// Adds to a server's answer the mock secrets of users without a secret: they are like the secrets that the server
+    /// has answered with, and before the first of those like the asker's, whose own login has shown how it was asked
+    /// for a proof. `found` is the user's secret, if there is such a user and it has one.
     fn with_mocks(&mut self, found: Option<Option<Arc<str>>>, pool: &PoolSlot, iterations: u32) -> UserSecret {
         let (exists, text) = (found.is_some(), found.flatten());
         if let Some(secret) = text.as_ref().and_then(|text| Secret::parse(text).ok()) {
@@ -187,8 +187,8 @@ impl AuthQueries {
         Some(Over { to: query.from, id: query.query.id, pool: query.pool })
     }
 
-    /// Withdraws a query: returns its handle, and its pool, whose queue it leaves. One that has been sent continues, and
-    /// its answer is ignored.
+    /// Withdraws a query: returns its handle, and its pool, whose queue it leaves. One that has been sent continues,
+    /// and its answer is ignored.
     pub(crate) fn withdraw(&mut self, id: u64) -> Option<(Peer, PoolIx)> {
         let handle = self.by_id.get(&id).copied()?;
         self.find(handle).filter(|query| query.exchange.is_none())?;

@@ -3,9 +3,10 @@
 //! Owns who waits for a helper, in turn by origin. Nothing is kept: each login is checked anew, so a password that
 //! was changed or taken away counts at once.
 //!
-//! Bounds: [`MAX_RUNNING`] checks are with helpers at once, of them [`MAX_RUNNING_ONE`] of one server or service, so that one
-//! that hangs leaves room for others; [`MAX_WAITING`] clients wait for theirs, [`MAX_WAITING_ONE`] of them for one, and
-//! further ones are refused, or the last one of an origin with more of them. A check ends within its limit, and a wait with `client_login_timeout`.
+//! Bounds: [`MAX_RUNNING`] checks are with helpers at once, of them [`MAX_RUNNING_ONE`] of one server or service, so
+//! that one that hangs leaves room for others; [`MAX_WAITING`] clients wait for theirs, [`MAX_WAITING_ONE`] of them for
+//! one, and further ones are refused, or the last one of an origin with more of them. A check ends within its limit,
+//! and a wait with `client_login_timeout`.
 
 use std::sync::Arc;
 
@@ -17,11 +18,11 @@ use crate::port::{Io, PasswordCheck, Work};
 
 /// Checks of this worker that helpers have at once. They wait for others most of the time.
 const MAX_RUNNING: usize = 60;
-/// The same of one server or service.
+/// Checks of one server or service that helpers have at once.
 const MAX_RUNNING_ONE: usize = 10;
 /// The most clients that wait for a helper.
 const MAX_WAITING: usize = 1000;
-/// The same of one server or service.
+/// The most clients that wait for a helper with a check of one server or service.
 const MAX_WAITING_ONE: usize = 400;
 /// The longest check: longer than PAM's own delay after a wrong password.
 const LONGEST: Span = Span::from_secs(30);
@@ -32,7 +33,7 @@ pub(super) fn limit(config: &Config) -> Span {
     if login.is_zero() { LONGEST } else { login.min(LONGEST) }
 }
 
-/// What is checked, and waits to be.
+/// The checks that helpers have, and those that wait.
 #[derive(Default)]
 pub(super) struct PasswordChecks {
     running: Vec<(Peer, Arc<str>)>,
@@ -40,13 +41,13 @@ pub(super) struct PasswordChecks {
 }
 
 struct Waiting {
-    /// Which server or service ([`Authority::key`](crate::port::Authority::key)).
+    /// The server or service that checks ([`Authority::key`](crate::port::Authority::key)).
     at: Arc<str>,
     check: Box<PasswordCheck>,
 }
 
 impl PasswordChecks {
-    /// A client's password is to be checked. Whether there is room for it.
+    /// A client's password is to be checked. Returns whether there is room for the check.
     pub(super) fn request<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -85,7 +86,7 @@ impl PasswordChecks {
         }
     }
 
-    /// The next one of those that wait whose server or service may have one more.
+    /// The next waiting check whose server or service may have one more.
     fn next(&mut self) -> Option<(Peer, Waiting)> {
         let mut full: Vec<&str> = Vec::new();
         for (i, (_, at)) in self.running.iter().enumerate() {

@@ -199,7 +199,7 @@ impl ClientLogin {
                 self.entered(core, now, client, io);
             }
             (Some(client), Some(full)) => leave::refuse(core, now, client, refusal(&full), io),
-            // It has disconnected since then.
+            // The client has disconnected since then.
             (None, None) => request(QuotaRequest::Release { resource: Resource::Client(counts_for), count: 1 }, io),
             (None, Some(_)) => {}
         }

@@ -1,6 +1,7 @@
 //! A client that has proven who it is gets its login messages, and is ready for queries.
 //!
-//! They are what the servers of its pool have reported last; a free server is asked again when that is too long ago.
+//! The login messages are what the servers of the client's pool have reported last; a free server is asked again when
+//! that is too long ago.
 
 use weir_base::{Peer, Time};
 use weir_session::{Client, Refusal};
@@ -21,7 +22,7 @@ use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::server::{close, login_steps};
 use crate::timers::Who;
 
-/// A server says what it has become when it answers a query; this one does nothing.
+/// A server reports changed parameters when it answers a query; this query does nothing.
 const CONFIRMING: &str = ";";
 
 /// Why a server is closed for which no login messages are known.
@@ -69,7 +70,7 @@ fn finish_welcome<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>
 /// A client that logs in is given a server: one of its own, or one that says what its pool's login messages are now.
 pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: Peer, io: &mut I) {
     let Some(mut server) = core.conns.take::<ServerSlot>(server) else {
-        // It was lost meanwhile.
+        // The server was lost meanwhile.
         let Some(client) = core.conns.get::<ClientSlot>(client) else { return };
         return acquire::requeue(core, now, client.pool, client.peer, client.request_at, io);
     };
@@ -81,7 +82,7 @@ pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: P
         return replication::begin_stream(core, now, client, server, io);
     }
     if core.pools.get(server.pool).welcome.is_none() {
-        // It came from another process, which did not know what the server had reported.
+        // The server came from another process, which did not know what the server had reported.
         let (pool, peer, since) = (server.pool, client.peer, client.request_at);
         core.conns.put_client(client);
         close::close_slot(core, now, server, UNKNOWN, io);
@@ -101,7 +102,7 @@ pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: P
     finish_welcome(core, now, client, io);
 }
 
-/// A server has answered that query.
+/// A server has answered the query that asks for its changed parameters.
 pub(crate) fn confirmed<I: Io>(core: &mut Core, now: Time, client: Peer, io: &mut I) {
     let Some(client) = core.conns.take::<ClientSlot>(client) else { return };
     if let Some(server) = client.link.and_then(|server| core.conns.get_mut::<ServerSlot>(server)) {

@@ -4,8 +4,9 @@
 //! `weir-session` and `weir-auth` decide what is hashed.
 //!
 //! Bounds: [`MAX_RUNNING`] jobs are with helpers at the same time, [`MAX_WAITING`] clients wait, and further ones are
-//! refused, or the last one of an origin with more of them; a wait ends with `client_login_timeout`. [`MAX_KEPT`] results are cached, of stored passwords and of given
-//! ones that proved right: unauthenticated clients can't replace any.
+//! refused, or the last one of an origin with more of them; a wait ends with `client_login_timeout`. [`MAX_KEPT`]
+//! results are cached, of stored passwords and of given ones that proved right: unauthenticated clients can't replace
+//! any.
 
 use std::collections::HashMap;
 
@@ -26,7 +27,7 @@ const MAX_WAITING: usize = 1000;
 pub(crate) enum Requested {
     /// The result is cached.
     Known([u8; 32]),
-    /// A helper hashes it, now or later: [`PasswordHashing::done`].
+    /// A helper hashes the password, now or later: [`PasswordHashing::done`].
     Queued,
     /// Too many wait already.
     Full,

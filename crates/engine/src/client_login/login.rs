@@ -57,7 +57,7 @@ struct KnownUser {
     exists: bool,
     /// `None` for a user who has no secret, or does not exist.
     secret: Option<Secret>,
-    /// The mock secrets for such a user.
+    /// The mock secrets for a user without a secret.
     mocks: Arc<Mocks>,
     /// The answer of an auth_query, if there was one.
     asked: Option<UserSecret>,
@@ -99,7 +99,7 @@ impl Logins {
     /// Whether a request's parameters are acceptable; determined once for all clients that share it.
     ///
     /// # Errors
-    /// One of them is refused.
+    /// A parameter is refused.
     fn check_parameters<I: Io>(&mut self, cx: &Cx<'_, I>, request: &Arc<StartupRequest>) -> Result<(), Refusal> {
         if self.in_order.iter().any(|known| Arc::ptr_eq(known, request)) {
             return Ok(());
@@ -360,7 +360,7 @@ impl Logins {
         match next {
             LoginStep::Wait => {
                 if !client.waiting.is_empty() {
-                    // Its next message may be buffered already.
+                    // The client's next message may be buffered already.
                     cx.common.follow_up(FollowUp::Feed(client.peer));
                 }
                 EntryStep::Read

@@ -9,7 +9,7 @@ use crate::common::Cx;
 use crate::log;
 use crate::port::{Io, Level};
 
-/// It is known who logs in where, and by which method; whether the client can prove it is not.
+/// A client's user, database and login method are known; whether the client can prove who it is, is not.
 pub(super) fn attempt<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, request: &StartupRequest) {
     let config = cx.common.config();
     if !config.log.connections {

@@ -1,13 +1,14 @@
 //! The login of clients: from the first packet to the first query.
 //!
-//! - `events`: what happens to a client that logs in. `steps`: its login, step by step. `greet`: it becomes ready for queries.
-//!   `room`: one client is closed for another. `placement`, `loads`: the worker that it goes to.
-//! - `arrive`: from its first byte to its startup packet. `startup_packets`: those that were read lately. `tls`: its encryption.
-//!   `prelogin`: what unauthenticated clients may cost.
-//! - `login`: by which method a client must prove who it is, and the steps of the proof. `hashing`: passwords that helpers
-//!   hash. `checks`: passwords that LDAP or PAM checks. `user_names`: names of the operating system's users. `auth_throttle`:
-//!   failures slow the next ones down.
-//! - `auth_lookups`: secrets that are queried from a server. `auth_query`, `auth_queries`: the query, in the pool that runs it.
+//! - `events`: what happens to a client that logs in. `steps`: a login, step by step. `greet`: a client becomes ready
+//!   for queries. `room`: one client is closed for another. `placement`, `loads`: the worker that a client goes to.
+//! - `arrive`: from a client's first byte to its startup packet. `startup_packets`: startup packets that were read
+//!   lately. `tls`: encryption of clients. `prelogin`: what unauthenticated clients may cost.
+//! - `login`: by which method a client must prove who it is, and the steps of the proof. `hashing`: passwords that
+//!   helpers hash. `checks`: passwords that LDAP or PAM checks. `user_names`: names of the operating system's users.
+//!   `auth_throttle`: failed logins delay the refusal of the next ones.
+//! - `auth_lookups`: secrets that are queried from a server. `auth_query`, `auth_queries`: the query, in the pool that
+//!   runs it.
 //! - `welcome`: what a client is sent that has logged in.
 //! - `login_log`: the log's lines about logins. `recent`: the last few values of something.
 //! - `state`, `step`, `secret_query`, `reported`: values that these parts take and return.

@@ -1,9 +1,11 @@
 //! Clients without a login: how much memory they may hold, and which of them are closed to make room for others.
 //!
-//! Each may send a little ahead of its login; further bytes come from a shared budget. Where it is exhausted, those that hold
-//! the most of the origin with the most are refused to make room for another origin's, or the client itself is. If all connections are in use, one makes room for a new one: the oldest of the origin with the
-//! most, so that a flood from one origin closes its own; without such an origin the oldest of all. A client that has sent
-//! a request to cancel counts as well, as it shows no login.
+//! Each client may send a little ahead of its login; further bytes come from a shared budget. Where the budget is
+//! exhausted, clients of the origin that holds the most are refused to make room, those that hold the most first, if
+//! another origin with less needs it; otherwise the client that needs it is refused. If all connections are in use, one
+//! client makes room for a new one: the oldest of the origin with the most clients, so that a flood from one origin
+//! closes its own; without such an origin the oldest of all. A client that has sent a request to cancel counts as well,
+//! as it shows no login.
 //!
 //! Bounds: [`OWN_SHARE`] bytes for each client, [`MAX_OF_ONE`] for one, [`MAX_OF_ALL`] beyond the own shares for all
 //! of a worker. `arrive` bounds their number, `client_login_timeout` their time.
@@ -24,7 +26,8 @@ const MAX_OF_ONE: usize = 80 << 10;
 const MAX_OF_ALL: usize = 16 << 20;
 /// After this time without a login a client may be closed to make room.
 const EVICT_AFTER: Span = Span::from_secs(5);
-/// The same for clients of an origin with more of them than the new one's: longer than a login usually takes.
+/// After this time a client may be closed to make room, if its origin has more of them than the new client's: longer
+/// than a login usually takes.
 const EVICT_BUSY_AFTER: Span = Span::from_millis(500);
 /// How many clients and origins are looked at for one that makes room.
 const LOOKS: usize = 64;
@@ -33,13 +36,13 @@ const ASK_AGAIN: Span = Span::from_millis(10);
 
 /// The clients of a worker without a login.
 pub(crate) struct PreLogin {
-    /// By their numbers, so in order of arrival.
+    /// The clients by their numbers, so in order of arrival.
     clients: BTreeMap<u64, (Peer, Origin)>,
-    /// The numbers of those of each origin.
+    /// The numbers of the clients of each origin.
     origins: HashMap<Origin, BTreeSet<u64>>,
-    /// The origins by how many they have.
+    /// The origins by how many clients they have.
     ranks: BTreeSet<(usize, Origin)>,
-    /// Bytes that they hold beyond their own shares.
+    /// The bytes that the clients hold beyond their own shares.
     held: FairRoom,
     asked_others: Time,
 }
@@ -57,8 +60,8 @@ impl Default for PreLogin {
 }
 
 impl PreLogin {
-    /// Buffers input that can't be handled yet: all of it, or nothing if that exceeds a limit. The result are the clients
-    /// that must be refused, as they made room. Logged-in clients are not limited here.
+    /// Buffers input that can't be handled yet: all of it, or nothing if that exceeds a limit. The result are the
+    /// clients that must be refused, as they made room. Logged-in clients are not limited here.
     ///
     /// # Errors
     /// The refusal for the client.
@@ -144,8 +147,8 @@ impl PreLogin {
         self.origins.get(&origin).map_or(0, BTreeSet::len)
     }
 
-    /// The client to close for a connection from `from`, if one is old enough and not `spared`. Clients whose socket is on its
-    /// way to another worker are skipped, and those that are being handled now.
+    /// The client to close for a connection from `from`, if one is old enough and not `spared`. Clients whose socket is
+    /// on its way to another worker are skipped, and those that are being handled now.
     pub(crate) fn evict(
         &self,
         now: Time,
@@ -166,7 +169,7 @@ impl PreLogin {
         let of_busier = busier.flat_map(|(_, origin)| self.origins.get(origin).into_iter().flatten());
         let of_busier = of_busier.filter_map(|id| self.clients.get(id)).take(LOOKS);
         let busy = of_busier.map(|(peer, _)| *peer).find(|peer| closable(*peer, EVICT_BUSY_AFTER));
-        // A flood must not close those of quieter origins.
+        // A flood must not close clients of quieter origins.
         let oldest = || {
             let others = self.clients.values().filter(|(_, origin)| self.of_origin(*origin) >= share);
             others.take(LOOKS).map(|(peer, _)| *peer).find(|peer| closable(*peer, EVICT_AFTER))

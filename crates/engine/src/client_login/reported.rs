@@ -13,13 +13,13 @@ pub(crate) struct Welcome {
 }
 
 impl Welcome {
-    /// Whether a parameter has another value in it.
+    /// Whether a parameter has another value in these login messages.
     pub(crate) fn has_other(&self, name: &str, value: &str) -> bool {
         let mut known = self.reported.parameters.iter().filter(|known| known.name == name);
         known.next().is_none_or(|known| known.value != value)
     }
 
-    /// The same with another value of a parameter.
+    /// These login messages with another value of a parameter.
     pub(crate) fn with(&self, table: &ParamTable, name: &str, value: &str) -> Welcome {
         let mut reported = self.reported.list();
         match reported.iter_mut().find(|(known, _)| known == name) {
@@ -43,9 +43,9 @@ pub(crate) struct Reported {
 struct Parameter {
     name: String,
     value: String,
-    /// Its index among the tracked ones.
+    /// The parameter's index among the tracked ones.
     tracked: Option<usize>,
-    /// The end of its message.
+    /// The end of the parameter's message.
     end: usize,
 }
 

@@ -12,8 +12,8 @@ use crate::port::Io;
 use crate::workers::messages::Payload;
 
 impl ClientLogin {
-    /// Closes a client without a login for one from this origin, except for users who may administer the process without a
-    /// password. A request to cancel is carried out nevertheless.
+    /// Closes a client without a login for one from this origin, except for users who may administer the process
+    /// without a password. A request to cancel is carried out nevertheless.
     pub(crate) fn evict_unauthenticated<I: Io>(
         &mut self,
         core: &mut Core,
@@ -36,8 +36,8 @@ impl ClientLogin {
         true
     }
 
-    /// All connections are in use: closes a client without a login, here or at another worker, for one from this origin.
-    /// Returns whether there is room at once.
+    /// All connections are in use: closes a client without a login, here or at another worker, for one from this
+    /// origin. Returns whether there is room at once.
     pub(crate) fn make_room<I: Io>(&mut self, core: &mut Core, now: Time, from: Origin, io: &mut I) -> bool {
         if self.evict_unauthenticated(core, now, from, io) {
             return true;

@@ -11,11 +11,11 @@ pub(crate) type Subject = (Arc<str>, Arc<str>);
 /// The request for a user's secret, to the worker of the pool that runs the query.
 #[derive(Debug)]
 pub(crate) struct SecretQuery {
-    /// Its number at the worker that sent it.
+    /// The request's number at the worker that sent it.
     pub(crate) id: u64,
     /// The pool and the query.
     pub(crate) lookup: AuthLookup,
-    /// The user that it is about.
+    /// The user whose secret is requested.
     pub(crate) user: Arc<str>,
 }
 

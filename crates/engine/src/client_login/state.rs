@@ -18,13 +18,13 @@ use crate::server::connection::SaltedKey;
 pub(crate) enum SslNegotiation {
     /// By an SSLRequest, which was answered.
     Request,
-    /// With its first bytes.
+    /// With the client's first bytes, without an SSLRequest.
     Direct,
 }
 
 /// The purpose for which a client's socket is sent to another worker.
 pub(crate) enum Handoff {
-    /// Its login there, with its input after the startup packet.
+    /// The client logs in there; with its input after the startup packet.
     Startup(WorkerId, Arc<StartupRequest>, Vec<u8>),
     /// To cancel what a client there runs.
     Cancel { pid: u32, secret: Vec<u8> },
@@ -41,11 +41,11 @@ pub(crate) struct LoginPhase {
     /// The answer of an auth_query, if there was one.
     pub(super) secret: Option<UserSecret>,
     pub(super) awaits: Awaits,
-    /// Why it will fail in any case: for the log.
+    /// Why the login will fail in any case: for the log.
     pub(super) why: Option<Why>,
     /// What is hashed, or was.
     pub(super) hashing: Option<Hashing>,
-    /// Who checks its password, if not we.
+    /// Who checks the client's password, if not Weir.
     pub(super) authority: Option<Authority>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum Awaits {
     UserName(u32),
     /// A helper that hashes.
     Hash,
-    /// A helper that has its password checked elsewhere.
+    /// A helper that has the client's password checked elsewhere.
     Check,
     /// The answer under this number, whether there is room for one more client.
     Quota(u64),
@@ -67,7 +67,7 @@ pub(crate) enum Awaits {
 /// The password of a client's login.
 pub(crate) struct Hashing {
     pub(super) key: SaltedKey,
-    /// Whether it is the stored password, not the one that the client sent.
+    /// Whether the password is the stored one, not the one that the client sent.
     pub(super) stored: bool,
     pub(super) salted: Option<[u8; 32]>,
 }
@@ -92,12 +92,12 @@ impl LoginPhase {
         &self.request
     }
 
-    /// Whether it is an operator's.
+    /// Whether the login is an operator's.
     pub(crate) fn is_console(&self) -> bool {
         weir_admin::is_console(&self.request.database)
     }
 
-    /// Ends this login: it starts again with its request.
+    /// Ends this login, and returns its request, with which the login starts again.
     pub(crate) fn into_request(self) -> Arc<StartupRequest> {
         self.request
     }
@@ -120,7 +120,7 @@ impl LoginPhase {
         self.secret.as_ref()
     }
 
-    /// Why it has failed with this refusal, for the log; none if the log has it already.
+    /// Why the login has failed with this refusal, for the log; none if the log has the reason already.
     pub(crate) fn why_failed(&self, refusal: &Refusal) -> Option<String> {
         if let Some(why) = self.why {
             return Some(why.to_string());

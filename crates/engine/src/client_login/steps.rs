@@ -178,7 +178,7 @@ impl ClientLogin {
         let Some(delay) = self.throttle.delay(cx, &client.addr, &refusal) else {
             return leave::refuse(core, now, client, refusal, io);
         };
-        // Its lines in the log contain the database.
+        // The client's lines in the log contain the database.
         let database = lines::database_of(core, &client).to_owned();
         client.enter(ClientPhase::Delayed(Box::new(Delayed { refusal, until: now.deadline(delay), database })));
         client.waiting_mut().clear();

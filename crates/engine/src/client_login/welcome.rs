@@ -31,7 +31,7 @@ pub(crate) struct LastWelcome {
     request: Arc<StartupRequest>,
     reported: Arc<Reported>,
     start: StartParams,
-    /// Its messages before those with its key.
+    /// The messages to that client before those with its key.
     messages: Box<[u8]>,
 }
 
@@ -42,8 +42,8 @@ pub(crate) struct StartParams {
     pub(crate) asked: Arc<Params>,
 }
 
-/// Sends the login messages to a client of a pool, and returns its session's initial parameters. `last` is what the last
-/// client of this pool was sent.
+/// Sends the login messages to a client of a pool, and returns its session's initial parameters. `last` is what the
+/// last client of this pool was sent.
 ///
 /// # Errors
 /// A startup parameter is refused; nothing has been sent.
@@ -86,7 +86,7 @@ pub(crate) fn send<I: Io>(
 /// The parameters that a client has requested.
 ///
 /// # Errors
-/// One of them is refused.
+/// A parameter is refused.
 pub(crate) fn wanted(
     common: &Common,
     table: &ParamTable,
@@ -110,7 +110,7 @@ pub(crate) fn wanted(
 /// The parameters of a client's startup packet.
 ///
 /// # Errors
-/// One of them is refused.
+/// A parameter is refused.
 pub(crate) fn requested(config: &Config, table: &ParamTable, request: &StartupRequest) -> Result<Params, Refusal> {
     let others = match config.untracked_startup_parameters {
         UntrackedParameters::Refuse => OtherParams::Refuse,

@@ -18,7 +18,7 @@ use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::workers::messages::{Message, Payload};
 use crate::workers::quota::PoolId;
 
-/// The same for one borrower's servers.
+/// Servers that are lent to one borrower must be closed as they become free.
 pub(crate) fn recall_from<I: Io>(core: &Core, ix: PoolIx, borrower: WorkerId, io: &mut I) {
     send(borrower, core.pools.get(ix).id(), Body::ToBorrower(ToBorrower::Recall, None), None, io);
 }
@@ -132,7 +132,7 @@ pub(crate) fn tie(core: &mut Core, server: &mut ServerSlot, peer: Peer, ix: Pool
     up.prove_clean()
 }
 
-/// Takes a server's ties to this worker off it.
+/// Removes a server's ties to this worker: its timer, and the reasons not to read from it.
 pub(crate) fn untie(core: &mut Core, server: &mut ServerSlot) {
     if server.leaves_worker() {
         core.common.timers().forget();

@@ -1,7 +1,7 @@
 //! Pools over several workers: servers that the owner of a pool lends to others.
 //!
-//! - `state`: what each side knows. `messages`: what they send each other. `owner`, `borrower`: the two sides. `received`: a message
-//!   has come.
+//! - `state`: what each side knows. `messages`: what the two sides send each other. `owner`, `borrower`: the two sides.
+//!   `received`: a message has come.
 
 pub(crate) mod borrower;
 pub(crate) mod messages;

@@ -36,9 +36,9 @@ pub(crate) struct Borrowing {
 /// A borrower's client that is to get the reason for its wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToInform {
-    /// It has waited too long, and is refused.
+    /// The client has waited too long, and is refused.
     Refused(Peer),
-    /// It is notified that it waits.
+    /// The client is notified that it waits.
     Notified(Peer),
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum ToInform {
 pub(crate) struct LentServer {
     pub(crate) pool: PoolIx,
     pub(crate) borrower: WorkerId,
-    /// The host name that it was connected by, and its address.
+    /// The host name by which the server was connected, and its address.
     pub(crate) resolved: Option<(Arc<str>, IpAddr)>,
 }
 
@@ -61,7 +61,8 @@ pub(crate) struct LendingMessage {
 #[derive(Debug)]
 pub(crate) enum Body {
     ToOwner(ToOwner),
-    /// With the error of the last login, if that is why a request is refused, and whether it was a timeout.
+    /// To a borrower; with the error of the last login, if that is why a request is refused, and whether it was a
+    /// timeout.
     ToBorrower(ToBorrower, Option<(ServerError, bool)>),
     /// To a borrower: a server in reply to a request; its socket comes with the message.
     Lent(Box<Lent>),
@@ -74,7 +75,7 @@ pub(crate) enum Body {
     Captured(Box<CapturedCredentials>),
     /// To the owner: requests the reason for the borrower's waits.
     RequestCause,
-    /// To a borrower: that reason.
+    /// To a borrower: the reason for its waits.
     WaitCause(Cause, String),
 }
 
@@ -87,7 +88,7 @@ pub(crate) struct Lent {
     pub(crate) lent: Peer,
     pub(crate) server: MovedServer,
     pub(crate) ages: Ages,
-    /// It was idle for so long that it must be checked first.
+    /// The server was idle for so long that it must be checked first.
     pub(crate) check: bool,
     pub(crate) welcome: Option<Welcome>,
     pub(crate) schema: SchemaVersion,

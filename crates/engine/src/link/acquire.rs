@@ -21,7 +21,7 @@ use crate::reading::Reason;
 use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::workers::messages::Drain;
 
-/// A wait has ended. Waits of a borrower's clients are counted there.
+/// A wait has ended. Waits of a borrower's clients are counted at the borrower.
 #[inline]
 pub(crate) fn count_wait(core: &mut Core, ix: PoolIx, waiter: Peer, waited: Span) {
     if !matches!(Waiter::of(waiter), Waiter::Borrower(_)) {
@@ -86,7 +86,7 @@ pub(crate) fn requeue<I: Io>(core: &mut Core, now: Time, ix: u32, client: Peer, 
 /// A client needs a server now.
 ///
 /// # Errors
-/// It waits for one ([`StopReason::NeedServer`]), or gets none.
+/// The client waits for a server ([`StopReason::NeedServer`]), or gets none.
 #[inline]
 pub(crate) fn acquire<I: Io>(
     core: &mut Core,
@@ -139,7 +139,7 @@ fn link<I: Io>(
         log_client(Level::Noise, cx.common.config(), client, &slot.name, text, cx.io);
     }
     if server.reading.has(Reason::OwnFull) {
-        // The output of its last client still waits for its socket.
+        // The bytes of the server's last client still wait for the server's socket.
         client.pause(Reason::OtherFull, cx.io);
     }
     if check {
@@ -156,8 +156,8 @@ fn link<I: Io>(
     true
 }
 
-/// Sends a client's server the parameters in which the two differ. Returns whether there were any: then they are answered
-/// first.
+/// Sends a client's server the parameters in which the two differ. Returns whether there were any: then they are
+/// answered first.
 #[inline(always)]
 pub(crate) fn sync_parameters<I: Io>(
     cx: &mut Cx<'_, I>,
@@ -174,7 +174,7 @@ pub(crate) fn sync_parameters<I: Io>(
     send_parameters(cx, slot, client, server)
 }
 
-/// The same where the two do not share their parameters.
+/// Sends a client's server the parameters in which the two differ, where the two do not share their parameters.
 fn send_parameters<I: Io>(
     cx: &mut Cx<'_, I>,
     slot: &PoolSlot,

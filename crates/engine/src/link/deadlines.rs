@@ -31,8 +31,8 @@ pub(crate) struct Progress {
     pub(crate) ended: bool,
 }
 
-/// Something has happened to a link: is the server held, and who must move next? `mid_message`: a message of the client's
-/// is half-way to it.
+/// Something has happened to a link: is the server held, and is it the client's or the server's turn? `mid_message`: a
+/// message of the client has reached the server in part.
 #[inline(always)]
 pub(crate) fn follow<I: Io>(
     cx: &mut Cx<'_, I>,
@@ -49,7 +49,7 @@ pub(crate) fn follow<I: Io>(
     follow_held(cx, slot, server, progress);
 }
 
-/// The same for a server that its client holds.
+/// Something has happened to a link whose server is held by its client: is it the client's or the server's turn?
 #[inline(never)]
 fn follow_held<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot, progress: Progress) {
     let reading = server.reading;
@@ -143,8 +143,8 @@ fn welcome_due(common: &Common, pools: &Pools, client: &ClientSlot) -> Time {
     }
 }
 
-/// Until when a client waits for the first server of its pool; never if there has been one, or if a failed login is an error
-/// at once. A borrower does not see the logins of its pool.
+/// Until when a client waits for the first server of its pool; never if there has been one, or if a failed login is an
+/// error at once. A borrower does not see the logins of its pool.
 pub(crate) fn first_server_due(pools: &Pools, client: &ClientSlot) -> Time {
     let slot = pools.get(client.pool);
     let limits = &slot.config.limits;

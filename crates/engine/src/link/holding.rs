@@ -4,14 +4,14 @@
 //! and the implicit one of a pipeline without its Sync, too), a reply is pending, or a message is sent only in part.
 //! Three clocks run then:
 //!
-//! - `transaction`, since the hold began, or since the last transaction within it ended: a pipeline of transactions is one
-//!   hold and many transactions. For `transaction_timeout`.
+//! - `transaction`, since the hold began, or since the last transaction within it ended: a pipeline of transactions is
+//!   one hold and many transactions. For `transaction_timeout`.
 //! - `query`, while a reply to a completely sent request is pending; restarts with each answered request. For
 //!   `query_timeout`.
-//! - `unresponsive`, while the client must act next: no reply is pending, or only one that the server may delay until it is
-//!   requested (no Sync and no Flush); it waits for COPY data, or for the rest of a message; or it is blocked because
-//!   the client does not read. Restarts with each request, each message of COPY data, and every 8 KiB of a longer
-//!   message. For `idle_transaction_timeout`.
+//! - `unresponsive`, while the client must act next: no reply is pending, or only one that the server may delay until
+//!   it is requested (no Sync and no Flush); it waits for COPY data, or for the rest of a message; or it is blocked
+//!   because the client does not read. Restarts with each request, each message of COPY data, and every 8 KiB of a
+//!   longer message. For `idle_transaction_timeout`.
 //!
 //! Two of them may run at a time: it is unknown whether a server that was sent an Execute without a Sync works on it.
 //! In session mode nothing is held between transactions. Must not know sockets, pools or messages.

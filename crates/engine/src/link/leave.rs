@@ -57,7 +57,8 @@ fn abandon<I: Io>(core: &mut Core, now: Time, client: &ClientSlot, server: Peer,
     }
 }
 
-/// The same without a line of its own; `servers`: the reason of its server, if that must be closed with it.
+/// Removes a client from all parts, without a line in the log; `servers`: the reason for closing its server, if that
+/// must be closed with it.
 fn leave<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, servers: &str, io: &mut I) {
     core.client_counts.remove(&client.phase);
     if let Some(key) = client.cancel.peer_key() {
@@ -103,7 +104,7 @@ pub(crate) fn client_gone<I: Io>(core: &mut Core, now: Time, client: Box<ClientS
     remove_client(core, now, client, "client unexpected eof", io);
 }
 
-/// The same, where the log has another reason than the client.
+/// Refuses a client, where the log gets another reason than the client.
 pub(crate) fn refuse_because<I: Io>(
     core: &mut Core,
     now: Time,
@@ -118,7 +119,7 @@ pub(crate) fn refuse_because<I: Io>(
         ClientPhase::Streaming(stream) => stream.is_mid_message(),
         _ => server.and_then(|s| s.up()).is_some_and(|(up, _)| up.is_mid_message()),
     };
-    // In a handshake it would take our words for a part of that.
+    // In a handshake the client would take the error for a part of the handshake.
     if !mid_message && !client.cut && !matches!(client.phase, ClientPhase::Handshake(_)) {
         let scratch = &mut core.sessions.scratch;
         scratch.clear();
@@ -140,8 +141,8 @@ pub(crate) fn refuse_because<I: Io>(
     leave(core, now, client, if timed_out { why } else { NOT_READY }, io);
 }
 
-/// Sends a client an error, and closes its connection. In the middle of a message from its server nothing is sent: it
-/// would take our words for the rest of that message.
+/// Sends a client an error, and closes its connection. In the middle of a message from its server nothing is sent: the
+/// client would take the error for the rest of that message.
 pub(crate) fn refuse<I: Io>(core: &mut Core, now: Time, client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
     let why = refusal.to_string();
     refuse_because(core, now, client, refusal, &why, io);

@@ -6,18 +6,18 @@ use crate::link::holding::{Holding, LinkState};
 
 /// The times of one server. Private: each change has its method.
 pub(crate) struct LinkClock {
-    /// When it was linked.
+    /// When the server was linked.
     linked_at: Time,
     /// When the query and the transaction under way began; never if there is none.
     query_at: Time,
     transaction_at: Time,
-    /// When it last sent something.
+    /// When the server last sent something.
     received_at: Time,
     /// When the query of Weir without a reply was sent; never if there is none.
     own_query_at: Time,
-    /// How its client holds it, and since when.
+    /// How the client holds the server, and since when.
     holding: Holding,
-    /// Since when the oldest waiter waits, and how many transactions its client's pipeline has ended meanwhile.
+    /// Since when the oldest waiter waits, and how many transactions the client's pipeline has ended meanwhile.
     pipelined: (Time, u32),
     /// When the statement under way that is counted began; never if there is none.
     statement_at: Time,
@@ -50,25 +50,25 @@ impl LinkClock {
         }
     }
 
-    /// It is linked, or has logged in.
+    /// The server is linked, or has logged in.
     #[inline]
     pub(crate) fn linked(&mut self, now: Time) {
         self.linked_at = now;
         self.fresh = true;
     }
 
-    /// It has sent something.
+    /// The server has sent something.
     #[inline]
     pub(crate) fn received(&mut self, now: Time) {
         self.received_at = now;
     }
 
-    /// A query of Weir was sent to it.
+    /// A query of Weir was sent to the server.
     pub(crate) fn own_query_sent(&mut self, now: Time) {
         self.own_query_at = now;
     }
 
-    /// Its client has sent a request.
+    /// The server's client has sent a request.
     #[inline]
     pub(crate) fn request_sent(&mut self, now: Time) {
         if self.query_at == Time::NEVER {
@@ -106,8 +106,8 @@ impl LinkClock {
         }
     }
 
-    /// Where statements are counted: some have ended, or none. Returns for how long they ran together, and how long the first
-    /// has waited before, in microseconds. `busy`: more are under way.
+    /// Where statements are counted: some have ended, or none. Returns for how long they ran together, and how long the
+    /// first has waited before, in microseconds. `busy`: more are under way.
     pub(crate) fn statements_ended(&mut self, now: Time, some: bool, busy: bool) -> (u64, u64) {
         if !some {
             self.statement_at = if busy { self.statement_at } else { Time::NEVER };
@@ -124,18 +124,18 @@ impl LinkClock {
         self.holding.follow(now, state);
     }
 
-    /// Its client holds nothing of it. `progress`: the client's progress.
+    /// The client does not hold the server. `progress`: the client's progress.
     #[inline]
     pub(crate) fn rests(&mut self, progress: u32) {
         self.holding = Holding::none(progress);
     }
 
-    /// What the client could not do meanwhile is not held against it.
+    /// Restarts the clock of the client's silence: the client could not act in the meantime.
     pub(crate) fn excuse(&mut self, now: Time) {
         self.holding.excuse(now);
     }
 
-    /// Its client has left it.
+    /// The client has left the server.
     #[inline]
     pub(crate) fn unlinked(&mut self) {
         self.query_at = Time::NEVER;
@@ -145,7 +145,7 @@ impl LinkClock {
         self.statement_at = Time::NEVER;
     }
 
-    /// When it was linked last.
+    /// When the server was linked last.
     pub(crate) fn linked_at(&self) -> Time {
         self.linked_at
     }
@@ -160,7 +160,7 @@ impl LinkClock {
         self.transaction_at
     }
 
-    /// When it last sent something.
+    /// When the server last sent something.
     pub(crate) fn received_at(&self) -> Time {
         self.received_at
     }
@@ -170,13 +170,13 @@ impl LinkClock {
         self.own_query_at
     }
 
-    /// How its client holds it.
+    /// How the client holds the server.
     #[inline]
     pub(crate) fn holding(&self) -> &Holding {
         &self.holding
     }
 
-    /// How many transactions its client's pipeline has ended since the oldest waiter came.
+    /// How many transactions the client's pipeline has ended since the oldest waiter came.
     pub(crate) fn pipelined(&self) -> u32 {
         self.pipelined.1
     }

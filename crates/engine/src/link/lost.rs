@@ -67,7 +67,7 @@ pub(crate) fn server_lost<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
     }
     let seen = server.fatal_error.as_ref().is_some_and(|error| !matches!(error, Refusal::ServerUnexpected));
     if seen {
-        // It has received the server's own error.
+        // The client has received the server's own error.
         io.close_after_error(client.peer);
         return leave::remove_client(core, now, client, "server conn crashed?", io);
     }

@@ -1,9 +1,10 @@
 //! Links: a client and its server, from the grant to the release.
 //!
 //! - `query`: one query's path, to a server and back. `relay`: bytes in both directions, and what is counted of them.
-//!   `acquire`: a link is made. `release`: it ends, and the server is cleaned. `own_query`: queries of Weir on a server.
-//! - `leave`: a client leaves or is refused. `lost`: a server is lost. `full`: sockets that are full. `timeouts`: either has taken
-//!   too long.
+//!   `acquire`: a link is made. `release`: a link ends, and the server is cleaned. `own_query`: queries of Weir on a
+//!   server.
+//! - `leave`: a client leaves or is refused. `lost`: a server is lost. `full`: sockets that are full. `timeouts`: a
+//!   client or a server has taken too long.
 //! - `wire`: the port as a link sees it. `stream`: links whose bytes are forwarded unchanged.
 //! - `holding`: how long a client holds its server. `link_clock`: when things happened on a link. `deadlines`: until
 //!   when a client or server must have acted.

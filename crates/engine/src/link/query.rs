@@ -145,7 +145,7 @@ pub(crate) fn feed_waiting<I: Io>(core: &mut Core, now: Time, mut client: Box<Cl
 pub(crate) fn next_turn<I: Io>(core: &mut Core, client: Peer, io: &mut I) {
     let Some(slot) = core.conns.get_mut::<ClientSlot>(client) else { return };
     slot.resume(Reason::NextTurn, io);
-    // RESUME feeds it after a SUSPEND.
+    // After a SUSPEND, RESUME feeds the client.
     if !slot.reading.has(Reason::Suspended) {
         core.common.follow_up(FollowUp::Feed(client));
     }
@@ -171,8 +171,8 @@ pub(crate) fn note_violation<I: Io>(
     close::drop_connection(core, server, io);
 }
 
-/// The first messages of a client's transaction, or the first in its block, had no effect on its server, and nobody has seen the
-/// answer: they are read again, before what the client has sent since. Its server is the same.
+/// The first messages of a client's transaction, or the first in its block, had no effect on its server, and nobody has
+/// seen the answer: they are read again, before what the client has sent since. Its server is the same.
 #[cold]
 fn repeat<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, repeat: Repeat, io: &mut I) {
     let client = server.link.and_then(|client| core.conns.take::<ClientSlot>(client));
@@ -186,7 +186,7 @@ fn repeat<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, repeat: Re
     stats.client_parse_count = stats.client_parse_count.saturating_sub(parses);
     messages.append(client.waiting_mut());
     if cancelled || cancels {
-        // The request that it means has not begun.
+        // The request that the cancel means has not begun.
         client.ready().into_iter().for_each(|session| session.cancel());
     }
     client.resume(Reason::Waits, io);
@@ -254,11 +254,11 @@ fn replied<I: Io>(
             && ahead <= MAX_PIPELINED_SEGMENTS / 2
             && (ahead == 0 || !core.pools.get(client.pool).is_wanted())
         {
-            // It was stopped because the server had too many pending requests.
+            // The client was stopped because the server had too many pending requests.
             table::resume_waiting(core, client, io);
         }
     } else if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_unusable()) {
-        // It has sent something that no request expects.
+        // The server has sent something that no request expects.
         close::drop_connection(core, &server, io);
         return lost::server_lost(core, now, server, io);
     }

@@ -1,7 +1,7 @@
 //! The relay between a client and its server: passes bytes to their sessions, and counts.
 //!
-//! Works on borrowed slots. `weir-session` parses the bytes, `acquire` and `release` make and end links, and `query` orders
-//! the calls.
+//! Works on borrowed slots. `weir-session` parses the bytes, `acquire` and `release` make and end links, and `query`
+//! orders the calls.
 
 use weir_admin::Histogram;
 use weir_base::{Peer, PoolMode, Time};

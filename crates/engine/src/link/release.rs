@@ -1,6 +1,7 @@
 //! A server is released: its link ends, it is cleaned, and goes to the next waiter or back to its pool.
 //!
-//! Most of it is inlined: a transaction passes here once, and each call would cost it what a message does.
+//! Most functions here are inlined: a transaction passes here once, and each call would cost it as much as a message
+//! costs.
 
 use weir_base::{OnDirty, Peer, PoolMode, Time};
 use weir_pgwire::Dirty;
@@ -66,7 +67,7 @@ fn pass_on<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, answer: R
     }
 }
 
-/// The same for a server that has just come to its pool `ix`, by its handle.
+/// Carries out what the pool `ix` has decided about the server with this handle, which has just come to it.
 pub(crate) fn passed_on<I: Io>(core: &mut Core, now: Time, ix: PoolIx, server: Peer, answer: Release, io: &mut I) {
     if let Some(server) = core.conns.take::<ServerSlot>(server) {
         pass_on(core, now, server, answer, io);
@@ -107,8 +108,9 @@ pub(crate) fn clean_up<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
     }
 }
 
-/// A server has answered everything: ends its link if nothing holds it, and gives it to the next waiter. Inlined, as what
-/// it ends in: a transaction passes here once, and each call would cost it what a message does.
+/// A server has answered everything: ends its link if nothing holds it, and gives it to the next waiter. Inlined, with
+/// the functions that it ends in: a transaction passes here once, and each call would cost it as much as a message
+/// costs.
 #[inline(always)]
 pub(crate) fn finish_transaction<I: Io>(
     core: &mut Core,
@@ -201,7 +203,7 @@ fn link_status(
 fn unlink<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut ClientSlot) {
     client.unlinked();
     client.acts(cx.now);
-    // It may have been stopped because the server had too many pending requests.
+    // The client may have been stopped because the server had too many pending requests.
     let waited = client.reading.has(Reason::Waits);
     client.resume(Reason::Waits, cx.io);
     client.resume(Reason::OtherFull, cx.io);
@@ -216,11 +218,11 @@ fn unlink<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut ClientSlot) {
 
 /// What happens to a server that its client has released.
 pub(crate) enum ReleaseAction {
-    /// It returns to the pool.
+    /// The server returns to the pool.
     Return,
-    /// It is closed, for this reason.
+    /// The server is closed, for this reason.
     Close(&'static str),
-    /// A query of Weir cleans it.
+    /// A query of Weir cleans the server.
     Cleaning,
 }
 
@@ -255,14 +257,14 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
 /// Ends a server's use by a client, with the proof that it is clean.
 ///
 /// # Errors
-/// Why it must be closed instead.
+/// Why the server must be closed instead.
 #[inline]
 fn end_use(slot: &PoolSlot, server: &mut ServerSlot) -> Result<Clean, &'static str> {
     server.clock_mut().unlinked();
     let any = server.connection.attempt().any;
     let Some((up, phase)) = server.up() else { return Err(UNCLEAN) };
     if let Fitness::Unfit(why) = fitness(slot.config.session_attrs, any, up.role()) {
-        // It was promoted, or has become a standby.
+        // The server was promoted, or has become a standby.
         return Err(why);
     }
     let proof = up.prove_clean().ok_or(UNCLEAN)?;
@@ -272,11 +274,11 @@ fn end_use(slot: &PoolSlot, server: &mut ServerSlot) -> Result<Clean, &'static s
 
 /// How a released server is cleaned.
 enum Cleaning {
-    /// Not at all.
+    /// The server is not cleaned.
     None,
-    /// It is closed.
+    /// The server is closed.
     Close,
-    /// This query runs on it first.
+    /// This query runs on the server first.
     Query(String, Reset),
 }
 

@@ -1,9 +1,9 @@
 //! The statistics of statements of one worker.
 //!
 //! Owns the table: one entry for each pool and fingerprint, `track_statements` of them at most, each of at most
-//! [`ENTRY_BYTES`]. When it is full, the statement with the least time makes room (space-saving, Metwally, Agrawal and El Abbadi
-//! 2005, weighted by time): an entry keeps how much time it may have missed, which is never more than all time divided by the
-//! number of entries. Texts are only held as fingerprints, without values.
+//! [`ENTRY_BYTES`]. When it is full, the statement with the least time makes room (space-saving, Metwally, Agrawal and
+//! El Abbadi 2005, weighted by time): an entry keeps how much time it may have missed, which is never more than all
+//! time divided by the number of entries. Texts are only held as fingerprints, without values.
 //!
 //! A text is hashed first; one that is known needs no more than that. Off, there is no table.
 
@@ -34,7 +34,7 @@ const MAX_APPLICATION: usize = 63;
 const FOR_LOG: u32 = 100;
 /// How long an unanswered request keeps the entry of its statement.
 const PINNED: Span = Span::from_secs(600);
-/// How many such entries are passed over.
+/// How many entries with an unanswered request are passed over.
 const MAX_PASSED: usize = 16;
 /// The key of the hash by which fingerprints are known: the same everywhere.
 const ID_KEY: u64 = 0x5765_6972_5374_6174;
@@ -65,7 +65,7 @@ struct Table {
     executed: Vec<Executed>,
     normal: Vec<u8>,
     totals: StatementTotals,
-    /// Where spans are made.
+    /// The spans, where spans are made.
     spans: Option<Box<Spans>>,
 }
 
@@ -82,13 +82,13 @@ struct Entry {
     database: Arc<str>,
     user: Arc<str>,
     text: Box<str>,
-    /// Tells its handles from those of what was in its place before.
+    /// Tells the entry's handles from those of earlier entries in the same place.
     generation: u16,
     counts: StatementCounts,
     times: Histogram,
     applications: Vec<Application>,
     others: (u64, u64),
-    /// Its time and calls, with what it may have missed.
+    /// The entry's time and calls, with what it may have missed.
     rank: u64,
     missed: u64,
     since: Time,
@@ -169,15 +169,15 @@ impl Statements {
         }
     }
 
-    /// Takes the spans that have ended, and the number of those there was no room for. `wall` turns a time into the wall
-    /// clock's.
+    /// Takes the spans that have ended, and the number of spans for which there was no room. `wall` turns a time into
+    /// the wall clock's.
     pub(crate) fn take_spans(&mut self, wall: impl Fn(Time) -> u64) -> (Vec<SpanRecord>, u64) {
         let spans = self.table.as_mut().and_then(|table| table.spans.as_mut());
         spans.map_or_else(Default::default, |spans| spans.take(wall))
     }
 
-    /// Counts what `server` has executed in the last feeding: `run` microseconds together, of which the first has waited for its server
-    /// before. `slow` receives those that ran for `limit` or longer, if that is not zero.
+    /// Counts what `server` has executed in the last feeding: `run` microseconds together, of which the first has
+    /// waited for its server before. `slow` receives those that ran for `limit` or longer, if that is not zero.
     pub(crate) fn record(
         &mut self,
         server: Peer,
@@ -209,8 +209,8 @@ impl Statements {
         })
     }
 
-    /// A record for each entry, and the time of each pool: database, user, microseconds. `wall` turns a time into the wall
-    /// clock's.
+    /// A record for each entry, and the time of each pool: database, user, microseconds. `wall` turns a time into the
+    /// wall clock's.
     pub(crate) fn records(&self, wall: impl Fn(Time) -> u64) -> (Vec<StatementRecord>, Vec<(String, String, u64)>) {
         let Some(table) = &self.table else { return Default::default() };
         let pools = table.pools.iter().flatten();
@@ -259,7 +259,7 @@ impl Table {
             self.pools.resize_with(at + 1, || None);
         }
         if self.pools[at].replace(PoolTime { database: database.clone(), user: user.clone(), run: 0 }).is_some() {
-            // What its predecessor had counts no more under this index.
+            // Statements of the earlier pool with this index are not found under the index any more.
             self.by_id.retain(|(_, ix), _| *ix != pool);
             self.known.fill((0, StatementId::NONE));
         }
@@ -495,8 +495,8 @@ fn cut(text: &str, most: usize) -> &str {
     }
 }
 
-/// A hash of 64 bits, two multiplications for 16 bytes. A collision counts one statement as another; who does not know the
-/// key can't find one.
+/// A hash of 64 bits, two multiplications for 16 bytes. A collision counts one statement as another; without the key
+/// nobody can find one.
 #[inline]
 fn hash(bytes: &[u8], key: u64) -> u64 {
     let mut chunks = bytes.chunks_exact(16);

@@ -9,7 +9,7 @@ use weir_pgwire::tag::{back, front};
 use weir_session::Params;
 use weir_session::startup::Replication;
 
-/// Both directions of such a link.
+/// Both directions of a link whose bytes are passed on as they are.
 #[derive(Debug)]
 pub(crate) struct Stream {
     kind: Replication,
@@ -32,7 +32,7 @@ impl Stream {
         Stream { kind, params, from_client: Boundaries::default(), from_server: Boundaries::default() }
     }
 
-    /// What kind of replication it is for.
+    /// The kind of replication that the link is for.
     pub(crate) fn kind(&self) -> Replication {
         self.kind
     }
@@ -42,14 +42,14 @@ impl Stream {
         &self.params
     }
 
-    /// The client sent this; whether it ends its session with it.
+    /// The client sent these bytes; returns whether it ends its session with them.
     pub(crate) fn client_sent(&mut self, bytes: &[u8]) -> bool {
         let mut terminated = false;
         self.from_client.follow(bytes, |tag, _| terminated |= tag == front::TERMINATE);
         terminated
     }
 
-    /// The server sent this.
+    /// The server sent these bytes; returns what they have ended.
     pub(crate) fn server_sent(&mut self, bytes: &[u8]) -> Ended {
         let mut ended = Ended::default();
         self.from_server.follow(bytes, |tag, status| {
@@ -61,7 +61,7 @@ impl Stream {
         ended
     }
 
-    /// Whether a message to the client is half-way.
+    /// Whether a message to the client has been sent only in part.
     pub(crate) fn is_mid_message(&self) -> bool {
         !self.from_server.is_between()
     }
@@ -104,8 +104,8 @@ impl Boundaries {
         }
     }
 
-    /// The length of the current message with its tag, once it is known. A length that can't be is that of an empty message:
-    /// the other side will refuse it.
+    /// The length of the current message with its tag, once it is known. A length that can't be is that of an empty
+    /// message: the other side will refuse it.
     fn total(&self) -> Option<usize> {
         let [_, length @ .., _] = self.head;
         (self.have >= LOOKED_AT - 1).then(|| (u32::from_be_bytes(length) as usize).max(4) + 1)

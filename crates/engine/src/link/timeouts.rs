@@ -35,7 +35,7 @@ pub(crate) fn client_due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut
     if client.link.is_none() {
         return leave::refuse(core, now, client, Refusal::ClientIdleTimeout, io);
     }
-    // It has closed its side, and its server has answered for long enough.
+    // The client has closed its side, and its server has answered for long enough.
     io.close(peer);
     leave::client_gone(core, now, client, io);
 }

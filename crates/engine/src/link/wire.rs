@@ -16,7 +16,7 @@ pub(crate) struct Wire<'a, I: Io> {
     server: Peer,
     /// The bytes that ranges refer to.
     bytes: &'a [u8],
-    /// Their position in the runtime's current input; `None` if they are the engine's own.
+    /// The position of the bytes in the runtime's current input; `None` if they are the engine's own.
     base: Option<usize>,
     /// Bytes sent so far to the client, for the statistics.
     to_client: u64,

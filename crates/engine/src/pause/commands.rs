@@ -94,7 +94,7 @@ fn wake<I: Io>(core: &mut Core, now: Time, io: &mut I) {
         let Some(client) = core.conns.get_mut::<ClientSlot>(peer) else { continue };
         client.resume(Reason::Suspended, io);
         if !client.waiting.is_empty() {
-            // Its turn may have come meanwhile.
+            // The client's turn may have come meanwhile.
             core.common.follow_up(FollowUp::Feed(peer));
         }
     }

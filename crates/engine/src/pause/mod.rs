@@ -1,7 +1,7 @@
 //! PAUSE, RESUME, SUSPEND, KILL and WAIT_CLOSE.
 //!
-//! - `state`: what is stopped. `commands`: they are carried out. `hold`: a peer is not read from during a SUSPEND. `watch`: what a
-//!   command or a shutdown waits for.
+//! - `state`: what is stopped. `commands`: the commands are carried out. `hold`: a peer is not read from during a
+//!   SUSPEND. `watch`: what a command or a shutdown waits for.
 
 pub(crate) mod commands;
 pub(crate) mod hold;

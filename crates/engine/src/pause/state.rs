@@ -32,9 +32,9 @@ pub(crate) struct PauseState {
 
 /// The state of a SUSPEND.
 struct Suspension {
-    /// ConnTable whose sockets had a backlog when it began.
+    /// Peers whose sockets had a backlog when the SUSPEND began.
     flushing: BTreeSet<Peer>,
-    /// When it closes connections that could not be flushed.
+    /// When the SUSPEND closes connections that could not be flushed.
     flush_by: Time,
     armed: Time,
     /// Deferred deadlines.
@@ -94,7 +94,7 @@ impl PauseState {
     /// Checks whether a command is possible in the current state.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Why the command is not possible.
     pub(crate) fn allows(&self, command: &Command) -> Result<(), CommandError> {
         let stopped = self.state != ServiceState::Active;
         match command {

@@ -33,7 +33,7 @@ pub(crate) fn check_watches<I: Io>(core: &mut Core, io: &mut I) {
             match watch.until {
                 Condition::Quiet => named.all(|pool| pool.is_quiescent()),
                 Condition::Flushed => !halt.is_flushing(),
-                // Only its pool knows what is lent.
+                // Only the pool knows which servers are lent.
                 Condition::Closed => !named.any(|pool| {
                     let outdated = |server| pool.is_outdated(server) || is_outdated(conns, pools, server);
                     pool.servers().any(|(server, ..)| outdated(server))

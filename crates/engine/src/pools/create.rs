@@ -1,4 +1,4 @@
-//! Pools of this worker: made when first needed, and counted clients in.
+//! Pools of this worker: made when first needed; and the count of each pool's clients.
 //!
 //! Each configured pool and user on the server has one owner among the workers; the others borrow from it.
 
@@ -91,8 +91,9 @@ pub(crate) fn move_to_successor(core: &mut Core, now: Time, client: &mut ClientS
     count_client(core, client.pool, 1);
 }
 
-/// A server was lost, or could not be reached: with a `weir.toml` its pool tries until it is back, even if no client waits,
-/// so that its health is known. With a `pgbouncer.ini` only clients and min_pool_size open servers, as in PgBouncer.
+/// A server was lost, or could not be reached: with a `weir.toml` its pool tries until it is back, even if no client
+/// waits, so that its health is known. With a `pgbouncer.ini` only clients and min_pool_size open servers, as in
+/// PgBouncer.
 pub(crate) fn keep_trying(core: &mut Core, now: Time, ix: PoolIx) {
     let slot = core.pools.get_mut(ix);
     if core.common.config().format == FileFormat::Toml && slot.pool.is_empty() && !slot.lending.is_borrower() {
@@ -102,8 +103,8 @@ pub(crate) fn keep_trying(core: &mut Core, now: Time, ix: PoolIx) {
 
 /// A pool's names as a number, from which its owner follows: 32 bits.
 pub(crate) fn pool_hash(name: &str, user: &str) -> u64 {
-    // FNV-1a: the same on every worker, and in every run of a seed. The last letters reach only its lower half, so that is
-    // spread over the upper one: or all users whose names differ at the end would share a worker.
+    // FNV-1a: the same on every worker, and in every run of a seed. The last letters reach only its lower half, so that
+    // is spread over the upper one: or all users whose names differ at the end would share a worker.
     let bytes = name.bytes().chain([0]).chain(user.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32

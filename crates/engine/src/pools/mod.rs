@@ -1,7 +1,7 @@
 //! The pools of this worker, and their adjustment to a new configuration.
 //!
-//! - `create`: made when first needed. `poll`: asked what they want. `adopt`: a new configuration. `reconnect`: their servers are
-//!   replaced. `refuse`: why a client gets no server.
+//! - `create`: a pool is made when first needed. `poll`: pools are asked what they want. `adopt`: a new configuration.
+//!   `reconnect`: the servers of pools are replaced. `refuse`: why a client gets no server.
 //!
 //! Owns the table of pools of this worker: one for each pair of a configured pool and a user on the server. Must not
 //! know the inside of sessions.
@@ -54,39 +54,39 @@ pub(crate) struct PoolSlot {
     pub(crate) user: Arc<str>,
     pub(crate) config: Arc<weir_config::Pool>,
     pub(crate) pool: Pool<Clean>,
-    /// Its earliest timer.
+    /// The pool's earliest timer.
     pub(crate) armed: Time,
-    /// Its counters.
+    /// The pool's counters.
     pub(crate) counts: PoolCounts,
     /// The login messages for clients, from a server's reported parameters.
     pub(crate) welcome: Option<Welcome>,
-    /// When they were last known to be those of a server.
+    /// When the login messages were last known to be those of a server.
     confirmed_at: Time,
     /// The login messages that the last client received.
     pub(crate) last_welcome: Option<Box<LastWelcome>>,
-    /// The statements that its servers have accepted.
+    /// The statements that the pool's servers have accepted.
     pub(crate) accepted: PoolStatements,
-    /// Its credentials for its servers, besides the configuration.
+    /// The pool's credentials for its servers, besides the configuration.
     pub(crate) credentials: KnownCredentials,
-    /// The state of its hosts.
+    /// The state of the pool's hosts.
     pub(crate) hosts: Hosts,
-    /// Its failed logins.
+    /// The pool's failed logins.
     pub(crate) failures: LoginFailures,
-    /// Its logged-in clients.
+    /// The pool's logged-in clients.
     pub(crate) clients: u32,
-    /// Its auth_queries.
+    /// The pool's auth_queries.
     pub(crate) lookups: u32,
     pub(crate) cancels: PoolCancels,
-    /// It is no longer in the configuration, or was unused for long.
+    /// The pool is no longer in the configuration, or was unused for long.
     pub(crate) removed: bool,
-    /// Since when it is unused, and since when it has no servers either; never if that does not hold.
+    /// Since when the pool is unused, and since when it has no servers either; never if that does not hold.
     pub(crate) idle_since: Time,
     pub(crate) empty_since: Time,
-    /// The throttle's state of its login.
+    /// The throttle's state of the pool's login.
     pub(crate) login: PoolLogin,
-    /// Its requests for servers, if they are limited.
+    /// The pool's requests for servers, if they are limited.
     pub(crate) quota: PoolQuota,
-    /// This worker's role for it.
+    /// This worker's role for the pool.
     pub(crate) lending: LendingRole,
 }
 
@@ -225,13 +225,14 @@ pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config:
 }
 
 impl PoolSlot {
-    /// Whether a client, or an operator, waits for one of its servers, here or, as far as is known, at another worker.
+    /// Whether a client, or an operator, waits for one of the pool's servers, here or, as far as is known, at another
+    /// worker.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.pool.oldest_wait().is_some() || self.pool.is_paused() || self.lending.is_wanted_elsewhere()
     }
 
-    /// Its id for other workers.
+    /// The pool's id for other workers.
     pub(crate) fn id(&self) -> PoolId {
         PoolId { database: self.name.clone(), user: self.user.clone() }
     }
@@ -281,8 +282,9 @@ impl PoolSlot {
         !plain || self.pool.next_deadline() < self.armed
     }
 
-    /// Whether no server is left that the login messages for clients are from, so that a client waits for a new one, as the first
-    /// client of a pool does. Where no login succeeds, or the pool is paused, clients still log in with the last ones.
+    /// Whether no server is left that the login messages for clients are from, so that a client waits for a new one, as
+    /// the first client of a pool does. Where no login succeeds, or the pool is paused, clients still log in with the
+    /// last ones.
     pub(crate) fn is_welcome_stale(&self) -> bool {
         let is_present = |(server, state, _): (Peer, ServerState, Time)| {
             matches!(state, ServerState::Linked(_) | ServerState::Idle { .. }) && !self.pool.is_outdated(server)
@@ -291,7 +293,7 @@ impl PoolSlot {
         waits && !self.pool.servers().any(is_present)
     }
 
-    /// An auth_query runs in it, or waits.
+    /// An auth_query runs in the pool, or waits.
     pub(crate) fn auth_query_begins(&mut self) {
         self.lookups += 1;
     }
@@ -306,7 +308,7 @@ impl PoolSlot {
         self.welcome = welcome;
     }
 
-    /// The record of its earliest timer, for [`Common::arm`](crate::common::Common::arm).
+    /// The record of the pool's earliest timer, for [`Common::arm`](crate::common::Common::arm).
     pub(crate) fn armed_mut(&mut self) -> &mut Time {
         &mut self.armed
     }
@@ -316,13 +318,13 @@ impl PoolSlot {
         self.confirmed_at = now;
     }
 
-    /// Whether they are old enough to ask a free server again.
+    /// Whether the login messages are old enough to ask a free server again.
     pub(crate) fn may_confirm_welcome(&self, now: Time) -> bool {
         self.welcome.is_some() && now.since(self.confirmed_at) >= CONFIRMED_FOR
     }
 
-    /// A server reports a value that no client has set: it is what new clients get, and where it follows clients, servers on which
-    /// a client has set it do not report it, and are replaced.
+    /// A server reports a value that no client has set: it is what new clients get, and where it follows clients,
+    /// servers on which a client has set it do not report it, and are replaced.
     pub(crate) fn default_changed(&mut self, table: &ParamTable, name: &str, value: &str, now: Time) {
         let Some(welcome) = self.welcome.as_mut().filter(|welcome| welcome.has_other(name, value)) else { return };
         *welcome = welcome.with(table, name, value);
@@ -331,15 +333,15 @@ impl PoolSlot {
         }
     }
 
-    /// The address, the login or the encryption of its servers has changed: they are replaced as they are released, earlier
-    /// failures are forgotten, and the next login does not wait for `server_login_retry`.
+    /// The address, the login or the encryption of the pool's servers has changed: they are replaced as they are
+    /// released, earlier failures are forgotten, and the next login does not wait for `server_login_retry`.
     pub(crate) fn login_anew(&mut self, now: Time) {
         self.retry_login();
         self.pool.reconnect(now);
     }
 
-    /// The secret that is listed for its user has changed: a login that failed is tried again with the new one. Servers that
-    /// are logged in stay.
+    /// The secret that is listed for the pool's user has changed: a login that failed is tried again with the new one.
+    /// Servers that are logged in stay.
     pub(crate) fn secret_changed(&mut self) {
         if self.failures.last().is_some() {
             self.retry_login();
@@ -352,7 +354,7 @@ impl PoolSlot {
         self.pool.retry_now();
     }
 
-    /// One of its servers has logged in.
+    /// One of the pool's servers has logged in.
     pub(crate) fn login_succeeded(&mut self) {
         self.failures.succeed();
         self.hosts.succeeded();
@@ -363,23 +365,23 @@ impl PoolSlot {
         self.config.mode
     }
 
-    /// Whether it is unused.
+    /// Whether the pool is unused.
     pub(crate) fn is_idle(&self) -> bool {
         self.clients == 0 && self.lookups == 0 && self.lending.is_unused() && self.cancels.is_empty()
     }
 
-    /// Whether it is empty, so that it can be dropped.
+    /// Whether the pool is empty, so that it can be dropped.
     pub(crate) fn is_vacant(&self) -> bool {
         self.is_idle() && self.lending.is_vacant() && self.pool.is_empty() && self.quota.is_empty()
     }
 
-    /// Asserts its invariants.
+    /// Asserts the pool's invariants.
     pub(crate) fn check(&self) {
         self.quota.check(self.pool.len(), &self.name);
     }
 
-    /// Whether its user is the one that clients of the database have on the server. It is not if an auth_query runs as
-    /// another user than the one that the database forces on its clients.
+    /// Whether the pool's user is the one that clients of the database have on the server. It is not if an auth_query
+    /// runs as another user than the one that the database forces on its clients.
     pub(crate) fn is_own(&self) -> bool {
         self.config.user.as_deref().is_none_or(|user| user == &*self.user)
     }

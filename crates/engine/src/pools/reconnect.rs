@@ -34,7 +34,8 @@ pub(crate) fn named<I: Io>(core: &mut Core, now: Time, name: Option<&str>, io: &
     }
 }
 
-/// Closes what is idle of the pools whose connections go to this database, as RECONNECT does, and the rest when it is released.
+/// Closes the idle servers of the pools whose connections go to this database, as RECONNECT does, and the other servers
+/// when they are released.
 pub(crate) fn free_database<I: Io>(core: &mut Core, now: Time, server: &Target, database: &str, io: &mut I) {
     for ix in core.pools.indices() {
         let config = &core.pools.get(ix).config;
@@ -44,8 +45,8 @@ pub(crate) fn free_database<I: Io>(core: &mut Core, now: Time, server: &Target, 
     }
 }
 
-/// Clients are about to drop, rename or copy databases, which PostgreSQL refuses while others are connected. It waits five
-/// seconds for connections that are being closed.
+/// Clients are about to drop, rename or copy databases, which PostgreSQL refuses while others are connected. PostgreSQL
+/// waits five seconds for connections that are being closed.
 pub(crate) fn free_databases<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     while let Some((ix, database)) = core.common.next_needed_alone() {
         let (server, database) = (core.pools.get(ix).config.target().clone(), Arc::<str>::from(database));

@@ -1,4 +1,5 @@
-//! How a server's connection is closed. Where nodes share its pool, it counts until the server has ended it, too.
+//! How a server's connection is closed. Where nodes share the server's pool, the connection counts until the server has
+//! ended it, too.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ fn end_peer<I: Io>(core: &mut Core, peer: Peer, server: &ServerSlot, database: A
     let is_shared = core.common.config().shared_budget(&database).is_some();
     let busy = match &server.state {
         ServerState::Up(up, phase) => up.is_busy() || *phase == ServerPhase::Streaming,
-        // PostgreSQL does not count one that has not sent its startup packet.
+        // PostgreSQL does not count a connection that has not sent its startup packet.
         ServerState::Login(_) if is_shared => false,
         _ => return io.close(peer),
     };
@@ -51,12 +52,14 @@ pub(crate) fn end_connection<I: Io>(core: &mut Core, server: &ServerSlot, io: &m
     end_peer(core, server.peer, server, core.pools.get(server.pool).name.clone(), true, io);
 }
 
-/// The same for a server that can't be trusted, or does not answer.
+/// Closes the connection of a server that is out of the table without a notice: it can't be trusted, or does not
+/// answer.
 pub(crate) fn drop_connection<I: Io>(core: &mut Core, server: &ServerSlot, io: &mut I) {
     end_peer(core, server.peer, server, core.pools.get(server.pool).name.clone(), false, io);
 }
 
-/// The same for a server of this database that has moved here, as `peer`, and is not taken.
+/// Closes, without a notice, the connection of a server of this database that has moved here, as `peer`, and is not
+/// taken.
 pub(crate) fn drop_moved<I: Io>(core: &mut Core, peer: Peer, server: &ServerSlot, database: &Arc<str>, io: &mut I) {
     end_peer(core, peer, server, database.clone(), false, io);
 }
@@ -71,7 +74,7 @@ pub(crate) fn close_inherited<I: Io>(core: &mut Core, now: Time, database: &str,
     io.post(WorkerId(0), Message(Payload::ServerCame(database.into())), None);
 }
 
-/// The server has ended a connection that was closed here, or it is given up.
+/// The server has ended a connection that was closed here, or the connection is given up.
 pub(crate) fn server_ended<I: Io>(ending: &EndingSlot, io: &mut I) {
     io.post(WorkerId(0), Message(Payload::ServerEnded(ending.database.clone())), None);
 }
@@ -100,7 +103,7 @@ pub(crate) fn disconnect<I: Io>(core: &mut Core, server: Box<ServerSlot>, why: &
     }
 }
 
-/// The same for one that is out of the table.
+/// Closes a server that is out of the table, and reports it to the pool as lost.
 pub(crate) fn close_slot<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
     let ix = server.pool;
     core.pools.get_mut(ix).pool.lost(server.peer, now);
@@ -129,7 +132,7 @@ pub(crate) fn mark_for_close(core: &mut Core, server: Peer) {
     }
 }
 
-/// Whether a pool's server was granted under a lease that has ended: other nodes may have what it was to be.
+/// Whether a pool's server was granted under a lease that has ended: other nodes may have a server in its place.
 pub(crate) fn grant_is_void(core: &Core, now: Time, ix: PoolIx, granted_at: Time) -> bool {
     let is_shared = || core.common.config().shared_budget(&core.pools.get(ix).name).is_some();
     core.lease.voids(granted_at, now) && is_shared()

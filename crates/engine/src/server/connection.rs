@@ -13,25 +13,25 @@ pub(crate) type SaltedKey = (std::sync::Arc<str>, Vec<u8>, u32);
 
 /// See the head of the file.
 pub(crate) struct Connection {
-    /// The pool's host that it connects to.
+    /// The pool's host to which the connection goes.
     pub(super) target: Target,
     /// The variant of the attempt.
     pub(super) attempt: Attempt,
-    /// Our address, as text; empty until it is connected.
+    /// Our address, as text; empty until the connection is established.
     local: String,
-    /// The server's address, once it is connected; `None` for a Unix socket.
+    /// The server's address, once the connection is established; `None` for a Unix socket.
     remote: Option<IpAddr>,
-    /// Its handshake began without a question.
+    /// The TLS handshake began without an SSLRequest.
     direct: bool,
-    /// The result of its TLS handshake; `None` without encryption.
+    /// The result of the TLS handshake; `None` without encryption.
     tls: Option<Box<Secured>>,
-    /// When it had logged in; before that, when the connect began.
+    /// When the server had logged in; before that, when the connect began.
     connected_at: Time,
-    /// The parameters that the server reported at its login, until it is up.
+    /// The parameters that the server reported at its login, until the login is complete.
     pub(super) reported: Vec<(String, String)>,
-    /// What a helper hashes for its login.
+    /// What a helper hashes for the server's login.
     hashing: Option<SaltedKey>,
-    /// The query by which it identifies its backend.
+    /// The query by which the server identifies its backend.
     pub(super) identifying: Option<AuthQuery>,
 }
 
@@ -82,7 +82,7 @@ impl Connection {
         (self.reported, self.connected_at) = (reported, now);
     }
 
-    /// A helper hashes this for its login.
+    /// A helper hashes this for the server's login.
     pub(crate) fn begin_hashing(&mut self, key: SaltedKey) {
         self.hashing = Some(key);
     }
@@ -112,17 +112,17 @@ impl Connection {
         self.remote
     }
 
-    /// What its handshake has shown; `None` without encryption.
+    /// What the TLS handshake has shown; `None` without encryption.
     pub(crate) fn tls(&self) -> Option<&Secured> {
         self.tls.as_deref()
     }
 
-    /// When it had logged in.
+    /// When the server had logged in; before that, when the connect began.
     pub(crate) fn connected_at(&self) -> Time {
         self.connected_at
     }
 
-    /// The host name that it was connected by, and its address; `None` if no name was looked up.
+    /// The host name by which the server was connected, and its address; `None` if no name was looked up.
     pub(crate) fn on(&self) -> Option<(&str, IpAddr)> {
         match (&self.target.host, self.remote) {
             (Host::Name(name), Some(address)) => Some((name, address)),

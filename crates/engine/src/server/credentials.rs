@@ -24,12 +24,12 @@ impl KnownCredentials {
         self.looked_up.clone_from(looked_up);
     }
 
-    /// What another process knew.
+    /// Takes over the credentials that another process knew.
     pub(crate) fn inherit(&mut self, captured: LearnedCredentials, looked_up: Option<Secret>) {
         self.capture(&captured, &looked_up);
     }
 
-    /// What clients' logins have taught us.
+    /// The credentials from clients' logins.
     pub(crate) fn captured(&self) -> &LearnedCredentials {
         &self.captured
     }

@@ -8,11 +8,11 @@ pub(crate) struct LoginFailures {
     /// A login has succeeded, at the address and as the user that the pool has now.
     succeeded: bool,
     last: Option<ServerError>,
-    /// Whether it failed by a timeout.
+    /// Whether the login failed by a timeout.
     too_slow: bool,
     /// When the first login after the last success failed; never if none has.
     since: Time,
-    /// When the last one failed.
+    /// When the last login failed.
     at: Time,
     /// The host could not be reached, and has answered another pool since then.
     outdated: bool,

@@ -23,9 +23,9 @@ pub(crate) struct Hosts {
     /// The hosts of the round that have failed, each once, and whether their role mattered: an attempt that was
     /// abandoned has not failed, and the same host may fail again before the next one is tried.
     failed: Vec<(usize, bool)>,
-    /// Their errors; as many as servers at the most.
+    /// The errors of failed tries; as many as servers at the most.
     errors: Vec<(Target, ServerError)>,
-    /// What they let us expect; none before the first.
+    /// What the errors say about the next try; none before the first error.
     kind: Option<LoginFailureKind>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Attempt {
     pub(crate) encryption: Encryption,
     /// Any role is accepted.
     pub(crate) any: bool,
-    /// It is the second way to try the same host.
+    /// The attempt is the second way to try the same host.
     second: bool,
 }
 
@@ -60,9 +60,10 @@ impl Attempt {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fitness {
     Fits,
-    /// It is not, for this reason.
+    /// The server is unfit, for this reason.
     Unfit(&'static str),
-    /// A query decides: it is fit if the query returns a row, or none; otherwise unfit for this reason.
+    /// A query decides: the server is fit if the query returns a row (`row`), or no row; otherwise unfit for this
+    /// reason.
     Ask {
         query: &'static str,
         row: bool,
@@ -101,7 +102,8 @@ impl Hosts {
         }
     }
 
-    /// What it counts as if the try that has just begun fails with this kind: whether another of the round is left.
+    /// What the failure counts as for the pool if the try that has just begun fails with this kind: whether another try
+    /// of the round is left.
     pub(crate) fn failure(&self, pool: &Pool, attempt: Attempt, kind: LoginFailureKind) -> ConnectFailure {
         let failed = self.failed.len() + usize::from(!self.has_failed(attempt));
         if failed < tries(pool) {
@@ -118,8 +120,8 @@ impl Hosts {
         self.failed.contains(&(attempt.host, attempt.any))
     }
 
-    /// A host has room for a login now: the next attempt is at that host, if it is one of the pool's, and a second attempt that
-    /// was due elsewhere is dropped. Returns whether it is one of the pool's.
+    /// A host has room for a login now: the next attempt is at that host, if it is one of the pool's, and a second
+    /// attempt that was due elsewhere is dropped. Returns whether it is one of the pool's.
     pub(crate) fn turn_to(&mut self, pool: &Pool, target: &Target) -> bool {
         if self.peek(pool) == target {
             return true;
@@ -161,8 +163,8 @@ impl Hosts {
         (verdict, error)
     }
 
-    /// The server that is next is known to be down: it counts as tried, and failed. What that means for the pool, and the
-    /// error for clients.
+    /// The server that is next is known to be down: it counts as tried, and failed. Returns what that means for the
+    /// pool, and the error for clients.
     pub(crate) fn skip(&mut self, pool: &Pool, mode: SslMode, error: &ServerError) -> (ConnectFailure, ServerError) {
         let (attempt, _) = self.begin(pool, mode);
         let kind = LoginFailureKind::Down.under(pool.limits.on_server_down, error);

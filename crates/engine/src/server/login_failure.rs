@@ -1,7 +1,7 @@
 //! How a login at a server failed, and whether it may succeed later without a change.
 //!
-//! Owns the distinction between a server that is down, which clients wait for, and an error that waiting does not change,
-//! which they get at once.
+//! Owns the distinction between a server that is down, which clients wait for, and an error that waiting does not
+//! change, which they get at once.
 
 use weir_config::{LoginFailure, OnServerDown};
 use weir_session::ServerError;
@@ -57,7 +57,7 @@ impl FailedLogin {
         FailedLogin { error, failure: LoginFailure::Other, kind, severity: "" }
     }
 
-    /// The same, and the login may be tried in another way.
+    /// This failed login; `failure` decides in which other way the login may be tried.
     pub(crate) fn or(self, failure: LoginFailure) -> FailedLogin {
         FailedLogin { failure, ..self }
     }
@@ -82,8 +82,8 @@ impl LoginFailureKind {
         }
     }
 
-    /// Of two servers of a round: if one of them may become available later, the round may succeed; and while one
-    /// answers, each attempt costs it a login.
+    /// The kind of failure of two servers of a round: if one of them may become available later, the round may succeed;
+    /// and while one answers, each attempt costs it a login.
     pub(crate) fn and(self, other: LoginFailureKind) -> LoginFailureKind {
         if self == other { self } else { LoginFailureKind::NotReady }
     }

@@ -30,7 +30,8 @@ use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 /// The protocol that PostgreSQL registered for ALPN.
 const ALPN: &[u8] = b"postgresql";
 
-/// When a backend began, if it is the one whose process id the server has reported: another pooler between reports its own.
+/// When a backend began, if it is the one whose process id the server has reported: a pooler between Weir and the
+/// server reports a process id of its own.
 const BACKEND_START: &str = "SELECT pid::pg_catalog.text, (extract(epoch from backend_start) * 1000000)::pg_catalog.int8\
                              ::pg_catalog.text FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) \
                              WHERE pid::pg_catalog.text = $1";
@@ -218,7 +219,7 @@ pub(crate) fn identified(
 /// A server is ready for its first client: clients of the pool get its reported parameters from now on.
 ///
 /// # Errors
-/// It is in a transaction.
+/// The server is in a transaction.
 pub(crate) fn finish<I: Io>(
     cx: &mut Cx<'_, I>,
     slot: &mut PoolSlot,
@@ -236,7 +237,7 @@ pub(crate) fn finish<I: Io>(
     up.begin();
     let (params, table) = (up.params().clone(), &cx.sessions.params);
     for (name, value) in &mut reported {
-        // connect_query may have changed it.
+        // connect_query may have changed the value.
         if let Some(has) = table.get(&params, name).filter(|has| has != value) {
             has.clone_into(value);
         }
@@ -244,7 +245,7 @@ pub(crate) fn finish<I: Io>(
     slot.login_succeeded();
     let welcome = Some(Welcome { params, reported: Arc::new(Reported::new(table, reported)) });
     match server.dedicated_mut() {
-        // It reports values that its client has set.
+        // The server reports values that its client has set.
         Some(dedicated) => dedicated.welcome = welcome,
         None => {
             slot.set_welcome(welcome);

@@ -44,7 +44,7 @@ struct Host {
 pub(crate) struct DownHost {
     /// How the last attempt failed.
     pub(crate) error: ServerError,
-    /// Whether it timed out.
+    /// Whether the last attempt timed out.
     pub(crate) too_slow: bool,
     /// When the first attempt failed.
     pub(crate) since: Time,
@@ -52,7 +52,7 @@ pub(crate) struct DownHost {
     failures: u32,
     /// The next attempt.
     opens: Time,
-    /// When the log last had a line about it.
+    /// When the log last had a line about the host.
     logged_at: Time,
 }
 
@@ -226,7 +226,7 @@ impl LoginThrottle {
         self.hosts.get(target).map_or(Time::NEVER, Host::attempt_due)
     }
 
-    /// Records the earliest wake-up for that.
+    /// The record of the earliest wake-up for a host that is to be tried.
     pub(crate) fn armed(&mut self) -> &mut Time {
         self.armed.get_or_insert(Time::NEVER)
     }

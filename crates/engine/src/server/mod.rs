@@ -1,12 +1,15 @@
 //! Servers: from the connect to the end of the connection.
 //!
-//! - `slot`: a server in the table. `open`: a pool opens one. `permits`: what limits of the process allow. `login`: its login, and
-//!   `login_steps`: each step of that. `close`: how its connection is closed. `ending`: one that the server has not ended yet.
-//! - `connection`: where a server is, and how it was reached. `hosts`: which of a pool's servers is tried, and which will do.
-//! - `credentials`, `failures`: what a pool knows to log in, and how its logins have gone. `login_failure`: whether a failed one may
-//!   succeed later.
-//! - `unresponsive`, `probe`: hosts that give no answer. `login_throttle`: how many logins a host gets at once, and when one that is down
-//!   is tried. `dns`: addresses of names. `vanished`: servers on addresses that a name no longer has.
+//! - `slot`: a server in the table. `open`: a pool opens a server. `permits`: what limits of the process allow.
+//!   `login`: a server's login, and `login_steps`: each step of the login. `close`: how a server's connection is
+//!   closed. `ending`: a connection that the server has not ended yet.
+//! - `connection`: where a server is, and how it was reached. `hosts`: which of a pool's servers is tried, and which is
+//!   fit.
+//! - `credentials`, `failures`: what a pool knows to log in, and how its logins have gone. `login_failure`: whether a
+//!   failed login may succeed later.
+//! - `unresponsive`, `probe`: hosts that give no answer. `login_throttle`: how many logins a host gets at once, and
+//!   when a host that is down is tried. `dns`: addresses of names. `vanished`: servers on addresses that a name no
+//!   longer has.
 //! - `idle`: idle servers that another pool needs closed.
 
 pub(crate) mod close;

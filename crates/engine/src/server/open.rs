@@ -64,8 +64,8 @@ fn open_server<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     core.conns.put_server(server);
 }
 
-/// Whether a pool may open a server now, at the first of its hosts that has room for one more login. Hosts before that one
-/// that are down count as tried, and failed. Where no host has room, the pool waits for one.
+/// Whether a pool may open a server now, at the first of its hosts that has room for one more login. Hosts before that
+/// one that are down count as tried, and failed. Where no host has room, the pool waits for one.
 fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
     let (most, mode) = (most_logins(core), core.common.config().tls.server.mode);
     let throttle = &core.hosts.throttle;
@@ -129,10 +129,11 @@ fn call_waiting<I: Io>(core: &mut Core, now: Time, target: &Target, io: &mut I) 
         if !slot.pool.wants_server() {
             slot.pool.open_declined(now, now);
         } else if slot.hosts.turn_to(&slot.config, target) {
-            // At this host: if it requested room again, it could wait here again, and this would never end.
+            // Opened at this host: if the pool requested room again, it could wait here again, and this would never
+            // end.
             open_server(core, now, ix, io);
         } else {
-            // A reload has changed its host.
+            // A reload has changed the pool's host.
             open_when_admitted(core, now, ix, io);
         }
         core.common.follow_up(FollowUp::PollPool(ix));

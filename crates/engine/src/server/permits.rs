@@ -17,7 +17,7 @@ const FILL_RETRY: Span = Span::from_secs(1);
 /// Handles an answer or instruction of worker 0.
 pub(crate) fn quota_replied<I: Io>(core: &mut Core, now: Time, at: Time, reply: QuotaReply, io: &mut I) {
     match reply {
-        // A client that logs in gets it.
+        // A client that logs in gets this answer.
         QuotaReply::Answer { resource: Resource::Client(_), .. } => {}
         QuotaReply::Answer { id, resource: Resource::Server(pool), full, .. } => {
             server_answered(core, now, id, pool, full.is_none().then_some(at), io);
@@ -60,7 +60,7 @@ fn server_answered<I: Io>(core: &mut Core, now: Time, id: u64, pool: PoolId, gra
     let granted = granted_at.is_some();
     let ix = core.pools.find(&pool.database, &pool.user);
     let Some(ix) = ix.filter(|ix| core.pools.get_mut(*ix).quota.answered(id, granted_at)) else {
-        // It was cancelled since then.
+        // The request was cancelled since then.
         return if granted {
             request(QuotaRequest::Release { resource: Resource::Server(pool), count: 1 }, io);
         };
@@ -110,7 +110,7 @@ pub(crate) fn limit_pool<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut
     let limited = core.common.config().is_limited(&slot.name, &slot.user) && !slot.lending.is_borrower();
     let begins = limited && !slot.quota.is_limited();
     if begins {
-        // It must request first.
+        // The pool must request a server first.
         open::stop_waiting_for_host(core, now, ix);
     }
     let slot = core.pools.get_mut(ix);

@@ -61,7 +61,7 @@ pub(crate) fn connected<I: Io>(core: &mut Core, probe: Peer, io: &mut I) {
     }
 }
 
-/// A probe was answered, whatever with.
+/// A probe was answered, with whatever bytes.
 pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, probe: Peer, target: &Target, io: &mut I) {
     io.close(probe);
     core.hosts.unresponsive.answered(target, now);

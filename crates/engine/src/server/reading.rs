@@ -6,22 +6,22 @@ use crate::reading::Reason;
 use crate::server::slot::{ServerPhase, ServerSlot};
 
 impl ServerSlot {
-    /// It is not read from for this reason, too. Whether that is a change.
+    /// The server is not read from, for this reason too. Returns whether that is a change.
     #[inline]
     pub(crate) fn pause<I: Io>(&mut self, reason: Reason, io: &mut I) -> bool {
         let peer = self.peer;
         pausing::pause(self.reading_mut(), reason, peer, io)
     }
 
-    /// This reason not to read from it is gone. Whether that is a change.
+    /// This reason not to read from the server is gone. Returns whether that is a change.
     #[inline]
     pub(crate) fn resume<I: Io>(&mut self, reason: Reason, io: &mut I) -> bool {
         let peer = self.peer;
         pausing::resume(self.reading_mut(), reason, peer, io)
     }
 
-    /// Reads no more from a server whose client's socket is full. The answers to queries of Weir are not for that client.
-    /// Whether that is a change.
+    /// Reads no more from a server whose client's socket is full. The answers to queries of Weir are not for that
+    /// client. Returns whether that is a change.
     pub(crate) fn pause_for_client<I: Io>(&mut self, io: &mut I) -> bool {
         matches!(self.phase(), Some(ServerPhase::Linked | ServerPhase::Streaming)) && self.pause(Reason::OtherFull, io)
     }

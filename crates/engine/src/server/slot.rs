@@ -35,29 +35,29 @@ pub(crate) struct ServerRow {
     pub(crate) id: u64,
     pub(crate) pool: PoolIx,
     pub(crate) state: ServerState,
-    /// Its target, and how it was connected.
+    /// The server's target, and how it was connected.
     pub(crate) connection: Connection,
-    /// Its client; also while the link is being prepared.
+    /// The server's client; also while the link is being prepared.
     pub(crate) link: Option<Peer>,
-    /// The times of events on its link.
+    /// The times of events on the server's link.
     pub(crate) clock: LinkClock,
-    /// Why it is not read from.
+    /// Why the server is not read from.
     pub(crate) reading: Reading,
-    /// Its earliest timer.
+    /// The server's earliest timer.
     pub(crate) armed: Time,
-    /// Cancel requests under way for it: it gets no other client before they have ended.
+    /// Cancel requests under way for this server: it gets no other client before they have ended.
     pub(crate) cancels: u32,
-    /// Its last error, if that was fatal.
+    /// The server's last error, if that was fatal.
     pub(crate) fatal_error: Option<Refusal>,
-    /// It had a client since its last reset.
+    /// The server had a client since its last reset.
     pub(crate) used: bool,
-    /// Close it at its release (KILL, RECONNECT).
+    /// Close the server at its release (KILL, RECONNECT).
     pub(crate) marked_for_close: bool,
-    /// Its client has only received its reported parameters: that does not count as a use.
+    /// The server's client has only received the reported parameters: that does not count as a use.
     pub(crate) unused: bool,
-    /// It is for one client only.
+    /// The server is for one client only.
     pub(crate) dedicated: Option<Box<Dedicated>>,
-    /// When it was granted, if servers are limited.
+    /// When the server was granted, if servers are limited.
     pub(crate) granted_at: Time,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct ServerRow {
 pub(crate) struct Dedicated {
     pub(crate) owner: Peer,
     pub(crate) replication: Replication,
-    /// What it has reported, once it is up, until its client knows.
+    /// What the server has reported, once it has logged in, until its client knows.
     pub(crate) welcome: Option<Welcome>,
 }
 
@@ -99,9 +99,9 @@ pub(crate) enum ServerPhase {
     SyncingParameters,
     /// Working for its client.
     Linked,
-    /// It is its client's alone, whose bytes it gets as they are.
+    /// The server is for one client only, and gets that client's bytes unchanged.
     Streaming,
-    /// Being cleaned of what its client left.
+    /// Being cleaned of the session state that its client left.
     Resetting(Reset),
     /// Runs connect_query again, after a reset.
     ConnectQueryAgain,
@@ -118,7 +118,7 @@ pub(crate) enum ServerPhase {
 /// Why a server is being reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reset {
-    /// Its client left session state, and `on_dirty` requires a reset.
+    /// The server's client left session state, and `on_dirty` requires a reset.
     Left,
     /// The operator configured this query for each release.
     Query,
@@ -148,7 +148,7 @@ impl ServerSlot {
         ServerSlot { row }
     }
 
-    /// The session, if it is logged in.
+    /// The session, if the server has logged in.
     #[inline]
     pub(crate) fn up(&mut self) -> Option<(&mut Server, &mut ServerPhase)> {
         if let ServerState::Up(server, phase) = &mut self.row.state { Some((server, phase)) } else { None }
@@ -158,12 +158,12 @@ impl ServerSlot {
         if let ServerState::Up(_, phase) = &self.state { Some(*phase) } else { None }
     }
 
-    /// Whether its client is idle in a transaction.
+    /// Whether the server's client is idle in a transaction.
     pub(crate) fn is_idle_in_transaction(&self) -> bool {
         self.link.is_some() && self.clock.holding().silence != Time::NEVER
     }
 
-    /// Whether it is still logging in for its pool.
+    /// Whether the server is still logging in, as its pool sees it.
     pub(crate) fn is_new(&self) -> bool {
         matches!(
             self.phase(),
@@ -174,116 +174,116 @@ impl ServerSlot {
 
 /// What changes in a server's life.
 impl ServerSlot {
-    /// Why it is not read from, to be changed.
+    /// Why the server is not read from, to be changed.
     #[inline]
     pub(super) fn reading_mut(&mut self) -> &mut Reading {
         &mut self.row.reading
     }
 
-    /// Its login is at this step, or over.
+    /// The server's login is at this step, or over.
     pub(crate) fn enter(&mut self, state: ServerState) {
         self.row.state = state;
     }
 
-    /// What its state holds, to be changed.
+    /// The server's state, to be changed.
     pub(crate) fn state_mut(&mut self) -> &mut ServerState {
         &mut self.row.state
     }
 
-    /// It has this client.
+    /// The server has this client.
     #[inline]
     pub(crate) fn linked(&mut self, client: Peer) {
         self.row.link = Some(client);
     }
 
-    /// It has no client any more; returns the one that it had.
+    /// The server has no client any more; returns the one that it had.
     #[inline]
     pub(crate) fn unlinked(&mut self) -> Option<Peer> {
         self.row.link.take()
     }
 
-    /// A client sends queries to it.
+    /// A client sends queries to this server.
     #[inline]
     pub(crate) fn is_in_use(&mut self) {
         self.row.used = true;
     }
 
-    /// Whether a client has sent queries to it since this was asked last.
+    /// Whether a client has sent queries to this server since the last call.
     #[inline]
     pub(crate) fn take_used(&mut self) -> bool {
         std::mem::take(&mut self.row.used)
     }
 
-    /// Its client only receives its reported parameters.
+    /// The server's client only receives the reported parameters.
     pub(crate) fn is_not_in_use(&mut self) {
         self.row.unused = true;
     }
 
-    /// Whether that was all, since this was asked last.
+    /// Whether the server's client has only received the reported parameters, since the last call.
     #[inline]
     pub(crate) fn take_unused(&mut self) -> bool {
         std::mem::take(&mut self.row.unused)
     }
 
-    /// It is closed at its release, if `close`.
+    /// The server is closed at its release, if `close`.
     pub(crate) fn mark_for_close(&mut self, close: bool) {
         self.row.marked_for_close |= close;
     }
 
-    /// Why its next end is one.
+    /// Keeps the fatal error that the server has sent: the reason for the end that follows.
     pub(crate) fn has_fatal_error(&mut self, error: Refusal) {
         self.row.fatal_error = Some(error);
     }
 
-    /// Takes its last error, if that was fatal.
+    /// Takes the server's last error, if that was fatal.
     pub(crate) fn take_fatal_error(&mut self) -> Option<Refusal> {
         self.row.fatal_error.take()
     }
 
-    /// It was granted then, and is for this client only, if for one.
+    /// The server was granted at this time; `dedicated`: the client that it is for, if it is for one only.
     pub(crate) fn granted(&mut self, at: Time, dedicated: Option<Dedicated>) {
         self.row.granted_at = at;
         self.row.dedicated = dedicated.map(Box::new);
     }
 
-    /// Whom it is for, if for one client only.
+    /// The client that the server is for, if it is for one only.
     pub(crate) fn dedicated_mut(&mut self) -> Option<&mut Dedicated> {
         self.row.dedicated.as_deref_mut()
     }
 
-    /// A cancel request is under way for it.
+    /// A cancel request for this server is under way.
     pub(crate) fn cancel_begins(&mut self) {
         self.row.cancels += 1;
     }
 
-    /// A cancel request has ended.
+    /// A cancel request for this server has ended.
     pub(crate) fn cancel_ends(&mut self) {
         self.row.cancels = self.row.cancels.saturating_sub(1);
     }
 
-    /// The record of its earliest timer, for [`Common::arm`](crate::common::Common::arm).
+    /// The record of the server's earliest timer, for [`Common::arm`](crate::common::Common::arm).
     #[inline]
     pub(crate) fn armed_mut(&mut self) -> &mut Time {
         &mut self.row.armed
     }
 
-    /// The times of events on its link.
+    /// The times of events on the server's link.
     #[inline]
     pub(crate) fn clock_mut(&mut self) -> &mut LinkClock {
         &mut self.row.clock
     }
 
-    /// Where it is, and how it was reached.
+    /// Where the server is, and how it was reached.
     pub(crate) fn connection_mut(&mut self) -> &mut Connection {
         &mut self.row.connection
     }
 
-    /// It comes to this worker: its handle, and its pool, are others.
+    /// The server comes to this worker: its handle and its pool are others.
     pub(crate) fn moves_to(&mut self, peer: Peer, pool: PoolIx) {
         (self.row.peer, self.row.pool) = (peer, pool);
     }
 
-    /// It leaves this worker: nothing stops reading from it any more. Returns whether it had a timer.
+    /// The server leaves this worker: nothing stops reading from it any more. Returns whether it had a timer.
     pub(crate) fn leaves_worker(&mut self) -> bool {
         self.row.reading = Reading::of_server();
         std::mem::replace(&mut self.row.armed, Time::NEVER) != Time::NEVER

@@ -1,8 +1,8 @@
-//! Hosts that give no answer: connections to them stand, new ones may be accepted, and nothing is received.
+//! Hosts that give no answer: connections to them stay open, new ones may be accepted, and nothing is received.
 //!
-//! Owns what was last received from each host that is suspected, and the probe of it: a connection that sends SSLRequest,
-//! which a server answers with one byte before anything else. So a slow query alone is never taken for such a host. Must not
-//! know pools or sessions. Nothing here runs but when somebody looks at the health of pools.
+//! Owns what was last received from each host that is suspected, and the probe of it: a connection that sends
+//! SSLRequest, which a server answers with one byte before anything else. So a slow query alone is never taken for such
+//! a host. Must not know pools or sessions. Nothing here runs but when somebody looks at the health of pools.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,14 @@ use weir_base::{Peer, Span, Target, Time};
 
 /// From this time without an answer on, a host is suspected, and a probe without an answer is evidence.
 pub(crate) const QUIET: Span = Span::from_millis(1500);
-/// The same for a connect that is not accepted, since the network may have lost its first packet.
+/// From this time on, a host that does not accept a connect is suspected: longer, since the network may have lost the
+/// first packet.
 const UNREACHED: Span = Span::from_secs(3);
-/// Between two probes of a host while clients wait, or more of them have got no answer.
+/// The time between two probes of a host while clients wait, or more of them have got no answer.
 const OFTEN: Span = Span::from_secs(3);
-/// Between two probes while only queries run that are known to take long.
+/// The time between two probes of a host while only queries run that are known to take long.
 const RARELY: Span = Span::from_secs(30);
-/// For this long after it has answered a probe, a host that gets another one is not suspected again.
+/// For this long after an answered probe, a host that gets another probe is not suspected again.
 const TRUSTED: Span = Span::from_secs(5);
 /// After this time a probe without an answer is replaced: the network may have forgotten it.
 const LASTS: Span = Span::from_secs(30);
@@ -27,9 +28,9 @@ const LASTS: Span = Span::from_secs(30);
 pub(crate) struct UnresponsiveHosts(HashMap<Target, Host>);
 
 struct Host {
-    /// When it last sent something.
+    /// When the host last sent something.
     heard: Time,
-    /// Since when it has not answered, and whether it accepts connections.
+    /// Since when the host has not answered, and whether it accepts connections.
     silent: Option<(Time, bool)>,
     probe: Option<Probe>,
     /// When the last probe began.
@@ -47,7 +48,7 @@ struct Probe {
 /// What this worker's connections show of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct Signs {
-    /// When one of them last received something.
+    /// When one of the connections last received something.
     pub(crate) heard: Time,
     /// When the oldest and the latest request without an answer were sent; never and zero if there is none.
     pub(crate) asked: Time,
@@ -58,7 +59,7 @@ pub(crate) struct Signs {
     pub(crate) knocked: Time,
     /// Whether clients wait for a server there.
     pub(crate) waits: bool,
-    /// Where to connect to.
+    /// The machine to which a probe connects.
     pub(crate) machine: Target,
 }
 
@@ -162,7 +163,8 @@ impl UnresponsiveHosts {
         }
     }
 
-    /// A probe has failed, or was closed. A host that refuses it, or closes it at once, is not silent: a login says the rest.
+    /// A probe has failed, or was closed. A host that refuses it, or closes it at once, is not silent: a login says the
+    /// rest.
     pub(crate) fn ended(&mut self, target: &Target, now: Time) {
         let Some(host) = self.0.get_mut(target) else { return };
         let lasted = host.probe.take().map_or(Span::ZERO, |probe| now.since(probe.began));
@@ -278,7 +280,7 @@ mod tests {
             }
         }
         assert_eq!(suspected, [2], "the first time only");
-        // It is still found when it falls silent.
+        // The host is still found when it falls silent.
         let mut last = None;
         for second in 160..170 {
             if let Step::Probe(_) = hosts.look(&db(), &asked, at(f64::from(second))) {

@@ -28,7 +28,7 @@ fn names_in_use(core: &Core) -> HashSet<Box<str>> {
     here.chain(lent).collect()
 }
 
-/// Borrowers of servers on such addresses return them, and all others of the same pools.
+/// Borrowers of servers on addresses that their name no longer has return them, and all others of the same pools.
 fn recall_vanished<I: Io>(core: &mut Core, io: &mut I) {
     let dns = &core.hosts.dns;
     let left =

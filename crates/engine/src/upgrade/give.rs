@@ -2,8 +2,8 @@
 //! that state.
 //!
 //! Idle servers leave before clients, so that the new process need not open as many of its own. A client that waits for
-//! a server is served here first. During the take-over, a server is opened only for clients that wait, and as instead of one that the pool
-//! has had: the process that takes over leaves those to this one.
+//! a server is served here first. During the take-over, a server is opened only for clients that wait, and only instead
+//! of one that the pool has had: the process that takes over leaves those to this one.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ fn report_held<I: Io>(core: &mut Core, io: &mut I) {
     }
     let leaving = core.conns.all::<ServerSlot>().filter(|server| server.phase() == Some(ServerPhase::Leaving));
     for slot in leaving.map(|server| core.pools.get(server.pool)) {
-        // It counts until it has arrived there.
+        // The server counts until it has arrived there.
         *own.entry((slot.name.clone(), slot.user.clone())).or_default() += 1;
     }
     for ((database, user), servers) in core.upgrade.held.changes(own) {
@@ -164,7 +164,7 @@ fn give_server<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, i
     };
     slot.pool.lost(peer, now);
     if core.common.config().shared_budget(&slot.name).is_some() {
-        // Before its count is released.
+        // Before the server's count is released.
         io.post(WorkerId(0), Message(Payload::ServerGoes(slot.name.clone())), None);
     }
     core.upgrade.leave(peer, route_of(&slot.name, &slot.user), Moved::Server(Box::new(moved)).write());

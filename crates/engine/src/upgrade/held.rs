@@ -1,8 +1,8 @@
-//! How many servers each pool has in other processes of the same Weir: in those that this one takes over from, and what the one that takes
-//! over from this one knows of that.
+//! How many servers each pool has in other processes of the same Weir: in those that this one takes over from; and what
+//! was reported of that to the process that takes over from this one.
 //!
-//! All processes together have at most the pool's size, as without a take-over: the one that accepts clients opens as many less as the
-//! others have, and those open none beyond what they have.
+//! All processes together have at most the pool's size, as without a take-over: the one that accepts clients opens as
+//! many less as the others have, and those open none beyond what they have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,18 +35,18 @@ impl Held {
         }
     }
 
-    /// It has reported each of its pools.
+    /// The process that this one takes over from has reported each of its pools.
     pub(crate) fn known(&mut self) {
         self.is_unknown = false;
         self.elsewhere.retain(|_, servers| *servers > 0);
     }
 
-    /// It has ended.
+    /// The process that this one takes over from has ended.
     pub(crate) fn over(&mut self) {
         (self.is_unknown, self.elsewhere) = (false, BTreeMap::new());
     }
 
-    /// How many servers of a pool are elsewhere: all it may have, while that is not known.
+    /// How many servers of a pool are in other processes; `u32::MAX` while that is not known.
     pub(crate) fn of(&self, pool: &PoolName) -> u32 {
         let unknown = if self.is_unknown { u32::MAX } else { 0 };
         self.elsewhere.get(pool).copied().unwrap_or(unknown)

@@ -3,8 +3,8 @@
 //! - `give`: this process gives. `receive`: this process takes over.
 //! - `moved`: clients, servers and pools as bytes. `held`: how many servers pools have in other processes.
 //!
-//! The old process gives what is between two transactions, and serves the rest until that is so, too. What it gives is a
-//! value and a socket; what can't be taken by the new process returns as the same value.
+//! The old process gives the peers that are between two transactions, and serves the others until they are, too. It
+//! gives a value and a socket; what can't be taken by the new process returns as the same value.
 
 pub(crate) mod give;
 pub(crate) mod held;
@@ -22,7 +22,7 @@ use crate::upgrade::held::Held;
 #[derive(Default)]
 pub(crate) struct UpgradeState {
     giving: bool,
-    /// Since when.
+    /// Since when this process gives.
     since: Time,
     /// Servers and clients that leave as soon as their sockets are free: where each goes, and what it is.
     leaving: HashMap<Peer, (u64, Vec<u8>)>,
@@ -38,7 +38,7 @@ impl UpgradeState {
         self.giving
     }
 
-    /// From now on it does. Whether that is new.
+    /// From now on, what is free goes to another process. Returns whether that is new.
     pub(crate) fn begin(&mut self, now: Time) -> bool {
         let is_new = !std::mem::replace(&mut self.giving, true);
         if is_new {
@@ -47,7 +47,7 @@ impl UpgradeState {
         is_new
     }
 
-    /// Whether what is not free has stayed for this time.
+    /// Whether this process has been giving for longer than `timeout`.
     pub(crate) fn is_over(&self, now: Time, timeout: Span) -> bool {
         self.giving && now >= self.since.deadline(timeout)
     }
@@ -62,7 +62,7 @@ impl UpgradeState {
         self.leaving.insert(peer, (route, value));
     }
 
-    /// Its socket is free, or it is gone.
+    /// The peer's socket is free, or the peer is gone.
     pub(crate) fn left(&mut self, peer: Peer) -> Option<(u64, Vec<u8>)> {
         self.leaving.remove(&peer)
     }

@@ -1,7 +1,7 @@
 //! Clients, servers and pools as bytes, on their way from one process to another.
 //!
-//! The version of this format, and of those within it, is [`FORMAT`]: processes that differ in it do not talk. Times are
-//! those of the old process's clock, which the new one continues.
+//! The version of this format, and of those within it, is [`FORMAT`]: processes that differ in it do not talk. Times
+//! are those of the old process's clock, which the new one continues.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use crate::secured::Secured;
 /// The version of what processes hand over. Another number for each change of what moves, however small.
 pub const FORMAT: u32 = 6;
 
-/// What moves.
+/// What moves from one process to another.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Moved {
     Pool(Box<MovedPool>),
@@ -54,7 +54,7 @@ pub(crate) struct MovedServer {
     /// What of the pool's configuration a server depends on, as a hash.
     pub(crate) made_for: u64,
     pub(crate) target: Target,
-    /// How it was tried (`Attempt::parts`).
+    /// How the connect was tried (`Attempt::parts`).
     pub(crate) attempt: (u8, bool),
     pub(crate) local: String,
     pub(crate) remote: Option<IpAddr>,
@@ -70,14 +70,14 @@ pub(crate) struct MovedServer {
 pub(crate) struct MovedClient {
     pub(crate) id: u64,
     pub(crate) database: String,
-    /// The user of its pool on the server, and its own name.
+    /// The user of the client's pool on the server, and the client's own user name.
     pub(crate) pool_user: String,
     pub(crate) user: String,
     pub(crate) addr: ClientAddr,
     pub(crate) connected_at: u64,
     pub(crate) request_at: u64,
     pub(crate) tls: Option<Secured>,
-    /// The key that it was given: process id, secret, and how much of that it received.
+    /// The cancel key that the client was given: process id, secret, and how much of the secret it received.
     pub(crate) pid: u32,
     pub(crate) secret: [u8; 16],
     pub(crate) issued: usize,
@@ -88,7 +88,7 @@ pub(crate) struct MovedClient {
 impl Moved {
     /// The bytes that another process reads.
     pub(crate) fn write(&self) -> Vec<u8> {
-        // Nothing here is a value that the format does not have.
+        // The format has every kind of value that occurs here.
         postcard::to_stdvec(self).unwrap_or_default()
     }
 

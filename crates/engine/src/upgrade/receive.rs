@@ -40,7 +40,7 @@ fn leave_to_others(core: &mut Core, pools: impl IntoIterator<Item = PoolIx>) {
     }
 }
 
-/// The old process has so many servers of a pool, or those before it: fewer may be opened here.
+/// The old process, or those before it, have this many servers of a pool: fewer may be opened here.
 fn held_elsewhere(core: &mut Core, Held { database, user, servers }: Held) {
     let pool: PoolName = (database.into(), user.into());
     core.upgrade.held.note(pool.clone(), servers);
@@ -90,7 +90,7 @@ fn inherit_server<I: Io>(core: &mut Core, now: Time, moved: MovedServer, peer: P
         !slot.lending.is_borrower() && made_for(slot) == moved.made_for
     });
     let session = frozen_server::thaw(&moved.session, &core.sessions.params);
-    // One that its pool would not have opened is closed, and so is one that can't be read.
+    // A server that its pool would not have opened is closed, and so is one that can't be read.
     let (Some(ix), Some(mut session)) = (ix, session) else {
         return close::close_inherited(core, now, &moved.database, peer, io);
     };
@@ -105,7 +105,7 @@ fn inherit_server<I: Io>(core: &mut Core, now: Time, moved: MovedServer, peer: P
     core.conns.put_server(Box::new(server));
     permits::count_inherited(core, ix, io);
     if core.common.config().shared_budget(&database).is_some() {
-        // After it is counted.
+        // After the server is counted.
         io.post(WorkerId(0), Message(Payload::ServerCame(database)), None);
     }
     let answer = core.pools.get_mut(ix).pool.borrowed(peer, ages, proof, now);
@@ -152,7 +152,7 @@ fn inherit_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, peer: P
     }
 }
 
-/// Something comes.
+/// Something comes from another process, or back.
 pub(crate) fn inherit<I: Io>(core: &mut Core, now: Time, value: &[u8], socket: Option<Peer>, io: &mut I) {
     match (Moved::read(value), socket) {
         (Some(Moved::Pool(pool)), _) => inherit_pool(core, now, *pool, io),

@@ -1,8 +1,8 @@
 //! Worker 0's limits of pools that several nodes share: what this node may open, and until when.
 //!
-//! Owns the limits, their expiry, and how many servers are closed here that the server has not ended yet. While one process takes
-//! over from another, the limits are of both: the old one keeps what it has open, and the new one leaves it that much.
-//! Must not know how nodes agree. A pool that is shared and has no limit here may open none.
+//! Owns the limits, their expiry, and how many servers are closed here that the server has not ended yet. While one
+//! process takes over from another, the limits are of both: the old one keeps what it has open, and the new one leaves
+//! it that much. Must not know how nodes agree. A pool that is shared and has no limit here may open none.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ const FORCE_AFTER: Span = Span::from_secs(1);
 /// See the head of the file.
 pub(crate) struct NodeBudget {
     limits: SharedLimits,
-    /// By database.
+    /// How many servers are closed here that the server has not ended yet, by database.
     ending: BTreeMap<String, u32>,
     /// What the process that this one takes over from keeps, by database.
     left_to_other: BTreeMap<String, u32>,
-    /// What this one keeps of the limits, by database, since it hands over.
+    /// What this process keeps of the limits, by database, since it hands over.
     kept: Option<BTreeMap<String, u32>>,
     /// Servers in use were closed since the limits expired.
     forced: bool,
@@ -101,7 +101,7 @@ impl NodeBudget {
         *self.ending.entry(database.to_owned()).or_default() += 1;
     }
 
-    /// The server has ended it.
+    /// The server has ended a connection of a shared pool that was closed here.
     pub(crate) fn ended(&mut self, database: &str) {
         if let Some(count) = self.ending.get_mut(database) {
             *count -= 1;
@@ -149,7 +149,7 @@ impl NodeBudget {
     }
 }
 
-/// Whether a key is the servers of a database.
+/// The database whose servers a key counts; `None` for other keys.
 pub(crate) fn database_of(key: &Key) -> Option<&str> {
     match key {
         Key::ServersOfDatabase(name) => Some(name),

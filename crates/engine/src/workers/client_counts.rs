@@ -1,4 +1,4 @@
-//! Clients under limits of the process: what each counts for.
+//! Clients under limits of the process: the keys under which each counts.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ pub(crate) enum Payload {
     Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
     /// To worker 0: a client of another process has arrived at the sender.
     ClientCame,
-    /// To the sender itself: a client of its has its next turn.
+    /// To the sender itself: one of its clients has its next turn.
     NextTurn(Peer),
     /// To worker 0: a client of the sender is gone.
     ClientGone,
@@ -60,15 +60,15 @@ pub(crate) enum Payload {
     Peers(Arc<NodePeers>),
     /// To worker 0: a server of this database, which nodes share, is closed, and counts until the server has ended it.
     ServerEnding(Arc<str>),
-    /// To worker 0: the server has ended it.
+    /// To worker 0: the server has ended a connection of this database, which nodes share.
     ServerEnded(Arc<str>),
     /// To worker 0: a server of this database, which nodes share, goes to the process that takes over.
     ServerGoes(Arc<str>),
-    /// To worker 0: one has come from another process.
+    /// To worker 0: a server of this database, which nodes share, has come from another process.
     ServerCame(Arc<str>),
     /// A command for every worker.
     Command { id: u64, command: WorkerCommand },
-    /// Its answer.
+    /// A worker's answer to a command.
     CommandAnswer { id: u64, answer: WorkerAnswer },
     /// A page of a long table is requested, or replied.
     Paging(Paging),
@@ -84,11 +84,11 @@ pub(crate) enum Payload {
 #[derive(Debug)]
 pub(crate) struct ClientHandoff {
     pub(crate) hello: Arc<StartupRequest>,
-    /// The bytes that it sent after its startup packet.
+    /// The bytes that the client sent after its startup packet.
     pub(crate) leftover: Vec<u8>,
     pub(crate) id: u64,
     pub(crate) addr: ClientAddr,
-    /// The result of its TLS handshake.
+    /// The result of the client's TLS handshake.
     pub(crate) tls: Option<Box<Secured>>,
     /// All workers' clocks agree.
     pub(crate) connected_at: Time,
@@ -101,7 +101,7 @@ pub(crate) enum WorkerCommand {
     Report {
         counts: bool,
     },
-    /// The same with the statistics of statements.
+    /// A report with the statistics of statements.
     Statements,
     /// Takes the spans that have ended.
     Spans,

@@ -1,9 +1,10 @@
 //! What the workers of a process share: limits of the process, and what several nodes share.
 //!
-//! - `messages`: what workers send each other. `send`: those that go to one worker.
-//! - `quota`: how many clients and servers there may be. `client_counts`: what a client counts for. `shared_limits`: worker 0 counts.
-//! - `budget`: what this node may open of pools that several nodes share. `shares`: servers beyond that. `lease`: whether
-//!   something was granted under a lease that has ended.
+//! - `messages`: what workers send each other. `send`: sends a message to one worker.
+//! - `quota`: how many clients and servers there may be. `client_counts`: the keys under which a client counts.
+//!   `shared_limits`: worker 0 counts.
+//! - `budget`: what this node may open of pools that several nodes share. `shares`: servers beyond that. `lease`:
+//!   whether something was granted under a lease that has ended.
 
 pub(crate) mod budget;
 pub(crate) mod client_counts;

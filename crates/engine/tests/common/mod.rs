@@ -328,7 +328,8 @@ impl World {
         self.port.asked.iter().any(|asked| matches!(asked, Asked::Exit(_)))
     }
 
-    /// The connect that the engine has just begun, for a pool or a request to cancel; probes of silent hosts get no answer.
+    /// The connect that the engine has just begun, for a pool or a request to cancel; probes of silent hosts get no
+    /// answer.
     pub(crate) fn connecting(&mut self) -> Option<Peer> {
         let engine = &self.engine;
         let alive = &self.port.alive;
@@ -340,7 +341,7 @@ impl World {
         Some(peer)
     }
 
-    /// Its target.
+    /// The target of the engine's last connect.
     pub(crate) fn last_target(&self) -> Option<Target> {
         self.port.target.clone()
     }

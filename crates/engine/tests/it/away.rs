@@ -213,7 +213,7 @@ fn a_client_of_a_pool_that_never_had_a_server_gets_the_reason_soon_and_others_wa
     world.pass(Span::from_millis(50));
     let server = world.server();
     assert!(world.received(second).ends_with(&ready(b'I')));
-    // It is known now.
+    // The pool has had a server now.
     world.gone(server);
     let third = world.arrival("ann", "db");
     away_for(&mut world, Span::from_secs(30));

@@ -1,4 +1,5 @@
-//! Replication connections: what a client sends reaches its server, all of it and in order, and a stream ends with its client.
+//! Replication connections: what a client sends reaches its server, all of it and in order, and a stream ends with its
+//! client.
 
 use weir_base::Peer;
 use weir_pgwire::put_front;

@@ -1,5 +1,5 @@
-//! A pool that several nodes share: what a node has closed counts until the server has ended it, and what was granted under
-//! a lease is void after it.
+//! A pool that several nodes share: what a node has closed counts until the server has ended it, and what was granted
+//! under a lease is void after it.
 
 use std::sync::Arc;
 

@@ -12,7 +12,8 @@ fn many(pools: usize, most: u32) -> Config {
     config
 }
 
-/// The same, of pools whose clients do not wait for a server that is down.
+/// This many pools with one host, whose clients do not wait for a server that is down, and a limit of concurrent logins
+/// there.
 fn refusing(pools: usize, most: u32) -> Config {
     let mut config = many(0, most);
     config.limits.on_server_down = OnServerDown::Refuse;
@@ -57,7 +58,7 @@ fn a_login_that_fails_or_takes_too_long_makes_room_for_the_next() {
     let second = world.connecting().expect("the next has its turn");
     world.input(weir_engine::port::Input::Connected { peer: second, local: String::new(), remote: None });
     world.gone(second);
-    // It ends logins: the next one begins a moment later.
+    // The server has ended a login: the next login begins a moment later.
     world.pass(Span::from_millis(50));
     let third = world.connecting().expect("and the last one");
     world.log_in(third);

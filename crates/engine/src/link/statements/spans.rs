@@ -1,8 +1,9 @@
-//! Queries that carry a `traceparent` in a comment (W3C Trace Context, in the form of sqlcommenter), until they have ended.
+//! Queries that carry a `traceparent` in a comment (W3C Trace Context, in the form of sqlcommenter), until they have
+//! ended.
 //!
-//! A trace is remembered with the statement and the server that it was sent to, and ends with the first execution of that
-//! statement there. What a server has not executed when it is idle was skipped. Everything is bounded; what does not fit is
-//! counted.
+//! A trace is remembered with the statement and the server that it was sent to, and ends with the first execution of
+//! that statement there. What a server has not executed when it is idle was skipped. Everything is bounded; what does
+//! not fit is counted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,16 +32,16 @@ struct TraceContext {
 pub(super) struct Spans {
     /// Whether spans have texts.
     texts: bool,
-    /// Of the client that is fed.
+    /// The traces of the client that is fed.
     asked: Vec<(StatementId, TraceContext)>,
-    /// Of each server, in the order in which they were sent.
+    /// The traces that each server was sent, in order.
     pending: HashMap<Peer, Vec<(StatementId, TraceContext)>>,
     ended: Vec<(Time, SpanRecord)>,
     dropped: u64,
 }
 
 impl Spans {
-    /// With texts, or without.
+    /// These spans, with texts or without.
     pub(super) fn with(self, texts: bool) -> Spans {
         Spans { texts, ..self }
     }
@@ -62,7 +63,7 @@ impl Spans {
         }
     }
 
-    /// What was asked goes to this server.
+    /// The requests of the client that is fed go to this server.
     pub(super) fn sent_to(&mut self, server: Peer) {
         if self.asked.is_empty() {
             return;
@@ -91,7 +92,7 @@ impl Spans {
     ) {
         let Some(pending) = self.pending.get_mut(&server) else { return };
         let Some(at) = pending.iter().position(|(statement, _)| *statement == what.statement) else { return };
-        // Those before it were skipped.
+        // The statements before this one were skipped.
         let Some((_, TraceContext { trace, parent })) = pending.drain(..=at).next_back() else { return };
         if self.ended.len() >= MAX_ENDED {
             self.dropped += 1;

@@ -30,7 +30,7 @@ pub(crate) struct Counter {
     counts: BTreeMap<Key, u32>,
     /// Waiting requests, by the age of their wait.
     waiting: BTreeMap<(Time, u64), WaitingRequest>,
-    /// The age of each, by its id.
+    /// The age of each waiting request's wait, by the request's id.
     since: HashMap<u64, Time>,
     evictions: BTreeMap<Key, Eviction>,
     rounds: u64,
@@ -49,7 +49,7 @@ struct WaitingRequest {
 enum Eviction {
     /// This many workers have not answered yet; the best answer so far.
     Searching { round: u64, left: u16, best: Option<(Time, WorkerId, PoolId)> },
-    /// None was idle. The first that becomes idle is reported.
+    /// No server was idle. The first that becomes idle is reported.
     NoneIdle,
     /// A server of this pool is being closed.
     Closing(PoolId),

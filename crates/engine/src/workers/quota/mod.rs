@@ -54,9 +54,9 @@ pub(crate) enum Key {
 /// What happens to a request beyond a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum IfFull {
-    /// It is refused.
+    /// The request is refused.
     Refuse,
-    /// It waits, ordered by the age of this wait, and an idle server of another pool is closed for it.
+    /// The request waits, ordered by the age of this wait, and an idle server of another pool is closed for it.
     Wait(Time),
 }
 
@@ -93,7 +93,7 @@ pub(crate) enum QuotaReply {
 }
 
 impl Resource {
-    /// Its keys. A refusal names the first one that is full.
+    /// The keys under which the resource counts. A refusal names the first one that is full.
     pub(crate) fn keys(&self) -> Vec<Key> {
         match self {
             Resource::Client(client) => [
@@ -117,7 +117,7 @@ impl PoolId {
 }
 
 impl Key {
-    /// Whether a pool's servers count under it.
+    /// Whether a pool's servers count under this key.
     pub(crate) fn covers(&self, database: &str, user: &str) -> bool {
         match self {
             Key::ServersOfDatabase(name) => **name == *database,
@@ -126,7 +126,7 @@ impl Key {
         }
     }
 
-    /// Its limit; 0 is unlimited.
+    /// The limit of this key; 0 is unlimited.
     pub(crate) fn limit(&self, config: &weir_config::Config) -> u32 {
         match self {
             Key::ClientsOfDatabase(name) if weir_admin::is_console(name) => config.console_clients(),

@@ -15,7 +15,7 @@ use super::{IfFull, Key, PoolId, QuotaRequest, Resource};
 pub(crate) struct PoolQuota {
     limited: bool,
     granted: u32,
-    /// When one was granted last.
+    /// When a server was granted last.
     granted_at: Time,
     /// The request without an answer yet.
     request: Option<u64>,

@@ -454,7 +454,8 @@ fn explore(world: World, depth: usize) -> usize {
     seen.len()
 }
 
-/// The same without merging equal states; returns their fingerprints, and counts the replies.
+/// Tries every sequence of `depth` events without merging equal states; collects their fingerprints in `seen`, and
+/// returns the number of sequences.
 fn explore_every_order(world: &World, depth: usize, seen: &mut HashSet<u64>) -> u64 {
     seen.insert(world.fingerprint());
     if depth == 0 {
