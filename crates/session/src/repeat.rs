@@ -136,7 +136,7 @@ pub(crate) fn withhold(server: &mut Server, tag: u8, message: &[u8]) -> bool {
         return false;
     };
     if whole > UNCHARGED {
-        // No more is given up than the client's first Describe.
+        // Too long to be kept back: only the repeat is given up.
         kept.give_up();
         return false;
     }
