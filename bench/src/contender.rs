@@ -80,7 +80,7 @@ pub(crate) struct Contender {
     /// As tables show it.
     name: &'static str,
     role: Role,
-    /// Its program; `None` where there is nothing to start.
+    /// The contender's program; `None` where there is nothing to start.
     program: fn(&Setup) -> Outcome<Option<Program>>,
     /// The program's arguments; `user`: the user to switch to, where that is set on the command line.
     arguments: fn(&Configuration, Option<&str>) -> Vec<String>,
@@ -103,7 +103,7 @@ static CONTENDERS: &[Contender] = &[
             let found = find::pgbouncer(setup.programs.pgbouncer.as_deref());
             found.map(Some).ok_or_else(|| Error::new(find::GET_PGBOUNCER))
         },
-        // It refuses to run as root, as PostgreSQL does, and switches to the same user.
+        // PgBouncer refuses to run as root, as PostgreSQL does, and switches to the same user.
         arguments: |configuration, user| match user {
             Some(user) => vec!["-u".to_owned(), user.to_owned(), configuration.file()],
             None => vec![configuration.file()],

@@ -35,7 +35,7 @@ struct Counts {
     instructions: u64,
     /// Lines of 64 bytes that were not in the cache of code.
     code: u64,
-    /// The same for data, read or written.
+    /// Lines of 64 bytes that were not in the cache of data, read or written.
     data: u64,
 }
 

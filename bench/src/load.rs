@@ -197,7 +197,7 @@ impl Fleet {
         }
         for event in &events {
             if event.token() == TIMER {
-                // Its count of expirations says nothing that the clock does not.
+                // The timer's count of expirations says nothing that the clock does not.
                 let _ = self.timer.wait();
                 continue;
             }

@@ -60,7 +60,7 @@ impl Pgbench {
         self.run_by(Way::Plain, pooler, seconds, args)
     }
 
-    /// The same, with the bytes going this way.
+    /// Runs pgbench as `run` does, with the bytes going this way.
     pub(crate) fn run_by(&self, way: Way, pooler: &Pooler, seconds: u32, args: &[String]) -> Outcome<Run> {
         let account = &pooler.account;
         let mut command = self.command(&pooler.host, pooler.port, &account.user, &account.password);
@@ -78,7 +78,7 @@ impl Pgbench {
         }
     }
 
-    /// The same, with the share `sampled` of all transactions logged.
+    /// Runs pgbench as `run_by` does, with the share `sampled` of all transactions logged.
     pub(crate) fn run_logged(
         &self,
         way: Way,

@@ -55,7 +55,7 @@ pub(crate) struct Rivals {
     /// The user that logs in to a rival
     #[arg(long, value_name = "USER", default_value = USER)]
     pub(crate) rival_user: String,
-    /// Its password
+    /// The password of that user
     #[arg(long, value_name = "PASSWORD", default_value = USER)]
     pub(crate) rival_password: String,
     /// The database (or pool) that clients request from a rival

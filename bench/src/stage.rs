@@ -67,7 +67,7 @@ impl Stage {
         self.pooler_with(kind, &self.setup)
     }
 
-    /// The same with another setup than the stage's.
+    /// Starts a pooler as `pooler` does, with another setup than the stage's.
     pub(crate) fn pooler_with(&self, kind: Kind, setup: &Setup) -> Outcome<Pooler> {
         let host = "127.0.0.1".to_owned();
         let Some(program) = kind.program(setup)? else {
@@ -149,7 +149,7 @@ impl Pooler {
         if self.kind == Kind::Direct { USER } else { SOCKET_POOL }
     }
 
-    /// Its Unix socket; `None` if it has no known one.
+    /// The pooler's Unix socket; `None` if it has no known one.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
         let Owner::We(process) = &self.owner else { return None };
         Some(process.server.socket_dir().join(format!(".s.PGSQL.{}", self.port)))
@@ -167,7 +167,7 @@ impl Pooler {
         if self.kind == Kind::Other { params.timeout(rival::TIMEOUT) } else { params }
     }
 
-    /// Its configuration, which can be changed before a RELOAD; `None` for a pooler that is not ours.
+    /// The pooler's configuration, which can be changed before a RELOAD; `None` for a pooler that is not ours.
     pub(crate) fn configuration(&self) -> Option<Configuration> {
         match &self.owner {
             Owner::We(process) => Some(process.configuration.clone()),
