@@ -318,7 +318,7 @@ mod tests {
         }
     }
 
-    /// The same pool with few transactions.
+    /// The pool of `full` with few transactions.
     fn quiet() -> Moment {
         Moment {
             transactions_per_second: Some(40.0),

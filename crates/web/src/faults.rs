@@ -88,7 +88,7 @@ impl Faults {
         self.judge(figures.or(lists), logged)
     }
 
-    /// The same without figures, on a thread that may block.
+    /// The faults as `now` returns them, without errors of the figures' disk, on a thread that may block.
     pub(crate) fn now_blocking(&self, config: &Arc<Config>, logged: Option<String>) -> (Vec<Fault>, Vec<String>) {
         let lists = self.look(config);
         self.judge(lists, logged)

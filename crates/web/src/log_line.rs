@@ -15,7 +15,7 @@ pub(crate) struct Line {
     level: &'static str,
     /// `client`, `server`, or none for the process.
     side: Option<&'static str>,
-    /// Its number in the lists of clients and servers.
+    /// The number of the client or server in the lists of clients and servers.
     id: Option<u64>,
     pool: String,
     user: String,

@@ -172,7 +172,7 @@ impl Versions {
         self.list(1, |version| version.number == number).pop()
     }
 
-    /// The same list with the last number, both of one moment.
+    /// The versions that `list` returns, with the last number, both of one moment.
     pub(crate) fn page(&self, most: usize, wanted: impl Fn(&Version) -> bool) -> (Vec<Version>, u64) {
         let last = lock(&self.0.last);
         (self.list(most, wanted), last.number)

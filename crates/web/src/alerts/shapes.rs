@@ -64,7 +64,7 @@ impl TargetKind {
     }
 }
 
-/// The same alert has the same one, over repeats and restarts.
+/// The alert's fingerprint, which stays the same over repeats and restarts.
 fn fingerprint(notice: &AlertNotice, source: &str) -> String {
     let key = &notice.condition.key;
     format!("{source}/{}/{}", key.pool.as_deref().unwrap_or_default(), key.rule)

@@ -55,7 +55,7 @@ impl Silences {
         Silences(Journal::open(folder, FILE, BOUNDS))
     }
 
-    /// Those in force at this time, the newest first.
+    /// The silences in force at this time, the newest first.
     pub(super) fn now(&self, now: f64) -> Vec<Silence> {
         let mut seen = Vec::new();
         self.0.newest_first(|all| {

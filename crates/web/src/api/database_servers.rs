@@ -29,9 +29,9 @@ pub(crate) struct Page {
 /// A database server.
 #[derive(Serialize)]
 struct DatabaseServer {
-    /// Its host and port.
+    /// The server's host and port.
     address: String,
-    /// Its pools, those with the most connections first.
+    /// The server's pools, those with the most connections first.
     pools: Vec<Share>,
     /// How many there are, listed or not.
     pools_total: usize,
@@ -78,7 +78,7 @@ struct Capacity {
     asked_at: f64,
     /// The user that asked.
     asked_by: String,
-    /// Its databases and users with the most connections.
+    /// The server's databases and users with the most connections.
     top: Vec<Role>,
 }
 

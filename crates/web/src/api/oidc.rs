@@ -52,7 +52,7 @@ pub(crate) async fn callback(
         return failed(&access, &SsoError::TooMany);
     }
     let back = back.map(|Query(back)| back).unwrap_or_default();
-    // It continues when the browser does not wait, so that the audit log has the result.
+    // The login continues when the browser does not wait, so that the audit log has the result.
     let with = access.clone();
     let work = async move { enter(&with, &sso, (secret, back), pending).await };
     match tokio::spawn(work).await {

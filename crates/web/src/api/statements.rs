@@ -39,7 +39,7 @@ struct Statement {
     p50_ms: f64,
     p95_ms: f64,
     p99_ms: f64,
-    /// Its part of the time of all statements of its pool, from 0 to 1.
+    /// The statement's part of the time of all statements of its pool, from 0 to 1.
     share: f64,
     /// Time that may not have been counted.
     missed_ms: f64,

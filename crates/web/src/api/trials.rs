@@ -72,9 +72,9 @@ pub(crate) enum State {
     Watched,
     Helped,
     TakenBack,
-    /// It did not help, and could not be taken back.
+    /// The change did not help, and could not be taken back.
     Stays,
-    /// Its keys were changed since, so nothing is compared.
+    /// The keys of the change were changed since, so nothing is compared.
     Overtaken,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct History {
 
 struct PoolHistory {
     ring: Ring,
-    /// Its index in the file; none if it is in memory.
+    /// The pool's index in the file; none if the ring is in memory.
     place: Option<usize>,
     /// The pool's state at the start of the current minute.
     start: Option<(Instant, PoolState)>,

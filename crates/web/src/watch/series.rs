@@ -138,7 +138,7 @@ pub(crate) enum Merge {
 
 /// One figure.
 pub(crate) struct Series {
-    /// Its name; events join series that differ only after the last `_` into one object (`wait_ms`: `p95`).
+    /// The figure's name; events join series that differ only after the last `_` into one object (`wait_ms`: `p95`).
     pub(crate) name: &'static str,
     pub(crate) merge: Merge,
     /// Whether it is the difference of two states rather than a value of one.
