@@ -127,7 +127,7 @@ fn is_number(text: &str) -> bool {
 /// Writes `bin`, whose scripts will be called in `folder`.
 fn write_scripts(ready: &Path, folder: &Path) -> Result<(), String> {
     let server = entries(&ready.join("root/usr/lib/postgresql"))?.pop().ok_or("the packages hold no server")?;
-    // Its library for compiled queries needs LLVM; where the file is missing, PostgreSQL does without.
+    // PostgreSQL's library for compiled queries needs LLVM; where the file is missing, PostgreSQL does without.
     let _ = fs::remove_file(server.join("lib/llvmjit.so"));
     let _ = fs::remove_dir_all(server.join("lib/bitcode"));
     let place = |path: &Path| path.strip_prefix(ready).map_or_else(|_| path.to_owned(), |below| folder.join(below));

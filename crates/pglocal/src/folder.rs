@@ -26,7 +26,7 @@ impl TempFolder {
         Self::owned_by(None)
     }
 
-    /// The same, given to `account`, and in a place that it can reach.
+    /// Makes a folder as `new` does, gives it to `account`, and makes it in a place that `account` can reach.
     pub fn owned_by(account: Option<&Account>) -> Result<Self, Error> {
         let path = base(account).join(format!("weir-{:016x}", random()));
         DirBuilder::new().mode(0o700).create(&path).map_err(|e| Error::io(format!("create {}", path.display()), &e))?;

@@ -27,9 +27,9 @@ const FOLDERS: [(&str, &str, &str); 7] = [
 /// Where a set of programs came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// It was on the machine.
+    /// The programs were on the machine.
     Installed,
-    /// It lies in our cache folder, from a package of npm or pip.
+    /// The programs lie in our cache folder, from a package of npm or pip.
     Fetched,
 }
 

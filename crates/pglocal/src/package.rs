@@ -189,7 +189,7 @@ impl Package {
         let mut command = command_line(&["npm", "install", "--no-save", "--no-audit", "--no-fund", "--offline"]);
         command.args(["--ignore-scripts", "--loglevel=error", "--prefix"]).arg(folder).arg(&file);
         succeed(command.output())?;
-        // It is not needed any more; the folder is no worse for it.
+        // The downloaded file is not needed any more; it does no harm if it stays.
         let _ = fs::remove_file(&file);
         let script =
             command_line(&["node", "scripts/hydrate-symlinks.js"]).current_dir(self.npm_folder(folder)).output();

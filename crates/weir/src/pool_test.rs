@@ -232,7 +232,8 @@ mod tests {
         test_with(LONG, mode, "", first, again)
     }
 
-    /// The same within a time, for a pool with these keys too. A server without more to say closes once it has an answer.
+    /// Tests as `test_against` does, within a time, for a pool with these keys too. A server without more to say closes
+    /// once it has an answer.
     fn test_with(timeout: Duration, mode: &str, keys: &str, first: Vec<u8>, again: Vec<u8>) -> (String, Vec<u8>) {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let text = format!(

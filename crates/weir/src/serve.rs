@@ -81,7 +81,7 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
         if let Some(path) = path {
             match PidFile::take_over(&path) {
                 Ok(file) => taken.set(Some(file)),
-                // It serves all the same.
+                // The process serves all the same.
                 Err(Failure::Message(text)) => eprintln!("weir: warning: {text}"),
                 Err(_) => {}
             }

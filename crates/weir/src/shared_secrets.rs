@@ -42,11 +42,11 @@ struct Key {
 
 /// Why a value is not decrypted; for a sentence that begins with its place.
 enum Sealed {
-    /// It is not of the form.
+    /// The value does not have the encrypted form.
     Malformed,
-    /// It needs this key.
+    /// The value needs this key.
     OtherKey(Id),
-    /// It was changed, or is another place's.
+    /// The value was changed, or is another place's.
     Foreign,
 }
 

@@ -23,12 +23,12 @@ const SUPERVISORS: [&str; 9] = [
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Facts {
     pid: u32,
-    /// `None`: it is not shown to this user.
+    /// `None`: the environment is not shown to this user.
     environment: Option<Vec<u8>>,
     cgroup: String,
-    /// Its arguments, a NUL behind each.
+    /// The arguments of the process, a NUL behind each.
     arguments: Vec<u8>,
-    /// Its parent's name.
+    /// The name of the parent process.
     parent: String,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Facts {
 pub(crate) enum Supervisor {
     /// Systemd, with the unit, if that is known; one of the user's own manager.
     Systemd { unit: Option<String>, of_user: bool },
-    /// It is the first process of a container.
+    /// The process is the first one of a container.
     Container,
     /// A program of this name.
     Other(String),

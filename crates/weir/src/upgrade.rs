@@ -117,7 +117,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
         let seconds = START.as_secs();
         return Err(Failure::Message(format!("the new process did not serve within {seconds} s, and was ended")));
     }
-    // It has said why.
+    // The new process has said why.
     let _ = child.wait();
     Err(Failure::Reported)
 }
@@ -126,7 +126,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
 fn hear(child: &mut Child) -> Option<Vec<u8>> {
     let mut out = child.stdout.take()?;
     let (sender, said) = mpsc::sync_channel(1);
-    // It ends with the process, or with this one.
+    // The thread ends with the new process, or with this one.
     thread::spawn(move || {
         let (mut said, mut buffer) = (Vec::new(), [0; 64]);
         while said != SERVES {

@@ -66,7 +66,7 @@ impl Drop for Watcher {
         self.ended.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It only looks at files; a panic there has been printed.
+            // The thread only looks at files; a panic there has been printed.
             let _ = thread.join();
         }
     }

@@ -117,7 +117,7 @@ fn end_at(
     let failed = |error: Error| format!("{target}: {error}");
     known.set_own(own_backend(&mut connection).map_err(failed)?);
     let left = end_by(&mut connection, pool.user.is_some(), known, elsewhere).map_err(failed)?;
-    // It is this node's share again only when the server counts it no more.
+    // The connection is this node's share again only when the server counts it no more.
     connection.end().map_err(failed)?;
     known.set_own(None);
     Ok(left)

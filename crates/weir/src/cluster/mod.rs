@@ -655,7 +655,7 @@ impl Round {
     fn take(&mut self, said: &[u8], reply: SyncSender<Vec<u8>>) {
         self.succession.waits = None;
         let Ok(said) = serde_json::from_slice::<Json>(said) else {
-            // It is in no cluster.
+            // The old process is in no cluster.
             let _ = reply.try_send(Vec::new());
             return;
         };

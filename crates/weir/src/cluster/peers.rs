@@ -36,13 +36,13 @@ pub(super) struct Peers {
 /// What a node does about its number, with those in etcd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Claim {
-    /// Its name has this one.
+    /// The node's name has this number.
     Has(u16),
-    /// This one is free.
+    /// This number is free.
     Free(u16),
-    /// The one that it uses is another node's.
+    /// The number that this node uses is another node's.
     Lost,
-    /// All are used.
+    /// All numbers are used.
     Full,
 }
 

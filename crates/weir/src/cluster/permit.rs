@@ -40,7 +40,7 @@ enum Has {
     Granted { at: Instant, until: Option<Instant> },
     /// A caller has it.
     Taken,
-    /// Its connection may still be open.
+    /// The permit's connection may still be open.
     Lingers(Instant),
 }
 

@@ -80,7 +80,7 @@ impl Beside for Link {
 /// Another process, and since when it is dead.
 pub(super) struct Process {
     process: OtherProcess,
-    /// It was seen to be dead.
+    /// The time when the process was first seen to be dead.
     dead: Option<Time>,
 }
 
@@ -89,7 +89,7 @@ impl Process {
         Process { process: OtherProcess::new(pid), dead: None }
     }
 
-    /// It hangs, and can't give back what it has of the node's share.
+    /// Kills the process, which hangs and can't give back what it has of the node's share.
     pub(super) fn kill(&self) -> std::io::Result<()> {
         self.process.kill()
     }
@@ -124,12 +124,12 @@ pub(super) struct Succession {
 /// This process hands over.
 pub(super) struct Giving {
     pub(super) to: Process,
-    /// That one's incarnation.
+    /// The incarnation of the new process.
     pub(super) successor: u64,
     pub(super) limits: SharedLimits,
-    /// It is gone, or silent.
+    /// The new process is gone, or silent.
     pub(super) stays: bool,
-    /// This one has claimed its record back.
+    /// This process has claimed its record back.
     pub(super) back: bool,
 }
 

@@ -57,7 +57,7 @@ impl ConfigStore {
         let refused = shared.candidate(false).map(|candidate| candidate.revision);
         shared.refused(why);
         let mut current = self.current();
-        // It was valid, and could not be served.
+        // The revision was valid, and could not be served.
         if current.running.as_ref().map(|running| running.revision) == refused {
             current.running = current.former.take();
             let edits = current.edits.clone();
