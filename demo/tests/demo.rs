@@ -53,7 +53,7 @@ fn start(arguments: &[&str]) -> Demo {
     Demo(demo(arguments).spawn().unwrap())
 }
 
-/// The same, as a shell starts it: `before` comes before the command, `behind` after it.
+/// Starts the demo as a shell does: `before` comes before the command, `behind` after it.
 fn start_by_shell(before: &str, arguments: &[&str], behind: &str) -> Demo {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{before} exec \"$0\" demo \"$@\" {behind}")]).arg(weir_tests::weir_binary());

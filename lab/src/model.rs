@@ -48,7 +48,7 @@ pub(crate) struct Experiment {
     /// Short and permanent: `pgbench`.
     pub(crate) id: String,
     pub(crate) title: String,
-    /// Its question, in a sentence or two.
+    /// The experiment's question, in a sentence or two.
     pub(crate) question: String,
     /// The repeated article: title, author, place. Empty for our own experiments.
     pub(crate) source: String,

@@ -18,7 +18,8 @@ pub(crate) struct Backend {
     portals: BTreeMap<Vec<u8>, Vec<u8>>,
     rows: u32,
     status: u8,
-    /// It has sent an unexpected message: the owners of its rows are unknown from here on, and rows carry no text.
+    /// The server has sent an unexpected message: the owners of its rows are unknown from here on, and rows carry no
+    /// text.
     pub(crate) lied: bool,
 }
 

@@ -35,7 +35,7 @@ struct Client {
     contract: Contract,
     /// Whether its login is complete.
     welcome: bool,
-    /// It has sent an invalid message; the replies that it may receive are unknown.
+    /// The client has sent an invalid message; the replies that it may receive are unknown.
     odd: bool,
     blocked: bool,
 }

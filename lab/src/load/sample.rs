@@ -65,7 +65,8 @@ impl Usage {
         mean(&self.cpu)
     }
 
-    /// The same while the load was at work, from `from` to `to` seconds; over all samples if none are between.
+    /// CPU in per cent of one processor while the load was at work, from `from` to `to` seconds; over all samples if
+    /// none are between.
     pub(crate) fn steady_cpu(&self, from: f64, to: f64) -> Option<f64> {
         let between: Vec<_> = self.cpu.iter().copied().filter(|(at, _)| (from..=to).contains(at)).collect();
         mean(&between).or_else(|| self.mean_cpu())

@@ -52,12 +52,12 @@ impl Pgbouncer {
         Ok(pgbouncer)
     }
 
-    /// Its port on 127.0.0.1.
+    /// PgBouncer's port on 127.0.0.1.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its process id, for its CPU time and memory.
+    /// PgBouncer's process id, for its CPU time and memory.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }

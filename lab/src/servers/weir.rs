@@ -86,12 +86,12 @@ impl Weir {
         Ok(weir)
     }
 
-    /// Its port on 127.0.0.1.
+    /// Weir's port on 127.0.0.1.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its process id, for its CPU time and memory.
+    /// Weir's process id, for its CPU time and memory.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
