@@ -99,7 +99,7 @@ pub(crate) enum SocketEvent {
     Bytes,
     /// The other end will write no more.
     Eof,
-    /// The same for an end whose reading is paused; bytes sent before may still be unread.
+    /// The other end will write no more, and this end's reading is paused; bytes sent before may still be unread.
     Ending,
     /// The connection broke.
     Error,

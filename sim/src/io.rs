@@ -44,7 +44,7 @@ pub(crate) struct Socket {
     in_handshake: bool,
     /// What a server connection was started for: database and user.
     started: Option<(String, String)>,
-    /// Its target as the engine gave it.
+    /// The connection's target as the engine gave it.
     target: Option<Target>,
     /// The last bytes received during its login; `None` after the login.
     login: Option<Vec<u8>>,

@@ -54,7 +54,7 @@ impl Actor {
         each!(self, client => client.stop_faults());
     }
 
-    /// Its state, for a report.
+    /// The client's state, for a report.
     pub(crate) fn describe(&mut self) -> String {
         each!(self, client => client.describe())
     }

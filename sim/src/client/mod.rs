@@ -16,9 +16,9 @@ use crate::network::Address;
 /// A client's names, credentials, kind and address; the same for all its sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
-    /// Its number, as in its tokens.
+    /// The client's number, as in its tokens.
     pub(crate) number: u32,
-    /// Where it connects to.
+    /// Where the client connects to.
     pub(crate) address: Address,
     pub(crate) user: String,
     pub(crate) password: String,

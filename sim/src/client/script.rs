@@ -94,7 +94,7 @@ impl Habits {
         }
     }
 
-    /// The same habits with many cancel requests.
+    /// The habits with many cancel requests.
     fn for_cancel_run(mut self, cancel_run: CancelRun) -> Habits {
         let others: u64 = self.weights.iter().sum();
         for (kind, weight) in KINDS.into_iter().zip(&mut self.weights) {

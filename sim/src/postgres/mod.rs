@@ -72,11 +72,11 @@ impl Behaviour {
 /// Whether a server admits clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
-    /// It does.
+    /// The server admits clients.
     Open,
-    /// It has no connection left.
+    /// The server has no connection left.
     Full,
-    /// It is starting up.
+    /// The server is starting up.
     Starting,
 }
 
@@ -93,11 +93,11 @@ pub(crate) enum State {
 
 /// A server.
 pub(crate) struct Server {
-    /// Where it listens.
+    /// Where the server listens.
     pub(crate) target: Target,
-    /// Its state.
+    /// The server's state.
     pub(crate) state: State,
-    /// Its `max_connections`.
+    /// The server's `max_connections`.
     pub(crate) max_connections: usize,
 }
 

@@ -160,7 +160,7 @@ impl Client {
         self.stalls = 0;
     }
 
-    /// Its state, for a report.
+    /// The client's state, for a report.
     pub(crate) fn describe(&mut self) -> String {
         let Identity { number, user, database, .. } = &self.identity;
         let since = self.began.micros() as f64 / 1e6;
