@@ -146,7 +146,7 @@ impl Message {
         }
     }
 
-    /// Its line in a transcript.
+    /// The message's line in a transcript.
     pub(crate) fn line(&self) -> String {
         match self {
             Message::Startup { minor, params } => {

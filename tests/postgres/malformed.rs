@@ -79,7 +79,7 @@ fn play(params: &Params, changed: &[u8]) -> Vec<String> {
     let mut client = Connection::connect(params).unwrap();
     let batch = Batch::new().parse("known", "SELECT $1::int").bind("", "known", &["7"]).raw(changed);
     let batch = batch.sync().query("SELECT 'alive'");
-    // It may be closed before it has sent everything.
+    // The client may be disconnected before it has sent everything.
     let _ = client.send_bytes(batch.bytes());
     received(&mut client)
 }

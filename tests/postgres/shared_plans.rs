@@ -137,7 +137,7 @@ fn a_setting_of_one_client_decides_nothing_for_another() {
     assert!(tried > 3 * wanted.len(), "{tried} of {} settings", wanted.len());
 }
 
-/// Those that follow their client from its login on.
+/// Settings that follow their client from its login on.
 #[test]
 fn a_setting_of_a_clients_login_decides_nothing_for_another() {
     let site = Site::with(Setup::new(Mode::Transaction).size(1), Mode::Transaction);

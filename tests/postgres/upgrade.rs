@@ -51,7 +51,7 @@ impl Replaced {
         Postgres::shared().server().caretaker().watch(self.pid);
     }
 
-    /// The same, until nothing is left with the old process.
+    /// Has another process take over, and waits until nothing is left with the old process.
     fn upgrade_all(&mut self) {
         let old = self.pid;
         self.upgrade();
@@ -409,7 +409,7 @@ fn a_process_whose_predecessor_is_killed_stays() {
     let log = folder.join("new.log");
     eventually("the new process knows", || {
         let said = fs::read_to_string(&log).unwrap();
-        // It may have been killed before it had offered anything, or when all had moved.
+        // The old process may have been killed before it had offered anything, or when all had moved.
         let known = ["the old process ended early", "the old process has ended", "can't take over"];
         if known.iter().any(|text| said.contains(text)) { Ok(()) } else { Err(said) }
     });

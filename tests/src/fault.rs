@@ -375,7 +375,7 @@ impl Shared {
         }
     }
 
-    /// The same with a delay, in which several chunks are under way.
+    /// Passes bytes on as `straight` does, with a delay in which several chunks are under way.
     fn delayed(
         self: &Arc<Self>,
         from: &TcpStream,

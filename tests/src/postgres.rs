@@ -13,9 +13,9 @@ use weir_pglocal::{Auth, Error, Options, Programs, Server};
 /// A user of the test servers.
 #[derive(Clone, Copy, Debug)]
 pub struct User {
-    /// Its name.
+    /// The user's name.
     pub name: &'static str,
-    /// Its password, on the server and, unless a test says otherwise, in Weir's list of users.
+    /// The user's password, on the server and, unless a test says otherwise, in Weir's list of users.
     pub password: &'static str,
     /// The method for it in pg_hba.conf.
     pub method: &'static str,
@@ -196,7 +196,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Its name on the server.
+    /// The database's name on the server.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -91,7 +91,7 @@ impl Weir {
         Weir::launch("weir.toml", toml, &files, Console::Tcp)
     }
 
-    /// The same with further files in its folder; `{folder}` in `toml` stands for that folder.
+    /// Starts a Weir with further files in its folder; `{folder}` in `toml` stands for that folder.
     ///
     /// # Panics
     ///
@@ -113,7 +113,7 @@ impl Weir {
         Weir::launch("pgbouncer.ini", ini, files, Console::Tcp)
     }
 
-    /// The same under a [`Launch`] of its own.
+    /// Starts a Weir with a `pgbouncer.ini` under a [`Launch`] of its own.
     ///
     /// # Panics
     ///
@@ -178,7 +178,7 @@ impl Weir {
         unreachable!("the last attempt returns or panics")
     }
 
-    /// Its process id.
+    /// Weir's process id.
     pub fn pid(&self) -> u32 {
         self.child().id()
     }
@@ -193,7 +193,7 @@ impl Weir {
         self.folder.path()
     }
 
-    /// Its log so far.
+    /// Weir's log so far.
     pub fn log(&self) -> String {
         let bytes = fs::read(self.folder.path().join("log")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -276,7 +276,7 @@ impl Weir {
         eventually("weir has ended", || self.exited().ok_or_else(|| self.log()))
     }
 
-    /// Its exit status, if it has ended.
+    /// Weir's exit status, if it has ended.
     pub fn exited(&self) -> Option<ExitStatus> {
         self.child().try_wait().ok().flatten()
     }
@@ -286,7 +286,7 @@ impl Weir {
         self.checked_at_end.store(false, Ordering::Relaxed);
     }
 
-    /// Its memory.
+    /// Weir's memory.
     pub fn memory(&self) -> Memory {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
         let field = |name: &str| -> u64 {
@@ -336,8 +336,8 @@ impl Weir {
         Ok(())
     }
 
-    /// The same before there are clients. An earlier console that is still listed, and closed before the count, would
-    /// make it one too few.
+    /// Descriptors of Weir's own before there are clients. An earlier console that is still listed, and closed before
+    /// the count, would make the number one too small.
     fn descriptors_at_start(&self) -> Result<usize, Error> {
         let mut console = Connection::connect(&self.console_params())?;
         while console.query("SHOW CLIENTS")?.rows.len() > 1 {

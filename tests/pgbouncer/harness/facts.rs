@@ -39,7 +39,7 @@ impl Facts {
         self.seen.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The same facts with the end of a log.
+    /// The facts with the end of a log.
     pub(crate) fn with_log(mut self, log: String) -> Self {
         self.log = log;
         self

@@ -24,9 +24,9 @@ use weir_tests::Postgres;
 pub(crate) struct Difference {
     /// The fact's name.
     pub(crate) fact: &'static str,
-    /// Its value for PgBouncer 1.18.
+    /// The fact's value for PgBouncer 1.18.
     pub(crate) pgbouncer: &'static str,
-    /// Its value for Weir.
+    /// The fact's value for Weir.
     pub(crate) weir: &'static str,
     /// Why Weir's value is right.
     pub(crate) why: &'static str,

@@ -188,7 +188,8 @@ impl Site {
         Params::tcp(([127, 0, 0, 1], self.port).into(), user, database).timeout(Duration::from_secs(20))
     }
 
-    /// The same over the Unix socket. Waits until it accepts connections: a pooler opens its TCP sockets first.
+    /// How a client connects as any user over the Unix socket. Waits until the pooler accepts connections there: it
+    /// opens its TCP sockets first.
     pub(crate) fn unix(&self, user: &str, database: &str) -> Params {
         let (socket, begin) = (self.path(&format!(".s.PGSQL.{}", self.port)), Instant::now());
         while UnixStream::connect(&socket).is_err() && begin.elapsed() < SOCKET_TIMEOUT {
@@ -269,7 +270,7 @@ impl Site {
         send_signal(self.pid(), signal);
     }
 
-    /// Its exit status, once the pooler has ended.
+    /// The pooler's exit status, once it has ended.
     pub(crate) fn exited(&self) -> Option<ExitStatus> {
         self.child().as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
@@ -285,7 +286,7 @@ impl Site {
         String::from_utf8_lossy(&fs::read(self.path("pgbouncer.log")).unwrap_or_default()).into_owned()
     }
 
-    /// Its output on the terminal, and its logfile.
+    /// The pooler's output on the terminal, and its logfile.
     pub(crate) fn output(&self) -> String {
         let said = fs::read(self.path("output")).unwrap_or_default();
         format!("{}{}", String::from_utf8_lossy(&said), self.log())

@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name in the tables.
+    /// The pooler's name in the tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Weir => "Weir",
@@ -81,7 +81,7 @@ impl Pooler {
         }
     }
 
-    /// Its output on standard error.
+    /// The pooler's output on standard error.
     pub(super) fn log(&self) -> String {
         match self {
             Pooler::Weir(weir) => weir.log(),
