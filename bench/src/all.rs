@@ -24,8 +24,8 @@ pub(crate) struct Options {
     /// All cases of the rounds
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// What has a budget relative to PgBouncer, by both back ends, beside every other pooler on the PATH: 15 minutes, and five
-    /// more for each other pooler
+    /// What has a budget relative to PgBouncer, by both back ends, beside every other pooler on the PATH: 15 minutes,
+    /// and five more for each other pooler
     #[arg(long, conflicts_with_all = ["quick", "full", "groups"])]
     rivals: bool,
     /// Each for a second and small: that everything runs; its figures mean nothing

@@ -207,8 +207,8 @@ impl Case {
         }
     }
 
-    /// The share of transactions that pgbench logs. A line of its log costs it as much as a tenth of a short query; there are
-    /// enough of them, but not of slow ones.
+    /// The share of transactions that pgbench logs. A line of its log costs it as much as a tenth of a short query;
+    /// there are enough of them, but not of slow ones.
     pub(crate) fn sampled(&self) -> f64 {
         if self.work == Work::Select && self.clients > 1 { 0.1 } else { 1.0 }
     }

@@ -1,8 +1,8 @@
 //! Our own load: many connections that send short queries, from one thread; in a closed loop, or by a clock.
 //!
-//! By a clock, arrivals are drawn beforehand, as those of many independent clients (a Poisson process of one rate, from a seed), and a
-//! latency begins at the moment in which its query was due, whether or not a connection was free and we were in time: what
-//! a slow answer holds up counts as slow, too.
+//! By a clock, arrivals are drawn beforehand, as those of many independent clients (a Poisson process of one rate, from
+//! a seed), and a latency begins at the moment in which its query was due, whether or not a connection was free and we
+//! were in time: what a slow answer holds up counts as slow, too.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};

@@ -70,7 +70,8 @@ impl Output {
 /// Whom to measure, and how they are set up.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rig {
-    /// Whom to measure [default: pgbouncer,weir, mostly weir-epoll, and in `rounds` all that are on the PATH and the limits]; `direct` is PostgreSQL alone
+    /// Whom to measure [default: pgbouncer,weir, mostly weir-epoll, and in `rounds` all that are on the PATH and the
+    /// limits]; `direct` is PostgreSQL alone
     #[arg(long, value_delimiter = ',', value_name = "KIND")]
     pub(crate) poolers: Vec<Kind>,
     /// Weir's program [default: the release build beside this program]

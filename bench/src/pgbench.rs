@@ -1,8 +1,8 @@
 //! Runs pgbench and reads what it says.
 //!
-//! Without its own vacuum (`-n`), in one thread, by TCP, and otherwise with libpq's defaults. A failed transaction, an aborted client
-//! or another exit status than 0 is an error, and so is a run that does not end: a figure from a run that went wrong is no
-//! figure.
+//! Without its own vacuum (`-n`), in one thread, by TCP, and otherwise with libpq's defaults. A failed transaction, an
+//! aborted client or another exit status than 0 is an error, and so is a run that does not end: a figure from a run
+//! that went wrong is no figure.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -59,7 +59,8 @@ struct Weir {
 }
 
 impl Servers {
-    /// Starts PostgreSQL, on its usual port if that is free. Where it is not installed, `consent` decides whether to get it.
+    /// Starts PostgreSQL, on its usual port if that is free. Where it is not installed, `consent` decides whether to
+    /// get it.
     pub(super) fn start(weir: Option<&Path>, consent: Consent) -> Result<Self, Failure> {
         let program = find_weir(weir)?;
         Account::check().map_err(Failure::of)?;

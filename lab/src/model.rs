@@ -200,8 +200,8 @@ pub(crate) struct Claim {
     nearness: Option<u32>,
 }
 
-/// A ratio of figures from seconds of load, without repetitions, decides nothing nearer to its limit than this, in thousandths: two
-/// such runs of the same program differ by as much.
+/// A ratio of figures from seconds of load, without repetitions, decides nothing nearer to its limit than this, in
+/// thousandths: two such runs of the same program differ by as much.
 const UNDECIDED: u32 = 250;
 
 /// The verdict on a claim.
@@ -313,7 +313,8 @@ impl Claim {
         Claim { text: text.into(), verdict, why: why.into(), nearness: None }
     }
 
-    /// That the verdict rests on a comparison: whether this ratio is beyond the limit. Of several ratios the nearest counts.
+    /// That the verdict rests on a comparison: whether this ratio is beyond the limit. Of several ratios the nearest
+    /// counts.
     pub(crate) fn by(self, ratio: f64, limit: f64) -> Claim {
         // A cast from a float saturates; what is no number is as near as can be.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

@@ -252,7 +252,8 @@ fn remade(rng: &mut Rng, mut config: Config, targets: &[Target]) -> Config {
     config
 }
 
-/// Draws auth_query: a server is asked as `auth` for the secrets of unlisted users, in each client's database or in one.
+/// Draws auth_query: a server is asked as `auth` for the secrets of unlisted users, in each client's database or in
+/// one.
 fn draw_lookups(rng: &mut Rng, config: &mut Config, pools: u64) {
     config.auth.query = "LOOKUP $1".to_owned();
     config.auth.query_user = Some("auth".to_owned());

@@ -1,4 +1,5 @@
-//! What a client is given at its login, and what its RESET returns to: through a pool as directly, whatever became of the servers.
+//! What a client is given at its login, and what its RESET returns to: through a pool as directly, whatever became of
+//! the servers.
 
 use weir_pgclient::{Connection, Params};
 use weir_tests::{Batch, Mode, Postgres, Setup, Site, Weir, ask, eventually, users};

@@ -9,8 +9,8 @@ use weir_tests::{Batch, Rng, Site, line_of};
 /// The end of each conversation that goes on.
 const ALIVE: &str = "Row alive";
 
-/// Everything that is received, up to the answer to a last query. Where the connection ends, only how: how much a server has
-/// sent by then is a matter of its buffers.
+/// Everything that is received, up to the answer to a last query. Where the connection ends, only how: how much a
+/// server has sent by then is a matter of its buffers.
 fn received(client: &mut Connection) -> Vec<String> {
     let mut lines = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! What one client sets does not decide what PostgreSQL makes of a shared statement for others: its constants, columns and plan are
-//! those of a fresh server, whichever setting was changed, and however.
+//! What one client sets does not decide what PostgreSQL makes of a shared statement for others: its constants, columns
+//! and plan are those of a fresh server, whichever setting was changed, and however.
 
 use weir_pgclient::Connection;
 use weir_tests::{Batch, Mode, Rng, Setup, Site, ask};

@@ -1,4 +1,5 @@
-//! Statements of the protocol that SQL names, wherever in a text: as with PostgreSQL alone. Other clients' are out of its reach.
+//! Statements of the protocol that SQL names, wherever in a text: as with PostgreSQL alone. Other clients' are out of
+//! its reach.
 
 use weir_pgclient::Connection;
 use weir_tests::{Batch, Mode, Setup, Site, ask};

@@ -1,5 +1,5 @@
-//! Lists of bounded size: a flood of those who have no login displaces no entry of those who have one, in any list of the
-//! API: each that its description names.
+//! Lists of bounded size: a flood of those who have no login displaces no entry of those who have one, in any list of
+//! the API: each that its description names.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

@@ -123,8 +123,8 @@ impl Postgres {
         self.server.params(user.name, database).password(user.password)
     }
 
-    /// An empty database that `users::APP` owns, for one test: a new one, or that of a test which has ended and left nothing
-    /// in it (a new one costs PostgreSQL a tenth of a second).
+    /// An empty database that `users::APP` owns, for one test: a new one, or that of a test which has ended and left
+    /// nothing in it (a new one costs PostgreSQL a tenth of a second).
     pub fn database(&self) -> Database {
         let free = self.free.lock().expect("no test panics while it holds it").pop();
         let name = free.unwrap_or_else(|| self.create_database());

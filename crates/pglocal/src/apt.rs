@@ -1,8 +1,8 @@
 //! Debian's and Ubuntu's own packages of PostgreSQL, downloaded by apt-get and unpacked into a folder of ours.
 //!
-//! Nothing is installed, so no root is needed and no server starts. apt-get checks the distribution's signatures; its lists lie
-//! in a folder of ours as well, because only root may renew those of the machine. Taken are the server, its client
-//! programs, and the libraries that this machine lacks; not LLVM, without which PostgreSQL compiles no queries.
+//! Nothing is installed, so no root is needed and no server starts. apt-get checks the distribution's signatures; its
+//! lists lie in a folder of ours as well, because only root may renew those of the machine. Taken are the server, its
+//! client programs, and the libraries that this machine lacks; not LLVM, without which PostgreSQL compiles no queries.
 //!
 //! The programs look for their data files beside themselves, but for their libraries in the system: a script for each
 //! sets the path of the libraries and calls the program.

@@ -1,7 +1,7 @@
 //! PostgreSQL's programs that are installed on this machine.
 //!
-//! Looked for in the order of how sure we can be that the operator means them: PATH, `pg_config --bindir`, the folders of
-//! distributions (newest first). Changes nothing.
+//! Looked for in the order of how sure we can be that the operator means them: PATH, `pg_config --bindir`, the folders
+//! of distributions (newest first). Changes nothing.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use std::process::Command;
 
 use crate::account;
 
-/// The oldest PostgreSQL that a temporary server is made with: the oldest whose settings and files are as we write them.
+/// The oldest PostgreSQL that a temporary server is made with: the oldest whose settings and files are as we write
+/// them.
 pub(crate) const OLDEST: u32 = 12;
 
 /// Folders of programs, one for each version or package, as distributions lay them out: a folder, and what follows the

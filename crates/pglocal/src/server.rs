@@ -411,7 +411,8 @@ impl Server {
         write().map_err(|e| Error::io(format!("write {}", path.display()), &e))
     }
 
-    /// A postmaster that was killed leaves a small System V segment, named in its pid file: "key id" on the seventh line.
+    /// A postmaster that was killed leaves a small System V segment, named in its pid file: "key id" on the seventh
+    /// line.
     fn remove_shared_memory(&self) {
         let Ok(status) = fs::read_to_string(self.data().join("postmaster.pid")) else { return };
         let id = status.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));

@@ -1,5 +1,5 @@
-//! Requests that leave the control plane: to targets of alerts, to a provider of single sign-on, to a collector of metrics. The
-//! program provides the function that sends them.
+//! Requests that leave the control plane: to targets of alerts, to a provider of single sign-on, to a collector of
+//! metrics. The program provides the function that sends them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ pub struct HttpAnswer {
     pub body: Vec<u8>,
 }
 
-/// Sends a request, and returns the answer, or why there is none. Blocks, with a timeout of its own; follows no redirection.
+/// Sends a request, and returns the answer, or why there is none. Blocks, with a timeout of its own; follows no
+/// redirection.
 pub type SendHttp = Arc<dyn Fn(&HttpRequest) -> Result<HttpAnswer, String> + Send + Sync>;
 
 impl HttpRequest {

@@ -58,8 +58,8 @@ impl PidFile {
     }
 }
 
-/// Has the process listed under another name, by which scripts find it: signals by name, `start-stop-daemon --name`. To be called
-/// before the first thread exists. Where it can't be changed, it stays as it is.
+/// Has the process listed under another name, by which scripts find it: signals by name, `start-stop-daemon --name`. To
+/// be called before the first thread exists. Where it can't be changed, it stays as it is.
 pub(crate) fn take_name(name: &str) {
     let _ = fs::write("/proc/self/comm", name);
 }

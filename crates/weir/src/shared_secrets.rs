@@ -1,8 +1,9 @@
 //! Secrets of the configuration that nodes share, encrypted with a key that etcd does not have.
 //!
-//! Owns the key file and the encrypted form: `enc:v1:` and base64 of the key's id (4 bytes), a random nonce (12), and the
-//! AES-256-GCM of the secret, padded with zero bytes to a multiple of 32. The associated data are the cluster's name and the secret's place, so
-//! that it can be decrypted nowhere else. The key file is read when it is needed, so that a changed one needs no restart.
+//! Owns the key file and the encrypted form: `enc:v1:` and base64 of the key's id (4 bytes), a random nonce (12), and
+//! the AES-256-GCM of the secret, padded with zero bytes to a multiple of 32. The associated data are the cluster's
+//! name and the secret's place, so that it can be decrypted nowhere else. The key file is read when it is needed, so
+//! that a changed one needs no restart.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -68,8 +69,9 @@ impl Secrets {
         })
     }
 
-    /// A shared text without secrets in the clear, if there is a key file. What was encrypted with another than the first key
-    /// of the file is encrypted again. `present`: a text whose encrypted secrets stay as they are, where they are the same.
+    /// A shared text without secrets in the clear, if there is a key file. What was encrypted with another than the
+    /// first key of the file is encrypted again. `present`: a text whose encrypted secrets stay as they are, where they
+    /// are the same.
     pub(crate) fn seal(&self, text: &str, present: Option<&str>) -> Result<String, String> {
         if self.file.is_none() {
             // A secret in the clear is refused by the caller.

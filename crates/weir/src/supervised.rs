@@ -1,12 +1,13 @@
-//! Whether a supervisor has started the process that serves, and would take that one's end for the service's. Then another process takes
-//! over by way of the supervisor only, as that has to know which one the service is.
+//! Whether a supervisor has started the process that serves, and would take that one's end for the service's. Then
+//! another process takes over by way of the supervisor only, as that has to know which one the service is.
 //!
 //! Decides by what /proc shows of the process. No supervisor is asked.
 
 use std::fmt;
 use std::fs;
 
-/// Programs that run one child, and restart it, or end, when it ends; as the system shows their names, which it cuts at 15 bytes.
+/// Programs that run one child, and restart it, or end, when it ends; as the system shows their names, which it cuts at
+/// 15 bytes.
 const SUPERVISORS: [&str; 9] = [
     "runsv",
     "s6-supervise",
@@ -63,7 +64,8 @@ impl Facts {
         found.next().filter(|value| !value.is_empty())
     }
 
-    /// Whether it has left who started it, by `weir pgbouncer -d` or `weir upgrade`: its parent now is whatever adopts orphans.
+    /// Whether it has left who started it, by `weir pgbouncer -d` or `weir upgrade`: its parent now is whatever adopts
+    /// orphans.
     fn is_detached(&self) -> bool {
         let is_short = |word: &[u8]| word.first() == Some(&b'-') && word.get(1) != Some(&b'-') && word.contains(&b'd');
         self.arguments.split(|byte| *byte == 0).any(|word| matches!(word, b"--daemon" | b"--report") || is_short(word))
@@ -82,7 +84,8 @@ impl Facts {
     }
 }
 
-/// Who has to be asked, when a process with the facts `own` is to take over from `old`; nobody, if it was started by that one's way.
+/// Who has to be asked, when a process with the facts `own` is to take over from `old`; nobody, if it was started by
+/// that one's way.
 pub(crate) fn supervisor(old: &Facts, own: &Facts) -> Option<Supervisor> {
     if old.pid == 1 {
         return Some(Supervisor::Container);

@@ -55,7 +55,8 @@ pub(crate) struct Weir {
 }
 
 impl Weir {
-    /// Starts it before the PostgreSQL at `server`, whose user is [`USER`] without a password, and waits until it answers.
+    /// Starts it before the PostgreSQL at `server`, whose user is [`USER`] without a password, and waits until it
+    /// answers.
     ///
     /// # Errors
     /// That there is no `weir` here, with `effect` as what is left out for it; or that it did not start.

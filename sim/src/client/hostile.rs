@@ -257,8 +257,9 @@ impl Hostile {
         bytes
     }
 
-    /// A deep pipeline, mostly without Sync and Flush, in which each message could cost as much as all before it: closes
-    /// of the pooler's statement names, names that are reused, texts kept in case of an error, and errors among them.
+    /// A deep pipeline, mostly without Sync and Flush, in which each message could cost as much as all before it:
+    /// closes of the pooler's statement names, names that are reused, texts kept in case of an error, and errors among
+    /// them.
     fn flood(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let begin = |text: String| [Front::Parse { name: String::new(), text }, bind(""), run()];

@@ -1,7 +1,7 @@
 //! Modelled clients of all kinds.
 //!
-//! Most use a database ([`user`]): [`script`] draws their requests, and [`reference`] computes the expected replies. Some
-//! break the protocol ([`hostile`]), some use the console ([`operator`]); [`actor`] is their common interface.
+//! Most use a database ([`user`]): [`script`] draws their requests, and [`reference`] computes the expected replies.
+//! Some break the protocol ([`hostile`]), some use the console ([`operator`]); [`actor`] is their common interface.
 
 pub(crate) mod actor;
 mod hostile;

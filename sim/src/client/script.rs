@@ -1,7 +1,7 @@
 //! The requests of clients: random bursts of messages, most of them valid in the client's present state.
 //!
-//! Owns the habits of clients. Must not know the replies. A burst is sent without waiting for replies; between its stages
-//! all pending replies must have arrived.
+//! Owns the habits of clients. Must not know the replies. A burst is sent without waiting for replies; between its
+//! stages all pending replies must have arrived.
 
 use weir_base::{OnDirty, PoolMode};
 use weir_pgwire::Of;

@@ -1,7 +1,7 @@
 //! One process of a PostgreSQL server: a connection, from its startup packet to its end.
 //!
-//! Owns what PostgreSQL's main loop owns: it reads whole messages, buffers replies until a flush, and does not read while
-//! a statement runs or its output is blocked. The rules of a session are in [`Core`].
+//! Owns what PostgreSQL's main loop owns: it reads whole messages, buffers replies until a flush, and does not read
+//! while a statement runs or its output is blocked. The rules of a session are in [`Core`].
 
 use weir_base::{OnDirty, Span};
 use weir_pgwire::put_back;

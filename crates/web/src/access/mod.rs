@@ -227,8 +227,8 @@ impl Access {
         (self.cookie("", Duration::ZERO), there)
     }
 
-    /// The cookie of a login at the provider. The browser sends it when it comes back from there, which another site begins,
-    /// so it can't be `Strict`.
+    /// The cookie of a login at the provider. The browser sends it when it comes back from there, which another site
+    /// begins, so it can't be `Strict`.
     pub(crate) fn login_cookie(&self, value: &str, age: Duration) -> String {
         let (name, secure) = if self.0.secure { (HOST_LOGIN, "; Secure") } else { (LOGIN, "") };
         format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={}{secure}", age.as_secs())

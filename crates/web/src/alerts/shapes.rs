@@ -1,7 +1,7 @@
 //! The shapes of messages: Alertmanager's API v2, Slack's incoming webhooks, PagerDuty's Events API v2, and plain JSON.
 //!
-//! Pure: it takes notices, and returns bodies. A body never has the address of its target, but PagerDuty's has the routing key,
-//! as that API wants it.
+//! Pure: it takes notices, and returns bodies. A body never has the address of its target, but PagerDuty's has the
+//! routing key, as that API wants it.
 
 use serde_json::{Value, json};
 use weir_admin::AlertNotice;

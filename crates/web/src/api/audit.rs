@@ -245,7 +245,8 @@ impl Difference {
 }
 
 impl Version {
-    /// Whether this text, in lower case, is in its author, its comment, or a difference, as far as this reader may see them.
+    /// Whether this text, in lower case, is in its author, its comment, or a difference, as far as this reader may see
+    /// them.
     pub(super) fn mentions(&self, text: &str, reader: Reader) -> bool {
         let known = [self.user.as_deref(), Some(self.from.as_str()), Some(self.via.as_str()), self.comment.as_deref()];
         text.is_empty()

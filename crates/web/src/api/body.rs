@@ -22,7 +22,8 @@ pub(super) struct PersistedBody {
     /// Why it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// The version that it has made of the configuration: as `latest`, a later change is refused if there was one between.
+    /// The version that it has made of the configuration: as `latest`, a later change is refused if there was one
+    /// between.
     version: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Database servers, and how their connections are shared: what the pools may open, have open, what others have open, and
-//! what is free. What a server takes is asked from it ([`Capacities`]); the rest is known here.
+//! Database servers, and how their connections are shared: what the pools may open, have open, what others have open,
+//! and what is free. What a server takes is asked from it ([`Capacities`]); the rest is known here.
 
 use std::collections::BTreeMap;
 
@@ -152,8 +152,8 @@ impl Share {
     }
 }
 
-/// The most connections of a pool: those of each of its users, of one if there is none yet, within the limits that these
-/// share.
+/// The most connections of a pool: those of each of its users, of one if there is none yet, within the limits that
+/// these share.
 fn most(pool: &Pool, records: &[&PoolRecord], config: &Config) -> Option<u64> {
     let of_user = |user: &str| {
         let rules = config.users.get(user);

@@ -1,5 +1,5 @@
-//! Logins through the provider of single sign-on: to the provider, and back from it. A browser follows both as links, so
-//! every answer leads to a page, and an error is a word in the address of the login page.
+//! Logins through the provider of single sign-on: to the provider, and back from it. A browser follows both as links,
+//! so every answer leads to a page, and an error is a word in the address of the login page.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Changes that advice made: each is watched for a stated time, and taken back if it did not help.
 //!
-//! Owns the changes under watch, one a pool, in memory: after a restart a change stays as it is. The comparison is a pure
-//! function of the waits before the change and after it. A change of the same keys by anybody else ends the watch.
+//! Owns the changes under watch, one a pool, in memory: after a restart a change stays as it is. The comparison is a
+//! pure function of the waits before the change and after it. A change of the same keys by anybody else ends the watch.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

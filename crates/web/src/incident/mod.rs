@@ -1,7 +1,7 @@
 //! Why a pool is slow now: what holds its servers, what is blocked behind that, and which clients wait.
 //!
-//! Pure functions of what Weir knows of its connections and what the pool's server shows. Only what runs and waits at this
-//! moment counts; averages and sizes do not.
+//! Pure functions of what Weir knows of its connections and what the pool's server shows. Only what runs and waits at
+//! this moment counts; averages and sizes do not.
 
 mod chains;
 mod gather;
@@ -39,7 +39,8 @@ pub(crate) struct PoolNow {
     pub(crate) clients: Vec<SocketRecord>,
     /// Microseconds since 1970.
     pub(crate) at: u64,
-    /// The worst of its states, and whether that is the cause by itself: its server is away, or an operator has paused it.
+    /// The worst of its states, and whether that is the cause by itself: its server is away, or an operator has paused
+    /// it.
     pub(crate) health: PoolHealth,
     pub(crate) explained: bool,
 }
@@ -183,7 +184,8 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&Look>) -> Option<Incident> {
 }
 
 impl Incident {
-    /// What the workers are to know of it: who holds the lock, or the servers. None where the pool's health says it already.
+    /// What the workers are to know of it: who holds the lock, or the servers. None where the pool's health says it
+    /// already.
     pub(crate) fn finding(&self, at: u64) -> Option<Finding> {
         let lock = match self.cause {
             Cause::ServerDown | Cause::Paused => return None,

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::access::is_same;
 
-/// The algorithms that are accepted. None has a secret in common with the provider, and `none` is none of the library's.
+/// The algorithms that are accepted. None has a secret in common with the provider, and `none` is none of the
+/// library's.
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
 /// How far the provider's clock may differ, in seconds.
 const LEEWAY: u64 = 60;

@@ -1,5 +1,5 @@
-//! Logins that have begun and not come back: bounded in number, in total and for each network, and in time. Each comes back
-//! once, into the browser that began it.
+//! Logins that have begun and not come back: bounded in number, in total and for each network, and in time. Each comes
+//! back once, into the browser that began it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! The end of a lost node's connections at the database server, by a connection of the pool's own user.
 //!
-//! Which connections are the lost node's is decided by what nodes record in etcd (`weir_cluster::Ending`). The caller has a connection of
-//! the pool's share to spare, as this needs one, and records it like the others of this node.
+//! Which connections are the lost node's is decided by what nodes record in etcd (`weir_cluster::Ending`). The caller
+//! has a connection of the pool's share to spare, as this needs one, and records it like the others of this node.
 
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,8 @@ use weir_pgclient::{Connection, Error};
 
 use crate::pool_test::{self, Login, OF_CLIENTS};
 
-/// The application_name of this connection, for those who read the server's list: this and the node's name, as far as PostgreSQL takes it.
+/// The application_name of this connection, for those who read the server's list: this and the node's name, as far as
+/// PostgreSQL takes it.
 const APPLICATION: &str = "weir cluster ";
 const LONGEST_NAME: usize = 63;
 /// How long a server may take as a whole.

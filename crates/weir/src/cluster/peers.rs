@@ -1,6 +1,8 @@
-//! This node's number in cancel keys, and where the other nodes are, so that each passes requests to cancel on to the right one.
+//! This node's number in cancel keys, and where the other nodes are, so that each passes requests to cancel on to the
+//! right one.
 //!
-//! Owns the number, which stays this node's name's in etcd (`peer/NUMBER`), and does not change while the process lives.
+//! Owns the number, which stays this node's name's in etcd (`peer/NUMBER`), and does not change while the process
+//! lives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,7 +58,8 @@ impl Peers {
         Peers { own: 0, rest: 0, known: Arc::default(), said: String::new() }
     }
 
-    /// To be called in each round of a node that has reached etcd lately. Returns a line for the log, if there is something new to say.
+    /// To be called in each round of a node that has reached etcd lately. Returns a line for the log, if there is
+    /// something new to say.
     pub(super) fn step(&mut self, node: &mut Node, etcd: &mut Etcd, config: &Config) -> Option<String> {
         if config.peer_id > 0 {
             // The configuration says who is where.

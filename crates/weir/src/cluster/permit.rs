@@ -1,7 +1,8 @@
-//! Connections beside the pools' servers, to look at a pool's server or to test it: each is one of the node's share of the pool.
+//! Connections beside the pools' servers, to look at a pool's server or to test it: each is one of the node's share of
+//! the pool.
 //!
-//! Owns who wants one, and who has it: one of a pool at a time. The node's thread keeps a connection of the share free for it, and
-//! grants it when the workers have no more than the rest. Must not know what the connection is for.
+//! Owns who wants one, and who has it: one of a pool at a time. The node's thread keeps a connection of the share free
+//! for it, and grants it when the workers have no more than the rest. Must not know what the connection is for.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How long one waits for a part of the share.
 const WAIT: Duration = Duration::from_secs(2);
-/// A permit that is not used within this time is void: the process may have been frozen, and the share be another node's.
+/// A permit that is not used within this time is void: the process may have been frozen, and the share be another
+/// node's.
 const FRESH: Duration = Duration::from_secs(1);
 /// How long a connection counts whose end at the server was not seen: a query of it may still run.
 const LINGER: Duration = Duration::from_secs(4);

@@ -1,8 +1,9 @@
 //! One process of a node takes over from another (`weir upgrade`): both together have the node's shares, once.
 //!
-//! The old process makes no request to etcd any more, keeps of each limit what it has open, and says so. The new one claims the old one's
-//! record, has the limits from then on, and leaves the old one that much. Each server that moves takes its part of the limit along.
-//! Always true: what a process keeps is the other's only when that one has given it, or is dead for longer than a lease.
+//! The old process makes no request to etcd any more, keeps of each limit what it has open, and says so. The new one
+//! claims the old one's record, has the limits from then on, and leaves the old one that much. Each server that moves
+//! takes its part of the limit along. Always true: what a process keeps is the other's only when that one has given it,
+//! or is dead for longer than a lease.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
@@ -157,8 +158,8 @@ impl Succession {
         self.takes.iter_mut().for_each(|taking| taking.lost = true);
     }
 
-    /// The old process has died before it handed anything over: this one is as a process that is started after its end. If the old
-    /// one lives, it has the node's part, and may have it without etcd.
+    /// The old process has died before it handed anything over: this one is as a process that is started after its end.
+    /// If the old one lives, it has the node's part, and may have it without etcd.
     pub(super) fn is_alone(&mut self, now: Time) -> bool {
         self.is_lost && self.waits.as_mut().is_some_and(|old| old.dead_since(now).is_some())
     }

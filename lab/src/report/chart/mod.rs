@@ -129,8 +129,8 @@ fn clean(chart: &Chart) -> Chart {
 pub(super) struct Hues(BTreeMap<String, usize>);
 
 impl Hues {
-    /// The colours of these charts' series: a program's own, and for other names those of no program, in turn. Two series of one
-    /// chart have two colours, if there are enough.
+    /// The colours of these charts' series: a program's own, and for other names those of no program, in turn. Two
+    /// series of one chart have two colours, if there are enough.
     pub(super) fn of_all<'c>(charts: impl Iterator<Item = &'c Chart> + Clone) -> Hues {
         let mut hues = Hues::default();
         for name in charts.clone().flat_map(names) {

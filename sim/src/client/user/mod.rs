@@ -206,8 +206,8 @@ impl Client {
         }
     }
 
-    /// The pooler has read a cancel request of this client. If it also has all that the client has sent, the request must
-    /// stop the query that runs or is next.
+    /// The pooler has read a cancel request of this client. If it also has all that the client has sent, the request
+    /// must stop the query that runs or is next.
     pub(crate) fn cancel_arrived(&mut self, ctx: &mut Context, by: End) {
         let busy = self.phase == Phase::Busy && self.unwritten.is_empty() && self.cancellers.contains(&by);
         let Some(end) = self.end.filter(|_| busy && !ctx.rules.faulty) else { return };
