@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     /// pg_doorman, where it is on the PATH.
     #[value(name = "pg_doorman")]
     PgDoorman,
-    /// One that is running already, named by its address and its process.
+    /// A pooler that is running already, named by its address and its process.
     #[value(skip)]
     Other,
     /// A bare forwarder, the limit: it pools pgbench's small queries, and nothing else.

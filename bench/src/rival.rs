@@ -1,7 +1,7 @@
 //! A rival that runs already: its name, its address and its process, as `--rival NAME=HOST:PORT,PID` names them.
 //!
-//! It is not ours: it is neither started nor configured nor ended. Its CPU time and memory are read from /proc, with
-//! those of all its children and threads.
+//! The benchmarks neither start nor configure nor end a rival. Its CPU time and memory are read from /proc, with those
+//! of all its children and threads.
 
 use std::str::FromStr;
 use std::time::Duration;

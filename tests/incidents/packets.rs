@@ -159,7 +159,7 @@ fn reach(site: &Site, phase: Phase) -> (Connection, Vec<u8>) {
 }
 
 /// A header with a length above 2³¹ made PgBouncer wait for ever. Weir refuses it in every phase of a client's
-/// connection: the connection is closed, and neither waits for the bytes nor keeps the process busy.
+/// connection: the connection is closed, and Weir neither waits for the bytes nor spins.
 #[test]
 fn a_length_beyond_any_message_ends_a_clients_connection_in_every_phase() {
     let report = Report::begin();

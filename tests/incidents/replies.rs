@@ -12,7 +12,7 @@ use weir_tests::{
 
 use crate::report::{Report, size};
 
-/// A server whose bytes arrive slow_plan, in small pieces with a delay each.
+/// A server whose bytes arrive slowly, in small pieces with a delay each.
 fn slow_plan() -> Plan {
     let pieces = Some((97, Duration::from_micros(300)));
     let way = Way { jitter: Duration::from_millis(2), trickle: pieces, ..Way::default() };

@@ -50,7 +50,7 @@ pub struct Params {
     pub bounds: Option<Bounds>,
     /// Which requests for a proof are answered.
     pub require: RequireAuth,
-    /// What is known of the server when it makes one.
+    /// What is known of the server when it requests a proof.
     pub trust: Trust,
     /// The `tls-server-end-point` of an encrypted connection (RFC 5929, section 4), to which SCRAM then binds.
     pub binding: Option<Vec<u8>>,

@@ -150,7 +150,7 @@ fn write_scripts(ready: &Path, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// As one word of a shell.
+/// The text as one word of a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -30,7 +30,7 @@ fn mask_of(status: &str) -> u64 {
 }
 
 /// What is started from now on receives the signals that end a process, also where this process began with them
-/// ignored. To this process itself they go on to mean nothing.
+/// ignored. This process itself still ignores them.
 pub fn restore_signals_for_children() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

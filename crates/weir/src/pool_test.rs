@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// A limit that no test reaches that is about something else.
+    /// A limit that no test reaches, except tests of the limit.
     const LONG: Duration = Duration::from_secs(100);
 
     /// Tests against a server that sends `first`, and then `again` until the connection is closed; returns the error,

@@ -21,7 +21,7 @@ use weir_config::{Cluster, ENCRYPTED, Replace};
 const KEY: usize = 32;
 /// The length of a key's id.
 const ID: usize = 4;
-/// Encrypted secrets are a multiple of this long: their length tells less of theirs.
+/// Secrets are padded to a multiple of this length, so that the encrypted form tells less about the length of a secret.
 const PAD: usize = 32;
 /// A longer key file holds something else.
 const MAX_FILE: u64 = 1 << 20;

@@ -1,5 +1,5 @@
-//! Whether a supervisor has started the process that serves, and would take that one's end for the service's. Then
-//! another process takes over by way of the supervisor only, as that has to know which one the service is.
+//! Whether a supervisor has started the process that serves, and would take the end of that process for the end of the
+//! service. Then another process takes over only through the supervisor, which has to know the service's process.
 //!
 //! Decides by what /proc shows of the process. No supervisor is asked.
 
@@ -84,8 +84,8 @@ impl Facts {
     }
 }
 
-/// Who has to be asked, when a process with the facts `own` is to take over from `old`; nobody, if it was started by
-/// that one's way.
+/// The supervisor that has to be asked when a process with the facts `own` is to take over from `old`; `None` if the
+/// supervisor has started that process itself, as for a reload.
 pub(crate) fn supervisor(old: &Facts, own: &Facts) -> Option<Supervisor> {
     if old.pid == 1 {
         return Some(Supervisor::Container);

@@ -59,7 +59,7 @@ impl Suspects {
         Suspects(pools)
     }
 
-    /// Why they are slow, as far as they are.
+    /// Why the suspected pools are slow; none for a pool that is not.
     pub(crate) async fn incidents(self, workers: &Workers, looks: &Looks) -> Result<Vec<Incident>, ApiError> {
         let Suspects(mut pools) = self;
         if pools.is_empty() {

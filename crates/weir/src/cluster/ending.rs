@@ -21,7 +21,7 @@ const APPLICATION: &str = "weir cluster ";
 const LONGEST_NAME: usize = 63;
 /// How long a server may take as a whole.
 const TIMEOUT: Duration = Duration::from_secs(8);
-/// So often the server is asked whether they have ended, with this pause.
+/// How often the server is asked whether the connections have ended, and the pause between two questions.
 const LOOKS: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(150);
 
@@ -84,7 +84,7 @@ impl Run {
     }
 }
 
-/// At all servers of the pool.
+/// Ends the lost node's connections at all servers of the pool.
 fn end(config: &Config, name: &str, known: &Shared, (begun, lease): (Instant, Duration)) -> Result<u32, String> {
     let pool = config.pools.get(name).ok_or("the pool is not in this node's configuration")?;
     let mut left = 0;

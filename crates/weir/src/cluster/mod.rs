@@ -380,7 +380,7 @@ impl Round {
         }
     }
 
-    /// What is known of a lost node's connections: those of this node are none.
+    /// What is known of a lost node's connections. Connections of this node do not count as the lost node's.
     fn ending(&self, lost: &Lost) -> weir_cluster::Ending {
         let mut ending = self.node.ending(lost);
         ending.others.extend(&self.own);
@@ -548,8 +548,8 @@ impl Round {
         }
     }
 
-    /// The new process hangs, or is gone: this one goes on. What the new one has of the node's share it has until its
-    /// end, and one that hangs has no other.
+    /// The new process hangs, or is gone: this one goes on. The new process has its part of the node's share until it
+    /// ends, so a process that hangs is killed.
     fn stay(&mut self) {
         let Some(giving) = &mut self.succession.gives else { return };
         giving.stays = true;
@@ -620,8 +620,8 @@ impl Round {
         }
     }
 
-    /// Clients wait for a server of a pool of which there is none. They move between two requests only, and a process
-    /// that hands over opens no more servers than it has.
+    /// Whether clients wait for a server of a pool that has none open. Clients move between two requests only, and a
+    /// process that hands over opens no more servers than it has.
     fn is_starved(&self) -> bool {
         self.open.iter().any(|(name, open)| *open == 0 && self.usages.usage(name, 0, 0).waiting > 0)
     }

@@ -1,7 +1,7 @@
 //! This node's number in cancel keys, and where the other nodes are, so that each passes requests to cancel on to the
 //! right one.
 //!
-//! Owns the number, which stays this node's name's in etcd (`peer/NUMBER`), and does not change while the process
+//! Owns the number, which etcd keeps for this node's name (`peer/NUMBER`), and which does not change while the process
 //! lives.
 
 use std::collections::BTreeMap;

@@ -38,9 +38,9 @@ struct Place {
 enum Has {
     #[default]
     Nothing,
-    /// A caller may take it, until the lease ends.
+    /// A caller may take the connection, until the lease ends.
     Granted { at: Instant, until: Option<Instant> },
-    /// A caller has it.
+    /// A caller has the connection.
     Taken,
     /// The permit's connection may still be open.
     Lingers(Instant),
