@@ -181,7 +181,7 @@ impl Finding {
         Finding { spread: Some((min, max)), ..self }
     }
 
-    /// That it could not be measured, and why.
+    /// The finding that a budget could not be measured, and why.
     pub(crate) fn none(id: &'static str, why: impl Into<String>) -> Finding {
         Finding { id, figure: Err(why.into()), spread: None }
     }

@@ -86,7 +86,7 @@ impl Rivals {
 }
 
 impl Account {
-    /// That of our own poolers, for one of their pools.
+    /// The account at our own poolers, for one of their pools.
     pub(crate) fn ours(pool: &str) -> Account {
         Account { user: USER.to_owned(), password: USER.to_owned(), database: pool.to_owned() }
     }

@@ -163,7 +163,7 @@ fn a_setting_of_a_clients_login_decides_nothing_for_another() {
     }
 }
 
-/// The probe is one: within a session, a plan that was made with other settings stays.
+/// The probe shows a difference: within a session, a plan that was made with other settings stays.
 #[test]
 fn a_plan_stays_with_its_statement_in_postgresql_itself() {
     let site = Site::direct();

@@ -217,7 +217,7 @@ impl ConfigStore {
         let kept = match written {
             Ok(()) => Persisted::InFile,
             Err(ReplaceError::Changed) => return Err(self.changed_by_hand()),
-            // The changes of a whole file are in no sum of changes.
+            // A return to an earlier version replaces the whole file, so it can't be kept in memory as a change.
             Err(ReplaceError::Refused(why)) if matches!(edit, Edit::Restore(_)) => return Err(ChangeError::Unfit(why)),
             Err(ReplaceError::Refused(why)) => {
                 current.edits = plan.edits;

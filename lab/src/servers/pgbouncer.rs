@@ -63,7 +63,8 @@ impl Pgbouncer {
     }
 }
 
-/// Defaults, except for paths, logins, that logins are not logged (neither by our Weir), and more than 100 clients.
+/// Defaults, except for paths and logins: logins are not logged (Weir here does not log them either), and more than 100
+/// clients may connect.
 fn configuration(port: u16, server: SocketAddr, database: &str, mode: Mode, folder: &str) -> String {
     let mode = match mode {
         Mode::Session => "session",

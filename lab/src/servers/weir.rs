@@ -55,7 +55,7 @@ pub(crate) struct Weir {
 }
 
 impl Weir {
-    /// Starts it before the PostgreSQL at `server`, whose user is [`USER`] without a password, and waits until it
+    /// Starts Weir before the PostgreSQL at `server`, whose user is [`USER`] without a password, and waits until Weir
     /// answers.
     ///
     /// # Errors
@@ -64,8 +64,8 @@ impl Weir {
         Weir::start_before(lab, &server.into(), pools, effect)
     }
 
-    /// Starts it before any server, one with a name and a password included; as [`Weir::start`] otherwise. To its own
-    /// clients it is the same: [`USER`], who needs no password.
+    /// Starts Weir before any server, also one that needs a name and a password; all else is as in [`Weir::start`].
+    /// Weir's own clients log in as [`USER`], without a password.
     pub(crate) fn start_before(lab: &Lab, server: &Upstream, pools: &[Pool], effect: &str) -> Result<Weir, LabError> {
         let program = lab.tool(Tool::Weir, effect)?;
         let port = free_port().map_err(|e| LabError::at("find a free port", e))?;

@@ -18,7 +18,7 @@ use crate::reply::Reply;
 /// Whether parameters are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Parameters {
-    /// They are compared.
+    /// Parameters are compared.
     Compared,
     /// The server's values are taken over, because a statement reset them to the server's own.
     Adopted,

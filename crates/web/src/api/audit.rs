@@ -16,7 +16,7 @@ use crate::audit::{Audit, AuditEntry};
 use crate::error::ApiError;
 use crate::versions::{Difference, Version, Versions};
 
-/// The answer of a change that came over no request.
+/// The status that is shown for a change that no request made.
 const ADOPTED: u16 = 200;
 
 #[derive(Deserialize)]

@@ -20,7 +20,8 @@ mod lines;
 const HUES: usize = 10;
 /// The number of marks' shapes and of bars' patterns.
 const SHAPES: usize = 6;
-/// Who has a colour alone in the whole report: a series whose name contains such a word, the first of them.
+/// Programs that have a colour of their own in the whole report. A series belongs to the first program of which its
+/// name contains a word.
 const PROGRAMS: [&[&str]; 4] = [&["weir"], &["pgbouncer"], &["pgpool"], &["no pooler", "direct", "postgresql"]];
 /// The colours of axes in light mode. The style sheet finds them by these values and replaces them.
 const GRID: RGBColor = RGBColor(0xE2, 0xE1, 0xDC);
