@@ -47,7 +47,7 @@ pub(crate) struct Fleet {
 
 struct Client {
     stream: TcpStream,
-    /// When the request that it waits for was due; `None` while it is idle.
+    /// When the request that the client waits for was due; `None` while the client is idle.
     due: Option<Instant>,
     /// The last bytes that came.
     end: [u8; READY.len()],
@@ -100,7 +100,7 @@ impl Fleet {
         Ok(Fleet { name: pooler.name.clone(), poll, timer, clients, rng, message: Vec::new(), piece: vec![0; 16384] })
     }
 
-    /// Each asks again as soon as it is answered.
+    /// Each client asks again as soon as it is answered.
     pub(crate) fn closed(&mut self, duration: Duration) -> Outcome<Served> {
         let begin = Instant::now();
         let end = begin + duration;

@@ -67,7 +67,7 @@ impl Output {
     }
 }
 
-/// Whom to measure, and how they are set up.
+/// The poolers to measure, and how they are set up.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rig {
     /// Whom to measure [default: pgbouncer,weir, mostly weir-epoll, and in `rounds` all that are on the PATH and the

@@ -104,7 +104,7 @@ impl Pgbench {
         command
     }
 
-    /// Runs it to its end, or to that of our timeout.
+    /// Runs the command to its end, or to the end of our timeout.
     fn finish(&self, mut command: Command, timeout: Duration) -> Outcome<String> {
         let folder = TempFolder::new()?;
         let file = |name: &str| folder.path().join(name);

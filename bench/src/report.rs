@@ -45,7 +45,7 @@ struct Runs {
     kind: Kind,
     name: String,
     samples: Vec<Sample>,
-    /// Why it can't do this case.
+    /// Why the pooler can't do this case.
     failure: Option<String>,
 }
 

@@ -83,7 +83,7 @@ impl Stage {
         Ok(pooler)
     }
 
-    /// The configuration of its poolers.
+    /// The configuration of the stage's poolers.
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup
     }
@@ -93,7 +93,7 @@ impl Stage {
 #[derive(Debug)]
 pub(crate) struct Pooler {
     pub(crate) kind: Kind,
-    /// With its version.
+    /// The pooler's name with its version.
     pub(crate) name: String,
     pub(crate) host: String,
     pub(crate) port: u16,
@@ -155,7 +155,7 @@ impl Pooler {
         Some(process.server.socket_dir().join(format!(".s.PGSQL.{}", self.port)))
     }
 
-    /// How to connect to one of its pools.
+    /// How to connect to one of the pooler's pools.
     pub(crate) fn params(&self, pool: &str) -> Params {
         let database = match self.kind {
             Kind::Direct => USER,
@@ -175,7 +175,7 @@ impl Pooler {
         }
     }
 
-    /// Whether its process still runs; PostgreSQL alone always does.
+    /// Whether the pooler's process still runs; PostgreSQL alone always does.
     pub(crate) fn alive(&mut self) -> bool {
         match &mut self.owner {
             Owner::We(process) => matches!(process.child.try_wait(), Ok(None)),
@@ -184,12 +184,12 @@ impl Pooler {
         }
     }
 
-    /// Reports that its process is gone, with the end of its log.
+    /// Reports that the pooler's process is gone, with the end of its log.
     pub(crate) fn gone(&self) -> Error {
         Error::new(format!("{} has ended:\n{}", self.name, self.log_end()))
     }
 
-    /// The last lines of its log.
+    /// The last lines of the pooler's log.
     pub(crate) fn log_end(&self) -> String {
         let Owner::We(process) = &self.owner else { return String::new() };
         let text = fs::read(&process.log).unwrap_or_default();

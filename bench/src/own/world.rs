@@ -75,7 +75,7 @@ fn run_portal(bytes: &mut Vec<u8>, statement: &[u8]) {
 struct Server {
     asked: Vec<u8>,
     in_transaction: bool,
-    /// Parse messages that it received.
+    /// Parse messages that the server received.
     parses: u32,
 }
 
