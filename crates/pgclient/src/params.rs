@@ -59,9 +59,9 @@ pub struct Params {
 /// What a server that is not trusted may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Until when all of it must be over.
+    /// When the whole connection must be over.
     pub until: Instant,
-    /// The most bytes that it may send, all together.
+    /// The most bytes that the server may send in total.
     pub bytes: usize,
 }
 

@@ -92,7 +92,7 @@ impl Apt {
         Ok(Apt { options: options.into_iter().flat_map(|option| ["-o".to_owned(), option]).collect(), packages })
     }
 
-    /// What it writes to its standard output.
+    /// What apt-get writes to its standard output.
     fn run(&self, words: &[&str]) -> Result<String, String> {
         let mut command = command_line(&["apt-get", "--quiet", "--yes"]);
         command.args(&self.options).args(words).env("LC_ALL", "C").current_dir(&self.packages);

@@ -72,7 +72,7 @@ impl Way {
         })
     }
 
-    /// Does it; each command is announced first.
+    /// Gets PostgreSQL in this way; each command is announced first.
     fn take(&self, announce: &mut dyn FnMut(&str)) -> Option<Programs> {
         match self {
             Way::Apt { folder } => unpack(&apt::TITLE, folder, &apt::fetch_into, &|| apt_in(folder), announce),

@@ -38,12 +38,12 @@ impl TempFolder {
         Ok(folder)
     }
 
-    /// Where it is.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes it now; a folder that is gone already is no error.
+    /// Removes the folder now; a folder that is gone already is no error.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),

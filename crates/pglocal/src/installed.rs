@@ -71,7 +71,7 @@ impl Programs {
         self.major
     }
 
-    /// Where they came from.
+    /// Where the programs came from.
     pub fn origin(&self) -> Origin {
         self.origin
     }

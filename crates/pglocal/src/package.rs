@@ -22,9 +22,9 @@ const NPM_MAJOR: u32 = 18;
 
 /// One file for one machine.
 struct Pin {
-    /// As Rust calls the system and the processor.
+    /// The names of the system and the processor in Rust.
     machine: (&'static str, &'static str),
-    /// As pip or npm calls it.
+    /// The platform's name for pip or npm.
     platform: &'static str,
     sha256: &'static str,
     /// Millions of bytes to download.
@@ -93,7 +93,7 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// Whether it is in PATH.
+    /// Whether the program is in PATH.
     pub(crate) fn is_here(self) -> bool {
         match self {
             Client::Pip => pip().is_some(),
@@ -133,7 +133,7 @@ impl Package {
         Some(Package { client: Client::Npm, major: NPM_MAJOR, pin: pin(&NPM_PINS)? })
     }
 
-    /// The name of the folder that it is unpacked into.
+    /// The name of the folder that the package is unpacked into.
     pub(crate) fn folder_name(&self) -> String {
         match self.client {
             Client::Pip => format!("pip-{}", PIP.1),
@@ -157,7 +157,7 @@ impl Package {
         }
     }
 
-    /// Downloads it into the folder, checks it, and unpacks it there. An error is one line.
+    /// Downloads the package into the folder, checks it, and unpacks it there. An error is one line.
     pub(crate) fn fetch_into(&self, folder: &Path) -> Result<(), String> {
         match self.client {
             Client::Pip => self.fetch_by_pip(folder),

@@ -13,7 +13,7 @@ pub(crate) struct Line {
     /// Seconds since 1970.
     at: f64,
     level: &'static str,
-    /// `client`, `server`, or none for the process.
+    /// `client`, `server`, or none for a line about the process.
     side: Option<&'static str>,
     /// The number of the client or server in the lists of clients and servers.
     id: Option<u64>,

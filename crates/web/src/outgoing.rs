@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub struct HttpRequest {
     /// The address.
     pub url: String,
-    /// Names and values of its headers.
+    /// Names and values of the request's headers.
     pub headers: Vec<(String, String)>,
     /// What is posted.
     pub body: Option<Vec<u8>>,

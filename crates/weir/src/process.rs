@@ -43,7 +43,7 @@ impl Drop for PidFile {
 /// Whether a process of the same kind serves already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Other {
-    /// None may.
+    /// No other process may serve.
     None,
     /// This one takes over from it; the pidfile is its until [`PidFile::take_over`].
     TakenOver,
@@ -102,7 +102,7 @@ fn keep_memory_private() {
     let _ = fs::write("/proc/self/coredump_filter", "0");
 }
 
-/// Whether it would serve as root, which it does not need.
+/// Whether the process would serve as root, which it does not need.
 pub(crate) fn is_root() -> bool {
     getuid().is_root()
 }

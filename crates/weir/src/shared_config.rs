@@ -94,9 +94,9 @@ impl Settings {
 pub(crate) struct Status {
     /// The revision in force; 0: the node's own file only.
     pub(crate) revision: Revision,
-    /// A newer one that was refused, and why.
+    /// A newer revision that was refused, and why.
     pub(crate) refused: Option<(Revision, String)>,
-    /// No newer one is known.
+    /// No newer revision is known.
     pub(crate) is_newest: bool,
     /// The revision in force is the end of the shared configuration: the node has its own file's.
     pub(crate) ended: bool,
@@ -117,7 +117,7 @@ struct State {
     ended: bool,
     /// The revision that the next reload tries.
     candidate: Option<Revised>,
-    /// The last one that was refused: a RELOAD tries it again.
+    /// The last revision that was refused: a RELOAD tries it again.
     refused: Option<Revised>,
 }
 

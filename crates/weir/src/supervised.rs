@@ -71,7 +71,7 @@ impl Facts {
         self.arguments.split(|byte| *byte == 0).any(|word| matches!(word, b"--daemon" | b"--report") || is_short(word))
     }
 
-    /// The service of systemd that it is in, and whether that is of the user's own manager.
+    /// The service of systemd that the process is in, and whether that is of the user's own manager.
     fn unit(&self) -> Option<(String, bool)> {
         let of_systemd = |line: &str| {
             let (controllers, path) = line.split_once(':')?.1.split_once(':')?;

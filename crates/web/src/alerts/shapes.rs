@@ -23,7 +23,7 @@ impl TargetKind {
     pub(crate) const ALL: [TargetKind; 4] =
         [TargetKind::Alertmanager, TargetKind::Slack, TargetKind::PagerDuty, TargetKind::Webhook];
 
-    /// The setting that configures it.
+    /// The setting that configures the target.
     pub(crate) fn name(self) -> &'static str {
         match self {
             TargetKind::Alertmanager => "alertmanager",

@@ -33,11 +33,11 @@ struct DatabaseServer {
     address: String,
     /// The server's pools, those with the most connections first.
     pools: Vec<Share>,
-    /// How many there are, listed or not.
+    /// How many pools there are, listed or not.
     pools_total: usize,
     /// The most connections that these pools may open; none if one has no limit.
     most: Option<u64>,
-    /// The connections that they have open.
+    /// The connections that these pools have open.
     open: u64,
     capacity: Option<Capacity>,
     /// Why `capacity` is not known.

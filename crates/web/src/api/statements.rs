@@ -18,7 +18,7 @@ pub(crate) struct All {
     tracked: u64,
     capacity: u64,
     evicted: u64,
-    /// Of all statements of the requested pools.
+    /// The run time of all statements of the requested pools.
     run_ms: f64,
     statements: Vec<Statement>,
 }

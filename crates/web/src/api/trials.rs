@@ -55,12 +55,12 @@ pub(crate) struct Trial {
     change: Map<String, Value>,
     /// The values before the change; null for a key that was not set.
     before: Map<String, Value>,
-    /// When it was made, and until when it is watched: seconds since 1970.
+    /// When the change was made, and until when it is watched: seconds since 1970.
     at: f64,
     until: f64,
     state: State,
     waits_before: Waits,
-    /// Once it has been compared.
+    /// The waits after the change, once they have been compared.
     waits_after: Option<Waits>,
     text: String,
 }

@@ -99,9 +99,9 @@ pub(crate) enum Cause {
 struct Seen {
     /// The user that looked.
     by: Option<String>,
-    /// Whether it may see what all of them do.
+    /// Whether the user may see what all backends do.
     complete: bool,
-    /// Why not.
+    /// Why the user may not see what all backends do.
     reason: Option<String>,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct PendingLogin {
     pub(super) nonce: String,
     pub(super) verifier: String,
     pub(super) redirect_url: String,
-    /// The provider at which it began.
+    /// The provider at which the login began.
     pub(super) issuer: String,
     pub(super) client_id: String,
 }

@@ -70,7 +70,7 @@ const ROOM: u64 = 16 << 10;
 
 struct Folder {
     path: PathBuf,
-    /// Locked while it is ours.
+    /// The file in the folder, locked while it is ours.
     file: Option<Arc<File>>,
     /// The last error.
     last_error: Option<String>,

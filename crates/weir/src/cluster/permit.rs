@@ -123,7 +123,7 @@ impl Permits {
 }
 
 impl Permit {
-    /// How long the connection may take, of this time.
+    /// How long the connection may take: this time, or less if it must be gone before.
     pub(crate) fn limit(&self, timeout: Duration) -> Duration {
         self.until.map_or(timeout, |until| timeout.min(until.saturating_duration_since(Instant::now())))
     }

@@ -95,7 +95,7 @@ impl Process {
         self.process.kill()
     }
 
-    /// Since when it has been dead.
+    /// Since when the process has been dead.
     pub(super) fn dead_since(&mut self, now: Time) -> Option<Time> {
         if self.dead.is_none() && self.process.is_gone() {
             self.dead = Some(now);
@@ -109,9 +109,9 @@ pub(super) type Say = Box<dyn Fn(&[u8]) + Send>;
 
 /// This process's part in a take-over.
 pub(super) struct Succession {
-    /// The process that it takes over from, of which it knows nothing yet: it may open nothing.
+    /// The process that this one takes over from, of which it knows nothing yet: this process may open nothing.
     pub(super) waits: Option<Process>,
-    /// The connection to that one is lost.
+    /// The connection to the old process is lost.
     is_lost: bool,
     /// Another process asks to take over, since then.
     pub(super) asked: Option<(u32, SyncSender<Vec<u8>>, Time)>,
@@ -141,7 +141,7 @@ pub(super) struct Taking {
     /// For when the record is claimed, and until when that is tried.
     pub(super) answer: Option<(SyncSender<Vec<u8>>, Time)>,
     pub(super) lost: bool,
-    /// The other one has ended.
+    /// The old process has ended.
     pub(super) ended: bool,
     pub(super) said: Time,
 }
